@@ -1,0 +1,138 @@
+//! Names for things: collections, documents, chunks, and the hash of a file's bytes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The text is not an identifier.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not an id (expected 16 hex digits, for example `4f1c09a2b7de5533`)")]
+pub struct ParseIdError(String);
+
+/// Returns the first eight bytes of a hash over length-prefixed parts, as 16 hex digits.
+fn short_hash(parts: &[&str]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
+    }
+    hasher.finalize().to_hex()[..16].to_owned()
+}
+
+macro_rules! id_type {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        ///
+        /// Sixteen lowercase hex digits; anything else is refused on the way in, so an id is always safe inside a
+        /// query or a path.
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// Returns the sixteen digits.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = ParseIdError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+                if text.len() == 16 && text.bytes().all(is_hex) {
+                    Ok(Self(text.to_owned()))
+                } else {
+                    Err(ParseIdError(text.to_owned()))
+                }
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = ParseIdError;
+
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.0
+            }
+        }
+    };
+}
+
+id_type! {
+    /// Identifies a document: one file of one collection, wherever the collection lies on disk.
+    DocumentId
+}
+
+id_type! {
+    /// Identifies a chunk: one passage of a document, stable while the passage and its headings stay the same.
+    ChunkId
+}
+
+impl DocumentId {
+    /// Returns the id of the file at `path` (relative to the collection's root, `/` between parts).
+    pub fn new(collection: &str, path: &str) -> Self {
+        Self(short_hash(&["document", collection, path]))
+    }
+}
+
+impl ChunkId {
+    /// Returns the id of a passage; `ordinal` counts equal passages under equal headings within the document.
+    pub fn new(document: &DocumentId, heading_path: &str, text: &str, ordinal: usize) -> Self {
+        Self(short_hash(&["chunk", document.as_str(), heading_path, text, &ordinal.to_string()]))
+    }
+}
+
+/// The BLAKE3 hash of a file's bytes, as 64 hex digits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ContentHash(String);
+
+impl ContentHash {
+    /// Hashes the bytes of a file as stored.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(blake3::hash(bytes).to_hex().to_string())
+    }
+
+    /// Takes a hash that was stored.
+    pub fn from_stored(hex: impl Into<String>) -> Self {
+        Self(hex.into())
+    }
+
+    /// Returns the 64 hex digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn document_id_depends_on_collection_and_path_and_not_on_where_they_meet() {
+        assert_eq!(DocumentId::new("notes", "a.md"), DocumentId::new("notes", "a.md"));
+        assert_ne!(DocumentId::new("notes", "a.md"), DocumentId::new("note", "sa.md"));
+    }
+
+    #[test]
+    fn id_refuses_anything_but_sixteen_lowercase_hex_digits() {
+        assert!("4f1c09a2b7de5533".parse::<ChunkId>().is_ok());
+        for text in ["", "4F1C09A2B7DE5533", "4f1c09a2b7de553", "4f1c09a2b7de55330", "../../etc/passwd"] {
+            assert!(text.parse::<ChunkId>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Words every other module may use; it may use none of them.
+
+pub mod id;
+
+pub mod token;
+
+pub mod word;

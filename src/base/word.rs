@@ -1,0 +1,126 @@
+//! The words of a text as search sees them: lower-cased, stemmed, and where they stand.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use rust_stemmers::{Algorithm, Stemmer};
+
+/// English words that say nothing about what a text is about.
+const STOP_WORDS: &str = "a about above after again against all also am an and any are as at be because been before \
+    being below between both but by can cannot could did do does doing done down during each few for from further get \
+    give had has have having he her here hers herself him himself his how i if in into is it its itself just let like \
+    many may me might more most much must my myself no nor not of off on once only or other our ours ourselves out \
+    over own please same shall she should so some such tell than that the their theirs them themselves then there \
+    these they this those through to too under until up upon us use used using very via was we were what when where \
+    which while who whom whose why will with within without would you your yours yourself yourselves s t d ll re ve m";
+
+/// A word of a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// Lower-cased and stemmed.
+    pub stem: String,
+    /// Where it stands in the text, in bytes.
+    pub range: Range<usize>,
+}
+
+/// Splits texts into words; English, as the text index does.
+pub struct WordSplitter {
+    stemmer: Stemmer,
+    stop_words: HashSet<&'static str>,
+}
+
+impl Default for WordSplitter {
+    fn default() -> Self {
+        Self { stemmer: Stemmer::create(Algorithm::English), stop_words: STOP_WORDS.split_whitespace().collect() }
+    }
+}
+
+impl WordSplitter {
+    /// Returns all words of `text`: runs of letters and digits, and each ideograph by itself.
+    pub fn words(&self, text: &str) -> Vec<Word> {
+        let place = |range: Range<usize>| Word { stem: self.stem(&text[range.clone()]), range };
+        runs(text).into_iter().map(place).collect()
+    }
+
+    /// Returns the distinct stems of `text` that carry meaning, in order of appearance.
+    ///
+    /// When there is nothing but stop words, those are what the text is about.
+    pub fn key_stems(&self, text: &str) -> Vec<String> {
+        let mut key = Vec::new();
+        let mut all = Vec::new();
+        for range in runs(text) {
+            let word = text[range].to_lowercase();
+            let stem = self.stemmer.stem(&word).into_owned();
+            let stems = if self.stop_words.contains(word.as_str()) { &mut all } else { &mut key };
+            if !stems.contains(&stem) {
+                stems.push(stem);
+            }
+        }
+        if key.is_empty() { all } else { key }
+    }
+
+    /// Returns `text` without its stop words, or all of it when nothing else is left.
+    pub fn without_stop_words(&self, text: &str) -> String {
+        let kept: Vec<_> = runs(text)
+            .into_iter()
+            .map(|range| &text[range])
+            .filter(|word| !self.stop_words.contains(word.to_lowercase().as_str()))
+            .collect();
+        if kept.is_empty() { text.to_owned() } else { kept.join(" ") }
+    }
+
+    fn stem(&self, word: &str) -> String {
+        self.stemmer.stem(&word.to_lowercase()).into_owned()
+    }
+}
+
+/// Returns where the words of `text` are.
+fn runs(text: &str) -> Vec<Range<usize>> {
+    let mut runs = Vec::new();
+    let mut start = None;
+    for (at, letter) in text.char_indices() {
+        let is_ideograph = is_ideograph(letter);
+        if letter.is_alphanumeric() && !is_ideograph {
+            start.get_or_insert(at);
+            continue;
+        }
+        runs.extend(start.take().map(|start| start..at));
+        if is_ideograph {
+            runs.push(at..at + letter.len_utf8());
+        }
+    }
+    runs.extend(start.map(|start| start..text.len()));
+    runs
+}
+
+/// Tells whether a letter belongs to a script that is written without spaces between words.
+fn is_ideograph(letter: char) -> bool {
+    matches!(u32::from(letter), 0x0E00..=0x0EFF | 0x3040..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x20000..=0x3FFFF)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_know_where_they_stand() {
+        let words = WordSplitter::default().words("Don’t re-run: indexes!");
+        let shown: Vec<_> = words.iter().map(|word| (word.stem.as_str(), word.range.start)).collect();
+        assert_eq!(shown, [("don", 0), ("t", 6), ("re", 8), ("run", 11), ("index", 16)]);
+    }
+
+    #[test]
+    fn ideographs_are_words_by_themselves() {
+        let words = WordSplitter::default().words("知识 base");
+        let shown: Vec<_> = words.iter().map(|word| word.stem.as_str()).collect();
+        assert_eq!(shown, ["知", "识", "base"]);
+    }
+
+    #[test]
+    fn key_stems_leave_out_stop_words_unless_there_is_nothing_else() {
+        let splitter = WordSplitter::default();
+        assert_eq!(splitter.key_stems("How are the budgets enforced, and budget what?"), ["budget", "enforc"]);
+        assert_eq!(splitter.key_stems("to be or not to be"), ["to", "be", "or", "not"]);
+        assert_eq!(splitter.without_stop_words("what is the writer lock"), "writer lock");
+    }
+}

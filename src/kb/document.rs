@@ -1,0 +1,630 @@
+//! A Markdown file on disk becomes a [`Document`]: text, front matter, hash.
+//!
+//! The text is kept as stored, byte for byte, so that offsets and line numbers are those of the file. Nothing in a file
+//! ends a run: a file that is no text is a [`SkipReason`], front matter that cannot be read is a [`DocumentWarning`].
+
+use std::ops::Range;
+
+use jiff::civil::Date;
+use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+use serde_json::{Map, Value};
+
+use crate::base::id::ContentHash;
+
+/// Files above this size are skipped.
+pub const MAX_DOCUMENT_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Front matter above this size is cut off, but not read.
+const MAX_FRONT_MATTER_BYTES: usize = 64 * 1024;
+
+/// Titles, tags and aliases are kept up to this length, and so many of them.
+const MAX_NAME_CHARS: usize = 200;
+const MAX_NAMES: usize = 256;
+
+/// Containers a line may open before the text is taken for noise; people stop at a handful.
+const MAX_LINE_NESTING: usize = 100;
+
+const BOM: char = '\u{feff}';
+
+/// One file of a collection, read.
+#[derive(Debug, Clone)]
+pub struct Document {
+    /// Where the file lies, relative to the collection's root, `/` between parts.
+    pub path: String,
+    /// The whole file as stored: byte order mark, line ends and front matter included.
+    pub text: String,
+    /// The bytes of [`Self::text`] after byte order mark and front matter.
+    pub body: Range<usize>,
+    /// The front matter's title, else the first heading of level 1, else the file's name without extension.
+    pub title: String,
+    /// Where the title is from.
+    pub title_source: TitleSource,
+    /// Other names, from the front matter.
+    pub aliases: Vec<String>,
+    /// Tags, from the front matter, without `#`.
+    pub tags: Vec<String>,
+    /// When it was written or last changed, as its front matter says.
+    pub date: Option<Date>,
+    /// The hash of the file's bytes.
+    pub content_hash: ContentHash,
+    /// What was odd about the file, though it is indexed.
+    pub warnings: Vec<DocumentWarning>,
+}
+
+/// Where a document's title is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TitleSource {
+    /// `title:` in the front matter.
+    FrontMatter,
+    /// The first heading of level 1.
+    Heading,
+    /// Nothing in the file; the title is the file's name.
+    FileName,
+}
+
+/// Why a file is left out of the index.
+#[derive(Debug, thiserror::Error)]
+pub enum SkipReason {
+    /// The file is too large to be a document somebody wrote.
+    #[error("{bytes} bytes, above the limit of {limit}")]
+    TooLarge {
+        /// Size of the file.
+        bytes: u64,
+        /// [`MAX_DOCUMENT_BYTES`].
+        limit: u64,
+    },
+
+    /// The file has NUL bytes.
+    #[error("binary (NUL at byte {offset})")]
+    Binary {
+        /// Where the first NUL is.
+        offset: usize,
+    },
+
+    /// The file is text in another encoding, and says so.
+    #[error("UTF-16, not UTF-8")]
+    Utf16,
+
+    /// The file is text in an unknown encoding, or damaged.
+    #[error("not UTF-8 at byte {offset}")]
+    NotUtf8 {
+        /// Where the first wrong byte is.
+        offset: usize,
+    },
+
+    /// A symbolic link leads nowhere, or out of the folder that is indexed.
+    #[error("link that does not lead to a file inside the folder")]
+    LinkOutside,
+
+    /// A socket, a device, or the like.
+    #[error("not a regular file")]
+    NotAFile,
+
+    /// The name of the file or of a folder above it is not text.
+    #[error("path is not UTF-8")]
+    PathNotUtf8,
+
+    /// The file could not be read.
+    #[error("failed to read")]
+    Unreadable {
+        /// The error from the file system.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Something odd about a file that is indexed all the same.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DocumentWarning {
+    /// The front matter is neither valid YAML nor valid TOML; title, tags, aliases and date may be missing.
+    #[error("front matter is not valid: {0}")]
+    BrokenFrontMatter(String),
+
+    /// The front matter is larger than any that people write.
+    #[error("front matter of {bytes} bytes was not read")]
+    HugeFrontMatter {
+        /// Its size.
+        bytes: usize,
+    },
+
+    /// The file begins like front matter, but no line closes it, so it is read as text.
+    #[error("front matter is not closed")]
+    OpenFrontMatter,
+}
+
+impl Document {
+    /// Reads the bytes of the file at `path` (relative to the collection's root, `/` between parts).
+    ///
+    /// # Errors
+    ///
+    /// Returns the [`SkipReason`] if the bytes are not a text of at most [`MAX_DOCUMENT_BYTES`] in UTF-8.
+    pub fn parse(path: &str, bytes: Vec<u8>) -> Result<Self, SkipReason> {
+        let content_hash = ContentHash::of(&bytes);
+        let text = read_text(bytes)?;
+        let mut document = Self {
+            body: 0..text.len(),
+            path: path.to_owned(),
+            text,
+            title: String::new(),
+            title_source: TitleSource::FileName,
+            aliases: Vec::new(),
+            tags: Vec::new(),
+            date: None,
+            content_hash,
+            warnings: Vec::new(),
+        };
+        document.body.start = if document.text.starts_with(BOM) { BOM.len_utf8() } else { 0 };
+        if !document.is_plain_text() {
+            document.take_front_matter();
+        }
+        document.settle_title();
+        Ok(document)
+    }
+
+    /// Whether the file is plain text, in which `#` and `|` mean nothing.
+    pub fn is_plain_text(&self) -> bool {
+        extension(&self.path).is_some_and(|extension| extension.eq_ignore_ascii_case("txt"))
+    }
+
+    /// Returns the title unless it is only the file's name.
+    ///
+    /// This is the one to embed: renaming a file then changes no vector.
+    pub fn own_title(&self) -> Option<&str> {
+        (self.title_source != TitleSource::FileName).then_some(self.title.as_str())
+    }
+
+    fn take_front_matter(&mut self) {
+        let text = &self.text[self.body.clone()];
+        let Some(fence) = Fence::opening(text) else { return };
+        let Some((content, end)) = fence.enclosed(text) else {
+            if looks_like_keys(text.lines().nth(1).unwrap_or_default()) {
+                self.warnings.push(DocumentWarning::OpenFrontMatter);
+            }
+            return;
+        };
+        let content = &text[content];
+        if content.len() > MAX_FRONT_MATTER_BYTES {
+            self.warnings.push(DocumentWarning::HugeFrontMatter { bytes: content.len() });
+            self.body.start += end;
+            return;
+        }
+        match fence.read(content) {
+            Ok(fields) => self.take_fields(&fields),
+            Err(_) if !content.lines().any(looks_like_keys) => return,
+            Err(reason) => {
+                let title = salvaged_title(content);
+                self.warnings.push(DocumentWarning::BrokenFrontMatter(reason));
+                self.take_fields(&title);
+            }
+        }
+        self.body.start += end;
+    }
+
+    fn take_fields(&mut self, fields: &Map<String, Value>) {
+        let find = |names: &[&str]| {
+            names.iter().find_map(|name| fields.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)))
+        };
+        if let Some(title) = find(&["title"]).and_then(|(_, value)| scalar(value)) {
+            self.title = shorten(&title);
+            self.title_source = TitleSource::FrontMatter;
+        }
+        self.aliases = find(&["aliases", "alias"]).map(|(_, value)| names(value, &[','])).unwrap_or_default();
+        self.tags = find(&["tags", "tag", "keywords"])
+            .map(|(key, value)| names(value, if key.eq_ignore_ascii_case("keywords") { &[','] } else { &[',', ' '] }))
+            .unwrap_or_default();
+        for tag in &mut self.tags {
+            *tag = tag.trim_start_matches('#').to_owned();
+        }
+        self.tags.retain(|tag| !tag.is_empty());
+        self.date = DATE_FIELDS.iter().find_map(|name| date(&scalar(find(&[name])?.1)?));
+    }
+
+    fn settle_title(&mut self) {
+        if !self.title.is_empty() {
+            return;
+        }
+        if let Some(heading) = self.first_heading() {
+            self.title = heading;
+            self.title_source = TitleSource::Heading;
+            return;
+        }
+        let name = self.path.rsplit('/').next().unwrap_or_default();
+        let stem = extension(name).map_or(name, |extension| &name[..name.len() - extension.len() - 1]);
+        stem.clone_into(&mut self.title);
+        self.title_source = TitleSource::FileName;
+    }
+
+    fn first_heading(&self) -> Option<String> {
+        if self.is_plain_text() {
+            return None;
+        }
+        let mut text = String::new();
+        let mut inside = false;
+        for (event, _) in markdown_events(&self.text[self.body.clone()])? {
+            match event {
+                Event::Start(Tag::Heading { level: HeadingLevel::H1, .. }) => inside = true,
+                Event::End(TagEnd::Heading(HeadingLevel::H1)) => {
+                    let title = shorten(&text);
+                    if !title.is_empty() {
+                        return Some(title);
+                    }
+                    inside = false;
+                }
+                event if inside => push_plain(&mut text, &event),
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+/// Front matter fields that hold a date, the most telling first.
+const DATE_FIELDS: [&str; 11] = [
+    "date",
+    "updated",
+    "last_modified",
+    "last_modified_at",
+    "lastmod",
+    "last_updated",
+    "modified",
+    "ms.date",
+    "created",
+    "published",
+    "pubdate",
+];
+
+fn read_text(bytes: Vec<u8>) -> Result<String, SkipReason> {
+    if bytes.len() as u64 > MAX_DOCUMENT_BYTES {
+        return Err(SkipReason::TooLarge { bytes: bytes.len() as u64, limit: MAX_DOCUMENT_BYTES });
+    }
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return Err(SkipReason::Utf16);
+    }
+    if let Some(offset) = bytes.iter().position(|byte| *byte == 0) {
+        return Err(SkipReason::Binary { offset });
+    }
+    String::from_utf8(bytes).map_err(|error| SkipReason::NotUtf8 { offset: error.utf8_error().valid_up_to() })
+}
+
+/// The line that opens front matter.
+#[derive(Clone, Copy)]
+enum Fence {
+    Yaml,
+    Toml,
+}
+
+impl Fence {
+    fn opening(text: &str) -> Option<Self> {
+        match text.split('\n').next()?.trim_end() {
+            "---" => Some(Self::Yaml),
+            "+++" => Some(Self::Toml),
+            _ => None,
+        }
+    }
+
+    /// Returns what lies between the fences, and where the closing fence's line ends.
+    fn enclosed(self, text: &str) -> Option<(Range<usize>, usize)> {
+        let mut lines = text.split_inclusive('\n');
+        let start = lines.next()?.len();
+        let mut end = start;
+        for line in lines {
+            let closes = match line.trim_end() {
+                "---" | "..." => matches!(self, Self::Yaml),
+                "+++" => matches!(self, Self::Toml),
+                _ => false,
+            };
+            if closes {
+                return Some((start..end, end + line.len()));
+            }
+            end += line.len();
+        }
+        None
+    }
+
+    /// Reads the fields, or says in one line what is wrong with them.
+    fn read(self, content: &str) -> Result<Map<String, Value>, String> {
+        let fields = match self {
+            Self::Yaml if content.lines().all(|line| line.trim().is_empty() || line.starts_with('#')) => Ok(Map::new()),
+            Self::Yaml => {
+                serde_saphyr::from_str_with_options(content, yaml_options()).map_err(|error| error.to_string())
+            }
+            Self::Toml => toml::from_str::<toml::Table>(content)
+                .map(|table| table.into_iter().map(|(key, value)| (key, from_toml(value))).collect())
+                .map_err(|error| error.message().to_owned()),
+        };
+        fields.map_err(|reason| reason.lines().next().unwrap_or_default().to_owned())
+    }
+}
+
+/// Lenient about repeated keys; strict about anything that could grow.
+fn yaml_options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_events: 20_000,
+            max_aliases: 200,
+            max_anchors: 200,
+            max_depth: 32,
+            max_nodes: 20_000,
+            max_recorded_anchor_events: 20_000,
+        },
+        duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: 20_000,
+            max_replay_stack_depth: 8,
+        },
+    }
+}
+
+fn from_toml(value: toml::Value) -> Value {
+    match value {
+        toml::Value::String(text) => Value::String(text),
+        toml::Value::Array(values) => Value::Array(values.into_iter().map(from_toml).collect()),
+        toml::Value::Table(_) => Value::Null,
+        other => Value::String(other.to_string()),
+    }
+}
+
+/// Whether a line could belong to front matter, as against prose between two rules.
+fn looks_like_keys(line: &str) -> bool {
+    let key = line.split([':', '=']).next().unwrap_or_default();
+    key.len() < line.len()
+        && key.starts_with(|first: char| first.is_alphabetic() || first == '"')
+        && key.trim_end().chars().all(|c| c.is_alphanumeric() || "\"_-. ".contains(c))
+        && key.split_whitespace().count() <= 2
+}
+
+/// Finds the title in front matter that is no YAML, most often because the title has a colon.
+fn salvaged_title(content: &str) -> Map<String, Value> {
+    let title = content.lines().find_map(|line| {
+        let (key, value) = line.split_once([':', '='])?;
+        let value = value.trim().trim_matches(['"', '\'']);
+        let is_title = key.trim_end().eq_ignore_ascii_case("title");
+        (is_title && !value.is_empty() && !value.contains("{{") && !value.contains("{%")).then(|| value.to_owned())
+    });
+    title.map(|title| ("title".to_owned(), Value::String(title))).into_iter().collect()
+}
+
+fn scalar(value: &Value) -> Option<String> {
+    let text = match value {
+        Value::String(text) => text.trim().to_owned(),
+        Value::Number(_) | Value::Bool(_) => value.to_string(),
+        Value::Array(values) if values.len() == 1 => return values[0].as_str().and_then(|_| scalar(&values[0])),
+        Value::Null | Value::Array(_) | Value::Object(_) => return None,
+    };
+    (!text.is_empty()).then_some(text)
+}
+
+/// Reads a list of names, or a text with names between `separators`.
+fn names(value: &Value, separators: &[char]) -> Vec<String> {
+    let names: Vec<String> = match value {
+        Value::Array(values) => values.iter().filter_map(scalar).take(MAX_NAMES).collect(),
+        other => scalar(other).iter().flat_map(|text| text.split(separators)).map(str::to_owned).collect(),
+    };
+    names.iter().map(|name| shorten(name)).filter(|name| !name.is_empty()).take(MAX_NAMES).collect()
+}
+
+/// Reads `2026-02-03` with or without a time after it, `2026/02/03`, and `02/03/2026` as the third of February.
+fn date(text: &str) -> Option<Date> {
+    let parts: Vec<&str> = text.split(|c: char| !c.is_ascii_digit()).take(3).collect();
+    let [first, second, third] = parts[..] else { return None };
+    let (year, month, day) = if first.len() == 4 { (first, second, third) } else { (third, first, second) };
+    if year.len() != 4 || month.len() > 2 || day.len() > 2 {
+        return None;
+    }
+    Date::new(year.parse().ok()?, month.parse().ok()?, day.parse().ok()?).ok()
+}
+
+/// Returns the name on one line, cut where no honest name is that long.
+fn shorten(name: &str) -> String {
+    one_line(name, MAX_NAME_CHARS)
+}
+
+fn extension(path: &str) -> Option<&str> {
+    let name = path.rsplit('/').next()?;
+    name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, extension)| extension)
+}
+
+/// Returns the Markdown events of a text with their byte ranges, or `None` for a text that would take the parser too long.
+pub(super) fn markdown_events(text: &str) -> Option<impl Iterator<Item = (Event<'_>, Range<usize>)>> {
+    let options = Options::ENABLE_TABLES
+        | Options::ENABLE_FOOTNOTES
+        | Options::ENABLE_STRIKETHROUGH
+        | Options::ENABLE_TASKLISTS
+        | Options::ENABLE_GFM
+        | Options::ENABLE_WIKILINKS;
+    (!is_tangled(text)).then(|| Parser::new_ext(text, options).into_offset_iter())
+}
+
+/// Whether a line opens more containers than anybody would.
+fn is_tangled(text: &str) -> bool {
+    text.lines().any(|line| {
+        let line = line.as_bytes();
+        let opens = |at: usize| {
+            line[at] == b'>' || b"-+*.)".contains(&line[at]) && matches!(line.get(at + 1), Some(b' ' | b'\t'))
+        };
+        let markers = line.iter().take_while(|byte| b">-+* \t0123456789.)".contains(byte)).count();
+        markers > MAX_LINE_NESTING && (0..markers).filter(|at| opens(*at)).count() > MAX_LINE_NESTING
+    })
+}
+
+/// Adds what a reader would read of an inline event.
+pub(super) fn push_plain(text: &mut String, event: &Event<'_>) {
+    match event {
+        Event::Text(part) | Event::Code(part) => text.push_str(part),
+        Event::SoftBreak | Event::HardBreak => text.push(' '),
+        _ => {}
+    }
+}
+
+/// Returns a text with its white space folded, cut after `max_chars` characters.
+pub(super) fn one_line(text: &str, max_chars: usize) -> String {
+    let mut line = String::new();
+    let mut left = max_chars;
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        if word.chars().take(left).count() < left {
+            line.push_str(word);
+            left -= word.chars().count() + 1;
+        } else {
+            line.extend(word.chars().take(left.saturating_sub(1)));
+            line.push('…');
+            break;
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(text: &str) -> Document {
+        Document::parse("notes/some-file.md", text.as_bytes().to_vec()).unwrap()
+    }
+
+    fn body(document: &Document) -> &str {
+        &document.text[document.body.clone()]
+    }
+
+    #[test]
+    fn yaml_front_matter_becomes_title_tags_aliases_and_date() {
+        let document = parse(
+            "---\ntitle: A guide\ntags: [one, '#two']\naliases:\n  - Guide\n  - 42\ndate: 2026-02-03T10:00:00Z\n---\n# Heading\n",
+        );
+        assert_eq!((document.title.as_str(), document.title_source), ("A guide", TitleSource::FrontMatter));
+        assert_eq!(
+            (document.tags, document.aliases),
+            (vec!["one".into(), "two".into()], vec!["Guide".into(), "42".into()])
+        );
+        assert_eq!(document.date, Some(jiff::civil::date(2026, 2, 3)));
+        assert_eq!(&document.text[document.body], "# Heading\n");
+    }
+
+    #[test]
+    fn toml_front_matter_is_read_too() {
+        let document = parse("+++\ntitle = \"A guide\"\ndate = 2026-02-03\ntags = [\"x\"]\n+++\nText");
+        assert_eq!(
+            (document.title.as_str(), document.tags.as_slice(), body(&document)),
+            ("A guide", &["x".into()][..], "Text")
+        );
+        assert_eq!(document.date, Some(jiff::civil::date(2026, 2, 3)));
+    }
+
+    #[test]
+    fn body_begins_after_byte_order_mark_and_front_matter_with_windows_line_ends() {
+        let document = parse("\u{feff}---\r\nTitle: 7\r\ntags: 'a, #b c'\r\n...\r\nText\r\n");
+        assert_eq!((document.title.as_str(), body(&document)), ("7", "Text\r\n"));
+        assert_eq!(document.tags, ["a", "b", "c"]);
+        assert_eq!(body(&parse("\u{feff}Text")), "Text");
+    }
+
+    #[test]
+    fn broken_front_matter_is_a_warning_and_its_title_is_kept() {
+        let document = parse("---\ntitle: \"Rust: the book\ntags: [a\n---\nText");
+        assert!(matches!(document.warnings[..], [DocumentWarning::BrokenFrontMatter(_)]));
+        assert_eq!((document.title.as_str(), body(&document)), ("Rust: the book", "Text"));
+
+        let templated = parse("---\ntitle: {{ page.title }}\n---\nText");
+        assert_eq!((templated.title_source, body(&templated)), (TitleSource::FileName, "Text"));
+        assert_eq!(templated.warnings.len(), 1);
+    }
+
+    #[test]
+    fn front_matter_without_closing_line_is_text() {
+        let document = parse("---\ntitle: x\n\nText");
+        assert_eq!((document.warnings.as_slice(), document.body), (&[DocumentWarning::OpenFrontMatter][..], 0..18));
+    }
+
+    #[test]
+    fn prose_between_two_rules_is_text() {
+        let document = parse("---\nOnce upon a time there was a rule.\n---\nText");
+        assert_eq!((document.warnings.len(), document.body.start), (0, 0));
+    }
+
+    #[test]
+    fn repeated_key_counts_with_its_last_value() {
+        assert_eq!(parse("---\ntitle: a\ntitle: b\n---\n").title, "b");
+    }
+
+    #[test]
+    fn alias_bomb_is_a_warning() {
+        let mut text = String::from("---\na: &a [x,x,x,x,x,x,x,x,x]\n");
+        for (name, before) in ('b'..'j').zip('a'..) {
+            let aliases = vec![format!("*{before}"); 9].join(",");
+            text += &format!("{name}: &{name} [{aliases}]\n");
+        }
+        assert!(matches!(parse(&(text + "---\nText")).warnings[..], [DocumentWarning::BrokenFrontMatter(_)]));
+    }
+
+    #[test]
+    fn huge_front_matter_is_cut_off_unread() {
+        let document = parse(&format!("---\n{}---\nText", "a: b\n".repeat(20_000)));
+        assert_eq!(document.warnings, [DocumentWarning::HugeFrontMatter { bytes: 100_000 }]);
+        assert_eq!(body(&document), "Text");
+    }
+
+    #[test]
+    fn title_is_the_first_heading_of_level_one_as_read() {
+        let document = parse("## Before\n\n```\n# not this\n```\n\nA *fine* `title` & more\n===\n");
+        assert_eq!((document.title.as_str(), document.title_source), ("A fine title & more", TitleSource::Heading));
+        assert_eq!(document.own_title(), Some("A fine title & more"));
+    }
+
+    #[test]
+    fn file_name_stands_in_for_a_title_and_is_not_the_documents_own() {
+        let document = parse("Text");
+        assert_eq!((document.title.as_str(), document.own_title()), ("some-file", None));
+        let hidden = Document::parse(".notes", b"x".to_vec()).unwrap();
+        assert_eq!(hidden.title, ".notes");
+    }
+
+    #[test]
+    fn plain_text_has_neither_front_matter_nor_headings() {
+        let document = Document::parse("a.TXT", b"---\ntitle: x\n---\n# y".to_vec()).unwrap();
+        assert_eq!((document.title.as_str(), document.body.start), ("a", 0));
+    }
+
+    #[test]
+    fn dates_are_read_as_people_write_them() {
+        for text in ["2026-02-03", "2026/2/3", "2026-02-03 10:11:12", "02/03/2026"] {
+            assert_eq!(date(text), Some(jiff::civil::date(2026, 2, 3)), "{text}");
+        }
+        for text in ["", "soon", "2026", "2026-02-30", "3rd of May 2026"] {
+            assert_eq!(date(text), None, "{text}");
+        }
+        let document = parse("---\ndate: soon\nms.date: 02/03/2026\n---\n");
+        assert_eq!(document.date, Some(jiff::civil::date(2026, 2, 3)));
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_say_why() {
+        let reason = |bytes: &[u8]| Document::parse("a.md", bytes.to_vec()).unwrap_err().to_string();
+        assert_eq!(reason(b"a\0b"), "binary (NUL at byte 1)");
+        assert_eq!(reason(b"caf\xe9!"), "not UTF-8 at byte 3");
+        assert_eq!(reason(b"\xff\xfeh\0"), "UTF-16, not UTF-8");
+        assert_eq!(reason(&vec![b'a'; 5_000_000]), "5000000 bytes, above the limit of 4194304");
+    }
+
+    #[test]
+    fn line_with_hundreds_of_quote_marks_is_not_read_as_markdown() {
+        assert!(markdown_events(&"> ".repeat(500)).is_none());
+        assert!(markdown_events(&"-".repeat(500)).is_some());
+        assert!(markdown_events("1.2.3 - a\n> - > b\n").is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn any_front_matter_leaves_a_body_inside_the_text(
+            content in "([a-z.]{1,5}[:=]? ?[-\\[{&*a!|>'\"#%@`\\t ]{0,4}[a-z0-9é]{0,5}[\\]}'\":,]?\r?\n){0,8}",
+            fence in "---|\\+\\+\\+",
+        ) {
+            let document = parse(&format!("{fence}\n{content}{fence}\nText"));
+            prop_assert!(body(&document).ends_with("Text"));
+            prop_assert!(!document.title.is_empty());
+        }
+    }
+}

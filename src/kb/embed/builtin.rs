@@ -1,0 +1,286 @@
+//! all-MiniLM-L6-v2 inside the binary: vectors with no download, no network and no native library.
+//!
+//! The weights are int8 and activations are quantised as the model runs, to the range of what runs together. In a batch
+//! a text's vector would depend on its batch mates (cosines down to 0.96 were measured for short texts), so every text
+//! runs by itself: its vector depends on nothing else. That costs no speed, because threads work on different texts and
+//! nothing is padded.
+
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+use rten::{Model, NodeId, RunOptions, ThreadPool, ValueOrView};
+use rten_tensor::NdTensor;
+use rten_tensor::prelude::*;
+use tokenizers::Tokenizer;
+
+use super::batch;
+use super::bert_tokens::BertTokens;
+use super::{EmbedError, Embedder};
+use crate::base::token::CountTokens;
+
+static MODEL: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/all-MiniLM-L6-v2-int8/model.onnx"));
+static TOKENIZER: &[u8] =
+    include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/all-MiniLM-L6-v2-int8/tokenizer.json"));
+
+const NAME: &str = "all-MiniLM-L6-v2-int8";
+/// Of the recipe below; a test says what it must be when the assets change.
+const FINGERPRINT: &str = "42ea7222ad2c0d260ebaed2fc783c17e";
+const DIMENSION: usize = 384;
+/// Where texts are cut, `[CLS]` and `[SEP]` included.
+const MAX_LENGTH: usize = 256;
+const CLS: u32 = 101;
+const SEP: u32 = 102;
+
+/// Most texts that are computed at the same time, which bounds the memory; with more cores, several work on one text.
+const MAX_WORKERS: usize = 16;
+
+/// The model compiled into the binary.
+pub(super) struct Builtin {
+    threads: usize,
+    tokens: Tokens,
+    model: OnceLock<MiniLm>,
+}
+
+impl Builtin {
+    /// Returns the embedder; it loads its tokenizer when it first counts and its model when it first embeds.
+    pub(super) fn new(threads: Option<usize>) -> Self {
+        let threads = threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)).max(1);
+        Self { threads, tokens: Tokens::default(), model: OnceLock::new() }
+    }
+
+    fn model(&self) -> Result<&MiniLm, EmbedError> {
+        if let Some(model) = self.model.get() {
+            return Ok(model);
+        }
+        // Two threads may both get here; the second model is dropped.
+        let model = MiniLm::load(self.threads)?;
+        Ok(self.model.get_or_init(|| model))
+    }
+}
+
+impl Embedder for Builtin {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn fingerprint(&self) -> &str {
+        FINGERPRINT
+    }
+
+    fn dimension(&self) -> usize {
+        DIMENSION
+    }
+
+    fn max_tokens(&self) -> usize {
+        MAX_LENGTH - 2
+    }
+
+    fn tokens(&self) -> &dyn CountTokens {
+        &self.tokens
+    }
+
+    fn embed_passages(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
+        if texts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (tokenizer, model) = (self.tokens.tokenizer(), self.model()?);
+        batch::spread(model.workers.len(), texts.len(), |worker, text| {
+            model.vector(&model_input(tokenizer, texts[text])?, &model.workers[worker])
+        })
+    }
+
+    fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+        let mut vectors = self.embed_passages(&[text])?;
+        Ok(vectors.pop().expect("one text gives one vector"))
+    }
+}
+
+/// The model's tokenizer, for counting and for reading, made when it is first needed.
+#[derive(Default)]
+struct Tokens {
+    tokenizer: OnceLock<Tokenizer>,
+    counter: OnceLock<BertTokens>,
+}
+
+impl Tokens {
+    fn tokenizer(&self) -> &Tokenizer {
+        self.tokenizer.get_or_init(|| {
+            let mut tokenizer =
+                Tokenizer::from_bytes(TOKENIZER).expect("the tokenizer in the binary is read by this module's tests");
+            tokenizer.with_padding(None);
+            tokenizer.with_truncation(None).expect("no truncation is always valid");
+            tokenizer
+        })
+    }
+}
+
+impl CountTokens for Tokens {
+    fn count(&self, text: &str) -> usize {
+        let read =
+            || BertTokens::from_bytes(TOKENIZER).expect("the tokenizer in the binary is read by this module's tests");
+        self.counter.get_or_init(read).count(text)
+    }
+}
+
+/// Returns the tokens the model reads for a text: cut to its window, between `[CLS]` and `[SEP]`.
+fn model_input(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, EmbedError> {
+    let encoding = tokenizer.encode_fast(text, false).map_err(run_error)?;
+    let ids = encoding.get_ids();
+    let ids = &ids[..ids.len().min(MAX_LENGTH - 2)];
+    Ok([&[CLS], ids, &[SEP]].concat())
+}
+
+fn run_error(source: impl Into<super::Cause>) -> EmbedError {
+    EmbedError::Run { model: NAME.to_owned(), source: source.into() }
+}
+
+fn load_error(source: impl Into<super::Cause>) -> EmbedError {
+    EmbedError::Load { model: NAME.to_owned(), source: source.into() }
+}
+
+/// The loaded model and the threads it runs on.
+struct MiniLm {
+    model: Model,
+    ids: NodeId,
+    mask: NodeId,
+    types: NodeId,
+    output: NodeId,
+    /// One for each text that is computed at the same time.
+    workers: Vec<RunOptions>,
+}
+
+impl MiniLm {
+    fn load(threads: usize) -> Result<Self, EmbedError> {
+        let model = Model::load_static_slice(MODEL).map_err(load_error)?;
+        let node = |name: &str| model.node_id(name).map_err(load_error);
+        let (ids, mask, types) = (node("input_ids")?, node("attention_mask")?, node("token_type_ids")?);
+        let output = node("last_hidden_state")?;
+
+        let workers = threads.min(MAX_WORKERS);
+        let threads_each = threads / workers;
+        let options = || {
+            let pool = ThreadPool::with_num_threads(threads_each);
+            RunOptions::default().with_thread_pool(Some(Arc::new(pool)))
+        };
+        Ok(Self { ids, mask, types, output, workers: (0..workers).map(|_| options()).collect(), model })
+    }
+
+    /// Returns the vector of one text, given its tokens.
+    fn vector(&self, tokens: &[u32], options: &RunOptions) -> Result<Vec<f32>, EmbedError> {
+        let count = tokens.len();
+        let ids: Vec<i32> = tokens.iter().map(|token| token.cast_signed()).collect();
+        let row = |values: Vec<i32>| NdTensor::from_data([1, count], values);
+        let inputs: Vec<(NodeId, ValueOrView)> = vec![
+            (self.ids, row(ids).into()),
+            (self.mask, row(vec![1; count]).into()),
+            (self.types, row(vec![0; count]).into()),
+        ];
+        let outputs = self.model.run(inputs, &[self.output], Some(options.clone())).map_err(run_error)?;
+        let output = outputs.into_iter().next().ok_or_else(|| run_error("no output"))?;
+        let states: NdTensor<f32, 3> = output.try_into().map_err(run_error)?;
+        let expected = [1, count, DIMENSION];
+        if states.shape() != expected {
+            let (found, expected) = (states.shape().to_vec(), expected.to_vec());
+            return Err(EmbedError::WrongShape { model: NAME.to_owned(), found, expected });
+        }
+        mean_direction(states.to_contiguous().data())
+    }
+}
+
+/// Returns the mean of token vectors, scaled to length one.
+fn mean_direction(states: &[f32]) -> Result<Vec<f32>, EmbedError> {
+    // The sum points where the mean does.
+    let mut sum = vec![0.0; DIMENSION];
+    for state in states.chunks_exact(DIMENSION) {
+        for (total, x) in sum.iter_mut().zip(state) {
+            *total += x;
+        }
+    }
+    batch::normalised(sum).ok_or_else(|| EmbedError::UnusableVector { model: NAME.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::recipe::Recipe;
+    use super::*;
+
+    fn cosine(a: &[f32], b: &[f32]) -> f32 {
+        a.iter().zip(b).map(|(x, y)| x * y).sum()
+    }
+
+    /// Texts of 1 to about 300 words.
+    fn texts(count: usize) -> Vec<String> {
+        let words: Vec<&str> = include_str!("mod.rs").split_whitespace().collect();
+        let text = |i: usize| {
+            words.iter().cycle().skip(i * 13).take(1 + (i * 37) % 300).copied().collect::<Vec<_>>().join(" ")
+        };
+        (0..count).map(text).collect()
+    }
+
+    #[test]
+    fn fingerprint_is_that_of_the_files_in_the_binary() {
+        let (weights_hash, tokenizer_hash) = (blake3::hash(MODEL).to_hex(), blake3::hash(TOKENIZER).to_hex());
+        let recipe = Recipe {
+            model: NAME,
+            weights_hash: &weights_hash,
+            tokenizer_hash: &tokenizer_hash,
+            dimension: DIMENSION,
+            pooling: "mean",
+            query_prefix: "",
+            passage_prefix: "",
+            max_length: MAX_LENGTH,
+            quantisation: "dynamic",
+        };
+        assert_eq!(FINGERPRINT, recipe.fingerprint());
+    }
+
+    #[test]
+    fn vectors_are_the_published_ones_but_for_rounding() {
+        let vector = Builtin::new(Some(1)).embed_query("This is an example sentence").unwrap();
+        let published = [0.0677, 0.0635, 0.0487, 0.0793];
+        for (found, published) in vector.iter().zip(published) {
+            assert!((found - published).abs() < 0.01, "{:?} is not like {published:?}", &vector[..4]);
+        }
+        assert_eq!(vector.len(), DIMENSION);
+        assert!((cosine(&vector, &vector) - 1.0).abs() < 1e-5);
+    }
+
+    #[test]
+    fn a_vector_depends_on_its_text_alone() {
+        let texts = texts(24);
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let one = Builtin::new(Some(1));
+        let alone: Vec<Vec<f32>> = texts.iter().map(|text| one.embed_query(text).unwrap()).collect();
+        for threads in [1, 2, 3] {
+            assert_eq!(Builtin::new(Some(threads)).embed_passages(&texts).unwrap(), alone, "{threads} threads");
+        }
+        let many = Builtin::new(Some(40)).embed_passages(&texts).unwrap();
+        assert!(alone.iter().zip(&many).all(|(a, b)| cosine(a, b) >= 0.9999));
+    }
+
+    #[test]
+    fn meaning_is_found_without_a_common_word() {
+        let embedder = Builtin::new(None);
+        let query = embedder.embed_query("How do I get my money back?").unwrap();
+        let passages = ["Refunds are paid within 14 days of a return.", "The cat sleeps on the warm windowsill."];
+        let vectors = embedder.embed_passages(&passages).unwrap();
+        assert!(cosine(&query, &vectors[0]) > cosine(&query, &vectors[1]) + 0.2);
+    }
+
+    #[test]
+    fn what_is_past_the_window_is_not_seen() {
+        let embedder = Builtin::new(Some(1));
+        let window = "word ".repeat(embedder.max_tokens());
+        assert_eq!(embedder.tokens().count(&window), embedder.max_tokens());
+        let longer = format!("{window} and then a cat");
+        assert_eq!(embedder.embed_query(&window).unwrap(), embedder.embed_query(&longer).unwrap());
+    }
+
+    #[test]
+    fn texts_without_words_and_no_texts_at_all_are_no_trouble() {
+        let embedder = Builtin::new(Some(2));
+        assert!(embedder.embed_passages(&[]).unwrap().is_empty());
+        let vectors = embedder.embed_passages(&["", " \n", "\u{0}", "🦀 [SEP] 漢字"]).unwrap();
+        assert!(vectors.iter().all(|vector| (cosine(vector, vector) - 1.0).abs() < 1e-5));
+    }
+}

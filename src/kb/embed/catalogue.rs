@@ -1,0 +1,97 @@
+//! Fastembed's catalogue of models, by the names people use for them.
+
+use std::cmp::Reverse;
+use std::collections::HashSet;
+
+use ::fastembed::{EmbeddingModel, ModelInfo, TextEmbedding};
+
+/// A model that `fastembed:NAME` can name.
+#[derive(Clone, Debug)]
+pub struct CatalogueModel {
+    /// Short name, such as `BGESmallENV15`.
+    pub name: String,
+    /// Dimension, files, and where they are fetched from.
+    pub(super) info: ModelInfo<EmbeddingModel>,
+}
+
+impl CatalogueModel {
+    /// Repository the model is fetched from, such as `Xenova/bge-small-en-v1.5`.
+    pub fn repository(&self) -> &str {
+        &self.info.model_code
+    }
+
+    /// Number of components of its vectors.
+    pub fn dimension(&self) -> usize {
+        self.info.dim
+    }
+
+    /// What its makers say it is.
+    pub fn description(&self) -> &str {
+        &self.info.description
+    }
+}
+
+/// Returns all models of the catalogue, by name.
+pub fn catalogue() -> Vec<CatalogueModel> {
+    let models = TextEmbedding::list_supported_models().into_iter();
+    let mut models: Vec<_> = models.map(|info| CatalogueModel { name: format!("{:?}", info.model), info }).collect();
+    models.sort_by(|a, b| a.name.cmp(&b.name));
+    models
+}
+
+/// Returns the model of that short name or repository, in any case of letters.
+///
+/// Several models can share a repository: the one with the shortest name is meant, which is the unquantised one.
+pub(super) fn find(name: &str) -> Option<CatalogueModel> {
+    let named = |model: &CatalogueModel| {
+        model.name.eq_ignore_ascii_case(name) || model.info.model_code.eq_ignore_ascii_case(name)
+    };
+    catalogue().into_iter().filter(named).min_by_key(|model| model.name.len())
+}
+
+/// Returns up to three short names that look most like `name`, the best first.
+pub(super) fn names_like(name: &str) -> Vec<String> {
+    let wanted = pairs(name);
+    let likeness = |model: &CatalogueModel| {
+        let code = model.info.model_code.rsplit('/').next().unwrap_or_default();
+        shared_percent(&wanted, &pairs(&model.name)).max(shared_percent(&wanted, &pairs(code)))
+    };
+    let mut models: Vec<_> = catalogue().into_iter().map(|model| (likeness(&model), model.name)).collect();
+    models.retain(|&(percent, _)| percent >= 50);
+    models.sort_by_key(|(percent, name)| (Reverse(*percent), name.len()));
+    models.into_iter().take(3).map(|(_, name)| name).collect()
+}
+
+/// Returns the pairs of neighbouring letters and digits of a name.
+fn pairs(name: &str) -> HashSet<(char, char)> {
+    let letters: Vec<char> = name.to_lowercase().chars().filter(|c| c.is_alphanumeric()).collect();
+    letters.windows(2).map(|pair| (pair[0], pair[1])).collect()
+}
+
+/// Returns how much two sets have in common: 100 if they are equal, 0 if they share nothing.
+fn shared_percent(a: &HashSet<(char, char)>, b: &HashSet<(char, char)>) -> usize {
+    200 * a.intersection(b).count() / (a.len() + b.len()).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_are_found_by_short_name_and_repository_in_any_case() {
+        for name in ["BGESmallENV15", "bgesmallenv15", "xenova/BGE-small-en-v1.5"] {
+            assert_eq!(find(name).unwrap().name, "BGESmallENV15", "{name}");
+        }
+        assert_eq!(find("nomic-ai/nomic-embed-text-v1.5").unwrap().name, "NomicEmbedTextV15");
+        assert!(find("").is_none());
+        assert!(find("bge").is_none());
+    }
+
+    #[test]
+    fn a_misspelt_name_is_met_with_the_likely_ones() {
+        assert_eq!(names_like("BGESmalENV15")[0], "BGESmallENV15");
+        assert_eq!(names_like("bge-small-en")[0], "BGESmallENV15");
+        assert!(names_like("multilingual-e5")[0].starts_with("MultilingualE5"));
+        assert!(names_like("zzz").is_empty());
+    }
+}

@@ -1,0 +1,450 @@
+//! Every embedder but the built-in one: fastembed over ONNX Runtime, with a model of its catalogue or one's own.
+//!
+//! A model of the catalogue is downloaded into the cache once; from then on it is read from there like a folder of the
+//! user's, by code that cannot reach the network. Fastembed neither sorts by length nor adds prefixes, so both are
+//! done here, and each `embed()` gets one micro-batch.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use ::fastembed::{
+    InitOptionsUserDefined, OutputKey, Pooling, QuantizationMode, TextEmbedding, TextInitOptions,
+    UserDefinedEmbeddingModel,
+};
+use ort::environment::Environment;
+use tokenizers::{ModelWrapper, NormalizerWrapper, PostProcessor, PreTokenizerWrapper, Tokenizer};
+
+use super::batch;
+use super::bert_tokens::BertTokens;
+use super::catalogue::{self, CatalogueModel};
+use super::family::Family;
+use super::model_files::{ModelFiles, ModelFilesError};
+use super::recipe::Recipe;
+use super::{Cause, EmbedError, Embedder, EmbedderOptions, onnx_runtime};
+use crate::base::token::CountTokens;
+
+/// Tokens of the largest batch: ONNX Runtime spreads one batch over all threads, and fastembed keeps the vectors of
+/// all its tokens until it has pooled them.
+const MAX_BATCH_TOKENS: usize = 2048;
+
+/// A model that fastembed runs.
+pub(super) struct Fastembed {
+    name: String,
+    fingerprint: String,
+    /// Room for a passage in the model's window.
+    max_tokens: usize,
+    tokens: Box<dyn CountTokens>,
+    files: ModelFiles,
+    traits: Traits,
+    environment: Environment,
+    threads: Option<usize>,
+    /// Loaded with the first text; running it needs it alone.
+    session: Mutex<Option<Session>>,
+}
+
+/// The loaded model.
+struct Session {
+    model: TextEmbedding,
+    /// Tokens of the largest batch; with 1, every text runs by itself.
+    max_batch_tokens: usize,
+}
+
+/// What a model is, beside its files.
+struct Traits {
+    dimension: usize,
+    pooling: Pooling,
+    quantisation: QuantizationMode,
+    output_key: Option<OutputKey>,
+    query_prefix: String,
+    passage_prefix: String,
+    /// Where texts are cut, in tokens, special ones included.
+    max_length: usize,
+}
+
+impl Fastembed {
+    /// Finds the model and reads what it says about itself; the weights are hashed but not yet loaded.
+    pub(super) fn load(model: &str, options: &EmbedderOptions) -> Result<Self, EmbedError> {
+        if let Some(model) = catalogue::find(model) {
+            let environment = onnx_runtime::environment(options.data_dir.as_deref())?;
+            let files = cached_or_downloaded(&model, &environment, options)?;
+            let traits = Traits::of_catalogue(&model, &files)?;
+            return Self::new(&model.name, &model.name, files, traits, environment, options.threads);
+        }
+        let folder = folder_named(model)?;
+        let files = ModelFiles::in_folder(&folder)?;
+        let environment = onnx_runtime::environment(options.data_dir.as_deref())?;
+        let traits = Traits::of_folder(&files)?;
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        Self::new(&name, "folder", files, traits, environment, options.threads)
+    }
+
+    fn new(
+        name: &str,
+        recipe_name: &str,
+        files: ModelFiles,
+        traits: Traits,
+        environment: Environment,
+        threads: Option<usize>,
+    ) -> Result<Self, EmbedError> {
+        let name = format!("fastembed:{name}");
+        let tokenizer_bytes = files.tokenizer_bytes()?;
+        let fingerprint = traits.fingerprint(recipe_name, &files.weights_hash()?, &tokenizer_bytes);
+        let (tokens, special) =
+            counter(&tokenizer_bytes).map_err(|source| EmbedError::Load { model: name.clone(), source })?;
+        let taken = special + tokens.count(&traits.passage_prefix);
+        let max_tokens = traits.max_length.saturating_sub(taken).max(1);
+        let session = Mutex::new(None);
+        Ok(Self { name, fingerprint, max_tokens, tokens, files, traits, environment, threads, session })
+    }
+
+    /// Embeds texts that have their prefixes.
+    fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError> {
+        if texts.is_empty() {
+            return Ok(Vec::new());
+        }
+        // A panic while the session ran leaves it as it was before: it keeps nothing between batches.
+        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = match session.as_mut() {
+            Some(session) => session,
+            None => session.insert(self.load_session()?),
+        };
+        let length = |text: &String| self.tokens.count(text).min(self.traits.max_length);
+        let lengths: Vec<usize> = texts.iter().map(length).collect();
+        let plan = batch::plan(&lengths, session.max_batch_tokens);
+        let mut vectors = Vec::with_capacity(texts.len());
+        for batch in &plan {
+            let batch: Vec<&str> = batch.iter().map(|&text| texts[text].as_str()).collect();
+            vectors.extend(self.run(&mut session.model, &batch)?);
+        }
+        Ok(batch::in_input_order(&plan, vectors))
+    }
+
+    /// Runs one batch.
+    fn run(&self, model: &mut TextEmbedding, batch: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let vectors = model.embed(batch, Some(batch.len()));
+        let vectors = vectors.map_err(|source| EmbedError::Run { model: self.name.clone(), source: source.into() })?;
+        self.check_shape(&vectors, batch.len())?;
+        let checked = vectors.into_iter().map(batch::normalised);
+        checked.map(|vector| vector.ok_or_else(|| EmbedError::UnusableVector { model: self.name.clone() })).collect()
+    }
+
+    fn check_shape(&self, vectors: &[Vec<f32>], count: usize) -> Result<(), EmbedError> {
+        let dimension = self.traits.dimension;
+        match vectors.iter().find(|vector| vector.len() != dimension) {
+            None if vectors.len() == count => Ok(()),
+            odd => Err(EmbedError::WrongShape {
+                model: self.name.clone(),
+                found: vec![vectors.len(), odd.map_or(dimension, Vec::len)],
+                expected: vec![count, dimension],
+            }),
+        }
+    }
+
+    fn load_session(&self) -> Result<Session, EmbedError> {
+        let graph = self.files.model_bytes()?;
+        let is_dynamic = self.traits.quantisation == QuantizationMode::Dynamic || quantises_as_it_runs(&graph);
+        let max_batch_tokens = if is_dynamic { 1 } else { MAX_BATCH_TOKENS };
+        let mut model = UserDefinedEmbeddingModel::new(graph, self.files.tokenizer_files()?)
+            .with_pooling(self.traits.pooling.clone())
+            .with_quantization(self.traits.quantisation);
+        model.output_key.clone_from(&self.traits.output_key);
+        for file in self.files.external_bytes() {
+            let (name, bytes) = file?;
+            model = model.with_external_initializer(name, bytes);
+        }
+        let mut options = InitOptionsUserDefined::new()
+            .with_environment(self.environment.clone())
+            .with_max_length(self.traits.max_length);
+        options.intra_threads = self.threads;
+        let model = TextEmbedding::try_new_from_user_defined(model, options)
+            .map_err(|source| EmbedError::Load { model: self.name.clone(), source: source.into() })?;
+        Ok(Session { model, max_batch_tokens })
+    }
+}
+
+impl Embedder for Fastembed {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    fn dimension(&self) -> usize {
+        self.traits.dimension
+    }
+
+    fn max_tokens(&self) -> usize {
+        self.max_tokens
+    }
+
+    fn tokens(&self) -> &dyn CountTokens {
+        &*self.tokens
+    }
+
+    fn embed_passages(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let prefix = &self.traits.passage_prefix;
+        self.embed(&texts.iter().map(|text| format!("{prefix}{text}")).collect::<Vec<_>>())
+    }
+
+    fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+        let mut vectors = self.embed(&[format!("{}{text}", self.traits.query_prefix)])?;
+        Ok(vectors.pop().expect("one text gives one vector"))
+    }
+}
+
+impl Traits {
+    fn of_catalogue(model: &CatalogueModel, files: &ModelFiles) -> Result<Self, EmbedError> {
+        let family = Family::of(model.repository());
+        Ok(Self {
+            dimension: model.info.dim,
+            pooling: TextEmbedding::get_default_pooling_method(&model.info.model).unwrap_or(family.pooling()),
+            quantisation: TextEmbedding::get_quantization_mode(&model.info.model),
+            output_key: model.info.output_key.clone(),
+            query_prefix: family.query_prefix.to_owned(),
+            passage_prefix: family.passage_prefix.to_owned(),
+            max_length: files.max_length(family)?,
+        })
+    }
+
+    fn of_folder(files: &ModelFiles) -> Result<Self, EmbedError> {
+        let family = files.family()?;
+        let known = || (family.query_prefix.to_owned(), family.passage_prefix.to_owned());
+        let (query_prefix, passage_prefix) = files.prefixes()?.unwrap_or_else(known);
+        Ok(Self {
+            dimension: files.dimension()?,
+            pooling: files.pooling()?.unwrap_or(family.pooling()),
+            // Fastembed uses this only to refuse batches, which [`quantises_as_it_runs`] sees to.
+            quantisation: QuantizationMode::None,
+            output_key: None,
+            query_prefix,
+            passage_prefix,
+            max_length: files.max_length(family)?,
+        })
+    }
+
+    fn fingerprint(&self, model: &str, weights_hash: &str, tokenizer: &[u8]) -> String {
+        let tokenizer_hash = blake3::hash(tokenizer).to_hex();
+        let recipe = Recipe {
+            model,
+            weights_hash,
+            tokenizer_hash: &tokenizer_hash,
+            dimension: self.dimension,
+            pooling: match self.pooling {
+                Pooling::Cls => "cls",
+                Pooling::Mean => "mean",
+            },
+            query_prefix: &self.query_prefix,
+            passage_prefix: &self.passage_prefix,
+            max_length: self.max_length,
+            quantisation: match self.quantisation {
+                QuantizationMode::None => "none",
+                QuantizationMode::Static => "static",
+                QuantizationMode::Dynamic => "dynamic",
+            },
+        };
+        recipe.fingerprint()
+    }
+}
+
+/// Whether an ONNX graph quantises its activations as it runs, to the range of the whole batch. Then a text's vector
+/// depends on its batch mates, and texts must run one by one.
+fn quantises_as_it_runs(graph: &[u8]) -> bool {
+    // Operators stand in the file by name.
+    graph.split(|&byte| byte == b'D').any(|rest| rest.starts_with(b"ynamicQuantize"))
+}
+
+/// Counts by encoding, for tokenizers that are not BERT's.
+struct EncodedTokens(Tokenizer);
+
+impl CountTokens for EncodedTokens {
+    fn count(&self, text: &str) -> usize {
+        // No tokenizer makes more tokens than bytes, so a text it refuses is counted too high, never too low.
+        self.0.encode_fast(text, false).map_or(text.len(), |encoding| encoding.len())
+    }
+}
+
+/// Returns the fastest way to count with a tokenizer, and the number of special tokens it puts around a text.
+fn counter(tokenizer_json: &[u8]) -> Result<(Box<dyn CountTokens>, usize), Cause> {
+    let mut tokenizer = Tokenizer::from_bytes(tokenizer_json)?;
+    tokenizer.with_padding(None);
+    tokenizer.with_truncation(None)?;
+    let special = tokenizer.get_post_processor().map_or(0, |processor| processor.added_tokens(false));
+    if is_uncased_bert(&tokenizer) {
+        return Ok((Box::new(BertTokens::from_bytes(tokenizer_json)?), special));
+    }
+    Ok((Box::new(EncodedTokens(tokenizer)), special))
+}
+
+/// Whether [`BertTokens`] counts as this tokenizer does.
+fn is_uncased_bert(tokenizer: &Tokenizer) -> bool {
+    let normalises = matches!(
+        tokenizer.get_normalizer(),
+        Some(NormalizerWrapper::BertNormalizer(bert)) if bert.lowercase && bert.clean_text && bert.handle_chinese_chars
+    );
+    let splits = matches!(tokenizer.get_pre_tokenizer(), Some(PreTokenizerWrapper::BertPreTokenizer(_)));
+    let spells =
+        matches!(tokenizer.get_model(), ModelWrapper::WordPiece(model) if model.max_input_chars_per_word == 100);
+    normalises && splits && spells
+}
+
+/// Returns the folder that a name which is not in the catalogue means.
+fn folder_named(name: &str) -> Result<PathBuf, EmbedError> {
+    let folder = match (name.strip_prefix("~/"), env::home_dir()) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => PathBuf::from(name),
+    };
+    let is_path = folder.is_absolute() || name.starts_with(['.', '~']);
+    if folder.is_dir() || is_path {
+        // `.` and `..` have no name of their own to call the embedder by.
+        return Ok(folder.canonicalize().unwrap_or(folder));
+    }
+    Err(EmbedError::UnknownModel { name: name.to_owned(), close: catalogue::names_like(name) })
+}
+
+/// Returns the files of a model of the catalogue, fetching them first if need be and allowed.
+fn cached_or_downloaded(
+    model: &CatalogueModel,
+    environment: &Environment,
+    options: &EmbedderOptions,
+) -> Result<ModelFiles, EmbedError> {
+    // Fastembed, and so its downloads, prefer this variable to the folder they are given.
+    let shared = env::var_os("HF_HOME").map(PathBuf::from);
+    let folders: Vec<&Path> = [Some(options.cache_dir.as_path()), shared.as_deref()].into_iter().flatten().collect();
+    let cached = || folders.iter().find_map(|folder| ModelFiles::in_cache(folder, model));
+    if let Some(files) = cached() {
+        return Ok(files);
+    }
+    if options.offline {
+        let cache_dir = options.cache_dir.clone();
+        return Err(EmbedError::NotCached { model: model.name.clone(), cache_dir });
+    }
+    download(model, environment, options)?;
+    cached().ok_or_else(|| EmbedError::Download {
+        model: model.name.clone(),
+        source: "files are still missing from the cache".into(),
+    })
+}
+
+/// Fills the cache. Fastembed can only do so by loading the model too; that session is dropped.
+fn download(model: &CatalogueModel, environment: &Environment, options: &EmbedderOptions) -> Result<(), EmbedError> {
+    tracing::info!(model = model.name, from = model.repository(), "downloading embedding model");
+    let options = TextInitOptions::new(model.info.model.clone())
+        .with_cache_dir(options.cache_dir.clone())
+        .with_environment(environment.clone())
+        .with_show_download_progress(true);
+    match TextEmbedding::try_new(options) {
+        Ok(_) => Ok(()),
+        Err(source) => Err(EmbedError::Download { model: model.name.clone(), source: source.into() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::{EmbedderChoice, load};
+    use super::*;
+
+    fn options(choice: &str) -> EmbedderOptions {
+        EmbedderOptions {
+            choice: choice.parse().unwrap(),
+            offline: true,
+            cache_dir: "/no/cache".into(),
+            data_dir: None,
+            threads: Some(2),
+        }
+    }
+
+    const ASSET: &str = concat!("fastembed:", env!("CARGO_MANIFEST_DIR"), "/assets/all-MiniLM-L6-v2-int8");
+
+    /// The built-in model's folder through fastembed; none, and a word about it, where no ONNX Runtime is found.
+    fn asset() -> Option<Arc<dyn Embedder>> {
+        match load(&options(ASSET)) {
+            Ok(embedder) => Some(embedder),
+            Err(EmbedError::Runtime(error)) => {
+                eprintln!("skipped: {error}");
+                None
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    fn cosine(a: &[f32], b: &[f32]) -> f32 {
+        a.iter().zip(b).map(|(x, y)| x * y).sum()
+    }
+
+    #[test]
+    fn the_same_files_mean_the_same_through_both_libraries() {
+        let Some(theirs) = asset() else { return };
+        let ours = load(&options("builtin")).unwrap();
+        assert_eq!((theirs.dimension(), theirs.max_tokens()), (ours.dimension(), ours.max_tokens()));
+        assert_eq!(theirs.name(), "fastembed:all-MiniLM-L6-v2-int8");
+        assert_ne!(theirs.fingerprint(), ours.fingerprint());
+
+        let long = "A budget is reserved before each call and settled after it. ".repeat(60);
+        let texts = ["This is an example sentence", "", "Refunds are paid within 14 days.", &long, "fn main() {}"];
+        let pairs = theirs.embed_passages(&texts).unwrap().into_iter().zip(ours.embed_passages(&texts).unwrap());
+        for ((their, our), text) in pairs.zip(texts) {
+            let agreement = cosine(&their, &our);
+            assert!(agreement >= 0.99, "{agreement} for {text:.40}");
+        }
+        assert_eq!(theirs.tokens().count(&long), ours.tokens().count(&long));
+        assert!(theirs.embed_passages(&[]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_model_quantised_as_it_runs_gives_each_text_a_vector_of_its_own() {
+        let Some(embedder) = asset() else { return };
+        let texts = ["short", "a rather longer text about refunds and returns", "另一种语言"];
+        let together = embedder.embed_passages(&texts).unwrap();
+        for (text, vector) in texts.iter().zip(together) {
+            assert_eq!(embedder.embed_query(text).unwrap(), vector);
+        }
+    }
+
+    #[test]
+    fn fingerprint_is_the_same_each_time_it_is_loaded() {
+        let (Some(once), Some(again)) = (asset(), asset()) else { return };
+        assert_eq!(once.fingerprint(), again.fingerprint());
+    }
+
+    #[test]
+    fn offline_a_model_that_is_not_cached_is_an_error_that_says_so() {
+        match load(&options("fastembed:BGESmallENV15")).map(drop) {
+            Err(EmbedError::Runtime(error)) => eprintln!("skipped: {error}"),
+            Err(error @ EmbedError::NotCached { .. }) => {
+                assert_eq!(error.to_string(), "embedding model `BGESmallENV15` is not in `/no/cache`");
+                assert!(error.hint().unwrap().contains("without --offline"));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_unknown_model_is_met_with_close_names() {
+        let error = load(&options("fastembed:BGE-small-en")).map(drop).unwrap_err();
+        assert_eq!(error.to_string(), "no embedding model called `BGE-small-en`");
+        assert!(error.hint().unwrap().starts_with("did you mean `BGESmallENV15`"));
+    }
+
+    #[test]
+    fn a_path_that_is_no_folder_is_not_taken_for_a_misspelt_model() {
+        let error = load(&options("fastembed:./no/such/folder")).map(drop).unwrap_err();
+        assert!(matches!(error, EmbedError::Files(ModelFilesError::NoFolder { .. })), "{error:?}");
+    }
+
+    #[test]
+    fn a_text_that_cannot_be_a_choice_is_refused() {
+        for text in ["", "openai", "fastembed", "fastembed:", "builtin:x"] {
+            assert!(text.parse::<EmbedderChoice>().is_err(), "{text}");
+        }
+        for text in ["builtin", "fastembed:BGEM3", "fastembed:C:\\models\\mine"] {
+            let choice: EmbedderChoice = text.parse().unwrap();
+            assert_eq!(choice.to_string(), text);
+            assert_eq!(serde_json::to_string(&choice).unwrap(), serde_json::to_string(text).unwrap());
+        }
+    }
+}

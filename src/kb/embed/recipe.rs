@@ -1,0 +1,78 @@
+//! Everything that decides what a vector means, hashed into one fingerprint.
+
+use serde::Serialize;
+
+/// How an embedder makes its vectors.
+///
+/// Two embedders whose recipes differ in any field make vectors that must not be compared with each other. Changing
+/// these fields changes every fingerprint, and so asks every user to embed again.
+#[derive(Debug, Serialize)]
+pub(super) struct Recipe<'a> {
+    /// Name of the model, or `folder` for one that has only its bytes.
+    pub(super) model: &'a str,
+    /// Hash of the model's graph and weights.
+    pub(super) weights_hash: &'a str,
+    /// Hash of `tokenizer.json`.
+    pub(super) tokenizer_hash: &'a str,
+    /// Number of components of a vector.
+    pub(super) dimension: usize,
+    /// How token vectors become one: `mean` or `cls`.
+    pub(super) pooling: &'a str,
+    /// What is put before a question.
+    pub(super) query_prefix: &'a str,
+    /// What is put before a passage.
+    pub(super) passage_prefix: &'a str,
+    /// Where texts are cut, in tokens, special ones included.
+    pub(super) max_length: usize,
+    /// How the weights and activations are rounded: `none`, `static`, `dynamic`.
+    pub(super) quantisation: &'a str,
+}
+
+impl Recipe<'_> {
+    /// Returns the fingerprint: 32 hex digits.
+    pub(super) fn fingerprint(&self) -> String {
+        let fields = serde_json::to_vec(self).expect("a struct of strings and numbers is always JSON");
+        let mut digits = blake3::hash(&fields).to_hex().to_string();
+        digits.truncate(32);
+        digits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recipe() -> Recipe<'static> {
+        Recipe {
+            model: "m",
+            weights_hash: "w",
+            tokenizer_hash: "t",
+            dimension: 384,
+            pooling: "mean",
+            query_prefix: "",
+            passage_prefix: "",
+            max_length: 256,
+            quantisation: "none",
+        }
+    }
+
+    #[test]
+    fn fingerprint_changes_with_any_field() {
+        let changed = [
+            Recipe { model: "x", ..recipe() },
+            Recipe { weights_hash: "x", ..recipe() },
+            Recipe { tokenizer_hash: "x", ..recipe() },
+            Recipe { dimension: 1, ..recipe() },
+            Recipe { pooling: "cls", ..recipe() },
+            Recipe { query_prefix: "x", ..recipe() },
+            Recipe { passage_prefix: "x", ..recipe() },
+            Recipe { max_length: 1, ..recipe() },
+            Recipe { quantisation: "static", ..recipe() },
+        ];
+        let mut fingerprints: Vec<String> = changed.iter().map(Recipe::fingerprint).collect();
+        fingerprints.push(recipe().fingerprint());
+        fingerprints.sort();
+        fingerprints.dedup();
+        assert_eq!(fingerprints.len(), 10);
+    }
+}

@@ -1,0 +1,172 @@
+//! Where an index lives: a local folder, or the address of an object store.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Name of the folder that holds an index, looked for upward from the current one.
+pub const DR_FOLDER: &str = ".dr";
+
+/// Where an index lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IndexLocation {
+    /// A folder on this machine, as an absolute path.
+    Local {
+        /// The folder with the tables.
+        folder: PathBuf,
+        /// What collection roots are stored relative to: the folder that holds `.dr`.
+        base: PathBuf,
+    },
+    /// An object store or LanceDB's own cloud: `s3://`, `gs://`, `az://`, `db://`.
+    Remote {
+        /// The address.
+        uri: String,
+    },
+}
+
+/// The text is not the address of an index.
+#[derive(Debug, thiserror::Error)]
+pub enum LocationError {
+    /// The scheme is not one LanceDB knows.
+    #[error("`{uri}` is not an address for an index")]
+    Scheme {
+        /// What was given.
+        uri: String,
+    },
+    /// The scheme needs a feature this binary was built without.
+    #[error("this `dr` was built without support for `{scheme}://`")]
+    Feature {
+        /// The scheme.
+        scheme: String,
+        /// The cargo feature.
+        feature: &'static str,
+    },
+    /// The path could not be made absolute.
+    #[error("failed to find `{path}`")]
+    Path {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl LocationError {
+    /// Returns what the user can do about this error.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Scheme { .. } => Some("give a folder, or an address starting with s3://, gs://, az:// or db://".into()),
+            Self::Feature { feature, .. } => Some(format!("build it with `cargo build --features {feature}`")),
+            Self::Path { .. } => None,
+        }
+    }
+}
+
+impl IndexLocation {
+    /// Reads what the user gave: an address with a scheme, or a folder.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for an unknown scheme, or one whose cargo feature is off.
+    pub fn parse(text: &str) -> Result<Self, LocationError> {
+        if let Some((scheme, _)) = text.split_once("://") {
+            let (enabled, feature) = match scheme {
+                "s3" => (cfg!(feature = "aws"), "aws"),
+                "gs" => (cfg!(feature = "gcs"), "gcs"),
+                "az" | "abfss" => (cfg!(feature = "azure"), "azure"),
+                "db" => (cfg!(feature = "remote"), "remote"),
+                _ => return Err(LocationError::Scheme { uri: text.to_owned() }),
+            };
+            if !enabled {
+                return Err(LocationError::Feature { scheme: scheme.to_owned(), feature });
+            }
+            return Ok(Self::Remote { uri: text.to_owned() });
+        }
+        // LanceDB takes any address that starts with `db` for its cloud, so a folder is always made absolute.
+        let folder = std::path::absolute(text)
+            .map_err(|source| LocationError::Path { path: PathBuf::from(text), source })?;
+        let base = folder.parent().map_or_else(|| folder.clone(), Path::to_path_buf);
+        Ok(Self::Local { folder, base })
+    }
+
+    /// Returns the index of the nearest `.dr` folder at or above `start`, if there is one.
+    pub fn nearest(start: &Path) -> Option<Self> {
+        start.ancestors().find(|folder| folder.join(DR_FOLDER).is_dir()).map(Self::in_folder)
+    }
+
+    /// Returns where the index of `base` lives: `base/.dr/index`.
+    pub fn in_folder(base: &Path) -> Self {
+        Self::Local { folder: base.join(DR_FOLDER).join("index"), base: base.to_path_buf() }
+    }
+
+    /// Returns the folder of a local index.
+    pub fn folder(&self) -> Option<&Path> {
+        match self {
+            Self::Local { folder, .. } => Some(folder),
+            Self::Remote { .. } => None,
+        }
+    }
+
+    /// Returns the address LanceDB connects to.
+    pub(super) fn uri(&self) -> String {
+        match self {
+            Self::Local { folder, .. } => folder.to_string_lossy().into_owned(),
+            Self::Remote { uri } => uri.clone(),
+        }
+    }
+
+    /// Returns how the root of a collection is stored: relative to the base where it lies inside, so that a project
+    /// can be moved as a whole.
+    pub fn store_root(&self, root: &Path) -> String {
+        match self {
+            Self::Local { base, .. } => match root.strip_prefix(base) {
+                Ok(inside) if inside.as_os_str().is_empty() => ".".to_owned(),
+                Ok(inside) => inside.to_string_lossy().into_owned(),
+                Err(_) => root.to_string_lossy().into_owned(),
+            },
+            Self::Remote { .. } => root.to_string_lossy().into_owned(),
+        }
+    }
+
+    /// Returns the folder a stored root stands for.
+    pub fn open_root(&self, stored: &str) -> PathBuf {
+        match self {
+            Self::Local { base, .. } if stored == "." => base.clone(),
+            Self::Local { base, .. } => base.join(stored),
+            Self::Remote { .. } => PathBuf::from(stored),
+        }
+    }
+}
+
+impl fmt::Display for IndexLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.uri())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folder_whose_name_starts_with_db_is_not_taken_for_the_cloud() {
+        let location = IndexLocation::parse("dbs/kb").unwrap();
+        assert!(location.uri().starts_with('/'), "{location}");
+    }
+
+    #[test]
+    fn unknown_scheme_is_refused() {
+        let error = IndexLocation::parse("ftp://host/kb").unwrap_err();
+        assert_eq!(error.to_string(), "`ftp://host/kb` is not an address for an index");
+    }
+
+    #[test]
+    fn root_inside_the_project_moves_with_it() {
+        let before = IndexLocation::in_folder(Path::new("/home/a/project"));
+        let after = IndexLocation::in_folder(Path::new("/home/b/project"));
+        let stored = before.store_root(Path::new("/home/a/project/docs/kb"));
+        assert_eq!(after.open_root(&stored), Path::new("/home/b/project/docs/kb"));
+        assert_eq!(before.open_root(&before.store_root(Path::new("/home/a/project"))), Path::new("/home/a/project"));
+        assert_eq!(before.open_root(&before.store_root(Path::new("/srv/wiki"))), Path::new("/srv/wiki"));
+    }
+}

@@ -1,0 +1,149 @@
+//! What an index says about itself: versions, fingerprints, and the collections in it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::schema::SCHEMA_VERSION;
+
+/// Facts about a whole index, stored beside its tables so that they travel with its address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    /// Which `chunks_N` and `documents_N` are current.
+    pub generation: u32,
+    /// Version and parameters of the chunker that cut the chunks.
+    pub chunker: String,
+    /// Tokenizer settings of the text index.
+    pub text_index: String,
+    /// The embedder the vectors are from.
+    pub embedder: EmbedderRecord,
+    /// Root of each collection by name: relative to the folder the index belongs to where it lies inside it, else
+    /// absolute.
+    pub collections: BTreeMap<String, String>,
+}
+
+/// Which embedder made the vectors of an index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EmbedderRecord {
+    /// What the user asked for, for example `builtin` or `fastembed:BGESmallENV15`.
+    pub choice: String,
+    /// Name of the model for people.
+    pub name: String,
+    /// Hash over everything that changes a vector; vectors of different fingerprints are never compared.
+    pub fingerprint: String,
+    /// Components of a vector.
+    pub dimension: usize,
+}
+
+/// A stored manifest could not be understood.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// A newer `dr` wrote it.
+    #[error("index has format {found}, but this `dr` reads up to {SCHEMA_VERSION}")]
+    TooNew {
+        /// The stored version.
+        found: u32,
+    },
+
+    /// An entry is absent or of the wrong form.
+    #[error("entry `{key}` of the index manifest is missing or malformed")]
+    Entry {
+        /// Key of the entry.
+        key: &'static str,
+    },
+}
+
+const COLLECTION_PREFIX: &str = "collection/";
+
+impl Manifest {
+    /// Returns the rows to store.
+    pub(super) fn entries(&self) -> Vec<(String, String)> {
+        let embedder = serde_json::to_string(&self.embedder).unwrap_or_default();
+        let mut entries = vec![
+            ("schema_version".to_owned(), SCHEMA_VERSION.to_string()),
+            ("generation".to_owned(), self.generation.to_string()),
+            ("chunker".to_owned(), self.chunker.clone()),
+            ("text_index".to_owned(), self.text_index.clone()),
+            ("embedder".to_owned(), embedder),
+        ];
+        let collections = self.collections.iter();
+        entries.extend(collections.map(|(name, root)| (format!("{COLLECTION_PREFIX}{name}"), root.clone())));
+        entries
+    }
+
+    /// Reads stored rows back.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ManifestError::TooNew`] before looking at anything else, so that a newer format is never half read.
+    pub(super) fn from_entries(entries: Vec<(String, String)>) -> Result<Self, ManifestError> {
+        let mut entries: BTreeMap<String, String> = entries.into_iter().collect();
+        let mut take = |key: &'static str| entries.remove(key).ok_or(ManifestError::Entry { key });
+        let found: u32 = number(&take("schema_version")?, "schema_version")?;
+        if found > SCHEMA_VERSION {
+            return Err(ManifestError::TooNew { found });
+        }
+        Ok(Self {
+            generation: number(&take("generation")?, "generation")?,
+            chunker: take("chunker")?,
+            text_index: take("text_index")?,
+            embedder: serde_json::from_str(&take("embedder")?)
+                .map_err(|_| ManifestError::Entry { key: "embedder" })?,
+            collections: entries
+                .into_iter()
+                .filter_map(|(key, root)| Some((key.strip_prefix(COLLECTION_PREFIX)?.to_owned(), root)))
+                .collect(),
+        })
+    }
+
+    pub(super) fn chunks_table(&self) -> String {
+        format!("chunks_{}", self.generation)
+    }
+
+    pub(super) fn documents_table(&self) -> String {
+        format!("documents_{}", self.generation)
+    }
+}
+
+fn number(text: &str, key: &'static str) -> Result<u32, ManifestError> {
+    text.parse().map_err(|_| ManifestError::Entry { key })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> Manifest {
+        Manifest {
+            generation: 3,
+            chunker: "1/216/254".into(),
+            text_index: "1".into(),
+            embedder: EmbedderRecord {
+                choice: "builtin".into(),
+                name: "all-MiniLM-L6-v2-int8".into(),
+                fingerprint: "abc".into(),
+                dimension: 384,
+            },
+            collections: [("kb".to_owned(), "kb".to_owned()), ("a/b".to_owned(), "/x".to_owned())].into(),
+        }
+    }
+
+    #[test]
+    fn manifest_survives_its_own_storage() {
+        assert_eq!(Manifest::from_entries(manifest().entries()).unwrap(), manifest());
+    }
+
+    #[test]
+    fn newer_format_is_refused_before_its_entries_are_read() {
+        let entries = vec![("schema_version".to_owned(), (SCHEMA_VERSION + 1).to_string())];
+        let error = Manifest::from_entries(entries).unwrap_err();
+        assert!(matches!(error, ManifestError::TooNew { found } if found == SCHEMA_VERSION + 1));
+    }
+
+    #[test]
+    fn missing_entry_is_named() {
+        let entries = manifest().entries().into_iter().filter(|(key, _)| key != "chunker").collect();
+        let error = Manifest::from_entries(entries).unwrap_err();
+        assert_eq!(error.to_string(), "entry `chunker` of the index manifest is missing or malformed");
+    }
+}

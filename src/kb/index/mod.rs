@@ -1,0 +1,331 @@
+//! Vectors become an Index: LanceDB tables that readers see whole and writers change one commit at a time.
+//!
+//! [`Index`] reads. [`IndexWriter`] is the only way to write; it exists while the writer lock is held. A writer killed
+//! at any instant leaves the last commit readable and the rest for the next run.
+//!
+//! # Where to look
+//!
+//! - [`schema`] has the tables; [`manifest`] what an index says of itself.
+//! - [`write`] has the commits and their order, [`maintain`] what keeps searches fast.
+//! - [`query`] has the two legs of a search, and the filters both obey.
+
+pub mod location;
+
+pub mod lock;
+
+pub mod schema;
+
+pub mod manifest;
+
+pub mod query;
+
+pub mod write;
+
+pub mod maintain;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures::TryStreamExt;
+use lancedb::arrow::SendableRecordBatchStream;
+use lancedb::query::{ExecutableQuery, QueryBase, Select};
+use lancedb::{Connection, Session, Table};
+
+pub use location::{DR_FOLDER, IndexLocation, LocationError};
+pub use lock::{LockError, WriterLock};
+pub use manifest::{EmbedderRecord, Manifest, ManifestError};
+pub use query::{Filter, LegHit};
+pub use schema::{ChunkRow, DocumentRow};
+pub use write::{IndexWriter, Replacement};
+
+use schema::Columns;
+
+/// Upper bounds of LanceDB's caches; its own defaults are gigabytes.
+const INDEX_CACHE_BYTES: usize = 256 * 1024 * 1024;
+const METADATA_CACHE_BYTES: usize = 64 * 1024 * 1024;
+
+const MANIFEST_TABLE: &str = "manifest";
+
+/// A read-only view of an index, fixed at the commit it was opened at.
+#[derive(Clone)]
+pub struct Index {
+    location: IndexLocation,
+    connection: Connection,
+    manifest: Manifest,
+    chunks: Table,
+    documents: Table,
+}
+
+/// An index could not be opened or used.
+#[derive(Debug, thiserror::Error)]
+pub enum IndexError {
+    /// Nothing has been indexed at this place yet.
+    #[error("no index at `{location}`")]
+    Missing {
+        /// The place that was looked in.
+        location: String,
+    },
+
+    /// The manifest cannot be used.
+    #[error("index at `{location}` cannot be read")]
+    Manifest {
+        /// The index.
+        location: String,
+        /// What is wrong with it.
+        #[source]
+        source: ManifestError,
+    },
+
+    /// The writer lock could not be had.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+
+    /// The folder of the index could not be made.
+    #[error("failed to create `{path}`")]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+
+    /// Reading or writing a table failed.
+    #[error("failed to {action}")]
+    Storage {
+        /// What was being attempted, for example `add chunks`.
+        action: &'static str,
+        /// The error of the storage engine.
+        #[source]
+        source: Box<lancedb::Error>,
+    },
+
+    /// A table does not hold what the format says.
+    #[error("failed to {action}")]
+    Format {
+        /// What was being attempted.
+        action: &'static str,
+        /// What is wrong.
+        #[source]
+        source: arrow::error::ArrowError,
+    },
+
+    /// A write did not change as many rows as it was given.
+    #[error("index changed {changed} of {wanted} rows")]
+    Lost {
+        /// Rows that were to be changed.
+        wanted: usize,
+        /// Rows that were.
+        changed: u64,
+    },
+
+    /// A test stopped the writer at this step.
+    #[cfg(test)]
+    #[error("stopped before `{step}`")]
+    Stopped {
+        /// The step that was not taken.
+        step: &'static str,
+    },
+}
+
+impl IndexError {
+    /// Returns what the user can do about this error, if there is something.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Missing { .. } => Some("run `dr index <FOLDER>` first".into()),
+            Self::Manifest { source: ManifestError::TooNew { .. }, .. } => {
+                Some("use the `dr` that wrote it, or a newer one".into())
+            }
+            Self::Manifest { .. } | Self::Format { .. } => Some("run `dr index --rebuild <FOLDER>`".into()),
+            Self::Lock(LockError::Held { .. }) => Some("wait until it is done; searching goes on meanwhile".into()),
+            Self::Storage { .. } => Some("run `dr doctor` to see what is wrong with the index".into()),
+            Self::Lost { .. } => Some("run `dr index` again, or `dr index --rebuild <FOLDER>`".into()),
+            _ => None,
+        }
+    }
+}
+
+/// Names what was attempted in the errors of the storage engine.
+trait During<T> {
+    fn during(self, action: &'static str) -> Result<T, IndexError>;
+}
+
+impl<T> During<T> for Result<T, lancedb::Error> {
+    fn during(self, action: &'static str) -> Result<T, IndexError> {
+        self.map_err(|source| IndexError::Storage { action, source: Box::new(source) })
+    }
+}
+
+impl<T> During<T> for Result<T, arrow::error::ArrowError> {
+    fn during(self, action: &'static str) -> Result<T, IndexError> {
+        self.map_err(|source| IndexError::Format { action, source })
+    }
+}
+
+/// Numbers about an index, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct IndexStats {
+    /// Files known to the index.
+    pub documents: usize,
+    /// Passages.
+    pub chunks: usize,
+    /// Passages that have a vector.
+    pub vectors: usize,
+    /// Passages that should have a vector and have none yet.
+    pub vectors_missing: usize,
+    /// Passages the text index does not cover yet; they are found all the same, more slowly.
+    pub unindexed_text_rows: usize,
+    /// Passages the vector index does not cover yet; `None` where there is no vector index.
+    pub unindexed_vector_rows: Option<usize>,
+    /// Pieces the chunks table is stored in.
+    pub fragments: usize,
+    /// Size of the tables in bytes.
+    pub bytes: usize,
+    /// Commit the table is at.
+    pub version: u64,
+}
+
+impl Index {
+    /// Opens the index at `location` as of its newest commit.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`IndexError::Missing`] where nothing has been indexed, and an error where a newer `dr` wrote it.
+    pub async fn open(location: &IndexLocation) -> Result<Self, IndexError> {
+        let missing = || IndexError::Missing { location: location.to_string() };
+        if location.folder().is_some_and(|folder| !folder.is_dir()) {
+            return Err(missing());
+        }
+        let connection = connect(location).await?;
+        let manifest = read_manifest(location, &connection).await?.ok_or_else(missing)?;
+        Self::open_tables(location, connection, manifest).await
+    }
+
+    async fn open_tables(
+        location: &IndexLocation,
+        connection: Connection,
+        manifest: Manifest,
+    ) -> Result<Self, IndexError> {
+        let (chunks, documents) = futures::try_join!(
+            connection.open_table(manifest.chunks_table()).execute(),
+            connection.open_table(manifest.documents_table()).execute(),
+        )
+        .during("open the tables of the index")?;
+        Ok(Self { location: location.clone(), connection, manifest, chunks, documents })
+    }
+
+    /// Returns where the index lives.
+    pub fn location(&self) -> &IndexLocation {
+        &self.location
+    }
+
+    /// Returns what the index says of itself.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Returns the folder a collection was indexed from.
+    pub fn root(&self, collection: &str) -> Option<PathBuf> {
+        self.manifest.collections.get(collection).map(|stored| self.location.open_root(stored))
+    }
+
+    /// Returns the number of the newest commit to the chunks.
+    pub async fn version(&self) -> Result<u64, IndexError> {
+        self.chunks.version().await.during("read the version of the index")
+    }
+
+    /// Returns every document of `collection`, or of all.
+    pub async fn documents(&self, collection: Option<&str>) -> Result<Vec<DocumentRow>, IndexError> {
+        let mut query = self.documents.query().limit(usize::MAX >> 1);
+        if let Some(name) = collection {
+            query = query.only_if(format!("collection = {}", query::literal(name)));
+        }
+        let stream = query.execute().await.during("list documents")?;
+        collect(stream, "list documents", |columns| columns.documents()).await
+    }
+
+    /// Returns the chunks of a document in file order.
+    pub async fn document_chunks(&self, document: &crate::base::id::DocumentId) -> Result<Vec<ChunkRow>, IndexError> {
+        let mut rows = self.chunks_where(&format!("document_id = '{document}'")).await?;
+        rows.sort_by_key(|row| row.byte_start);
+        Ok(rows)
+    }
+
+    /// Returns one chunk.
+    pub async fn chunk(&self, id: &crate::base::id::ChunkId) -> Result<Option<ChunkRow>, IndexError> {
+        Ok(self.chunks_where(&format!("chunk_id = '{id}'")).await?.pop())
+    }
+
+    async fn chunks_where(&self, filter: &str) -> Result<Vec<ChunkRow>, IndexError> {
+        let stream = self
+            .chunks
+            .query()
+            .only_if(filter)
+            .select(Select::columns(&schema::CHUNK_COLUMNS))
+            .limit(usize::MAX >> 1)
+            .execute()
+            .await
+            .during("read chunks")?;
+        collect(stream, "read chunks", |columns| columns.chunks()).await
+    }
+
+    /// Counts what the index holds.
+    pub async fn stats(&self) -> Result<IndexStats, IndexError> {
+        let action = "count the rows of the index";
+        let table = self.chunks.stats().await.during(action)?;
+        let count = async |filter: &str| self.chunks.count_rows(Some(filter.to_owned())).await.during(action);
+        Ok(IndexStats {
+            documents: self.documents.count_rows(None).await.during(action)?,
+            chunks: table.num_rows,
+            vectors: count("vector IS NOT NULL").await?,
+            vectors_missing: count(query::MISSING_VECTOR).await?,
+            unindexed_text_rows: self.unindexed_rows(maintain::TEXT_INDEX).await?.unwrap_or(table.num_rows),
+            unindexed_vector_rows: self.unindexed_rows(maintain::VECTOR_INDEX).await?,
+            fragments: table.fragment_stats.num_fragments,
+            bytes: table.total_bytes,
+            version: self.version().await?,
+        })
+    }
+
+    async fn unindexed_rows(&self, name: &str) -> Result<Option<usize>, IndexError> {
+        let stats = self.chunks.index_stats(name).await.during("read index statistics")?;
+        Ok(stats.map(|stats| stats.num_unindexed_rows))
+    }
+}
+
+async fn connect(location: &IndexLocation) -> Result<Connection, IndexError> {
+    let session = Session::new(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES, Arc::default());
+    lancedb::connect(&location.uri())
+        .session(Arc::new(session))
+        .execute()
+        .await
+        .during("connect to the index")
+}
+
+async fn read_manifest(location: &IndexLocation, connection: &Connection) -> Result<Option<Manifest>, IndexError> {
+    let table = match connection.open_table(MANIFEST_TABLE).execute().await {
+        Ok(table) => table,
+        // Killed while the very first commit was being written: there is no index yet.
+        Err(lancedb::Error::TableNotFound { .. } | lancedb::Error::TableCorrupted { .. }) => return Ok(None),
+        Err(source) => {
+            return Err(IndexError::Storage { action: "open the index manifest", source: Box::new(source) });
+        }
+    };
+    let stream = table.query().limit(usize::MAX >> 1).execute().await.during("read the index manifest")?;
+    let entries = collect(stream, "read the index manifest", |columns| columns.manifest()).await?;
+    let manifest = Manifest::from_entries(entries)
+        .map_err(|source| IndexError::Manifest { location: location.to_string(), source })?;
+    Ok(Some(manifest))
+}
+
+async fn collect<T>(
+    mut stream: SendableRecordBatchStream,
+    action: &'static str,
+    read: impl Fn(Columns<'_>) -> Result<Vec<T>, arrow::error::ArrowError>,
+) -> Result<Vec<T>, IndexError> {
+    let mut rows = Vec::new();
+    while let Some(batch) = stream.try_next().await.during(action)? {
+        rows.extend(read(Columns(&batch)).during(action)?);
+    }
+    Ok(rows)
+}

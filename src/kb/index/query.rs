@@ -1,0 +1,277 @@
+//! The two legs of a search, text and vector, and the filter both obey before they rank.
+
+use std::collections::{HashMap, HashSet};
+
+use futures::TryStreamExt;
+use lancedb::DistanceType;
+use lancedb::index::scalar::{CombinedFieldsQuery, FtsQuery, FullTextSearchQuery, PhraseQuery};
+use lancedb::query::{ExecutableQuery, Query, QueryBase, Select};
+
+use super::schema::{CHUNK_COLUMNS, Columns};
+use super::{ChunkRow, During, Index, IndexError, collect};
+use crate::base::id::{ChunkId, DocumentId};
+
+/// Selects the chunks that wait for a vector.
+pub(super) const MISSING_VECTOR: &str = "vector IS NULL AND embed_key IS NOT NULL";
+
+/// Columns the text leg searches, and what a word in each is worth (BM25F).
+const TEXT_WEIGHTS: [(&str, f32); 3] = [("names", 3.0), ("heading_path", 2.0), ("text", 1.0)];
+
+/// Which chunks a search may return; applied before ranking, so that a narrow filter still fills the result.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Only these collections; all when empty.
+    pub collections: Vec<String>,
+    /// Only paths that match one of these regular expressions; all when empty.
+    pub path_patterns: Vec<String>,
+    /// Only documents with all these tags.
+    pub tags: Vec<String>,
+    /// Only documents dated on or after this day, `YYYY-MM-DD`.
+    pub since: Option<String>,
+}
+
+/// One chunk as one leg ranked it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LegHit {
+    /// Address of the row in this snapshot of the index.
+    pub row_id: u64,
+    /// The chunk.
+    pub chunk_id: ChunkId,
+    /// The document it is from.
+    pub document_id: DocumentId,
+    /// BM25 score, or cosine similarity: larger is better.
+    pub score: f32,
+}
+
+impl Filter {
+    /// Returns the condition in the storage engine's SQL, every value quoted.
+    fn condition(&self) -> Option<String> {
+        let mut terms = Vec::new();
+        if !self.collections.is_empty() {
+            let names: Vec<_> = self.collections.iter().map(|name| literal(name)).collect();
+            terms.push(format!("collection IN ({})", names.join(", ")));
+        }
+        if !self.path_patterns.is_empty() {
+            let patterns: Vec<_> =
+                self.path_patterns.iter().map(|pattern| format!("regexp_like(path, {})", literal(pattern))).collect();
+            terms.push(format!("({})", patterns.join(" OR ")));
+        }
+        terms.extend(self.tags.iter().map(|tag| format!("array_has(tags, {})", literal(tag))));
+        terms.extend(self.since.iter().map(|day| format!("date >= {}", literal(day))));
+        (!terms.is_empty()).then(|| terms.join(" AND "))
+    }
+
+    fn apply<Q: QueryBase>(&self, query: Q) -> Q {
+        match self.condition() {
+            Some(condition) => query.only_if(condition),
+            None => query,
+        }
+    }
+}
+
+/// Quotes a text for the storage engine's SQL, where a quote is doubled and a backslash is itself.
+pub(super) fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+impl Index {
+    /// Ranks chunks by BM25F over names, headings and text; best first, at most `limit`.
+    pub async fn text_leg(&self, terms: &str, filter: &Filter, limit: usize) -> Result<Vec<LegHit>, IndexError> {
+        let columns = TEXT_WEIGHTS.iter().map(|(column, _)| (*column).to_owned()).collect();
+        let query = CombinedFieldsQuery::try_new(terms.to_owned(), columns)
+            .and_then(|query| query.try_with_boosts(TEXT_WEIGHTS.iter().map(|(_, weight)| *weight).collect()))
+            .map_err(lancedb::Error::from)
+            .during("search the text index")?;
+        self.text_hits(FtsQuery::CombinedFields(query), filter, limit).await
+    }
+
+    /// Ranks chunks whose text has the words of `phrase` one after the other.
+    pub async fn phrase_leg(&self, phrase: &str, filter: &Filter, limit: usize) -> Result<Vec<LegHit>, IndexError> {
+        let query = PhraseQuery::new(phrase.to_owned()).with_column(Some("text".to_owned()));
+        self.text_hits(FtsQuery::Phrase(query), filter, limit).await
+    }
+
+    async fn text_hits(&self, query: FtsQuery, filter: &Filter, limit: usize) -> Result<Vec<LegHit>, IndexError> {
+        let query = self.chunks.query().full_text_search(FullTextSearchQuery::new_query(query));
+        let query = self.leg(query, filter, limit, "_score");
+        let stream = query.execute().await.during("search the text index")?;
+        leg_hits(stream, "_score", |score| score).await
+    }
+
+    fn leg<Q: QueryBase>(&self, query: Q, filter: &Filter, limit: usize, score: &str) -> Q {
+        filter.apply(query).select(Select::columns(&["chunk_id", "document_id", score])).with_row_id().limit(limit)
+    }
+
+    /// Ranks chunks by cosine similarity to `vector`; best first, at most `limit`.
+    pub async fn vector_leg(&self, vector: &[f32], filter: &Filter, limit: usize) -> Result<Vec<LegHit>, IndexError> {
+        self.vector_hits(vector, filter, limit, false).await
+    }
+
+    /// As [`Self::vector_leg`], past the vector index: every vector is compared.
+    pub async fn exact_vector_leg(
+        &self,
+        vector: &[f32],
+        filter: &Filter,
+        limit: usize,
+    ) -> Result<Vec<LegHit>, IndexError> {
+        self.vector_hits(vector, filter, limit, true).await
+    }
+
+    async fn vector_hits(
+        &self,
+        vector: &[f32],
+        filter: &Filter,
+        limit: usize,
+        exact: bool,
+    ) -> Result<Vec<LegHit>, IndexError> {
+        let action = "search the vectors";
+        let query: Query = self.chunks.query();
+        let mut query = query.nearest_to(vector).during(action)?.distance_type(DistanceType::Cosine).column("vector");
+        query = if exact {
+            query.bypass_vector_index()
+        } else {
+            query.minimum_nprobes(super::maintain::PROBED_PARTITIONS).during(action)?
+        };
+        let query = self.leg(query, filter, limit, "_distance");
+        let stream = query.execute().await.during(action)?;
+        leg_hits(stream, "_distance", |distance| 1.0 - distance).await
+    }
+
+    /// Reads the chunks at `row_ids`.
+    pub async fn rows(&self, row_ids: &[u64]) -> Result<HashMap<u64, ChunkRow>, IndexError> {
+        let action = "read the chunks that were found";
+        if row_ids.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let rows = self.chunks.take_row_ids(row_ids.to_vec()).select(Select::columns(&CHUNK_COLUMNS)).with_row_id();
+        let stream = rows.execute().await.during(action)?;
+        let rows = collect(stream, action, |columns| {
+            Ok(columns.row_ids()?.values().iter().copied().zip(columns.chunks()?).collect())
+        });
+        Ok(rows.await?.into_iter().collect())
+    }
+
+    /// Tells whether any chunk has a vector.
+    pub async fn has_vectors(&self) -> Result<bool, IndexError> {
+        let action = "look for vectors";
+        let query = self.chunks.query().only_if("vector IS NOT NULL").select(Select::columns(&["chunk_id"])).limit(1);
+        let mut stream = query.execute().await.during(action)?;
+        while let Some(batch) = stream.try_next().await.during(action)? {
+            if batch.num_rows() > 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Reads up to `limit` chunks that wait for a vector.
+    pub async fn missing_vectors(&self, limit: usize) -> Result<Vec<ChunkRow>, IndexError> {
+        let action = "read the chunks that wait for a vector";
+        let stream = self
+            .chunks
+            .query()
+            .only_if(MISSING_VECTOR)
+            .select(Select::columns(&CHUNK_COLUMNS))
+            .limit(limit)
+            .execute()
+            .await
+            .during(action)?;
+        collect(stream, action, |columns| columns.chunks()).await
+    }
+
+    /// Returns the vectors of `documents` by the hash of the text they stand for.
+    pub async fn vectors_by_key(
+        &self,
+        documents: &[DocumentId],
+    ) -> Result<HashMap<String, Vec<f32>>, IndexError> {
+        let action = "read vectors to reuse";
+        if documents.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let stream = self
+            .chunks
+            .query()
+            .only_if(format!("vector IS NOT NULL AND {}", of_documents(documents)))
+            .select(Select::columns(&["embed_key", "vector"]))
+            .limit(usize::MAX >> 1)
+            .execute()
+            .await
+            .during(action)?;
+        let pairs = collect(stream, action, |columns| {
+            let keys = columns.text("embed_key")?;
+            (0..columns.0.num_rows()).map(|row| Ok((keys.value(row).to_owned(), columns.vector(row)?))).collect()
+        })
+        .await?;
+        Ok(pairs.into_iter().filter_map(|(key, vector)| Some((key, vector?))).collect())
+    }
+
+    /// Returns the ids of all documents that have chunks.
+    pub async fn chunked_documents(&self) -> Result<HashSet<DocumentId>, IndexError> {
+        let action = "read the documents of the chunks";
+        let query = self.chunks.query().select(Select::columns(&["document_id"])).limit(usize::MAX >> 1);
+        let mut stream = query.execute().await.during(action)?;
+        let mut documents = HashSet::new();
+        while let Some(batch) = stream.try_next().await.during(action)? {
+            let column = Columns(&batch).text("document_id").during(action)?;
+            let mut last = "";
+            for id in column.iter().flatten() {
+                if id != last {
+                    documents.extend(id.parse::<DocumentId>());
+                    last = id;
+                }
+            }
+        }
+        Ok(documents)
+    }
+}
+
+/// Returns the condition that selects the chunks of `documents`.
+pub(super) fn of_documents(documents: &[DocumentId]) -> String {
+    let ids: Vec<_> = documents.iter().map(|id| format!("'{id}'")).collect();
+    format!("document_id IN ({})", ids.join(", "))
+}
+
+async fn leg_hits(
+    stream: lancedb::arrow::SendableRecordBatchStream,
+    column: &str,
+    score: impl Fn(f32) -> f32,
+) -> Result<Vec<LegHit>, IndexError> {
+    let mut hits = collect(stream, "read what was found", |columns| {
+        let (chunks, documents) = (columns.text("chunk_id")?, columns.text("document_id")?);
+        let (scores, row_ids) = (columns.float(column)?, columns.row_ids()?);
+        (0..columns.0.num_rows())
+            .map(|row| {
+                Ok(LegHit {
+                    row_id: row_ids.value(row),
+                    chunk_id: super::schema::stored_id(chunks.value(row))?,
+                    document_id: super::schema::stored_id(documents.value(row))?,
+                    score: score(scores.value(row)),
+                })
+            })
+            .collect()
+    })
+    .await?;
+    // Equal scores come back in storage order, which a rebuilt index need not share.
+    hits.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.chunk_id.cmp(&b.chunk_id)));
+    Ok(hits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filter_quotes_every_value() {
+        let filter = Filter {
+            collections: vec!["it's".into()],
+            path_patterns: vec![r"^a\.md$".into()],
+            tags: vec!["x' OR '1'='1".into()],
+            since: Some("2026-01-01".into()),
+        };
+        assert_eq!(
+            filter.condition().unwrap(),
+            r"collection IN ('it''s') AND (regexp_like(path, '^a\.md$')) AND array_has(tags, 'x'' OR ''1''=''1') AND date >= '2026-01-01'"
+        );
+        assert_eq!(Filter::default().condition(), None);
+    }
+}

@@ -1,0 +1,113 @@
+//! Two rankings become one: a convex combination of normalised scores.
+//!
+//! The text leg is divided by its best score (its worst possible one is 0); the vector leg is mapped from its worst
+//! and best similarity to 0 and 1. Measured better than reciprocal ranks on every set tried, see
+//! `kb/decisions/fusion.md`.
+
+use std::collections::HashMap;
+
+use crate::base::id::ChunkId;
+use crate::kb::index::LegHit;
+
+/// What the vector leg counts for; the text leg counts for the rest.
+pub const VECTOR_WEIGHT: f32 = 0.4;
+
+/// A place in one leg.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LegPlace {
+    /// Rank, from 1.
+    pub rank: usize,
+    /// BM25 score or cosine similarity.
+    pub score: f32,
+}
+
+/// A chunk with its place in either leg.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// The chunk as a leg found it.
+    pub hit: LegHit,
+    /// Its place by text.
+    pub text: Option<LegPlace>,
+    /// Its place by vector.
+    pub vector: Option<LegPlace>,
+    /// The combined score, from 0 to 1.
+    pub score: f32,
+}
+
+/// Combines two legs, each best first; the result is best first, exact ties by chunk id.
+///
+/// With one leg empty the other counts for all.
+pub fn fuse(text: &[LegHit], vector: &[LegHit]) -> Vec<Candidate> {
+    let vector_weight = match (text.is_empty(), vector.is_empty()) {
+        (_, true) => 0.0,
+        (true, _) => 1.0,
+        _ => VECTOR_WEIGHT,
+    };
+    let mut candidates: HashMap<&ChunkId, Candidate> = HashMap::new();
+    let best_text = text.first().map_or(1.0, |hit| hit.score.max(f32::MIN_POSITIVE));
+    for (hit, rank) in text.iter().zip(1..) {
+        let candidate = candidates.entry(&hit.chunk_id).or_insert_with(|| Candidate::new(hit));
+        candidate.text = Some(LegPlace { rank, score: hit.score });
+        candidate.score += (1.0 - vector_weight) * hit.score / best_text;
+    }
+    let (best, worst) = (vector.first().map_or(1.0, |hit| hit.score), vector.last().map_or(0.0, |hit| hit.score));
+    let span = (best - worst).max(f32::EPSILON);
+    for (hit, rank) in vector.iter().zip(1..) {
+        let candidate = candidates.entry(&hit.chunk_id).or_insert_with(|| Candidate::new(hit));
+        candidate.vector = Some(LegPlace { rank, score: hit.score });
+        let share = if vector.len() == 1 { 1.0 } else { (hit.score - worst) / span };
+        candidate.score += vector_weight * share;
+    }
+    let mut candidates: Vec<_> = candidates.into_values().collect();
+    sort(&mut candidates);
+    candidates
+}
+
+/// Sorts best first, exact ties by chunk id.
+pub fn sort(candidates: &mut [Candidate]) {
+    candidates.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.hit.chunk_id.cmp(&b.hit.chunk_id)));
+}
+
+impl Candidate {
+    fn new(hit: &LegHit) -> Self {
+        Self { hit: hit.clone(), text: None, vector: None, score: 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::DocumentId;
+
+    fn hit(name: &str, score: f32) -> LegHit {
+        let document_id = DocumentId::new("kb", name);
+        LegHit { row_id: 0, chunk_id: ChunkId::new(&document_id, "", name, 0), document_id, score }
+    }
+
+    fn order(candidates: &[Candidate], names: &[&str]) -> Vec<usize> {
+        let ids: Vec<_> = names.iter().map(|name| hit(name, 0.0).chunk_id).collect();
+        candidates.iter().map(|found| ids.iter().position(|id| *id == found.hit.chunk_id).unwrap()).collect()
+    }
+
+    #[test]
+    fn chunk_in_both_legs_beats_chunks_in_one() {
+        let fused = fuse(&[hit("a", 10.0), hit("b", 9.0)], &[hit("c", 0.9), hit("b", 0.8), hit("d", 0.1)]);
+        assert_eq!(order(&fused, &["a", "b", "c", "d"]), [1, 0, 2, 3]);
+        assert!((fused[0].score - (0.6 * 0.9 + 0.4 * 0.875)).abs() < 1e-6);
+    }
+
+    #[test]
+    fn one_empty_leg_leaves_the_order_of_the_other() {
+        let leg = [hit("a", 3.0), hit("b", 2.0), hit("c", 1.0)];
+        assert_eq!(order(&fuse(&leg, &[]), &["a", "b", "c"]), [0, 1, 2]);
+        assert_eq!(order(&fuse(&[], &leg), &["a", "b", "c"]), [0, 1, 2]);
+        assert!((fuse(&[], &leg)[0].score - 1.0).abs() < 1e-6);
+        assert!(fuse(&[], &[]).is_empty());
+    }
+
+    #[test]
+    fn exact_ties_are_in_order_of_chunk_id() {
+        let fused = fuse(&[hit("a", 1.0), hit("b", 1.0), hit("c", 1.0)], &[]);
+        assert!(fused.windows(2).all(|pair| pair[0].hit.chunk_id < pair[1].hit.chunk_id));
+    }
+}

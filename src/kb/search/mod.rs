@@ -1,0 +1,428 @@
+//! A query becomes ranked Hits: text and vector legs, fused.
+//!
+//! ```text
+//! typed ─▶ Query ─┬─▶ text leg ───┐
+//!                 ├─▶ vector leg ─┼─▶ fusion ─▶ exact matches ─▶ per-document cap ─▶ hits, support
+//!                 └─▶ phrase legs ┘
+//! ```
+//!
+//! Both legs run at the same time on one snapshot of the index, each deeper than the hits asked for.
+
+pub mod query;
+
+pub mod fusion;
+
+pub mod snippet;
+
+pub mod support;
+
+use std::collections::{HashMap, HashSet};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+pub use query::Query;
+pub use snippet::Snippet;
+pub use support::{Signals, Support};
+
+use fusion::{Candidate, fuse};
+
+use super::embed::{EmbedError, Embedder};
+use super::index::{ChunkRow, Filter, Index, IndexError, LegHit};
+use crate::base::id::{ChunkId, ContentHash, DocumentId};
+use crate::base::word::WordSplitter;
+
+/// Each leg goes at least this deep.
+const MIN_DEPTH: usize = 50;
+
+/// Each leg goes this many times deeper than the hits asked for.
+const DEPTH_FACTOR: usize = 5;
+
+/// Chunks that are looked at for each quoted phrase or identifier.
+const EXACT_DEPTH: usize = 200;
+
+/// Identifiers count for at least this share of the score where a query has some.
+const MIN_IDENTIFIER_WEIGHT: f32 = 0.3;
+
+/// Hits of one document, unless more are asked for.
+pub const DEFAULT_PER_DOCUMENT: usize = 3;
+
+/// Hits that are looked at for [`Support`].
+const SUPPORT_HITS: usize = 5;
+
+/// Which legs a search uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SearchMode {
+    /// Text and vectors, fused.
+    #[default]
+    Hybrid,
+    /// Text only.
+    Lexical,
+    /// Vectors only.
+    Vector,
+}
+
+impl FromStr for SearchMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "hybrid" => Ok(Self::Hybrid),
+            "lexical" => Ok(Self::Lexical),
+            "vector" => Ok(Self::Vector),
+            _ => Err(format!("`{text}` is not a mode (hybrid, lexical or vector)")),
+        }
+    }
+}
+
+/// What to search for, and where.
+#[derive(Clone, Debug)]
+pub struct SearchOptions {
+    /// The legs.
+    pub mode: SearchMode,
+    /// Hits wanted.
+    pub limit: usize,
+    /// Hits of one document at most.
+    pub per_document: usize,
+    /// What may be found.
+    pub filter: Filter,
+}
+
+impl Default for SearchOptions {
+    fn default() -> Self {
+        Self { mode: SearchMode::Hybrid, limit: 10, per_document: DEFAULT_PER_DOCUMENT, filter: Filter::default() }
+    }
+}
+
+/// A passage that was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Hit {
+    /// The chunk.
+    pub id: ChunkId,
+    /// The document it is from.
+    pub document_id: DocumentId,
+    /// The collection of the document.
+    pub collection: String,
+    /// Path relative to the collection's root.
+    pub path: String,
+    /// Title of the document.
+    pub title: String,
+    /// Headings above the passage, outermost first.
+    pub heading_path: Vec<String>,
+    /// First line in the file as stored, from 1.
+    pub line_start: u32,
+    /// Last line, inclusive.
+    pub line_end: u32,
+    /// The stretch with most of the query's words.
+    #[serde(serialize_with = "snippet_text")]
+    pub snippet: Snippet,
+    /// The whole passage, verbatim.
+    pub text: String,
+    /// From 0 to 1; comparable within one search only.
+    pub score: f32,
+    /// Where the score comes from.
+    pub explain: Explain,
+    /// Hash of the file the passage was cut from.
+    #[serde(skip)]
+    pub content_hash: ContentHash,
+    /// First byte in the file as stored.
+    #[serde(skip)]
+    pub byte_start: u64,
+}
+
+fn snippet_text<S: serde::Serializer>(snippet: &Snippet, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&snippet.text)
+}
+
+/// Where a hit's score comes from; a leg that did not find the chunk has nothing here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Explain {
+    /// Rank by text, from 1.
+    pub lexical_rank: Option<usize>,
+    /// BM25F score.
+    pub lexical_score: Option<f32>,
+    /// Rank by vector, from 1.
+    pub vector_rank: Option<usize>,
+    /// Cosine similarity.
+    pub vector_similarity: Option<f32>,
+}
+
+/// What a search came to.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The query as understood.
+    pub query: Query,
+    /// Best first.
+    pub hits: Vec<Hit>,
+    /// How well they bear on the query.
+    pub support: Support,
+    /// Why the vector leg was left out of a hybrid search, where it was.
+    pub without_vectors: Option<VectorsUnusable>,
+}
+
+/// Why vectors cannot be searched.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VectorsUnusable {
+    /// Another embedder made them.
+    #[error("index has vectors of `{stored}`, not of `{current}`")]
+    OtherEmbedder {
+        /// The embedder of the index.
+        stored: String,
+        /// The embedder configured now.
+        current: String,
+    },
+    /// There are none yet.
+    #[error("index has no vectors yet")]
+    NoneYet,
+    /// No embedder is at hand.
+    #[error("embedder of the index is not available: {0}")]
+    NoEmbedder(String),
+}
+
+impl VectorsUnusable {
+    /// Returns what the user can do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::OtherEmbedder { .. } => "run `dr index --rebuild`, or search with `--mode lexical`".into(),
+            Self::NoneYet => "run `dr index` without `--no-embed`".into(),
+            Self::NoEmbedder(_) => "run `dr doctor` to see what is missing, or search with `--mode lexical`".into(),
+        }
+    }
+}
+
+/// A search failed.
+#[derive(Debug, thiserror::Error)]
+pub enum SearchError {
+    /// The index failed.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    /// The query could not be embedded.
+    #[error("failed to embed the query")]
+    Embed(#[from] EmbedError),
+    /// The vectors that were asked for cannot be searched.
+    #[error(transparent)]
+    Vectors(VectorsUnusable),
+    /// A blocking task died.
+    #[error("failed to embed the query")]
+    Task(#[from] tokio::task::JoinError),
+}
+
+impl SearchError {
+    /// Returns what the user can do about this error.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Index(error) => error.hint(),
+            Self::Embed(error) => error.hint(),
+            Self::Vectors(reason) => Some(reason.hint()),
+            Self::Task(_) => None,
+        }
+    }
+}
+
+/// Searches one snapshot of an index.
+#[derive(Clone)]
+pub struct Searcher {
+    index: Index,
+    embedder: Result<Arc<dyn Embedder>, VectorsUnusable>,
+    splitter: Arc<WordSplitter>,
+}
+
+impl Searcher {
+    /// Makes a searcher; an embedder that does not fit the index leaves the text leg.
+    pub fn new(index: Index, embedder: Result<Arc<dyn Embedder>, VectorsUnusable>) -> Self {
+        let stored = &index.manifest().embedder;
+        let embedder = embedder.and_then(|embedder| {
+            if embedder.fingerprint() == stored.fingerprint {
+                return Ok(embedder);
+            }
+            let current = embedder.name().to_owned();
+            Err(VectorsUnusable::OtherEmbedder { stored: stored.name.clone(), current })
+        });
+        Self { index, embedder, splitter: Arc::default() }
+    }
+
+    /// Returns the index that is searched.
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// Returns how texts are split into words.
+    pub fn splitter(&self) -> &WordSplitter {
+        &self.splitter
+    }
+
+    /// Returns the embedder, where it fits the index.
+    pub fn embedder(&self) -> Option<&Arc<dyn Embedder>> {
+        self.embedder.as_ref().ok()
+    }
+
+    /// Searches for what the user typed.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`SearchError::Vectors`] where only vectors were asked for and cannot be searched; a hybrid search
+    /// goes on without them and says so.
+    pub async fn search(&self, typed: &str, options: &SearchOptions) -> Result<Found, SearchError> {
+        let query = Query::parse(typed, &self.splitter);
+        let depth = MIN_DEPTH.max(DEPTH_FACTOR.saturating_mul(options.limit));
+        let (text, vector, exact) = futures::join!(
+            self.text_leg(&query, options, depth),
+            self.vector_leg(&query, options, depth),
+            self.exact_legs(&query, options),
+        );
+        let (vector, without_vectors) = vector?;
+        let candidates = with_exact(fuse(&text?, &vector), exact?);
+        let (rows, candidates) = self.select(&query, candidates, options).await?;
+        let stems = self.splitter.key_stems(&query.text);
+        let hits: Vec<_> =
+            rows.into_iter().zip(&candidates).map(|(row, candidate)| self.hit(row, candidate, &stems)).collect();
+        let support = self.support(&hits, &stems, vector.first());
+        Ok(Found { query, hits, support, without_vectors })
+    }
+
+    async fn text_leg(&self, query: &Query, options: &SearchOptions, depth: usize) -> Result<Vec<LegHit>, IndexError> {
+        if options.mode == SearchMode::Vector || !query.terms.chars().any(char::is_alphanumeric) {
+            return Ok(Vec::new());
+        }
+        self.index.text_leg(&query.terms, &options.filter, depth).await
+    }
+
+    async fn vector_leg(
+        &self,
+        query: &Query,
+        options: &SearchOptions,
+        depth: usize,
+    ) -> Result<(Vec<LegHit>, Option<VectorsUnusable>), SearchError> {
+        if options.mode == SearchMode::Lexical || !query.text.chars().any(char::is_alphanumeric) {
+            return Ok((Vec::new(), None));
+        }
+        let unusable = |reason| match options.mode {
+            SearchMode::Vector => Err(SearchError::Vectors(reason)),
+            _ => Ok((Vec::new(), Some(reason))),
+        };
+        let embedder = match &self.embedder {
+            Ok(embedder) => Arc::clone(embedder),
+            Err(reason) => return unusable(reason.clone()),
+        };
+        let text = query.text.clone();
+        let vector = tokio::task::spawn_blocking(move || embedder.embed_query(&text)).await??;
+        let hits = self.index.vector_leg(&vector, &options.filter, depth).await?;
+        if hits.is_empty() && !self.index.has_vectors().await? {
+            return unusable(VectorsUnusable::NoneYet);
+        }
+        Ok((hits, None))
+    }
+
+    /// Finds chunks for what has to be matched as written; the index matches stems, so these are candidates only.
+    async fn exact_legs(&self, query: &Query, options: &SearchOptions) -> Result<Vec<LegHit>, IndexError> {
+        let phrases = query.phrases.iter().chain(&query.identifiers);
+        let legs = phrases.map(|phrase| self.index.phrase_leg(phrase, &options.filter, EXACT_DEPTH));
+        let legs = futures::future::try_join_all(legs).await?;
+        let mut seen = HashSet::new();
+        Ok(legs.into_iter().flatten().filter(|hit| seen.insert(hit.chunk_id.clone())).collect())
+    }
+
+    /// Picks the hits: exact matches are verified against the text, and no document fills the result alone.
+    async fn select(
+        &self,
+        query: &Query,
+        mut candidates: Vec<Candidate>,
+        options: &SearchOptions,
+    ) -> Result<(Vec<ChunkRow>, Vec<Candidate>), IndexError> {
+        let is_exact = !query.phrases.is_empty() || !query.identifiers.is_empty();
+        let mut rows: HashMap<u64, ChunkRow> = HashMap::new();
+        if is_exact {
+            rows = self.read_rows(&candidates).await?;
+            candidates.retain(|candidate| {
+                rows.get(&candidate.hit.row_id).is_some_and(|row| query.has_phrases(&searched_text(row)))
+            });
+            let weight = query.identifier_share.max(MIN_IDENTIFIER_WEIGHT);
+            for candidate in candidates.iter_mut().filter(|_| !query.identifiers.is_empty()) {
+                let found = rows.get(&candidate.hit.row_id).map_or(0.0, |row| query.identifiers_in(&searched_text(row)));
+                candidate.score = (1.0 - weight) * candidate.score + weight * found;
+            }
+            if query.identifier_share >= 1.0 && candidates.iter().any(|candidate| candidate.score >= weight) {
+                candidates.retain(|candidate| candidate.score > 0.0);
+            }
+            fusion::sort(&mut candidates);
+        }
+        let mut of_document: HashMap<DocumentId, usize> = HashMap::new();
+        candidates.retain(|candidate| {
+            let count = of_document.entry(candidate.hit.document_id.clone()).or_default();
+            *count += 1;
+            *count <= options.per_document
+        });
+        candidates.truncate(options.limit);
+        if !is_exact {
+            rows = self.read_rows(&candidates).await?;
+        }
+        candidates.retain(|candidate| rows.contains_key(&candidate.hit.row_id));
+        let picked = candidates.iter().filter_map(|candidate| rows.remove(&candidate.hit.row_id)).collect();
+        Ok((picked, candidates))
+    }
+
+    async fn read_rows(&self, candidates: &[Candidate]) -> Result<HashMap<u64, ChunkRow>, IndexError> {
+        let row_ids: Vec<_> = candidates.iter().map(|candidate| candidate.hit.row_id).collect();
+        self.index.rows(&row_ids).await
+    }
+
+    fn hit(&self, row: ChunkRow, candidate: &Candidate, stems: &[String]) -> Hit {
+        Hit {
+            snippet: Snippet::cut(&row.text, stems, &self.splitter),
+            title: row.title().to_owned(),
+            id: row.id,
+            document_id: row.document_id,
+            collection: row.collection,
+            path: row.path,
+            heading_path: row.heading_path,
+            line_start: row.line_start,
+            line_end: row.line_end,
+            text: row.text,
+            score: candidate.score,
+            explain: Explain {
+                lexical_rank: candidate.text.map(|place| place.rank),
+                lexical_score: candidate.text.map(|place| place.score),
+                vector_rank: candidate.vector.map(|place| place.rank),
+                vector_similarity: candidate.vector.map(|place| place.score),
+            },
+            content_hash: row.content_hash,
+            byte_start: row.byte_start,
+        }
+    }
+
+    fn support(&self, hits: &[Hit], stems: &[String], nearest: Option<&LegHit>) -> Support {
+        if hits.is_empty() {
+            return Support::None;
+        }
+        Support::judge(self.signals(hits, stems, nearest))
+    }
+
+    fn signals(&self, hits: &[Hit], stems: &[String], nearest: Option<&LegHit>) -> Signals {
+        let coverages = hits.iter().take(SUPPORT_HITS).map(|hit| {
+            let text = format!("{} {} {}", hit.title, hit.heading_path.join(" "), hit.text);
+            let words: HashSet<_> = self.splitter.words(&text).into_iter().map(|word| word.stem).collect();
+            ratio(stems.iter().filter(|stem| words.contains(*stem)).count(), stems.len())
+        });
+        Signals { similarity: nearest.map(|hit| hit.score), coverage: coverages.fold(0.0, f32::max) }
+    }
+}
+
+/// Adds candidates only an exact leg found; they have no score of their own yet.
+fn with_exact(mut candidates: Vec<Candidate>, exact: Vec<LegHit>) -> Vec<Candidate> {
+    let known: HashSet<_> = candidates.iter().map(|candidate| candidate.hit.chunk_id.clone()).collect();
+    let new = exact.into_iter().filter(|hit| !known.contains(&hit.chunk_id));
+    candidates.extend(new.map(|hit| Candidate { hit, text: None, vector: None, score: 0.0 }));
+    candidates
+}
+
+/// Returns all of a chunk that the text leg searches.
+fn searched_text(row: &ChunkRow) -> String {
+    format!("{}\n{}\n{}", row.names.join("\n"), row.heading_path.join("\n"), row.text)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of words in a query are small")]
+fn ratio(part: usize, whole: usize) -> f32 {
+    if whole == 0 { 0.0 } else { part as f32 / whole as f32 }
+}

@@ -1,0 +1,159 @@
+//! What the user typed becomes a Query: words to rank by, phrases that must occur, identifiers that should.
+
+use crate::base::word::WordSplitter;
+
+/// Phrases and identifiers beyond this many are ranked by their words only.
+const MAX_EXACT: usize = 4;
+
+/// A search request, understood.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Query {
+    /// Everything the user typed, without the quotes: what is embedded.
+    pub text: String,
+    /// The words to rank by, without stop words.
+    pub terms: String,
+    /// What stood in quotes: every hit has all of these, letter case and white space aside.
+    pub phrases: Vec<String>,
+    /// Words like `foo_bar`, `2026.4.10` or `--no-rerank`: hits that have them as written rank higher.
+    pub identifiers: Vec<String>,
+    /// Share of the words that are identifiers, from 0 to 1.
+    pub identifier_share: f32,
+}
+
+impl Query {
+    /// Understands what the user typed. Nothing is a syntax error: an odd quote is a character like any other.
+    pub fn parse(typed: &str, splitter: &WordSplitter) -> Self {
+        let (rest, phrases) = split_quoted(typed);
+        let words: Vec<_> = rest.split_whitespace().map(trim_punctuation).filter(|word| !word.is_empty()).collect();
+        let identifiers: Vec<_> = words.iter().filter(|word| is_identifier(word)).map(|word| (*word).to_owned()).collect();
+        let text = format!("{rest} {}", phrases.join(" ")).split_whitespace().collect::<Vec<_>>().join(" ");
+        Self {
+            terms: splitter.without_stop_words(&text),
+            identifier_share: share(identifiers.len(), words.len() + phrases.len()),
+            identifiers: identifiers.into_iter().take(MAX_EXACT).collect(),
+            phrases: phrases.into_iter().take(MAX_EXACT).collect(),
+            text,
+        }
+    }
+
+    /// Tells whether `text` has every quoted phrase.
+    pub fn has_phrases(&self, text: &str) -> bool {
+        let text = normalized(text);
+        self.phrases.iter().all(|phrase| contains_whole(&text, &normalized(phrase)))
+    }
+
+    /// Returns the share of the identifiers that `text` has as written, from 0 to 1.
+    pub fn identifiers_in(&self, text: &str) -> f32 {
+        let text = text.to_lowercase();
+        let found = self.identifiers.iter().filter(|word| contains_whole(&text, &word.to_lowercase())).count();
+        share(found, self.identifiers.len())
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of words in a query are small")]
+fn share(part: usize, whole: usize) -> f32 {
+    if whole == 0 { 0.0 } else { part as f32 / whole as f32 }
+}
+
+/// Splits what stands between straight or curly double quotes from the rest.
+fn split_quoted(typed: &str) -> (String, Vec<String>) {
+    let (mut rest, mut phrases) = (String::new(), Vec::new());
+    let is_quote = |letter: char| matches!(letter, '"' | '“' | '”');
+    let mut remaining = typed;
+    while let Some((before, after)) = remaining.split_once(is_quote) {
+        let Some((quoted, after)) = after.split_once(is_quote) else { break };
+        rest.push_str(before);
+        rest.push(' ');
+        if quoted.chars().any(char::is_alphanumeric) {
+            phrases.push(quoted.split_whitespace().collect::<Vec<_>>().join(" "));
+        }
+        remaining = after;
+    }
+    rest.push_str(remaining);
+    (rest, phrases)
+}
+
+/// Cuts the punctuation of a sentence off a word, and leaves what belongs to it: leading dashes, dots, slashes.
+fn trim_punctuation(word: &str) -> &str {
+    let word = word.trim_end_matches(|letter: char| !letter.is_alphanumeric() && !matches!(letter, '_' | '/' | '+' | '#'));
+    let is_part = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.' | '/' | '@' | '$' | '#' | ':');
+    word.trim_start_matches(|letter: char| !is_part(letter))
+}
+
+/// Tells whether a word is a name that has to be matched as written.
+fn is_identifier(word: &str) -> bool {
+    let letters: Vec<char> = word.chars().collect();
+    let joins = |marks: &[char]| {
+        letters.windows(3).any(|three| {
+            three[0].is_alphanumeric() && marks.contains(&three[1]) && (three[2].is_alphanumeric() || three[2] == ':')
+        })
+    };
+    let has_digit = letters.iter().any(char::is_ascii_digit);
+    let is_flag = word.starts_with('-') && letters.iter().any(|letter| letter.is_alphabetic());
+    is_flag || joins(&['_', '.', ':', '@']) || word.starts_with('_') || (has_digit && joins(&['-', '/']))
+}
+
+fn normalized(text: &str) -> String {
+    text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Tells whether `text` has `part` with no letter or digit running on at either end.
+fn contains_whole(text: &str, part: &str) -> bool {
+    let ends_word = |letter: Option<char>| !letter.is_some_and(char::is_alphanumeric);
+    let starts_with_letter = part.starts_with(char::is_alphanumeric);
+    let ends_with_letter = part.ends_with(char::is_alphanumeric);
+    text.match_indices(part).any(|(at, _)| {
+        (!starts_with_letter || ends_word(text[..at].chars().next_back()))
+            && (!ends_with_letter || ends_word(text[at + part.len()..].chars().next()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(typed: &str) -> Query {
+        Query::parse(typed, &WordSplitter::default())
+    }
+
+    #[test]
+    fn quoted_phrase_is_taken_out_and_still_ranks() {
+        let query = parse("where is \"writer  lock\" kept");
+        assert_eq!(query.phrases, ["writer lock"]);
+        assert_eq!(query.text, "where is kept writer lock");
+        assert!(query.has_phrases("The Writer\nLock."));
+        assert!(!query.has_phrases("writer locks"));
+    }
+
+    #[test]
+    fn odd_quote_is_a_character() {
+        let query = parse("5\" disk");
+        assert!(query.phrases.is_empty());
+        assert_eq!(query.text, "5\" disk");
+    }
+
+    #[test]
+    fn identifiers_are_names_that_are_matched_as_written() {
+        let found = |typed: &str| parse(typed).identifiers;
+        assert_eq!(found("what changed in 2026.4.10?"), ["2026.4.10"]);
+        assert_eq!(found("(foo_bar), std::fs and --no-rerank."), ["foo_bar", "std::fs", "--no-rerank"]);
+        assert_eq!(found("UTF-8 a well-known and/or e-mail thing."), ["UTF-8"]);
+        assert!(found("plain words - with a dash").is_empty());
+    }
+
+    #[test]
+    fn identifier_is_not_found_inside_a_longer_one() {
+        let query = parse("2026.4.1");
+        assert!(query.identifiers_in("as of 2026.4.1, …") > 0.99);
+        assert!(query.identifiers_in("as of 2026.4.10, …") < 0.01);
+        assert!(parse("--no-rerank").identifiers_in("use `--no-rerank`") > 0.99);
+    }
+
+    #[test]
+    fn nothing_but_punctuation_is_an_empty_query() {
+        for typed in ["", "  ", "\"\"", "?!", "--"] {
+            assert!(parse(typed).identifiers.is_empty(), "{typed}");
+            assert!(parse(typed).phrases.is_empty(), "{typed}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A chunk becomes a Snippet: the stretch of it with most of the query's words, and where they stand.
+
+use std::ops::Range;
+
+use serde::Serialize;
+
+use crate::base::word::{Word, WordSplitter};
+
+/// Bytes of a snippet, about.
+const SNIPPET_BYTES: usize = 240;
+
+/// A stretch of a chunk on one line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Snippet {
+    /// The text, white space made single, `…` where it was cut.
+    pub text: String,
+    /// Where the query's words stand in it, in bytes.
+    pub marks: Vec<Range<usize>>,
+}
+
+impl Snippet {
+    /// Cuts the best stretch for `stems` out of `text`.
+    pub fn cut(text: &str, stems: &[String], splitter: &WordSplitter) -> Self {
+        let words = splitter.words(text);
+        let matches: Vec<&Word> = words.iter().filter(|word| stems.contains(&word.stem)).collect();
+        let window = window(text, &matches);
+        let mut snippet = Self { text: String::new(), marks: Vec::new() };
+        if !text[..window.start].trim().is_empty() {
+            snippet.text.push('…');
+        }
+        let mut at = window.start;
+        for word in matches.iter().filter(|word| window.start <= word.range.start && word.range.end <= window.end) {
+            snippet.push(&text[at..word.range.start]);
+            let start = snippet.text.len();
+            snippet.push(&text[word.range.clone()]);
+            snippet.marks.push(start..snippet.text.len());
+            at = word.range.end;
+        }
+        snippet.push(&text[at..window.end]);
+        snippet.text.truncate(snippet.text.trim_end().len());
+        if !text[window.end..].trim().is_empty() {
+            snippet.text.push('…');
+        }
+        snippet
+    }
+
+    /// Appends text, every run of white space and control characters as one space.
+    fn push(&mut self, text: &str) {
+        for letter in text.chars() {
+            if letter.is_whitespace() || letter.is_control() {
+                if !self.text.is_empty() && !self.text.ends_with([' ', '…']) {
+                    self.text.push(' ');
+                }
+            } else {
+                self.text.push(letter);
+            }
+        }
+    }
+}
+
+/// Returns the stretch that covers the most distinct query words, widened to whole words.
+fn window(text: &str, matches: &[&Word]) -> Range<usize> {
+    let mut best = (0, 0);
+    let mut end = 0;
+    for start in 0..matches.len() {
+        end = end.max(start);
+        let from = matches[start].range.start;
+        while end < matches.len() && matches[end].range.end - from <= SNIPPET_BYTES {
+            end += 1;
+        }
+        let mut stems: Vec<_> = matches[start..end].iter().map(|word| &word.stem).collect();
+        stems.sort_unstable();
+        stems.dedup();
+        if stems.len() > best.0 {
+            best = (stems.len(), from);
+        }
+    }
+    // A little of what comes before makes the first word readable.
+    let from = if text.len() <= SNIPPET_BYTES { 0 } else { best.1.saturating_sub(SNIPPET_BYTES / 6) };
+    let start = word_boundary(text, from.min(best.1), best.1);
+    let end = text.floor_char_boundary((start + SNIPPET_BYTES).min(text.len()));
+    let end = if end == text.len() { end } else { text[..end].rfind(char::is_whitespace).filter(|at| *at > start).unwrap_or(end) };
+    start..end
+}
+
+/// Returns the start of the first whole word at or after `from`, not beyond `limit`.
+fn word_boundary(text: &str, from: usize, limit: usize) -> usize {
+    if from == 0 {
+        return 0;
+    }
+    let from = text.ceil_char_boundary(from);
+    if from >= limit {
+        return limit;
+    }
+    let space = text[from..limit].char_indices().find(|(_, letter)| letter.is_whitespace());
+    space.map_or(limit, |(at, letter)| from + at + letter.len_utf8())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn cut(text: &str, query: &str) -> Snippet {
+        let splitter = WordSplitter::default();
+        Snippet::cut(text, &splitter.key_stems(query), &splitter)
+    }
+
+    #[test]
+    fn snippet_marks_the_words_as_they_stand() {
+        let snippet = cut("Budgets are\n\n  reserved before a call.", "budget reserve");
+        assert_eq!(snippet.text, "Budgets are reserved before a call.");
+        let marked: Vec<_> = snippet.marks.iter().map(|mark| &snippet.text[mark.clone()]).collect();
+        assert_eq!(marked, ["Budgets", "reserved"]);
+    }
+
+    #[test]
+    fn snippet_is_cut_from_where_the_words_are() {
+        let text = format!("{} the writer lock is held {}", "filler word ".repeat(60), "more filler ".repeat(60));
+        let snippet = cut(&text, "writer lock");
+        assert!(snippet.text.starts_with('…') && snippet.text.ends_with('…'), "{}", snippet.text);
+        assert!(snippet.text.contains("writer lock is held"), "{}", snippet.text);
+        assert!(snippet.text.len() < SNIPPET_BYTES + 10);
+    }
+
+    proptest! {
+        #[test]
+        fn snippet_of_any_text_is_one_line_with_marks_on_letters(text in ".{0,600}", query in "\\PC{0,20}") {
+            let snippet = cut(&text, &query);
+            prop_assert!(!snippet.text.contains('\n'));
+            for mark in &snippet.marks {
+                prop_assert!(snippet.text.get(mark.clone()).is_some_and(|marked| !marked.is_empty()));
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! A folder becomes the list of files to index, under the rules of `.gitignore` and `.drignore`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::UNIX_EPOCH;
+
+use ignore::{DirEntry, WalkBuilder, WalkState};
+
+use super::document::{MAX_DOCUMENT_BYTES, SkipReason};
+
+/// Extensions that are indexed, in lower case.
+const EXTENSIONS: [&str; 4] = ["md", "markdown", "mdx", "txt"];
+
+/// A file that may be indexed, as the folder lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundFile {
+    /// Path relative to the root, `/` between parts.
+    pub path: String,
+    /// Size in bytes.
+    pub size: u64,
+    /// Modification time in nanoseconds since 1970.
+    pub modified_ns: i64,
+}
+
+/// A file that is left out, and why.
+#[derive(Debug)]
+pub struct Skipped {
+    /// Path relative to the root; characters that are not text are replaced.
+    pub path: String,
+    /// Why it is left out.
+    pub reason: SkipReason,
+}
+
+/// What a folder holds.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// Files to index, by path.
+    pub files: Vec<FoundFile>,
+    /// Files and folders that could not be considered, by path.
+    pub skipped: Vec<Skipped>,
+}
+
+/// Lists the files under `root`, or `root` itself where it is a file's folder with that one file.
+///
+/// Hidden files and what the ignore files name are passed over in silence. A symbolic link is followed to a file that
+/// lies inside the root; links to folders, and out of the root, are named as skipped, so there are no loops.
+pub fn walk(root: &Path) -> Listing {
+    let listing = Mutex::new(Listing::default());
+    let canonical_root = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
+    let walker = WalkBuilder::new(root)
+        .follow_links(false)
+        .require_git(false)
+        .add_custom_ignore_filename(".drignore")
+        .threads(std::thread::available_parallelism().map_or(2, usize::from).min(8))
+        .build_parallel();
+    walker.run(|| {
+        Box::new(|entry| {
+            let found = match entry {
+                Ok(entry) => consider(root, &canonical_root, &entry),
+                Err(error) => Some(Err(walk_error(root, error))),
+            };
+            if let Some(found) = found {
+                let mut listing = listing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                match found {
+                    Ok(file) => listing.files.push(file),
+                    Err(skipped) => listing.skipped.push(skipped),
+                }
+            }
+            WalkState::Continue
+        })
+    });
+    let mut listing = listing.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    listing.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    listing.skipped.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    listing
+}
+
+/// Returns the file if it is to be indexed, why not if it looked like one, and nothing for everything else.
+fn consider(root: &Path, canonical_root: &Path, entry: &DirEntry) -> Option<Result<FoundFile, Skipped>> {
+    let kind = entry.file_type()?;
+    let path = entry.path();
+    if kind.is_dir() || !has_known_extension(path) {
+        return None;
+    }
+    let shown = relative(root, path);
+    let skip = |reason| Some(Err(Skipped { path: shown.to_string_lossy().replace('\\', "/"), reason }));
+    if kind.is_symlink() && !links_inside(canonical_root, path) {
+        return skip(SkipReason::LinkOutside);
+    }
+    let metadata = match path.metadata() {
+        Ok(metadata) => metadata,
+        Err(source) => return skip(SkipReason::Unreadable { source }),
+    };
+    if !metadata.is_file() {
+        return skip(SkipReason::NotAFile);
+    }
+    let Some(name) = slashed(shown) else { return skip(SkipReason::PathNotUtf8) };
+    if metadata.len() > MAX_DOCUMENT_BYTES {
+        return skip(SkipReason::TooLarge { bytes: metadata.len(), limit: MAX_DOCUMENT_BYTES });
+    }
+    Some(Ok(FoundFile { path: name, size: metadata.len(), modified_ns: modified_ns(&metadata) }))
+}
+
+fn has_known_extension(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| EXTENSIONS.contains(&extension.to_ascii_lowercase().as_str()))
+}
+
+fn links_inside(canonical_root: &Path, path: &Path) -> bool {
+    path.canonicalize().is_ok_and(|target| target.is_file() && target.starts_with(canonical_root))
+}
+
+fn relative<'a>(root: &Path, path: &'a Path) -> &'a Path {
+    path.strip_prefix(root).unwrap_or(path)
+}
+
+/// Returns the path with `/` between its parts, if all of it is text.
+fn slashed(path: &Path) -> Option<String> {
+    let parts: Option<Vec<_>> = path.components().map(|part| part.as_os_str().to_str()).collect();
+    Some(parts?.join("/"))
+}
+
+fn modified_ns(metadata: &std::fs::Metadata) -> i64 {
+    let since = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    since.and_then(|since| i64::try_from(since.as_nanos()).ok()).unwrap_or(0)
+}
+
+fn walk_error(root: &Path, error: ignore::Error) -> Skipped {
+    let path = error_path(&error).map(|path| relative(root, &path).to_string_lossy().into_owned()).unwrap_or_default();
+    let source = std::io::Error::other(error);
+    Skipped { path, reason: SkipReason::Unreadable { source } }
+}
+
+fn error_path(error: &ignore::Error) -> Option<PathBuf> {
+    match error {
+        ignore::Error::WithPath { path, .. } => Some(path.clone()),
+        ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => error_path(err),
+        ignore::Error::Partial(errors) => errors.iter().find_map(error_path),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        folder
+    }
+
+    fn paths(listing: &Listing) -> Vec<&str> {
+        listing.files.iter().map(|file| file.path.as_str()).collect()
+    }
+
+    #[test]
+    fn only_text_formats_are_listed_in_path_order() {
+        let folder = folder(&[("b.MD", ""), ("a/c.markdown", ""), ("x.rs", ""), ("n.txt", ""), ("d.mdx", "")]);
+        assert_eq!(paths(&walk(folder.path())), ["a/c.markdown", "b.MD", "d.mdx", "n.txt"]);
+    }
+
+    #[test]
+    fn ignore_files_hold_without_a_git_repository() {
+        let folder = folder(&[
+            (".gitignore", "build/\n"),
+            (".drignore", "drafts/\n"),
+            ("build/a.md", ""),
+            ("drafts/b.md", ""),
+            (".hidden/c.md", ""),
+            ("d.md", ""),
+        ]);
+        let listing = walk(folder.path());
+        assert_eq!(paths(&listing), ["d.md"]);
+        assert!(listing.skipped.is_empty());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_out_of_the_root_are_named_and_loops_are_not_followed() {
+        let outside = folder(&[("secret.md", "secret")]);
+        let folder = folder(&[("a.md", "text")]);
+        std::os::unix::fs::symlink(outside.path().join("secret.md"), folder.path().join("out.md")).unwrap();
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("loop")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("a.md"), folder.path().join("inside.md")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("gone.md"), folder.path().join("dangling.md")).unwrap();
+        let listing = walk(folder.path());
+        assert_eq!(paths(&listing), ["a.md", "inside.md"]);
+        let skipped: Vec<_> = listing.skipped.iter().map(|skipped| skipped.path.as_str()).collect();
+        assert_eq!(skipped, ["dangling.md", "out.md"]);
+    }
+}

@@ -1,0 +1,6 @@
+//! `dr` answers research questions from a folder of Markdown, with citations that code has checked.
+pub mod base;
+
+pub mod kb;
+
+pub mod research;

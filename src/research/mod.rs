@@ -1,0 +1,18 @@
+//! The steps of an answer, each from one noun to the next.
+//!
+//! ```text
+//! question ─▶ node ─▶ evidence ─▶ report
+//! ```
+//!
+//! A step is a function from values to a value: it starts no tasks, reads no clock, writes no file. Without a model a
+//! report is made of sentences that stand in the sources; [`sentence`] finds them, [`evidence`] ties each to its place.
+
+pub mod question;
+
+pub mod node;
+
+pub mod sentence;
+
+pub mod evidence;
+
+pub mod report;

@@ -1,0 +1,199 @@
+//! A passage becomes Sentences: verbatim stretches that can be read, and quoted, by themselves.
+
+use std::ops::Range;
+
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+
+/// Shortest sentence worth quoting, in words.
+const MIN_WORDS: usize = 4;
+
+/// Longest sentence that is quoted, in bytes; what is longer is a list or a dump.
+const MAX_BYTES: usize = 600;
+
+/// Abbreviations whose dot ends no sentence.
+const ABBREVIATIONS: [&str; 14] =
+    ["e.g.", "i.e.", "etc.", "cf.", "vs.", "dr.", "mr.", "mrs.", "ms.", "fig.", "no.", "approx.", "al.", "st."];
+
+/// A stretch of a passage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sentence {
+    /// Where it stands in the passage, in bytes.
+    pub range: Range<usize>,
+    /// What it says without Markdown: links are their text, emphasis is gone.
+    pub plain: String,
+}
+
+/// Returns the sentences of a Markdown passage: of its paragraphs, list items and table rows, not of headings or code.
+pub fn sentences(passage: &str) -> Vec<Sentence> {
+    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    let mut blocks = Blocks::default();
+    for (event, range) in Parser::new_ext(passage, options).into_offset_iter() {
+        blocks.take(event, range);
+    }
+    blocks.close();
+    let mut sentences: Vec<_> = blocks.done.iter().flat_map(|block| split(passage, block)).collect();
+    sentences.retain(|sentence| {
+        sentence.range.len() <= MAX_BYTES && sentence.plain.split_whitespace().count() >= MIN_WORDS
+    });
+    sentences
+}
+
+/// Inline text of a block: pieces of plain text and where each came from.
+type Block = Vec<(Range<usize>, String)>;
+
+#[derive(Default)]
+struct Blocks {
+    done: Vec<Block>,
+    open: Block,
+    /// Depth of headings, code and the like, whose text is not quoted.
+    muted: usize,
+    in_row: bool,
+}
+
+impl Blocks {
+    fn take(&mut self, event: Event<'_>, range: Range<usize>) {
+        match event {
+            Event::Start(Tag::Heading { .. } | Tag::CodeBlock(_) | Tag::HtmlBlock | Tag::Image { .. } | Tag::TableHead) => {
+                if !matches!(event, Event::Start(Tag::Image { .. })) {
+                    self.close();
+                }
+                self.muted += 1;
+            }
+            Event::End(TagEnd::Heading(_) | TagEnd::CodeBlock | TagEnd::HtmlBlock | TagEnd::Image | TagEnd::TableHead) => {
+                self.muted = self.muted.saturating_sub(1);
+            }
+            Event::Start(Tag::TableRow) => {
+                self.close();
+                self.in_row = true;
+            }
+            Event::End(TagEnd::TableRow) => {
+                self.close();
+                self.in_row = false;
+            }
+            Event::Start(Tag::Paragraph | Tag::Item | Tag::List(_)) | Event::End(TagEnd::Paragraph | TagEnd::Item) => self.close(),
+            Event::End(TagEnd::TableCell) => self.push(range.end..range.end, " — "),
+            Event::Text(text) => self.push(range, &text),
+            Event::Code(text) => self.push(range, &format!("`{text}`")),
+            Event::SoftBreak | Event::HardBreak => self.push(range, " "),
+            _ => {}
+        }
+    }
+
+    fn push(&mut self, range: Range<usize>, text: &str) {
+        if self.muted == 0 {
+            self.open.push((range, text.to_owned()));
+        }
+    }
+
+    fn close(&mut self) {
+        if !self.open.is_empty() {
+            self.done.push(std::mem::take(&mut self.open));
+        }
+    }
+}
+
+/// Splits a block where a sentence ends; the range of a sentence is widened to the markup around it.
+fn split(passage: &str, block: &Block) -> Vec<Sentence> {
+    let mut sentences = Vec::new();
+    let (mut plain, mut start) = (String::new(), None);
+    let block_end = block.iter().map(|(range, _)| range.end).max().unwrap_or(0);
+    for (range, text) in block {
+        let is_verbatim = passage.get(range.clone()) == Some(text.as_str());
+        let mut done = 0;
+        if is_verbatim {
+            for (at, _) in text.match_indices(['.', '!', '?', '。', '！', '？']) {
+                let end = at + text[at..].chars().next().map_or(1, char::len_utf8);
+                let is_end = ends_sentence(&text[..end], text[end..].chars().next(), at);
+                if is_end && end < text.len() {
+                    plain.push_str(&text[done..end]);
+                    let from = start.take().unwrap_or(range.start + done);
+                    push_sentence(&mut sentences, passage, from..range.start + end, &plain);
+                    plain.clear();
+                    done = end + (text[end..].len() - text[end..].trim_start().len());
+                }
+            }
+        }
+        if start.is_none() && !text[done..].trim().is_empty() {
+            start = Some(range.start + if is_verbatim { done } else { 0 });
+        }
+        plain.push_str(&text[done..]);
+    }
+    if let Some(from) = start {
+        push_sentence(&mut sentences, passage, from..block_end, &plain);
+    }
+    sentences
+}
+
+fn push_sentence(sentences: &mut Vec<Sentence>, passage: &str, range: Range<usize>, plain: &str) {
+    let range = balanced(passage, range);
+    let plain = plain.split_whitespace().collect::<Vec<_>>().join(" ");
+    let plain = plain.trim_end_matches([' ', '—']).to_owned();
+    sentences.push(Sentence { range, plain });
+}
+
+/// Takes emphasis marks that touch the sentence with it, so that a quote does not begin inside bold text.
+fn balanced(passage: &str, range: Range<usize>) -> Range<usize> {
+    let before = passage[..range.start].len() - passage[..range.start].trim_end_matches(['*', '_', '[', '"', '“']).len();
+    let start = range.start - before;
+    let text = &passage[start..range.end];
+    let end = start + text.trim_end().len();
+    let tail = &passage[end..];
+    let closing = tail.len() - tail.trim_start_matches(['*', '_', '"', '”', ')']).len();
+    start..end + closing
+}
+
+fn ends_sentence(before: &str, next: Option<char>, at: usize) -> bool {
+    if !next.is_none_or(char::is_whitespace) {
+        return false;
+    }
+    let word = before.rsplit(char::is_whitespace).next().unwrap_or("").to_lowercase();
+    let is_initial = word.chars().count() == 2 && before[..at].ends_with(char::is_alphabetic);
+    !is_initial && !ABBREVIATIONS.contains(&word.trim_start_matches(['(', '[']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn plain(passage: &str) -> Vec<String> {
+        sentences(passage).into_iter().map(|sentence| sentence.plain).collect()
+    }
+
+    #[test]
+    fn paragraphs_lists_and_rows_are_split_and_headings_and_code_are_not_quoted() {
+        let passage = "# A heading of five words\n\nThe first one is here. The second, e.g. this one, too.\n\n\
+            ```sh\ndr index is not a sentence here\n```\n\n- an item of the list\n\n| a | b |\n|---|---|\n| the cell says | more than that |\n";
+        assert_eq!(
+            plain(passage),
+            [
+                "The first one is here.",
+                "The second, e.g. this one, too.",
+                "an item of the list",
+                "the cell says — more than that",
+            ]
+        );
+    }
+
+    #[test]
+    fn sentence_is_read_plain_and_quoted_verbatim() {
+        let passage = "Before that. **Money** has a [hard\nlimit](budget.md) in `dr`. After all of that.";
+        let found = sentences(passage);
+        assert_eq!(found[0].plain, "Money has a hard limit in `dr`.");
+        assert_eq!(&passage[found[0].range.clone()], "**Money** has a [hard\nlimit](budget.md) in `dr`.");
+    }
+
+    #[test]
+    fn version_numbers_and_initials_end_no_sentence() {
+        assert_eq!(plain("Since 2026.4.10 J. Doe keeps the lock."), ["Since 2026.4.10 J. Doe keeps the lock."]);
+    }
+
+    proptest! {
+        #[test]
+        fn sentences_of_any_passage_are_verbatim_stretches_of_it(passage in "([a-zA-Z*_`\\[\\]().!? \n|#>-]|é|。|\\PC){0,400}") {
+            for sentence in sentences(&passage) {
+                prop_assert!(passage.get(sentence.range.clone()).is_some());
+            }
+        }
+    }
+}
