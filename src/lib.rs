@@ -4,3 +4,11 @@ pub mod base;
 pub mod kb;
 
 pub mod research;
+
+pub mod render;
+
+pub mod config;
+
+pub mod engine;
+
+pub mod cli;

@@ -21,9 +21,6 @@ const MAX_FRONT_MATTER_BYTES: usize = 64 * 1024;
 const MAX_NAME_CHARS: usize = 200;
 const MAX_NAMES: usize = 256;
 
-/// Containers a line may open before the text is taken for noise; people stop at a handful.
-const MAX_LINE_NESTING: usize = 100;
-
 const BOM: char = '\u{feff}';
 
 /// One file of a collection, read.
@@ -240,7 +237,7 @@ impl Document {
         }
         let mut text = String::new();
         let mut inside = false;
-        for (event, _) in markdown_events(&self.text[self.body.clone()])? {
+        for (event, _) in markdown_events(&self.text[self.body.clone()]) {
             match event {
                 Event::Start(Tag::Heading { level: HeadingLevel::H1, .. }) => inside = true,
                 Event::End(TagEnd::Heading(HeadingLevel::H1)) => {
@@ -424,27 +421,15 @@ fn extension(path: &str) -> Option<&str> {
     name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, extension)| extension)
 }
 
-/// Returns the Markdown events of a text with their byte ranges, or `None` for a text that would take the parser too long.
-pub(super) fn markdown_events(text: &str) -> Option<impl Iterator<Item = (Event<'_>, Range<usize>)>> {
+/// Returns the Markdown events of a text with their byte ranges.
+pub(super) fn markdown_events(text: &str) -> impl Iterator<Item = (Event<'_>, Range<usize>)> {
     let options = Options::ENABLE_TABLES
         | Options::ENABLE_FOOTNOTES
         | Options::ENABLE_STRIKETHROUGH
         | Options::ENABLE_TASKLISTS
         | Options::ENABLE_GFM
         | Options::ENABLE_WIKILINKS;
-    (!is_tangled(text)).then(|| Parser::new_ext(text, options).into_offset_iter())
-}
-
-/// Whether a line opens more containers than anybody would.
-fn is_tangled(text: &str) -> bool {
-    text.lines().any(|line| {
-        let line = line.as_bytes();
-        let opens = |at: usize| {
-            line[at] == b'>' || b"-+*.)".contains(&line[at]) && matches!(line.get(at + 1), Some(b' ' | b'\t'))
-        };
-        let markers = line.iter().take_while(|byte| b">-+* \t0123456789.)".contains(byte)).count();
-        markers > MAX_LINE_NESTING && (0..markers).filter(|at| opens(*at)).count() > MAX_LINE_NESTING
-    })
+    Parser::new_ext(text, options).into_offset_iter()
 }
 
 /// Adds what a reader would read of an inline event.
@@ -607,13 +592,6 @@ mod tests {
         assert_eq!(reason(b"caf\xe9!"), "not UTF-8 at byte 3");
         assert_eq!(reason(b"\xff\xfeh\0"), "UTF-16, not UTF-8");
         assert_eq!(reason(&vec![b'a'; 5_000_000]), "5000000 bytes, above the limit of 4194304");
-    }
-
-    #[test]
-    fn line_with_hundreds_of_quote_marks_is_not_read_as_markdown() {
-        assert!(markdown_events(&"> ".repeat(500)).is_none());
-        assert!(markdown_events(&"-".repeat(500)).is_some());
-        assert!(markdown_events("1.2.3 - a\n> - > b\n").is_some());
     }
 
     proptest! {

@@ -29,3 +29,5 @@ pub mod walk;
 pub mod ingest;
 
 pub mod search;
+
+pub mod eval;

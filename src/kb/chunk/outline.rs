@@ -50,15 +50,13 @@ pub(super) enum LeafKind {
 /// Returns the leaves of the document's body, in order.
 pub(super) fn leaves(document: &Document) -> Vec<Leaf> {
     let body = &document.text[document.body.clone()];
-    let events = if document.is_plain_text() { None } else { markdown_events(body) };
     let mut outline = Outline::new(&document.text, document.body.clone());
-    match events {
-        Some(events) => {
-            for (event, range) in events {
-                outline.read(&event, range.start + document.body.start..range.end + document.body.start);
-            }
+    if document.is_plain_text() {
+        outline.read_paragraphs();
+    } else {
+        for (event, range) in markdown_events(body) {
+            outline.read(&event, range.start + document.body.start..range.end + document.body.start);
         }
-        None => outline.read_paragraphs(),
     }
     outline.finish()
 }
@@ -75,7 +73,7 @@ struct Outline<'a> {
 impl<'a> Outline<'a> {
     fn new(text: &'a str, body: Range<usize>) -> Self {
         let first = Leaf { start: body.start, depth: 0, kind: LeafKind::Text };
-        let line = LineCursor { text: &text[..body.end], start: body.start };
+        let line = LineCursor { text: &text[..body.end], start: body.start, seen: body.start };
         Self { text, leaves: vec![first], line, depth: 0, heading: None, table: None }
     }
 
@@ -197,19 +195,19 @@ impl<'a> Outline<'a> {
     }
 }
 
-/// Finds starts of lines for offsets that come nearly in order.
+/// Finds starts of lines for offsets that come nearly in order, looking at each byte once.
 struct LineCursor<'a> {
     text: &'a str,
     start: usize,
+    seen: usize,
 }
 
 impl LineCursor<'_> {
     /// Returns where the line of `offset` begins.
     fn start_of(&mut self, offset: usize) -> usize {
-        if let Some(skipped) = self.text.get(self.start..offset)
-            && let Some(newline) = skipped.rfind('\n')
-        {
-            self.start += newline + 1;
+        if let Some(unseen) = self.text.get(self.seen..offset) {
+            self.start = unseen.rfind('\n').map_or(self.start, |newline| self.seen + newline + 1);
+            self.seen = offset;
         }
         self.start
     }
@@ -222,6 +220,7 @@ impl LineCursor<'_> {
             Some(newline) => offset + newline + 1,
             None => self.text.len(),
         };
+        self.seen = self.start;
         Some(self.start)
     }
 }

@@ -96,7 +96,7 @@ impl<'a> Packer<'a> {
 
     fn push(&mut self, mut chunk: Chunk) {
         chunk.line_start = self.lines.of(chunk.bytes.start);
-        chunk.line_end = self.lines.of(chunk.bytes.end - 1);
+        chunk.line_end = self.lines.of(chunk.bytes.end);
         self.chunks.push(chunk);
     }
 }
@@ -155,10 +155,7 @@ struct LineNumbers<'a> {
 
 impl LineNumbers<'_> {
     fn of(&mut self, offset: usize) -> u32 {
-        let newlines = |range: Range<usize>| {
-            let count = self.text.as_bytes()[range].iter().filter(|byte| **byte == b'\n').count();
-            u32::try_from(count).unwrap_or(u32::MAX)
-        };
+        let newlines = |range: Range<usize>| u32::try_from(self.text[range].matches('\n').count()).unwrap_or(u32::MAX);
         self.line = if offset >= self.offset {
             self.line.saturating_add(newlines(self.offset..offset))
         } else {

@@ -2,8 +2,8 @@
 //!
 //! A model pads every text of a batch to the longest one, so texts of like length go together, and a batch is bounded
 //! by what it costs (`rows × longest` tokens) and not by its number of texts. A limit of one token gives every text a
-//! batch of its own. Order, threads and the checks on what a
-//! model returns are here; the models themselves are in [`super::builtin`] and [`super::fastembed`].
+//! batch of its own. Order, threads and the check on what a model returns are here; the models are in
+//! [`super::builtin`] and [`super::fastembed`].
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -19,7 +19,7 @@ use super::batch;
 use super::bert_tokens::BertTokens;
 use super::catalogue::{self, CatalogueModel};
 use super::family::Family;
-use super::model_files::{ModelFiles, ModelFilesError};
+use super::model_files::ModelFiles;
 use super::recipe::Recipe;
 use super::{Cause, EmbedError, Embedder, EmbedderOptions, onnx_runtime};
 use crate::base::token::CountTokens;
@@ -345,7 +345,7 @@ fn download(model: &CatalogueModel, environment: &Environment, options: &Embedde
 mod tests {
     use std::sync::Arc;
 
-    use super::super::{EmbedderChoice, load};
+    use super::super::{EmbedderChoice, ModelFilesError, load};
     use super::*;
 
     fn options(choice: &str) -> EmbedderOptions {

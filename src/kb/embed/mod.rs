@@ -8,7 +8,7 @@
 //!
 //! # Where to look
 //!
-//! - [`builtin`] is the model in the binary, [`fastembed`] the rest; both work in the batches of [`batch`].
+//! - [`builtin`] is the model in the binary, [`fastembed`] the rest; [`batch`] has what both share.
 //! - [`catalogue`] knows fastembed's models by name, [`model_files`] finds one on disk, [`family`] what its files leave
 //!   out. [`recipe`] makes the fingerprint.
 //! - [`onnx_runtime`] finds the native library.
@@ -244,8 +244,12 @@ impl EmbedError {
     /// Returns what the user can do about this error, if there is something.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::UnknownModel { close, .. } if !close.is_empty() => Some(format!("did you mean `{}`?", close.join("`, `"))),
-            Self::UnknownModel { .. } => Some("`dr models list` shows the names; a folder is given as `fastembed:FOLDER`".into()),
+            Self::UnknownModel { close, .. } if !close.is_empty() => {
+                Some(format!("did you mean `{}`?", close.join("`, `")))
+            }
+            Self::UnknownModel { .. } => {
+                Some("`dr models list` shows the names; a folder is given as `fastembed:FOLDER`".into())
+            }
             Self::NotCached { model, .. } => Some(format!("run `dr models pull {model}` once without --offline")),
             Self::Download { .. } => {
                 Some("check the connection, or set HF_ENDPOINT to a mirror; `builtin` needs no download".into())
@@ -256,4 +260,3 @@ impl EmbedError {
         }
     }
 }
-

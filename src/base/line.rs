@@ -1,0 +1,38 @@
+//! Text of others on one line, with nothing in it that could steer a terminal or hide from a reader.
+
+/// Returns `text` with runs of white space and control characters as one space, and invisible characters removed.
+pub fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for letter in text.chars().filter(|letter| !is_invisible(*letter)) {
+        if !letter.is_whitespace() && !letter.is_control() {
+            line.push(letter);
+        } else if !line.is_empty() && !line.ends_with(' ') {
+            line.push(' ');
+        }
+    }
+    line.truncate(line.trim_end().len());
+    line
+}
+
+/// Returns `text` with its lines and tabs, and every other control or invisible character removed.
+pub fn printable(text: &str) -> String {
+    text.chars()
+        .filter(|letter| matches!(letter, '\n' | '\t') || !(letter.is_control() || is_invisible(*letter)))
+        .collect()
+}
+
+/// Tells whether a character has no width or turns the direction of text around.
+fn is_invisible(letter: char) -> bool {
+    matches!(u32::from(letter), 0x200B..=0x200F | 0x202A..=0x202E | 0x2060..=0x206F | 0xFEFF | 0xE0000..=0xE007F)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_has_no_breaks_controls_or_invisible_letters() {
+        assert_eq!(one_line(" a\r\n\tb\u{1b}[31mc\u{202e}d\u{200b} "), "a b [31mcd");
+        assert_eq!(printable("a\n\u{1b}]0;x\u{7}\tb\u{feff}"), "a\n]0;x\tb");
+    }
+}

@@ -1,0 +1,53 @@
+//! `dr doctor`: look for trouble.
+
+use std::fmt::Write;
+
+use clap::Args;
+
+use super::OutputArgs;
+use super::error::CliError;
+use super::exit::Exit;
+use super::ui::{BAD, GOOD, NOTE, QUIET, Ui, styled};
+use crate::base::line::one_line;
+use crate::engine::{CheckStatus, Checkup, Engine};
+use crate::render::json::versioned;
+
+/// Look at the index, the model, the disk and the settings
+///
+/// Nothing is changed. Trouble is shown with the command that mends it, and the exit code is 1.
+#[derive(Args, Debug)]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Runs the command.
+pub async fn doctor(ui: &mut Ui, engine: &Engine, args: &DoctorArgs) -> Result<Exit, CliError> {
+    let checkup = engine.checkup().await?;
+    if args.output.is_json() {
+        ui.print(&versioned(&checkup)?)?;
+    } else {
+        ui.print(&text(&checkup))?;
+    }
+    Ok(if checkup.has_trouble() { Exit::Failed } else { Exit::Done })
+}
+
+fn text(checkup: &Checkup) -> String {
+    let mut text = format!("{}\n\n", styled(QUIET, &one_line(&checkup.index)));
+    for check in &checkup.checks {
+        let (style, word) = match check.status {
+            CheckStatus::Ok => (GOOD, "ok     "),
+            CheckStatus::Note => (NOTE, "note   "),
+            CheckStatus::Trouble => (BAD, "trouble"),
+        };
+        let _ = writeln!(text, "{} {:<13} {}", styled(style, word), check.name, one_line(&check.detail));
+        if let Some(mend) = &check.mend {
+            let _ = writeln!(text, "{:22}→ {}", "", one_line(mend));
+        }
+    }
+    text.push('\n');
+    for setting in &checkup.settings {
+        let _ = writeln!(text, "{:<9} {:<36} {}", setting.key, setting.value, styled(QUIET, &setting.origin));
+    }
+    text
+}

@@ -1,0 +1,81 @@
+//! `dr eval`: measure searches against judgments.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+
+use super::OutputArgs;
+use super::error::CliError;
+use super::exit::Exit;
+use super::ui::Ui;
+use crate::engine::{Engine, EngineError};
+use crate::kb::eval::{Figures, parse_judgments, parse_queries};
+use crate::kb::search::SearchMode;
+use crate::render::json::versioned;
+
+/// Measure how well searches find the documents they should
+///
+/// A question counts by its documents, each ranked by its best passage. Every judged file has to be in the index.
+#[derive(Args, Debug)]
+pub struct EvalArgs {
+    /// Questions, one `{"id": …, "text": …}` a line
+    #[arg(long, value_name = "FILE")]
+    queries: PathBuf,
+
+    /// Judgments: question id, path, grade, separated by tabs
+    #[arg(long, value_name = "FILE")]
+    qrels: PathBuf,
+
+    /// Search by `hybrid`, `lexical` or `vector`
+    #[arg(long, value_name = "MODE", default_value = "hybrid")]
+    mode: SearchMode,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Serialize)]
+struct EvalResult {
+    mode: SearchMode,
+    #[serde(flatten)]
+    figures: Figures,
+}
+
+/// Runs the command.
+pub async fn eval(ui: &mut Ui, engine: &Engine, args: EvalArgs) -> Result<Exit, CliError> {
+    let queries = parse_queries(&read(&args.queries)?).map_err(EngineError::from)?;
+    let judgments = parse_judgments(&read(&args.qrels)?).map_err(EngineError::from)?;
+    let figures = engine.eval(&queries, &judgments, args.mode).await?;
+    if args.output.is_json() {
+        ui.print(&versioned(&EvalResult { mode: args.mode, figures })?)?;
+    } else {
+        ui.print(&text(&figures))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn read(file: &Path) -> Result<String, CliError> {
+    std::fs::read_to_string(file)
+        .map_err(|source| CliError::File { action: "read", path: file.display().to_string(), source })
+}
+
+fn text(figures: &Figures) -> String {
+    let rows = [
+        ("nDCG@10", figures.ndcg_at_10),
+        ("recall@10", figures.recall_at_10),
+        ("recall@100", figures.recall_at_100),
+        ("MRR", figures.mrr),
+        ("hit@1", figures.hit_at_1),
+        ("hit@3", figures.hit_at_3),
+        ("hit@10", figures.hit_at_10),
+    ];
+    let mut text = format!("{:<12}{:>8}\n", "queries", figures.queries);
+    for (name, value) in rows {
+        let _ = writeln!(text, "{name:<12}{value:>8.4}");
+    }
+    let _ = writeln!(text, "{:<12}{:>8.1} ms", "latency p50", figures.latency_p50_ms);
+    let _ = writeln!(text, "{:<12}{:>8.1} ms", "latency p95", figures.latency_p95_ms);
+    text
+}

@@ -1,0 +1,55 @@
+//! `dr get`: read a passage.
+
+use clap::Args;
+
+use super::OutputArgs;
+use super::error::CliError;
+use super::exit::Exit;
+use super::ui::{PLACE, Ui, styled};
+use crate::base::line::{one_line, printable};
+use crate::engine::{Engine, Extent, Selector};
+use crate::kb::index::Index;
+use crate::render::json::versioned;
+
+/// Read a chunk, its section, its document, or lines of a file
+///
+/// The text comes from the file where it is as it was indexed, else from the index, and that is said.
+#[derive(Args, Debug)]
+pub struct GetArgs {
+    /// Id of a chunk or document, a path, or `path:from-to`
+    #[arg(value_name = "ID")]
+    selector: Selector,
+
+    /// Read everything under the chunk's heading
+    #[arg(long, conflicts_with = "document")]
+    section: bool,
+
+    /// Read the chunk's whole document
+    #[arg(long)]
+    document: bool,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Runs the command.
+pub async fn get(ui: &mut Ui, engine: &Engine, args: GetArgs) -> Result<Exit, CliError> {
+    let extent = match (args.section, args.document) {
+        (true, _) => Extent::Section,
+        (_, true) => Extent::Document,
+        _ => Extent::Chunk,
+    };
+    let index = Index::open(engine.location()).await.map_err(crate::engine::EngineError::from)?;
+    let passage = engine.get(&index, &args.selector, extent).await?;
+    if passage.stale {
+        ui.warn(&format!("note: `{}` has changed since it was indexed; this is what the index has", passage.path));
+    }
+    if args.output.is_json() {
+        ui.print(&versioned(&passage)?)?;
+    } else {
+        let place = format!("{}:{}-{}", passage.path, passage.line_start, passage.line_end);
+        ui.tell(&styled(PLACE, &one_line(&place)));
+        ui.print(&if ui.is_for_people() { printable(&passage.text) } else { passage.text })?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,188 @@
+//! The command line: one file per subcommand.
+//!
+//! A subcommand's file has its flags and one function that asks the engine and speaks through [`ui::Ui`].
+
+pub mod ui;
+
+pub mod exit;
+
+pub mod error;
+
+pub mod progress;
+
+mod index;
+
+mod search;
+
+mod get;
+
+mod ask;
+
+mod eval;
+
+mod doctor;
+
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use tokio_util::sync::CancellationToken;
+
+use self::error::CliError;
+use self::exit::Exit;
+use self::ui::{Color, Ui};
+use crate::config::Options;
+use crate::engine::Engine;
+use crate::kb::embed::EmbedderChoice;
+
+/// Answer research questions from a folder of Markdown
+///
+/// `dr index` reads a folder into an index, `dr search` finds passages in it, `dr ask` answers a question with
+/// citations that code has checked. Everything works with no key, no server and no network.
+#[derive(Debug, Parser)]
+#[command(name = "dr", version, max_term_width = 100, after_help = EXIT_CODES)]
+struct Cli {
+    #[command(flatten)]
+    global: GlobalArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 usage, 3 no evidence, 130 interrupted";
+
+/// Flags of every command.
+#[derive(Args, Debug)]
+struct GlobalArgs {
+    /// Use the index at this folder or address (default: nearest .dr, upward from here) [env: DR_INDEX]
+    #[arg(long, global = true, value_name = "URI")]
+    index: Option<String>,
+
+    /// Make vectors with `builtin`, `fastembed:MODEL` or `fastembed:FOLDER` [env: DR_EMBEDDER]
+    #[arg(long, global = true, value_name = "EMBEDDER")]
+    embedder: Option<EmbedderChoice>,
+
+    /// Open no socket, for anything [env: DR_OFFLINE]
+    #[arg(long, global = true)]
+    offline: bool,
+
+    /// Say nothing but results and errors
+    #[arg(short, long, global = true)]
+    quiet: bool,
+
+    /// Colour the output
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN", hide_possible_values = true)]
+    color: Color,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Index(index::IndexArgs),
+    Search(search::SearchArgs),
+    Get(get::GetArgs),
+    Ask(ask::AskArgs),
+    Eval(eval::EvalArgs),
+    Doctor(doctor::DoctorArgs),
+}
+
+/// How a result is printed by commands that know text and JSON.
+#[derive(Args, Debug)]
+struct OutputArgs {
+    /// Print the result as text or json
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    format: TextFormat,
+
+    /// Short for `--format json`
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum TextFormat {
+    /// For people
+    #[default]
+    Text,
+    /// For programs
+    Json,
+}
+
+impl OutputArgs {
+    fn is_json(&self) -> bool {
+        self.json || self.format == TextFormat::Json
+    }
+}
+
+/// Parses the command line, runs the command, and returns the exit code.
+pub fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // A reader that has gone away is none of the user's mistakes.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
+        }
+    };
+    start_log();
+    let mut ui = Ui::new(cli.global.color, cli.global.quiet);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(source) => {
+            ui.warn(&format!("error: failed to start: {source}"));
+            return Exit::Failed.into();
+        }
+    };
+    let exit = match runtime.block_on(dispatch(&mut ui, cli)) {
+        Ok(exit) => exit,
+        Err(error) if error.is_broken_pipe() => Exit::Done,
+        Err(error) => {
+            ui.warn(&error.message());
+            error.exit()
+        }
+    };
+    // What still runs in the background has nothing to say any more.
+    runtime.shutdown_background();
+    exit.into()
+}
+
+async fn dispatch(ui: &mut Ui, cli: Cli) -> Result<Exit, CliError> {
+    let options = cli.global.options();
+    match cli.command {
+        Command::Index(args) => index::index(ui, &Engine::new(&options)?, args).await,
+        Command::Search(args) => search::search(ui, &Engine::new(&args.options(options))?, args).await,
+        Command::Get(args) => get::get(ui, &Engine::new(&options)?, args).await,
+        Command::Ask(args) => ask::ask(ui, &Engine::new(&options)?, args).await,
+        Command::Eval(args) => eval::eval(ui, &Engine::new(&options)?, args).await,
+        Command::Doctor(args) => doctor::doctor(ui, &Engine::new(&options)?, &args).await,
+    }
+}
+
+impl GlobalArgs {
+    fn options(&self) -> Options {
+        Options {
+            index: self.index.clone(),
+            embedder: self.embedder.clone(),
+            offline: self.offline.then_some(true),
+            ..Options::default()
+        }
+    }
+}
+
+/// Returns a token that Ctrl-C triggers; a second Ctrl-C ends the program at once.
+fn interruptible() -> CancellationToken {
+    let token = CancellationToken::new();
+    let triggered = token.clone();
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            triggered.cancel();
+        }
+        if tokio::signal::ctrl_c().await.is_ok() {
+            std::process::exit(Exit::Interrupted as i32);
+        }
+    });
+    token
+}
+
+/// Shows what libraries log, on stderr, where `DR_LOG` asks for it.
+fn start_log() {
+    let Ok(filter) = std::env::var("DR_LOG") else { return };
+    let filter = tracing_subscriber::EnvFilter::new(filter);
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}

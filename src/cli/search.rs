@@ -1,0 +1,238 @@
+//! `dr search`: find passages.
+
+use std::fmt::Write;
+use std::time::Instant;
+
+use clap::Args;
+use globset::GlobBuilder;
+use serde::Serialize;
+
+use super::error::CliError;
+use super::exit::Exit;
+use super::ui::{MATCH, NOTE, PLACE, QUIET, Ui, styled};
+use crate::base::line::one_line;
+use crate::config::Options;
+use crate::engine::Engine;
+use crate::kb::index::Filter;
+use crate::kb::search::{DEFAULT_PER_DOCUMENT, Found, Hit, SearchMode, SearchOptions, Snippet, Support};
+use crate::render::json::versioned;
+
+/// Find passages in the index
+///
+/// Words and meaning are searched together. What stands in double quotes must occur as it is, letter case aside;
+/// names like foo_bar, 2026.4.10 or --no-rerank are matched as written.
+#[derive(Args, Debug)]
+pub struct SearchArgs {
+    /// What to look for
+    #[arg(value_name = "QUERY", required = true, allow_hyphen_values = true)]
+    query: Vec<String>,
+
+    /// Search by `hybrid`, `lexical` or `vector` (default: hybrid)
+    #[arg(long, value_name = "MODE")]
+    mode: Option<SearchMode>,
+
+    /// Return this many hits (default: 10)
+    #[arg(short = 'k', long = "limit", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    limit: Option<u16>,
+
+    #[command(flatten)]
+    filter: FilterArgs,
+
+    /// Show where each score comes from
+    #[arg(long)]
+    explain: bool,
+
+    /// Print the result as text, json or jsonl
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    format: SearchFormat,
+
+    /// Short for `--format json`
+    #[arg(long, conflicts_with_all = ["format", "jsonl"])]
+    json: bool,
+
+    /// Short for `--format jsonl`: one hit a line
+    #[arg(long, conflicts_with = "format")]
+    jsonl: bool,
+}
+
+/// Which documents are searched.
+#[derive(Args, Debug, Default)]
+pub(super) struct FilterArgs {
+    /// Search this collection only; may be given several times
+    #[arg(long = "collection", value_name = "NAME")]
+    collections: Vec<String>,
+
+    /// Search paths that match this glob only, for example `docs/**/*.md`; may be given several times
+    #[arg(long = "path", value_name = "GLOB")]
+    paths: Vec<String>,
+
+    /// Search documents with this tag only; may be given several times, then all are needed
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+
+    /// Search documents whose front matter is dated on or after this day only
+    #[arg(long, value_name = "DATE")]
+    since: Option<jiff::civil::Date>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum SearchFormat {
+    /// For people
+    #[default]
+    Text,
+    /// One object
+    Json,
+    /// One hit a line
+    Jsonl,
+}
+
+impl SearchArgs {
+    /// Adds what these flags set to the flags of every command.
+    pub fn options(&self, options: Options) -> Options {
+        Options { mode: self.mode, limit: self.limit.map(usize::from), ..options }
+    }
+
+    fn format(&self) -> SearchFormat {
+        match (self.json, self.jsonl) {
+            (true, _) => SearchFormat::Json,
+            (_, true) => SearchFormat::Jsonl,
+            _ => self.format,
+        }
+    }
+}
+
+impl FilterArgs {
+    /// Returns the filter, globs as the regular expressions the index understands.
+    pub(super) fn filter(&self) -> Result<Filter, CliError> {
+        let pattern = |glob: &String| {
+            let built = GlobBuilder::new(glob).literal_separator(true).build();
+            // The index matches characters, so the byte mode globs are written in is switched off.
+            built.map(|glob| glob.regex().replacen("(?-u)", "", 1)).map_err(|error| CliError::Usage {
+                message: format!("`{glob}` is not a glob: {}", error.kind()),
+                hint: Some("for example `docs/**/*.md`, quoted so that the shell leaves it alone".into()),
+            })
+        };
+        Ok(Filter {
+            collections: self.collections.clone(),
+            path_patterns: self.paths.iter().map(pattern).collect::<Result<_, _>>()?,
+            tags: self.tags.clone(),
+            since: self.since.map(|day| day.to_string()),
+        })
+    }
+}
+
+/// The result as JSON.
+#[derive(Serialize)]
+struct SearchResult<'a> {
+    query: &'a str,
+    mode: SearchMode,
+    support: Support,
+    elapsed_ms: f64,
+    hits: &'a [Hit],
+}
+
+/// Runs the command.
+pub async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Result<Exit, CliError> {
+    let query = args.query.join(" ");
+    if !query.chars().any(char::is_alphanumeric) {
+        return Err(CliError::Usage { message: "query has no words".into(), hint: None });
+    }
+    let settings = &engine.settings().options;
+    let options = SearchOptions {
+        mode: settings.mode.unwrap_or_default(),
+        limit: settings.limit.unwrap_or(10),
+        per_document: DEFAULT_PER_DOCUMENT,
+        filter: args.filter.filter()?,
+    };
+    let searcher = engine.searcher().await?;
+    let started = Instant::now();
+    let found = engine.search(&searcher, &query, &options).await?;
+    let elapsed_ms = (started.elapsed().as_secs_f64() * 100_000.0).round() / 100.0;
+    if let Some(reason) = &found.without_vectors {
+        ui.warn(&format!("note: {reason}, so only text was searched; {}", reason.hint()));
+    }
+    match args.format() {
+        SearchFormat::Json => {
+            let Found { hits, support, .. } = &found;
+            let result = SearchResult { query: &query, mode: options.mode, support: *support, elapsed_ms, hits };
+            ui.print(&versioned(&result)?)?;
+        }
+        SearchFormat::Jsonl => {
+            for hit in &found.hits {
+                ui.print(&serde_json::to_string(hit)?)?;
+            }
+        }
+        SearchFormat::Text if found.hits.is_empty() => ui.tell("nothing found"),
+        SearchFormat::Text => {
+            ui.print(&text(&found, args.explain))?;
+            if found.support == Support::None {
+                ui.tell("note: none of these bears on the query");
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Returns the hits for people, matched words marked.
+fn text(found: &Found, explain: bool) -> String {
+    let mut text = String::new();
+    for hit in &found.hits {
+        let place = format!("{}:{}-{}", hit.path, hit.line_start, hit.line_end);
+        let _ = writeln!(text, "{}  {}", styled(PLACE, &one_line(&place)), styled(QUIET, hit.id.as_str()));
+        let mut names = vec![hit.title.as_str()];
+        names.extend(hit.heading_path.iter().map(String::as_str).filter(|heading| *heading != hit.title));
+        let _ = writeln!(text, "  {}", styled(QUIET, &one_line(&names.join(" › "))));
+        let _ = writeln!(text, "  {}", marked(&hit.snippet));
+        if explain {
+            let _ = writeln!(text, "  {}", styled(NOTE, &explained(hit)));
+        }
+        text.push('\n');
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+fn marked(snippet: &Snippet) -> String {
+    let mut text = String::new();
+    let mut at = 0;
+    for mark in &snippet.marks {
+        text.push_str(&snippet.text[at..mark.start]);
+        text.push_str(&styled(MATCH, &snippet.text[mark.clone()]));
+        at = mark.end;
+    }
+    text.push_str(&snippet.text[at..]);
+    text
+}
+
+fn explained(hit: &Hit) -> String {
+    let leg = |name: &str, rank: Option<usize>, score: Option<f32>| match (rank, score) {
+        (Some(rank), Some(score)) => format!("{name} #{rank} {score:.3}"),
+        _ => format!("{name} –"),
+    };
+    let explain = &hit.explain;
+    format!(
+        "score {:.3} = {}, {}",
+        hit.score,
+        leg("lexical", explain.lexical_rank, explain.lexical_score),
+        leg("vector", explain.vector_rank, explain.vector_similarity),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(glob: &str, path: &str) -> bool {
+        let filter = FilterArgs { paths: vec![glob.to_owned()], ..FilterArgs::default() }.filter().unwrap();
+        // The engine the index uses.
+        regex::Regex::new(&filter.path_patterns[0]).unwrap().is_match(path)
+    }
+
+    #[test]
+    fn glob_becomes_a_pattern_for_whole_paths() {
+        assert!(matches("docs/**/*.md", "docs/a/b.md"));
+        assert!(matches("docs/**/*.md", "docs/b.md"));
+        assert!(!matches("*.md", "docs/b.md"));
+        assert!(matches("**/é?.md", "x/éß.md"));
+    }
+}

@@ -1,0 +1,236 @@
+//! An installation becomes a Checkup: what is well, what is not, and the command that mends it.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::{Engine, EngineError};
+use crate::kb::embed::{EmbedderChoice, find_runtime};
+use crate::kb::index::{Index, IndexError, IndexStats, WriterLock};
+use crate::kb::walk::walk;
+
+/// How a thing is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckStatus {
+    /// As it should be.
+    Ok,
+    /// Worth knowing; everything works.
+    Note,
+    /// Something does not work.
+    Trouble,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// What was looked at.
+    pub name: &'static str,
+    /// How it is.
+    pub status: CheckStatus,
+    /// What was found.
+    pub detail: String,
+    /// What to do about it.
+    pub mend: Option<String>,
+}
+
+/// A setting, its value, and where that came from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ExplainedSetting {
+    /// Name of the setting.
+    pub key: &'static str,
+    /// Its value.
+    pub value: String,
+    /// A file, a variable, a flag, or `default`.
+    pub origin: String,
+}
+
+/// Everything [`Engine::checkup`] found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Checkup {
+    /// Where the index is.
+    pub index: String,
+    /// Numbers of the index, where there is one.
+    pub stats: Option<IndexStats>,
+    /// What was looked at.
+    pub checks: Vec<Check>,
+    /// The settings in force.
+    pub settings: Vec<ExplainedSetting>,
+}
+
+impl Checkup {
+    /// Tells whether something does not work.
+    pub fn has_trouble(&self) -> bool {
+        self.checks.iter().any(|check| check.status == CheckStatus::Trouble)
+    }
+}
+
+impl Check {
+    fn ok(name: &'static str, detail: impl Into<String>) -> Self {
+        Self { name, status: CheckStatus::Ok, detail: detail.into(), mend: None }
+    }
+
+    fn note(name: &'static str, detail: impl Into<String>, mend: Option<String>) -> Self {
+        Self { name, status: CheckStatus::Note, detail: detail.into(), mend }
+    }
+
+    fn trouble(name: &'static str, detail: impl Into<String>, mend: impl Into<Option<String>>) -> Self {
+        Self { name, status: CheckStatus::Trouble, detail: detail.into(), mend: mend.into() }
+    }
+}
+
+/// More pieces than this make searches slower than they could be.
+const MANY_FRAGMENTS: usize = 200;
+
+impl Engine {
+    /// Looks at the index, the embedder, the lock, the disk and the settings. Changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error only where looking itself failed; trouble that was found is in the result.
+    pub async fn checkup(&self) -> Result<Checkup, EngineError> {
+        let mut checks = Vec::new();
+        let index = match Index::open(&self.location).await {
+            Ok(index) => Some(index),
+            Err(error) => {
+                checks.push(unopened(&error));
+                None
+            }
+        };
+        let mut stats = None;
+        if let Some(index) = &index {
+            let found = index.stats().await?;
+            checks.extend(self.index_checks(index, &found).await?);
+            stats = Some(found);
+        }
+        checks.push(self.embedder_check(index.as_ref()).await);
+        checks.push(runtime_check(&self.settings.paths.data, self.settings.options.embedder.as_ref()));
+        checks.extend(self.location.folder().map(lock_check));
+        checks.extend(self.location.folder().filter(|folder| folder.is_dir()).map(disk_check));
+        let settings = self.settings.explained().into_iter();
+        Ok(Checkup {
+            index: self.location.to_string(),
+            stats,
+            checks,
+            settings: settings.map(|(key, value, origin)| ExplainedSetting { key, value, origin }).collect(),
+        })
+    }
+
+    async fn index_checks(&self, index: &Index, stats: &IndexStats) -> Result<Vec<Check>, EngineError> {
+        let IndexStats { documents, chunks, vectors, vectors_missing, .. } = stats;
+        let rerun = Some("dr index".to_owned());
+        let mut checks =
+            vec![Check::ok("index", format!("version {}, {documents} files, {chunks} chunks", stats.version))];
+        checks.push(match vectors_missing {
+            0 => Check::ok("vectors", format!("{vectors}, none missing")),
+            missing => Check::note("vectors", format!("{vectors}, {missing} missing"), rerun.clone()),
+        });
+        checks.push(match stats.unindexed_text_rows {
+            0 => Check::ok("text index", "covers every chunk"),
+            rows => Check::note("text index", format!("{rows} chunks not covered yet"), rerun.clone()),
+        });
+        checks.push(match stats.unindexed_vector_rows {
+            None => Check::ok("vector index", "none; every vector is compared"),
+            Some(0) => Check::ok("vector index", "covers every vector"),
+            Some(rows) => Check::note("vector index", format!("{rows} chunks not covered yet"), rerun.clone()),
+        });
+        checks.push(if stats.fragments <= MANY_FRAGMENTS {
+            Check::ok("fragments", stats.fragments.to_string())
+        } else {
+            Check::note("fragments", stats.fragments.to_string(), rerun)
+        });
+        for (name, root) in &index.manifest().collections {
+            checks.push(stale_check(index, name, &self.location.open_root(root)).await?);
+        }
+        Ok(checks)
+    }
+
+    async fn embedder_check(&self, index: Option<&Index>) -> Check {
+        let choice = self.embedder_choice(index, false);
+        match self.load_embedder(&choice).await {
+            Ok(embedder) => match index.map(|index| &index.manifest().embedder) {
+                Some(stored) if stored.fingerprint != embedder.fingerprint() => Check::trouble(
+                    "embedder",
+                    format!("index has vectors of `{}`, settings ask for `{}`", stored.name, embedder.name()),
+                    "dr index --rebuild".to_owned(),
+                ),
+                _ => {
+                    let (name, dimension) = (embedder.name(), embedder.dimension());
+                    Check::ok("embedder", format!("{name}, {dimension} dimensions, {}", embedder.fingerprint()))
+                }
+            },
+            Err(error) => Check::trouble("embedder", format!("`{choice}`: {error}"), error.hint()),
+        }
+    }
+}
+
+fn unopened(error: &IndexError) -> Check {
+    let cause = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
+    Check::trouble("index", format!("{error}{cause}"), error.hint())
+}
+
+/// Compares a collection with its folder by size and time, as `dr index` would.
+async fn stale_check(index: &Index, name: &str, root: &Path) -> Result<Check, EngineError> {
+    if !root.is_dir() {
+        return Ok(Check::trouble(
+            "collection",
+            format!("`{name}`: folder `{}` is gone", root.display()),
+            "put it back, or make the index again with `dr index --rebuild <FOLDER>`".to_owned(),
+        ));
+    }
+    let known = index.documents(Some(name)).await?;
+    let folder = root.to_path_buf();
+    let listing = tokio::task::spawn_blocking(move || walk(&folder)).await?;
+    let known_files: std::collections::HashMap<_, _> =
+        known.iter().map(|row| (row.path.as_str(), (row.size, row.modified_ns))).collect();
+    // A file too fresh to trust its time has none stored; it is not stale as long as its size is the same.
+    let is_same = |path: &str, size, modified| {
+        known_files.get(path).is_some_and(|(known_size, known_time)| {
+            *known_size == size && known_time.is_none_or(|known_time| known_time == modified)
+        })
+    };
+    let current = listing.files.iter().filter(|file| is_same(&file.path, file.size, file.modified_ns)).count();
+    let stale = known.len().max(listing.files.len()) - current;
+    let skipped = listing.skipped.len();
+    let detail = format!("`{name}`: {} files in `{}`, {stale} to bring up to date, {skipped} skipped", known.len(), root.display());
+    Ok(if stale == 0 {
+        Check::ok("collection", detail)
+    } else {
+        Check::note("collection", detail, Some("dr index".to_owned()))
+    })
+}
+
+fn runtime_check(data: &Path, choice: Option<&EmbedderChoice>) -> Check {
+    match find_runtime(Some(data)) {
+        Ok(path) => Check::ok("onnx runtime", path.display().to_string()),
+        Err(error) if matches!(choice, Some(EmbedderChoice::Fastembed(_))) => {
+            Check::trouble("onnx runtime", error.to_string(), error.hint())
+        }
+        Err(error) => Check::note("onnx runtime", format!("{error}; only `fastembed:` embedders need one"), Some(error.hint())),
+    }
+}
+
+fn lock_check(folder: &Path) -> Check {
+    match WriterLock::current_holder(folder) {
+        None => Check::ok("writer lock", "free"),
+        Some(holder) => Check::note("writer lock", format!("held by {holder}"), None),
+    }
+}
+
+fn disk_check(folder: &Path) -> Check {
+    let probe = folder.join(".doctor");
+    let written = std::fs::write(&probe, b"probe").and_then(|()| std::fs::remove_file(&probe));
+    match written {
+        Ok(()) => Check::ok("disk", format!("index takes {} MB, folder can be written", folder_bytes(folder) / 1_000_000)),
+        Err(error) => Check::trouble(
+            "disk",
+            format!("folder of the index cannot be written: {error}"),
+            "make room on the disk, or give yourself the right to write there".to_owned(),
+        ),
+    }
+}
+
+fn folder_bytes(folder: &Path) -> u64 {
+    let entries = ignore::WalkBuilder::new(folder).standard_filters(false).build();
+    entries.flatten().filter_map(|entry| entry.metadata().ok()).filter(std::fs::Metadata::is_file).map(|file| file.len()).sum()
+}

@@ -1,0 +1,417 @@
+//! Everything `dr` can do, as methods: index, search, get, ask, eval, doctor.
+//!
+//! An engine knows where the index is and how settings were resolved, and nothing of how it was called: no terminal, no
+//! flags, no exit codes.
+
+mod passage;
+
+mod doctor;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio_util::sync::CancellationToken;
+
+pub use doctor::{Check, CheckStatus, Checkup};
+pub use passage::{Extent, GetError, Passage, Selector};
+
+use crate::config::{ConfigError, Options, Paths, Settings};
+use crate::kb::embed::{self, EmbedError, Embedder, EmbedderChoice, EmbedderOptions};
+use crate::kb::eval::{EvalError, EvalQuery, Figures, Judgments, Ranking, check_indexed, measure};
+use crate::kb::index::{DR_FOLDER, Index, IndexError, IndexLocation, LocationError};
+use crate::kb::ingest::{CollectionSource, IngestError, IngestOptions, IngestSummary, Listener, ingest};
+use crate::kb::search::{Found, Hit, SearchError, SearchMode, SearchOptions, Searcher, VectorsUnusable};
+use crate::base::id::ContentHash;
+use crate::research::evidence::{Evidence, Source, SourceFile, pick};
+use crate::research::node::NodeId;
+use crate::research::question::Question;
+use crate::research::report::{Material, Report};
+
+/// Hits an answer is made from.
+const HITS_PER_ANSWER: usize = 12;
+
+/// Documents ranked for each question of an evaluation.
+const EVAL_DEPTH: usize = 100;
+
+/// `dr`, set up for one index.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    settings: Settings,
+    location: IndexLocation,
+    /// Whether the index was found, or is only where one would be made.
+    is_found: bool,
+}
+
+/// Something an engine was asked to do failed.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// Settings.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The address of the index.
+    #[error(transparent)]
+    Location(#[from] LocationError),
+    /// The index.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    /// Indexing.
+    #[error(transparent)]
+    Ingest(#[from] IngestError),
+    /// Searching.
+    #[error(transparent)]
+    Search(#[from] SearchError),
+    /// The embedder.
+    #[error("embedder cannot be used")]
+    Embed(#[from] EmbedError),
+    /// Reading a passage.
+    #[error(transparent)]
+    Get(#[from] GetError),
+    /// Measuring.
+    #[error(transparent)]
+    Eval(#[from] EvalError),
+    /// A collection that is not in the index.
+    #[error("no collection `{name}` in the index")]
+    NoCollection {
+        /// The name.
+        name: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+    /// There is nothing to index.
+    #[error("no folder to index was given, and none is known yet")]
+    NothingToIndex,
+    /// Two folders would share a name.
+    #[error("two folders would both be collection `{name}`")]
+    SameName {
+        /// The name.
+        name: String,
+    },
+    /// A folder that is given cannot be used.
+    #[error("failed to find `{path}`")]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A blocking task died.
+    #[error("failed to pick sentences")]
+    Task(#[from] tokio::task::JoinError),
+}
+
+impl EngineError {
+    /// Returns what the user can do about this error.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Config(error) => error.hint(),
+            Self::Location(error) => error.hint(),
+            Self::Index(error) => error.hint(),
+            Self::Ingest(error) => error.hint(),
+            Self::Search(error) => error.hint(),
+            Self::Embed(error) => error.hint(),
+            Self::Get(error) => error.hint(),
+            Self::Eval(error) => error.hint(),
+            Self::NoCollection { known, .. } => Some(format!("the index has: {}", known.join(", "))),
+            Self::NothingToIndex => Some("run `dr index <FOLDER>`".into()),
+            Self::SameName { .. } => Some("name them with `--collection`, once for each folder".into()),
+            Self::Folder { .. } | Self::Task(_) => None,
+        }
+    }
+}
+
+/// What [`Engine::index`] is to do.
+#[derive(Clone, Debug, Default)]
+pub struct IndexRequest {
+    /// Folders; those known already when empty.
+    pub folders: Vec<PathBuf>,
+    /// Their names, in the same order; the folder's own name where there is none.
+    pub names: Vec<String>,
+    /// See [`IngestOptions::embed`].
+    pub embed: bool,
+    /// See [`IngestOptions::prune`].
+    pub prune: bool,
+    /// See [`IngestOptions::verify`].
+    pub verify: bool,
+    /// See [`IngestOptions::rebuild`].
+    pub rebuild: bool,
+}
+
+impl Engine {
+    /// Sets up for the index that `flags`, the settings, or the current folder point at.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for settings or an address that cannot be used. A missing index is none yet.
+    pub fn new(flags: &Options) -> Result<Self, EngineError> {
+        let paths = Paths::find()?;
+        let nearest = IndexLocation::nearest(&paths.current);
+        let project = match &nearest {
+            Some(IndexLocation::Local { base, .. }) => base.clone(),
+            _ => paths.current.clone(),
+        };
+        let settings = Settings::resolve(paths, &project, flags)?;
+        let (location, is_found) = match (&settings.options.index, nearest) {
+            (Some(address), _) => (IndexLocation::parse(address)?, true),
+            (None, Some(location)) => (location, true),
+            (None, None) => (IndexLocation::in_folder(&settings.paths.current), false),
+        };
+        Ok(Self { settings, location, is_found })
+    }
+
+    /// Returns where the index is, or would be made.
+    pub fn location(&self) -> &IndexLocation {
+        &self.location
+    }
+
+    /// Tells whether there is an index folder already.
+    pub fn is_found(&self) -> bool {
+        self.is_found
+    }
+
+    /// Returns the resolved settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Brings the index up to date with folders.
+    ///
+    /// # Errors
+    ///
+    /// See [`IngestError`]; also where folders and names do not fit together.
+    pub async fn index(
+        &self,
+        request: &IndexRequest,
+        listener: Listener<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<IngestSummary, EngineError> {
+        let stored = match Index::open(&self.location).await {
+            Ok(index) => Some(index),
+            Err(IndexError::Missing { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let choice = self.embedder_choice(stored.as_ref(), request.rebuild);
+        let embedder = self.load_embedder(&choice).await?;
+        let options = IngestOptions {
+            sources: self.sources(request, stored.as_ref())?,
+            embed: request.embed,
+            prune: request.prune,
+            verify: request.verify,
+            rebuild: request.rebuild,
+        };
+        drop(stored);
+        self.make_folder()?;
+        Ok(ingest(&self.location, &embedder, &choice.to_string(), &options, listener, cancel).await?)
+    }
+
+    /// Returns the folders to index: those given, and on a rebuild every one known, so that none is lost.
+    fn sources(&self, request: &IndexRequest, stored: Option<&Index>) -> Result<Vec<CollectionSource>, EngineError> {
+        let mut sources = Vec::new();
+        let mut names = request.names.iter();
+        for folder in &request.folders {
+            let root = folder
+                .canonicalize()
+                .map_err(|source| EngineError::Folder { path: folder.clone(), source })?;
+            let name = match names.next() {
+                Some(name) => name.clone(),
+                None => self.known_name(&root, stored).unwrap_or_else(|| folder_name(&root)),
+            };
+            if sources.iter().any(|source: &CollectionSource| source.name == name) {
+                return Err(EngineError::SameName { name });
+            }
+            sources.push(CollectionSource { name, root });
+        }
+        if request.folders.is_empty() || request.rebuild {
+            let collections = stored.map(|index| index.manifest().collections.clone()).unwrap_or_default();
+            for (name, root) in collections {
+                if !sources.iter().any(|source| source.name == name) {
+                    sources.push(CollectionSource { name, root: self.location.open_root(&root) });
+                }
+            }
+        }
+        if sources.is_empty() { Err(EngineError::NothingToIndex) } else { Ok(sources) }
+    }
+
+    /// Returns the collection that was indexed from `folder`, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error where the folder does not exist.
+    pub fn collection_of(&self, index: &Index, folder: &Path) -> Result<Option<String>, EngineError> {
+        let root =
+            folder.canonicalize().map_err(|source| EngineError::Folder { path: folder.to_path_buf(), source })?;
+        Ok(self.known_name(&root, Some(index)))
+    }
+
+    fn known_name(&self, root: &Path, stored: Option<&Index>) -> Option<String> {
+        let root = self.location.store_root(root);
+        let mut collections = stored?.manifest().collections.iter();
+        collections.find(|(_, known)| **known == root).map(|(name, _)| name.clone())
+    }
+
+    /// Makes `.dr` with an ignore file of its own, so that an index is never committed by accident.
+    fn make_folder(&self) -> Result<(), EngineError> {
+        let Some(folder) = self.location.folder() else { return Ok(()) };
+        let failed = |source| EngineError::Folder { path: folder.to_path_buf(), source };
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        let Some(parent) = folder.parent().filter(|parent| parent.ends_with(DR_FOLDER)) else { return Ok(()) };
+        let ignore_file = parent.join(".gitignore");
+        if ignore_file.exists() { Ok(()) } else { std::fs::write(&ignore_file, "*\n").map_err(failed) }
+    }
+
+    /// Returns the embedder to use: the one asked for, else the one that made the index, else the built-in one.
+    fn embedder_choice(&self, stored: Option<&Index>, rebuild: bool) -> EmbedderChoice {
+        let stored = stored.filter(|_| !rebuild).and_then(|index| index.manifest().embedder.choice.parse().ok());
+        self.settings.options.embedder.clone().or(stored).unwrap_or_default()
+    }
+
+    async fn load_embedder(&self, choice: &EmbedderChoice) -> Result<Arc<dyn Embedder>, EmbedError> {
+        let options = EmbedderOptions {
+            choice: choice.clone(),
+            offline: self.settings.is_offline(),
+            cache_dir: self.settings.paths.models.clone(),
+            data_dir: Some(self.settings.paths.data.clone()),
+            threads: self.settings.options.threads,
+        };
+        let model = choice.to_string();
+        tokio::task::spawn_blocking(move || embed::load(&options))
+            .await
+            .unwrap_or_else(|error| Err(EmbedError::Load { model, source: Box::new(error) }))
+    }
+
+    /// Opens the index for searching, with its embedder where that can be had.
+    pub async fn searcher(&self) -> Result<Searcher, EngineError> {
+        let index = Index::open(&self.location).await?;
+        let choice = self.embedder_choice(Some(&index), false);
+        let embedder = self.load_embedder(&choice).await.map_err(|error| {
+            let error: &dyn std::error::Error = &error;
+            let causes = std::iter::successors(Some(error), |error| error.source());
+            VectorsUnusable::NoEmbedder(causes.map(ToString::to_string).collect::<Vec<_>>().join(": "))
+        });
+        Ok(Searcher::new(index, embedder))
+    }
+
+    /// Searches.
+    ///
+    /// # Errors
+    ///
+    /// See [`SearchError`]; also where a collection is named that the index does not have.
+    pub async fn search(&self, searcher: &Searcher, text: &str, options: &SearchOptions) -> Result<Found, EngineError> {
+        let collections = &searcher.index().manifest().collections;
+        if let Some(name) = options.filter.collections.iter().find(|name| !collections.contains_key(*name)) {
+            let known = collections.keys().cloned().collect();
+            return Err(EngineError::NoCollection { name: name.clone(), known });
+        }
+        Ok(searcher.search(text, options).await?)
+    }
+
+    /// Answers a question from the knowledge base alone: every sentence of the answer stands in a file.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error where the index cannot be searched. Finding nothing is no error: the report says so.
+    pub async fn ask(
+        &self,
+        searcher: &Searcher,
+        question: Question,
+        options: &SearchOptions,
+    ) -> Result<Report, EngineError> {
+        let started = Instant::now();
+        let options = SearchOptions { limit: HITS_PER_ANSWER, ..options.clone() };
+        let found = self.search(searcher, question.as_str(), &options).await?;
+        let mut evidence = pick_evidence(searcher, &question, &found.hits).await?;
+        let mut notes: Vec<_> = found.without_vectors.iter().map(|reason| format!("{reason}; {}", reason.hint())).collect();
+        for quote in &mut evidence {
+            check(searcher.index(), quote, &found.hits, &mut notes);
+        }
+        let material = Material {
+            question,
+            support: found.support,
+            evidence,
+            searched: searched(searcher.index(), &options).await?,
+            notes,
+            hits: found.hits,
+        };
+        let mut report = Report::extracted(material);
+        report.elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Ok(report)
+    }
+
+    /// Measures searches against judgments.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error where a judged file is not in the index; see [`EvalError`].
+    pub async fn eval(
+        &self,
+        queries: &[EvalQuery],
+        judgments: &Judgments,
+        mode: SearchMode,
+    ) -> Result<Figures, EngineError> {
+        let searcher = self.searcher().await?;
+        let indexed: HashSet<_> = searcher.index().documents(None).await?.into_iter().map(|row| row.path).collect();
+        check_indexed(judgments, &indexed)?;
+        let options = SearchOptions { mode, limit: EVAL_DEPTH, per_document: 1, ..SearchOptions::default() };
+        let mut rankings = Vec::new();
+        for query in queries.iter().filter(|query| judgments.contains_key(&query.id)) {
+            let started = Instant::now();
+            let found = searcher.search(&query.text, &options).await?;
+            let paths = found.hits.into_iter().map(|hit| hit.path).collect();
+            rankings.push(Ranking { query: query.id.clone(), paths, latency: started.elapsed() });
+        }
+        Ok(measure(&rankings, judgments)?)
+    }
+}
+
+fn folder_name(root: &Path) -> String {
+    root.file_name().map_or_else(|| "root".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+async fn pick_evidence(searcher: &Searcher, question: &Question, hits: &[Hit]) -> Result<Vec<Evidence>, EngineError> {
+    let (searcher, question, hits) = (searcher.clone(), question.clone(), hits.to_vec());
+    let picked = tokio::task::spawn_blocking(move || {
+        let embedder = searcher.embedder().map(AsRef::as_ref);
+        pick(&NodeId::numbered(1), &question, &hits, searcher.splitter(), embedder)
+    });
+    Ok(picked.await??)
+}
+
+/// Checks a quote against its file, and notes where the file is not what was indexed.
+fn check(index: &Index, quote: &mut Evidence, hits: &[Hit], notes: &mut Vec<String>) {
+    let Source::Kb { collection, path, content_hash, line_start, line_end, .. } = &quote.source;
+    let (file, note) = source_file(index, collection, path, content_hash);
+    let is_from = |hit: &&Hit| {
+        hit.path == *path && hit.collection == *collection && hit.line_start <= *line_start && *line_end <= hit.line_end
+    };
+    let passage = hits.iter().filter(is_from).find(|hit| hit.text.contains(&quote.quote));
+    if let Some(note) = note.filter(|note| !notes.contains(note)) {
+        notes.push(note);
+    }
+    quote.check(&file, passage.map_or("", |hit| &hit.text));
+}
+
+/// Reads the file behind a passage; what is not as it was indexed is said in words.
+fn source_file(index: &Index, collection: &str, path: &str, indexed: &ContentHash) -> (SourceFile, Option<String>) {
+    let bytes = index.root(collection).and_then(|root| std::fs::read(root.join(path)).ok());
+    let note = |what: &str| Some(format!("`{path}` {what} since it was indexed; run `dr index` to bring the index up to date"));
+    match bytes {
+        Some(bytes) if ContentHash::of(&bytes) == *indexed => match String::from_utf8(bytes) {
+            Ok(text) => (SourceFile::AsIndexed(text), None),
+            Err(_) => (SourceFile::Changed, note("has changed")),
+        },
+        Some(_) => (SourceFile::Changed, note("has changed")),
+        None => (SourceFile::Gone, note("has gone")),
+    }
+}
+
+/// Says what was searched, for a refusal.
+async fn searched(index: &Index, options: &SearchOptions) -> Result<String, EngineError> {
+    let documents = index.documents(None).await?;
+    let wanted = &options.filter.collections;
+    let names: Vec<_> =
+        index.manifest().collections.keys().filter(|name| wanted.is_empty() || wanted.contains(*name)).cloned().collect();
+    let count = documents.iter().filter(|row| names.contains(&row.collection)).count();
+    Ok(format!("{count} files of {}", names.join(", ")))
+}

@@ -1,0 +1,311 @@
+//! A name becomes a Passage: a chunk, its section, its document, or some lines of a file.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use super::{Engine, EngineError, source_file};
+use crate::base::id::{ChunkId, DocumentId};
+use crate::kb::index::{ChunkRow, DocumentRow, Index};
+use crate::research::evidence::SourceFile;
+
+/// What to read: an id, a path, or lines of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selector {
+    /// A chunk or document by its id.
+    Id(String),
+    /// A document by its path, or lines of it.
+    Path {
+        /// Relative to the collection's root, or with the collection's name in front.
+        path: String,
+        /// First and last line, from 1, inclusive; all when absent.
+        lines: Option<(u32, u32)>,
+    },
+}
+
+/// The text does not say what to read.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("`{0}` is not a range of lines (expected `path:from-to`, from 1)")]
+pub struct ParseSelectorError(String);
+
+impl FromStr for Selector {
+    type Err = ParseSelectorError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.parse::<ChunkId>().is_ok() {
+            return Ok(Self::Id(text.to_owned()));
+        }
+        let is_range = |range: &str| !range.is_empty() && range.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+        let Some((path, range)) = text.rsplit_once(':').filter(|(_, range)| is_range(range)) else {
+            return Ok(Self::Path { path: text.to_owned(), lines: None });
+        };
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        match (first.parse(), last.parse()) {
+            (Ok(first), Ok(last)) if 0 < first && first <= last => {
+                Ok(Self::Path { path: path.to_owned(), lines: Some((first, last)) })
+            }
+            _ => Err(ParseSelectorError(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(id) => f.write_str(id),
+            Self::Path { path, lines: None } => f.write_str(path),
+            Self::Path { path, lines: Some((first, last)) } => write!(f, "{path}:{first}-{last}"),
+        }
+    }
+}
+
+/// How much around a chunk is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Extent {
+    /// The chunk itself, or all of what was named otherwise.
+    #[default]
+    Chunk,
+    /// Everything under the same heading.
+    Section,
+    /// The whole file.
+    Document,
+}
+
+/// A stretch of a file.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Passage {
+    /// The chunk, where one was named.
+    pub id: Option<ChunkId>,
+    /// The document it is from.
+    pub document_id: DocumentId,
+    /// The collection of the document.
+    pub collection: String,
+    /// Path relative to the collection's root.
+    pub path: String,
+    /// Title of the document.
+    pub title: String,
+    /// Headings above the passage.
+    pub heading_path: Vec<String>,
+    /// First line, from 1.
+    pub line_start: u32,
+    /// Last line, inclusive.
+    pub line_end: u32,
+    /// The text.
+    pub text: String,
+    /// Whether the file has changed or gone since it was indexed; then the text is what the index has of it.
+    pub stale: bool,
+}
+
+/// A passage could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum GetError {
+    /// Nothing has that id.
+    #[error("no chunk or document `{id}` in the index")]
+    NoSuchId {
+        /// The id.
+        id: String,
+    },
+    /// Nothing has that path.
+    #[error("no document `{path}` in the index")]
+    NoSuchPath {
+        /// The path.
+        path: String,
+        /// Paths that end the same way.
+        close: Vec<String>,
+    },
+    /// Several collections have that path.
+    #[error("`{path}` is in several collections")]
+    Ambiguous {
+        /// The path.
+        path: String,
+        /// What tells them apart.
+        choices: Vec<String>,
+    },
+    /// The file is shorter.
+    #[error("`{path}` has {lines} lines, not {wanted}")]
+    BeyondEnd {
+        /// The file.
+        path: String,
+        /// Its lines.
+        lines: usize,
+        /// The first line wanted.
+        wanted: u32,
+    },
+    /// The file is not as it was indexed, so line numbers mean nothing.
+    #[error("`{path}` has changed since it was indexed")]
+    Changed {
+        /// The file.
+        path: String,
+    },
+}
+
+impl GetError {
+    /// Returns what the user can do about this error.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoSuchId { .. } => Some("`dr search --json` prints the ids of its hits".into()),
+            Self::NoSuchPath { close, .. } if !close.is_empty() => Some(format!("did you mean `{}`?", close.join("`, `"))),
+            Self::NoSuchPath { .. } => Some("paths are relative to the collection's root, as `dr search` prints them".into()),
+            Self::Ambiguous { choices, .. } => Some(format!("say which: `{}`", choices.join("`, `"))),
+            Self::Changed { .. } => Some("run `dr index` to bring the index up to date".into()),
+            Self::BeyondEnd { .. } => None,
+        }
+    }
+}
+
+/// Longest list of alternatives in a hint.
+const MAX_CHOICES: usize = 5;
+
+impl Engine {
+    /// Reads what `selector` names, from the file where it is as it was indexed, else from the index.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`GetError`] where nothing has that name. Only files the index knows are ever read.
+    pub async fn get(&self, index: &Index, selector: &Selector, extent: Extent) -> Result<Passage, EngineError> {
+        match selector {
+            Selector::Id(id) => {
+                let chunk = match id.parse::<ChunkId>() {
+                    Ok(chunk) => index.chunk(&chunk).await?,
+                    Err(_) => None,
+                };
+                match chunk {
+                    Some(chunk) => read_chunk(index, chunk, extent).await,
+                    None => {
+                        let documents = index.documents(None).await?;
+                        let document = documents.into_iter().find(|row| row.id.as_str() == id);
+                        let document = document.ok_or_else(|| GetError::NoSuchId { id: id.clone() })?;
+                        read_document(index, document, None).await
+                    }
+                }
+            }
+            Selector::Path { path, lines } => {
+                let document = find_document(index.documents(None).await?, path)?;
+                read_document(index, document, *lines).await
+            }
+        }
+    }
+}
+
+/// Finds the document a path means: as it is, or with the name of its collection in front.
+fn find_document(documents: Vec<DocumentRow>, path: &str) -> Result<DocumentRow, GetError> {
+    let full = |row: &DocumentRow| format!("{}/{}", row.collection, row.path);
+    let trimmed = path.strip_prefix("./").unwrap_or(path);
+    let (mut found, others): (Vec<_>, Vec<_>) =
+        documents.into_iter().partition(|row| row.path == trimmed || full(row) == trimmed);
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => {
+            let close = others.iter().filter(|row| row.path.ends_with(trimmed)).map(|row| row.path.clone());
+            Err(GetError::NoSuchPath { path: path.to_owned(), close: close.take(MAX_CHOICES).collect() })
+        }
+        _ => Err(GetError::Ambiguous {
+            path: path.to_owned(),
+            choices: found.iter().map(full).take(MAX_CHOICES).collect(),
+        }),
+    }
+}
+
+async fn read_chunk(index: &Index, chunk: ChunkRow, extent: Extent) -> Result<Passage, EngineError> {
+    let rows = index.document_chunks(&chunk.document_id).await?;
+    let (first, last) = match extent {
+        Extent::Chunk => (chunk.byte_start, chunk.byte_end),
+        Extent::Section => section(&rows, &chunk),
+        Extent::Document => (0, u64::MAX),
+    };
+    let (file, note) = source_file(index, &chunk.collection, &chunk.path, &chunk.content_hash);
+    let text = match (&file, extent) {
+        (_, Extent::Chunk) => chunk.text.clone(),
+        (SourceFile::AsIndexed(text), _) => slice(text, first, last).to_owned(),
+        _ => joined(rows.iter().filter(|row| first <= row.byte_start && row.byte_end <= last)),
+    };
+    let within = rows.iter().filter(|row| first <= row.byte_start && row.byte_end <= last);
+    let line_start = if extent == Extent::Document { 1 } else { within.clone().map(|row| row.line_start).min().unwrap_or(chunk.line_start) };
+    let line_end = within.map(|row| row.line_end).max().unwrap_or(chunk.line_end);
+    Ok(Passage {
+        title: chunk.title().to_owned(),
+        id: Some(chunk.id),
+        document_id: chunk.document_id,
+        collection: chunk.collection,
+        path: chunk.path,
+        heading_path: if extent == Extent::Document { Vec::new() } else { chunk.heading_path },
+        line_start,
+        line_end,
+        text,
+        stale: note.is_some(),
+    })
+}
+
+/// Returns the bytes from the first to the last chunk around `chunk` that stand under its heading.
+fn section(rows: &[ChunkRow], chunk: &ChunkRow) -> (u64, u64) {
+    let is_inside = |row: &&ChunkRow| row.heading_path.starts_with(&chunk.heading_path);
+    let place = rows.iter().position(|row| row.id == chunk.id).unwrap_or(0);
+    let before = rows[..place].iter().rev().take_while(is_inside).last();
+    let after = rows[place..].iter().take_while(is_inside).last();
+    (before.unwrap_or(chunk).byte_start, after.unwrap_or(chunk).byte_end)
+}
+
+async fn read_document(
+    index: &Index,
+    document: DocumentRow,
+    lines: Option<(u32, u32)>,
+) -> Result<Passage, EngineError> {
+    let (file, note) = source_file(index, &document.collection, &document.path, &document.content_hash);
+    let text = match file {
+        SourceFile::AsIndexed(text) => text,
+        _ if lines.is_some() => return Err(GetError::Changed { path: document.path }.into()),
+        _ => joined(index.document_chunks(&document.id).await?.iter()),
+    };
+    let count = text.lines().count();
+    let (line_start, line_end, text) = match lines {
+        None => (1, u32::try_from(count).unwrap_or(u32::MAX), text),
+        Some((first, _)) if first as usize > count => {
+            return Err(GetError::BeyondEnd { path: document.path, lines: count, wanted: first }.into());
+        }
+        Some((first, last)) => {
+            let last = last.min(u32::try_from(count).unwrap_or(u32::MAX));
+            let wanted = text.split_inclusive('\n').skip(first as usize - 1).take((last - first) as usize + 1);
+            (first, last, wanted.collect())
+        }
+    };
+    Ok(Passage {
+        id: None,
+        document_id: document.id,
+        collection: document.collection,
+        path: document.path,
+        title: document.title,
+        heading_path: Vec::new(),
+        line_start,
+        line_end,
+        text,
+        stale: note.is_some(),
+    })
+}
+
+fn slice(text: &str, first: u64, last: u64) -> &str {
+    let at = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX).min(text.len());
+    text.get(at(first)..at(last)).unwrap_or_default()
+}
+
+fn joined<'a>(rows: impl Iterator<Item = &'a ChunkRow>) -> String {
+    rows.map(|row| row.text.as_str()).collect::<Vec<_>>().join("\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selector_tells_ids_paths_and_lines_apart() {
+        let parse = |text: &str| text.parse::<Selector>();
+        assert_eq!(parse("4f1c09a2b7de5533"), Ok(Selector::Id("4f1c09a2b7de5533".into())));
+        assert_eq!(parse("a/b.md"), Ok(Selector::Path { path: "a/b.md".into(), lines: None }));
+        assert_eq!(parse("a:b.md:3-9"), Ok(Selector::Path { path: "a:b.md".into(), lines: Some((3, 9)) }));
+        assert_eq!(parse("b.md:7"), Ok(Selector::Path { path: "b.md".into(), lines: Some((7, 7)) }));
+        for text in ["b.md:0-3", "b.md:9-3", "b.md:1-2-3", "b.md:-"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}

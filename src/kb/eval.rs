@@ -1,0 +1,256 @@
+//! Rankings against judgments become figures: how good a search is on questions whose documents are known.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A question, one line of `queries.jsonl`; other fields are ignored.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct EvalQuery {
+    /// Its name in the judgments.
+    pub id: String,
+    /// What is searched for.
+    pub text: String,
+}
+
+/// Judgments: for each question its documents and their grades; above 0 is relevant.
+pub type Judgments = BTreeMap<String, HashMap<String, u32>>;
+
+/// Questions or judgments cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum EvalError {
+    /// A line of the questions is not what it should be.
+    #[error("line {line} of the queries is not an object with `id` and `text`")]
+    Query {
+        /// The line, from 1.
+        line: usize,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+
+    /// A line of the judgments is not what it should be.
+    #[error("line {line} of the judgments is not `query id`, tab, `path`, tab, `grade`")]
+    Judgment {
+        /// The line, from 1.
+        line: usize,
+    },
+
+    /// A judged file was never indexed, so every figure would be wrong.
+    #[error("{missing} of {judged} judged files are not in the index, first `{first}`")]
+    NotIndexed {
+        /// How many are missing.
+        missing: usize,
+        /// How many are judged.
+        judged: usize,
+        /// One of them.
+        first: String,
+    },
+
+    /// There is nothing to measure.
+    #[error("no query has a relevant document")]
+    NothingToMeasure,
+}
+
+impl EvalError {
+    /// Returns what the user can do about this error.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Query { .. } => Some("queries.jsonl has one {\"id\": …, \"text\": …} a line".into()),
+            Self::Judgment { .. } => Some("qrels.tsv has three columns and no header".into()),
+            Self::NotIndexed { .. } => Some("paths are relative to the collection's root; index that folder first".into()),
+            Self::NothingToMeasure => Some("check that the ids in the two files are the same".into()),
+        }
+    }
+}
+
+/// Reads questions, one JSON object a line; empty lines are passed over.
+pub fn parse_queries(text: &str) -> Result<Vec<EvalQuery>, EvalError> {
+    let lines = text.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty());
+    lines
+        .map(|(text, line)| serde_json::from_str(text).map_err(|source| EvalError::Query { line, source }))
+        .collect()
+}
+
+/// Reads judgments: question, path and grade, separated by tabs; empty lines are passed over.
+pub fn parse_judgments(text: &str) -> Result<Judgments, EvalError> {
+    let mut judgments = Judgments::new();
+    for (text, line) in text.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty()) {
+        let columns: Vec<_> = text.split('\t').map(str::trim).collect();
+        let &[query, path, grade] = columns.as_slice() else { return Err(EvalError::Judgment { line }) };
+        let grade = grade.parse().map_err(|_| EvalError::Judgment { line })?;
+        judgments.entry(query.to_owned()).or_default().insert(path.to_owned(), grade);
+    }
+    Ok(judgments)
+}
+
+/// Makes sure that every judged path is one of `indexed`.
+pub fn check_indexed(judgments: &Judgments, indexed: &HashSet<String>) -> Result<(), EvalError> {
+    let judged: HashSet<&String> = judgments.values().flat_map(HashMap::keys).collect();
+    let mut missing: Vec<_> = judged.iter().filter(|path| !indexed.contains(**path)).collect();
+    missing.sort();
+    match missing.first() {
+        None => Ok(()),
+        Some(first) => Err(EvalError::NotIndexed {
+            missing: missing.len(),
+            judged: judged.len(),
+            first: (**first).clone(),
+        }),
+    }
+}
+
+/// What one search came to: documents in order of their best chunk, and how long it took.
+#[derive(Clone, Debug)]
+pub struct Ranking {
+    /// Name of the question.
+    pub query: String,
+    /// Paths, best first, each once.
+    pub paths: Vec<String>,
+    /// Time of the search.
+    pub latency: Duration,
+}
+
+/// Means over all questions that have a relevant document.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Figures {
+    /// Questions measured.
+    pub queries: usize,
+    /// Normalised discounted cumulative gain of the first ten; the gain is the grade, as in trec_eval.
+    pub ndcg_at_10: f64,
+    /// Share of the relevant documents in the first ten.
+    pub recall_at_10: f64,
+    /// Share of the relevant documents in the first hundred.
+    pub recall_at_100: f64,
+    /// Mean of one over the rank of the first relevant document.
+    pub mrr: f64,
+    /// Share of questions whose first document is relevant.
+    pub hit_at_1: f64,
+    /// Share of questions with a relevant document in the first three.
+    pub hit_at_3: f64,
+    /// Share of questions with a relevant document in the first ten.
+    pub hit_at_10: f64,
+    /// Median time of a search, in milliseconds.
+    pub latency_p50_ms: f64,
+    /// Time that 95 of 100 searches stay within, in milliseconds.
+    pub latency_p95_ms: f64,
+}
+
+/// Compares rankings with judgments.
+///
+/// # Errors
+///
+/// Returns [`EvalError::NothingToMeasure`] where no ranked question has a relevant document.
+pub fn measure(rankings: &[Ranking], judgments: &Judgments) -> Result<Figures, EvalError> {
+    let judged: Vec<_> = rankings
+        .iter()
+        .filter_map(|ranking| Some((ranking, judgments.get(&ranking.query)?)))
+        .filter(|(_, grades)| grades.values().any(|grade| *grade > 0))
+        .collect();
+    if judged.is_empty() {
+        return Err(EvalError::NothingToMeasure);
+    }
+    let mean = |figure: &dyn Fn(&[String], &HashMap<String, u32>) -> f64| {
+        judged.iter().map(|(ranking, grades)| figure(&ranking.paths, grades)).sum::<f64>() / count(judged.len())
+    };
+    let mut latencies: Vec<_> = judged.iter().map(|(ranking, _)| ranking.latency.as_secs_f64() * 1000.0).collect();
+    latencies.sort_by(f64::total_cmp);
+    Ok(Figures {
+        queries: judged.len(),
+        ndcg_at_10: mean(&|paths, grades| ndcg(paths, grades, 10)),
+        recall_at_10: mean(&|paths, grades| recall(paths, grades, 10)),
+        recall_at_100: mean(&|paths, grades| recall(paths, grades, 100)),
+        mrr: mean(&|paths, grades| first_relevant(paths, grades).map_or(0.0, |rank| 1.0 / count(rank))),
+        hit_at_1: mean(&|paths, grades| hit(paths, grades, 1)),
+        hit_at_3: mean(&|paths, grades| hit(paths, grades, 3)),
+        hit_at_10: mean(&|paths, grades| hit(paths, grades, 10)),
+        latency_p50_ms: percentile(&latencies, 50),
+        latency_p95_ms: percentile(&latencies, 95),
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+fn count(number: usize) -> f64 {
+    number as f64
+}
+
+fn is_relevant(grades: &HashMap<String, u32>, path: &String) -> bool {
+    grades.get(path).is_some_and(|grade| *grade > 0)
+}
+
+fn ndcg(paths: &[String], grades: &HashMap<String, u32>, depth: usize) -> f64 {
+    let discounted = |gains: &mut dyn Iterator<Item = f64>| {
+        gains.take(depth).zip(1..).map(|(gain, rank)| gain / (count(rank) + 1.0).log2()).sum::<f64>()
+    };
+    let mut ideal: Vec<_> = grades.values().map(|grade| f64::from(*grade)).collect();
+    ideal.sort_by(|a, b| b.total_cmp(a));
+    let got = discounted(&mut paths.iter().map(|path| grades.get(path).map_or(0.0, |grade| f64::from(*grade))));
+    got / discounted(&mut ideal.into_iter())
+}
+
+fn recall(paths: &[String], grades: &HashMap<String, u32>, depth: usize) -> f64 {
+    let relevant = grades.values().filter(|grade| **grade > 0).count();
+    count(paths.iter().take(depth).filter(|path| is_relevant(grades, path)).count()) / count(relevant)
+}
+
+fn first_relevant(paths: &[String], grades: &HashMap<String, u32>) -> Option<usize> {
+    paths.iter().position(|path| is_relevant(grades, path)).map(|place| place + 1)
+}
+
+fn hit(paths: &[String], grades: &HashMap<String, u32>, depth: usize) -> f64 {
+    if first_relevant(paths, grades).is_some_and(|rank| rank <= depth) { 1.0 } else { 0.0 }
+}
+
+/// Returns the smallest value that `share` of 100 values do not exceed; values are sorted.
+fn percentile(sorted: &[f64], share: usize) -> f64 {
+    let place = (sorted.len() * share).div_ceil(100).max(1) - 1;
+    sorted.get(place).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranking(query: &str, paths: &[&str], milliseconds: u64) -> Ranking {
+        Ranking {
+            query: query.into(),
+            paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+            latency: Duration::from_millis(milliseconds),
+        }
+    }
+
+    #[test]
+    fn figures_are_those_of_the_definitions() {
+        let judgments = parse_judgments("q1\ta.md\t1\nq1\tb.md\t1\nq2\tc.md\t1\nq3\td.md\t0\n").unwrap();
+        let rankings = [
+            ranking("q1", &["x.md", "a.md", "y.md", "b.md"], 10),
+            ranking("q2", &["c.md"], 30),
+            ranking("q3", &["d.md"], 1_000),
+        ];
+        let figures = measure(&rankings, &judgments).unwrap();
+        let ideal = 1.0 + 1.0 / 3f64.log2();
+        let first = (1.0 / 3f64.log2() + 1.0 / 5f64.log2()) / ideal;
+        assert!((figures.ndcg_at_10 - f64::midpoint(first, 1.0)).abs() < 1e-12);
+        assert_eq!((figures.queries, figures.recall_at_10), (2, 1.0));
+        assert_eq!((figures.mrr, figures.hit_at_1, figures.hit_at_3), (0.75, 0.5, 1.0));
+        assert_eq!((figures.latency_p50_ms, figures.latency_p95_ms), (10.0, 30.0));
+    }
+
+    #[test]
+    fn judged_file_outside_the_index_is_an_error() {
+        let judgments = parse_judgments("q\tb.md\t1\nq\ta.md\t1\n").unwrap();
+        let error = check_indexed(&judgments, &HashSet::from(["c.md".to_owned()])).unwrap_err();
+        assert_eq!(error.to_string(), "2 of 2 judged files are not in the index, first `a.md`");
+    }
+
+    #[test]
+    fn malformed_lines_are_named() {
+        assert_eq!(
+            parse_judgments("q\ta.md\t1\nq a.md 1\n").unwrap_err().to_string(),
+            "line 2 of the judgments is not `query id`, tab, `path`, tab, `grade`"
+        );
+        let error = parse_queries("{\"id\":\"1\",\"text\":\"a\"}\n\n{}\n").unwrap_err();
+        assert_eq!(error.to_string(), "line 3 of the queries is not an object with `id` and `text`");
+        assert!(matches!(measure(&[], &Judgments::new()), Err(EvalError::NothingToMeasure)));
+    }
+}

@@ -1,0 +1,5 @@
+//! A report as text for somebody.
+
+pub mod markdown;
+
+pub mod json;
