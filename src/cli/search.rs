@@ -24,7 +24,7 @@ use crate::render::json::versioned;
 #[derive(Args, Debug)]
 pub struct SearchArgs {
     /// What to look for
-    #[arg(value_name = "QUERY", required = true, allow_hyphen_values = true)]
+    #[arg(value_name = "QUERY", required = true)]
     query: Vec<String>,
 
     /// Search by `hybrid`, `lexical` or `vector` (default: hybrid)

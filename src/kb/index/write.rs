@@ -4,8 +4,11 @@
 //! not known; the next run reads those files again and replaces the same rows.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchIterator};
+use lance::Dataset;
+use lance::dataset::{MergeInsertBuilder, MergeInsertWriteMode, WhenMatched, WhenNotMatched};
 use lancedb::Connection;
 use lancedb::table::AddDataMode;
 
@@ -217,10 +220,21 @@ impl IndexWriter {
         }
         self.step(action)?;
         let batch = vectors_batch(vectors, self.dimension()).during(action)?;
-        let mut merge = self.index.chunks.merge_insert(&["chunk_id"]);
-        merge.when_matched_update_all(None);
-        let result = merge.execute(reader(batch)).await.during(action)?;
-        expect_rows(vectors.len(), result.num_updated_rows)
+        let updated = match self.index.chunks.dataset() {
+            // LanceDB's own merge writes whole rows anew, which takes them out of the text index; Lance can patch.
+            Some(dataset) => {
+                let patched = patch_columns(dataset.get().await.during(action)?, batch);
+                let (patched, updated) = patched.await.map_err(lancedb::Error::from).during(action)?;
+                dataset.update(Arc::unwrap_or_clone(patched));
+                updated
+            }
+            None => {
+                let mut merge = self.index.chunks.merge_insert(&["chunk_id"]);
+                merge.when_matched_update_all(None);
+                merge.execute(reader(batch)).await.during(action)?.num_updated_rows
+            }
+        };
+        expect_rows(vectors.len(), updated)
     }
 
     fn dimension(&self) -> usize {
@@ -256,6 +270,17 @@ fn take_lock(location: &IndexLocation) -> Result<Option<WriterLock>, IndexError>
 fn reader(batch: RecordBatch) -> Box<dyn arrow::array::RecordBatchReader + Send> {
     let schema = batch.schema();
     Box::new(RecordBatchIterator::new([Ok(batch)], schema))
+}
+
+/// Replaces the columns of `batch` in the rows it names by `chunk_id`; returns how many rows that were.
+async fn patch_columns(dataset: Arc<Dataset>, batch: RecordBatch) -> Result<(Arc<Dataset>, u64), lance::Error> {
+    let mut merge = MergeInsertBuilder::try_new(dataset, vec!["chunk_id".to_owned()])?;
+    merge
+        .when_matched(WhenMatched::UpdateAll)
+        .when_not_matched(WhenNotMatched::DoNothing)
+        .write_mode(MergeInsertWriteMode::RewriteColumns);
+    let (dataset, stats) = merge.try_build()?.execute_reader(reader(batch)).await?;
+    Ok((dataset, stats.num_updated_rows))
 }
 
 fn expect_rows(wanted: usize, changed: u64) -> Result<(), IndexError> {
