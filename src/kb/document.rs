@@ -32,7 +32,7 @@ pub struct Document {
     pub text: String,
     /// The bytes of [`Self::text`] after byte order mark and front matter.
     pub body: Range<usize>,
-    /// The front matter's title, else the first heading of level 1, else the file's name without extension.
+    /// The front matter's title, else the first heading of level 1 or of any level, else the file's name without extension.
     pub title: String,
     /// Where the title is from.
     pub title_source: TitleSource,
@@ -53,7 +53,7 @@ pub struct Document {
 pub enum TitleSource {
     /// `title:` in the front matter.
     FrontMatter,
-    /// The first heading of level 1.
+    /// The first heading of level 1, or of any level where there is none of level 1.
     Heading,
     /// Nothing in the file; the title is the file's name.
     FileName,
@@ -237,21 +237,26 @@ impl Document {
         }
         let mut text = String::new();
         let mut inside = false;
+        let mut first = None;
         for (event, _) in markdown_events(&self.text[self.body.clone()]) {
             match event {
-                Event::Start(Tag::Heading { level: HeadingLevel::H1, .. }) => inside = true,
-                Event::End(TagEnd::Heading(HeadingLevel::H1)) => {
-                    let title = shorten(&text);
-                    if !title.is_empty() {
-                        return Some(title);
-                    }
+                Event::Start(Tag::Heading { .. }) => {
+                    text.clear();
+                    inside = true;
+                }
+                Event::End(TagEnd::Heading(level)) => {
                     inside = false;
+                    let title = Some(shorten(&text)).filter(|title| !title.is_empty());
+                    if level == HeadingLevel::H1 && title.is_some() {
+                        return title;
+                    }
+                    first = first.or(title);
                 }
                 event if inside => push_plain(&mut text, &event),
                 _ => {}
             }
         }
-        None
+        first
     }
 }
 
@@ -557,6 +562,12 @@ mod tests {
         let document = parse("## Before\n\n```\n# not this\n```\n\nA *fine* `title` & more\n===\n");
         assert_eq!((document.title.as_str(), document.title_source), ("A fine title & more", TitleSource::Heading));
         assert_eq!(document.own_title(), Some("A fine title & more"));
+    }
+
+    #[test]
+    fn title_is_the_first_heading_of_all_where_none_is_of_level_one() {
+        let document = parse("Text\n\n## First\n\n### Second\n\n## Third\n");
+        assert_eq!((document.title.as_str(), document.title_source), ("First", TitleSource::Heading));
     }
 
     #[test]

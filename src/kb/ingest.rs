@@ -764,3 +764,7 @@ fn describe(reason: &SkipReason) -> String {
         None => reason.to_string(),
     }
 }
+
+#[cfg(test)]
+#[path = "ingest_tests.rs"]
+mod tests;

@@ -16,7 +16,7 @@
 mod batch;
 mod recipe;
 
-mod bert_tokens;
+pub(crate) mod bert_tokens;
 
 mod builtin;
 

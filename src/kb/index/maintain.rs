@@ -9,6 +9,7 @@ use lancedb::index::scalar::FtsIndexBuilder;
 use lancedb::index::vector::IvfFlatIndexBuilder;
 use lancedb::table::{CompactionOptions, Duration, OptimizeAction, OptimizeOptions};
 
+use super::write::step;
 use super::{During, IndexError, IndexWriter};
 
 /// Tokenizer settings of the text index; raise the number when they change, so that old indexes are rebuilt.
@@ -88,7 +89,7 @@ impl IndexWriter {
 
     async fn build_text_index(&self, column: &str) -> Result<(), IndexError> {
         let action = "build the text index";
-        self.step(action)?;
+        step(action)?;
         let params = FtsIndexBuilder::default()
             .base_tokenizer("icu/split".into())
             .with_position(true)
@@ -100,7 +101,7 @@ impl IndexWriter {
 
     async fn build_vector_index(&self, vectors: usize) -> Result<(), IndexError> {
         let action = "build the vector index";
-        self.step(action)?;
+        step(action)?;
         let partitions = u32::try_from(vectors).unwrap_or(u32::MAX) / VECTORS_PER_PARTITION;
         let params =
             IvfFlatIndexBuilder::default().distance_type(DistanceType::Cosine).num_partitions(partitions.max(1));
@@ -109,7 +110,7 @@ impl IndexWriter {
 
     async fn extend_index(&self, name: &str, parts: u32) -> Result<(), IndexError> {
         let action = "extend an index";
-        self.step(action)?;
+        step(action)?;
         let merged = if parts >= MAX_INDEX_PARTS { parts as usize } else { 0 };
         let options = OptimizeOptions::merge(merged).index_names(vec![name.to_owned()]);
         self.index().chunks.optimize(OptimizeAction::Index(options)).await.during(action)?;
@@ -124,7 +125,7 @@ impl IndexWriter {
             let small = stats.fragment_stats.num_small_fragments > MAX_SMALL_FRAGMENTS;
             let holes = stats.num_deleted_rows.is_some_and(|deleted| deleted * 10 > stats.num_rows);
             if small || holes {
-                self.step(action)?;
+                step(action)?;
                 let options = CompactionOptions {
                     target_rows_per_fragment: ROWS_PER_FRAGMENT,
                     num_threads: Some(1),
@@ -143,7 +144,7 @@ impl IndexWriter {
     /// Drops versions that are too old for any reader to be still using.
     pub async fn prune(&self) -> Result<(), IndexError> {
         let action = "drop old versions of the index";
-        self.step(action)?;
+        step(action)?;
         let manifest = self.index().connection.open_table(super::MANIFEST_TABLE).execute().await.during(action)?;
         for table in [&self.index().chunks, &self.index().documents, &manifest] {
             let prune = OptimizeAction::Prune {

@@ -32,8 +32,12 @@ pub struct IndexWriter {
     /// Documents that have chunks although the documents table may not know them.
     chunked: HashSet<DocumentId>,
     _lock: Option<WriterLock>,
-    #[cfg(test)]
-    pub(crate) steps_left: Option<std::cell::Cell<usize>>,
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Steps the writers of this thread may still take before one stops as a crash would; no limit when `None`.
+    pub(crate) static STEPS_LEFT: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
 }
 
 /// What a document becomes: its row and all its chunks.
@@ -55,36 +59,34 @@ impl IndexWriter {
     pub async fn open(location: &IndexLocation, fresh: &Manifest) -> Result<Self, IndexError> {
         let lock = take_lock(location)?;
         let connection = connect(location).await?;
-        let manifest = match read_manifest(location, &connection).await? {
+        match read_manifest(location, &connection).await? {
             Some(manifest) => {
                 drop_other_generations(&connection, Some(&manifest)).await?;
-                manifest
+                Self::over(Index::open_tables(location, connection, manifest).await?, lock).await
             }
             None => {
                 drop_other_generations(&connection, None).await?;
                 create_generation(&connection, fresh).await?;
-                let batch = manifest_batch(&fresh.entries()).during("write the index manifest")?;
-                connection
-                    .create_table(MANIFEST_TABLE, batch)
-                    .execute()
-                    .await
-                    .during("write the index manifest")?;
-                fresh.clone()
+                let writer = Self::over(Index::open_tables(location, connection, fresh.clone()).await?, lock).await?;
+                // The manifest comes last, because a reader takes what has one for an index that can be searched.
+                writer.ensure_text_index().await?;
+                writer.create_manifest().await?;
+                Ok(writer)
             }
-        };
-        let index = Index::open_tables(location, connection, manifest).await?;
-        Self::over(index, lock).await
+        }
+    }
+
+    async fn create_manifest(&self) -> Result<(), IndexError> {
+        let action = "write the index manifest";
+        step(action)?;
+        let batch = manifest_batch(&self.index.manifest.entries()).during(action)?;
+        self.index.connection.create_table(MANIFEST_TABLE, batch).execute().await.during(action)?;
+        Ok(())
     }
 
     async fn over(index: Index, lock: Option<WriterLock>) -> Result<Self, IndexError> {
         let chunked = index.chunked_documents().await?;
-        Ok(Self {
-            index,
-            chunked,
-            _lock: lock,
-            #[cfg(test)]
-            steps_left: None,
-        })
+        Ok(Self { index, chunked, _lock: lock })
     }
 
     /// Starts an empty generation beside the current one, which readers keep until [`Self::publish`].
@@ -111,7 +113,7 @@ impl IndexWriter {
     /// Replaces what the index says of itself, in one commit.
     pub async fn save_manifest(&mut self, manifest: Manifest) -> Result<(), IndexError> {
         let action = "write the index manifest";
-        self.step(action)?;
+        step(action)?;
         let batch = manifest_batch(&manifest.entries()).during(action)?;
         let table = self.index.connection.open_table(MANIFEST_TABLE).execute().await.during(action)?;
         table.add(batch).mode(AddDataMode::Overwrite).execute().await.during(action)?;
@@ -155,7 +157,7 @@ impl IndexWriter {
         if rows.is_empty() {
             return Ok(());
         }
-        self.step(action)?;
+        step(action)?;
         let batch = chunks_batch(rows, self.dimension()).during(action)?;
         self.index.chunks.add(batch).execute().await.during(action)?;
         Ok(())
@@ -164,7 +166,7 @@ impl IndexWriter {
     /// Adds or updates `rows` and deletes every other chunk of `documents`, in one commit.
     async fn merge_chunks(&self, rows: &[ChunkRow], documents: &[DocumentId]) -> Result<(), IndexError> {
         let action = "replace chunks";
-        self.step(action)?;
+        step(action)?;
         let batch = chunks_batch(rows, self.dimension()).during(action)?;
         let mut merge = self.index.chunks.merge_insert(&["chunk_id"]);
         merge
@@ -181,7 +183,7 @@ impl IndexWriter {
         if rows.is_empty() {
             return Ok(());
         }
-        self.step(action)?;
+        step(action)?;
         let batch = documents_batch(rows).during(action)?;
         let mut merge = self.index.documents.merge_insert(&["document_id"]);
         merge.when_matched_update_all(None).when_not_matched_insert_all();
@@ -194,9 +196,9 @@ impl IndexWriter {
         let action = "remove documents";
         for part in documents.chunks(DOCUMENTS_PER_DELETE) {
             let condition = of_documents(part);
-            self.step(action)?;
+            step(action)?;
             self.index.chunks.delete(condition.as_str()).await.during(action)?;
-            self.step(action)?;
+            step(action)?;
             self.index.documents.delete(condition.as_str()).await.during(action)?;
             for id in part {
                 self.chunked.remove(id);
@@ -218,7 +220,7 @@ impl IndexWriter {
         if vectors.is_empty() {
             return Ok(());
         }
-        self.step(action)?;
+        step(action)?;
         let batch = vectors_batch(vectors, self.dimension()).during(action)?;
         let updated = match self.index.chunks.dataset() {
             // LanceDB's own merge writes whole rows anew, which takes them out of the text index; Lance can patch.
@@ -240,25 +242,24 @@ impl IndexWriter {
     fn dimension(&self) -> usize {
         self.index.manifest.embedder.dimension
     }
+}
 
-    /// Marks a place where a test can stop the writer as a crash would.
-    #[cfg(test)]
-    pub(super) fn step(&self, step: &'static str) -> Result<(), IndexError> {
-        match &self.steps_left {
-            Some(left) if left.get() == 0 => Err(IndexError::Stopped { step }),
-            Some(left) => {
-                left.set(left.get() - 1);
-                Ok(())
-            }
-            None => Ok(()),
+/// Marks a place where a test can stop the writer as a crash would.
+#[cfg(test)]
+pub(super) fn step(step: &'static str) -> Result<(), IndexError> {
+    STEPS_LEFT.with(|steps| match steps.get() {
+        Some(0) => Err(IndexError::Stopped { step }),
+        left => {
+            steps.set(left.map(|left| left - 1));
+            Ok(())
         }
-    }
+    })
+}
 
-    #[cfg(not(test))]
-    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the test build stops here")]
-    pub(super) fn step(&self, _step: &'static str) -> Result<(), IndexError> {
-        Ok(())
-    }
+#[cfg(not(test))]
+#[expect(clippy::unnecessary_wraps, reason = "the test build stops here")]
+pub(super) fn step(_step: &'static str) -> Result<(), IndexError> {
+    Ok(())
 }
 
 fn take_lock(location: &IndexLocation) -> Result<Option<WriterLock>, IndexError> {
@@ -290,8 +291,10 @@ fn expect_rows(wanted: usize, changed: u64) -> Result<(), IndexError> {
 async fn create_generation(connection: &Connection, manifest: &Manifest) -> Result<(), IndexError> {
     let action = "create the tables of the index";
     let chunks = chunks_schema(manifest.embedder.dimension);
+    step(action)?;
     connection.create_empty_table(manifest.chunks_table(), chunks).execute().await.during(action)?;
     let documents = documents_schema();
+    step(action)?;
     connection.create_empty_table(manifest.documents_table(), documents).execute().await.during(action)?;
     Ok(())
 }
@@ -303,6 +306,7 @@ async fn drop_other_generations(connection: &Connection, current: Option<&Manife
     for name in connection.table_names().execute().await.during(action)? {
         let is_ours = name == MANIFEST_TABLE || name.starts_with("chunks_") || name.starts_with("documents_");
         if is_ours && !kept.iter().flatten().any(|kept| *kept == name) {
+            step(action)?;
             connection.drop_table(&name, &[]).await.during(action)?;
         }
     }

@@ -1,0 +1,190 @@
+//! Prints a table of how fast `dr` is on a folder: `just bench [FOLDER]`, the manual by default.
+//!
+//! Everything runs in this process, on an index in a temporary folder. `DR_BENCH_CHUNKS` bounds how many chunks the
+//! embedder is timed on. For how good searches are, see `dr eval`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dr::kb::embed::{self, Embedder, EmbedderChoice, EmbedderOptions};
+use dr::kb::index::{Filter, Index, IndexLocation};
+use dr::kb::ingest::{CollectionSource, IngestOptions, IngestSummary, ingest};
+use dr::kb::search::{SearchMode, SearchOptions, Searcher};
+use rten::{Model, NodeId, ValueOrView};
+use rten_tensor::NdTensor;
+use tokio_util::sync::CancellationToken;
+
+type AnyError = Box<dyn std::error::Error>;
+
+/// Searches of each kind.
+const SEARCHES: usize = 50;
+
+/// Depth at which the vector index is compared with the exact scan.
+const RECALL_DEPTH: usize = 50;
+
+fn main() -> Result<(), AnyError> {
+    let folder = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/kb")),
+        PathBuf::from,
+    );
+    tokio::runtime::Runtime::new()?.block_on(figures(folder.canonicalize()?))
+}
+
+async fn figures(folder: PathBuf) -> Result<(), AnyError> {
+    let home = tempfile::tempdir()?;
+    let location = IndexLocation::in_folder(home.path());
+    let embedder = embedder(home.path().to_path_buf())?;
+    let options = |embed| IngestOptions {
+        sources: vec![CollectionSource { name: "bench".into(), root: folder.clone() }],
+        embed,
+        ..IngestOptions::default()
+    };
+    let first = run(&location, &embedder, &options(false)).await?;
+    row("files", first.added, "");
+    row("chunks", first.chunks, "");
+    row("lexical indexing", format!("{:.0}", to_f64(first.added) / first.seconds), "files/s");
+    let second = run(&location, &embedder, &options(false)).await?;
+    row("unchanged re-index", format!("{:.0}", second.seconds * 1000.0), "ms");
+
+    let texts = texts(&Index::open(&location).await?).await?;
+    let (ours, bare) = (embedding(&embedder, &texts)?, bare_loop(&texts)?);
+    row("embedding", format!("{ours:.1}"), "texts/s");
+    row("embedding, bare loop", format!("{bare:.1}"), "texts/s");
+    row("embedding, of bare", format!("{:.0}", 100.0 * ours / bare), "%");
+
+    run(&location, &embedder, &options(true)).await?;
+    let searcher = Searcher::new(Index::open(&location).await?, Ok(Arc::clone(&embedder)));
+    let queries = queries(&texts);
+    for mode in [SearchMode::Lexical, SearchMode::Vector, SearchMode::Hybrid] {
+        let (p50, p95) = latency(&searcher, &queries, mode).await?;
+        let name = format!("{mode:?} search p50 / p95").to_lowercase();
+        row(&name, format!("{:.1} / {:.1}", millis(p50), millis(p95)), "ms");
+    }
+    row("vector recall@50", format!("{:.4}", recall(&searcher, &embedder, &queries).await?), "");
+    Ok(())
+}
+
+fn row(name: &str, value: impl std::fmt::Display, unit: &str) {
+    println!("{name:<28} {value:>14} {unit}");
+}
+
+fn embedder(cache_dir: PathBuf) -> Result<Arc<dyn Embedder>, AnyError> {
+    let choice = EmbedderChoice::Builtin;
+    Ok(embed::load(&EmbedderOptions { choice, offline: true, cache_dir, data_dir: None, threads: None })?)
+}
+
+async fn run(
+    location: &IndexLocation,
+    embedder: &Arc<dyn Embedder>,
+    options: &IngestOptions,
+) -> Result<IngestSummary, AnyError> {
+    let cancel = CancellationToken::new();
+    Ok(ingest(location, embedder, "builtin", options, &|_| {}, &cancel).await?)
+}
+
+/// Returns chunks from all over the index.
+async fn texts(index: &Index) -> Result<Vec<String>, AnyError> {
+    let wanted = std::env::var("DR_BENCH_CHUNKS").ok().and_then(|text| text.parse().ok()).unwrap_or(256_usize);
+    let documents = index.documents(None).await?;
+    let step = (documents.len() / wanted).max(1);
+    let mut texts = Vec::new();
+    for document in documents.iter().step_by(step) {
+        texts.extend(index.document_chunks(&document.id).await?.into_iter().map(|chunk| chunk.text));
+        if texts.len() >= wanted {
+            break;
+        }
+    }
+    texts.truncate(wanted);
+    Ok(texts)
+}
+
+fn embedding(embedder: &Arc<dyn Embedder>, texts: &[String]) -> Result<f64, AnyError> {
+    let texts: Vec<_> = texts.iter().map(String::as_str).collect();
+    embedder.embed_query("warm")?;
+    let started = Instant::now();
+    embedder.embed_passages(&texts)?;
+    Ok(to_f64(texts.len()) / started.elapsed().as_secs_f64())
+}
+
+/// Runs the model on the same texts with nothing around it: tokenised before, sorted by length, in batches of 16.
+fn bare_loop(texts: &[String]) -> Result<f64, AnyError> {
+    let assets = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/all-MiniLM-L6-v2-int8");
+    let model = Model::load(std::fs::read(format!("{assets}/model.onnx"))?)?;
+    let tokenizer = tokenizers::Tokenizer::from_file(format!("{assets}/tokenizer.json")).map_err(|error| error.to_string())?;
+    let mut inputs = Vec::new();
+    for text in texts {
+        let encoding = tokenizer.encode(text.as_str(), true).map_err(|error| error.to_string())?;
+        inputs.push(encoding.get_ids().iter().take(256).map(|id| id.cast_signed()).collect::<Vec<i32>>());
+    }
+    inputs.sort_by_key(Vec::len);
+    let nodes = [model.node_id("input_ids")?, model.node_id("attention_mask")?, model.node_id("token_type_ids")?];
+    let output = model.node_id("last_hidden_state")?;
+    let started = Instant::now();
+    for batch in inputs.chunks(16) {
+        model.run(padded(batch, nodes), &[output], None)?;
+    }
+    Ok(to_f64(texts.len()) / started.elapsed().as_secs_f64())
+}
+
+fn padded(batch: &[Vec<i32>], nodes: [NodeId; 3]) -> Vec<(NodeId, ValueOrView<'static>)> {
+    let longest = batch.iter().map(Vec::len).max().unwrap_or(0);
+    let tensor = |value: &dyn Fn(&[i32], usize) -> i32| {
+        let data: Vec<i32> = batch.iter().flat_map(|ids| (0..longest).map(|at| value(ids, at))).collect();
+        NdTensor::from_data([batch.len(), longest], data).into()
+    };
+    vec![
+        (nodes[0], tensor(&|ids, at| ids.get(at).copied().unwrap_or(0))),
+        (nodes[1], tensor(&|ids, at| i32::from(at < ids.len()))),
+        (nodes[2], tensor(&|_, _| 0)),
+    ]
+}
+
+/// Makes queries of a few words from the middle of chunks.
+fn queries(texts: &[String]) -> Vec<String> {
+    let words = |text: &String| {
+        let words: Vec<_> = text.split_whitespace().filter(|word| word.chars().all(char::is_alphanumeric)).collect();
+        (words.len() >= 6).then(|| words[words.len() / 2 - 3..words.len() / 2 + 3].join(" "))
+    };
+    texts.iter().filter_map(words).take(SEARCHES).collect()
+}
+
+async fn latency(
+    searcher: &Searcher,
+    queries: &[String],
+    mode: SearchMode,
+) -> Result<(Duration, Duration), AnyError> {
+    let options = SearchOptions { mode, ..SearchOptions::default() };
+    let mut times = Vec::new();
+    for query in queries.iter().take(3).chain(queries) {
+        let started = Instant::now();
+        searcher.search(query, &options).await?;
+        times.push(started.elapsed());
+    }
+    // The first few warm the caches.
+    let mut times = times.split_off(3.min(times.len().saturating_sub(1)));
+    times.sort();
+    Ok((times[times.len() / 2], times[times.len() * 95 / 100]))
+}
+
+/// Returns the share of the nearest chunks that the vector index finds.
+async fn recall(searcher: &Searcher, embedder: &Arc<dyn Embedder>, queries: &[String]) -> Result<f64, AnyError> {
+    let (index, filter) = (searcher.index(), Filter::default());
+    let (mut found, mut wanted) = (0, 0);
+    for query in queries {
+        let vector = embedder.embed_query(query)?;
+        let exact = index.exact_vector_leg(&vector, &filter, RECALL_DEPTH).await?;
+        let indexed = index.vector_leg(&vector, &filter, RECALL_DEPTH).await?;
+        wanted += exact.len();
+        found += exact.iter().filter(|hit| indexed.iter().any(|other| other.chunk_id == hit.chunk_id)).count();
+    }
+    Ok(to_f64(found) / to_f64(wanted))
+}
+
+fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}
+
+fn to_f64(number: usize) -> f64 {
+    f64::from(u32::try_from(number).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,43 @@
+# List the recipes.
+default:
+    @just --list
+
+# Check form and lints.
+check:
+    cargo fmt --check
+    cargo clippy --all-targets -- -D warnings
+
+# Run the tests.
+test:
+    cargo test
+
+# Format the code.
+fmt:
+    cargo fmt
+
+# Review changed snapshots (needs `cargo install cargo-insta`).
+snap:
+    cargo insta review
+
+# Print the figures of `kb/reference/performance.md` for this machine.
+bench:
+    cargo bench
+
+# Run what continuous integration runs.
+ci:
+    bash .ci/run
+
+# Print the module tree in layer order, each module with its first line of documentation.
+map:
+    #!/bin/sh
+    set -eu
+    # map FILE FOLDER INDENT: the modules FILE declares, whose own files are in FOLDER.
+    map() (
+        sed -nE 's/^(pub(\([a-z]+\))? )?mod ([a-z0-9_]+);.*/\3/p' "$1" | grep -vx tests | while read -r name; do
+            file="$2/$name.rs"
+            [ -f "$file" ] || file="$2/$name/mod.rs"
+            printf '%-24s %s\n' "$3$name" "$(sed -n 's|^//! ||p' "$file" | head -n 1)"
+            map "$file" "$2/$name" "$3  "
+        done || true
+    )
+    map src/lib.rs src ''

@@ -1,0 +1,259 @@
+//! Every step of a writer as a place to be killed at: what is left has to answer, and the next run has to finish it.
+
+use std::fs;
+
+use super::*;
+use crate::base::token::CountTokens;
+use crate::kb::index::Index;
+use crate::kb::index::write::STEPS_LEFT;
+use crate::kb::search::{SearchMode, SearchOptions, Searcher};
+
+/// Vectors from a hash of the text: nothing to load, and the same on every machine.
+struct HashEmbedder;
+
+impl CountTokens for HashEmbedder {
+    fn count(&self, text: &str) -> usize {
+        text.split_whitespace().count()
+    }
+}
+
+impl Embedder for HashEmbedder {
+    fn name(&self) -> &'static str {
+        "hash"
+    }
+
+    fn fingerprint(&self) -> &'static str {
+        "hash/1"
+    }
+
+    fn dimension(&self) -> usize {
+        8
+    }
+
+    fn max_tokens(&self) -> usize {
+        32
+    }
+
+    fn tokens(&self) -> &dyn CountTokens {
+        self
+    }
+
+    fn embed_passages(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
+        texts.iter().map(|text| self.embed_query(text)).collect()
+    }
+
+    fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+        let hash = blake3::hash(text.as_bytes());
+        let values: Vec<f32> = hash.as_bytes()[..8].iter().map(|byte| f32::from(*byte) + 1.0).collect();
+        let length = values.iter().map(|value| value * value).sum::<f32>().sqrt();
+        Ok(values.into_iter().map(|value| value / length).collect())
+    }
+}
+
+/// A folder of notes and the index of it.
+struct World {
+    folder: tempfile::TempDir,
+    embedder: Arc<dyn Embedder>,
+}
+
+/// A chunk without what depends on how it came about, and whether it has a vector.
+#[derive(Debug, PartialEq)]
+struct ChunkState {
+    row: ChunkRow,
+    has_vector: bool,
+}
+
+/// Everything that has to be the same however often a run was killed.
+#[derive(Debug, PartialEq)]
+struct State {
+    documents: Vec<DocumentRow>,
+    chunks: Vec<ChunkState>,
+    collections: BTreeMap<String, String>,
+    vectors_missing: usize,
+    unindexed_text_rows: usize,
+}
+
+impl World {
+    /// Makes four notes, with a time old enough to be trusted.
+    fn new() -> Self {
+        let world = Self { folder: tempfile::tempdir().unwrap(), embedder: Arc::new(HashEmbedder) };
+        fs::create_dir_all(world.notes().join("sub")).unwrap();
+        for name in ["a.md", "b.md", "c.md", "sub/d.md"] {
+            world.write(1, name, &note(name, "first"));
+        }
+        world
+    }
+
+    fn notes(&self) -> PathBuf {
+        self.folder.path().join("notes")
+    }
+
+    fn location(&self) -> IndexLocation {
+        IndexLocation::in_folder(self.folder.path())
+    }
+
+    fn write(&self, day: u32, name: &str, text: &str) {
+        let path = self.notes().join(name);
+        fs::write(&path, text).unwrap();
+        let time = UNIX_EPOCH + Duration::from_secs(1_700_000_000) + Duration::from_secs(86_400) * day;
+        fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+    }
+
+    /// Changes, renames, removes and adds a note.
+    fn edit(&self) {
+        self.write(2, "a.md", &note("a.md", "second"));
+        fs::rename(self.notes().join("b.md"), self.notes().join("sub/e.md")).unwrap();
+        fs::remove_file(self.notes().join("c.md")).unwrap();
+        self.write(2, "f.md", &note("f.md", "first"));
+    }
+
+    /// Runs an ingest that may take `steps` steps, or as many as it likes.
+    async fn ingest(&self, options: &IngestOptions, steps: Option<usize>) -> Result<IngestSummary, IngestError> {
+        let source = CollectionSource { name: "notes".into(), root: self.notes() };
+        let options = IngestOptions { sources: vec![source], ..options.clone() };
+        STEPS_LEFT.set(steps);
+        let cancel = CancellationToken::new();
+        let result = ingest(&self.location(), &self.embedder, "hash", &options, &|_| {}, &cancel).await;
+        STEPS_LEFT.set(None);
+        result
+    }
+
+    /// Makes sure that the index answers with whole documents, or says that there is none.
+    async fn assert_answers(&self, at: usize) {
+        let index = match Index::open(&self.location()).await {
+            Ok(index) => index,
+            Err(IndexError::Missing { .. }) => return,
+            Err(error) => panic!("stopped after {at} steps, the index does not open: {error:?}"),
+        };
+        let has_chunks = index.stats().await.unwrap().chunks > 0;
+        let searcher = Searcher::new(index, Ok(Arc::clone(&self.embedder)));
+        for mode in [SearchMode::Lexical, SearchMode::Hybrid] {
+            let options = SearchOptions { mode, ..SearchOptions::default() };
+            let found = searcher.search("opening first second closing", &options).await;
+            let hits = found.unwrap_or_else(|error| panic!("stopped after {at} steps, {mode:?} fails: {error:?}")).hits;
+            assert_eq!(!hits.is_empty(), has_chunks, "stopped after {at} steps, {mode:?} finds what is committed");
+            for hit in hits {
+                let chunks = searcher.index().document_chunks(&hit.document_id).await.unwrap();
+                let text: String = chunks.iter().map(|chunk| chunk.text.as_str()).collect();
+                let is_whole = text.contains("opening") && text.contains("closing");
+                assert!(is_whole, "stopped after {at} steps, half of {} is there: {text}", hit.path);
+                let of_one_time = text.contains("first") != text.contains("second");
+                assert!(of_one_time, "stopped after {at} steps, {} is a mixture: {text}", hit.path);
+            }
+        }
+    }
+
+    async fn state(&self) -> State {
+        let index = Index::open(&self.location()).await.unwrap();
+        let mut documents = index.documents(None).await.unwrap();
+        documents.sort_by(|a, b| a.path.cmp(&b.path));
+        let ids: Vec<_> = documents.iter().map(|row| row.id.clone()).collect();
+        let vectors = index.vectors_by_key(&ids).await.unwrap();
+        let mut chunks = Vec::new();
+        for id in &ids {
+            for row in index.document_chunks(id).await.unwrap() {
+                let vector = row.embed_key.as_ref().and_then(|key| vectors.get(key));
+                if let Some(vector) = vector {
+                    assert_eq!(*vector, self.embedder.embed_query(&text_to_embed(&row)).unwrap(), "{}", row.path);
+                }
+                chunks.push(ChunkState { has_vector: vector.is_some(), row });
+            }
+        }
+        let stats = index.stats().await.unwrap();
+        assert_eq!(stats.chunks, chunks.len(), "every chunk belongs to a document, once");
+        State {
+            documents,
+            chunks,
+            collections: index.manifest().collections.clone(),
+            vectors_missing: stats.vectors_missing,
+            unindexed_text_rows: stats.unindexed_text_rows,
+        }
+    }
+}
+
+fn note(name: &str, time: &str) -> String {
+    let long = |part: &str| format!("This {part} of {name} was written the {time} time. ").repeat(5);
+    format!("# Note {name}\n\nThe opening. {}\n\n## More\n\n{}\n\nThe closing.\n", long("beginning"), long("end"))
+}
+
+/// What happens to the world before the run that is killed.
+type Preparation = fn(&World);
+
+/// Kills a run at its first step, its second, and so on until one comes through; returns how many there were.
+///
+/// With `first` given, a run with those options has succeeded before, and `prepare` changed the folder since.
+async fn survives(first: Option<&IngestOptions>, prepare: Preparation, options: &IngestOptions) -> usize {
+    let build = async || {
+        let world = World::new();
+        if let Some(first) = first {
+            world.ingest(first, None).await.unwrap();
+        }
+        prepare(&world);
+        world
+    };
+    let undisturbed = build().await;
+    undisturbed.ingest(options, None).await.unwrap();
+    let mut expected = undisturbed.state().await;
+    assert_eq!(expected.unindexed_text_rows, 0);
+
+    for steps in 0.. {
+        let world = build().await;
+        let stopped = world.ingest(options, Some(steps)).await;
+        world.assert_answers(steps).await;
+        match stopped {
+            Ok(_) => return steps,
+            Err(IngestError::Index(IndexError::Stopped { .. })) => {}
+            Err(error) => panic!("stopped after {steps} steps, the run fails otherwise: {error:?}"),
+        }
+        // A rebuild that was killed need not be taken up again; an ordinary run has to do.
+        let finish = IngestOptions { rebuild: false, ..options.clone() };
+        let finished = world.ingest(&finish, None).await;
+        finished.unwrap_or_else(|error| panic!("stopped after {steps} steps, the next run fails: {error:?}"));
+        let state = world.state().await;
+        // The absolute folders differ, the relative one does not.
+        expected.collections.clone_from(&undisturbed.state().await.collections);
+        assert_eq!(state, expected, "stopped after {steps} steps");
+    }
+    unreachable!("a run has fewer steps than there are numbers")
+}
+
+fn nothing(_: &World) {}
+
+fn text() -> IngestOptions {
+    IngestOptions::default()
+}
+
+fn vectors() -> IngestOptions {
+    IngestOptions { embed: true, ..text() }
+}
+
+#[tokio::test]
+async fn fresh_index_killed_at_any_step_is_finished_by_the_next_run() {
+    let steps = survives(None, nothing, &text()).await;
+    assert!(steps >= 8, "{steps} steps");
+}
+
+#[tokio::test]
+async fn update_killed_at_any_step_is_finished_by_the_next_run() {
+    let steps = survives(Some(&vectors()), World::edit, &vectors()).await;
+    assert!(steps >= 6, "{steps} steps");
+}
+
+#[tokio::test]
+async fn rebuild_killed_at_any_step_leaves_the_old_index_or_the_new_one() {
+    let rebuild = IngestOptions { rebuild: true, ..vectors() };
+    let steps = survives(Some(&vectors()), nothing, &rebuild).await;
+    assert!(steps >= 8, "{steps} steps");
+}
+
+#[tokio::test]
+async fn embedding_killed_at_any_step_is_finished_by_the_next_run() {
+    let steps = survives(Some(&text()), nothing, &vectors()).await;
+    assert!(steps >= 1, "{steps} steps");
+}
+
+#[tokio::test]
+async fn fresh_index_with_vectors_killed_at_any_step_is_finished_by_the_next_run() {
+    let steps = survives(None, nothing, &vectors()).await;
+    assert!(steps >= 9, "{steps} steps");
+}

@@ -1,0 +1,190 @@
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde_json::Value;
+
+use crate::common::World;
+
+const QUESTION: &str = "Why did we choose lithium batteries?";
+
+fn keys(value: &Value) -> BTreeSet<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+/// Makes sure that every quote stands, byte for byte, in the lines it is said to stand in.
+fn assert_quotes_stand_in_their_files(world: &World, report: &Value) {
+    for evidence in report["evidence"].as_array().unwrap() {
+        let source = &evidence["source"];
+        let path = format!("{}/{}", source["collection"].as_str().unwrap(), source["path"].as_str().unwrap());
+        let file = world.read(&path);
+        let line = |key: &str| usize::try_from(source[key].as_u64().unwrap()).unwrap();
+        let (first, last) = (line("line_start"), line("line_end"));
+        assert!(1 <= first && first <= last);
+        let lines: String = file.split_inclusive('\n').skip(first - 1).take(last - first + 1).collect();
+        let quote = evidence["quote"].as_str().unwrap();
+        assert!(!quote.trim().is_empty() && lines.contains(quote), "{path}:{first}-{last} has no `{quote}`");
+        assert_eq!(evidence["checked"], true);
+    }
+}
+
+#[test]
+fn answer_is_sentences_with_their_places() {
+    let world = World::indexed();
+    dr_snapshot!(world.dr(["ask", "--offline", QUESTION]));
+}
+
+#[test]
+fn report_has_the_keys_of_the_design_and_quotes_that_stand_in_their_files() {
+    let world = World::indexed();
+    let run = world.dr(["ask", "--offline", "--format", "json", QUESTION]).succeeded();
+    assert_eq!(run.stderr, "");
+    let report = run.json();
+    let expected = [
+        "schema_version", "run_id", "question", "answer", "findings", "evidence", "contradictions", "open_questions",
+        "limitations", "confidence", "stop_reason", "degraded", "failed_nodes", "tree", "usage", "elapsed_ms",
+    ];
+    let missing: Vec<_> = expected.iter().filter(|key| !keys(&report).contains(*key)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    let extra: Vec<_> = keys(&report).into_iter().filter(|key| !expected.contains(key)).collect();
+    assert_eq!(extra, ["passages"]);
+    assert_eq!(keys(&report["findings"][0]), ["text", "evidence", "aspect"].into());
+    let evidence = ["id", "node", "label", "checked", "quote", "score", "source"];
+    assert_eq!(keys(&report["evidence"][0]), evidence.into());
+    let source = ["kind", "collection", "path", "title", "heading_path", "line_start", "line_end", "content_hash"];
+    assert_eq!(keys(&report["evidence"][0]["source"]), source.into());
+    let node = [
+        "id", "parent", "question", "status", "depends_on", "depth", "source_hint", "group", "confidence", "summary",
+    ];
+    assert_eq!(keys(&report["tree"]), ["root", "nodes"].into());
+    assert_eq!(keys(&report["tree"]["nodes"][0]), node.into());
+    assert_eq!(keys(&report["usage"]), ["total", "by_role", "by_node"].into());
+    assert_eq!((&report["schema_version"], &report["stop_reason"]), (&1.into(), &"complete".into()));
+    assert_eq!(report["evidence"][0]["label"], "internal");
+    assert_eq!(report["tree"]["root"], report["tree"]["nodes"][0]["id"]);
+    assert_quotes_stand_in_their_files(&world, &report);
+    let known: BTreeSet<_> = report["evidence"].as_array().unwrap().iter().map(|evidence| &evidence["id"]).map(Value::to_string).collect();
+    for finding in report["findings"].as_array().unwrap() {
+        let cited = finding["evidence"].as_array().unwrap();
+        assert!(!cited.is_empty() && cited.iter().all(|id| known.contains(&id.to_string())));
+    }
+    assert!(report["answer"].as_str().unwrap().contains("they do not leak and last four years"));
+}
+
+#[test]
+fn quotes_are_verbatim_whatever_the_file_is_like() {
+    let world = World::indexed();
+    let questions = [
+        ("Which serial driver does the Windows tool need?", "windows.md", "Kestrel driver 3.2"),
+        ("How many beds can a greenhouse have?", "bom.md", "sixty-four beds"),
+        ("How heavy was the tomato harvest?", "harvest.md", "18 kg"),
+        ("How many litres does the well hold?", "field-notes.txt", "900 litres"),
+        ("Where is a spare valve?", "broken.md", "drawer seven"),
+        ("When are valves closed at night?", "guide/watering.md", "between 22:00 and 05:00"),
+        ("What is the moisture threshold for basil?", "guide/watering.md", "41 %"),
+        ("What does release 2026.4.10 mend?", "releases/2026.4.10.md", "stuck half open in frost"),
+        ("When does the siren sound?", "guide/alarms.md", "dry for forty minutes"),
+    ];
+    for (question, path, words) in questions {
+        let report = world.dr(["ask", "--offline", "--json", question]).succeeded().json();
+        assert_quotes_stand_in_their_files(&world, &report);
+        let evidence = report["evidence"].as_array().unwrap();
+        let has = |evidence: &Value| evidence["source"]["path"] == path && evidence["quote"].as_str().unwrap().contains(words);
+        assert!(evidence.iter().any(has), "{question}: {:#}", report["evidence"]);
+    }
+}
+
+#[test]
+fn question_without_support_is_refused() {
+    let world = World::indexed();
+    let question = "Who won the parliamentary election in Portugal?";
+    dr_snapshot!(world.dr(["ask", "--offline", question]));
+    let run = world.dr(["ask", "--offline", "--json", question]);
+    assert_eq!(run.exit, Some(3));
+    let report = run.json();
+    assert_eq!(report["stop_reason"], "no_evidence");
+    for empty in ["findings", "evidence"] {
+        assert_eq!(report[empty], Value::Array(Vec::new()), "{empty}");
+    }
+    assert_eq!(report["answer"], "");
+}
+
+#[test]
+fn report_may_go_to_a_file() {
+    let world = World::indexed();
+    let run = world.dr(["ask", "--offline", QUESTION, "-o", "answer.md"]).succeeded();
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("", ""));
+    assert_eq!(world.read("answer.md"), world.dr(["ask", "--offline", QUESTION]).succeeded().stdout);
+    dr_snapshot!(world.dr(["ask", "--offline", QUESTION, "-o", "nowhere/answer.md"]));
+}
+
+#[test]
+fn folder_given_is_indexed_first_and_answered_from_alone() {
+    let world = World::with_kb();
+    world.write("other/lithium.md", "# Lithium batteries\n\nWe chose lithium batteries because the other team did.\n");
+    world.dr(["index", "other", "--quiet"]).succeeded();
+    let run = world.dr(["ask", "--offline", "--kb", "kb", "--json", QUESTION]).succeeded();
+    assert!(run.stderr.contains("15 files to read"), "{run}");
+    let report = run.json();
+    assert_quotes_stand_in_their_files(&world, &report);
+    assert!(report["evidence"].as_array().unwrap().iter().all(|evidence| evidence["source"]["collection"] == "kb"));
+
+    let edited = world.read("kb/decisions/battery.md").replace("four years", "five years");
+    world.write("kb/decisions/battery.md", &edited);
+    let report = world.dr(["ask", "--offline", "--kb", "kb", "--json", "--quiet", QUESTION]).succeeded().json();
+    assert_quotes_stand_in_their_files(&world, &report);
+    assert!(report["answer"].as_str().unwrap().contains("five years"), "{report:#}");
+}
+
+#[test]
+fn fresh_folder_is_indexed_and_answered_from_in_one_go() {
+    dr_snapshot!(World::with_kb().dr(["ask", "--kb", "kb", "--offline", "When does the siren sound?"]));
+}
+
+#[test]
+fn file_changed_since_indexing_is_said() {
+    let world = World::indexed();
+    world.write("kb/decisions/battery.md", "# Gone with the wind\n");
+    dr_snapshot!(world.dr(["ask", "--offline", QUESTION]));
+    fs::remove_file(world.path("kb/decisions/battery.md")).unwrap();
+    let report = world.dr(["ask", "--offline", "--json", QUESTION]).succeeded().json();
+    let limitations = report["limitations"].to_string();
+    assert!(limitations.contains("`decisions/battery.md` has gone since it was indexed"), "{limitations}");
+}
+
+#[test]
+fn index_that_does_not_match_its_file_gives_no_citation() {
+    // The file has the quote no longer, but hash, size and time in the index say it is as it was: only looking helps.
+    let world = World::indexed();
+    let report = world.dr(["ask", "--offline", "--json", QUESTION]).succeeded().json();
+    assert_quotes_stand_in_their_files(&world, &report);
+    let edited = world.read("kb/decisions/battery.md").replace("do not leak", "do not reek");
+    world.write_on_day(1, "kb/decisions/battery.md", &edited);
+    let report = world.dr(["ask", "--offline", "--json", QUESTION]).succeeded().json();
+    let limitations = report["limitations"].to_string();
+    assert!(limitations.contains("`decisions/battery.md` has changed since it was indexed"), "{limitations}");
+}
+
+#[test]
+fn without_offline_and_without_a_key_one_line_says_so() {
+    let world = World::indexed();
+    let online = world.dr(["ask", QUESTION]).succeeded();
+    let offline = world.dr(["ask", "--offline", QUESTION]).succeeded();
+    assert_eq!(online.stdout, offline.stdout);
+    assert_eq!((online.stderr.lines().count(), offline.stderr.as_str()), (1, ""));
+    insta::assert_snapshot!(online.stderr);
+}
+
+#[test]
+fn unusable_questions_are_errors() {
+    let world = World::indexed_text();
+    dr_snapshot!(world.dr(["ask", "--offline", " "]));
+    dr_snapshot!(world.dr(["ask", "--offline", "why?", "--collection", "nope"]));
+    dr_snapshot!(world.dr(["ask", "--offline", "why?", "--kb", "nowhere"]));
+    dr_snapshot!(World::empty().dr(["ask", "--offline", "why?"]));
+}
+
+#[test]
+fn answer_from_text_alone_says_that_vectors_are_missing() {
+    let world = World::indexed_text();
+    dr_snapshot!(world.dr(["ask", "--offline", "When does the siren sound?"]));
+}

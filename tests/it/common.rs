@@ -1,0 +1,260 @@
+//! A throwaway world for one test, and its runs of `dr` as text to snapshot.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, SystemTime};
+
+use dr::kb::index::{ChunkRow, DocumentRow, Index, IndexLocation, IndexStats};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Compares a run of `dr` with its snapshot: exit code, stdout and stderr, with what differs from run to run replaced.
+macro_rules! dr_snapshot {
+    ($run:expr $(, $name:expr)?) => {{
+        let run = $run;
+        let filters = run.filters();
+        let filters = filters.iter().map(|(pattern, shown)| (pattern.as_str(), *shown));
+        insta::with_settings!({ filters => filters.collect::<Vec<_>>(), omit_expression => true }, {
+            insta::assert_snapshot!($($name,)? run.to_string());
+        });
+    }};
+}
+
+/// A home, a project folder to stand in, and nothing else of the machine: no variables, no settings, no index.
+pub struct World {
+    root: PathBuf,
+    variables: BTreeMap<&'static str, String>,
+    _folder: TempDir,
+}
+
+/// One run of `dr`, over.
+pub struct Run {
+    pub exit: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+    root: PathBuf,
+}
+
+impl World {
+    /// Makes a world with an empty project.
+    pub fn empty() -> Self {
+        let folder = tempfile::Builder::new().prefix("dr-world-").tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["home", "project", "tmp"] {
+            std::fs::create_dir(root.join(name)).unwrap();
+        }
+        Self { root, variables: BTreeMap::new(), _folder: folder }
+    }
+
+    /// Makes a world whose project has a copy of `fixtures/kb-small` as `kb`.
+    pub fn with_kb() -> Self {
+        let world = Self::empty();
+        copy(&fixtures().join("kb-small"), &world.path("kb"));
+        world
+    }
+
+    /// Makes a world whose `kb` is indexed, with vectors.
+    pub fn indexed() -> Self {
+        let world = Self::with_kb();
+        world.dr(["index", "kb", "--quiet"]).succeeded();
+        world
+    }
+
+    /// Makes a world whose `kb` is indexed as text only, which is faster.
+    pub fn indexed_text() -> Self {
+        let world = Self::with_kb();
+        world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+        world
+    }
+
+    /// Returns the same world with a variable set.
+    pub fn with_variable(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.variables.insert(name, value.into());
+        self
+    }
+
+    /// Returns a path in the project.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.root.join("project").join(path)
+    }
+
+    /// Returns a path in the home folder.
+    pub fn home(&self, path: &str) -> PathBuf {
+        self.root.join("home").join(path)
+    }
+
+    /// Writes a file of the project; its time is old enough to be trusted, and another one each `day`.
+    pub fn write_on_day(&self, day: u32, path: &str, text: &str) {
+        let path = self.path(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        set_time(&path, day);
+    }
+
+    /// Writes a file of the project, later than everything that was copied.
+    pub fn write(&self, path: &str, text: &str) {
+        self.write_on_day(2, path, text);
+    }
+
+    /// Reads a file of the project.
+    pub fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.path(path)).unwrap()
+    }
+
+    /// Returns `dr` ready to be started here, with nothing of the machine's environment.
+    pub fn command<I: IntoIterator<Item: AsRef<OsStr>>>(&self, args: I) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dr"));
+        command.args(args).current_dir(self.root.join("project")).stdin(Stdio::null()).env_clear();
+        command.env("HOME", self.root.join("home")).env("TMPDIR", self.root.join("tmp")).env("NO_COLOR", "1");
+        command.envs(&self.variables);
+        command
+    }
+
+    /// Runs `dr` to its end.
+    pub fn dr<I: IntoIterator<Item: AsRef<OsStr>>>(&self, args: I) -> Run {
+        self.run_of(self.command(args).output().unwrap())
+    }
+
+    /// Takes what a run came to.
+    pub fn run_of(&self, output: Output) -> Run {
+        Run {
+            exit: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+            root: self.root.clone(),
+        }
+    }
+
+    /// Returns where the project's index is.
+    pub fn location(&self) -> IndexLocation {
+        IndexLocation::in_folder(&self.path(""))
+    }
+
+    /// Returns the rows of the project's index.
+    pub fn contents(&self) -> Contents {
+        block_on(Contents::read(&self.location()))
+    }
+}
+
+/// Everything an index holds that does not depend on how it came about.
+#[derive(Debug, PartialEq)]
+pub struct Contents {
+    pub documents: Vec<DocumentRow>,
+    pub chunks: Vec<ChunkRow>,
+    pub collections: BTreeMap<String, String>,
+    pub vectors: usize,
+    pub vectors_missing: usize,
+    pub unindexed_text_rows: usize,
+}
+
+impl Contents {
+    async fn read(location: &IndexLocation) -> Self {
+        let index = Index::open(location).await.unwrap();
+        let mut documents = index.documents(None).await.unwrap();
+        documents.sort_by(|a, b| a.id.cmp(&b.id));
+        let mut chunks = Vec::new();
+        for document in &documents {
+            chunks.extend(index.document_chunks(&document.id).await.unwrap());
+        }
+        let IndexStats { vectors, vectors_missing, unindexed_text_rows, chunks: rows, .. } = index.stats().await.unwrap();
+        assert_eq!(rows, chunks.len(), "every chunk belongs to a document");
+        let ids: HashSet<_> = chunks.iter().map(|chunk| &chunk.id).collect();
+        assert_eq!(ids.len(), chunks.len(), "no chunk is there twice");
+        let collections = index.manifest().collections.clone();
+        Self { documents, chunks, collections, vectors, vectors_missing, unindexed_text_rows }
+    }
+}
+
+impl Run {
+    /// Returns the run after making sure that it ended well.
+    pub fn succeeded(self) -> Self {
+        assert_eq!(self.exit, Some(0), "{self}");
+        self
+    }
+
+    /// Reads stdout as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self}"))
+    }
+
+    /// Returns what is replaced in a snapshot, in order.
+    pub fn filters(&self) -> Vec<(String, &'static str)> {
+        let root = regex::escape(&self.root.to_string_lossy());
+        vec![
+            (root, "[WORLD]"),
+            (r"\b\d+\.\d s\b".into(), "[SECONDS]"),
+            (r#""(elapsed_ms|seconds|latency_p\d+_ms)": [0-9.e-]+"#.into(), r#""$1": "[TIME]""#),
+            (r"(latency p\d+) +[0-9.]+ ms".into(), "$1 [TIME]"),
+            (r"process \d+ since \S+Z".into(), "process [PID] since [TIME]"),
+            // Vectors differ in the last digits between processors.
+            (r#""(score|confidence|lexical_score|vector_similarity)": [0-9.e-]+"#.into(), r#""$1": "[SCORE]""#),
+            (r"(score|lexical #\d+|vector #\d+) [0-9]+\.[0-9]{3}".into(), "$1 [SCORE]"),
+            (r"Confidence [0-9.]+[0-9]".into(), "Confidence [SCORE]"),
+            (r"/\.tmp\w{6}".into(), "/[TEMPORARY]"),
+            (r"\b[0-9a-f]{32}\b".into(), "[FINGERPRINT]"),
+            (r"index         version \d+".into(), "index         version [VERSION]"),
+            (r"\bdr \d+\.\d+\.\d+".into(), "dr [VERSION]"),
+            // Whether this machine has one.
+            (r"(?m)^\w+ +onnx runtime .*\n( +→.*\n)?".into(), "[ONNX RUNTIME]\n"),
+        ]
+    }
+}
+
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.exit {
+            Some(exit) => writeln!(f, "exit: {exit}")?,
+            None => writeln!(f, "exit: by a signal")?,
+        }
+        write!(f, "--- stdout ---\n{}--- stderr ---\n{}", self.stdout, self.stderr)
+    }
+}
+
+/// Runs a future of the library to its end.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(future)
+}
+
+/// Returns the folder of the fixtures.
+pub fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")
+}
+
+/// Copies a folder; every file gets the same old time, so that `dr` trusts it.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), &target).unwrap();
+            set_time(&target, 1);
+        }
+    }
+}
+
+fn set_time(path: &Path, day: u32) {
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000) + Duration::from_secs(86_400) * day;
+    std::fs::File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+}
+
+/// Writes `files` notes of several sections each into the project's folder `notes`.
+pub fn write_notes(world: &World, files: usize) {
+    for number in 0..files {
+        let sections: Vec<_> = (0..4)
+            .map(|section| {
+                let words = ["valve", "probe", "siren", "bed", "board", "cable", "lamp"];
+                let word = |step: usize| words[(number * 3 + section * 5 + step) % words.len()];
+                let sentence = format!("The {} of plot {number} needs the {} in part {section}.", word(0), word(1));
+                format!("## Part {section}\n\n{}\n", [sentence.as_str(); 3].join(" "))
+            })
+            .collect();
+        let text = format!("# Note {number}\n\nMarker mark{number}.\n\n{}", sections.join("\n"));
+        world.write_on_day(1, &format!("notes/{:02}/note-{number:03}.md", number % 20), &text);
+    }
+}

@@ -1,0 +1,81 @@
+use serde_json::Value;
+
+use crate::common::World;
+
+fn first_hit(world: &World, query: &str) -> Value {
+    world.dr(["search", query, "--mode", "lexical", "--json"]).succeeded().json()["hits"][0].clone()
+}
+
+#[test]
+fn chunk_section_document_and_lines_are_read_from_the_file() {
+    let world = World::indexed_text();
+    let hit = first_hit(&world, "mildew");
+    let id = hit["id"].as_str().unwrap();
+    let chunk = world.dr(["get", id]).succeeded();
+    assert_eq!(chunk.stdout.trim_end(), hit["text"].as_str().unwrap().trim_end());
+    dr_snapshot!(chunk);
+    dr_snapshot!(world.dr(["get", id, "--section"]));
+    dr_snapshot!(world.dr(["get", id, "--section", "--json"]));
+    let document = world.dr(["get", id, "--document"]).succeeded();
+    assert_eq!(document.stdout, world.read("kb/guide/watering.md"));
+    assert_eq!(world.dr(["get", "guide/watering.md"]).succeeded().stdout, document.stdout);
+    assert_eq!(world.dr(["get", "kb/guide/watering.md"]).succeeded().stdout, document.stdout);
+    let by_document_id = world.dr(["get", hit["document_id"].as_str().unwrap()]).succeeded();
+    assert_eq!(by_document_id.stdout, document.stdout);
+    dr_snapshot!(world.dr(["get", "guide/watering.md:23-24"]));
+    dr_snapshot!(world.dr(["get", "guide/watering.md:13", "--json"]));
+}
+
+#[test]
+fn section_ends_where_the_next_heading_of_its_level_starts() {
+    let world = World::empty();
+    let long = |word: &str| format!("The {word} is described at length. ").repeat(60);
+    let text = format!("# Top\n\n## First\n\n{}\n\n### Inside\n\n{}\n\n## Second\n\n{}\n", long("apple"), long("pear"), long("plum"));
+    world.write("kb/long.md", &text);
+    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    let id = first_hit(&world, "apple")["id"].as_str().unwrap().to_owned();
+    let section = world.dr(["get", &id, "--section"]).succeeded().stdout;
+    assert!(section.contains("apple") && section.contains("pear") && !section.contains("plum"));
+    assert_eq!(section.matches("apple").count(), 60);
+    assert!(text.contains(section.trim_end()), "a section is a stretch of the file");
+}
+
+#[test]
+fn lines_keep_the_ends_of_the_file_they_are_from() {
+    let world = World::indexed_text();
+    let lines = world.dr(["get", "windows.md:5-7"]).succeeded();
+    assert_eq!(lines.stdout, "## Serial driver\r\n\r\nThe tool needs the Kestrel driver 3.2 before the board is plugged in.\r\n");
+}
+
+#[test]
+fn unknown_names_are_errors_with_a_way_on() {
+    let world = World::indexed_text();
+    dr_snapshot!(world.dr(["get", "0000000000000000"]));
+    dr_snapshot!(world.dr(["get", "watering.md"]));
+    dr_snapshot!(world.dr(["get", "nowhere.md"]));
+    dr_snapshot!(world.dr(["get", "../../etc/passwd"]));
+    dr_snapshot!(world.dr(["get", "guide/watering.md:9-3"]));
+    dr_snapshot!(world.dr(["get", "guide/watering.md:900-901"]));
+    dr_snapshot!(World::empty().dr(["get", "a.md"]));
+}
+
+#[test]
+fn path_in_two_collections_has_to_be_told_apart() {
+    let world = World::indexed_text();
+    world.write("other/bom.md", "# Another\n");
+    world.dr(["index", "other", "--no-embed", "--quiet"]).succeeded();
+    dr_snapshot!(world.dr(["get", "bom.md"]));
+    assert_eq!(world.dr(["get", "other/bom.md"]).succeeded().stdout, "# Another\n");
+}
+
+#[test]
+fn file_changed_since_indexing_is_read_from_the_index_and_that_is_said() {
+    let world = World::indexed_text();
+    let id = first_hit(&world, "mildew")["id"].as_str().unwrap().to_owned();
+    world.write("kb/guide/watering.md", "# Something else\n");
+    dr_snapshot!(world.dr(["get", &id]));
+    dr_snapshot!(world.dr(["get", "guide/watering.md:1-2"]));
+    dr_snapshot!(world.dr(["get", "guide/watering.md"]));
+    std::fs::remove_file(world.path("kb/guide/watering.md")).unwrap();
+    dr_snapshot!(world.dr(["get", &id, "--section"]));
+}

@@ -1,0 +1,157 @@
+use std::fs;
+
+use dr::kb::index::WriterLock;
+use serde_json::json;
+
+use crate::common::World;
+
+#[test]
+fn first_run_makes_the_index_and_names_what_it_skipped() {
+    let world = World::with_kb();
+    dr_snapshot!(world.dr(["index", "kb"]));
+    assert_eq!(world.read(".dr/.gitignore"), "*\n");
+}
+
+#[test]
+fn unchanged_second_run_reads_nothing_it_knows() {
+    let world = World::indexed();
+    fs::remove_file(world.path("kb/latin1.md")).unwrap();
+    dr_snapshot!(world.dr(["index", "kb"]));
+}
+
+#[test]
+fn changed_renamed_removed_and_added_files_are_told_apart() {
+    let world = World::indexed();
+    let changed = world.read("kb/guide/watering.md").replace("basil | 41 %", "basil | 44 %");
+    world.write("kb/guide/watering.md", &changed);
+    fs::rename(world.path("kb/harvest.md"), world.path("kb/guide/harvest-2026.md")).unwrap();
+    fs::remove_file(world.path("kb/field-notes.txt")).unwrap();
+    world.write("kb/new.md", "# New\n\nA paragraph about marmalade.\n");
+    dr_snapshot!(world.dr(["index", "kb"]));
+
+    let found = |query: &str| {
+        let json = world.dr(["search", "--mode", "lexical", "--json", query]).succeeded().json();
+        json["hits"].as_array().unwrap().iter().map(|hit| hit["path"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(found("\"basil | 44 %\""), ["guide/watering.md"]);
+    assert!(found("\"basil | 41 %\"").is_empty());
+    assert_eq!(found("rucksack"), ["guide/harvest-2026.md"]);
+    assert!(found("litres").is_empty());
+    assert_eq!(found("marmalade"), ["new.md"]);
+}
+
+#[test]
+fn folder_stood_in_is_found_upward_and_known_folders_need_no_name() {
+    let world = World::indexed();
+    let mut command = world.command(["index"]);
+    command.current_dir(world.path("kb/guide"));
+    dr_snapshot!(world.run_of(command.output().unwrap()));
+}
+
+#[test]
+fn run_without_vectors_is_completed_by_the_next_one() {
+    let world = World::with_kb();
+    dr_snapshot!(world.dr(["index", "kb", "--no-embed"]));
+    dr_snapshot!(world.dr(["search", "siren", "-k", "1"]));
+    dr_snapshot!(world.dr(["search", "siren", "--mode", "vector"]));
+    dr_snapshot!(world.dr(["index", "kb"]));
+    assert_eq!(world.contents(), World::indexed().contents());
+}
+
+#[test]
+fn json_summary_has_the_numbers_of_the_text() {
+    let world = World::with_kb();
+    dr_snapshot!(world.dr(["index", "kb", "--json"]));
+    let again = world.dr(["index", "kb", "--format", "json", "--quiet"]).succeeded();
+    assert_eq!(again.json()["unchanged"], json!(14));
+    assert_eq!(again.stderr, "");
+}
+
+#[test]
+fn rebuild_and_verify_end_in_the_same_rows() {
+    let world = World::indexed();
+    let before = world.contents();
+    let verified = world.dr(["index", "--verify", "--json"]).succeeded().json();
+    assert_eq!((&verified["unchanged"], &verified["chunks"]), (&json!(14), &json!(0)));
+    assert_eq!(world.contents(), before);
+    let rebuilt = world.dr(["index", "--rebuild", "--json"]).succeeded().json();
+    assert_eq!((&rebuilt["added"], &rebuilt["embedded"]), (&json!(14), &json!(16)));
+    assert_eq!(world.contents(), before);
+}
+
+#[test]
+fn edit_that_keeps_size_and_time_is_found_by_verify() {
+    let world = World::indexed_text();
+    let edited = world.read("kb/guide/alarms.md").replace("forty minutes", "fifty minutes");
+    world.write_on_day(1, "kb/guide/alarms.md", &edited);
+    let unaware = world.dr(["index", "--no-embed", "--json"]).succeeded().json();
+    assert_eq!(unaware["changed"], json!(0));
+    let verified = world.dr(["index", "--no-embed", "--verify", "--json"]).succeeded().json();
+    assert_eq!((&verified["changed"], &verified["unchanged"]), (&json!(1), &json!(13)));
+}
+
+#[test]
+fn loss_of_most_files_has_to_be_confirmed() {
+    let world = World::indexed_text();
+    for folder in ["kb/guide", "kb/releases", "kb/reference"] {
+        fs::remove_dir_all(world.path(folder)).unwrap();
+    }
+    let before = world.contents();
+    fs::remove_file(world.path("kb/bom.md")).unwrap();
+    dr_snapshot!(world.dr(["index", "kb", "--no-embed"]));
+    assert_eq!(world.contents(), before, "a refused run changes nothing");
+    dr_snapshot!(world.dr(["index", "kb", "--no-embed", "--prune"]));
+    assert_eq!(world.contents().documents.len(), 6);
+}
+
+#[test]
+fn name_of_a_collection_is_bound_to_its_folder() {
+    let world = World::indexed_text();
+    world.write("other/a.md", "# Other\n");
+    dr_snapshot!(world.dr(["index", "other", "--collection", "kb", "--no-embed"]));
+    dr_snapshot!(world.dr(["index", "other", "--collection", "second", "--no-embed"]));
+    dr_snapshot!(world.dr(["search", "other", "--collection", "third", "--mode", "lexical"]));
+}
+
+#[test]
+fn names_and_folders_have_to_pair_up() {
+    let world = World::with_kb();
+    world.write("more/kb/a.md", "# More\n");
+    dr_snapshot!(world.dr(["index", "kb", "--collection", "one", "--collection", "two"]));
+    dr_snapshot!(world.dr(["index", "kb", "more/kb"]));
+    dr_snapshot!(world.dr(["index"]));
+    dr_snapshot!(world.dr(["index", "nowhere"]));
+    dr_snapshot!(world.dr(["index", "kb/bom.md"]));
+    assert!(!world.path(".dr").exists(), "a refused run leaves nothing behind");
+}
+
+#[test]
+fn two_folders_in_one_run_are_two_collections() {
+    let world = World::with_kb();
+    world.write("more/kb/a.md", "# More\n\nA word: tangerine.\n");
+    world.dr(["index", "kb", "more/kb", "--collection", "kb", "--collection", "more", "--no-embed", "--quiet"]).succeeded();
+    let found = world.dr(["search", "tangerine", "--mode", "lexical", "--jsonl"]).succeeded().json();
+    assert_eq!((&found["collection"], &found["path"]), (&json!("more"), &json!("a.md")));
+}
+
+#[test]
+fn second_writer_is_told_who_holds_the_lock() {
+    let world = World::indexed_text();
+    let lock = WriterLock::take(world.location().folder().unwrap()).unwrap();
+    let refused = world.dr(["index", "--no-embed"]);
+    assert!(refused.stderr.contains(&format!("process {} since", std::process::id())), "{refused}");
+    dr_snapshot!(refused);
+    world.dr(["search", "siren", "--mode", "lexical"]).succeeded();
+    drop(lock);
+    world.dr(["index", "--no-embed"]).succeeded();
+}
+
+#[test]
+fn address_of_the_index_may_be_a_flag_or_a_variable() {
+    let world = World::with_kb();
+    world.dr(["index", "kb", "--index", "elsewhere", "--no-embed", "--quiet"]).succeeded();
+    assert!(world.path("elsewhere").is_dir() && !world.path(".dr").exists());
+    let world = world.with_variable("DR_INDEX", "elsewhere");
+    world.dr(["search", "siren", "--mode", "lexical"]).succeeded();
+    dr_snapshot!(world.dr(["search", "siren", "--index", "ftp://host/kb"]));
+}

@@ -1,0 +1,107 @@
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use crate::common::{Contents, World, write_notes};
+
+/// Counts the files below a folder; one that vanishes meanwhile does not count.
+fn count_files(folder: &Path) -> usize {
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    let count = |entry: std::fs::DirEntry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => count_files(&entry.path()),
+        Ok(_) => 1,
+        Err(_) => 0,
+    };
+    entries.flatten().map(count).sum()
+}
+
+/// Kills the child once its index has `files` files; returns whether that came before its end.
+fn kill_at(child: &mut Child, folder: &Path, files: usize) -> bool {
+    loop {
+        if count_files(folder) >= files {
+            child.kill().unwrap();
+            return !child.wait().unwrap().success();
+        }
+        if child.try_wait().unwrap().is_some() {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Makes sure that a search answers, or says that there is no index yet, and nothing else.
+fn assert_answers(world: &World) -> bool {
+    let run = world.dr(["search", "mark7", "--mode", "lexical", "--json"]);
+    if run.exit == Some(0) {
+        for hit in run.json()["hits"].as_array().unwrap() {
+            assert!(hit["text"].as_str().unwrap().contains("mark7"), "{hit:#}");
+        }
+        return true;
+    }
+    assert_eq!(run.exit, Some(1), "{run}");
+    assert!(run.stderr.starts_with("error: no index at"), "{run}");
+    false
+}
+
+fn start(world: &World, args: &[&str]) -> Child {
+    world.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Kills a fresh run at `kills` points spread over its life; each time the next run has to end in the same rows.
+fn survives(files: usize, kills: usize, args: &[&str]) {
+    let undisturbed = World::empty();
+    write_notes(&undisturbed, files);
+    undisturbed.dr(args).succeeded();
+    let expected = undisturbed.contents();
+    assert_eq!((expected.documents.len(), expected.unindexed_text_rows), (files, 0));
+    let last = count_files(&undisturbed.path(".dr/index"));
+
+    let mut killed = 0;
+    for point in 0..kills {
+        let world = World::empty();
+        write_notes(&world, files);
+        let mut child = start(&world, args);
+        killed += usize::from(kill_at(&mut child, &world.path(".dr/index"), 1 + point * (last - 1) / kills));
+        assert_answers(&world);
+        assert_finishes(&world, args, &expected);
+    }
+    assert_eq!(killed, kills, "every kill came before the end of its run");
+}
+
+fn assert_finishes(world: &World, args: &[&str], expected: &Contents) {
+    world.dr(args).succeeded();
+    let contents = world.contents();
+    assert_eq!(contents.collections, expected.collections);
+    assert_eq!(contents.documents, expected.documents);
+    assert_eq!(contents.chunks, expected.chunks);
+    assert_eq!(&contents, expected);
+    assert!(assert_answers(world));
+}
+
+#[test]
+fn killed_while_writing_text_it_answers_and_the_next_run_finishes() {
+    survives(300, 8, &["index", "notes", "--no-embed"]);
+}
+
+#[test]
+fn killed_while_embedding_it_answers_and_the_next_run_finishes() {
+    survives(20, 3, &["index", "notes"]);
+}
+
+#[test]
+fn killed_again_and_again_on_the_same_folder_it_still_finishes() {
+    let args = ["index", "notes", "--no-embed"];
+    let undisturbed = World::empty();
+    write_notes(&undisturbed, 60);
+    undisturbed.dr(args).succeeded();
+    let expected = undisturbed.contents();
+
+    let world = World::empty();
+    write_notes(&world, 60);
+    for _ in 0..6 {
+        let folder = world.path(".dr/index");
+        let files = count_files(&folder);
+        kill_at(&mut start(&world, &args), &folder, files + 3);
+        assert_answers(&world);
+    }
+    assert_finishes(&world, &args, &expected);
+}

@@ -1,0 +1,39 @@
+//! Everything `dr` promises, tried from outside: the binary in a throwaway world, and the library where a test has to
+//! look closer. One binary, because linking the storage engine once is slow enough.
+
+/// `World`: a home, a project and a copied knowledge base of a test's own; runs of `dr` as snapshots.
+#[macro_use]
+mod common;
+
+/// The help of every command, its usage errors, and a reader that goes away.
+mod help;
+
+/// `dr index`: what changed, what was skipped, what is refused.
+mod index;
+
+/// `dr search`: what is found, in which form, under which filter.
+mod search;
+
+/// `dr get`: chunks, sections, documents, lines.
+mod get;
+
+/// `dr ask`: answers whose every quote stands in its file, and refusals.
+mod ask;
+
+/// `dr eval`: figures against judgments.
+mod eval;
+
+/// `dr doctor`, and settings with their origins.
+mod doctor;
+
+/// P9: killed at any moment, the index answers and the next run finishes it.
+#[cfg(unix)]
+mod kill;
+
+/// Ctrl-C keeps what was done.
+#[cfg(unix)]
+mod interrupt;
+
+/// P4: no socket is opened, under a filter that kills who tries.
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod offline;

@@ -1,0 +1,99 @@
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, apply_filter,
+};
+
+use crate::common::World;
+
+#[cfg(target_arch = "x86_64")]
+const SOCKET: i64 = 41;
+#[cfg(target_arch = "aarch64")]
+const SOCKET: i64 = 198;
+
+const AF_INET: u64 = 2;
+const AF_INET6: u64 = 10;
+
+/// Signal of a process that made a call it must not make.
+const SIGSYS: i32 = 31;
+
+/// Returns a filter under which a process that asks for an internet socket dies at once.
+fn no_internet() -> BpfProgram {
+    let of_family = |family| {
+        let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, family).unwrap();
+        SeccompRule::new(vec![condition]).unwrap()
+    };
+    let rules = BTreeMap::from([(SOCKET, vec![of_family(AF_INET), of_family(AF_INET6)])]);
+    let arch = std::env::consts::ARCH.try_into().unwrap();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::KillProcess, arch).unwrap();
+    filter.try_into().unwrap()
+}
+
+/// Runs a command to its end from a thread that has the filter, so that the command has it too.
+fn run_without_internet(mut command: Command) -> Output {
+    let thread = std::thread::spawn(move || {
+        apply_filter(&no_internet()).unwrap();
+        command.output().unwrap()
+    });
+    thread.join().unwrap()
+}
+
+#[test]
+fn filter_kills_who_opens_a_socket() {
+    for helper in ["connects_over_ipv4", "connects_over_ipv6"] {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "--ignored", "--test-threads=1", &format!("offline::{helper}")]);
+        let output = run_without_internet(command);
+        assert_eq!(output.status.signal(), Some(SIGSYS), "{helper}: {output:?}");
+    }
+}
+
+#[test]
+#[ignore = "run under the filter by `filter_kills_who_opens_a_socket`"]
+fn connects_over_ipv4() {
+    let _ = TcpStream::connect("127.0.0.1:9");
+}
+
+#[test]
+#[ignore = "run under the filter by `filter_kills_who_opens_a_socket`"]
+fn connects_over_ipv6() {
+    let _ = TcpStream::connect("[::1]:9");
+}
+
+#[test]
+fn nothing_opens_a_socket_though_there_is_a_key_and_a_server() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    server.set_nonblocking(true).unwrap();
+    let address = format!("http://{}", server.local_addr().unwrap());
+    let mut world = World::with_kb().with_variable("OPENAI_API_KEY", "sk-not-a-real-key");
+    for name in ["OPENAI_BASE_URL", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_ENDPOINT"] {
+        world = world.with_variable(name, address.clone());
+    }
+    let commands: [&[&str]; 8] = [
+        &["index", "kb"],
+        &["index", "kb", "--rebuild", "--offline"],
+        &["search", "siren"],
+        &["search", "siren", "--offline", "--mode", "vector", "--json"],
+        &["get", "guide/alarms.md"],
+        &["ask", "--offline", "When does the siren sound?"],
+        &["ask", "--offline", "--kb", "kb", "When does the siren sound?", "--json"],
+        &["doctor", "--offline"],
+    ];
+    for args in commands {
+        let run = world.run_of(run_without_internet(world.command(args)));
+        assert_eq!(run.exit, Some(0), "{args:?}: {run}");
+    }
+    assert_eq!(server.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "somebody called");
+}
+
+#[test]
+fn model_that_is_not_on_disk_is_not_fetched_offline() {
+    let world = World::with_kb();
+    let args = ["index", "kb", "--offline", "--embedder", "fastembed:BGESmallENV15"];
+    let output = run_without_internet(world.command(args));
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}

@@ -1,0 +1,190 @@
+use std::collections::BTreeSet;
+
+use dr::kb::index::Index;
+use dr::kb::search::{SearchMode, SearchOptions, Searcher, VectorsUnusable};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use serde_json::Value;
+
+use crate::common::{World, block_on};
+
+fn paths(world: &World, args: &[&str]) -> Vec<String> {
+    let all: Vec<_> = ["search", "--json"].iter().chain(args).collect();
+    let json = world.dr(all).succeeded().json();
+    json["hits"].as_array().unwrap().iter().map(|hit| hit["path"].as_str().unwrap().to_owned()).collect()
+}
+
+fn sorted(mut paths: Vec<String>) -> Vec<String> {
+    paths.sort();
+    paths
+}
+
+#[test]
+fn hits_are_printed_with_place_headings_and_snippet() {
+    let world = World::indexed();
+    dr_snapshot!(world.dr(["search", "when are the valves closed at night", "-k", "1"]));
+    dr_snapshot!(world.dr(["search", "siren", "--mode", "lexical"]));
+    dr_snapshot!(world.dr(["search", "siren", "--mode", "lexical", "--explain", "-k", "1"]));
+    dr_snapshot!(world.dr(["search", "nights and mildew", "--explain", "-k", "1"]));
+}
+
+#[test]
+fn matched_words_are_marked_in_colour() {
+    let world = World::indexed_text();
+    dr_snapshot!(world.dr(["search", "mildew", "--mode", "lexical", "--color", "always"]));
+}
+
+#[test]
+fn json_has_exactly_the_keys_that_are_promised() {
+    let world = World::indexed();
+    let run = world.dr(["search", "lithium cells", "--json", "-k", "3"]).succeeded();
+    let json = run.json();
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+    let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+    assert_eq!(keys(&json), set(&["schema_version", "query", "mode", "support", "elapsed_ms", "hits"]));
+    let hits = json["hits"].as_array().unwrap();
+    assert_eq!(hits.len(), 3);
+    for hit in hits {
+        let expected = [
+            "id", "document_id", "collection", "path", "title", "heading_path", "line_start", "line_end", "snippet",
+            "text", "score", "explain",
+        ];
+        assert_eq!(keys(hit), set(&expected));
+        let explain = ["lexical_rank", "lexical_score", "vector_rank", "vector_similarity"];
+        assert_eq!(keys(&hit["explain"]), set(&explain));
+    }
+    assert_eq!(json["schema_version"], 1);
+    assert!(json["elapsed_ms"].is_number());
+    assert_eq!(hits[0]["path"], "decisions/battery.md");
+    dr_snapshot!(world.dr(["search", "lithium cells", "--json", "-k", "1"]));
+}
+
+#[test]
+fn jsonl_has_one_hit_a_line_and_nothing_else() {
+    let world = World::indexed_text();
+    let run = world.dr(["search", "siren", "--mode", "lexical", "--jsonl"]).succeeded();
+    let hits: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(hits.len() > 1);
+    let whole = world.dr(["search", "siren", "--mode", "lexical", "--json"]).succeeded().json();
+    assert_eq!(Value::from(hits), whole["hits"]);
+}
+
+#[test]
+fn search_that_finds_nothing_prints_its_object_and_succeeds() {
+    let world = World::indexed_text();
+    dr_snapshot!(world.dr(["search", "quokka", "--mode", "lexical"]));
+    dr_snapshot!(world.dr(["search", "quokka", "--mode", "lexical", "--json"]));
+    dr_snapshot!(world.dr(["search", "quokka", "--mode", "lexical", "--jsonl"]));
+}
+
+#[test]
+fn unrelated_query_is_said_to_have_no_support() {
+    let world = World::indexed();
+    dr_snapshot!(world.dr(["search", "parliamentary elections in Portugal", "-k", "1"]));
+    let json = world.dr(["search", "parliamentary elections in Portugal", "--json"]).succeeded().json();
+    assert_eq!(json["support"], "none");
+    let json = world.dr(["search", "when does the siren sound", "--json"]).succeeded().json();
+    assert_eq!(json["support"], "strong");
+}
+
+#[test]
+fn filters_hold_in_every_mode() {
+    let world = World::indexed();
+    for mode in ["hybrid", "lexical", "vector"] {
+        let found = |args: &[&str]| sorted(paths(&world, &[&["water the beds of a greenhouse", "--mode", mode], args].concat()));
+        let everything = found(&["-k", "100"]);
+        let under = |prefix: &str| everything.iter().filter(|path| path.starts_with(prefix)).cloned().collect::<Vec<_>>();
+        assert!(!under("guide/").is_empty() && under("guide/").len() < everything.len());
+        assert_eq!(found(&["-k", "100", "--path", "guide/*"]), under("guide/"), "{mode}");
+        assert_eq!(found(&["-k", "100", "--path", "**/*.md", "--path", "*.txt"]), everything, "{mode}");
+        assert_eq!(found(&["-k", "100", "--path", "*.rst"]), [""; 0], "{mode}");
+        assert_eq!(found(&["--tag", "guide", "--tag", "water"]), ["guide/watering.md"; 2][..found(&["--tag", "water"]).len()]);
+        assert!(found(&["--since", "2026-05-20"]).iter().all(|path| ["guide/watering.md", "guide/alarms.md"].contains(&path.as_str())));
+        assert!(found(&["--since", "2026-05-20"]).contains(&"guide/watering.md".to_owned()), "{mode}");
+        assert_eq!(found(&["--since", "2026-06-12"]), [""; 0], "{mode}");
+        assert_eq!(found(&["--collection", "kb", "-k", "100"]), everything, "{mode}");
+    }
+}
+
+#[test]
+fn tag_with_a_quote_in_it_is_only_a_tag() {
+    let world = World::indexed_text();
+    assert!(paths(&world, &["siren", "--mode", "lexical", "--tag", "x' OR '1'='1"]).is_empty());
+}
+
+#[test]
+fn quoted_phrase_is_found_as_written_and_a_near_miss_is_not() {
+    let world = World::indexed();
+    assert_eq!(paths(&world, &["\"wet leaves at night\""]), ["guide/watering.md"]);
+    assert_eq!(paths(&world, &["\"WET LEAVES at night\""]), ["guide/watering.md"]);
+    for near in ["\"wet leaf at night\"", "\"leaves wet at night\"", "\"et leaves at night\"", "\"wet leaves at nigh\""] {
+        assert!(paths(&world, &[near]).is_empty(), "{near}");
+    }
+}
+
+#[test]
+fn identifiers_are_found_exactly_and_first() {
+    let world = World::indexed();
+    for mode in ["hybrid", "lexical"] {
+        let first = |query: &str| paths(&world, &["--mode", mode, "--", query])[0].clone();
+        assert_eq!(first("foo_bar"), "reference/settings.md", "{mode}");
+        assert_eq!(first("2026.4.10"), "releases/2026.4.10.md", "{mode}");
+        assert_eq!(first("2026.4.1"), "releases/2026.4.1.md", "{mode}");
+        assert_eq!(first("--no-rerank"), "reference/cli.md", "{mode}");
+        assert_eq!(first("what does --no-rerank do"), "reference/cli.md", "{mode}");
+        assert_eq!(first("what was mended in 2026.4.10?"), "releases/2026.4.10.md", "{mode}");
+    }
+    assert_eq!(paths(&world, &["\"2026.4.10\""]), ["releases/2026.4.10.md"]);
+}
+
+#[test]
+fn unusable_requests_are_usage_errors() {
+    let world = World::indexed_text();
+    dr_snapshot!(world.dr(["search", "   "]));
+    dr_snapshot!(world.dr(["search", "?!"]));
+    dr_snapshot!(world.dr(["search", "siren", "--mode", "magic"]));
+    dr_snapshot!(world.dr(["search", "siren", "--path", "docs/[a"]));
+}
+
+#[test]
+fn search_before_the_first_index_says_what_to_do() {
+    let world = World::empty();
+    dr_snapshot!(world.dr(["search", "siren"]));
+    assert!(!world.path(".dr").exists());
+}
+
+#[test]
+fn collection_nobody_has_heard_of_is_an_error() {
+    let world = World::indexed_text();
+    dr_snapshot!(world.dr(["search", "siren", "--collection", "nope", "--mode", "lexical"]));
+}
+
+#[test]
+fn lines_of_every_hit_reproduce_its_text_in_the_file() {
+    let world = World::indexed_text();
+    let index = block_on(Index::open(&world.location())).unwrap();
+    let searcher = Searcher::new(index, Err(VectorsUnusable::NoneYet));
+    let texts: Vec<_> = world.contents().chunks.into_iter().map(|chunk| chunk.text).collect();
+    let words: BTreeSet<_> = texts.iter().flat_map(|text| text.split(|letter: char| !letter.is_alphanumeric())).collect();
+    let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).map(str::to_owned).collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let queries = prop::collection::vec(prop::sample::select(words), 1..4);
+    let mut runner = TestRunner::new(Config { cases: 64, failure_persistence: None, ..Config::default() });
+    let outcome = runner.run(&queries, |query| {
+        let options = SearchOptions { mode: SearchMode::Lexical, ..SearchOptions::default() };
+        let found = runtime.block_on(searcher.search(&query.join(" "), &options)).unwrap();
+        for hit in found.hits {
+            let bytes = std::fs::read(world.path("kb").join(&hit.path)).unwrap();
+            let file = String::from_utf8(bytes).unwrap();
+            let (first, last) = (hit.line_start as usize, hit.line_end as usize);
+            let lines: String = file.split_inclusive('\n').skip(first - 1).take(last - first + 1).collect();
+            prop_assert!(lines.contains(&hit.text), "{}:{first}-{last}", hit.path);
+            let start = usize::try_from(hit.byte_start).unwrap();
+            prop_assert_eq!(&file[start..start + hit.text.len()], &hit.text);
+            prop_assert_eq!(file[..start].matches('\n').count() + 1, first);
+            prop_assert_eq!(first + hit.text.trim_end_matches('\n').matches('\n').count(), last);
+        }
+        Ok(())
+    });
+    outcome.unwrap();
+}
