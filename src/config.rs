@@ -69,9 +69,14 @@ pub struct Settings {
 /// Settings could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A file or variable has a value that cannot be used.
-    #[error("settings cannot be read")]
-    Invalid(#[source] Box<figment::Error>),
+    /// A file, variable or flag has a value that cannot be used.
+    #[error("{origin}: {reason}")]
+    Invalid {
+        /// The file, the variable or the flag, and the setting.
+        origin: String,
+        /// What is wrong with it.
+        reason: String,
+    },
 
     /// The project's file sets what only the user may.
     #[error("`{file}` sets `{key}`, which a project may not")]
@@ -96,7 +101,7 @@ impl ConfigError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotForProjects { key, .. } => Some(format!("set `{key}` in your own settings, or by a flag")),
-            Self::Invalid(_) => Some("`kb/reference/configuration.md` in dr's manual lists the settings".into()),
+            Self::Invalid { .. } => Some("`kb/reference/configuration.md` in dr's manual lists the settings".into()),
             Self::NoHome(_) | Self::NoCurrent(_) => None,
         }
     }
@@ -131,7 +136,7 @@ impl Settings {
             .merge(Toml::file(&project_file))
             .merge(variables.filter(|key| std::env::var(format!("DR_{key}").to_uppercase()).is_ok_and(|value| !value.is_empty())))
             .merge(Serialized::defaults(flags));
-        let options: Options = figment.extract().map_err(|error| ConfigError::Invalid(Box::new(error)))?;
+        let options: Options = figment.extract().map_err(invalid)?;
         let origins = ["index", "embedder", "offline", "threads", "mode", "limit"]
             .into_iter()
             .filter_map(|key| Some((key, origin(&figment, key)?)))
@@ -164,7 +169,7 @@ impl Settings {
 
 fn check_project_file(file: &Path) -> Result<(), ConfigError> {
     let figment = Figment::from(Toml::file(file));
-    let options: Options = figment.extract().map_err(|error| ConfigError::Invalid(Box::new(error)))?;
+    let options: Options = figment.extract().map_err(invalid)?;
     let forbidden = |key| Err(ConfigError::NotForProjects { file: file.to_path_buf(), key });
     if options.index.is_some() {
         return forbidden("index");
@@ -177,12 +182,23 @@ fn check_project_file(file: &Path) -> Result<(), ConfigError> {
 
 /// Returns where a value came from: a file, a variable, or a flag.
 fn origin(figment: &Figment, key: &'static str) -> Option<String> {
-    let metadata = figment.find_metadata(key)?;
-    Some(match &metadata.source {
+    figment.find_metadata(key).map(|metadata| origin_of(metadata, key))
+}
+
+fn origin_of(metadata: &figment::Metadata, key: &str) -> String {
+    match &metadata.source {
         Some(figment::Source::File(file)) => file.display().to_string(),
         _ if metadata.name.contains("environment") => format!("DR_{}", key.to_uppercase()),
         _ => format!("--{key}"),
-    })
+    }
+}
+
+/// Says which setting of which layer is wrong, in the words of `dr`.
+fn invalid(error: figment::Error) -> ConfigError {
+    let key = error.path.join(".").to_lowercase();
+    let source = error.metadata.as_ref().map(|metadata| origin_of(metadata, &key)).unwrap_or_default();
+    let origin = if source.ends_with(".toml") && !key.is_empty() { format!("`{key}` in `{source}`") } else { format!("`{source}`") };
+    ConfigError::Invalid { origin, reason: error.kind.to_string() }
 }
 
 #[cfg(test)]

@@ -21,6 +21,11 @@ pub fn printable(text: &str) -> String {
         .collect()
 }
 
+/// Returns a number with its noun: `1 file`, `2 files`.
+pub fn counted(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
 /// Tells whether a character has no width or turns the direction of text around.
 fn is_invisible(letter: char) -> bool {
     matches!(u32::from(letter), 0x200B..=0x200F | 0x202A..=0x202E | 0x2060..=0x206F | 0xFEFF | 0xE0000..=0xE007F)

@@ -28,9 +28,13 @@ pub struct EvalArgs {
     #[arg(long, value_name = "FILE")]
     qrels: PathBuf,
 
-    /// Search by `hybrid`, `lexical` or `vector`
-    #[arg(long, value_name = "MODE", default_value = "hybrid")]
-    mode: SearchMode,
+    /// Search by `hybrid`, `lexical` or `vector` (default: hybrid)
+    #[arg(long, value_name = "MODE")]
+    mode: Option<SearchMode>,
+
+    /// Measure this collection only
+    #[arg(long, value_name = "NAME")]
+    collection: Option<String>,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -47,9 +51,10 @@ struct EvalResult {
 pub async fn eval(ui: &mut Ui, engine: &Engine, args: EvalArgs) -> Result<Exit, CliError> {
     let queries = parse_queries(&read(&args.queries)?).map_err(EngineError::from)?;
     let judgments = parse_judgments(&read(&args.qrels)?).map_err(EngineError::from)?;
-    let figures = engine.eval(&queries, &judgments, args.mode).await?;
+    let mode = args.mode.or(engine.settings().options.mode).unwrap_or_default();
+    let figures = engine.eval(&queries, &judgments, mode, args.collection.as_deref()).await?;
     if args.output.is_json() {
-        ui.print(&versioned(&EvalResult { mode: args.mode, figures })?)?;
+        ui.print(&versioned(&EvalResult { mode, figures })?)?;
     } else {
         ui.print(&text(&figures))?;
     }

@@ -10,7 +10,7 @@ use super::exit::Exit;
 use super::progress::IngestProgress;
 use super::ui::{BAD, GOOD, NOTE, Ui, styled};
 use super::{OutputArgs, interruptible};
-use crate::base::line::one_line;
+use crate::base::line::{counted, one_line};
 use crate::engine::{Engine, IndexRequest};
 use crate::kb::ingest::{IngestSummary, SkippedFile};
 use crate::render::json::versioned;
@@ -54,7 +54,11 @@ pub struct IndexArgs {
 pub async fn index(ui: &mut Ui, engine: &Engine, args: IndexArgs) -> Result<Exit, CliError> {
     if args.collections.len() > args.folders.len() {
         return Err(CliError::Usage {
-            message: format!("{} names for {} folders", args.collections.len(), args.folders.len()),
+            message: format!(
+                "{} for {}",
+                counted(args.collections.len(), "name"),
+                counted(args.folders.len(), "folder")
+            ),
             hint: Some("give `--collection` once for each folder, in the same order".into()),
         });
     }
@@ -77,9 +81,7 @@ pub async fn index(ui: &mut Ui, engine: &Engine, args: IndexArgs) -> Result<Exit
 
 /// Indexes with progress on stderr, after saying which index it is.
 pub(super) async fn run(ui: &mut Ui, engine: &Engine, request: &IndexRequest) -> Result<IngestSummary, CliError> {
-    let verb = if engine.is_found() { "using" } else { "making" };
-    ui.tell(&format!("{verb} index `{}`", engine.location()));
-    let progress = IngestProgress::new(ui);
+    let progress = IngestProgress::new(ui, engine.location().to_string());
     let cancel = interruptible();
     let summary = engine.index(request, &|event| progress.take(&event), &cancel).await;
     progress.finish();
@@ -104,7 +106,7 @@ fn text(summary: &IngestSummary) -> String {
     let _ = writeln!(text, "{:<9} {:>7}", "chunks", summary.chunks);
     let _ = writeln!(text, "{:<9} {:>7}", "embedded", summary.embedded);
     if summary.vectors_missing > 0 {
-        let waiting = format!("{} chunks wait for a vector; `dr index` makes them", summary.vectors_missing);
+        let waiting = format!("without a vector: {}; `dr index` makes them", counted(summary.vectors_missing, "chunk"));
         let _ = writeln!(text, "{}", styled(NOTE, &waiting));
     }
     let (style, word) = if summary.interrupted { (BAD, "interrupted after") } else { (GOOD, "done in") };

@@ -41,7 +41,7 @@ use crate::kb::embed::EmbedderChoice;
 #[derive(Debug, Parser)]
 #[command(name = "dr", version, max_term_width = 100, after_help = EXIT_CODES)]
 struct Cli {
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Options of every command")]
     global: GlobalArgs,
     #[command(subcommand)]
     command: Command,

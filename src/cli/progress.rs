@@ -1,11 +1,13 @@
 //! Indexing drawn as bars on a terminal, or told as lines.
 
+use std::io::Write;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::ui::Ui;
+use crate::base::line::counted;
 use crate::kb::ingest::IngestEvent;
 
 /// Lines about the same thing come at most this often.
@@ -19,6 +21,7 @@ const STEP: &str = "{spinner} {msg}";
 pub struct IngestProgress {
     bar: Option<ProgressBar>,
     tells: bool,
+    location: String,
     state: Mutex<State>,
 }
 
@@ -32,40 +35,45 @@ struct State {
 
 impl IngestProgress {
     /// Draws where that can be seen, tells lines elsewhere, and is silent when people want quiet.
-    pub fn new(ui: &Ui) -> Self {
+    pub fn new(ui: &Ui, location: String) -> Self {
         let bar = ui.can_draw().then(|| {
             let bar = ProgressBar::new(0);
             bar.enable_steady_tick(Duration::from_millis(120));
             bar
         });
-        Self { tells: bar.is_none() && !ui.is_quiet(), bar, state: Mutex::default() }
+        Self { tells: bar.is_none() && !ui.is_quiet(), bar, location, state: Mutex::default() }
     }
 
     /// Takes note of an event.
     pub fn take(&self, event: &IngestEvent) {
         let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match event {
+            IngestEvent::Opened { is_new } => {
+                let verb = if *is_new { "making" } else { "using" };
+                self.say(&format!("{verb} index `{}`", self.location));
+            }
+            IngestEvent::Compared { to_read: 0 } => {}
             IngestEvent::Compared { to_read } => {
                 state.files = 0;
-                self.start(FILES, *to_read, &format!("{to_read} files to read"));
+                self.start(FILES, *to_read, &format!("{} to read", counted(*to_read, "file")));
             }
             IngestEvent::Committed { files, chunks } => {
                 state.files += files;
                 state.chunks += chunks;
-                let message = format!("{} chunks", state.chunks);
+                let message = counted(state.chunks, "chunk");
                 self.advance(state.files, &message);
-                let line = format!("{} files read, {} chunks", state.files, state.chunks);
+                let line = format!("{} read, {}", counted(state.files, "file"), counted(state.chunks, "chunk"));
                 self.tell_now_and_then(&mut state, &line);
             }
             IngestEvent::IndexingText => self.start(STEP, 0, "indexing text"),
             IngestEvent::EmbeddingStarted { chunks } => {
                 state.to_embed = *chunks;
                 state.told = None;
-                self.start(CHUNKS, *chunks, &format!("{chunks} chunks to embed"));
+                self.start(CHUNKS, *chunks, &format!("{} to embed", counted(*chunks, "chunk")));
             }
             IngestEvent::Embedded { chunks } => {
                 self.advance(*chunks, "");
-                let line = format!("{chunks} of {} chunks embedded", state.to_embed);
+                let line = format!("{chunks} of {} embedded", counted(state.to_embed, "chunk"));
                 self.tell_now_and_then(&mut state, &line);
             }
             IngestEvent::IndexingVectors => self.start(STEP, 0, "indexing vectors"),
@@ -112,10 +120,18 @@ impl IngestProgress {
         }
     }
 
-    #[expect(clippy::print_stderr, reason = "this is where progress is told")]
+    /// Tells a line above the bar, or as a line.
+    fn say(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(line),
+            None => self.tell(line),
+        }
+    }
+
     fn tell(&self, line: &str) {
         if self.tells {
-            eprintln!("{line}");
+            // A closed stderr cannot be told anything.
+            let _ = writeln!(std::io::stderr(), "{line}");
         }
     }
 }

@@ -20,7 +20,8 @@ use crate::render::json::versioned;
 /// Find passages in the index
 ///
 /// Words and meaning are searched together. What stands in double quotes must occur as it is, letter case aside;
-/// names like foo_bar, 2026.4.10 or --no-rerank are matched as written.
+/// names like foo_bar, 2026.4.10 or --no-rerank are matched as written (put `--` before a query that starts with a
+/// dash).
 #[derive(Args, Debug)]
 pub struct SearchArgs {
     /// What to look for
@@ -149,7 +150,7 @@ pub async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Result<Ex
     let found = engine.search(&searcher, &query, &options).await?;
     let elapsed_ms = (started.elapsed().as_secs_f64() * 100_000.0).round() / 100.0;
     if let Some(reason) = &found.without_vectors {
-        ui.warn(&format!("note: {reason}, so only text was searched; {}", reason.hint()));
+        ui.tell(&format!("note: {reason}, so only text was searched; {}", reason.hint()));
     }
     match args.format() {
         SearchFormat::Json => {

@@ -1,12 +1,14 @@
 //! An installation becomes a Checkup: what is well, what is not, and the command that mends it.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use serde::Serialize;
 
 use super::{Engine, EngineError};
+use crate::kb::document::Document;
 use crate::kb::embed::{EmbedderChoice, find_runtime};
-use crate::kb::index::{Index, IndexError, IndexStats, WriterLock};
+use crate::kb::index::{DocumentRow, Index, IndexError, IndexStats, WriterLock};
 use crate::kb::walk::walk;
 
 /// How a thing is.
@@ -118,7 +120,7 @@ impl Engine {
 
     async fn index_checks(&self, index: &Index, stats: &IndexStats) -> Result<Vec<Check>, EngineError> {
         let IndexStats { documents, chunks, vectors, vectors_missing, .. } = stats;
-        let rerun = Some("dr index".to_owned());
+        let rerun = Some("run `dr index`".to_owned());
         let mut checks =
             vec![Check::ok("index", format!("version {}, {documents} files, {chunks} chunks", stats.version))];
         checks.push(match vectors_missing {
@@ -152,7 +154,7 @@ impl Engine {
                 Some(stored) if stored.fingerprint != embedder.fingerprint() => Check::trouble(
                     "embedder",
                     format!("index has vectors of `{}`, settings ask for `{}`", stored.name, embedder.name()),
-                    "dr index --rebuild".to_owned(),
+                    "run `dr index --rebuild`".to_owned(),
                 ),
                 _ => {
                     let (name, dimension) = (embedder.name(), embedder.dimension());
@@ -175,29 +177,40 @@ async fn stale_check(index: &Index, name: &str, root: &Path) -> Result<Check, En
         return Ok(Check::trouble(
             "collection",
             format!("`{name}`: folder `{}` is gone", root.display()),
-            "put it back, or make the index again with `dr index --rebuild <FOLDER>`".to_owned(),
+            "put it back, or forget the collection with `dr index --prune`".to_owned(),
         ));
     }
     let known = index.documents(Some(name)).await?;
     let folder = root.to_path_buf();
-    let listing = tokio::task::spawn_blocking(move || walk(&folder)).await?;
-    let known_files: std::collections::HashMap<_, _> =
-        known.iter().map(|row| (row.path.as_str(), (row.size, row.modified_ns))).collect();
-    // A file too fresh to trust its time has none stored; it is not stale as long as its size is the same.
-    let is_same = |path: &str, size, modified| {
-        known_files.get(path).is_some_and(|(known_size, known_time)| {
-            *known_size == size && known_time.is_none_or(|known_time| known_time == modified)
-        })
-    };
-    let current = listing.files.iter().filter(|file| is_same(&file.path, file.size, file.modified_ns)).count();
-    let stale = known.len().max(listing.files.len()) - current;
-    let skipped = listing.skipped.len();
-    let detail = format!("`{name}`: {} files in `{}`, {stale} to bring up to date, {skipped} skipped", known.len(), root.display());
+    let count = known.len();
+    let (stale, skipped) = tokio::task::spawn_blocking(move || compare(&folder, &known)).await?;
+    let detail = format!("`{name}`: {count} files in `{}`, {stale} to bring up to date, {skipped} skipped", root.display());
     Ok(if stale == 0 {
         Check::ok("collection", detail)
     } else {
-        Check::note("collection", detail, Some("dr index".to_owned()))
+        Check::note("collection", detail, Some("run `dr index`".to_owned()))
     })
+}
+
+/// Counts the files `dr index` would add, change or remove, and those it would skip.
+fn compare(folder: &Path, known: &[DocumentRow]) -> (usize, usize) {
+    let listing = walk(folder);
+    let mut gone: HashMap<_, _> = known.iter().map(|row| (row.path.as_str(), row)).collect();
+    let (mut stale, mut skipped) = (0, listing.skipped.len());
+    for file in &listing.files {
+        match gone.remove(file.path.as_str()) {
+            // A file too fresh to trust its time has none stored; it is not stale as long as its size is the same.
+            Some(row) if row.size == file.size && row.modified_ns.is_none_or(|known| known == file.modified_ns) => {}
+            Some(_) => stale += 1,
+            None if is_indexable(folder, &file.path) => stale += 1,
+            None => skipped += 1,
+        }
+    }
+    (stale + gone.len(), skipped)
+}
+
+fn is_indexable(folder: &Path, path: &str) -> bool {
+    std::fs::read(folder.join(path)).is_ok_and(|bytes| Document::parse(path, bytes).is_ok())
 }
 
 fn runtime_check(data: &Path, choice: Option<&EmbedderChoice>) -> Check {
@@ -218,16 +231,19 @@ fn lock_check(folder: &Path) -> Check {
 }
 
 fn disk_check(folder: &Path) -> Check {
-    let probe = folder.join(".doctor");
-    let written = std::fs::write(&probe, b"probe").and_then(|()| std::fs::remove_file(&probe));
-    match written {
-        Ok(()) => Check::ok("disk", format!("index takes {} MB, folder can be written", folder_bytes(folder) / 1_000_000)),
+    // A file without a name goes with its handle, so nothing stays behind.
+    match tempfile::tempfile_in(folder).map(drop) {
+        Ok(()) => Check::ok("disk", format!("index takes {}, folder can be written", size(folder_bytes(folder)))),
         Err(error) => Check::trouble(
             "disk",
             format!("folder of the index cannot be written: {error}"),
             "make room on the disk, or give yourself the right to write there".to_owned(),
         ),
     }
+}
+
+fn size(bytes: u64) -> String {
+    if bytes < 10_000_000 { format!("{} kB", bytes.div_ceil(1_000)) } else { format!("{} MB", bytes / 1_000_000) }
 }
 
 fn folder_bytes(folder: &Path) -> u64 {

@@ -20,10 +20,11 @@ pub use passage::{Extent, GetError, Passage, Selector};
 use crate::config::{ConfigError, Options, Paths, Settings};
 use crate::kb::embed::{self, EmbedError, Embedder, EmbedderChoice, EmbedderOptions};
 use crate::kb::eval::{EvalError, EvalQuery, Figures, Judgments, Ranking, check_indexed, measure};
-use crate::kb::index::{DR_FOLDER, Index, IndexError, IndexLocation, LocationError};
-use crate::kb::ingest::{CollectionSource, IngestError, IngestOptions, IngestSummary, Listener, ingest};
+use crate::kb::index::{DR_FOLDER, Filter, Index, IndexError, IndexLocation, LocationError};
+use crate::kb::ingest::{CollectionSource, IngestError, IngestEvent, IngestOptions, IngestSummary, Listener, ingest};
 use crate::kb::search::{Found, Hit, SearchError, SearchMode, SearchOptions, Searcher, VectorsUnusable};
 use crate::base::id::ContentHash;
+use crate::base::line::counted;
 use crate::research::evidence::{Evidence, Source, SourceFile, pick};
 use crate::research::node::NodeId;
 use crate::research::question::Question;
@@ -40,8 +41,6 @@ const EVAL_DEPTH: usize = 100;
 pub struct Engine {
     settings: Settings,
     location: IndexLocation,
-    /// Whether the index was found, or is only where one would be made.
-    is_found: bool,
 }
 
 /// Something an engine was asked to do failed.
@@ -71,6 +70,12 @@ pub enum EngineError {
     /// Measuring.
     #[error(transparent)]
     Eval(#[from] EvalError),
+    /// The index is on the network, which may not be touched.
+    #[error("index `{uri}` is on the network, and `dr` is offline")]
+    RemoteOffline {
+        /// Its address.
+        uri: String,
+    },
     /// A collection that is not in the index.
     #[error("no collection `{name}` in the index")]
     NoCollection {
@@ -115,6 +120,7 @@ impl EngineError {
             Self::Get(error) => error.hint(),
             Self::Eval(error) => error.hint(),
             Self::NoCollection { known, .. } => Some(format!("the index has: {}", known.join(", "))),
+            Self::RemoteOffline { .. } => Some("use a local index with `--index <FOLDER>`".into()),
             Self::NothingToIndex => Some("run `dr index <FOLDER>`".into()),
             Self::SameName { .. } => Some("name them with `--collection`, once for each folder".into()),
             Self::Folder { .. } | Self::Task(_) => None,
@@ -153,22 +159,20 @@ impl Engine {
             _ => paths.current.clone(),
         };
         let settings = Settings::resolve(paths, &project, flags)?;
-        let (location, is_found) = match (&settings.options.index, nearest) {
-            (Some(address), _) => (IndexLocation::parse(address)?, true),
-            (None, Some(location)) => (location, true),
-            (None, None) => (IndexLocation::in_folder(&settings.paths.current), false),
+        let location = match (&settings.options.index, nearest) {
+            (Some(address), _) => IndexLocation::parse(address)?,
+            (None, Some(location)) => location,
+            (None, None) => IndexLocation::in_folder(&settings.paths.current),
         };
-        Ok(Self { settings, location, is_found })
+        if let (IndexLocation::Remote { uri }, true) = (&location, settings.is_offline()) {
+            return Err(EngineError::RemoteOffline { uri: uri.clone() });
+        }
+        Ok(Self { settings, location })
     }
 
     /// Returns where the index is, or would be made.
     pub fn location(&self) -> &IndexLocation {
         &self.location
-    }
-
-    /// Tells whether there is an index folder already.
-    pub fn is_found(&self) -> bool {
-        self.is_found
     }
 
     /// Returns the resolved settings.
@@ -194,26 +198,41 @@ impl Engine {
         };
         let choice = self.embedder_choice(stored.as_ref(), request.rebuild);
         let embedder = self.load_embedder(&choice).await?;
+        let (sources, forget) = self.sources(request, stored.as_ref())?;
         let options = IngestOptions {
-            sources: self.sources(request, stored.as_ref())?,
+            sources,
+            forget,
             embed: request.embed,
             prune: request.prune,
             verify: request.verify,
             rebuild: request.rebuild,
         };
+        let is_new = stored.is_none();
         drop(stored);
         self.make_folder()?;
+        listener(IngestEvent::Opened { is_new });
         Ok(ingest(&self.location, &embedder, &choice.to_string(), &options, listener, cancel).await?)
     }
 
-    /// Returns the folders to index: those given, and on a rebuild every one known, so that none is lost.
-    fn sources(&self, request: &IndexRequest, stored: Option<&Index>) -> Result<Vec<CollectionSource>, EngineError> {
+    /// Returns the folders to index, and the collections to forget because theirs is gone.
+    ///
+    /// Those are the folders given; without one, and on a rebuild, every one known, so that none is lost.
+    fn sources(
+        &self,
+        request: &IndexRequest,
+        stored: Option<&Index>,
+    ) -> Result<(Vec<CollectionSource>, Vec<String>), EngineError> {
         let mut sources = Vec::new();
         let mut names = request.names.iter();
         for folder in &request.folders {
-            let root = folder
-                .canonicalize()
-                .map_err(|source| EngineError::Folder { path: folder.clone(), source })?;
+            let root =
+                folder.canonicalize().map_err(|source| EngineError::Folder { path: folder.clone(), source })?;
+            if !root.is_dir() {
+                return Err(IngestError::NotAFolder { path: folder.clone() }.into());
+            }
+            if !root.is_dir() {
+                return Err(IngestError::NotAFolder { path: folder.clone() }.into());
+            }
             let name = match names.next() {
                 Some(name) => name.clone(),
                 None => self.known_name(&root, stored).unwrap_or_else(|| folder_name(&root)),
@@ -223,15 +242,22 @@ impl Engine {
             }
             sources.push(CollectionSource { name, root });
         }
+        let mut forget = Vec::new();
         if request.folders.is_empty() || request.rebuild {
             let collections = stored.map(|index| index.manifest().collections.clone()).unwrap_or_default();
             for (name, root) in collections {
-                if !sources.iter().any(|source| source.name == name) {
-                    sources.push(CollectionSource { name, root: self.location.open_root(&root) });
+                let root = self.location.open_root(&root);
+                if sources.iter().any(|source| source.name == name) {
+                    continue;
+                }
+                match root.is_dir() {
+                    true => sources.push(CollectionSource { name, root }),
+                    false if request.prune => forget.push(name),
+                    false => return Err(IngestError::RootGone { collection: name, root }.into()),
                 }
             }
         }
-        if sources.is_empty() { Err(EngineError::NothingToIndex) } else { Ok(sources) }
+        if sources.is_empty() && forget.is_empty() { Err(EngineError::NothingToIndex) } else { Ok((sources, forget)) }
     }
 
     /// Returns the collection that was indexed from `folder`, if there is one.
@@ -264,7 +290,14 @@ impl Engine {
     /// Returns the embedder to use: the one asked for, else the one that made the index, else the built-in one.
     fn embedder_choice(&self, stored: Option<&Index>, rebuild: bool) -> EmbedderChoice {
         let stored = stored.filter(|_| !rebuild).and_then(|index| index.manifest().embedder.choice.parse().ok());
-        self.settings.options.embedder.clone().or(stored).unwrap_or_default()
+        match self.settings.options.embedder.clone().or(stored).unwrap_or_default() {
+            // The index remembers the choice, and is used from other folders too.
+            EmbedderChoice::Fastembed(model) if Path::new(&model).is_dir() => {
+                let folder = std::path::absolute(&model).unwrap_or_else(|_| PathBuf::from(&model));
+                EmbedderChoice::Fastembed(folder.to_string_lossy().into_owned())
+            }
+            choice => choice,
+        }
     }
 
     async fn load_embedder(&self, choice: &EmbedderChoice) -> Result<Arc<dyn Embedder>, EmbedError> {
@@ -349,15 +382,18 @@ impl Engine {
         queries: &[EvalQuery],
         judgments: &Judgments,
         mode: SearchMode,
+        collection: Option<&str>,
     ) -> Result<Figures, EngineError> {
         let searcher = self.searcher().await?;
-        let indexed: HashSet<_> = searcher.index().documents(None).await?.into_iter().map(|row| row.path).collect();
+        let documents = searcher.index().documents(collection).await?;
+        let indexed: HashSet<_> = documents.into_iter().map(|row| row.path).collect();
         check_indexed(judgments, &indexed)?;
-        let options = SearchOptions { mode, limit: EVAL_DEPTH, per_document: 1, ..SearchOptions::default() };
+        let filter = Filter { collections: collection.map(str::to_owned).into_iter().collect(), ..Filter::default() };
+        let options = SearchOptions { mode, limit: EVAL_DEPTH, per_document: 1, filter };
         let mut rankings = Vec::new();
         for query in queries.iter().filter(|query| judgments.contains_key(&query.id)) {
             let started = Instant::now();
-            let found = searcher.search(&query.text, &options).await?;
+            let found = self.search(&searcher, &query.text, &options).await?;
             let paths = found.hits.into_iter().map(|hit| hit.path).collect();
             rankings.push(Ranking { query: query.id.clone(), paths, latency: started.elapsed() });
         }
@@ -413,5 +449,5 @@ async fn searched(index: &Index, options: &SearchOptions) -> Result<String, Engi
     let names: Vec<_> =
         index.manifest().collections.keys().filter(|name| wanted.is_empty() || wanted.contains(*name)).cloned().collect();
     let count = documents.iter().filter(|row| names.contains(&row.collection)).count();
-    Ok(format!("{count} files of {}", names.join(", ")))
+    Ok(format!("{} of {}", counted(count, "file"), names.join(", ")))
 }

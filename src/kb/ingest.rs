@@ -56,6 +56,8 @@ pub struct CollectionSource {
 pub struct IngestOptions {
     /// The folders.
     pub sources: Vec<CollectionSource>,
+    /// Collections to forget with all their documents.
+    pub forget: Vec<String>,
     /// Whether vectors are made; text is searchable without.
     pub embed: bool,
     /// Whether more than half of what is known may be removed.
@@ -69,6 +71,11 @@ pub struct IngestOptions {
 /// Something to show while [`ingest`] runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IngestEvent {
+    /// The index is open for writing.
+    Opened {
+        /// Whether it was made just now.
+        is_new: bool,
+    },
     /// Folders were listed and compared.
     Compared {
         /// Files that have to be read.
@@ -183,6 +190,15 @@ pub enum IngestError {
         current: String,
     },
 
+    /// The folder of a collection is not there any more.
+    #[error("folder `{root}` of collection `{collection}` is gone")]
+    RootGone {
+        /// The collection.
+        collection: String,
+        /// Its folder.
+        root: PathBuf,
+    },
+
     /// The folder cannot be listed.
     #[error("`{path}` is not a folder")]
     NotAFolder {
@@ -202,6 +218,7 @@ impl IngestError {
             Self::Index(error) => error.hint(),
             Self::Embed(error) => error.hint(),
             Self::WouldRemove { .. } => Some("if they are really gone, say so with `--prune`".into()),
+            Self::RootGone { .. } => Some("put it back, or forget the collection with `dr index --prune`".into()),
             Self::OtherRoot { .. } => Some("give this folder another name with `--collection`".into()),
             Self::Mismatch { .. } => Some("run `dr index --rebuild` to make the index again".into()),
             Self::NotAFolder { .. } => Some("give the folder that holds the files".into()),
@@ -242,9 +259,6 @@ async fn open_writer(
     choice: &str,
     options: &IngestOptions,
 ) -> Result<IndexWriter, IngestError> {
-    if let Some(source) = options.sources.iter().find(|source| !source.root.is_dir()) {
-        return Err(IngestError::NotAFolder { path: source.root.clone() });
-    }
     let wanted = manifest(embedder, choice);
     let mut writer = IndexWriter::open(location, &wanted).await?;
     let stored = writer.index().manifest().clone();
@@ -255,6 +269,7 @@ async fn open_writer(
         check_same(&stored, &wanted)?;
     }
     let mut named = writer.index().manifest().clone();
+    named.collections.retain(|name, _| !options.forget.contains(name));
     for source in &options.sources {
         let root = location.store_root(&source.root);
         match named.collections.get(&source.name) {
@@ -363,12 +378,19 @@ impl Run<'_> {
             }
             self.update_collection(source).await?;
         }
+        for name in &self.options.forget {
+            let gone: Vec<_> = self.writer.index().documents(Some(name)).await?.into_iter().map(|row| row.id).collect();
+            self.writer.remove(&gone).await?;
+            self.summary.removed += gone.len();
+        }
         if !self.cancel.is_cancelled() {
             known_ids.extend(self.writer.index().documents(None).await?.into_iter().map(|row| row.id));
             let strays = self.writer.strays(&known_ids);
             self.writer.remove(&strays).await?;
             self.writer.compact().await?;
-            (self.listener)(IngestEvent::IndexingText);
+            if self.has_written() {
+                (self.listener)(IngestEvent::IndexingText);
+            }
             self.writer.finish_text_index().await?;
         }
         if self.options.rebuild && !self.cancel.is_cancelled() {

@@ -33,7 +33,7 @@ fn answer(text: &mut String, report: &Report) {
     for (evidence, number) in report.evidence.iter().zip(1..) {
         let _ = writeln!(text, "{number}. {}", source(evidence));
     }
-    let _ = writeln!(text, "\nConfidence {:.2}. Every quote was found in its source by code.", report.confidence);
+    let _ = writeln!(text, "\nConfidence {:.2}. Code has found every quote, verbatim, in its file as indexed.", report.confidence);
 }
 
 fn refusal(text: &mut String, report: &Report) {

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::evidence::{Evidence, EvidenceId, Source};
 use super::node::{Node, NodeId, NodeStatus, SourceHint, Tree};
 use super::question::Question;
+use crate::base::line::counted;
 use crate::kb::search::{Hit, Support};
 
 /// Version of the report as JSON.
@@ -144,7 +145,7 @@ impl Report {
         let lost = evidence.iter().filter(|quote| !quote.checked).count();
         evidence.retain(|quote| quote.checked);
         if lost > 0 {
-            notes.push(format!("{lost} quotes were not found in their source and are left out"));
+            notes.push(format!("{} not found in the source, and left out", counted(lost, "quote")));
         }
         if support == Support::None || evidence.is_empty() {
             return Self::refusal(question, &hits, &searched, notes);
@@ -169,7 +170,7 @@ impl Report {
     }
 
     fn refusal(question: Question, hits: &[Hit], searched: &str, mut notes: Vec<String>) -> Self {
-        let summary = format!("Nothing in the knowledge base answers this question; {searched} were searched.");
+        let summary = format!("Nothing in the knowledge base answers this question (searched: {searched}).");
         notes.insert(0, summary.clone());
         Self {
             tree: single_node(&question, NodeStatus::Blocked, 0.0, summary),

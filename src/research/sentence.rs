@@ -10,6 +10,9 @@ const MIN_WORDS: usize = 4;
 /// Longest sentence that is quoted, in bytes; what is longer is a list or a dump.
 const MAX_BYTES: usize = 600;
 
+/// Marks after a sentence that belong to it.
+const CLOSING: [char; 6] = ['*', '_', '"', '”', ')', '~'];
+
 /// Abbreviations whose dot ends no sentence.
 const ABBREVIATIONS: [&str; 14] =
     ["e.g.", "i.e.", "etc.", "cf.", "vs.", "dr.", "mr.", "mrs.", "ms.", "fig.", "no.", "approx.", "al.", "st."];
@@ -33,7 +36,10 @@ pub fn sentences(passage: &str) -> Vec<Sentence> {
     blocks.close();
     let mut sentences: Vec<_> = blocks.done.iter().flat_map(|block| split(passage, block)).collect();
     sentences.retain(|sentence| {
-        sentence.range.len() <= MAX_BYTES && sentence.plain.split_whitespace().count() >= MIN_WORDS
+        sentence.range.len() <= MAX_BYTES
+            && sentence.plain.split_whitespace().count() >= MIN_WORDS
+            // What only leads in to a list says nothing by itself.
+            && !sentence.plain.ends_with(':')
     });
     sentences
 }
@@ -103,8 +109,8 @@ fn split(passage: &str, block: &Block) -> Vec<Sentence> {
         if is_verbatim {
             for (at, _) in text.match_indices(['.', '!', '?', '。', '！', '？']) {
                 let end = at + text[at..].chars().next().map_or(1, char::len_utf8);
-                let is_end = ends_sentence(&text[..end], text[end..].chars().next(), at);
-                if is_end && end < text.len() {
+                let after = passage[range.start + end..].trim_start_matches(CLOSING);
+                if ends_sentence(&text[..end], after.chars().next(), at) {
                     plain.push_str(&text[done..end]);
                     let from = start.take().unwrap_or(range.start + done);
                     push_sentence(&mut sentences, passage, from..range.start + end, &plain);
@@ -138,7 +144,7 @@ fn balanced(passage: &str, range: Range<usize>) -> Range<usize> {
     let text = &passage[start..range.end];
     let end = start + text.trim_end().len();
     let tail = &passage[end..];
-    let closing = tail.len() - tail.trim_start_matches(['*', '_', '"', '”', ')']).len();
+    let closing = tail.len() - tail.trim_start_matches(CLOSING).len();
     start..end + closing
 }
 
@@ -181,6 +187,15 @@ mod tests {
         let found = sentences(passage);
         assert_eq!(found[0].plain, "Money has a hard limit in `dr`.");
         assert_eq!(&passage[found[0].range.clone()], "**Money** has a [hard\nlimit](budget.md) in `dr`.");
+    }
+
+    #[test]
+    fn sentence_ends_at_the_end_of_a_line_and_inside_emphasis_too() {
+        assert_eq!(
+            plain("The first one ends here.\nThe second one goes\non. **The third one is bold.** And the last.  \nA hard break came."),
+            ["The first one ends here.", "The second one goes on.", "The third one is bold.", "A hard break came."]
+        );
+        assert!(plain("What follows is a list:\n\n- one\n").is_empty());
     }
 
     #[test]

@@ -243,10 +243,10 @@ fn set_time(path: &Path, day: u32) {
     std::fs::File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
 }
 
-/// Writes `files` notes of several sections each into the project's folder `notes`.
-pub fn write_notes(world: &World, files: usize) {
+/// Writes `files` notes of `parts` sections each into the project's folder `notes`.
+pub fn write_notes(world: &World, files: usize, parts: usize) {
     for number in 0..files {
-        let sections: Vec<_> = (0..4)
+        let sections: Vec<_> = (0..parts)
             .map(|section| {
                 let words = ["valve", "probe", "siren", "bed", "board", "cable", "lamp"];
                 let word = |step: usize| words[(number * 3 + section * 5 + step) % words.len()];

@@ -4,7 +4,7 @@ use std::process::{Command, Output, Stdio};
 use crate::common::{Run, World, write_notes};
 
 /// Enough that embedding all of it takes many times as long as a signal.
-const FILES: usize = 100;
+const FILES: usize = 60;
 
 /// Starts `dr index`, sends Ctrl-C when a line of its stderr ends with `line`, and waits for the end.
 fn interrupted_at(world: &World, line: &str) -> Run {
@@ -26,15 +26,15 @@ fn interrupted_at(world: &World, line: &str) -> Run {
 #[test]
 fn interrupted_while_embedding_it_keeps_the_text_and_goes_on_later() {
     let world = World::empty();
-    write_notes(&world, FILES);
+    write_notes(&world, FILES, 4);
     let run = interrupted_at(&world, "chunks to embed");
     assert_eq!(run.exit, Some(130), "{run}");
     assert!(run.stdout.contains("interrupted after"), "{run}");
     let kept = world.contents();
     assert_eq!((kept.documents.len(), kept.unindexed_text_rows), (FILES, 0));
     assert!(kept.vectors_missing > 0, "{} vectors were all made before the signal came", kept.vectors);
-    let found = world.dr(["search", "mark99", "--mode", "lexical", "--jsonl"]).succeeded().json();
-    assert_eq!(found["path"], "19/note-099.md");
+    let found = world.dr(["search", "mark59", "--mode", "lexical", "--jsonl"]).succeeded().json();
+    assert_eq!(found["path"], "19/note-059.md");
 
     let finished = world.dr(["index", "notes", "--json"]).succeeded().json();
     assert_eq!((&finished["unchanged"], &finished["chunks"]), (&FILES.into(), &0.into()));
@@ -45,7 +45,7 @@ fn interrupted_while_embedding_it_keeps_the_text_and_goes_on_later() {
 #[test]
 fn interrupted_while_reading_it_keeps_what_was_committed() {
     let world = World::empty();
-    write_notes(&world, FILES);
+    write_notes(&world, FILES, 4);
     let run = interrupted_at(&world, "files to read");
     assert_eq!(run.exit, Some(130), "{run}");
     let kept = world.contents();
@@ -55,5 +55,5 @@ fn interrupted_while_reading_it_keeps_what_was_committed() {
     }
     let finished = world.dr(["index", "notes", "--no-embed", "--json"]).succeeded().json();
     assert_eq!((&finished["unchanged"], &finished["added"]), (&kept.documents.len().into(), &(FILES - kept.documents.len()).into()));
-    assert_eq!(world.contents().documents.len(), FILES);
+    assert_eq!(world.contents().documents.len(), FILES, 4);
 }

@@ -47,9 +47,9 @@ fn start(world: &World, args: &[&str]) -> Child {
 }
 
 /// Kills a fresh run at `kills` points spread over its life; each time the next run has to end in the same rows.
-fn survives(files: usize, kills: usize, args: &[&str]) {
+fn survives(files: usize, parts: usize, kills: usize, args: &[&str]) {
     let undisturbed = World::empty();
-    write_notes(&undisturbed, files);
+    write_notes(&undisturbed, files, parts);
     undisturbed.dr(args).succeeded();
     let expected = undisturbed.contents();
     assert_eq!((expected.documents.len(), expected.unindexed_text_rows), (files, 0));
@@ -58,7 +58,7 @@ fn survives(files: usize, kills: usize, args: &[&str]) {
     let mut killed = 0;
     for point in 0..kills {
         let world = World::empty();
-        write_notes(&world, files);
+        write_notes(&world, files, parts);
         let mut child = start(&world, args);
         killed += usize::from(kill_at(&mut child, &world.path(".dr/index"), 1 + point * (last - 1) / kills));
         assert_answers(&world);
@@ -79,24 +79,24 @@ fn assert_finishes(world: &World, args: &[&str], expected: &Contents) {
 
 #[test]
 fn killed_while_writing_text_it_answers_and_the_next_run_finishes() {
-    survives(300, 8, &["index", "notes", "--no-embed"]);
+    survives(100, 12, 8, &["index", "notes", "--no-embed"]);
 }
 
 #[test]
 fn killed_while_embedding_it_answers_and_the_next_run_finishes() {
-    survives(20, 3, &["index", "notes"]);
+    survives(12, 4, 3, &["index", "notes"]);
 }
 
 #[test]
 fn killed_again_and_again_on_the_same_folder_it_still_finishes() {
     let args = ["index", "notes", "--no-embed"];
     let undisturbed = World::empty();
-    write_notes(&undisturbed, 60);
+    write_notes(&undisturbed, 60, 4);
     undisturbed.dr(args).succeeded();
     let expected = undisturbed.contents();
 
     let world = World::empty();
-    write_notes(&world, 60);
+    write_notes(&world, 60, 4);
     for _ in 0..6 {
         let folder = world.path(".dr/index");
         let files = count_files(&folder);

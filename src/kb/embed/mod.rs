@@ -248,9 +248,9 @@ impl EmbedError {
                 Some(format!("did you mean `{}`?", close.join("`, `")))
             }
             Self::UnknownModel { .. } => {
-                Some("`dr models list` shows the names; a folder is given as `fastembed:FOLDER`".into())
+                Some("the names are those of fastembed's catalogue; a folder is given as `fastembed:FOLDER`".into())
             }
-            Self::NotCached { model, .. } => Some(format!("run `dr models pull {model}` once without --offline")),
+            Self::NotCached { .. } => Some("run the command once without `--offline`, which downloads it".into()),
             Self::Download { .. } => {
                 Some("check the connection, or set HF_ENDPOINT to a mirror; `builtin` needs no download".into())
             }

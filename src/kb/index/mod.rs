@@ -295,11 +295,22 @@ impl Index {
 
 async fn connect(location: &IndexLocation) -> Result<Connection, IndexError> {
     let session = Session::new(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES, Arc::default());
-    lancedb::connect(&location.uri())
-        .session(Arc::new(session))
-        .execute()
-        .await
-        .during("connect to the index")
+    let builder = lancedb::connect(&location.uri()).session(Arc::new(session));
+    #[cfg(feature = "remote")]
+    let builder = with_cloud_key(builder);
+    builder.execute().await.during("connect to the index")
+}
+
+/// Takes the key and region of LanceDB's own cloud from the variables its other clients use.
+#[cfg(feature = "remote")]
+fn with_cloud_key(mut builder: lancedb::connection::ConnectBuilder) -> lancedb::connection::ConnectBuilder {
+    if let Ok(key) = std::env::var("LANCEDB_API_KEY") {
+        builder = builder.api_key(&key);
+    }
+    if let Ok(region) = std::env::var("LANCEDB_REGION") {
+        builder = builder.region(&region);
+    }
+    builder
 }
 
 async fn read_manifest(location: &IndexLocation, connection: &Connection) -> Result<Option<Manifest>, IndexError> {
