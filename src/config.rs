@@ -29,7 +29,7 @@ pub struct Options {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedder: Option<EmbedderChoice>,
     /// Whether the network may not be touched.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "yes_or_no")]
     pub offline: Option<bool>,
     /// Threads the embedder computes with.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -198,7 +198,33 @@ fn invalid(error: figment::Error) -> ConfigError {
     let key = error.path.join(".").to_lowercase();
     let source = error.metadata.as_ref().map(|metadata| origin_of(metadata, &key)).unwrap_or_default();
     let origin = if source.ends_with(".toml") && !key.is_empty() { format!("`{key}` in `{source}`") } else { format!("`{source}`") };
-    ConfigError::Invalid { origin, reason: error.kind.to_string() }
+    let reason = match error.kind {
+        figment::error::Kind::UnknownField(..) => "there is no such setting".to_owned(),
+        kind => kind.to_string(),
+    };
+    ConfigError::Invalid { origin, reason }
+}
+
+/// Reads a switch as people write it: `true`, `1`, `yes`, `on`, and their opposites.
+fn yes_or_no<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Switch {
+        Bool(bool),
+        Number(u8),
+        Word(String),
+    }
+    let wrong = |found: &str| serde::de::Error::custom(format!("found `{found}`, expected `true` or `false`"));
+    match Switch::deserialize(deserializer)? {
+        Switch::Bool(on) => Ok(Some(on)),
+        Switch::Number(number @ (0 | 1)) => Ok(Some(number == 1)),
+        Switch::Number(number) => Err(wrong(&number.to_string())),
+        Switch::Word(word) => match word.to_ascii_lowercase().as_str() {
+            "true" | "yes" | "on" => Ok(Some(true)),
+            "false" | "no" | "off" => Ok(Some(false)),
+            _ => Err(wrong(&word)),
+        },
+    }
 }
 
 #[cfg(test)]
@@ -240,6 +266,16 @@ mod tests {
             assert!(matches!(error, ConfigError::NotForProjects { .. }), "{text}");
         }
         assert!(resolve("index = \"/srv/index\"", "embedder = \"builtin\"", &Options::default()).is_ok());
+    }
+
+    #[test]
+    fn switch_is_read_as_people_write_it() {
+        for (text, on) in [("true", true), ("1", true), ("\"yes\"", true), ("\"off\"", false), ("0", false)] {
+            let settings = resolve(&format!("offline = {text}"), "", &Options::default()).unwrap();
+            assert_eq!(settings.is_offline(), on, "{text}");
+        }
+        let error = resolve("offline = \"perhaps\"", "", &Options::default()).unwrap_err();
+        assert!(error.to_string().ends_with("found `perhaps`, expected `true` or `false`"), "{error}");
     }
 
     #[test]

@@ -328,7 +328,7 @@ impl Fence {
         let fields = match self {
             Self::Yaml if content.lines().all(|line| line.trim().is_empty() || line.starts_with('#')) => Ok(Map::new()),
             Self::Yaml => {
-                serde_saphyr::from_str_with_options(content, yaml_options()).map_err(|error| error.to_string())
+                serde_saphyr::from_str_with_options(content, yaml_options()).map_err(|error| yaml_reason(&error.to_string()))
             }
             Self::Toml => toml::from_str::<toml::Table>(content)
                 .map(|table| table.into_iter().map(|(key, value)| (key, from_toml(value))).collect())
@@ -339,6 +339,12 @@ impl Fence {
 }
 
 /// Lenient about repeated keys; strict about anything that could grow.
+/// Returns the first line of a reader's complaint, its line numbers said to be those of the front matter.
+fn yaml_reason(complaint: &str) -> String {
+    let line = complaint.lines().next().unwrap_or_default();
+    line.trim_start_matches("error: ").replacen("line ", "its line ", 1)
+}
+
 fn yaml_options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {

@@ -158,6 +158,8 @@ pub struct Found {
     pub hits: Vec<Hit>,
     /// How well they bear on the query.
     pub support: Support,
+    /// What that was judged from.
+    pub signals: Signals,
     /// Why the vector leg was left out of a hybrid search, where it was.
     pub without_vectors: Option<VectorsUnusable>,
 }
@@ -278,8 +280,9 @@ impl Searcher {
         let stems = self.splitter.key_stems(&query.text);
         let hits: Vec<_> =
             rows.into_iter().zip(&candidates).map(|(row, candidate)| self.hit(row, candidate, &stems)).collect();
-        let support = self.support(&hits, &stems, vector.first());
-        Ok(Found { query, hits, support, without_vectors })
+        let signals = self.signals(&hits, &stems, vector.first());
+        let support = if hits.is_empty() { Support::None } else { Support::judge(signals) };
+        Ok(Found { query, hits, support, signals, without_vectors })
     }
 
     async fn text_leg(&self, query: &Query, options: &SearchOptions, depth: usize) -> Result<Vec<LegHit>, IndexError> {
@@ -390,13 +393,6 @@ impl Searcher {
             content_hash: row.content_hash,
             byte_start: row.byte_start,
         }
-    }
-
-    fn support(&self, hits: &[Hit], stems: &[String], nearest: Option<&LegHit>) -> Support {
-        if hits.is_empty() {
-            return Support::None;
-        }
-        Support::judge(self.signals(hits, stems, nearest))
     }
 
     fn signals(&self, hits: &[Hit], stems: &[String], nearest: Option<&LegHit>) -> Signals {
