@@ -3,6 +3,8 @@
 //! Everything runs in this process, on an index in a temporary folder. `DR_BENCH_CHUNKS` bounds how many chunks the
 //! embedder is timed on. For how good searches are, see `dr eval`.
 
+#![expect(clippy::print_stdout, reason = "the table is the point")]
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,10 +26,10 @@ const SEARCHES: usize = 50;
 const RECALL_DEPTH: usize = 50;
 
 fn main() -> Result<(), AnyError> {
-    let folder = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/kb")),
-        PathBuf::from,
-    );
+    let folder = std::env::args()
+        .skip(1)
+        .find(|arg| !arg.starts_with('-'))
+        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/kb")), PathBuf::from);
     tokio::runtime::Runtime::new()?.block_on(figures(folder.canonicalize()?))
 }
 
@@ -111,7 +113,8 @@ fn embedding(embedder: &Arc<dyn Embedder>, texts: &[String]) -> Result<f64, AnyE
 fn bare_loop(texts: &[String]) -> Result<f64, AnyError> {
     let assets = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/all-MiniLM-L6-v2-int8");
     let model = Model::load(std::fs::read(format!("{assets}/model.onnx"))?)?;
-    let tokenizer = tokenizers::Tokenizer::from_file(format!("{assets}/tokenizer.json")).map_err(|error| error.to_string())?;
+    let tokenizer =
+        tokenizers::Tokenizer::from_file(format!("{assets}/tokenizer.json")).map_err(|error| error.to_string())?;
     let mut inputs = Vec::new();
     for text in texts {
         let encoding = tokenizer.encode(text.as_str(), true).map_err(|error| error.to_string())?;
@@ -149,11 +152,7 @@ fn queries(texts: &[String]) -> Vec<String> {
     texts.iter().filter_map(words).take(SEARCHES).collect()
 }
 
-async fn latency(
-    searcher: &Searcher,
-    queries: &[String],
-    mode: SearchMode,
-) -> Result<(Duration, Duration), AnyError> {
+async fn latency(searcher: &Searcher, queries: &[String], mode: SearchMode) -> Result<(Duration, Duration), AnyError> {
     let options = SearchOptions { mode, ..SearchOptions::default() };
     let mut times = Vec::new();
     for query in queries.iter().take(3).chain(queries) {

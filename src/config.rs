@@ -131,11 +131,14 @@ impl Settings {
         let project_file = project.join(PROJECT_FILE);
         check_project_file(&project_file)?;
         let variables = Env::prefixed("DR_").only(&["index", "embedder", "offline", "threads", "mode", "limit"]);
-        let figment = Figment::new()
-            .merge(Toml::file(&paths.user_file))
-            .merge(Toml::file(&project_file))
-            .merge(variables.filter(|key| std::env::var(format!("DR_{key}").to_uppercase()).is_ok_and(|value| !value.is_empty())))
-            .merge(Serialized::defaults(flags));
+        let figment =
+            Figment::new()
+                .merge(Toml::file(&paths.user_file))
+                .merge(Toml::file(&project_file))
+                .merge(variables.filter(|key| {
+                    std::env::var(format!("DR_{key}").to_uppercase()).is_ok_and(|value| !value.is_empty())
+                }))
+                .merge(Serialized::defaults(flags));
         let options: Options = figment.extract().map_err(invalid)?;
         let origins = ["index", "embedder", "offline", "threads", "mode", "limit"]
             .into_iter()
@@ -197,7 +200,11 @@ fn origin_of(metadata: &figment::Metadata, key: &str) -> String {
 fn invalid(error: figment::Error) -> ConfigError {
     let key = error.path.join(".").to_lowercase();
     let source = error.metadata.as_ref().map(|metadata| origin_of(metadata, &key)).unwrap_or_default();
-    let origin = if source.ends_with(".toml") && !key.is_empty() { format!("`{key}` in `{source}`") } else { format!("`{source}`") };
+    let origin = if Path::new(&source).extension().is_some() && !key.is_empty() {
+        format!("`{key}` in `{source}`")
+    } else {
+        format!("`{source}`")
+    };
     let reason = match error.kind {
         figment::error::Kind::UnknownField(..) => "there is no such setting".to_owned(),
         kind => kind.to_string(),

@@ -21,7 +21,7 @@ use crate::research::report::StopReason;
 /// The answer is made of sentences that stand in the knowledge base, each with its place. Where nothing bears on the
 /// question, `dr` says so and exits with 3; it never makes an answer up.
 #[derive(Args, Debug)]
-pub struct AskArgs {
+pub(super) struct AskArgs {
     /// The question
     #[arg(value_name = "QUESTION", required = true)]
     question: Vec<String>,
@@ -56,12 +56,9 @@ enum ReportFormat {
 }
 
 /// Runs the command.
-pub async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<Exit, CliError> {
-    let question: Question = args
-        .question
-        .join(" ")
-        .parse()
-        .map_err(|error| CliError::Usage { message: format!("{error}"), hint: None })?;
+pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<Exit, CliError> {
+    let question: Question =
+        args.question.join(" ").parse().map_err(|error| CliError::Usage { message: format!("{error}"), hint: None })?;
     if !engine.settings().is_offline() {
         ui.tell("note: no model is configured, so the answer is made of sentences from the knowledge base");
     }
@@ -79,7 +76,9 @@ pub async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<Exit, Cl
     let text = if is_json { json::plain(&report)? } else { markdown::report(&report) };
     match &args.output {
         Some(file) => write(file, &text)?,
-        None if !is_json && ui.is_for_people() => ui.print(&termimad::MadSkin::default().term_text(&text).to_string())?,
+        None if !is_json && ui.is_for_people() => {
+            ui.print(&termimad::MadSkin::default().term_text(&text).to_string())?;
+        }
         None => ui.print(&text)?,
     }
     Ok(match report.stop_reason {
@@ -106,7 +105,8 @@ async fn update(ui: &mut Ui, engine: &Engine, folder: &Path) -> Result<Option<St
 fn write(file: &Path, text: &str) -> Result<(), CliError> {
     let failed = |source| CliError::File { action: "write", path: file.display().to_string(), source };
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut written = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+    // The error of the temporary file would name that file, of which nobody knows.
+    let mut written = tempfile::NamedTempFile::new_in(folder).map_err(|error| failed(error.kind().into()))?;
     written.write_all(text.as_bytes()).map_err(failed)?;
     written.persist(file).map(|_| ()).map_err(|error| failed(error.error))
 }

@@ -16,13 +16,13 @@ use crate::render::json::versioned;
 ///
 /// Nothing is changed. Trouble is shown with the command that mends it, and the exit code is 1.
 #[derive(Args, Debug)]
-pub struct DoctorArgs {
+pub(super) struct DoctorArgs {
     #[command(flatten)]
     output: OutputArgs,
 }
 
 /// Runs the command.
-pub async fn doctor(ui: &mut Ui, engine: &Engine, args: &DoctorArgs) -> Result<Exit, CliError> {
+pub(super) async fn doctor(ui: &mut Ui, engine: &Engine, args: &DoctorArgs) -> Result<Exit, CliError> {
     let checkup = engine.checkup().await?;
     if args.output.is_json() {
         ui.print(&versioned(&checkup)?)?;

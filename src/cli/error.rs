@@ -42,7 +42,10 @@ impl CliError {
     /// Returns the exit code this error ends the program with.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Usage { .. } | Self::Engine(EngineError::Config(_) | EngineError::Location(_) | EngineError::RemoteOffline { .. }) => Exit::Usage,
+            Self::Usage { .. }
+            | Self::Engine(EngineError::Config(_) | EngineError::Location(_) | EngineError::RemoteOffline { .. }) => {
+                Exit::Usage
+            }
             _ => Exit::Failed,
         }
     }

@@ -19,7 +19,7 @@ use crate::render::json::versioned;
 ///
 /// A question counts by its documents, each ranked by its best passage. Every judged file has to be in the index.
 #[derive(Args, Debug)]
-pub struct EvalArgs {
+pub(super) struct EvalArgs {
     /// Questions, one `{"id": …, "text": …}` a line
     #[arg(long, value_name = "FILE")]
     queries: PathBuf,
@@ -48,7 +48,7 @@ struct EvalResult {
 }
 
 /// Runs the command.
-pub async fn eval(ui: &mut Ui, engine: &Engine, args: EvalArgs) -> Result<Exit, CliError> {
+pub(super) async fn eval(ui: &mut Ui, engine: &Engine, args: EvalArgs) -> Result<Exit, CliError> {
     let queries = parse_queries(&read(&args.queries)?).map_err(EngineError::from)?;
     let judgments = parse_judgments(&read(&args.qrels)?).map_err(EngineError::from)?;
     let mode = args.mode.or(engine.settings().options.mode).unwrap_or_default();
@@ -62,8 +62,11 @@ pub async fn eval(ui: &mut Ui, engine: &Engine, args: EvalArgs) -> Result<Exit, 
 }
 
 fn read(file: &Path) -> Result<String, CliError> {
-    std::fs::read_to_string(file)
-        .map_err(|source| CliError::File { action: "read", path: file.display().to_string(), source })
+    std::fs::read_to_string(file).map_err(|source| CliError::File {
+        action: "read",
+        path: file.display().to_string(),
+        source,
+    })
 }
 
 fn text(figures: &Figures) -> String {

@@ -15,7 +15,7 @@ use crate::render::json::versioned;
 ///
 /// The text comes from the file where it is as it was indexed, else from the index, and that is said.
 #[derive(Args, Debug)]
-pub struct GetArgs {
+pub(super) struct GetArgs {
     /// Id of a chunk or document, a path, or `path:from-to`
     #[arg(value_name = "ID")]
     selector: Selector,
@@ -33,7 +33,7 @@ pub struct GetArgs {
 }
 
 /// Runs the command.
-pub async fn get(ui: &mut Ui, engine: &Engine, args: GetArgs) -> Result<Exit, CliError> {
+pub(super) async fn get(ui: &mut Ui, engine: &Engine, args: GetArgs) -> Result<Exit, CliError> {
     let extent = match (args.section, args.document) {
         (true, _) => Extent::Section,
         (_, true) => Extent::Document,

@@ -21,7 +21,7 @@ use crate::render::json::versioned;
 /// read; vectors follow. A run that is interrupted or killed is finished by the next one. Without a folder, all
 /// folders the index knows are brought up to date.
 #[derive(Args, Debug)]
-pub struct IndexArgs {
+pub(super) struct IndexArgs {
     /// Folders to index
     #[arg(value_name = "PATH")]
     folders: Vec<PathBuf>,
@@ -51,7 +51,7 @@ pub struct IndexArgs {
 }
 
 /// Runs the command.
-pub async fn index(ui: &mut Ui, engine: &Engine, args: IndexArgs) -> Result<Exit, CliError> {
+pub(super) async fn index(ui: &mut Ui, engine: &Engine, args: IndexArgs) -> Result<Exit, CliError> {
     if args.collections.len() > args.folders.len() {
         return Err(CliError::Usage {
             message: format!(

@@ -25,6 +25,7 @@ mod doctor;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 
 use self::error::CliError;
@@ -52,15 +53,15 @@ const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 usage, 3 no evidence, 
 /// Flags of every command.
 #[derive(Args, Debug)]
 struct GlobalArgs {
-    /// Use the index at this folder or address (default: nearest .dr, upward from here) [env: DR_INDEX]
+    /// Use the index at this folder or address (default: nearest .dr, upward from here) [env: `DR_INDEX`]
     #[arg(long, global = true, value_name = "URI")]
     index: Option<String>,
 
-    /// Make vectors with `builtin`, `fastembed:MODEL` or `fastembed:FOLDER` [env: DR_EMBEDDER]
+    /// Make vectors with `builtin`, `fastembed:MODEL` or `fastembed:FOLDER` [env: `DR_EMBEDDER`]
     #[arg(long, global = true, value_name = "EMBEDDER")]
     embedder: Option<EmbedderChoice>,
 
-    /// Open no socket, for anything [env: DR_OFFLINE]
+    /// Open no socket, for anything [env: `DR_OFFLINE`]
     #[arg(long, global = true)]
     offline: bool,
 
@@ -169,8 +170,15 @@ impl GlobalArgs {
 fn interruptible() -> CancellationToken {
     let token = CancellationToken::new();
     let triggered = token.clone();
+    // The first poll registers the handler, so not even an early Ctrl-C ends the program by itself.
+    let mut first = Box::pin(tokio::signal::ctrl_c());
+    let registered = first.as_mut().now_or_never();
     tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
+        let pressed = match registered {
+            Some(at_once) => at_once,
+            None => first.await,
+        };
+        if pressed.is_ok() {
             triggered.cancel();
         }
         if tokio::signal::ctrl_c().await.is_ok() {

@@ -20,10 +20,10 @@ use crate::render::json::versioned;
 /// Find passages in the index
 ///
 /// Words and meaning are searched together. What stands in double quotes must occur as it is, letter case aside;
-/// names like foo_bar, 2026.4.10 or --no-rerank are matched as written (put `--` before a query that starts with a
+/// names like `foo_bar`, `2026.4.10` or `--no-rerank` are matched as written (put `--` before a query that starts with a
 /// dash).
 #[derive(Args, Debug)]
-pub struct SearchArgs {
+pub(super) struct SearchArgs {
     /// What to look for
     #[arg(value_name = "QUERY", required = true)]
     query: Vec<String>,
@@ -89,7 +89,7 @@ enum SearchFormat {
 
 impl SearchArgs {
     /// Adds what these flags set to the flags of every command.
-    pub fn options(&self, options: Options) -> Options {
+    pub(super) fn options(&self, options: Options) -> Options {
         Options { mode: self.mode, limit: self.limit.map(usize::from), ..options }
     }
 
@@ -133,7 +133,7 @@ struct SearchResult<'a> {
 }
 
 /// Runs the command.
-pub async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Result<Exit, CliError> {
+pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Result<Exit, CliError> {
     let query = args.query.join(" ");
     if !query.chars().any(char::is_alphanumeric) {
         return Err(CliError::Usage { message: "query has no words".into(), hint: None });

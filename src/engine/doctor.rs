@@ -184,7 +184,8 @@ async fn stale_check(index: &Index, name: &str, root: &Path) -> Result<Check, En
     let folder = root.to_path_buf();
     let count = known.len();
     let (stale, skipped) = tokio::task::spawn_blocking(move || compare(&folder, &known)).await?;
-    let detail = format!("`{name}`: {count} files in `{}`, {stale} to bring up to date, {skipped} skipped", root.display());
+    let detail =
+        format!("`{name}`: {count} files in `{}`, {stale} to bring up to date, {skipped} skipped", root.display());
     Ok(if stale == 0 {
         Check::ok("collection", detail)
     } else {
@@ -219,7 +220,9 @@ fn runtime_check(data: &Path, choice: Option<&EmbedderChoice>) -> Check {
         Err(error) if matches!(choice, Some(EmbedderChoice::Fastembed(_))) => {
             Check::trouble("onnx runtime", error.to_string(), error.hint())
         }
-        Err(error) => Check::note("onnx runtime", format!("{error}; only `fastembed:` embedders need one"), Some(error.hint())),
+        Err(error) => {
+            Check::note("onnx runtime", format!("{error}; only `fastembed:` embedders need one"), Some(error.hint()))
+        }
     }
 }
 
@@ -248,5 +251,10 @@ fn size(bytes: u64) -> String {
 
 fn folder_bytes(folder: &Path) -> u64 {
     let entries = ignore::WalkBuilder::new(folder).standard_filters(false).build();
-    entries.flatten().filter_map(|entry| entry.metadata().ok()).filter(std::fs::Metadata::is_file).map(|file| file.len()).sum()
+    entries
+        .flatten()
+        .filter_map(|entry| entry.metadata().ok())
+        .filter(std::fs::Metadata::is_file)
+        .map(|file| file.len())
+        .sum()
 }

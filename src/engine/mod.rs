@@ -17,14 +17,14 @@ use tokio_util::sync::CancellationToken;
 pub use doctor::{Check, CheckStatus, Checkup};
 pub use passage::{Extent, GetError, Passage, Selector};
 
+use crate::base::id::ContentHash;
+use crate::base::line::counted;
 use crate::config::{ConfigError, Options, Paths, Settings};
 use crate::kb::embed::{self, EmbedError, Embedder, EmbedderChoice, EmbedderOptions};
 use crate::kb::eval::{EvalError, EvalQuery, Figures, Judgments, Ranking, check_indexed, measure};
 use crate::kb::index::{DR_FOLDER, Filter, Index, IndexError, IndexLocation, LocationError};
 use crate::kb::ingest::{CollectionSource, IngestError, IngestEvent, IngestOptions, IngestSummary, Listener, ingest};
 use crate::kb::search::{Found, Hit, SearchError, SearchMode, SearchOptions, Searcher, VectorsUnusable};
-use crate::base::id::ContentHash;
-use crate::base::line::counted;
 use crate::research::evidence::{Evidence, Source, SourceFile, pick};
 use crate::research::node::NodeId;
 use crate::research::question::Question;
@@ -225,8 +225,7 @@ impl Engine {
         let mut sources = Vec::new();
         let mut names = request.names.iter();
         for folder in &request.folders {
-            let root =
-                folder.canonicalize().map_err(|source| EngineError::Folder { path: folder.clone(), source })?;
+            let root = folder.canonicalize().map_err(|source| EngineError::Folder { path: folder.clone(), source })?;
             if !root.is_dir() {
                 return Err(IngestError::NotAFolder { path: folder.clone() }.into());
             }
@@ -355,7 +354,8 @@ impl Engine {
         let options = SearchOptions { limit: HITS_PER_ANSWER, ..options.clone() };
         let found = self.search(searcher, question.as_str(), &options).await?;
         let mut evidence = pick_evidence(searcher, &question, &found.hits).await?;
-        let mut notes: Vec<_> = found.without_vectors.iter().map(|reason| format!("{reason}; {}", reason.hint())).collect();
+        let mut notes: Vec<_> =
+            found.without_vectors.iter().map(|reason| format!("{reason}; {}", reason.hint())).collect();
         for quote in &mut evidence {
             check(searcher.index(), quote, &found.hits, &mut notes);
         }
@@ -431,7 +431,9 @@ fn check(index: &Index, quote: &mut Evidence, hits: &[Hit], notes: &mut Vec<Stri
 /// Reads the file behind a passage; what is not as it was indexed is said in words.
 fn source_file(index: &Index, collection: &str, path: &str, indexed: &ContentHash) -> (SourceFile, Option<String>) {
     let bytes = index.root(collection).and_then(|root| std::fs::read(root.join(path)).ok());
-    let note = |what: &str| Some(format!("`{path}` {what} since it was indexed; run `dr index` to bring the index up to date"));
+    let note = |what: &str| {
+        Some(format!("`{path}` {what} since it was indexed; run `dr index` to bring the index up to date"))
+    };
     match bytes {
         Some(bytes) if ContentHash::of(&bytes) == *indexed => match String::from_utf8(bytes) {
             Ok(text) => (SourceFile::AsIndexed(text), None),
@@ -446,8 +448,13 @@ fn source_file(index: &Index, collection: &str, path: &str, indexed: &ContentHas
 async fn searched(index: &Index, options: &SearchOptions) -> Result<String, EngineError> {
     let documents = index.documents(None).await?;
     let wanted = &options.filter.collections;
-    let names: Vec<_> =
-        index.manifest().collections.keys().filter(|name| wanted.is_empty() || wanted.contains(*name)).cloned().collect();
+    let names: Vec<_> = index
+        .manifest()
+        .collections
+        .keys()
+        .filter(|name| wanted.is_empty() || wanted.contains(*name))
+        .cloned()
+        .collect();
     let count = documents.iter().filter(|row| names.contains(&row.collection)).count();
     Ok(format!("{} of {}", counted(count, "file"), names.join(", ")))
 }

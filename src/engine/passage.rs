@@ -36,7 +36,8 @@ impl FromStr for Selector {
         if text.parse::<ChunkId>().is_ok() {
             return Ok(Self::Id(text.to_owned()));
         }
-        let is_range = |range: &str| !range.is_empty() && range.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+        let is_range =
+            |range: &str| !range.is_empty() && range.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
         let Some((path, range)) = text.rsplit_once(':').filter(|(_, range)| is_range(range)) else {
             return Ok(Self::Path { path: text.to_owned(), lines: None });
         };
@@ -146,8 +147,12 @@ impl GetError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NoSuchId { .. } => Some("`dr search --json` prints the ids of its hits".into()),
-            Self::NoSuchPath { close, .. } if !close.is_empty() => Some(format!("did you mean `{}`?", close.join("`, `"))),
-            Self::NoSuchPath { .. } => Some("paths are relative to the collection's root, as `dr search` prints them".into()),
+            Self::NoSuchPath { close, .. } if !close.is_empty() => {
+                Some(format!("did you mean `{}`?", close.join("`, `")))
+            }
+            Self::NoSuchPath { .. } => {
+                Some("paths are relative to the collection's root, as `dr search` prints them".into())
+            }
             Self::Ambiguous { choices, .. } => Some(format!("say which: `{}`", choices.join("`, `"))),
             Self::Changed { .. } => Some("run `dr index` to bring the index up to date".into()),
             Self::BeyondEnd { .. } => None,
@@ -222,7 +227,11 @@ async fn read_chunk(index: &Index, chunk: ChunkRow, extent: Extent) -> Result<Pa
         _ => joined(rows.iter().filter(|row| first <= row.byte_start && row.byte_end <= last)),
     };
     let within = rows.iter().filter(|row| first <= row.byte_start && row.byte_end <= last);
-    let line_start = if extent == Extent::Document { 1 } else { within.clone().map(|row| row.line_start).min().unwrap_or(chunk.line_start) };
+    let line_start = if extent == Extent::Document {
+        1
+    } else {
+        within.clone().map(|row| row.line_start).min().unwrap_or(chunk.line_start)
+    };
     let line_end = within.map(|row| row.line_end).max().unwrap_or(chunk.line_end);
     Ok(Passage {
         title: chunk.title().to_owned(),

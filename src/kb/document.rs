@@ -327,9 +327,8 @@ impl Fence {
     fn read(self, content: &str) -> Result<Map<String, Value>, String> {
         let fields = match self {
             Self::Yaml if content.lines().all(|line| line.trim().is_empty() || line.starts_with('#')) => Ok(Map::new()),
-            Self::Yaml => {
-                serde_saphyr::from_str_with_options(content, yaml_options()).map_err(|error| yaml_reason(&error.to_string()))
-            }
+            Self::Yaml => serde_saphyr::from_str_with_options(content, yaml_options())
+                .map_err(|error| yaml_reason(&error.to_string())),
             Self::Toml => toml::from_str::<toml::Table>(content)
                 .map(|table| table.into_iter().map(|(key, value)| (key, from_toml(value))).collect())
                 .map_err(|error| error.message().to_owned()),

@@ -59,7 +59,9 @@ impl EvalError {
         match self {
             Self::Query { .. } => Some("queries.jsonl has one {\"id\": …, \"text\": …} a line".into()),
             Self::Judgment { .. } => Some("qrels.tsv has three columns and no header".into()),
-            Self::NotIndexed { .. } => Some("paths are relative to the collection's root; index that folder first".into()),
+            Self::NotIndexed { .. } => {
+                Some("paths are relative to the collection's root; index that folder first".into())
+            }
             Self::NothingToMeasure => Some("check that the ids in the two files are the same".into()),
         }
     }
@@ -68,9 +70,7 @@ impl EvalError {
 /// Reads questions, one JSON object a line; empty lines are passed over.
 pub fn parse_queries(text: &str) -> Result<Vec<EvalQuery>, EvalError> {
     let lines = text.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty());
-    lines
-        .map(|(text, line)| serde_json::from_str(text).map_err(|source| EvalError::Query { line, source }))
-        .collect()
+    lines.map(|(text, line)| serde_json::from_str(text).map_err(|source| EvalError::Query { line, source })).collect()
 }
 
 /// Reads judgments: question, path and grade, separated by tabs; empty lines are passed over.
@@ -92,11 +92,9 @@ pub fn check_indexed(judgments: &Judgments, indexed: &HashSet<String>) -> Result
     missing.sort();
     match missing.first() {
         None => Ok(()),
-        Some(first) => Err(EvalError::NotIndexed {
-            missing: missing.len(),
-            judged: judged.len(),
-            first: (**first).clone(),
-        }),
+        Some(first) => {
+            Err(EvalError::NotIndexed { missing: missing.len(), judged: judged.len(), first: (**first).clone() })
+        }
     }
 }
 
@@ -116,7 +114,7 @@ pub struct Ranking {
 pub struct Figures {
     /// Questions measured.
     pub queries: usize,
-    /// Normalised discounted cumulative gain of the first ten; the gain is the grade, as in trec_eval.
+    /// Normalised discounted cumulative gain of the first ten; the gain is the grade, as in `trec_eval`.
     pub ndcg_at_10: f64,
     /// Share of the relevant documents in the first ten.
     pub recall_at_10: f64,
@@ -136,6 +134,9 @@ pub struct Figures {
     pub latency_p95_ms: f64,
 }
 
+/// Returns what one ranking is worth, given the grades of its question.
+type Figure<'a> = &'a dyn Fn(&[String], &HashMap<String, u32>) -> f64;
+
 /// Compares rankings with judgments.
 ///
 /// # Errors
@@ -150,7 +151,7 @@ pub fn measure(rankings: &[Ranking], judgments: &Judgments) -> Result<Figures, E
     if judged.is_empty() {
         return Err(EvalError::NothingToMeasure);
     }
-    let mean = |figure: &dyn Fn(&[String], &HashMap<String, u32>) -> f64| {
+    let mean = |figure: Figure<'_>| {
         judged.iter().map(|(ranking, grades)| figure(&ranking.paths, grades)).sum::<f64>() / count(judged.len())
     };
     let mut latencies: Vec<_> = judged.iter().map(|(ranking, _)| ranking.latency.as_secs_f64() * 1000.0).collect();

@@ -20,7 +20,9 @@ use super::chunk::{CHUNKER_VERSION, ChunkOptions, chunk, embed_text};
 use super::document::{Document, SkipReason};
 use super::embed::{EmbedError, Embedder};
 use super::index::maintain::TEXT_INDEX_VERSION;
-use super::index::{ChunkRow, DocumentRow, EmbedderRecord, IndexError, IndexLocation, IndexWriter, Manifest, Replacement};
+use super::index::{
+    ChunkRow, DocumentRow, EmbedderRecord, IndexError, IndexLocation, IndexWriter, Manifest, Replacement,
+};
 use super::walk::{FoundFile, Skipped, walk};
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
 
@@ -550,7 +552,8 @@ impl Run<'_> {
     }
 
     async fn commit(&mut self, batch: &mut Batch<'_>) -> Result<(), IngestError> {
-        let Batch { mut replacements, touched, donors, files, .. } = std::mem::replace(batch, Batch::new(batch.comparison));
+        let Batch { mut replacements, touched, donors, files, .. } =
+            std::mem::replace(batch, Batch::new(batch.comparison));
         let vectors = self.writer.index().vectors_by_key(&donors).await?;
         let mut chunks = 0;
         for row in replacements.iter_mut().flat_map(|replacement| &mut replacement.chunks) {

@@ -95,7 +95,7 @@ impl World {
     fn write(&self, day: u32, name: &str, text: &str) {
         let path = self.notes().join(name);
         fs::write(&path, text).unwrap();
-        let time = UNIX_EPOCH + Duration::from_secs(1_700_000_000) + Duration::from_secs(86_400) * day;
+        let time = UNIX_EPOCH + Duration::from_secs(1_700_000_000) + Duration::from_hours(24) * day;
         fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
     }
 

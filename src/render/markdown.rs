@@ -26,14 +26,19 @@ pub fn report(report: &Report) -> String {
 
 fn answer(text: &mut String, report: &Report) {
     for finding in &report.findings {
-        let marks: Vec<_> = finding.evidence.iter().filter_map(|id| number(report, id)).map(|n| format!("[{n}]")).collect();
+        let marks: Vec<_> =
+            finding.evidence.iter().filter_map(|id| number(report, id)).map(|n| format!("[{n}]")).collect();
         let _ = writeln!(text, "- {} {}", line(&finding.text), marks.join(""));
     }
     text.push_str("\n## Sources\n\n");
     for (evidence, number) in report.evidence.iter().zip(1..) {
         let _ = writeln!(text, "{number}. {}", source(evidence));
     }
-    let _ = writeln!(text, "\nConfidence {:.2}. Code has found every quote, verbatim, in its file as indexed.", report.confidence);
+    let _ = writeln!(
+        text,
+        "\nConfidence {:.2}. Code has found every quote, verbatim, in its file as indexed.",
+        report.confidence
+    );
 }
 
 fn refusal(text: &mut String, report: &Report) {
@@ -71,11 +76,13 @@ fn number(report: &Report, id: &EvidenceId) -> Option<usize> {
 
 fn source(evidence: &Evidence) -> String {
     let Source::Kb { title, heading_path, .. } = &evidence.source;
-    place(&evidence.source.place(), title, heading_path)
+    let stale = if evidence.stale { " (as indexed; the file has changed since)" } else { "" };
+    format!("{}{stale}", place(&evidence.source.place(), title, heading_path))
 }
 
 fn place(at: &str, title: &str, heading_path: &[String]) -> String {
-    let names = std::iter::once(title).chain(heading_path.iter().map(String::as_str).filter(|heading| *heading != title));
+    let names =
+        std::iter::once(title).chain(heading_path.iter().map(String::as_str).filter(|heading| *heading != title));
     format!("`{}` — {}", line(at).replace('`', "'"), line(&names.collect::<Vec<_>>().join(" › ")))
 }
 

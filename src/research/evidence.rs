@@ -93,6 +93,8 @@ pub struct Evidence {
     pub label: Label,
     /// Whether code has found the quote, verbatim, in the file as indexed.
     pub checked: bool,
+    /// Whether the file has changed or gone since it was indexed; the quote is then what the index has of it.
+    pub stale: bool,
     /// The words of the source, verbatim.
     pub quote: String,
     /// How well it bears on the question, from 0 to 1.
@@ -120,6 +122,7 @@ impl Evidence {
     /// file that has changed since.
     pub fn check(&mut self, file: &SourceFile, passage: &str) {
         let Source::Kb { line_start, line_end, .. } = &self.source;
+        self.stale = !matches!(file, SourceFile::AsIndexed(_));
         self.checked = !self.quote.trim().is_empty()
             && match file {
                 SourceFile::AsIndexed(text) => lines(text, *line_start, *line_end).contains(&self.quote),
@@ -169,7 +172,9 @@ pub fn pick(
     }
     let mut picked = without_repeats(candidates);
     let document_rank = document_ranks(hits);
-    picked.sort_by_key(|found| (document_rank[&found.place.document_id], found.place.byte_start, found.sentence.range.start));
+    picked.sort_by_key(|found| {
+        (document_rank[&found.place.document_id], found.place.byte_start, found.sentence.range.start)
+    });
     Ok(picked.iter().zip(1..).map(|(found, number)| found.evidence(node, number)).collect())
 }
 
@@ -213,11 +218,17 @@ fn rarity(hits: &[Hit], stems: &[String], splitter: &WordSplitter) -> HashMap<St
 }
 
 /// Blends how close each sentence is to the question by meaning into its score.
-fn add_meaning(question: &Question, candidates: &mut [Candidate<'_>], embedder: &dyn Embedder) -> Result<(), EmbedError> {
+fn add_meaning(
+    question: &Question,
+    candidates: &mut [Candidate<'_>],
+    embedder: &dyn Embedder,
+) -> Result<(), EmbedError> {
     let wanted = embedder.embed_query(question.as_str())?;
     let texts: Vec<_> = candidates
         .iter()
-        .map(|found| format!("{}: {}", found.place.heading_path.last().unwrap_or(&found.place.title), found.sentence.plain))
+        .map(|found| {
+            format!("{}: {}", found.place.heading_path.last().unwrap_or(&found.place.title), found.sentence.plain)
+        })
         .collect();
     let texts: Vec<_> = texts.iter().map(String::as_str).collect();
     for (found, vector) in candidates.iter_mut().zip(embedder.embed_passages(&texts)?) {
@@ -271,6 +282,7 @@ impl Candidate<'_> {
             node: node.clone(),
             label: Label::Internal,
             checked: false,
+            stale: false,
             quote: quote.to_owned(),
             score: self.score.clamp(0.0, 1.0),
             source: Source::Kb {

@@ -16,6 +16,9 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// Passages listed for further reading, at most.
 const MAX_PASSAGES: usize = 8;
 
+/// Passages listed beside a refusal, at most.
+const MAX_NEAREST: usize = 3;
+
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -158,7 +161,7 @@ impl Report {
         let confidence = confidence(&evidence, support);
         Self {
             tree: single_node(&question, NodeStatus::Done, confidence, answer.clone()),
-            passages: passages(&hits),
+            passages: passages(&hits, MAX_PASSAGES),
             answer,
             findings,
             confidence,
@@ -174,7 +177,7 @@ impl Report {
         notes.insert(0, summary.clone());
         Self {
             tree: single_node(&question, NodeStatus::Blocked, 0.0, summary),
-            passages: passages(hits),
+            passages: passages(hits, MAX_NEAREST),
             stop_reason: StopReason::NoEvidence,
             open_questions: vec![question.to_string()],
             limitations: notes,
@@ -240,7 +243,7 @@ fn confidence(evidence: &[Evidence], support: Support) -> f32 {
     if support == Support::Strong { mean } else { mean / 2.0 }
 }
 
-fn passages(hits: &[Hit]) -> Vec<Passage> {
+fn passages(hits: &[Hit], limit: usize) -> Vec<Passage> {
     let passage = |hit: &Hit| Passage {
         collection: hit.collection.clone(),
         path: hit.path.clone(),
@@ -250,7 +253,7 @@ fn passages(hits: &[Hit]) -> Vec<Passage> {
         line_end: hit.line_end,
         snippet: hit.snippet.text.clone(),
     };
-    hits.iter().take(MAX_PASSAGES).map(passage).collect()
+    hits.iter().take(limit).map(passage).collect()
 }
 
 impl Source {

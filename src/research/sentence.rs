@@ -59,13 +59,17 @@ struct Blocks {
 impl Blocks {
     fn take(&mut self, event: Event<'_>, range: Range<usize>) {
         match event {
-            Event::Start(Tag::Heading { .. } | Tag::CodeBlock(_) | Tag::HtmlBlock | Tag::Image { .. } | Tag::TableHead) => {
+            Event::Start(
+                Tag::Heading { .. } | Tag::CodeBlock(_) | Tag::HtmlBlock | Tag::Image { .. } | Tag::TableHead,
+            ) => {
                 if !matches!(event, Event::Start(Tag::Image { .. })) {
                     self.close();
                 }
                 self.muted += 1;
             }
-            Event::End(TagEnd::Heading(_) | TagEnd::CodeBlock | TagEnd::HtmlBlock | TagEnd::Image | TagEnd::TableHead) => {
+            Event::End(
+                TagEnd::Heading(_) | TagEnd::CodeBlock | TagEnd::HtmlBlock | TagEnd::Image | TagEnd::TableHead,
+            ) => {
                 self.muted = self.muted.saturating_sub(1);
             }
             Event::Start(Tag::TableRow) => {
@@ -76,7 +80,9 @@ impl Blocks {
                 self.close();
                 self.in_row = false;
             }
-            Event::Start(Tag::Paragraph | Tag::Item | Tag::List(_)) | Event::End(TagEnd::Paragraph | TagEnd::Item) => self.close(),
+            Event::Start(Tag::Paragraph | Tag::Item | Tag::List(_)) | Event::End(TagEnd::Paragraph | TagEnd::Item) => {
+                self.close();
+            }
             Event::End(TagEnd::TableCell) => self.push(range.end..range.end, " — "),
             Event::Text(text) => self.push(range, &text),
             Event::Code(text) => self.push(range, &format!("`{text}`")),
@@ -139,7 +145,8 @@ fn push_sentence(sentences: &mut Vec<Sentence>, passage: &str, range: Range<usiz
 
 /// Takes emphasis marks that touch the sentence with it, so that a quote does not begin inside bold text.
 fn balanced(passage: &str, range: Range<usize>) -> Range<usize> {
-    let before = passage[..range.start].len() - passage[..range.start].trim_end_matches(['*', '_', '[', '"', '“']).len();
+    let before =
+        passage[..range.start].len() - passage[..range.start].trim_end_matches(['*', '_', '[', '"', '“']).len();
     let start = range.start - before;
     let text = &passage[start..range.end];
     let end = start + text.trim_end().len();
@@ -192,7 +199,9 @@ mod tests {
     #[test]
     fn sentence_ends_at_the_end_of_a_line_and_inside_emphasis_too() {
         assert_eq!(
-            plain("The first one ends here.\nThe second one goes\non. **The third one is bold.** And the last.  \nA hard break came."),
+            plain(
+                "The first one ends here.\nThe second one goes\non. **The third one is bold.** And the last.  \nA hard break came."
+            ),
             ["The first one ends here.", "The second one goes on.", "The third one is bold.", "A hard break came."]
         );
         assert!(plain("What follows is a list:\n\n- one\n").is_empty());

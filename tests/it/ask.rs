@@ -40,8 +40,22 @@ fn report_has_the_keys_of_the_design_and_quotes_that_stand_in_their_files() {
     assert_eq!(run.stderr, "");
     let report = run.json();
     let expected = [
-        "schema_version", "run_id", "question", "answer", "findings", "evidence", "contradictions", "open_questions",
-        "limitations", "confidence", "stop_reason", "degraded", "failed_nodes", "tree", "usage", "elapsed_ms",
+        "schema_version",
+        "run_id",
+        "question",
+        "answer",
+        "findings",
+        "evidence",
+        "contradictions",
+        "open_questions",
+        "limitations",
+        "confidence",
+        "stop_reason",
+        "degraded",
+        "failed_nodes",
+        "tree",
+        "usage",
+        "elapsed_ms",
     ];
     let missing: Vec<_> = expected.iter().filter(|key| !keys(&report).contains(*key)).collect();
     assert!(missing.is_empty(), "{missing:?}");
@@ -52,9 +66,8 @@ fn report_has_the_keys_of_the_design_and_quotes_that_stand_in_their_files() {
     assert_eq!(keys(&report["evidence"][0]), evidence.into());
     let source = ["kind", "collection", "path", "title", "heading_path", "line_start", "line_end", "content_hash"];
     assert_eq!(keys(&report["evidence"][0]["source"]), source.into());
-    let node = [
-        "id", "parent", "question", "status", "depends_on", "depth", "source_hint", "group", "confidence", "summary",
-    ];
+    let node =
+        ["id", "parent", "question", "status", "depends_on", "depth", "source_hint", "group", "confidence", "summary"];
     assert_eq!(keys(&report["tree"]), ["root", "nodes"].into());
     assert_eq!(keys(&report["tree"]["nodes"][0]), node.into());
     assert_eq!(keys(&report["usage"]), ["total", "by_role", "by_node"].into());
@@ -62,7 +75,8 @@ fn report_has_the_keys_of_the_design_and_quotes_that_stand_in_their_files() {
     assert_eq!(report["evidence"][0]["label"], "internal");
     assert_eq!(report["tree"]["root"], report["tree"]["nodes"][0]["id"]);
     assert_quotes_stand_in_their_files(&world, &report);
-    let known: BTreeSet<_> = report["evidence"].as_array().unwrap().iter().map(|evidence| &evidence["id"]).map(Value::to_string).collect();
+    let known: BTreeSet<_> =
+        report["evidence"].as_array().unwrap().iter().map(|evidence| &evidence["id"]).map(Value::to_string).collect();
     for finding in report["findings"].as_array().unwrap() {
         let cited = finding["evidence"].as_array().unwrap();
         assert!(!cited.is_empty() && cited.iter().all(|id| known.contains(&id.to_string())));
@@ -88,7 +102,9 @@ fn quotes_are_verbatim_whatever_the_file_is_like() {
         let report = world.dr(["ask", "--offline", "--json", question]).succeeded().json();
         assert_quotes_stand_in_their_files(&world, &report);
         let evidence = report["evidence"].as_array().unwrap();
-        let has = |evidence: &Value| evidence["source"]["path"] == path && evidence["quote"].as_str().unwrap().contains(words);
+        let has = |evidence: &Value| {
+            evidence["source"]["path"] == path && evidence["quote"].as_str().unwrap().contains(words)
+        };
         assert!(evidence.iter().any(has), "{question}: {:#}", report["evidence"]);
     }
 }

@@ -159,7 +159,8 @@ impl Contents {
         for document in &documents {
             chunks.extend(index.document_chunks(&document.id).await.unwrap());
         }
-        let IndexStats { vectors, vectors_missing, unindexed_text_rows, chunks: rows, .. } = index.stats().await.unwrap();
+        let IndexStats { vectors, vectors_missing, unindexed_text_rows, chunks: rows, .. } =
+            index.stats().await.unwrap();
         assert_eq!(rows, chunks.len(), "every chunk belongs to a document");
         let ids: HashSet<_> = chunks.iter().map(|chunk| &chunk.id).collect();
         assert_eq!(ids.len(), chunks.len(), "no chunk is there twice");
@@ -195,6 +196,7 @@ impl Run {
             (r"Confidence [0-9.]+[0-9]".into(), "Confidence [SCORE]"),
             (r"/\.tmp\w{6}".into(), "/[TEMPORARY]"),
             (r"\b[0-9a-f]{32}\b".into(), "[FINGERPRINT]"),
+            (r"index takes \d+ [kM]B".into(), "index takes [SIZE]"),
             (r"index         version \d+".into(), "index         version [VERSION]"),
             (r"\bdr \d+\.\d+\.\d+".into(), "dr [VERSION]"),
             // Whether this machine has one.
@@ -239,7 +241,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 fn set_time(path: &Path, day: u32) {
-    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000) + Duration::from_secs(86_400) * day;
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000) + Duration::from_hours(24) * day;
     std::fs::File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
 }
 

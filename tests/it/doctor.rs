@@ -54,10 +54,14 @@ fn folder_that_is_gone_is_trouble() {
 #[test]
 fn advice_for_a_folder_that_is_gone_mends_the_index() {
     let world = World::indexed_text();
+    world.write("other/a.md", "# Other\n\nA word: tangerine.\n");
+    world.dr(["index", "other", "--no-embed", "--quiet"]).succeeded();
     fs::rename(world.path("kb"), world.path("moved")).unwrap();
-    assert!(world.dr(["doctor"]).stdout.contains("dr index --rebuild <FOLDER>"));
-    world.dr(["index", "--rebuild", "moved", "--no-embed"]).succeeded();
+    assert!(world.dr(["doctor"]).stdout.contains("forget the collection with `dr index --prune`"));
+    world.dr(["index", "--prune", "--no-embed"]).succeeded();
     world.dr(["doctor"]).succeeded();
+    let contents = world.contents();
+    assert_eq!((contents.documents.len(), contents.collections.len()), (1, 1));
 }
 
 #[test]

@@ -30,7 +30,12 @@ fn chunk_section_document_and_lines_are_read_from_the_file() {
 fn section_ends_where_the_next_heading_of_its_level_starts() {
     let world = World::empty();
     let long = |word: &str| format!("The {word} is described at length. ").repeat(60);
-    let text = format!("# Top\n\n## First\n\n{}\n\n### Inside\n\n{}\n\n## Second\n\n{}\n", long("apple"), long("pear"), long("plum"));
+    let text = format!(
+        "# Top\n\n## First\n\n{}\n\n### Inside\n\n{}\n\n## Second\n\n{}\n",
+        long("apple"),
+        long("pear"),
+        long("plum")
+    );
     world.write("kb/long.md", &text);
     world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
     let id = first_hit(&world, "apple")["id"].as_str().unwrap().to_owned();
@@ -44,7 +49,10 @@ fn section_ends_where_the_next_heading_of_its_level_starts() {
 fn lines_keep_the_ends_of_the_file_they_are_from() {
     let world = World::indexed_text();
     let lines = world.dr(["get", "windows.md:5-7"]).succeeded();
-    assert_eq!(lines.stdout, "## Serial driver\r\n\r\nThe tool needs the Kestrel driver 3.2 before the board is plugged in.\r\n");
+    assert_eq!(
+        lines.stdout,
+        "## Serial driver\r\n\r\nThe tool needs the Kestrel driver 3.2 before the board is plugged in.\r\n"
+    );
 }
 
 #[test]

@@ -51,7 +51,8 @@ fn misspelt_command_line_is_a_usage_error() {
 #[test]
 fn reader_that_goes_away_is_no_error() {
     let world = World::indexed_text();
-    for args in [vec!["search", "--mode", "lexical", "water"], vec!["get", "guide/watering.md"], vec!["doctor"], vec!["--help"]]
+    for args in
+        [vec!["search", "--mode", "lexical", "water"], vec!["get", "guide/watering.md"], vec!["doctor"], vec!["--help"]]
     {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);

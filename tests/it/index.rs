@@ -129,7 +129,9 @@ fn names_and_folders_have_to_pair_up() {
 fn two_folders_in_one_run_are_two_collections() {
     let world = World::with_kb();
     world.write("more/kb/a.md", "# More\n\nA word: tangerine.\n");
-    world.dr(["index", "kb", "more/kb", "--collection", "kb", "--collection", "more", "--no-embed", "--quiet"]).succeeded();
+    world
+        .dr(["index", "kb", "more/kb", "--collection", "kb", "--collection", "more", "--no-embed", "--quiet"])
+        .succeeded();
     let found = world.dr(["search", "tangerine", "--mode", "lexical", "--jsonl"]).succeeded().json();
     assert_eq!((&found["collection"], &found["path"]), (&json!("more"), &json!("a.md")));
 }

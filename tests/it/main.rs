@@ -1,6 +1,8 @@
 //! Everything `dr` promises, tried from outside: the binary in a throwaway world, and the library where a test has to
 //! look closer. One binary, because linking the storage engine once is slow enough.
 
+#![allow(clippy::unwrap_used, unreachable_pub, reason = "these are tests, helpers included")]
+
 /// `World`: a home, a project and a copied knowledge base of a test's own; runs of `dr` as snapshots.
 #[macro_use]
 mod common;

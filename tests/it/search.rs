@@ -46,8 +46,18 @@ fn json_has_exactly_the_keys_that_are_promised() {
     assert_eq!(hits.len(), 3);
     for hit in hits {
         let expected = [
-            "id", "document_id", "collection", "path", "title", "heading_path", "line_start", "line_end", "snippet",
-            "text", "score", "explain",
+            "id",
+            "document_id",
+            "collection",
+            "path",
+            "title",
+            "heading_path",
+            "line_start",
+            "line_end",
+            "snippet",
+            "text",
+            "score",
+            "explain",
         ];
         assert_eq!(keys(hit), set(&expected));
         let explain = ["lexical_rank", "lexical_score", "vector_rank", "vector_similarity"];
@@ -91,15 +101,25 @@ fn unrelated_query_is_said_to_have_no_support() {
 fn filters_hold_in_every_mode() {
     let world = World::indexed();
     for mode in ["hybrid", "lexical", "vector"] {
-        let found = |args: &[&str]| sorted(paths(&world, &[&["water the beds of a greenhouse", "--mode", mode], args].concat()));
+        let found = |args: &[&str]| {
+            sorted(paths(&world, &[&["water the beds of a greenhouse", "--mode", mode], args].concat()))
+        };
         let everything = found(&["-k", "100"]);
-        let under = |prefix: &str| everything.iter().filter(|path| path.starts_with(prefix)).cloned().collect::<Vec<_>>();
+        let under =
+            |prefix: &str| everything.iter().filter(|path| path.starts_with(prefix)).cloned().collect::<Vec<_>>();
         assert!(!under("guide/").is_empty() && under("guide/").len() < everything.len());
         assert_eq!(found(&["-k", "100", "--path", "guide/*"]), under("guide/"), "{mode}");
         assert_eq!(found(&["-k", "100", "--path", "**/*.md", "--path", "*.txt"]), everything, "{mode}");
         assert_eq!(found(&["-k", "100", "--path", "*.rst"]), [""; 0], "{mode}");
-        assert_eq!(found(&["--tag", "guide", "--tag", "water"]), ["guide/watering.md"; 2][..found(&["--tag", "water"]).len()]);
-        assert!(found(&["--since", "2026-05-20"]).iter().all(|path| ["guide/watering.md", "guide/alarms.md"].contains(&path.as_str())));
+        assert_eq!(
+            found(&["--tag", "guide", "--tag", "water"]),
+            ["guide/watering.md"; 2][..found(&["--tag", "water"]).len()]
+        );
+        assert!(
+            found(&["--since", "2026-05-20"])
+                .iter()
+                .all(|path| ["guide/watering.md", "guide/alarms.md"].contains(&path.as_str()))
+        );
         assert!(found(&["--since", "2026-05-20"]).contains(&"guide/watering.md".to_owned()), "{mode}");
         assert_eq!(found(&["--since", "2026-06-12"]), [""; 0], "{mode}");
         assert_eq!(found(&["--collection", "kb", "-k", "100"]), everything, "{mode}");
@@ -117,7 +137,8 @@ fn quoted_phrase_is_found_as_written_and_a_near_miss_is_not() {
     let world = World::indexed();
     assert_eq!(paths(&world, &["\"wet leaves at night\""]), ["guide/watering.md"]);
     assert_eq!(paths(&world, &["\"WET LEAVES at night\""]), ["guide/watering.md"]);
-    for near in ["\"wet leaf at night\"", "\"leaves wet at night\"", "\"et leaves at night\"", "\"wet leaves at nigh\""] {
+    for near in ["\"wet leaf at night\"", "\"leaves wet at night\"", "\"et leaves at night\"", "\"wet leaves at nigh\""]
+    {
         assert!(paths(&world, &[near]).is_empty(), "{near}");
     }
 }
@@ -165,7 +186,8 @@ fn lines_of_every_hit_reproduce_its_text_in_the_file() {
     let index = block_on(Index::open(&world.location())).unwrap();
     let searcher = Searcher::new(index, Err(VectorsUnusable::NoneYet));
     let texts: Vec<_> = world.contents().chunks.into_iter().map(|chunk| chunk.text).collect();
-    let words: BTreeSet<_> = texts.iter().flat_map(|text| text.split(|letter: char| !letter.is_alphanumeric())).collect();
+    let words: BTreeSet<_> =
+        texts.iter().flat_map(|text| text.split(|letter: char| !letter.is_alphanumeric())).collect();
     let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).map(str::to_owned).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let queries = prop::collection::vec(prop::sample::select(words), 1..4);

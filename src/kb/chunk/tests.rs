@@ -127,7 +127,7 @@ fn fence_that_fits_is_never_cut() {
         "{}\n\n{fence}\n\n{}\n\n- item\n\n{}\n",
         words(9),
         words(9),
-        fence.replace("\n", "\n  ").replace("```\n", "  ```\n")
+        fence.replace('\n', "\n  ").replace("```\n", "  ```\n")
     );
     assert!(texts(&text).iter().any(|text| text.contains(&fence)));
 }

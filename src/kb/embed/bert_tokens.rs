@@ -22,12 +22,12 @@ const MAX_WORD_CHARS: usize = 100;
 /// The bytes are not a tokenizer.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to read tokenizer")]
-pub struct ReadTokenizerError(#[source] Box<dyn std::error::Error + Send + Sync>);
+pub(crate) struct ReadTokenizerError(#[source] Box<dyn std::error::Error + Send + Sync>);
 
 /// Counts the tokens of a lower-casing BERT tokenizer (normaliser, pre-tokeniser and WordPiece as in `bert-base-uncased`).
 ///
 /// Text that spells a special token, such as `[CLS]`, is counted as ordinary text, which is more, never fewer.
-pub struct BertTokens {
+pub(crate) struct BertTokens {
     tokenizer: Tokenizer,
     words: RwLock<HashMap<Box<str>, u16>>,
 }
@@ -38,7 +38,7 @@ impl BertTokens {
     /// # Errors
     ///
     /// Returns [`ReadTokenizerError`] if the bytes are not such a file.
-    pub fn from_bytes(json: &[u8]) -> Result<Self, ReadTokenizerError> {
+    pub(crate) fn from_bytes(json: &[u8]) -> Result<Self, ReadTokenizerError> {
         let mut tokenizer = Tokenizer::from_bytes(json).map_err(ReadTokenizerError)?;
         tokenizer.with_truncation(None).map_err(ReadTokenizerError)?;
         tokenizer.with_padding(None);

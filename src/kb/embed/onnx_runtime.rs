@@ -212,7 +212,9 @@ impl Surroundings {
 
     /// Returns the folders that the system's loader is configured to search.
     fn loader_folders(&self) -> Vec<PathBuf> {
-        let files = children(&self.root.join("etc/ld.so.conf.d"), |name| name.ends_with(".conf"));
+        let files = children(&self.root.join("etc/ld.so.conf.d"), |name| {
+            Path::new(name).extension().is_some_and(|extension| extension == "conf")
+        });
         let text: String = files.iter().filter_map(|file| fs::read_to_string(file).ok()).collect();
         let folders = text.lines().map(str::trim).filter(|line| line.starts_with('/'));
         folders.map(|folder| self.root.join(folder.trim_start_matches('/'))).collect()

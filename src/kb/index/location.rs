@@ -55,7 +55,9 @@ impl LocationError {
     /// Returns what the user can do about this error.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Scheme { .. } => Some("give a folder, or an address starting with s3://, gs://, az:// or db://".into()),
+            Self::Scheme { .. } => {
+                Some("give a folder, or an address starting with s3://, gs://, az:// or db://".into())
+            }
             Self::Feature { feature, .. } => Some(format!("build it with `cargo build --features {feature}`")),
             Self::Path { .. } => None,
         }
@@ -83,8 +85,8 @@ impl IndexLocation {
             return Ok(Self::Remote { uri: text.to_owned() });
         }
         // LanceDB takes any address that starts with `db` for its cloud, so a folder is always made absolute.
-        let folder = std::path::absolute(text)
-            .map_err(|source| LocationError::Path { path: PathBuf::from(text), source })?;
+        let folder =
+            std::path::absolute(text).map_err(|source| LocationError::Path { path: PathBuf::from(text), source })?;
         let base = folder.parent().map_or_else(|| folder.clone(), Path::to_path_buf);
         Ok(Self::Local { folder, base })
     }

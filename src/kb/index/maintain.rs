@@ -78,7 +78,8 @@ impl IndexWriter {
 
     /// Brings the vector index up to date with the vectors, or makes one once there are enough.
     pub async fn finish_vector_index(&self) -> Result<(), IndexError> {
-        let vectors = self.index().chunks.count_rows(Some("vector IS NOT NULL".into())).await.during("count vectors")?;
+        let vectors =
+            self.index().chunks.count_rows(Some("vector IS NOT NULL".into())).await.during("count vectors")?;
         match self.index_parts(VECTOR_INDEX).await? {
             None if vectors < MIN_INDEXED_VECTORS => Ok(()),
             Some(parts) if parts.unindexed == 0 => Ok(()),
@@ -132,10 +133,7 @@ impl IndexWriter {
                     batch_size: Some(1_024),
                     ..Default::default()
                 };
-                table
-                    .optimize(OptimizeAction::Compact { options, remap_options: None })
-                    .await
-                    .during(action)?;
+                table.optimize(OptimizeAction::Compact { options, remap_options: None }).await.during(action)?;
             }
         }
         Ok(())

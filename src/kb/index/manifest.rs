@@ -87,8 +87,7 @@ impl Manifest {
             generation: number(&take("generation")?, "generation")?,
             chunker: take("chunker")?,
             text_index: take("text_index")?,
-            embedder: serde_json::from_str(&take("embedder")?)
-                .map_err(|_| ManifestError::Entry { key: "embedder" })?,
+            embedder: serde_json::from_str(&take("embedder")?).map_err(|_| ManifestError::Entry { key: "embedder" })?,
             collections: entries
                 .into_iter()
                 .filter_map(|(key, root)| Some((key.strip_prefix(COLLECTION_PREFIX)?.to_owned(), root)))

@@ -93,12 +93,12 @@ impl Index {
 
     async fn text_hits(&self, query: FtsQuery, filter: &Filter, limit: usize) -> Result<Vec<LegHit>, IndexError> {
         let query = self.chunks.query().full_text_search(FullTextSearchQuery::new_query(query));
-        let query = self.leg(query, filter, limit, "_score");
+        let query = Self::leg(query, filter, limit, "_score");
         let stream = query.execute().await.during("search the text index")?;
         leg_hits(stream, "_score", |score| score).await
     }
 
-    fn leg<Q: QueryBase>(&self, query: Q, filter: &Filter, limit: usize, score: &str) -> Q {
+    fn leg<Q: QueryBase>(query: Q, filter: &Filter, limit: usize, score: &str) -> Q {
         filter.apply(query).select(Select::columns(&["chunk_id", "document_id", score])).with_row_id().limit(limit)
     }
 
@@ -132,7 +132,7 @@ impl Index {
         } else {
             query.minimum_nprobes(super::maintain::PROBED_PARTITIONS).during(action)?
         };
-        let query = self.leg(query, filter, limit, "_distance");
+        let query = Self::leg(query, filter, limit, "_distance");
         let stream = query.execute().await.during(action)?;
         leg_hits(stream, "_distance", |distance| 1.0 - distance).await
     }
@@ -180,10 +180,7 @@ impl Index {
     }
 
     /// Returns the vectors of `documents` by the hash of the text they stand for.
-    pub async fn vectors_by_key(
-        &self,
-        documents: &[DocumentId],
-    ) -> Result<HashMap<String, Vec<f32>>, IndexError> {
+    pub async fn vectors_by_key(&self, documents: &[DocumentId]) -> Result<HashMap<String, Vec<f32>>, IndexError> {
         let action = "read vectors to reuse";
         if documents.is_empty() {
             return Ok(HashMap::new());

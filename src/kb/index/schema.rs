@@ -188,7 +188,7 @@ pub(super) fn documents_batch(rows: &[DocumentRow]) -> Result<RecordBatch, Arrow
             texts(rows.iter().map(|row| &row.path)),
             texts(rows.iter().map(|row| &row.title)),
             Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| row.size))),
-            Arc::new(Int64Array::from_iter(rows.iter().map(|row| row.modified_ns))),
+            Arc::new(rows.iter().map(|row| row.modified_ns).collect::<Int64Array>()),
             texts(rows.iter().map(|row| row.content_hash.as_str())),
             Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.chunks))),
         ],
@@ -236,7 +236,7 @@ fn texts<T: AsRef<str>>(values: impl Iterator<Item = T>) -> ArrayRef {
 }
 
 fn optional_texts<'a>(values: impl Iterator<Item = Option<&'a str>>) -> ArrayRef {
-    Arc::new(StringArray::from_iter(values))
+    Arc::new(values.collect::<StringArray>())
 }
 
 fn text_lists<'a>(values: impl Iterator<Item = &'a Vec<String>>) -> ArrayRef {
@@ -369,7 +369,9 @@ impl<'a> Columns<'a> {
     }
 }
 
-pub(super) fn stored_id<T: std::str::FromStr<Err = crate::base::id::ParseIdError>>(text: &str) -> Result<T, ArrowError> {
+pub(super) fn stored_id<T: std::str::FromStr<Err = crate::base::id::ParseIdError>>(
+    text: &str,
+) -> Result<T, ArrowError> {
     text.parse().map_err(|error| ArrowError::ExternalError(Box::new(error)))
 }
 

@@ -343,7 +343,8 @@ impl Searcher {
             });
             let weight = query.identifier_share.max(MIN_IDENTIFIER_WEIGHT);
             for candidate in candidates.iter_mut().filter(|_| !query.identifiers.is_empty()) {
-                let found = rows.get(&candidate.hit.row_id).map_or(0.0, |row| query.identifiers_in(&searched_text(row)));
+                let found =
+                    rows.get(&candidate.hit.row_id).map_or(0.0, |row| query.identifiers_in(&searched_text(row)));
                 candidate.score = (1.0 - weight) * candidate.score + weight * found;
             }
             if query.identifier_share >= 1.0 && candidates.iter().any(|candidate| candidate.score >= weight) {

@@ -25,7 +25,8 @@ impl Query {
     pub fn parse(typed: &str, splitter: &WordSplitter) -> Self {
         let (rest, phrases) = split_quoted(typed);
         let words: Vec<_> = rest.split_whitespace().map(trim_punctuation).filter(|word| !word.is_empty()).collect();
-        let identifiers: Vec<_> = words.iter().filter(|word| is_identifier(word)).map(|word| (*word).to_owned()).collect();
+        let identifiers: Vec<_> =
+            words.iter().filter(|word| is_identifier(word)).map(|word| (*word).to_owned()).collect();
         let text = format!("{rest} {}", phrases.join(" ")).split_whitespace().collect::<Vec<_>>().join(" ");
         Self {
             terms: splitter.without_stop_words(&text),
@@ -75,8 +76,10 @@ fn split_quoted(typed: &str) -> (String, Vec<String>) {
 
 /// Cuts the punctuation of a sentence off a word, and leaves what belongs to it: leading dashes, dots, slashes.
 fn trim_punctuation(word: &str) -> &str {
-    let word = word.trim_end_matches(|letter: char| !letter.is_alphanumeric() && !matches!(letter, '_' | '/' | '+' | '#'));
-    let is_part = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.' | '/' | '@' | '$' | '#' | ':');
+    let word =
+        word.trim_end_matches(|letter: char| !letter.is_alphanumeric() && !matches!(letter, '_' | '/' | '+' | '#'));
+    let is_part =
+        |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.' | '/' | '@' | '$' | '#' | ':');
     word.trim_start_matches(|letter: char| !is_part(letter))
 }
 

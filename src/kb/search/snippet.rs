@@ -79,7 +79,11 @@ fn window(text: &str, matches: &[&Word]) -> Range<usize> {
     let from = if text.len() <= SNIPPET_BYTES { 0 } else { best.1.saturating_sub(SNIPPET_BYTES / 6) };
     let start = word_boundary(text, from.min(best.1), best.1);
     let end = text.floor_char_boundary((start + SNIPPET_BYTES).min(text.len()));
-    let end = if end == text.len() { end } else { text[..end].rfind(char::is_whitespace).filter(|at| *at > start).unwrap_or(end) };
+    let end = if end == text.len() {
+        end
+    } else {
+        text[..end].rfind(char::is_whitespace).filter(|at| *at > start).unwrap_or(end)
+    };
     start..end
 }
 
