@@ -11,7 +11,7 @@ use super::search::FilterArgs;
 use super::ui::Ui;
 use crate::engine::{Engine, EngineError, IndexRequest};
 use crate::kb::index::Index;
-use crate::kb::search::{SearchMode, SearchOptions};
+use crate::kb::search::SearchOptions;
 use crate::render::{json, markdown};
 use crate::research::question::Question;
 use crate::research::report::StopReason;
@@ -62,14 +62,14 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
     if !engine.settings().is_offline() {
         ui.tell("note: no model is configured, so the answer is made of sentences from the knowledge base");
     }
-    let mut filter = args.filter.filter()?;
+    let mut filter = args.filter.filter();
     if let Some(folder) = &args.kb {
         match update(ui, engine, folder).await? {
             Some(collection) => filter.collections = vec![collection],
             None => return Ok(Exit::Interrupted),
         }
     }
-    let options = SearchOptions { mode: SearchMode::Hybrid, filter, ..SearchOptions::default() };
+    let options = SearchOptions { filter, paths: args.filter.paths()?, ..SearchOptions::default() };
     let searcher = engine.searcher().await?;
     let report = engine.ask(&searcher, question, &options).await?;
     let is_json = args.json || args.format == ReportFormat::Json;
@@ -105,8 +105,9 @@ async fn update(ui: &mut Ui, engine: &Engine, folder: &Path) -> Result<Option<St
 fn write(file: &Path, text: &str) -> Result<(), CliError> {
     let failed = |source| CliError::File { action: "write", path: file.display().to_string(), source };
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // The error of the temporary file would name that file, of which nobody knows.
-    let mut written = tempfile::NamedTempFile::new_in(folder).map_err(|error| failed(error.kind().into()))?;
+    // Asked first, because the error of a temporary file would name that file, of which nobody knows.
+    std::fs::read_dir(folder).map_err(failed)?;
+    let mut written = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
     written.write_all(text.as_bytes()).map_err(failed)?;
     written.persist(file).map(|_| ()).map_err(|error| failed(error.error))
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Instant;
 
 use clap::Args;
-use globset::GlobBuilder;
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde::Serialize;
 
 use super::error::CliError;
@@ -103,22 +103,27 @@ impl SearchArgs {
 }
 
 impl FilterArgs {
-    /// Returns the filter, globs as the regular expressions the index understands.
-    pub(super) fn filter(&self) -> Result<Filter, CliError> {
-        let pattern = |glob: &String| {
-            let built = GlobBuilder::new(glob).literal_separator(true).build();
-            // The index matches characters, so the byte mode globs are written in is switched off.
-            built.map(|glob| glob.regex().replacen("(?-u)", "", 1)).map_err(|error| CliError::Usage {
-                message: format!("`{glob}` is not a glob: {}", error.kind()),
-                hint: Some("for example `docs/**/*.md`, quoted so that the shell leaves it alone".into()),
-            })
-        };
-        Ok(Filter {
+    /// Returns the filter, paths aside.
+    pub(super) fn filter(&self) -> Filter {
+        Filter {
             collections: self.collections.clone(),
-            path_patterns: self.paths.iter().map(pattern).collect::<Result<_, _>>()?,
             tags: self.tags.clone(),
             since: self.since.map(|day| day.to_string()),
-        })
+            documents: None,
+        }
+    }
+
+    /// Returns what paths have to match, where that was said.
+    pub(super) fn paths(&self) -> Result<Option<GlobSet>, CliError> {
+        let unusable = |error: globset::Error| CliError::Usage {
+            message: format!("`{}` is not a glob: {}", error.glob().unwrap_or_default(), error.kind()),
+            hint: Some("for example `docs/**/*.md`, quoted so that the shell leaves it alone".into()),
+        };
+        let mut globs = GlobSetBuilder::new();
+        for glob in &self.paths {
+            globs.add(GlobBuilder::new(glob).literal_separator(true).build().map_err(unusable)?);
+        }
+        Ok(if self.paths.is_empty() { None } else { Some(globs.build().map_err(unusable)?) })
     }
 }
 
@@ -143,7 +148,8 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
         mode: settings.mode.unwrap_or_default(),
         limit: settings.limit.unwrap_or(10),
         per_document: DEFAULT_PER_DOCUMENT,
-        filter: args.filter.filter()?,
+        filter: args.filter.filter(),
+        paths: args.filter.paths()?,
     };
     let searcher = engine.searcher().await?;
     let started = Instant::now();
@@ -224,13 +230,12 @@ mod tests {
     use super::*;
 
     fn matches(glob: &str, path: &str) -> bool {
-        let filter = FilterArgs { paths: vec![glob.to_owned()], ..FilterArgs::default() }.filter().unwrap();
-        // The engine the index uses.
-        regex::Regex::new(&filter.path_patterns[0]).unwrap().is_match(path)
+        let args = FilterArgs { paths: vec![glob.to_owned()], ..FilterArgs::default() };
+        args.paths().unwrap().is_some_and(|globs| globs.is_match(path))
     }
 
     #[test]
-    fn glob_becomes_a_pattern_for_whole_paths() {
+    fn glob_matches_whole_paths() {
         assert!(matches("docs/**/*.md", "docs/a/b.md"));
         assert!(matches("docs/**/*.md", "docs/b.md"));
         assert!(!matches("*.md", "docs/b.md"));

@@ -389,7 +389,7 @@ impl Engine {
         let indexed: HashSet<_> = documents.into_iter().map(|row| row.path).collect();
         check_indexed(judgments, &indexed)?;
         let filter = Filter { collections: collection.map(str::to_owned).into_iter().collect(), ..Filter::default() };
-        let options = SearchOptions { mode, limit: EVAL_DEPTH, per_document: 1, filter };
+        let options = SearchOptions { mode, limit: EVAL_DEPTH, per_document: 1, filter, paths: None };
         let mut rankings = Vec::new();
         for query in queries.iter().filter(|query| judgments.contains_key(&query.id)) {
             let started = Instant::now();

@@ -94,6 +94,7 @@ pub struct Evidence {
     /// Whether code has found the quote, verbatim, in the file as indexed.
     pub checked: bool,
     /// Whether the file has changed or gone since it was indexed; the quote is then what the index has of it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stale: bool,
     /// The words of the source, verbatim.
     pub quote: String,

@@ -22,8 +22,8 @@ const TEXT_WEIGHTS: [(&str, f32); 3] = [("names", 3.0), ("heading_path", 2.0), (
 pub struct Filter {
     /// Only these collections; all when empty.
     pub collections: Vec<String>,
-    /// Only paths that match one of these regular expressions; all when empty.
-    pub path_patterns: Vec<String>,
+    /// Only these documents, where there is a choice.
+    pub documents: Option<Vec<DocumentId>>,
     /// Only documents with all these tags.
     pub tags: Vec<String>,
     /// Only documents dated on or after this day, `YYYY-MM-DD`.
@@ -51,11 +51,7 @@ impl Filter {
             let names: Vec<_> = self.collections.iter().map(|name| literal(name)).collect();
             terms.push(format!("collection IN ({})", names.join(", ")));
         }
-        if !self.path_patterns.is_empty() {
-            let patterns: Vec<_> =
-                self.path_patterns.iter().map(|pattern| format!("regexp_like(path, {})", literal(pattern))).collect();
-            terms.push(format!("({})", patterns.join(" OR ")));
-        }
+        terms.extend(self.documents.as_deref().map(of_documents));
         terms.extend(self.tags.iter().map(|tag| format!("array_has(tags, {})", literal(tag))));
         terms.extend(self.since.iter().map(|day| format!("date >= {}", literal(day))));
         (!terms.is_empty()).then(|| terms.join(" AND "))
@@ -224,6 +220,9 @@ impl Index {
 
 /// Returns the condition that selects the chunks of `documents`.
 pub(super) fn of_documents(documents: &[DocumentId]) -> String {
+    if documents.is_empty() {
+        return "false".to_owned();
+    }
     let ids: Vec<_> = documents.iter().map(|id| format!("'{id}'")).collect();
     format!("document_id IN ({})", ids.join(", "))
 }
@@ -261,13 +260,13 @@ mod tests {
     fn filter_quotes_every_value() {
         let filter = Filter {
             collections: vec!["it's".into()],
-            path_patterns: vec![r"^a\.md$".into()],
+            documents: Some(vec!["0123456789abcdef".parse().unwrap()]),
             tags: vec!["x' OR '1'='1".into()],
             since: Some("2026-01-01".into()),
         };
         assert_eq!(
             filter.condition().unwrap(),
-            r"collection IN ('it''s') AND (regexp_like(path, '^a\.md$')) AND array_has(tags, 'x'' OR ''1''=''1') AND date >= '2026-01-01'"
+            r"collection IN ('it''s') AND document_id IN ('0123456789abcdef') AND array_has(tags, 'x'' OR ''1''=''1') AND date >= '2026-01-01'"
         );
         assert_eq!(Filter::default().condition(), None);
     }

@@ -20,6 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use globset::GlobSet;
 use serde::{Deserialize, Serialize};
 
 pub use query::Query;
@@ -88,11 +89,19 @@ pub struct SearchOptions {
     pub per_document: usize,
     /// What may be found.
     pub filter: Filter,
+    /// Only documents whose path matches, where there is a choice.
+    pub paths: Option<GlobSet>,
 }
 
 impl Default for SearchOptions {
     fn default() -> Self {
-        Self { mode: SearchMode::Hybrid, limit: 10, per_document: DEFAULT_PER_DOCUMENT, filter: Filter::default() }
+        Self {
+            mode: SearchMode::Hybrid,
+            limit: 10,
+            per_document: DEFAULT_PER_DOCUMENT,
+            filter: Filter::default(),
+            paths: None,
+        }
     }
 }
 
@@ -268,6 +277,7 @@ impl Searcher {
     /// goes on without them and says so.
     pub async fn search(&self, typed: &str, options: &SearchOptions) -> Result<Found, SearchError> {
         let query = Query::parse(typed, &self.splitter);
+        let options = &self.with_documents(options).await?;
         let depth = MIN_DEPTH.max(DEPTH_FACTOR.saturating_mul(options.limit));
         let (text, vector, exact) = futures::join!(
             self.text_leg(&query, options, depth),
@@ -283,6 +293,17 @@ impl Searcher {
         let signals = self.signals(&hits, &stems, vector.first());
         let support = if hits.is_empty() { Support::None } else { Support::judge(signals) };
         Ok(Found { query, hits, support, signals, without_vectors })
+    }
+
+    /// Returns the options with their paths as documents of the index.
+    async fn with_documents(&self, options: &SearchOptions) -> Result<SearchOptions, IndexError> {
+        let mut options = options.clone();
+        if let Some(globs) = &options.paths {
+            let documents = self.index.documents(None).await?.into_iter();
+            options.filter.documents =
+                Some(documents.filter(|row| globs.is_match(&row.path)).map(|row| row.id).collect());
+        }
+        Ok(options)
     }
 
     async fn text_leg(&self, query: &Query, options: &SearchOptions, depth: usize) -> Result<Vec<LegHit>, IndexError> {
