@@ -178,7 +178,9 @@ fn check_project_file(file: &Path) -> Result<(), ConfigError> {
         return forbidden("index");
     }
     match options.embedder {
-        Some(EmbedderChoice::Fastembed(model)) if model.contains(['/', '\\', '.']) => forbidden("embedder"),
+        Some(EmbedderChoice::Fastembed(model)) if model.contains(['/', '\\', '.']) || Path::new(&model).exists() => {
+            forbidden("embedder")
+        }
         _ => Ok(()),
     }
 }

@@ -27,8 +27,8 @@ pub fn counted(number: usize, noun: &str) -> String {
 }
 
 /// Tells whether a character has no width or turns the direction of text around.
-fn is_invisible(letter: char) -> bool {
-    matches!(u32::from(letter), 0x200B..=0x200F | 0x202A..=0x202E | 0x2060..=0x206F | 0xFEFF | 0xE0000..=0xE007F)
+pub fn is_invisible(letter: char) -> bool {
+    matches!(u32::from(letter), 0xAD | 0x61C | 0x115F | 0x180E | 0x3164 | 0x200B..=0x200F | 0x202A..=0x202E | 0x2060..=0x206F | 0xFEFF | 0xE0000..=0xE007F)
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! `dr ask`: answer a question.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -101,13 +100,11 @@ async fn update(ui: &mut Ui, engine: &Engine, folder: &Path) -> Result<Option<St
     Ok(engine.collection_of(&index, folder)?)
 }
 
-/// Writes beside the file first, so that it is never half written.
+/// Writes the report; a link is followed, and a pipe or device is written to.
 fn write(file: &Path, text: &str) -> Result<(), CliError> {
-    let failed = |source| CliError::File { action: "write", path: file.display().to_string(), source };
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Asked first, because the error of a temporary file would name that file, of which nobody knows.
-    std::fs::read_dir(folder).map_err(failed)?;
-    let mut written = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
-    written.write_all(text.as_bytes()).map_err(failed)?;
-    written.persist(file).map(|_| ()).map_err(|error| failed(error.error))
+    std::fs::write(file, text).map_err(|source| CliError::File {
+        action: "write",
+        path: file.display().to_string(),
+        source,
+    })
 }

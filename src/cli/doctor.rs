@@ -47,7 +47,8 @@ fn text(checkup: &Checkup) -> String {
     }
     text.push('\n');
     for setting in &checkup.settings {
-        let _ = writeln!(text, "{:<9} {:<36} {}", setting.key, setting.value, styled(QUIET, &setting.origin));
+        let _ =
+            writeln!(text, "{:<9} {:<36} {}", setting.key, one_line(&setting.value), styled(QUIET, &setting.origin));
     }
     text
 }

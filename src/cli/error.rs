@@ -1,8 +1,10 @@
 //! Any error becomes a message, a hint, and an exit code.
 
+use std::any::Any;
 use std::fmt::Write;
 
 use super::exit::Exit;
+use crate::base::line::printable;
 use crate::engine::EngineError;
 
 /// A command failed, or was asked for something impossible.
@@ -66,8 +68,19 @@ impl CliError {
         if let Some(hint) = hint {
             let _ = write!(message, "\n\nhint: {hint}");
         }
-        message
+        // File names and stored texts are in here, and they may be anybody's.
+        printable(&message)
     }
+}
+
+/// Returns the message for a panic: a damaged index can cause one in the storage engine, else it is a bug.
+pub fn panicked(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    format!(
+        "error: stopped by a bug, or by a damaged index: {}\n\nhint: `dr index --rebuild <FOLDER>` makes the index \
+         again; with DR_LOG=debug the place is shown",
+        printable(text.unwrap_or("no message"))
+    )
 }
 
 /// Returns an error and its causes; a cause whose text its parent ends with already is not said twice.

@@ -5,7 +5,7 @@ use clap::Args;
 use super::OutputArgs;
 use super::error::CliError;
 use super::exit::Exit;
-use super::ui::{PLACE, Ui, styled};
+use super::ui::{PLACE, Ui};
 use crate::base::line::{one_line, printable};
 use crate::engine::{Engine, Extent, Selector};
 use crate::kb::index::Index;
@@ -48,7 +48,7 @@ pub(super) async fn get(ui: &mut Ui, engine: &Engine, args: GetArgs) -> Result<E
         ui.print(&versioned(&passage)?)?;
     } else {
         let place = format!("{}:{}-{}", passage.path, passage.line_start, passage.line_end);
-        ui.tell(&styled(PLACE, &one_line(&place)));
+        ui.tell_styled(PLACE, &one_line(&place));
         ui.print(&if ui.is_for_people() { printable(&passage.text) } else { passage.text })?;
     }
     Ok(Exit::Done)

@@ -22,6 +22,7 @@ mod eval;
 
 mod doctor;
 
+use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
@@ -130,10 +131,18 @@ pub fn run() -> ExitCode {
             return Exit::Failed.into();
         }
     };
-    let exit = match runtime.block_on(dispatch(&mut ui, cli)) {
-        Ok(exit) => exit,
-        Err(error) if error.is_broken_pipe() => Exit::Done,
-        Err(error) => {
+    if std::env::var_os("DR_LOG").is_none() {
+        // What a panic says is part of the error below.
+        std::panic::set_hook(Box::new(|_| {}));
+    }
+    let exit = match runtime.block_on(AssertUnwindSafe(dispatch(&mut ui, cli)).catch_unwind()) {
+        Err(panic) => {
+            ui.warn(&error::panicked(panic.as_ref()));
+            Exit::Failed
+        }
+        Ok(Ok(exit)) => exit,
+        Ok(Err(error)) if error.is_broken_pipe() => Exit::Done,
+        Ok(Err(error)) => {
             ui.warn(&error.message());
             error.exit()
         }

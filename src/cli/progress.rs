@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::ui::Ui;
-use crate::base::line::counted;
+use crate::base::line::{counted, printable};
 use crate::kb::ingest::IngestEvent;
 
 /// Lines about the same thing come at most this often.
@@ -123,7 +123,7 @@ impl IngestProgress {
     /// Tells a line above the bar, or as a line.
     fn say(&self, line: &str) {
         match &self.bar {
-            Some(bar) => bar.println(line),
+            Some(bar) => bar.println(printable(line)),
             None => self.tell(line),
         }
     }
@@ -131,7 +131,7 @@ impl IngestProgress {
     fn tell(&self, line: &str) {
         if self.tells {
             // A closed stderr cannot be told anything.
-            let _ = writeln!(std::io::stderr(), "{line}");
+            let _ = writeln!(std::io::stderr(), "{}", printable(line));
         }
     }
 }

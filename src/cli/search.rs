@@ -17,6 +17,9 @@ use crate::kb::index::Filter;
 use crate::kb::search::{DEFAULT_PER_DOCUMENT, Found, Hit, SearchMode, SearchOptions, Snippet, Support};
 use crate::render::json::versioned;
 
+/// Hits of one search, at most.
+const MAX_LIMIT: usize = 1_000;
+
 /// Find passages in the index
 ///
 /// Words and meaning are searched together. What stands in double quotes must occur as it is, letter case aside;
@@ -146,7 +149,7 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
     let settings = &engine.settings().options;
     let options = SearchOptions {
         mode: settings.mode.unwrap_or_default(),
-        limit: settings.limit.unwrap_or(10),
+        limit: settings.limit.unwrap_or(10).clamp(1, MAX_LIMIT),
         per_document: DEFAULT_PER_DOCUMENT,
         filter: args.filter.filter(),
         paths: args.filter.paths()?,

@@ -5,6 +5,8 @@ use std::io::{IsTerminal, Write};
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 
+use crate::base::line::printable;
+
 /// Letters that may be added: titles, places, matched words.
 pub const PLACE: Style = AnsiColor::Cyan.on_default();
 /// Headings above a passage.
@@ -70,7 +72,14 @@ impl Ui {
 
     /// Tells people something they must know. A closed stderr cannot be told anything.
     pub fn warn(&mut self, text: &str) {
-        let _ = writeln!(self.err, "{text}");
+        let _ = writeln!(self.err, "{}", printable(text));
+    }
+
+    /// Tells people something in a style, unless they want quiet.
+    pub fn tell_styled(&mut self, style: Style, text: &str) {
+        if !self.quiet {
+            let _ = writeln!(self.err, "{}", styled(style, &printable(text)));
+        }
     }
 
     /// Tells whether people see what is printed, and not a file or a program.

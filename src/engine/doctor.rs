@@ -9,6 +9,7 @@ use super::{Engine, EngineError};
 use crate::kb::document::Document;
 use crate::kb::embed::{EmbedderChoice, find_runtime};
 use crate::kb::index::{DocumentRow, Index, IndexError, IndexStats, WriterLock};
+use crate::kb::walk::read_inside;
 use crate::kb::walk::walk;
 
 /// How a thing is.
@@ -211,7 +212,7 @@ fn compare(folder: &Path, known: &[DocumentRow]) -> (usize, usize) {
 }
 
 fn is_indexable(folder: &Path, path: &str) -> bool {
-    std::fs::read(folder.join(path)).is_ok_and(|bytes| Document::parse(path, bytes).is_ok())
+    read_inside(folder, path).is_ok_and(|bytes| Document::parse(path, bytes).is_ok())
 }
 
 fn runtime_check(data: &Path, choice: Option<&EmbedderChoice>) -> Check {

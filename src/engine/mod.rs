@@ -8,6 +8,7 @@ mod passage;
 mod doctor;
 
 use std::collections::HashSet;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,9 +23,10 @@ use crate::base::line::counted;
 use crate::config::{ConfigError, Options, Paths, Settings};
 use crate::kb::embed::{self, EmbedError, Embedder, EmbedderChoice, EmbedderOptions};
 use crate::kb::eval::{EvalError, EvalQuery, Figures, Judgments, Ranking, check_indexed, measure};
-use crate::kb::index::{DR_FOLDER, Filter, Index, IndexError, IndexLocation, LocationError};
+use crate::kb::index::{DR_FOLDER, Filter, Index, IndexError, IndexLocation, LocationError, WriterLock};
 use crate::kb::ingest::{CollectionSource, IngestError, IngestEvent, IngestOptions, IngestSummary, Listener, ingest};
 use crate::kb::search::{Found, Hit, SearchError, SearchMode, SearchOptions, Searcher, VectorsUnusable};
+use crate::kb::walk::read_inside;
 use crate::research::evidence::{Evidence, Source, SourceFile, pick};
 use crate::research::node::NodeId;
 use crate::research::question::Question;
@@ -32,6 +34,9 @@ use crate::research::report::{Material, Report};
 
 /// Hits an answer is made from.
 const HITS_PER_ANSWER: usize = 12;
+
+/// Threads of the embedder, at most; more would only cost memory.
+const MAX_THREADS: usize = 256;
 
 /// Documents ranked for each question of an evaluation.
 const EVAL_DEPTH: usize = 100;
@@ -70,6 +75,14 @@ pub enum EngineError {
     /// Measuring.
     #[error(transparent)]
     Eval(#[from] EvalError),
+    /// A collection lies elsewhere, and an index that came with a folder may not send `dr` there.
+    #[error("collection `{collection}` is indexed from `{root}`, which is outside this project")]
+    RootOutside {
+        /// The collection.
+        collection: String,
+        /// Its folder.
+        root: PathBuf,
+    },
     /// The index is on the network, which may not be touched.
     #[error("index `{uri}` is on the network, and `dr` is offline")]
     RemoteOffline {
@@ -120,6 +133,7 @@ impl EngineError {
             Self::Get(error) => error.hint(),
             Self::Eval(error) => error.hint(),
             Self::NoCollection { known, .. } => Some(format!("the index has: {}", known.join(", "))),
+            Self::RootOutside { root, .. } => Some(format!("if that is right, name it: `dr index {}`", root.display())),
             Self::RemoteOffline { .. } => Some("use a local index with `--index <FOLDER>`".into()),
             Self::NothingToIndex => Some("run `dr index <FOLDER>`".into()),
             Self::SameName { .. } => Some("name them with `--collection`, once for each folder".into()),
@@ -167,6 +181,7 @@ impl Engine {
         if let (IndexLocation::Remote { uri }, true) = (&location, settings.is_offline()) {
             return Err(EngineError::RemoteOffline { uri: uri.clone() });
         }
+        location.check()?;
         Ok(Self { settings, location })
     }
 
@@ -194,6 +209,11 @@ impl Engine {
         let stored = match Index::open(&self.location).await {
             Ok(index) => Some(index),
             Err(IndexError::Missing { .. }) => None,
+            // Whatever is wrong with it, the folders to make it again from were named.
+            Err(_) if request.rebuild && !request.folders.is_empty() => {
+                self.set_aside()?;
+                None
+            }
             Err(error) => return Err(error.into()),
         };
         let choice = self.embedder_choice(stored.as_ref(), request.rebuild);
@@ -212,6 +232,18 @@ impl Engine {
         self.make_folder()?;
         listener(IngestEvent::Opened { is_new });
         Ok(ingest(&self.location, &embedder, &choice.to_string(), &options, listener, cancel).await?)
+    }
+
+    /// Moves an index that cannot be opened out of the way; the one that was moved before is removed.
+    fn set_aside(&self) -> Result<(), EngineError> {
+        let Some(folder) = self.location.folder() else { return Ok(()) };
+        let failed = |source| EngineError::Folder { path: folder.to_path_buf(), source };
+        let _lock = WriterLock::take(folder).map_err(IndexError::from)?;
+        let aside = folder.with_extension("damaged");
+        if aside.exists() {
+            std::fs::remove_dir_all(&aside).map_err(failed)?;
+        }
+        std::fs::rename(folder, &aside).map_err(failed)
     }
 
     /// Returns the folders to index, and the collections to forget because theirs is gone.
@@ -245,10 +277,13 @@ impl Engine {
         if request.folders.is_empty() || request.rebuild {
             let collections = stored.map(|index| index.manifest().collections.clone()).unwrap_or_default();
             for (name, root) in collections {
-                let root = self.location.open_root(&root);
                 if sources.iter().any(|source| source.name == name) {
                     continue;
                 }
+                if !self.location.owns(&root) {
+                    return Err(EngineError::RootOutside { collection: name, root: self.location.open_root(&root) });
+                }
+                let root = self.location.open_root(&root);
                 match root.is_dir() {
                     true => sources.push(CollectionSource { name, root }),
                     false if request.prune => forget.push(name),
@@ -283,12 +318,17 @@ impl Engine {
         std::fs::create_dir_all(folder).map_err(failed)?;
         let Some(parent) = folder.parent().filter(|parent| parent.ends_with(DR_FOLDER)) else { return Ok(()) };
         let ignore_file = parent.join(".gitignore");
-        if ignore_file.exists() { Ok(()) } else { std::fs::write(&ignore_file, "*\n").map_err(failed) }
+        match std::fs::OpenOptions::new().write(true).create_new(true).open(&ignore_file) {
+            Ok(mut file) => file.write_all(b"*\n").map_err(failed),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(failed(error)),
+        }
     }
 
     /// Returns the embedder to use: the one asked for, else the one that made the index, else the built-in one.
     fn embedder_choice(&self, stored: Option<&Index>, rebuild: bool) -> EmbedderChoice {
         let stored = stored.filter(|_| !rebuild).and_then(|index| index.manifest().embedder.choice.parse().ok());
+        let stored = stored.filter(|choice| !self.is_shipped(choice));
         match self.settings.options.embedder.clone().or(stored).unwrap_or_default() {
             // The index remembers the choice, and is used from other folders too.
             EmbedderChoice::Fastembed(model) if Path::new(&model).is_dir() => {
@@ -299,13 +339,24 @@ impl Engine {
         }
     }
 
+    /// Tells whether an embedder is a folder inside the project: it may have come with the index, and the files of a
+    /// model are not loaded on somebody else's word.
+    fn is_shipped(&self, choice: &EmbedderChoice) -> bool {
+        match (choice, &self.location) {
+            (EmbedderChoice::Fastembed(model), IndexLocation::Local { base, .. }) => {
+                base.join(model).exists() && base.join(model).starts_with(base)
+            }
+            _ => false,
+        }
+    }
+
     async fn load_embedder(&self, choice: &EmbedderChoice) -> Result<Arc<dyn Embedder>, EmbedError> {
         let options = EmbedderOptions {
             choice: choice.clone(),
             offline: self.settings.is_offline(),
             cache_dir: self.settings.paths.models.clone(),
             data_dir: Some(self.settings.paths.data.clone()),
-            threads: self.settings.options.threads,
+            threads: self.settings.options.threads.map(|threads| threads.clamp(1, MAX_THREADS)),
         };
         let model = choice.to_string();
         tokio::task::spawn_blocking(move || embed::load(&options))
@@ -430,7 +481,7 @@ fn check(index: &Index, quote: &mut Evidence, hits: &[Hit], notes: &mut Vec<Stri
 
 /// Reads the file behind a passage; what is not as it was indexed is said in words.
 fn source_file(index: &Index, collection: &str, path: &str, indexed: &ContentHash) -> (SourceFile, Option<String>) {
-    let bytes = index.root(collection).and_then(|root| std::fs::read(root.join(path)).ok());
+    let bytes = index.root(collection).and_then(|root| read_inside(&root, path).ok());
     let note = |what: &str| {
         Some(format!("`{path}` {what} since it was indexed; run `dr index` to bring the index up to date"))
     };

@@ -206,11 +206,15 @@ fn find_document(documents: Vec<DocumentRow>, path: &str) -> Result<DocumentRow,
             let close = others.iter().filter(|row| row.path.ends_with(trimmed)).map(|row| row.path.clone());
             Err(GetError::NoSuchPath { path: path.to_owned(), close: close.take(MAX_CHOICES).collect() })
         }
-        _ => Err(GetError::Ambiguous {
-            path: path.to_owned(),
-            choices: found.iter().map(full).take(MAX_CHOICES).collect(),
-        }),
+        _ => Err(GetError::Ambiguous { path: path.to_owned(), choices: choices(&found, full) }),
     }
+}
+
+/// Returns what tells documents apart: their collection, or where that does not do it, their id.
+fn choices(found: &[DocumentRow], full: impl Fn(&DocumentRow) -> String) -> Vec<String> {
+    let names: std::collections::BTreeSet<_> = found.iter().map(&full).collect();
+    let by_name = names.len() == found.len();
+    found.iter().map(|row| if by_name { full(row) } else { row.id.to_string() }).take(MAX_CHOICES).collect()
 }
 
 async fn read_chunk(index: &Index, chunk: ChunkRow, extent: Extent) -> Result<Passage, EngineError> {
@@ -269,7 +273,7 @@ async fn read_document(
     };
     let count = text.lines().count();
     let (line_start, line_end, text) = match lines {
-        None => (1, u32::try_from(count).unwrap_or(u32::MAX), text),
+        None => (1, u32::try_from(count.max(1)).unwrap_or(u32::MAX), text),
         Some((first, _)) if first as usize > count => {
             return Err(GetError::BeyondEnd { path: document.path, lines: count, wanted: first }.into());
         }

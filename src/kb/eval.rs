@@ -67,16 +67,21 @@ impl EvalError {
     }
 }
 
+/// What some editors put at the start of a file.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// Reads questions, one JSON object a line; empty lines are passed over.
 pub fn parse_queries(text: &str) -> Result<Vec<EvalQuery>, EvalError> {
-    let lines = text.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty());
+    let lines = text.trim_start_matches(BYTE_ORDER_MARK).lines().zip(1..).filter(|(line, _)| !line.trim().is_empty());
     lines.map(|(text, line)| serde_json::from_str(text).map_err(|source| EvalError::Query { line, source })).collect()
 }
 
 /// Reads judgments: question, path and grade, separated by tabs; empty lines are passed over.
 pub fn parse_judgments(text: &str) -> Result<Judgments, EvalError> {
     let mut judgments = Judgments::new();
-    for (text, line) in text.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty()) {
+    for (text, line) in
+        text.trim_start_matches(BYTE_ORDER_MARK).lines().zip(1..).filter(|(line, _)| !line.trim().is_empty())
+    {
         let columns: Vec<_> = text.split('\t').map(str::trim).collect();
         let &[query, path, grade] = columns.as_slice() else { return Err(EvalError::Judgment { line }) };
         let grade = grade.parse().map_err(|_| EvalError::Judgment { line })?;
@@ -186,7 +191,8 @@ fn ndcg(paths: &[String], grades: &HashMap<String, u32>, depth: usize) -> f64 {
     let mut ideal: Vec<_> = grades.values().map(|grade| f64::from(*grade)).collect();
     ideal.sort_by(|a, b| b.total_cmp(a));
     let got = discounted(&mut paths.iter().map(|path| grades.get(path).map_or(0.0, |grade| f64::from(*grade))));
-    got / discounted(&mut ideal.into_iter())
+    // A sum of nothing is −0, which would be shown.
+    (got / discounted(&mut ideal.into_iter())).max(0.0)
 }
 
 fn recall(paths: &[String], grades: &HashMap<String, u32>, depth: usize) -> f64 {

@@ -23,7 +23,7 @@ use super::index::maintain::TEXT_INDEX_VERSION;
 use super::index::{
     ChunkRow, DocumentRow, EmbedderRecord, IndexError, IndexLocation, IndexWriter, Manifest, Replacement,
 };
-use super::walk::{FoundFile, Skipped, walk};
+use super::walk::{FoundFile, Skipped, read_inside, walk};
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
 
 /// Chunks in one commit.
@@ -667,7 +667,7 @@ async fn find_renamed(
     }
     let root = root.to_path_buf();
     let hashed = tokio::task::spawn_blocking(move || {
-        let hash = |path: String| Some((ContentHash::of(&std::fs::read(root.join(&path)).ok()?), path));
+        let hash = |path: String| Some((ContentHash::of(&read_inside(&root, &path).ok()?), path));
         candidates.into_iter().filter_map(hash).collect::<Vec<_>>()
     });
     let hashed = hashed.await.map_err(IngestError::Task)?;
@@ -680,7 +680,7 @@ fn read(source: &CollectionSource, file: ToRead, embedder: &dyn Embedder) -> Rea
     let known_id = known.as_ref().map(|row| row.id.clone());
     let skipped = |reason| Read::Skipped { path: file.path.clone(), reason, known: known_id.clone() };
     let read_at = SystemTime::now();
-    let bytes = match std::fs::read(source.root.join(&file.path)) {
+    let bytes = match read_inside(&source.root, &file.path) {
         Ok(bytes) => bytes,
         Err(error) => return skipped(SkipReason::Unreadable { source: error }),
     };

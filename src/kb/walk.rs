@@ -1,6 +1,7 @@
 //! A folder becomes the list of files to index, under the rules of `.gitignore` and `.drignore`.
 
-use std::path::{Path, PathBuf};
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Mutex;
 use std::time::UNIX_EPOCH;
 
@@ -101,6 +102,29 @@ fn consider(root: &Path, canonical_root: &Path, entry: &DirEntry) -> Option<Resu
     Some(Ok(FoundFile { path: name, size: metadata.len(), modified_ns: modified_ns(&metadata) }))
 }
 
+/// Reads a file of a collection: one whose path, links followed, ends at a regular file inside `root`.
+///
+/// # Errors
+///
+/// Returns an error for a path that leads elsewhere, for what is not a regular file, and for more than
+/// [`MAX_DOCUMENT_BYTES`], which are never read.
+pub fn read_inside(root: &Path, path: &str) -> std::io::Result<Vec<u8>> {
+    let refused = |why: &str| Err(std::io::Error::other(why.to_owned()));
+    if !Path::new(path).components().all(|part| matches!(part, Component::Normal(_))) {
+        return refused("path leads out of the folder");
+    }
+    let file = root.join(path).canonicalize()?;
+    if !file.starts_with(root.canonicalize()?) {
+        return refused("link leads out of the folder");
+    }
+    if !file.metadata()?.is_file() {
+        return refused("not a regular file");
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(&file)?.take(MAX_DOCUMENT_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_DOCUMENT_BYTES { refused("file is too large") } else { Ok(bytes) }
+}
+
 fn has_known_extension(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str());
     extension.is_some_and(|extension| EXTENSIONS.contains(&extension.to_ascii_lowercase().as_str()))
@@ -177,6 +201,19 @@ mod tests {
         let listing = walk(folder.path());
         assert_eq!(paths(&listing), ["d.md"]);
         assert!(listing.skipped.is_empty());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nothing_outside_the_root_is_read_whatever_the_path_says() {
+        let outside = folder(&[("secret.md", "secret")]);
+        let folder = folder(&[("a.md", "text")]);
+        std::os::unix::fs::symlink(outside.path().join("secret.md"), folder.path().join("out.md")).unwrap();
+        assert_eq!(read_inside(folder.path(), "a.md").unwrap(), b"text");
+        let absolute = outside.path().join("secret.md");
+        for path in ["out.md", "../secret.md", "./a.md/../out.md", absolute.to_str().unwrap(), "", "."] {
+            assert!(read_inside(folder.path(), path).is_err(), "{path}");
+        }
     }
 
     #[cfg(unix)]

@@ -28,17 +28,15 @@ fn answer(text: &mut String, report: &Report) {
     for finding in &report.findings {
         let marks: Vec<_> =
             finding.evidence.iter().filter_map(|id| number(report, id)).map(|n| format!("[{n}]")).collect();
-        let _ = writeln!(text, "- {} {}", line(&finding.text), marks.join(""));
+        let _ = writeln!(text, "- {} {}", claim(&finding.text), marks.join(""));
     }
     text.push_str("\n## Sources\n\n");
     for (evidence, number) in report.evidence.iter().zip(1..) {
         let _ = writeln!(text, "{number}. {}", source(evidence));
     }
-    let _ = writeln!(
-        text,
-        "\nConfidence {:.2}. Code has found every quote, verbatim, in its file as indexed.",
-        report.confidence
-    );
+    let stale = report.evidence.iter().any(|evidence| evidence.stale);
+    let found = if stale { "in its file, or in what the index has of a file that has changed" } else { "in its file" };
+    let _ = writeln!(text, "\nConfidence {:.2}. Code has found every quote, verbatim, {found}.", report.confidence);
 }
 
 fn refusal(text: &mut String, report: &Report) {
@@ -86,16 +84,51 @@ fn place(at: &str, title: &str, heading_path: &[String]) -> String {
     format!("`{}` — {}", line(at).replace('`', "'"), line(&names.collect::<Vec<_>>().join(" › ")))
 }
 
-/// Returns a text on one line, without marks that start a block or, outside code, an HTML tag.
+/// Returns a text on one line in which nothing but code spans is Markdown: no link, no image, no HTML, no heading, and
+/// no number in brackets that could pass for a citation.
 fn line(text: &str) -> String {
     let line = one_line(text);
-    let parts = line.split('`').enumerate();
-    let parts = parts.map(|(place, part)| if place % 2 == 0 { part.replace('<', "\\<") } else { part.to_owned() });
-    let line = parts.collect::<Vec<_>>().join("`");
-    match line.chars().next() {
-        Some('#' | '>' | '-' | '+' | '|' | '=') => format!("\\{line}"),
-        _ => line,
+    // Code spans are kept where it is plain which backticks belong together.
+    let has_spans = !line.contains("``") && line.matches('`').count() % 2 == 0;
+    let mut shown = String::with_capacity(line.len() + 16);
+    let (mut in_code, mut before) = (false, ' ');
+    let mut letters = line.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '`' if has_spans => in_code = !in_code,
+            _ if in_code => {}
+            // An underscore inside a word is no mark.
+            '_' if before.is_alphanumeric() && letters.peek().is_some_and(|next| next.is_alphanumeric()) => {}
+            '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '~' => shown.push('\\'),
+            '#' | '>' | '-' | '+' | '|' | '=' if shown.is_empty() => shown.push('\\'),
+            '.' | ')' if !shown.is_empty() && shown.chars().all(|shown| shown.is_ascii_digit()) => shown.push('\\'),
+            _ => {}
+        }
+        shown.push(letter);
+        before = letter;
     }
+    shown
+}
+
+/// Returns a quoted claim, its own references in brackets turned into such in parentheses.
+fn claim(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('[') {
+        shown.push_str(before);
+        match after.split_once(']') {
+            Some((inner, after)) if !inner.is_empty() && inner.chars().all(|letter| letter.is_ascii_digit()) => {
+                shown.push_str(&format!("({inner})"));
+                rest = after;
+            }
+            _ => {
+                shown.push('[');
+                rest = after;
+            }
+        }
+    }
+    shown.push_str(rest);
+    line(&shown)
 }
 
 #[cfg(test)]
@@ -104,8 +137,25 @@ mod tests {
 
     #[test]
     fn text_of_others_cannot_change_the_form_of_the_report() {
-        assert_eq!(line("# not\na heading\u{1b}[31m"), "\\# not a heading [31m");
-        assert_eq!(line("<script>x</script>"), "\\<script>x\\</script>");
-        assert_eq!(line("a `Vec<T>` <b>"), "a `Vec<T>` \\<b>");
+        assert_eq!(line("# not\na heading\u{1b}[31m"), r"\# not a heading \[31m");
+        assert_eq!(line("<script>x</script> *a* ~~b~~"), r"\<script>x\</script> \*a\* \~\~b\~\~");
+        assert_eq!(
+            line("![t](http://evil/t.png) [1](javascript:alert(1))"),
+            r"!\[t\](http://evil/t.png) \[1\](javascript:alert(1))"
+        );
+        assert_eq!(line("1. an item, foo_bar and _this_"), r"1\. an item, foo_bar and \_this\_");
+    }
+
+    #[test]
+    fn code_is_kept_only_where_its_ends_are_plain() {
+        assert_eq!(line("a `Vec<T>` <b>"), r"a `Vec<T>` \<b>");
+        assert_eq!(line("` <img onerror=x>"), r"\` \<img onerror=x>");
+        assert_eq!(line("`` <b> `x`"), r"\`\` \<b> \`x\`");
+        assert_eq!(line("``` rust"), r"\`\`\` rust");
+    }
+
+    #[test]
+    fn number_in_brackets_of_a_source_does_not_pass_for_a_citation() {
+        assert_eq!(claim("proven elsewhere [9], see [the note]."), r"proven elsewhere (9), see \[the note\].");
     }
 }

@@ -53,34 +53,36 @@ struct Blocks {
     open: Block,
     /// Depth of headings, code and the like, whose text is not quoted.
     muted: usize,
-    in_row: bool,
 }
 
 impl Blocks {
     fn take(&mut self, event: Event<'_>, range: Range<usize>) {
         match event {
             Event::Start(
-                Tag::Heading { .. } | Tag::CodeBlock(_) | Tag::HtmlBlock | Tag::Image { .. } | Tag::TableHead,
+                Tag::Heading { .. }
+                | Tag::CodeBlock(_)
+                | Tag::HtmlBlock
+                | Tag::Image { .. }
+                | Tag::Strikethrough
+                | Tag::TableHead,
             ) => {
-                if !matches!(event, Event::Start(Tag::Image { .. })) {
+                if !matches!(event, Event::Start(Tag::Image { .. } | Tag::Strikethrough)) {
                     self.close();
                 }
                 self.muted += 1;
             }
             Event::End(
-                TagEnd::Heading(_) | TagEnd::CodeBlock | TagEnd::HtmlBlock | TagEnd::Image | TagEnd::TableHead,
+                TagEnd::Heading(_)
+                | TagEnd::CodeBlock
+                | TagEnd::HtmlBlock
+                | TagEnd::Image
+                | TagEnd::Strikethrough
+                | TagEnd::TableHead,
             ) => {
                 self.muted = self.muted.saturating_sub(1);
             }
-            Event::Start(Tag::TableRow) => {
-                self.close();
-                self.in_row = true;
-            }
-            Event::End(TagEnd::TableRow) => {
-                self.close();
-                self.in_row = false;
-            }
-            Event::Start(Tag::Paragraph | Tag::Item | Tag::List(_)) | Event::End(TagEnd::Paragraph | TagEnd::Item) => {
+            Event::Start(Tag::Paragraph | Tag::Item | Tag::List(_) | Tag::TableRow)
+            | Event::End(TagEnd::Paragraph | TagEnd::Item | TagEnd::TableRow) => {
                 self.close();
             }
             Event::End(TagEnd::TableCell) => self.push(range.end..range.end, " — "),
@@ -205,6 +207,11 @@ mod tests {
             ["The first one ends here.", "The second one goes on.", "The third one is bold.", "A hard break came."]
         );
         assert!(plain("What follows is a list:\n\n- one\n").is_empty());
+    }
+
+    #[test]
+    fn what_is_struck_out_is_not_said() {
+        assert_eq!(plain("The warranty covers ~~is not~~ all of it."), ["The warranty covers all of it."]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Where an index lives: a local folder, or the address of an object store.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Name of the folder that holds an index, looked for upward from the current one.
 pub const DR_FOLDER: &str = ".dr";
@@ -40,6 +40,12 @@ pub enum LocationError {
         /// The cargo feature.
         feature: &'static str,
     },
+    /// The path cannot be written as text.
+    #[error("path `{path}` of the index has bytes that are not text")]
+    NotText {
+        /// The path.
+        path: PathBuf,
+    },
     /// The path could not be made absolute.
     #[error("failed to find `{path}`")]
     Path {
@@ -59,6 +65,7 @@ impl LocationError {
                 Some("give a folder, or an address starting with s3://, gs://, az:// or db://".into())
             }
             Self::Feature { feature, .. } => Some(format!("build it with `cargo build --features {feature}`")),
+            Self::NotText { .. } => Some("use a folder with a plain name, for example with `--index <FOLDER>`".into()),
             Self::Path { .. } => None,
         }
     }
@@ -117,6 +124,25 @@ impl IndexLocation {
         }
     }
 
+    /// Makes sure that the storage engine, which knows addresses as text, will find the folder that is meant.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`LocationError::NotText`] for a path with bytes that are not UTF-8, or control characters.
+    pub fn check(&self) -> Result<(), LocationError> {
+        let is_text = |folder: &Path| folder.to_str().is_some_and(|text| !text.contains(char::is_control));
+        match self {
+            Self::Local { folder, .. } if !is_text(folder) => Err(LocationError::NotText { path: folder.clone() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells whether a stored root lies inside the folder the index belongs to, by its name.
+    pub fn owns(&self, stored: &str) -> bool {
+        let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+        matches!(self, Self::Local { .. }) && Path::new(stored).components().all(plain)
+    }
+
     /// Returns how the root of a collection is stored: relative to the base where it lies inside, so that a project
     /// can be moved as a whole.
     pub fn store_root(&self, root: &Path) -> String {
@@ -160,6 +186,15 @@ mod tests {
     fn unknown_scheme_is_refused() {
         let error = IndexLocation::parse("ftp://host/kb").unwrap_err();
         assert_eq!(error.to_string(), "`ftp://host/kb` is not an address for an index");
+    }
+
+    #[test]
+    fn root_that_leads_out_of_the_project_is_not_its_own() {
+        let location = IndexLocation::in_folder(Path::new("/home/a/project"));
+        assert!(location.owns("docs/kb") && location.owns("."));
+        for stored in ["/etc", "..", "docs/../../x"] {
+            assert!(!location.owns(stored), "{stored}");
+        }
     }
 
     #[test]

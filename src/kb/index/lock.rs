@@ -42,6 +42,10 @@ impl WriterLock {
     pub fn take(folder: &Path) -> Result<Self, LockError> {
         let path = folder.join(LOCK_FILE);
         let failed = |source| LockError::File { path: path.clone(), source };
+        // The folder may be somebody else's: a link here would have another file overwritten, a pipe would hang.
+        if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
+            return Err(failed(std::io::Error::other("not a regular file")));
+        }
         let mut file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
         match file.try_lock() {
@@ -56,7 +60,9 @@ impl WriterLock {
 
     /// Returns who holds the lock of the index in `folder` right now, if anyone does.
     pub fn current_holder(folder: &Path) -> Option<String> {
-        let mut file = File::open(folder.join(LOCK_FILE)).ok()?;
+        let path = folder.join(LOCK_FILE);
+        let mut file =
+            path.symlink_metadata().ok().filter(std::fs::Metadata::is_file).and_then(|_| File::open(&path).ok())?;
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => Some(holder(&mut file)),
             _ => None,

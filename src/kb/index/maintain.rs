@@ -31,7 +31,7 @@ const MIN_INDEXED_VECTORS: usize = 5_000;
 const VECTORS_PER_PARTITION: u32 = 1_000;
 
 /// Partitions a search looks into; with [`VECTORS_PER_PARTITION`] this is what recall@50 ≥ 0.99 takes (measured).
-pub(super) const PROBED_PARTITIONS: usize = 20;
+pub(super) const PROBED_PARTITIONS: usize = 32;
 
 /// Longest word the text index keeps, in bytes: a SHA-512 in hex.
 const MAX_WORD_BYTES: usize = 128;

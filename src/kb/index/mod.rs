@@ -138,7 +138,9 @@ impl IndexError {
             }
             Self::Manifest { .. } | Self::Format { .. } => Some("run `dr index --rebuild <FOLDER>`".into()),
             Self::Lock(LockError::Held { .. }) => Some("wait until it is done; searching goes on meanwhile".into()),
-            Self::Storage { .. } => Some("run `dr doctor` to see what is wrong with the index".into()),
+            Self::Storage { .. } => {
+                Some("if the index is damaged, `dr index --rebuild <FOLDER>` makes it again".into())
+            }
             Self::Lost { .. } => Some("run `dr index` again, or `dr index --rebuild <FOLDER>`".into()),
             _ => None,
         }

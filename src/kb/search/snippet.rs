@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use serde::Serialize;
 
+use crate::base::line::is_invisible;
 use crate::base::word::{Word, WordSplitter};
 
 /// Bytes of a snippet, about.
@@ -51,7 +52,7 @@ impl Snippet {
                 if !self.text.is_empty() && !self.text.ends_with([' ', '…']) {
                     self.text.push(' ');
                 }
-            } else {
+            } else if !is_invisible(letter) {
                 self.text.push(letter);
             }
         }
