@@ -22,6 +22,7 @@ pub struct Snippet {
 impl Snippet {
     /// Cuts the best stretch for `stems` out of `text`.
     pub fn cut(text: &str, stems: &[String], splitter: &WordSplitter) -> Self {
+        let text = &readable(text);
         let words = splitter.words(text);
         let matches: Vec<&Word> = words.iter().filter(|word| stems.contains(&word.stem)).collect();
         let window = window(text, &matches);
@@ -57,6 +58,19 @@ impl Snippet {
             }
         }
     }
+}
+
+/// Returns a Markdown passage without what only shapes it: heading marks, quote marks, fences, the lines of tables.
+fn readable(text: &str) -> String {
+    let is_fence = |line: &str| line.starts_with("```") || line.starts_with("~~~");
+    let is_rule =
+        |line: &str| !line.is_empty() && line.chars().all(|letter| matches!(letter, '|' | '-' | ':' | ' ' | '='));
+    let lines = text.lines().map(|line| line.trim_start_matches([' ', '\t', '>', '#']));
+    let lines = lines.filter(|line| !is_fence(line) && !is_rule(line)).map(|line| match line.strip_prefix('|') {
+        Some(row) => row.trim_end().trim_end_matches('|').replace('|', "–"),
+        None => line.to_owned(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the stretch that covers the most distinct query words, widened to whole words.
@@ -117,6 +131,13 @@ mod tests {
         assert_eq!(snippet.text, "Budgets are reserved before a call.");
         let marked: Vec<_> = snippet.marks.iter().map(|mark| &snippet.text[mark.clone()]).collect();
         assert_eq!(marked, ["Budgets", "reserved"]);
+    }
+
+    #[test]
+    fn snippet_is_read_without_the_marks_that_shape_a_passage() {
+        let snippet =
+            cut("## Parts\n\n| part | use |\n|---|---|\n| probe | moisture |\n\n> ```sh\n> dr index\n> ```\n", "probe");
+        assert_eq!(snippet.text, "Parts part – use probe – moisture dr index");
     }
 
     #[test]
