@@ -85,9 +85,14 @@ pub fn parse_judgments(text: &str) -> Result<Judgments, EvalError> {
         let columns: Vec<_> = text.split('\t').map(str::trim).collect();
         let &[query, path, grade] = columns.as_slice() else { return Err(EvalError::Judgment { line }) };
         let grade = grade.parse().map_err(|_| EvalError::Judgment { line })?;
-        judgments.entry(query.to_owned()).or_default().insert(path.to_owned(), grade);
+        judgments.entry(query.to_owned()).or_default().insert(plain_path(path), grade);
     }
     Ok(judgments)
+}
+
+/// Returns a path as the index writes it, with one `/` between parts and no `.` among them.
+fn plain_path(path: &str) -> String {
+    path.split('/').filter(|part| !part.is_empty() && *part != ".").collect::<Vec<_>>().join("/")
 }
 
 /// Makes sure that every judged path is one of `indexed`.
@@ -248,6 +253,12 @@ mod tests {
         let judgments = parse_judgments("q\tb.md\t1\nq\ta.md\t1\n").unwrap();
         let error = check_indexed(&judgments, &HashSet::from(["c.md".to_owned()])).unwrap_err();
         assert_eq!(error.to_string(), "2 of 2 judged files are not in the index, first `a.md`");
+    }
+
+    #[test]
+    fn judged_path_is_read_as_the_index_writes_it() {
+        let judgments = parse_judgments("q\t./a//b.md\t1\n").unwrap();
+        assert!(judgments["q"].contains_key("a/b.md"));
     }
 
     #[test]
