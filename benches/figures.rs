@@ -1,6 +1,7 @@
 //! Prints a table of how fast `dr` is on a folder: `just bench [FOLDER]`, the manual by default.
 //!
-//! Everything runs in this process, on an index in a temporary folder. `DR_BENCH_CHUNKS` bounds how many chunks the
+//! Everything runs in this process, on an index in a temporary folder; with `DR_BENCH_INDEX` set to an index there is,
+//! only searches are timed. `DR_BENCH_CHUNKS` bounds how many chunks the
 //! embedder is timed on. For how good searches are, see `dr eval`.
 
 #![expect(clippy::print_stdout, reason = "the table is the point")]
@@ -35,6 +36,12 @@ fn main() -> Result<(), AnyError> {
 
 async fn figures(folder: PathBuf) -> Result<(), AnyError> {
     let home = tempfile::tempdir()?;
+    if let Ok(address) = std::env::var("DR_BENCH_INDEX") {
+        let index = Index::open(&IndexLocation::parse(&address)?).await?;
+        let embedder = embedder(home.path().to_path_buf())?;
+        let texts = texts(&index).await?;
+        return searching(index, &embedder, &texts).await;
+    }
     let location = IndexLocation::in_folder(home.path());
     let embedder = embedder(home.path().to_path_buf())?;
     let options = |embed| IngestOptions {
@@ -56,14 +63,18 @@ async fn figures(folder: PathBuf) -> Result<(), AnyError> {
     row("embedding, of bare", format!("{:.0}", 100.0 * ours / bare), "%");
 
     run(&location, &embedder, &options(true)).await?;
-    let searcher = Searcher::new(Index::open(&location).await?, Ok(Arc::clone(&embedder)));
-    let queries = queries(&texts);
+    searching(Index::open(&location).await?, &embedder, &texts).await
+}
+
+async fn searching(index: Index, embedder: &Arc<dyn Embedder>, texts: &[String]) -> Result<(), AnyError> {
+    let searcher = Searcher::new(index, Ok(Arc::clone(embedder)));
+    let queries = queries(texts);
     for mode in [SearchMode::Lexical, SearchMode::Vector, SearchMode::Hybrid] {
         let (p50, p95) = latency(&searcher, &queries, mode).await?;
         let name = format!("{mode:?} search p50 / p95").to_lowercase();
         row(&name, format!("{:.1} / {:.1}", millis(p50), millis(p95)), "ms");
     }
-    row("vector recall@50", format!("{:.4}", recall(&searcher, &embedder, &queries).await?), "");
+    row("vector recall@50", format!("{:.4}", recall(&searcher, embedder, &queries).await?), "");
     Ok(())
 }
 

@@ -48,6 +48,18 @@ impl Builtin {
         Self { threads, tokens: Tokens::default(), model: OnceLock::new() }
     }
 
+    /// Returns both halves, made side by side the first time: a search waits for nothing longer than for this.
+    fn loaded(&self) -> Result<(&Tokenizer, &MiniLm), EmbedError> {
+        if let Some(model) = self.model.get() {
+            return Ok((self.tokens.tokenizer(), model));
+        }
+        thread::scope(|scope| {
+            scope.spawn(|| self.tokens.tokenizer());
+            let model = self.model()?;
+            Ok((self.tokens.tokenizer(), model))
+        })
+    }
+
     fn model(&self) -> Result<&MiniLm, EmbedError> {
         if let Some(model) = self.model.get() {
             return Ok(model);
@@ -83,7 +95,7 @@ impl Embedder for Builtin {
         if texts.is_empty() {
             return Ok(Vec::new());
         }
-        let (tokenizer, model) = (self.tokens.tokenizer(), self.model()?);
+        let (tokenizer, model) = self.loaded()?;
         batch::spread(model.workers.len(), texts.len(), |worker, text| {
             model.vector(&model_input(tokenizer, texts[text])?, &model.workers[worker])
         })

@@ -30,8 +30,14 @@ const MIN_INDEXED_VECTORS: usize = 5_000;
 /// Vectors a partition of the vector index holds on average.
 const VECTORS_PER_PARTITION: u32 = 1_000;
 
-/// Partitions a search looks into; with [`VECTORS_PER_PARTITION`] this is what recall@50 ≥ 0.99 takes (measured).
-pub(super) const PROBED_PARTITIONS: usize = 32;
+/// Returns how many partitions a search looks into: with [`VECTORS_PER_PARTITION`], what recall@50 ≥ 0.99 takes.
+///
+/// Measured on 37,000 and 43,000 passages of documentation, where 24 of 37 and of 43 partitions gave 0.990 and 0.992;
+/// five times the square root leaves room above that.
+pub(super) fn probed_partitions(rows: usize) -> usize {
+    let partitions = rows / VECTORS_PER_PARTITION as usize;
+    5 * (partitions.isqrt() + 1)
+}
 
 /// Longest word the text index keeps, in bytes: a SHA-512 in hex.
 const MAX_WORD_BYTES: usize = 128;

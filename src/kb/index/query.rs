@@ -7,6 +7,7 @@ use lancedb::DistanceType;
 use lancedb::index::scalar::{CombinedFieldsQuery, FtsQuery, FullTextSearchQuery, PhraseQuery};
 use lancedb::query::{ExecutableQuery, Query, QueryBase, Select};
 
+use super::maintain::probed_partitions;
 use super::schema::{CHUNK_COLUMNS, Columns};
 use super::{ChunkRow, During, Index, IndexError, collect};
 use crate::base::id::{ChunkId, DocumentId};
@@ -126,7 +127,8 @@ impl Index {
         query = if exact {
             query.bypass_vector_index()
         } else {
-            query.minimum_nprobes(super::maintain::PROBED_PARTITIONS).during(action)?
+            let rows = self.chunks.count_rows(None).await.during(action)?;
+            query.minimum_nprobes(probed_partitions(rows)).during(action)?
         };
         let query = Self::leg(query, filter, limit, "_distance");
         let stream = query.execute().await.during(action)?;

@@ -10,7 +10,7 @@ use crate::base::id::ChunkId;
 use crate::kb::index::LegHit;
 
 /// What the vector leg counts for; the text leg counts for the rest.
-pub const VECTOR_WEIGHT: f32 = 0.4;
+pub const VECTOR_WEIGHT: f32 = 0.45;
 
 /// A place in one leg.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -93,7 +93,7 @@ mod tests {
     fn chunk_in_both_legs_beats_chunks_in_one() {
         let fused = fuse(&[hit("a", 10.0), hit("b", 9.0)], &[hit("c", 0.9), hit("b", 0.8), hit("d", 0.1)]);
         assert_eq!(order(&fused, &["a", "b", "c", "d"]), [1, 0, 2, 3]);
-        assert!((fused[0].score - (0.6 * 0.9 + 0.4 * 0.875)).abs() < 1e-6);
+        assert!((fused[0].score - ((1.0 - VECTOR_WEIGHT) * 0.9 + VECTOR_WEIGHT * 0.875)).abs() < 1e-6);
     }
 
     #[test]
