@@ -89,7 +89,7 @@ fn place(at: &str, title: &str, heading_path: &[String]) -> String {
 fn line(text: &str) -> String {
     let line = one_line(text);
     // Code spans are kept where it is plain which backticks belong together.
-    let has_spans = !line.contains("``") && line.matches('`').count() % 2 == 0;
+    let has_spans = !line.contains("``") && line.matches('`').count().is_multiple_of(2);
     let mut shown = String::with_capacity(line.len() + 16);
     let (mut in_code, mut before) = (false, ' ');
     let mut letters = line.chars().peekable();
