@@ -19,9 +19,9 @@ fmt:
 snap:
     cargo insta review
 
-# Print the figures of `kb/reference/performance.md` for this machine.
-bench:
-    cargo bench
+# Print how fast dr is on a folder, in a table (release build).
+bench folder="kb":
+    cargo bench --bench figures -- "{{folder}}"
 
 # Run what continuous integration runs.
 ci:
