@@ -39,3 +39,6 @@ mod interrupt;
 /// P4: no socket is opened, under a filter that kills who tries.
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod offline;
+
+/// What somebody else's folder, index or file name must not bring about.
+mod hostile;

@@ -68,7 +68,7 @@ impl ModelFilesError {
     /// Returns what the user can do about this error, if there is something.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::NoFolder { .. } => Some("`dr models list` shows the models that need no folder".into()),
+            Self::NoFolder { .. } => Some("a model of fastembed's catalogue needs no folder, only its name".into()),
             Self::NoModel { .. } => Some("put `model.onnx` into the folder, or into `onnx/` in it".into()),
             Self::SeveralModels { .. } => Some("rename the one to use to `model.onnx`".into()),
             Self::Unreadable { .. } => {
