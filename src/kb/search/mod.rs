@@ -47,7 +47,7 @@ const EXACT_DEPTH: usize = 200;
 const MIN_IDENTIFIER_WEIGHT: f32 = 0.3;
 
 /// Hits of one document, unless more are asked for.
-pub const DEFAULT_PER_DOCUMENT: usize = 3;
+pub const DEFAULT_PER_DOCUMENT: usize = 5;
 
 /// Hits that are looked at for [`Support`].
 const SUPPORT_HITS: usize = 5;
