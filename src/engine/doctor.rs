@@ -9,8 +9,7 @@ use super::{Engine, EngineError};
 use crate::kb::document::Document;
 use crate::kb::embed::{EmbedderChoice, find_runtime};
 use crate::kb::index::{DocumentRow, Index, IndexError, IndexStats, WriterLock};
-use crate::kb::walk::read_inside;
-use crate::kb::walk::walk;
+use crate::kb::walk::{read_inside, walk};
 
 /// How a thing is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -257,10 +257,7 @@ impl Engine {
         let mut sources = Vec::new();
         let mut names = request.names.iter();
         for folder in &request.folders {
-            let root = folder.canonicalize().map_err(|source| EngineError::Folder { path: folder.clone(), source })?;
-            if !root.is_dir() {
-                return Err(IngestError::NotAFolder { path: folder.clone() }.into());
-            }
+            let root = canonical(folder)?;
             if !root.is_dir() {
                 return Err(IngestError::NotAFolder { path: folder.clone() }.into());
             }
@@ -300,9 +297,7 @@ impl Engine {
     ///
     /// Returns an error where the folder does not exist.
     pub fn collection_of(&self, index: &Index, folder: &Path) -> Result<Option<String>, EngineError> {
-        let root =
-            folder.canonicalize().map_err(|source| EngineError::Folder { path: folder.to_path_buf(), source })?;
-        Ok(self.known_name(&root, Some(index)))
+        Ok(self.known_name(&canonical(folder)?, Some(index)))
     }
 
     fn known_name(&self, root: &Path, stored: Option<&Index>) -> Option<String> {
@@ -450,6 +445,10 @@ impl Engine {
         }
         Ok(measure(&rankings, judgments)?)
     }
+}
+
+fn canonical(folder: &Path) -> Result<PathBuf, EngineError> {
+    folder.canonicalize().map_err(|source| EngineError::Folder { path: folder.to_path_buf(), source })
 }
 
 fn folder_name(root: &Path) -> String {

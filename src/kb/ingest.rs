@@ -373,7 +373,6 @@ enum Read {
 
 impl Run<'_> {
     async fn finish(&mut self, started: Instant) -> Result<(), IngestError> {
-        let mut known_ids = HashSet::new();
         for source in &self.options.sources {
             if self.cancel.is_cancelled() {
                 break;
@@ -386,8 +385,8 @@ impl Run<'_> {
             self.summary.removed += gone.len();
         }
         if !self.cancel.is_cancelled() {
-            known_ids.extend(self.writer.index().documents(None).await?.into_iter().map(|row| row.id));
-            let strays = self.writer.strays(&known_ids);
+            let known = self.writer.index().documents(None).await?.into_iter().map(|row| row.id).collect();
+            let strays = self.writer.strays(&known);
             self.writer.remove(&strays).await?;
             self.writer.compact().await?;
             if self.has_written() {

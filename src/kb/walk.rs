@@ -85,7 +85,7 @@ fn consider(root: &Path, canonical_root: &Path, entry: &DirEntry) -> Option<Resu
     }
     let shown = relative(root, path);
     let skip = |reason| Some(Err(Skipped { path: shown.to_string_lossy().replace('\\', "/"), reason }));
-    if kind.is_symlink() && !links_inside(canonical_root, path) {
+    if kind.is_symlink() && file_inside(canonical_root, path).is_err() {
         return skip(SkipReason::LinkOutside);
     }
     let metadata = match path.metadata() {
@@ -113,13 +113,7 @@ pub fn read_inside(root: &Path, path: &str) -> std::io::Result<Vec<u8>> {
     if !Path::new(path).components().all(|part| matches!(part, Component::Normal(_))) {
         return refused("path leads out of the folder");
     }
-    let file = root.join(path).canonicalize()?;
-    if !file.starts_with(root.canonicalize()?) {
-        return refused("link leads out of the folder");
-    }
-    if !file.metadata()?.is_file() {
-        return refused("not a regular file");
-    }
+    let file = file_inside(&root.canonicalize()?, &root.join(path))?;
     let mut bytes = Vec::new();
     std::fs::File::open(&file)?.take(MAX_DOCUMENT_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_DOCUMENT_BYTES { refused("file is too large") } else { Ok(bytes) }
@@ -130,8 +124,16 @@ fn has_known_extension(path: &Path) -> bool {
     extension.is_some_and(|extension| EXTENSIONS.contains(&extension.to_ascii_lowercase().as_str()))
 }
 
-fn links_inside(canonical_root: &Path, path: &Path) -> bool {
-    path.canonicalize().is_ok_and(|target| target.is_file() && target.starts_with(canonical_root))
+/// Returns the regular file inside the root that a path ends at, links followed.
+fn file_inside(canonical_root: &Path, path: &Path) -> std::io::Result<PathBuf> {
+    let file = path.canonicalize()?;
+    if !file.starts_with(canonical_root) {
+        return Err(std::io::Error::other("link leads out of the folder"));
+    }
+    if !file.metadata()?.is_file() {
+        return Err(std::io::Error::other("not a regular file"));
+    }
+    Ok(file)
 }
 
 fn relative<'a>(root: &Path, path: &'a Path) -> &'a Path {

@@ -421,7 +421,7 @@ impl Searcher {
         let coverages = hits.iter().take(SUPPORT_HITS).map(|hit| {
             let text = format!("{} {} {}", hit.title, hit.heading_path.join(" "), hit.text);
             let words: HashSet<_> = self.splitter.words(&text).into_iter().map(|word| word.stem).collect();
-            ratio(stems.iter().filter(|stem| words.contains(*stem)).count(), stems.len())
+            query::share(stems.iter().filter(|stem| words.contains(*stem)).count(), stems.len())
         });
         Signals { similarity: nearest.map(|hit| hit.score), coverage: coverages.fold(0.0, f32::max) }
     }
@@ -438,9 +438,4 @@ fn with_exact(mut candidates: Vec<Candidate>, exact: Vec<LegHit>) -> Vec<Candida
 /// Returns all of a chunk that the text leg searches.
 fn searched_text(row: &ChunkRow) -> String {
     format!("{}\n{}\n{}", row.names.join("\n"), row.heading_path.join("\n"), row.text)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of words in a query are small")]
-fn ratio(part: usize, whole: usize) -> f32 {
-    if whole == 0 { 0.0 } else { part as f32 / whole as f32 }
 }

@@ -51,8 +51,9 @@ impl Query {
     }
 }
 
+/// Returns `part` of `whole` as a number from 0 to 1; nothing is no share of nothing.
 #[expect(clippy::cast_precision_loss, reason = "counts of words in a query are small")]
-fn share(part: usize, whole: usize) -> f32 {
+pub(super) fn share(part: usize, whole: usize) -> f32 {
     if whole == 0 { 0.0 } else { part as f32 / whole as f32 }
 }
 
