@@ -3,6 +3,10 @@ pub mod base;
 
 pub mod kb;
 
+pub mod llm;
+
+pub mod source;
+
 pub mod research;
 
 pub mod render;

@@ -2,6 +2,8 @@
 
 pub mod id;
 
+pub mod clock;
+
 pub mod line;
 
 pub mod token;

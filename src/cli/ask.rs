@@ -13,7 +13,6 @@ use crate::kb::index::Index;
 use crate::kb::search::SearchOptions;
 use crate::render::{json, markdown};
 use crate::research::question::Question;
-use crate::research::report::StopReason;
 
 /// Answer a question with checked citations
 ///
@@ -80,10 +79,7 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
         }
         None => ui.print(&text)?,
     }
-    Ok(match report.stop_reason {
-        StopReason::Complete => Exit::Done,
-        StopReason::NoEvidence => Exit::NoEvidence,
-    })
+    Ok(if report.is_refusal() { Exit::NoEvidence } else { Exit::Done })
 }
 
 /// Indexes a folder and returns its collection, or nothing where the user stopped it.

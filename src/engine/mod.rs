@@ -7,33 +7,31 @@ mod passage;
 
 mod doctor;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 pub use doctor::{Check, CheckStatus, Checkup};
 pub use passage::{Extent, GetError, Passage, Selector};
 
-use crate::base::id::ContentHash;
 use crate::base::line::counted;
 use crate::config::{ConfigError, Options, Paths, Settings};
 use crate::kb::embed::{self, EmbedError, Embedder, EmbedderChoice, EmbedderOptions};
 use crate::kb::eval::{EvalError, EvalQuery, Figures, Judgments, Ranking, check_indexed, measure};
 use crate::kb::index::{DR_FOLDER, Filter, Index, IndexError, IndexLocation, LocationError, WriterLock};
 use crate::kb::ingest::{CollectionSource, IngestError, IngestEvent, IngestOptions, IngestSummary, Listener, ingest};
-use crate::kb::search::{Found, Hit, SearchError, SearchMode, SearchOptions, Searcher, VectorsUnusable};
-use crate::kb::walk::read_inside;
-use crate::research::evidence::{Evidence, Source, SourceFile, pick};
-use crate::research::node::NodeId;
+use crate::kb::search::{Found, SearchError, SearchMode, SearchOptions, Searcher, VectorsUnusable};
+use crate::research::evidence::{Picked, pick};
+use crate::research::extract::{Pick, extract};
+use crate::research::node::{NodeId, NodeStatus, Tree};
 use crate::research::question::Question;
-use crate::research::report::{Material, Report};
-
-/// Hits an answer is made from.
-const HITS_PER_ANSWER: usize = 12;
+use crate::research::report::{Draft, Material, Report, StopReason, UsageTable};
+use crate::source::{KbSource, Passage as SourcePassage, SourceError};
 
 /// Threads of the embedder, at most; more would only cost memory.
 const MAX_THREADS: usize = 256;
@@ -115,8 +113,11 @@ pub enum EngineError {
         #[source]
         source: std::io::Error,
     },
+    /// A source of evidence.
+    #[error(transparent)]
+    Source(#[from] SourceError),
     /// A blocking task died.
-    #[error("failed to pick sentences")]
+    #[error("failed to compare the files with the index")]
     Task(#[from] tokio::task::JoinError),
 }
 
@@ -137,7 +138,7 @@ impl EngineError {
             Self::RemoteOffline { .. } => Some("use a local index with `--index <FOLDER>`".into()),
             Self::NothingToIndex => Some("run `dr index <FOLDER>`".into()),
             Self::SameName { .. } => Some("name them with `--collection`, once for each folder".into()),
-            Self::Folder { .. } | Self::Task(_) => None,
+            Self::Folder { .. } | Self::Source(_) | Self::Task(_) => None,
         }
     }
 }
@@ -397,25 +398,32 @@ impl Engine {
         options: &SearchOptions,
     ) -> Result<Report, EngineError> {
         let started = Instant::now();
-        let options = SearchOptions { limit: HITS_PER_ANSWER, ..options.clone() };
-        let found = self.search(searcher, question.as_str(), &options).await?;
-        let mut evidence = pick_evidence(searcher, &question, &found.hits).await?;
-        let mut notes: Vec<_> =
-            found.without_vectors.iter().map(|reason| format!("{reason}; {}", reason.hint())).collect();
-        for quote in &mut evidence {
-            check(searcher.index(), quote, &found.hits, &mut notes);
-        }
-        let material = Material {
-            question,
-            support: found.support,
-            evidence,
-            searched: searched(searcher.index(), &options).await?,
-            notes,
-            hits: found.hits,
+        let searched = searched(searcher.index(), options).await?;
+        let source = KbSource::new(searcher.clone(), options.clone(), searched.clone()).await?;
+        let mut tree = Tree::of(question.clone());
+        let branch = extract(&tree.nodes[0], &source, &Picker(searcher.clone())).await?;
+        let root = &mut tree.nodes[0];
+        root.status = if branch.evidence.is_empty() { NodeStatus::Blocked } else { NodeStatus::Done };
+        root.confidence = branch.report.confidence;
+        root.summary.clone_from(&branch.report.summary);
+        let draft = Draft {
+            answer: branch.report.summary.clone(),
+            findings: branch.report.findings.clone(),
+            confidence: branch.report.confidence,
+            ..Draft::default()
         };
-        let mut report = Report::extracted(material);
-        report.elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Ok(report)
+        let branches = BTreeMap::from([(tree.root.clone(), branch)]);
+        Ok(Report::of(Material {
+            run_id: None,
+            question: &question,
+            tree: &tree,
+            branches: &branches,
+            draft: &draft,
+            stop_reason: StopReason::Complete,
+            searched: &searched,
+            usage: UsageTable::default(),
+            elapsed_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        }))
     }
 
     /// Measures searches against judgments.
@@ -455,42 +463,25 @@ fn folder_name(root: &Path) -> String {
     root.file_name().map_or_else(|| "root".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-async fn pick_evidence(searcher: &Searcher, question: &Question, hits: &[Hit]) -> Result<Vec<Evidence>, EngineError> {
-    let (searcher, question, hits) = (searcher.clone(), question.clone(), hits.to_vec());
-    let picked = tokio::task::spawn_blocking(move || {
-        let embedder = searcher.embedder().map(AsRef::as_ref);
-        pick(&NodeId::numbered(1), &question, &hits, searcher.splitter(), embedder)
-    });
-    Ok(picked.await??)
-}
+/// Picks sentences on a thread that may block.
+struct Picker(Searcher);
 
-/// Checks a quote against its file, and notes where the file is not what was indexed.
-fn check(index: &Index, quote: &mut Evidence, hits: &[Hit], notes: &mut Vec<String>) {
-    let Source::Kb { collection, path, content_hash, line_start, line_end, .. } = &quote.source;
-    let (file, note) = source_file(index, collection, path, content_hash);
-    let is_from = |hit: &&Hit| {
-        hit.path == *path && hit.collection == *collection && hit.line_start <= *line_start && *line_end <= hit.line_end
-    };
-    let passage = hits.iter().filter(is_from).find(|hit| hit.text.contains(&quote.quote));
-    if let Some(note) = note.filter(|note| !notes.contains(note)) {
-        notes.push(note);
-    }
-    quote.check(&file, passage.map_or("", |hit| &hit.text));
-}
-
-/// Reads the file behind a passage; what is not as it was indexed is said in words.
-fn source_file(index: &Index, collection: &str, path: &str, indexed: &ContentHash) -> (SourceFile, Option<String>) {
-    let bytes = index.root(collection).and_then(|root| read_inside(&root, path).ok());
-    let note = |what: &str| {
-        Some(format!("`{path}` {what} since it was indexed; run `dr index` to bring the index up to date"))
-    };
-    match bytes {
-        Some(bytes) if ContentHash::of(&bytes) == *indexed => match String::from_utf8(bytes) {
-            Ok(text) => (SourceFile::AsIndexed(text), None),
-            Err(_) => (SourceFile::Changed, note("has changed")),
-        },
-        Some(_) => (SourceFile::Changed, note("has changed")),
-        None => (SourceFile::Gone, note("has gone")),
+impl Pick for Picker {
+    fn pick<'a>(
+        &'a self,
+        node: &'a NodeId,
+        question: &'a Question,
+        passages: &'a [SourcePassage],
+    ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
+        let (searcher, node, question, passages) = (self.0.clone(), node.clone(), question.clone(), passages.to_vec());
+        Box::pin(async move {
+            let failed = |reason: String| SourceError::Failed { name: "embedder".to_owned(), reason };
+            let picked = tokio::task::spawn_blocking(move || {
+                let embedder = searcher.embedder().map(AsRef::as_ref);
+                pick(&node, &question, &passages, searcher.splitter(), embedder)
+            });
+            picked.await.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
+        })
     }
 }
 

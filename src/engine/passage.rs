@@ -5,10 +5,10 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use super::{Engine, EngineError, source_file};
+use super::{Engine, EngineError};
 use crate::base::id::{ChunkId, DocumentId};
 use crate::kb::index::{ChunkRow, DocumentRow, Index};
-use crate::research::evidence::SourceFile;
+use crate::source::{Section, SourceFile, read_file};
 
 /// What to read: an id, a path, or lines of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -219,24 +219,19 @@ fn choices(found: &[DocumentRow], full: impl Fn(&DocumentRow) -> String) -> Vec<
 
 async fn read_chunk(index: &Index, chunk: ChunkRow, extent: Extent) -> Result<Passage, EngineError> {
     let rows = index.document_chunks(&chunk.document_id).await?;
-    let (first, last) = match extent {
-        Extent::Chunk => (chunk.byte_start, chunk.byte_end),
-        Extent::Section => section(&rows, &chunk),
-        Extent::Document => (0, u64::MAX),
+    let file = read_file(index, &chunk.collection, &chunk.path, &chunk.content_hash);
+    let (line_start, line_end, text) = match extent {
+        Extent::Chunk => (chunk.line_start, chunk.line_end, chunk.text.clone()),
+        Extent::Section => {
+            let section = Section::around(&rows, &chunk);
+            (section.line_start(), section.line_end(), section.text(&file))
+        }
+        Extent::Document => {
+            let whole = Section::whole(&rows);
+            let text = if let SourceFile::AsIndexed(text) = &file { text.clone() } else { whole.text(&file) };
+            (1, whole.line_end(), text)
+        }
     };
-    let (file, note) = source_file(index, &chunk.collection, &chunk.path, &chunk.content_hash);
-    let text = match (&file, extent) {
-        (_, Extent::Chunk) => chunk.text.clone(),
-        (SourceFile::AsIndexed(text), _) => slice(text, first, last).to_owned(),
-        _ => joined(rows.iter().filter(|row| first <= row.byte_start && row.byte_end <= last)),
-    };
-    let within = rows.iter().filter(|row| first <= row.byte_start && row.byte_end <= last);
-    let line_start = if extent == Extent::Document {
-        1
-    } else {
-        within.clone().map(|row| row.line_start).min().unwrap_or(chunk.line_start)
-    };
-    let line_end = within.map(|row| row.line_end).max().unwrap_or(chunk.line_end);
     Ok(Passage {
         title: chunk.title().to_owned(),
         id: Some(chunk.id),
@@ -247,17 +242,8 @@ async fn read_chunk(index: &Index, chunk: ChunkRow, extent: Extent) -> Result<Pa
         line_start,
         line_end,
         text,
-        stale: note.is_some(),
+        stale: !matches!(file, SourceFile::AsIndexed(_)),
     })
-}
-
-/// Returns the bytes from the first to the last chunk around `chunk` that stand under its heading.
-fn section(rows: &[ChunkRow], chunk: &ChunkRow) -> (u64, u64) {
-    let is_inside = |row: &&ChunkRow| row.heading_path.starts_with(&chunk.heading_path);
-    let place = rows.iter().position(|row| row.id == chunk.id).unwrap_or(0);
-    let before = rows[..place].iter().rev().take_while(is_inside).last();
-    let after = rows[place..].iter().take_while(is_inside).last();
-    (before.unwrap_or(chunk).byte_start, after.unwrap_or(chunk).byte_end)
 }
 
 async fn read_document(
@@ -265,11 +251,12 @@ async fn read_document(
     document: DocumentRow,
     lines: Option<(u32, u32)>,
 ) -> Result<Passage, EngineError> {
-    let (file, note) = source_file(index, &document.collection, &document.path, &document.content_hash);
+    let file = read_file(index, &document.collection, &document.path, &document.content_hash);
+    let stale = !matches!(file, SourceFile::AsIndexed(_));
     let text = match file {
         SourceFile::AsIndexed(text) => text,
         _ if lines.is_some() => return Err(GetError::Changed { path: document.path }.into()),
-        _ => joined(index.document_chunks(&document.id).await?.iter()),
+        file => Section::whole(&index.document_chunks(&document.id).await?).text(&file),
     };
     let count = text.lines().count();
     let (line_start, line_end, text) = match lines {
@@ -293,17 +280,8 @@ async fn read_document(
         line_start,
         line_end,
         text,
-        stale: note.is_some(),
+        stale,
     })
-}
-
-fn slice(text: &str, first: u64, last: u64) -> &str {
-    let at = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX).min(text.len());
-    text.get(at(first)..at(last)).unwrap_or_default()
-}
-
-fn joined<'a>(rows: impl Iterator<Item = &'a ChunkRow>) -> String {
-    rows.map(|row| row.text.as_str()).collect::<Vec<_>>().join("\n\n")
 }
 
 #[cfg(test)]

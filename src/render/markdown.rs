@@ -6,18 +6,20 @@
 use std::fmt::Write;
 
 use crate::base::line::one_line;
-use crate::research::evidence::{Evidence, EvidenceId, Source};
-use crate::research::report::{Report, StopReason};
+use crate::research::evidence::{Evidence, EvidenceId};
+use crate::research::report::Report;
+use crate::source::Place;
 
 /// Returns the report as Markdown.
 pub fn report(report: &Report) -> String {
     let mut text = format!("# {}\n\n", line(report.question.as_str()));
-    match report.stop_reason {
-        StopReason::Complete => answer(&mut text, report),
-        StopReason::NoEvidence => refusal(&mut text, report),
+    if report.is_refusal() {
+        refusal(&mut text, report)
+    } else {
+        answer(&mut text, report)
     }
     further(&mut text, report);
-    if !report.limitations.is_empty() && report.stop_reason == StopReason::Complete {
+    if !report.limitations.is_empty() && !report.is_refusal() {
         text.push_str("\n## Limitations\n\n");
         list(&mut text, report.limitations.iter());
     }
@@ -50,13 +52,10 @@ fn further(text: &mut String, report: &Report) {
     if report.passages.is_empty() {
         return;
     }
-    let heading = match report.stop_reason {
-        StopReason::Complete => "Read further",
-        StopReason::NoEvidence => "Nearest passages",
-    };
+    let heading = if report.is_refusal() { "Nearest passages" } else { "Read further" };
     let _ = writeln!(text, "\n## {heading}\n");
     for passage in &report.passages {
-        let place = place(&passage.place(), &passage.title, &passage.heading_path);
+        let place = place(&passage.source);
         let _ = writeln!(text, "- {place}  \n  {}", line(&passage.snippet));
     }
 }
@@ -73,15 +72,15 @@ fn number(report: &Report, id: &EvidenceId) -> Option<usize> {
 }
 
 fn source(evidence: &Evidence) -> String {
-    let Source::Kb { title, heading_path, .. } = &evidence.source;
     let stale = if evidence.stale { " (as indexed; the file has changed since)" } else { "" };
-    format!("{}{stale}", place(&evidence.source.place(), title, heading_path))
+    format!("{}{stale}", place(&evidence.source))
 }
 
-fn place(at: &str, title: &str, heading_path: &[String]) -> String {
+fn place(place: &Place) -> String {
+    let (at, title, heading_path) = (place.for_people(), place.title(), place.heading_path());
     let names =
         std::iter::once(title).chain(heading_path.iter().map(String::as_str).filter(|heading| *heading != title));
-    format!("`{}` — {}", line(at).replace('`', "'"), line(&names.collect::<Vec<_>>().join(" › ")))
+    format!("`{}` — {}", line(&at).replace('`', "'"), line(&names.collect::<Vec<_>>().join(" › ")))
 }
 
 /// Returns a text on one line in which nothing but code spans is Markdown: no link, no image, no HTML, no heading, and

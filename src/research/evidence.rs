@@ -2,22 +2,22 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::str::FromStr;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::node::NodeId;
 use super::question::Question;
 use super::sentence::{Sentence, sentences};
-use crate::base::id::{ContentHash, DocumentId};
 use crate::base::word::WordSplitter;
 use crate::kb::embed::{EmbedError, Embedder};
-use crate::kb::search::Hit;
+use crate::source::{Label, Passage, Place, SourceFile};
 
 /// Quotes an answer is made of, at most.
 const MAX_QUOTES: usize = 6;
 
-/// Hits whose sentences are considered.
-const MAX_HITS: usize = 10;
+/// Passages whose sentences are considered.
+const MAX_PASSAGES: usize = 10;
 
 /// Sentences that are compared with the question by meaning.
 const MAX_SENTENCES: usize = 96;
@@ -29,61 +29,67 @@ const KEPT_SHARE: f32 = 0.72;
 const SAME_WORDS: f32 = 0.6;
 
 /// What a passage's own place in the ranking counts for, beside the sentence itself.
-const HIT_WEIGHT: f32 = 0.35;
+const RANK_WEIGHT: f32 = 0.35;
 
-/// Names a piece of evidence within its report, for example `e1`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
-pub struct EvidenceId(String);
+/// Names a piece of evidence within its run: the node it was found for and a number, for example `n2e1`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct EvidenceId {
+    node: NodeId,
+    number: u32,
+}
+
+/// The text is not the id of a piece of evidence.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is not an evidence id (expected a node and a number, for example `n2e1`)")]
+pub struct ParseEvidenceIdError(String);
 
 impl EvidenceId {
-    /// Returns the id of the piece that comes as `number`, from 1.
-    pub fn numbered(number: usize) -> Self {
-        Self(format!("e{number}"))
+    /// Returns the id of the piece that a node found as `number`, from 1.
+    pub fn new(node: NodeId, number: u32) -> Self {
+        Self { node, number }
+    }
+
+    /// Returns the node it was found for.
+    pub fn node(&self) -> &NodeId {
+        &self.node
     }
 }
 
 impl fmt::Display for EvidenceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        write!(f, "{}e{}", self.node, self.number)
     }
 }
 
-/// Who may see a text, and what is derived from it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Label {
-    /// From the open web.
-    Public,
-    /// From the knowledge base.
-    Internal,
+impl FromStr for EvidenceId {
+    type Err = ParseEvidenceIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || ParseEvidenceIdError(text.to_owned());
+        let (node, number) = text.rsplit_once('e').ok_or_else(wrong)?;
+        let node = node.parse().map_err(|_| wrong())?;
+        let number = number.parse().ok().filter(|_| !number.starts_with(['0', '+'])).ok_or_else(wrong)?;
+        Ok(Self { node, number })
+    }
 }
 
-/// Where a quote stands.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-pub enum Source {
-    /// A file of the knowledge base.
-    Kb {
-        /// Its collection.
-        collection: String,
-        /// Its path, relative to the collection's root.
-        path: String,
-        /// Its title.
-        title: String,
-        /// Headings above the quote.
-        heading_path: Vec<String>,
-        /// First line of the quote in the file as stored, from 1.
-        line_start: u32,
-        /// Last line, inclusive.
-        line_end: u32,
-        /// Hash of the file as indexed.
-        content_hash: ContentHash,
-    },
+impl TryFrom<String> for EvidenceId {
+    type Error = ParseEvidenceIdError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<EvidenceId> for String {
+    fn from(id: EvidenceId) -> Self {
+        id.to_string()
+    }
 }
 
 /// A quote and where it is from.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
     /// Its name.
     pub id: EvidenceId,
@@ -94,40 +100,28 @@ pub struct Evidence {
     /// Whether code has found the quote, verbatim, in the file as indexed.
     pub checked: bool,
     /// Whether the file has changed or gone since it was indexed; the quote is then what the index has of it.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub stale: bool,
     /// The words of the source, verbatim.
     pub quote: String,
     /// How well it bears on the question, from 0 to 1.
     pub score: f32,
     /// Where it stands.
-    pub source: Source,
-    /// What the quote says without Markdown.
-    #[serde(skip)]
-    pub plain: String,
-}
-
-/// The file behind a quote, as it is now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SourceFile {
-    /// Its bytes are those that were indexed.
-    AsIndexed(String),
-    /// It has changed since; only the index still has what was indexed.
-    Changed,
-    /// It cannot be read any more.
-    Gone,
+    pub source: Place,
 }
 
 impl Evidence {
     /// Checks the quote against the lines it is said to stand in, or against `passage`, the text the index keeps of a
     /// file that has changed since.
     pub fn check(&mut self, file: &SourceFile, passage: &str) {
-        let Source::Kb { line_start, line_end, .. } = &self.source;
         self.stale = !matches!(file, SourceFile::AsIndexed(_));
         self.checked = !self.quote.trim().is_empty()
-            && match file {
-                SourceFile::AsIndexed(text) => lines(text, *line_start, *line_end).contains(&self.quote),
-                SourceFile::Changed | SourceFile::Gone => passage.contains(&self.quote),
+            && match (file, &self.source) {
+                (SourceFile::AsIndexed(text), Place::Kb { line_start, line_end, .. }) => {
+                    lines(text, *line_start, *line_end).contains(&self.quote)
+                }
+                (SourceFile::AsIndexed(text), Place::Web { .. }) => text.contains(&self.quote),
+                (SourceFile::Changed | SourceFile::Gone, _) => passage.contains(&self.quote),
             };
     }
 }
@@ -143,16 +137,27 @@ fn lines(text: &str, first: u32, last: u32) -> &str {
     &text[start..end.max(start)]
 }
 
-/// A sentence of a hit, scored.
+/// A quote that was picked by code.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Picked {
+    /// The quote; not yet checked against its file.
+    pub evidence: Evidence,
+    /// What it says without Markdown.
+    pub plain: String,
+    /// The passage it was picked from.
+    pub passage: Passage,
+}
+
+/// A sentence of a passage, scored.
 struct Candidate<'a> {
-    hit: usize,
-    place: &'a Hit,
+    rank: usize,
+    passage: &'a Passage,
     sentence: Sentence,
     words: HashSet<String>,
     score: f32,
 }
 
-/// Picks the sentences of `hits` that answer the question: most of its words, closest to its meaning, none twice.
+/// Picks the sentences of `passages` that answer the question: most of its words, closest to its meaning, none twice.
 ///
 /// They come in an order that can be read: documents by rank, and as they stand within each. Nothing is checked yet.
 ///
@@ -162,31 +167,31 @@ struct Candidate<'a> {
 pub fn pick(
     node: &NodeId,
     question: &Question,
-    hits: &[Hit],
+    passages: &[Passage],
     splitter: &WordSplitter,
     embedder: Option<&dyn Embedder>,
-) -> Result<Vec<Evidence>, EmbedError> {
+) -> Result<Vec<Picked>, EmbedError> {
     let stems = splitter.key_stems(question.as_str());
-    let mut candidates = candidates(hits, &stems, splitter);
+    let mut candidates = candidates(passages, &stems, splitter);
     if let Some(embedder) = embedder {
         add_meaning(question, &mut candidates, embedder)?;
     }
     let mut picked = without_repeats(candidates);
-    let document_rank = document_ranks(hits);
+    let document_rank = document_ranks(passages);
     picked.sort_by_key(|found| {
-        (document_rank[&found.place.document_id], found.place.byte_start, found.sentence.range.start)
+        (document_rank[&document(&found.passage.place)], found.line(), found.sentence.range.start)
     });
-    Ok(picked.iter().zip(1..).map(|(found, number)| found.evidence(node, number)).collect())
+    Ok(picked.into_iter().zip(1..).map(|(found, number)| found.picked(node, number)).collect())
 }
 
-fn candidates<'a>(hits: &'a [Hit], stems: &[String], splitter: &WordSplitter) -> Vec<Candidate<'a>> {
-    let weights = rarity(hits, stems, splitter);
+fn candidates<'a>(passages: &'a [Passage], stems: &[String], splitter: &WordSplitter) -> Vec<Candidate<'a>> {
+    let weights = rarity(passages, stems, splitter);
     let total: f32 = weights.values().sum::<f32>().max(f32::EPSILON);
     let mut candidates = Vec::new();
-    for (rank, hit) in hits.iter().take(MAX_HITS).enumerate() {
+    for (rank, passage) in passages.iter().take(MAX_PASSAGES).enumerate() {
         // The headings say what a sentence is about as much as its own words do, but they are shared by many.
-        let about = words(&format!("{} {}", hit.title, hit.heading_path.join(" ")), splitter);
-        for sentence in sentences(&hit.text) {
+        let about = words(&names(&passage.place).join(" "), splitter);
+        for sentence in sentences(&passage.text) {
             let words = words(&sentence.plain, splitter);
             let part = |stem: &String, weight: f32| match () {
                 () if words.contains(stem) => weight,
@@ -194,8 +199,8 @@ fn candidates<'a>(hits: &'a [Hit], stems: &[String], splitter: &WordSplitter) ->
                 () => 0.0,
             };
             let coverage = weights.iter().map(|(stem, weight)| part(stem, *weight)).sum::<f32>() / total;
-            let score = (1.0 - HIT_WEIGHT) * coverage + HIT_WEIGHT * hit.score;
-            candidates.push(Candidate { hit: rank, place: hit, sentence, words, score });
+            let score = (1.0 - RANK_WEIGHT) * coverage + RANK_WEIGHT * passage.score;
+            candidates.push(Candidate { rank, passage, sentence, words, score });
         }
     }
     candidates.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.order().cmp(&b.order())));
@@ -207,10 +212,10 @@ fn words(text: &str, splitter: &WordSplitter) -> HashSet<String> {
     splitter.words(text).into_iter().map(|word| word.stem).collect()
 }
 
-/// Returns what each stem is worth: the fewer hits have it, the more it tells them apart.
-#[expect(clippy::cast_precision_loss, reason = "counts of hits are small")]
-fn rarity(hits: &[Hit], stems: &[String], splitter: &WordSplitter) -> HashMap<String, f32> {
-    let texts: Vec<_> = hits.iter().map(|hit| words(&hit.text, splitter)).collect();
+/// Returns what each stem is worth: the fewer passages have it, the more it tells them apart.
+#[expect(clippy::cast_precision_loss, reason = "counts of passages are small")]
+fn rarity(passages: &[Passage], stems: &[String], splitter: &WordSplitter) -> HashMap<String, f32> {
+    let texts: Vec<_> = passages.iter().map(|passage| words(&passage.text, splitter)).collect();
     let weight = |stem: &String| {
         let having = texts.iter().filter(|text| text.contains(stem)).count();
         (1.0 + (texts.len() as f32 + 0.5) / (having as f32 + 0.5)).ln()
@@ -227,9 +232,7 @@ fn add_meaning(
     let wanted = embedder.embed_query(question.as_str())?;
     let texts: Vec<_> = candidates
         .iter()
-        .map(|found| {
-            format!("{}: {}", found.place.heading_path.last().unwrap_or(&found.place.title), found.sentence.plain)
-        })
+        .map(|found| format!("{}: {}", names(&found.passage.place).last().unwrap_or(&""), found.sentence.plain))
         .collect();
     let texts: Vec<_> = texts.iter().map(String::as_str).collect();
     for (found, vector) in candidates.iter_mut().zip(embedder.embed_passages(&texts)?) {
@@ -262,44 +265,87 @@ fn overlap(a: &HashSet<String>, b: &HashSet<String>) -> f32 {
     a.intersection(b).count() as f32 / smaller as f32
 }
 
-fn document_ranks(hits: &[Hit]) -> HashMap<DocumentId, usize> {
+/// Returns the names a passage stands under: the title, then its headings.
+fn names(place: &Place) -> Vec<&str> {
+    std::iter::once(place.title()).chain(place.heading_path().iter().map(String::as_str)).collect()
+}
+
+/// Returns what tells a document from others.
+fn document(place: &Place) -> (&str, &str) {
+    match place {
+        Place::Kb { collection, path, .. } => (collection, path),
+        Place::Web { url, .. } => ("", url),
+    }
+}
+
+fn document_ranks(passages: &[Passage]) -> HashMap<(&str, &str), usize> {
     let mut ranks = HashMap::new();
-    for (rank, hit) in hits.iter().enumerate() {
-        ranks.entry(hit.document_id.clone()).or_insert(rank);
+    for (rank, passage) in passages.iter().enumerate() {
+        ranks.entry(document(&passage.place)).or_insert(rank);
     }
     ranks
 }
 
-impl Candidate<'_> {
-    fn order(&self) -> (usize, usize) {
-        (self.hit, self.sentence.range.start)
-    }
-
-    fn evidence(&self, node: &NodeId, number: usize) -> Evidence {
-        let line_of = |at: usize| self.place.line_start + count_lines(&self.place.text[..at]);
-        let quote = self.place.text[self.sentence.range.clone()].trim_end();
+impl Passage {
+    /// Returns a stretch of this passage as evidence, with the lines it stands in; not yet checked.
+    pub fn quote(&self, range: std::ops::Range<usize>, id: EvidenceId, score: f32) -> Evidence {
+        let quote = self.text[range.clone()].trim_end();
+        let mut source = self.place.clone();
+        if let Place::Kb { line_start, line_end, .. } = &mut source {
+            let first = *line_start;
+            *line_start = first + count_lines(&self.text[..range.start]);
+            *line_end = first + count_lines(&self.text[..range.start + quote.len()]);
+        }
         Evidence {
-            id: EvidenceId::numbered(number),
-            node: node.clone(),
-            label: Label::Internal,
+            node: id.node().clone(),
+            id,
+            label: self.label,
             checked: false,
             stale: false,
             quote: quote.to_owned(),
-            score: self.score.clamp(0.0, 1.0),
-            source: Source::Kb {
-                collection: self.place.collection.clone(),
-                path: self.place.path.clone(),
-                title: self.place.title.clone(),
-                heading_path: self.place.heading_path.clone(),
-                line_start: line_of(self.sentence.range.start),
-                line_end: line_of(self.sentence.range.start + quote.len()),
-                content_hash: self.place.content_hash.clone(),
-            },
-            plain: self.sentence.plain.clone(),
+            score: score.clamp(0.0, 1.0),
+            source,
+        }
+    }
+}
+
+impl Candidate<'_> {
+    fn order(&self) -> (usize, usize) {
+        (self.rank, self.sentence.range.start)
+    }
+
+    fn line(&self) -> u32 {
+        match &self.passage.place {
+            Place::Kb { line_start, .. } => *line_start,
+            Place::Web { .. } => 0,
+        }
+    }
+
+    fn picked(self, node: &NodeId, number: u32) -> Picked {
+        let id = EvidenceId::new(node.clone(), number);
+        Picked {
+            evidence: self.passage.quote(self.sentence.range, id, self.score),
+            plain: self.sentence.plain,
+            passage: self.passage.clone(),
         }
     }
 }
 
 fn count_lines(text: &str) -> u32 {
     u32::try_from(text.matches('\n').count()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evidence_id_reads_back_and_refuses_what_is_none() {
+        let id = EvidenceId::new(NodeId::numbered(12), 3);
+        assert_eq!(id.to_string(), "n12e3");
+        assert_eq!("n12e3".parse::<EvidenceId>().unwrap(), id);
+        for text in ["", "e1", "n1", "n1e0", "n01e1", "n1e+1", "n1e1e1", "1e1"] {
+            assert!(text.parse::<EvidenceId>().is_err(), "{text}");
+        }
+    }
 }

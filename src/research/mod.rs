@@ -1,7 +1,7 @@
 //! The steps of an answer, each from one noun to the next.
 //!
 //! ```text
-//! question ─▶ node ─▶ evidence ─▶ report
+//! question ─▶ brief ─▶ plan ─▶ node ─▶ evidence ─▶ branch ─▶ memory ─▶ verdict ─▶ report
 //! ```
 //!
 //! A step is a function from values to a value: it starts no tasks, reads no clock, writes no file. Without a model a
@@ -11,8 +11,16 @@ pub mod question;
 
 pub mod node;
 
+pub mod plan;
+
 pub mod sentence;
 
 pub mod evidence;
+
+pub mod branch;
+
+pub mod extract;
+
+pub mod verdict;
 
 pub mod report;

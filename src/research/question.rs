@@ -3,14 +3,15 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Longest question, in characters.
 const MAX_CHARACTERS: usize = 4_000;
 
 /// A question: has words, and is short enough to be asked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Question(String);
 
 /// The text cannot be asked.
@@ -51,9 +52,90 @@ impl FromStr for Question {
     }
 }
 
+impl TryFrom<String> for Question {
+    type Error = QuestionError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<Question> for String {
+    fn from(question: Question) -> Self {
+        question.0
+    }
+}
+
 impl fmt::Display for Question {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+/// Names an aspect of a question, for example `a1`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct AspectId(String);
+
+impl AspectId {
+    /// Returns the id of the aspect that comes as `number`, from 1.
+    pub fn numbered(number: usize) -> Self {
+        Self(format!("a{number}"))
+    }
+
+    /// Takes an id as a model or file wrote it; whoever uses it looks it up in the brief.
+    pub fn named(id: impl Into<String>) -> Self {
+        Self(id.into())
+    }
+}
+
+impl fmt::Display for AspectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Something an answer must cover.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Aspect {
+    /// Its name.
+    pub id: AspectId,
+    /// What must be covered, in words that may be searched for.
+    pub text: String,
+}
+
+/// How much is done for an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// By the question.
+    #[default]
+    Auto,
+    /// One node, one round.
+    Quick,
+    /// One node, looked into again until its aspects are covered.
+    Iterative,
+    /// A tree of nodes.
+    Deep,
+}
+
+/// What is to be found out, fixed before anything is searched for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Brief {
+    /// What the user asked.
+    pub question: Question,
+    /// The question in full, with what the user added when asked.
+    pub task: String,
+    /// What the answer must cover; at least one.
+    pub aspects: Vec<Aspect>,
+    /// How much is done; never [`Mode::Auto`].
+    pub mode: Mode,
+}
+
+impl Brief {
+    /// Returns an aspect.
+    pub fn aspect(&self, id: &AspectId) -> Option<&Aspect> {
+        self.aspects.iter().find(|aspect| aspect.id == *id)
     }
 }
 

@@ -1,14 +1,14 @@
-//! Nodes and their evidence become a Report: findings, each tied to quotes that were checked.
+//! Branches become a Report: findings, each tied to quotes that were checked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::evidence::{Evidence, EvidenceId, Source};
-use super::node::{Node, NodeId, NodeStatus, SourceHint, Tree};
+use super::branch::{Branch, Finding};
+use super::evidence::{Evidence, EvidenceId};
+use super::node::{NodeId, NodeStatus, Tree};
 use super::question::Question;
-use crate::base::line::counted;
-use crate::kb::search::{Hit, Support};
+use crate::source::{Passage as SourcePassage, Place};
 
 /// Version of the report as JSON.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -20,60 +20,85 @@ const MAX_PASSAGES: usize = 8;
 const MAX_NEAREST: usize = 3;
 
 /// Why a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
     /// The question is answered.
     Complete,
-    /// Nothing was found that bears on it.
+    /// The money is spent.
+    BudgetExceeded,
+    /// The tokens, or the calls, are used up.
+    TokensExceeded,
+    /// The time is up.
+    TimeExceeded,
+    /// There were as many rounds as there may be.
+    IterationsExceeded,
+    /// Everything planned was done, and nothing more could be planned.
+    NoMoreTasks,
+    /// Two rounds brought no new evidence.
+    NoProgress,
+    /// Nothing was found that bears on the question.
     NoEvidence,
+    /// The user stopped it.
+    Cancelled,
 }
 
-/// A claim of the report.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Finding {
-    /// What is claimed.
+/// A part of a long answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Section {
+    /// Its heading.
+    pub title: String,
+    /// Its text, with the ids of the quotes it rests on in brackets: `[n2e1]`.
     pub text: String,
-    /// The quotes that bear it out.
-    pub evidence: Vec<EvidenceId>,
-    /// The aspect of the question it answers, where the question was split into aspects.
-    pub aspect: Option<String>,
 }
 
 /// A passage worth reading beyond the quotes.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Passage {
-    /// Its collection.
-    pub collection: String,
-    /// Its path, relative to the collection's root.
-    pub path: String,
-    /// Title of its document.
-    pub title: String,
-    /// Headings above it.
-    pub heading_path: Vec<String>,
-    /// First line in the file as stored, from 1.
-    pub line_start: u32,
-    /// Last line, inclusive.
-    pub line_end: u32,
     /// A stretch of it.
     pub snippet: String,
+    /// Where it stands.
+    pub source: Place,
 }
 
-/// What model calls came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+/// What calls came to.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// Calls of a model.
     pub calls: u64,
-    /// Tokens sent.
+    /// Tokens sent, cached ones included.
     pub input_tokens: u64,
+    /// Tokens sent that the endpoint had in its cache.
+    pub cached_tokens: u64,
     /// Tokens received, reasoning included.
     pub output_tokens: u64,
-    /// Price in US dollars.
-    pub cost_usd: f64,
+    /// Tokens of reasoning.
+    pub reasoning_tokens: u64,
+    /// Searches and readings of sources.
+    pub tool_calls: u64,
+    /// Of those and of the calls of models, how many were answered from what was on record.
+    pub cache_hits: u64,
+    /// Price in US dollars; none where the price of a call is not known.
+    pub cost_usd: Option<f64>,
+}
+
+impl Default for Usage {
+    fn default() -> Self {
+        Self {
+            calls: 0,
+            input_tokens: 0,
+            cached_tokens: 0,
+            output_tokens: 0,
+            reasoning_tokens: 0,
+            tool_calls: 0,
+            cache_hits: 0,
+            cost_usd: Some(0.0),
+        }
+    }
 }
 
 /// Usage as a whole, and by who caused it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UsageTable {
     /// All of it.
     pub total: Usage,
@@ -83,8 +108,30 @@ pub struct UsageTable {
     pub by_node: BTreeMap<String, Usage>,
 }
 
+/// What is said in answer, by a writer or by rules; every id in it is of a checked quote.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Draft {
+    /// The answer in short, with ids of quotes in brackets where a writer wrote it.
+    pub answer: String,
+    /// The answer at length, where it is long.
+    pub sections: Vec<Section>,
+    /// The answer claim by claim.
+    pub findings: Vec<Finding>,
+    /// Findings that cannot all be true.
+    pub contradictions: Vec<String>,
+    /// What is still open.
+    pub open_questions: Vec<String>,
+    /// What keeps the answer from being better.
+    pub limitations: Vec<String>,
+    /// How far it can be relied on, from 0 to 1.
+    pub confidence: f32,
+    /// The answer in the form the caller wanted, where one was wanted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub output: Option<serde_json::Value>,
+}
+
 /// The answer to a question, with everything needed to check it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
@@ -94,9 +141,11 @@ pub struct Report {
     pub question: Question,
     /// The answer as one text.
     pub answer: String,
+    /// The answer at length, where it is long.
+    pub sections: Vec<Section>,
     /// The answer claim by claim.
     pub findings: Vec<Finding>,
-    /// The quotes.
+    /// The quotes the answer cites.
     pub evidence: Vec<Evidence>,
     /// Findings that cannot all be true.
     pub contradictions: Vec<String>,
@@ -114,163 +163,177 @@ pub struct Report {
     pub failed_nodes: Vec<NodeId>,
     /// The nodes.
     pub tree: Tree,
-    /// What the models cost.
+    /// What the calls cost.
     pub usage: UsageTable,
     /// Passages to read further, best first.
     pub passages: Vec<Passage>,
-    /// How long it took, in milliseconds.
+    /// The answer in the form the caller wanted, where one was wanted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub output: Option<serde_json::Value>,
+    /// Active time, in milliseconds.
     pub elapsed_ms: u64,
 }
 
-/// What a report is made of when no model writes it.
+/// Everything a report is made of.
 #[derive(Clone, Debug)]
-pub struct Material {
+pub struct Material<'a> {
+    /// The stored run; none where nothing was stored.
+    pub run_id: Option<String>,
     /// What was asked.
-    pub question: Question,
-    /// What was found, best first.
-    pub hits: Vec<Hit>,
-    /// How well the hits bear on the question.
-    pub support: Support,
-    /// Quotes picked from the hits, checked or not.
-    pub evidence: Vec<Evidence>,
-    /// What was searched, for people: `12 files of collection kb`.
-    pub searched: String,
-    /// What the reader has to know, for example a file that has changed since.
-    pub notes: Vec<String>,
+    pub question: &'a Question,
+    /// The nodes.
+    pub tree: &'a Tree,
+    /// What the nodes found.
+    pub branches: &'a BTreeMap<NodeId, Branch>,
+    /// What is said in answer.
+    pub draft: &'a Draft,
+    /// Why the run ended.
+    pub stop_reason: StopReason,
+    /// What was searched, for people: `12 files of kb`.
+    pub searched: &'a str,
+    /// What the calls cost.
+    pub usage: UsageTable,
+    /// Active time, in milliseconds.
+    pub elapsed_ms: u64,
 }
 
 impl Report {
-    /// Puts a report together from quotes alone: each finding says what its quote says.
-    ///
-    /// A quote that was not found in its source is left out and the loss is said. Without support there is a refusal.
-    pub fn extracted(material: Material) -> Self {
-        let Material { question, hits, support, mut evidence, searched, mut notes } = material;
-        let lost = evidence.iter().filter(|quote| !quote.checked).count();
-        evidence.retain(|quote| quote.checked);
-        if lost > 0 {
-            notes.push(format!("{} not found in the source, and left out", counted(lost, "quote")));
-        }
-        if support == Support::None || evidence.is_empty() {
-            return Self::refusal(question, &hits, &searched, notes);
-        }
-        if support == Support::Weak {
-            notes.push("the knowledge base has passages related to the question, but may not answer it".to_owned());
-        }
-        let findings: Vec<_> = evidence.iter().map(Finding::of).collect();
-        let answer = findings.iter().map(|finding| finding.text.as_str()).collect::<Vec<_>>().join(" ");
-        let confidence = confidence(&evidence, support);
-        Self {
-            tree: single_node(&question, NodeStatus::Done, confidence, answer.clone()),
-            passages: passages(&hits, MAX_PASSAGES),
-            answer,
-            findings,
-            confidence,
-            stop_reason: StopReason::Complete,
-            degraded: lost > 0,
-            limitations: notes,
-            ..Self::empty(question, evidence)
-        }
-    }
-
-    fn refusal(question: Question, hits: &[Hit], searched: &str, mut notes: Vec<String>) -> Self {
-        let summary = format!("Nothing in the knowledge base answers this question (searched: {searched}).");
-        notes.insert(0, summary.clone());
-        Self {
-            tree: single_node(&question, NodeStatus::Blocked, 0.0, summary),
-            passages: passages(hits, MAX_NEAREST),
-            stop_reason: StopReason::NoEvidence,
-            open_questions: vec![question.to_string()],
-            limitations: notes,
-            ..Self::empty(question, Vec::new())
-        }
-    }
-
-    fn empty(question: Question, evidence: Vec<Evidence>) -> Self {
-        Self {
+    /// Puts a report together. Without a single checked quote there is a refusal, whatever the draft says.
+    pub fn of(material: Material<'_>) -> Self {
+        let Material { run_id, question, tree, branches, draft, stop_reason, searched, usage, elapsed_ms } = material;
+        let evidence = cited(draft, branches);
+        let is_refusal = evidence.is_empty();
+        let failed_nodes: Vec<_> =
+            tree.nodes.iter().filter(|node| node.status == NodeStatus::Failed).map(|node| node.id.clone()).collect();
+        let further = branches.values().flat_map(|branch| &branch.further);
+        let mut report = Self {
             schema_version: SCHEMA_VERSION,
-            run_id: None,
+            run_id,
+            question: question.clone(),
             answer: String::new(),
+            sections: Vec::new(),
             findings: Vec::new(),
             evidence,
             contradictions: Vec::new(),
-            open_questions: Vec::new(),
-            limitations: Vec::new(),
+            open_questions: draft.open_questions.clone(),
+            limitations: limitations(draft, tree, branches),
             confidence: 0.0,
-            stop_reason: StopReason::NoEvidence,
-            degraded: false,
-            failed_nodes: Vec::new(),
-            tree: single_node(&question, NodeStatus::Blocked, 0.0, String::new()),
-            question,
-            usage: UsageTable::default(),
-            passages: Vec::new(),
-            elapsed_ms: 0,
+            stop_reason,
+            degraded: !failed_nodes.is_empty() || tree.nodes.iter().any(is_lost),
+            failed_nodes,
+            tree: tree.clone(),
+            usage,
+            passages: passages(further, if is_refusal { MAX_NEAREST } else { MAX_PASSAGES }),
+            output: None,
+            elapsed_ms,
+        };
+        if is_refusal {
+            if stop_reason == StopReason::Complete {
+                report.stop_reason = StopReason::NoEvidence;
+            }
+            let summary = format!("Nothing in the knowledge base answers this question (searched: {searched}).");
+            report.limitations.insert(0, summary);
+            if report.open_questions.is_empty() {
+                report.open_questions = vec![question.to_string()];
+            }
+        } else {
+            report.answer.clone_from(&draft.answer);
+            report.sections.clone_from(&draft.sections);
+            report.findings.clone_from(&draft.findings);
+            report.contradictions.clone_from(&draft.contradictions);
+            report.output.clone_from(&draft.output);
+            report.confidence = draft.confidence;
         }
+        report
     }
 
     /// Returns the quote a finding refers to.
     pub fn quote(&self, id: &EvidenceId) -> Option<&Evidence> {
         self.evidence.iter().find(|evidence| evidence.id == *id)
     }
-}
 
-impl Finding {
-    fn of(evidence: &Evidence) -> Self {
-        Self { text: evidence.plain.clone(), evidence: vec![evidence.id.clone()], aspect: None }
+    /// Tells whether there is an answer.
+    pub fn is_refusal(&self) -> bool {
+        self.evidence.is_empty()
     }
 }
 
-fn single_node(question: &Question, status: NodeStatus, confidence: f32, summary: String) -> Tree {
-    let id = NodeId::numbered(1);
-    let node = Node {
-        id: id.clone(),
-        parent: None,
-        question: question.clone(),
-        status,
-        depends_on: Vec::new(),
-        depth: 0,
-        source_hint: SourceHint::Internal,
-        group: None,
-        confidence,
-        summary,
-    };
-    Tree { root: id, nodes: vec![node] }
+/// Returns the checked quotes a draft cites, in the order it cites them.
+fn cited(draft: &Draft, branches: &BTreeMap<NodeId, Branch>) -> Vec<Evidence> {
+    let mut ids: Vec<EvidenceId> = Vec::new();
+    let texts = std::iter::once(&draft.answer).chain(draft.sections.iter().map(|section| &section.text));
+    let in_texts = texts.flat_map(|text| marks(text).into_iter().map(|(_, id)| id));
+    ids.extend(in_texts.chain(draft.findings.iter().flat_map(|finding| finding.evidence.clone())));
+    let mut seen = BTreeSet::new();
+    ids.retain(|id| seen.insert(id.clone()));
+    let evidence = |id: &EvidenceId| branches.get(id.node())?.evidence.iter().find(|quote| quote.id == *id);
+    ids.iter().filter_map(evidence).filter(|quote| quote.checked).cloned().collect()
 }
 
-/// Returns the mean score of the quotes, halved where the support is weak.
-#[expect(clippy::cast_precision_loss, reason = "there are a handful of quotes")]
-fn confidence(evidence: &[Evidence], support: Support) -> f32 {
-    let mean = evidence.iter().map(|quote| quote.score).sum::<f32>() / evidence.len().max(1) as f32;
-    if support == Support::Strong { mean } else { mean / 2.0 }
-}
-
-fn passages(hits: &[Hit], limit: usize) -> Vec<Passage> {
-    let passage = |hit: &Hit| Passage {
-        collection: hit.collection.clone(),
-        path: hit.path.clone(),
-        title: hit.title.clone(),
-        heading_path: hit.heading_path.clone(),
-        line_start: hit.line_start,
-        line_end: hit.line_end,
-        snippet: hit.snippet.text.clone(),
-    };
-    hits.iter().take(limit).map(passage).collect()
-}
-
-impl Source {
-    /// Returns the place for people: `path:from-to`.
-    pub fn place(&self) -> String {
-        let Self::Kb { path, line_start, line_end, .. } = self;
-        place(path, *line_start, *line_end)
+/// Returns where a text cites quotes, `[n2e1]` or `[n2e1, n3e2]`: the range of the brackets and each id in them.
+pub fn marks(text: &str) -> Vec<(std::ops::Range<usize>, EvidenceId)> {
+    let mut marks = Vec::new();
+    let mut from = 0;
+    while let Some(open) = text[from..].find('[').map(|at| from + at) {
+        let Some(close) = text[open..].find(']').map(|at| open + at) else { break };
+        let inner: Vec<_> = text[open + 1..close].split([',', ';']).map(|id| id.trim().parse::<EvidenceId>()).collect();
+        from = open + 1;
+        if inner.iter().all(Result::is_ok) {
+            from = close + 1;
+            marks.extend(inner.into_iter().flatten().map(|id| (open..close + 1, id)));
+        }
     }
+    marks
 }
 
-impl Passage {
-    /// Returns the place for people: `path:from-to`.
-    pub fn place(&self) -> String {
-        place(&self.path, self.line_start, self.line_end)
+/// Tells whether a node is missing from the answer though it was planned.
+fn is_lost(node: &super::node::Node) -> bool {
+    matches!(node.status, NodeStatus::Pending | NodeStatus::Running)
+}
+
+fn limitations(draft: &Draft, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<String> {
+    let mut limitations = draft.limitations.clone();
+    let notes = branches.values().flat_map(|branch| branch.notes.iter().cloned());
+    let lost = tree.nodes.iter().filter(|node| node.id != tree.root).filter_map(|node| {
+        let what = match node.status {
+            NodeStatus::Done => return None,
+            NodeStatus::Failed => "failed",
+            NodeStatus::Blocked => "had no answer",
+            NodeStatus::Pending | NodeStatus::Running => "was not looked into",
+        };
+        let why = if node.summary.is_empty() { String::new() } else { format!(": {}", node.summary) };
+        Some(format!("`{}` {what}{why}", node.question))
+    });
+    for note in notes.chain(lost) {
+        if !limitations.contains(&note) {
+            limitations.push(note);
+        }
     }
+    limitations
 }
 
-fn place(path: &str, line_start: u32, line_end: u32) -> String {
-    if line_start == line_end { format!("{path}:{line_start}") } else { format!("{path}:{line_start}-{line_end}") }
+fn passages<'a>(further: impl Iterator<Item = &'a SourcePassage>, limit: usize) -> Vec<Passage> {
+    let mut best: Vec<&SourcePassage> = Vec::new();
+    for passage in further {
+        if !best.iter().any(|known| known.id == passage.id) {
+            best.push(passage);
+        }
+    }
+    best.sort_by(|a, b| b.score.total_cmp(&a.score));
+    best.into_iter()
+        .take(limit)
+        .map(|passage| Passage { snippet: passage.snippet.clone(), source: passage.place.clone() })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mark_is_found_where_every_id_in_the_brackets_is_one() {
+        let found = |text: &str| marks(text).into_iter().map(|(_, id)| id.to_string()).collect::<Vec<_>>();
+        assert_eq!(found("so [n2e1], and [n2e1; n3e12]."), ["n2e1", "n2e1", "n3e12"]);
+        assert_eq!(found("see [the note] [n2] [[n4e1]] [n2e1"), ["n4e1"]);
+    }
 }

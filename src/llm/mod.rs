@@ -1,0 +1,18 @@
+//! Language models behind one trait; nothing here knows a knowledge base, a run or a budget.
+//!
+//! ```text
+//! prompt ─▶ Model::send (one request) ─▶ reply
+//!              ▲
+//!           Caller::call (a request that somebody pays for, retries and keeps on record)
+//!              ▲
+//!           structured (a reply of a given form, repaired where it can be)
+//! ```
+//!
+//! A [`model::Model`] sends one request and says of a failure what can be done about it. Steps of research do not hold
+//! models: they hold a [`call::Caller`], which reserves the worst case, writes the call down, sends it, and settles.
+
+pub mod message;
+
+pub mod model;
+
+pub mod call;

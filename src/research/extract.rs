@@ -1,0 +1,91 @@
+//! A Node becomes a Branch without a model: sentences that stand in the sources, none made up.
+
+use futures::future::BoxFuture;
+
+use super::branch::{Branch, BranchReport, BranchStop, Finding};
+use super::evidence::{Evidence, Picked};
+use super::node::{Node, NodeId};
+use super::question::Question;
+use crate::base::line::counted;
+use crate::source::{Passage, Place, Source, SourceError, SourceFile, Support};
+
+/// Passages an answer is made from.
+const PASSAGES_PER_NODE: usize = 12;
+
+/// Picks the sentences of passages that answer a question; needs a computer, so somebody else decides where it runs.
+pub trait Pick: Send + Sync {
+    /// Returns the quotes in an order that can be read, numbered from 1.
+    fn pick<'a>(
+        &'a self,
+        node: &'a NodeId,
+        question: &'a Question,
+        passages: &'a [Passage],
+    ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>>;
+}
+
+/// Answers a node from one search of one source.
+///
+/// # Errors
+///
+/// Returns an error where the source fails. Finding nothing is no error: the branch says so.
+pub async fn extract(node: &Node, source: &dyn Source, picker: &dyn Pick) -> Result<Branch, SourceError> {
+    let found = source.search(node.question.as_str(), PASSAGES_PER_NODE).await?;
+    let mut notes = found.notes;
+    let mut findings = Vec::new();
+    let mut evidence = Vec::new();
+    let mut lost = 0;
+    let picked = match found.support {
+        Support::None => Vec::new(),
+        _ => picker.pick(&node.id, &node.question, &found.passages).await?,
+    };
+    for Picked { evidence: mut quote, plain, passage } in picked {
+        check(&mut quote, &passage, source, &mut notes).await;
+        if quote.checked {
+            findings.push(Finding {
+                text: plain,
+                evidence: vec![quote.id.clone()],
+                aspect: node.aspects.first().cloned(),
+            });
+            evidence.push(quote);
+        } else {
+            lost += 1;
+        }
+    }
+    if lost > 0 {
+        notes.push(format!("{} not found in the source, and left out", counted(lost, "quote")));
+    }
+    if found.support == Support::Weak && !evidence.is_empty() {
+        notes.push(format!("{} has passages related to the question, but may not answer it", source.scope()));
+    }
+    let is_empty = evidence.is_empty();
+    let report = BranchReport {
+        summary: findings.iter().map(|finding| finding.text.as_str()).collect::<Vec<_>>().join(" "),
+        confidence: confidence(&evidence, found.support),
+        open_questions: if is_empty { vec![node.question.to_string()] } else { Vec::new() },
+        findings,
+        output: None,
+        stop_reason: if is_empty { BranchStop::NoEvidence } else { BranchStop::Done },
+    };
+    Ok(Branch { report, evidence, further: without_texts(found.passages), support: found.support, notes })
+}
+
+/// Checks a quote against its document as it is now, and notes where that is not what was searched.
+pub async fn check(quote: &mut Evidence, passage: &Passage, source: &dyn Source, notes: &mut Vec<String>) {
+    let file = source.read(&quote.source).await;
+    if let Place::Kb { path, .. } = &quote.source {
+        notes.extend(SourceFile::note(&file, path).filter(|note| !notes.contains(note)));
+    }
+    quote.check(&file, &passage.text);
+}
+
+/// Drops what a branch keeps of passages only for checking.
+pub fn without_texts(passages: Vec<Passage>) -> Vec<Passage> {
+    passages.into_iter().map(|passage| Passage { text: String::new(), ..passage }).collect()
+}
+
+/// Returns the mean score of the quotes, halved where the support is weak.
+#[expect(clippy::cast_precision_loss, reason = "there are a handful of quotes")]
+fn confidence(evidence: &[Evidence], support: Support) -> f32 {
+    let mean = evidence.iter().map(|quote| quote.score).sum::<f32>() / evidence.len().max(1) as f32;
+    if support == Support::Strong { mean } else { mean / 2.0 }
+}

@@ -1,0 +1,183 @@
+//! The knowledge base as a source.
+
+use futures::future::BoxFuture;
+
+use super::{Found, Label, Passage, Place, Source, SourceError, SourceFile};
+use crate::base::id::{ChunkId, ContentHash};
+use crate::kb::index::{ChunkRow, Index, IndexError};
+use crate::kb::search::{Hit, SearchOptions, Searcher};
+use crate::kb::walk::read_inside;
+
+/// One snapshot of an index, and what may be found in it.
+pub struct KbSource {
+    searcher: Searcher,
+    options: SearchOptions,
+    scope: String,
+    version: String,
+}
+
+impl KbSource {
+    /// Makes a source of what `options` let through; their limit is not used.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error where the index cannot be read.
+    pub async fn new(searcher: Searcher, options: SearchOptions, scope: String) -> Result<Self, IndexError> {
+        let filter = &options.filter;
+        let version = format!(
+            "{}:{:?}:{}:{:?}:{:?}",
+            searcher.index().version().await?,
+            options.mode,
+            options.per_document,
+            filter,
+            options.paths.as_ref().map(globset::GlobSet::len)
+        );
+        let version = ContentHash::of(version.as_bytes()).as_str()[..16].to_owned();
+        Ok(Self { searcher, options, scope, version })
+    }
+}
+
+impl Source for KbSource {
+    fn name(&self) -> &'static str {
+        "kb"
+    }
+
+    fn scope(&self) -> String {
+        self.scope.clone()
+    }
+
+    fn version(&self) -> String {
+        self.version.clone()
+    }
+
+    fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
+        Box::pin(async move {
+            let options = SearchOptions { limit, ..self.options.clone() };
+            let found = self.searcher.search(query, &options).await.map_err(|error| failed(&error))?;
+            let notes = found.without_vectors.iter().map(|reason| format!("{reason}; {}", reason.hint())).collect();
+            Ok(Found { passages: found.hits.into_iter().map(Passage::from).collect(), support: found.support, notes })
+        })
+    }
+
+    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
+        Box::pin(async move {
+            let missing = || SourceError::NoSuchPassage { id: id.to_owned() };
+            let chunk: ChunkId = id.parse().map_err(|_| missing())?;
+            let index = self.searcher.index();
+            let chunk = index.chunk(&chunk).await.map_err(|error| failed(&error))?.ok_or_else(missing)?;
+            let rows = index.document_chunks(&chunk.document_id).await.map_err(|error| failed(&error))?;
+            let section = Section::around(&rows, &chunk);
+            let file = read_file(index, &chunk.collection, &chunk.path, &chunk.content_hash);
+            let text = section.text(&file);
+            Ok(Passage {
+                id: id.to_owned(),
+                label: Label::Internal,
+                snippet: text.clone(),
+                text,
+                score: 1.0,
+                place: Place::Kb {
+                    title: chunk.title().to_owned(),
+                    collection: chunk.collection.clone(),
+                    path: chunk.path.clone(),
+                    heading_path: chunk.heading_path.clone(),
+                    line_start: section.line_start(),
+                    line_end: section.line_end(),
+                    content_hash: chunk.content_hash.clone(),
+                },
+            })
+        })
+    }
+
+    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
+        Box::pin(async move {
+            match place {
+                Place::Kb { collection, path, content_hash, .. } => {
+                    read_file(self.searcher.index(), collection, path, content_hash)
+                }
+                Place::Web { .. } => SourceFile::Gone,
+            }
+        })
+    }
+}
+
+fn failed(error: &dyn std::error::Error) -> SourceError {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let reason = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+    SourceError::Failed { name: "kb".to_owned(), reason }
+}
+
+impl From<Hit> for Passage {
+    fn from(hit: Hit) -> Self {
+        Self {
+            id: hit.id.to_string(),
+            label: Label::Internal,
+            snippet: hit.snippet.text,
+            text: hit.text,
+            score: hit.score,
+            place: Place::Kb {
+                collection: hit.collection,
+                path: hit.path,
+                title: hit.title,
+                heading_path: hit.heading_path,
+                line_start: hit.line_start,
+                line_end: hit.line_end,
+                content_hash: hit.content_hash,
+            },
+        }
+    }
+}
+
+/// The chunks around one that stand under its heading.
+pub struct Section<'a> {
+    rows: &'a [ChunkRow],
+}
+
+impl<'a> Section<'a> {
+    /// Finds the section of `chunk` among all chunks of its document, in order.
+    pub fn around(rows: &'a [ChunkRow], chunk: &ChunkRow) -> Self {
+        let is_inside = |row: &&ChunkRow| row.heading_path.starts_with(&chunk.heading_path);
+        let place = rows.iter().position(|row| row.id == chunk.id).unwrap_or(0);
+        let before = rows[..place].iter().rev().take_while(is_inside).count();
+        let after = rows[place..].iter().take_while(is_inside).count();
+        Self { rows: &rows[place - before..place + after] }
+    }
+
+    /// Takes a whole document.
+    pub fn whole(rows: &'a [ChunkRow]) -> Self {
+        Self { rows }
+    }
+
+    /// Returns its first line, from 1.
+    pub fn line_start(&self) -> u32 {
+        self.rows.iter().map(|row| row.line_start).min().unwrap_or(1)
+    }
+
+    /// Returns its last line, inclusive.
+    pub fn line_end(&self) -> u32 {
+        self.rows.iter().map(|row| row.line_end).max().unwrap_or(1)
+    }
+
+    /// Returns its text: of the file where that is as it was indexed, else what the index has of it.
+    pub fn text(&self, file: &SourceFile) -> String {
+        let joined = || self.rows.iter().map(|row| row.text.as_str()).collect::<Vec<_>>().join("\n\n");
+        match (file, self.rows.first(), self.rows.last()) {
+            (SourceFile::AsIndexed(text), Some(first), Some(last)) => {
+                let at = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX).min(text.len());
+                text.get(at(first.byte_start)..at(last.byte_end)).map_or_else(joined, str::to_owned)
+            }
+            _ => joined(),
+        }
+    }
+}
+
+/// Reads the file behind a passage, if it is still what was indexed.
+pub fn read_file(index: &Index, collection: &str, path: &str, indexed: &ContentHash) -> SourceFile {
+    match index.root(collection).and_then(|root| read_inside(&root, path).ok()) {
+        Some(bytes) if ContentHash::of(&bytes) == *indexed => match String::from_utf8(bytes) {
+            Ok(text) => SourceFile::AsIndexed(text),
+            Err(_) => SourceFile::Changed,
+        },
+        Some(_) => SourceFile::Changed,
+        None => SourceFile::Gone,
+    }
+}

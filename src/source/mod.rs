@@ -1,0 +1,177 @@
+//! Where evidence comes from, behind one trait: the knowledge base, later the web.
+//!
+//! A source answers a query with passages, cheap first: what a passage says in short, and its whole text only for code
+//! to check quotes against; `open` gives more of the document when that does not answer.
+
+mod kb;
+
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+
+use crate::base::id::ContentHash;
+pub use crate::kb::search::Support;
+pub use kb::{KbSource, Section, read_file};
+
+/// Who may see a text, and what is derived from it; the later the stricter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Label {
+    /// From the open web.
+    Public,
+    /// From the knowledge base.
+    Internal,
+}
+
+/// Where a passage or quote stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Place {
+    /// A file of the knowledge base.
+    Kb {
+        /// Its collection.
+        collection: String,
+        /// Its path, relative to the collection's root.
+        path: String,
+        /// Its title.
+        title: String,
+        /// Headings above it.
+        heading_path: Vec<String>,
+        /// First line in the file as stored, from 1.
+        line_start: u32,
+        /// Last line, inclusive.
+        line_end: u32,
+        /// Hash of the file as indexed.
+        content_hash: ContentHash,
+    },
+    /// A page of the web.
+    Web {
+        /// Its address.
+        url: String,
+        /// Its title.
+        title: String,
+        /// When it was fetched, in milliseconds since 1970; none where only somebody's report of it is known.
+        fetched_at: Option<u64>,
+    },
+}
+
+/// A passage of a source.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Passage {
+    /// Names it within its source; what [`Source::open`] takes.
+    pub id: String,
+    /// Where it stands.
+    pub place: Place,
+    /// Who may see it.
+    pub label: Label,
+    /// The whole passage, verbatim.
+    pub text: String,
+    /// The stretch of it that bears on the query.
+    pub snippet: String,
+    /// How well it bears on the query, from 0 to 1; comparable within one search only.
+    pub score: f32,
+}
+
+/// What a search of a source came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Found {
+    /// Best first.
+    pub passages: Vec<Passage>,
+    /// How well they bear on the query.
+    pub support: Support,
+    /// What people should know of this search, for example that vectors were left out.
+    pub notes: Vec<String>,
+}
+
+/// The document behind a quote, as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceFile {
+    /// Its text is what was searched.
+    AsIndexed(String),
+    /// It has changed since; only the index still has what was searched.
+    Changed,
+    /// It cannot be read any more.
+    Gone,
+}
+
+impl SourceFile {
+    /// Returns what people should know of the file at `path`, where it is not as it was indexed.
+    pub fn note(&self, path: &str) -> Option<String> {
+        let what = match self {
+            Self::AsIndexed(_) => return None,
+            Self::Changed => "has changed",
+            Self::Gone => "has gone",
+        };
+        Some(format!("`{path}` {what} since it was indexed; run `dr index` to bring the index up to date"))
+    }
+}
+
+/// A source did not answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SourceError {
+    /// There is no such passage.
+    #[error("no passage `{id}`")]
+    NoSuchPassage {
+        /// The id that was asked for.
+        id: String,
+    },
+    /// The source failed.
+    #[error("source `{name}` failed: {reason}")]
+    Failed {
+        /// Which source.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// There is no source of this kind.
+    #[error("no source for the web is configured")]
+    NotConfigured,
+}
+
+/// Somewhere evidence comes from.
+pub trait Source: Send + Sync {
+    /// Returns its name, for people and journals: `kb`, `web`.
+    fn name(&self) -> &'static str;
+
+    /// Returns what is searched, for people: `12 files of handbook`.
+    fn scope(&self) -> String;
+
+    /// Returns what a result depends on besides the query: the version of the index and its filters.
+    ///
+    /// A result on record is used again only under the same version.
+    fn version(&self) -> String;
+
+    /// Searches.
+    fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>>;
+
+    /// Reads more around a passage: its whole section or page.
+    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>>;
+
+    /// Reads the document behind a place as it is now, to check a quote against.
+    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile>;
+}
+
+impl Place {
+    /// Returns the place for people: `path:from-to`, or the address of a page.
+    pub fn for_people(&self) -> String {
+        match self {
+            Self::Kb { path, line_start, line_end, .. } if line_start == line_end => format!("{path}:{line_start}"),
+            Self::Kb { path, line_start, line_end, .. } => format!("{path}:{line_start}-{line_end}"),
+            Self::Web { url, .. } => url.clone(),
+        }
+    }
+
+    /// Returns the title of the document.
+    pub fn title(&self) -> &str {
+        match self {
+            Self::Kb { title, .. } | Self::Web { title, .. } => title,
+        }
+    }
+
+    /// Returns the headings above it; a page of the web has none.
+    pub fn heading_path(&self) -> &[String] {
+        match self {
+            Self::Kb { heading_path, .. } => heading_path,
+            Self::Web { .. } => &[],
+        }
+    }
+}
