@@ -82,6 +82,18 @@ id_type! {
     ChunkId
 }
 
+id_type! {
+    /// Identifies a run: one question and everything done for its answer.
+    RunId
+}
+
+impl RunId {
+    /// Makes a new id of random bits.
+    pub fn random(bits: u64) -> Self {
+        Self(format!("{bits:016x}"))
+    }
+}
+
 impl DocumentId {
     /// Returns the id of the file at `path` (relative to the collection's root, `/` between parts).
     pub fn new(collection: &str, path: &str) -> Self {

@@ -105,5 +105,7 @@ pub trait Caller: Send + Sync {
     fn output_limit(&self, role: Role) -> u32;
 
     /// Tells whether so much of the budget is gone that work should be wrapped up.
-    fn is_tight(&self) -> bool;
+    ///
+    /// Decided once for each key and kept with its call, so that a resumed run says the same in its prompts.
+    fn is_tight(&self, key: &CallKey) -> bool;
 }
