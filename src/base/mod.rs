@@ -4,8 +4,14 @@ pub mod id;
 
 pub mod clock;
 
+pub mod lock;
+
 pub mod line;
 
+pub mod money;
+
 pub mod token;
+
+pub mod http;
 
 pub mod word;

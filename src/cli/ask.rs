@@ -1,25 +1,69 @@
 //! `dr ask`: answer a question.
 
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::error::CliError;
 use super::exit::Exit;
+use super::limits::LimitArgs;
+use super::plan::{print_plan, read_plan};
+use super::report::{ReportArgs, exit};
 use super::search::FilterArgs;
 use super::ui::Ui;
-use crate::engine::{Engine, EngineError, IndexRequest};
+use super::watch::{EventFormat, Watch};
+use super::interruptible;
+use crate::config::Options;
+use crate::engine::{AskRequest, Engine, EngineError, IndexRequest};
 use crate::kb::index::Index;
-use crate::kb::search::SearchOptions;
-use crate::render::{json, markdown};
-use crate::research::question::Question;
+use crate::kb::search::Scope;
+use crate::research::question::{Mode, Question};
 
 /// Answer a question with checked citations
 ///
-/// The answer is made of sentences that stand in the knowledge base, each with its place. Where nothing bears on the
+/// A question becomes a plan, its parts are looked into side by side, and the answer is written from quotes that code
+/// has found in their files. Without a model the answer is made of the quotes themselves. Where nothing bears on the
 /// question, `dr` says so and exits with 3; it never makes an answer up.
 #[derive(Args, Debug)]
 pub(super) struct AskArgs {
+    #[command(flatten)]
+    pub(super) what: QuestionArgs,
+
+    #[command(flatten)]
+    pub(super) limits: LimitArgs,
+
+    /// Carry out the plan in this file, as `dr plan --save` writes it
+    #[arg(long, value_name = "FILE")]
+    plan: Option<PathBuf>,
+
+    /// Plan, say what it would take, and stop
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Follow up an earlier run, by its id or how that begins
+    #[arg(long, value_name = "RUN")]
+    follow: Option<String>,
+
+    /// Answer in the form of this JSON Schema as well, under `output` of the report
+    #[arg(long, value_name = "FILE")]
+    schema: Option<PathBuf>,
+
+    /// Ask nothing back
+    #[arg(short, long)]
+    yes: bool,
+
+    /// Tell what happens as text or jsonl, on stderr
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t, hide_possible_values = true)]
+    events: EventFormat,
+
+    #[command(flatten)]
+    report: ReportArgs,
+}
+
+/// A question and what may be searched for its answer.
+#[derive(Args, Debug)]
+pub(super) struct QuestionArgs {
     /// The question
     #[arg(value_name = "QUESTION", required = true)]
     question: Vec<String>,
@@ -31,55 +75,81 @@ pub(super) struct AskArgs {
     #[command(flatten)]
     filter: FilterArgs,
 
-    /// Print the report as markdown or json
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
-    format: ReportFormat,
-
-    /// Short for `--format json`
-    #[arg(long, conflicts_with = "format")]
-    json: bool,
-
-    /// Write the report to this file
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    /// How much to do: `quick`, `iterative`, `deep` or `auto` (by the question)
+    #[arg(long, value_name = "MODE", default_value = "auto", hide_default_value = true)]
+    mode: Mode,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-enum ReportFormat {
-    /// Markdown, rendered on a terminal
-    #[default]
-    Markdown,
-    /// The report object
-    Json,
+impl AskArgs {
+    /// Adds what these flags set to the flags of every command.
+    pub(super) fn options(&self, options: Options) -> Options {
+        self.limits.options(options)
+    }
+}
+
+impl QuestionArgs {
+    /// Returns the question.
+    pub(super) fn question(&self) -> Result<Question, CliError> {
+        let parsed = self.question.join(" ").parse();
+        parsed.map_err(|error| CliError::Usage { message: format!("{error}"), hint: None })
+    }
+
+    /// Returns what is asked, once the index is up to date; nothing where the user stopped that.
+    pub(super) async fn request(&self, ui: &mut Ui, engine: &Engine) -> Result<Option<AskRequest>, CliError> {
+        let question = self.question()?;
+        // A pattern that is none is said before anything is indexed.
+        self.filter.options()?;
+        let mut scope = self.filter.scope();
+        if let Some(folder) = &self.kb {
+            match update(ui, engine, folder).await? {
+                Some(collection) => scope = Scope { collections: vec![collection], ..scope },
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(AskRequest::new(question, scope, self.mode)))
+    }
 }
 
 /// Runs the command.
 pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<Exit, CliError> {
-    let question: Question =
-        args.question.join(" ").parse().map_err(|error| CliError::Usage { message: format!("{error}"), hint: None })?;
-    if !engine.settings().is_offline() {
+    let plan = args.plan.as_deref().map(read_plan).transpose()?;
+    let output_schema = args.schema.as_deref().map(read_schema).transpose()?;
+    let Some(request) = args.what.request(ui, engine).await? else { return Ok(Exit::Interrupted) };
+    let request = AskRequest { plan, output_schema, follow: args.follow, ..request };
+    if !engine.has_model()? && !engine.settings().is_offline() {
         ui.tell("note: no model is configured, so the answer is made of sentences from the knowledge base");
     }
-    let mut filter = args.filter.filter();
-    if let Some(folder) = &args.kb {
-        match update(ui, engine, folder).await? {
-            Some(collection) => filter.collections = vec![collection],
-            None => return Ok(Exit::Interrupted),
-        }
-    }
-    let options = SearchOptions { filter, paths: args.filter.paths()?, ..SearchOptions::default() };
     let searcher = engine.searcher().await?;
-    let report = engine.ask(&searcher, question, &options).await?;
-    let is_json = args.json || args.format == ReportFormat::Json;
-    let text = if is_json { json::plain(&report)? } else { markdown::report(&report) };
-    match &args.output {
-        Some(file) => write(file, &text)?,
-        None if !is_json && ui.is_for_people() => {
-            ui.print(&termimad::MadSkin::default().term_text(&text).to_string())?;
-        }
-        None => ui.print(&text)?,
+    let stop = interruptible();
+    let watch = Watch::new(ui, args.events);
+    if args.dry_run {
+        let planned = engine.plan(&searcher, request, watch.listener(), stop).await;
+        watch.finish();
+        return print_plan(ui, &planned?, false);
     }
-    Ok(if report.is_refusal() { Exit::NoEvidence } else { Exit::Done })
+    let asks_back = !args.yes && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let ask_back = |question: &str| watch.pause(|| ask_back(question));
+    let asked =
+        engine.ask(&searcher, request, asks_back.then_some(&ask_back as _), watch.listener(), stop).await;
+    watch.finish();
+    let asked = asked?;
+    args.report.print(ui, &asked.report)?;
+    let exit = exit(&asked.report);
+    if matches!(exit, Exit::Interrupted | Exit::Partial) && asked.is_kept {
+        ui.tell(&format!("note: `dr resume {}` goes on with this run", asked.run));
+    }
+    Ok(exit)
+}
+
+/// Asks the user a question on the terminal; nothing where there is no answer.
+fn ask_back(question: &str) -> Option<String> {
+    let mut err = std::io::stderr();
+    let question = crate::base::line::one_line(question);
+    write!(err, "{question}\n(empty to go on without) > ").and_then(|()| err.flush()).ok()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).ok()?;
+    let answer = answer.trim();
+    (!answer.is_empty()).then(|| answer.to_owned())
 }
 
 /// Indexes a folder and returns its collection, or nothing where the user stopped it.
@@ -96,11 +166,14 @@ async fn update(ui: &mut Ui, engine: &Engine, folder: &Path) -> Result<Option<St
     Ok(engine.collection_of(&index, folder)?)
 }
 
-/// Writes the report; a link is followed, and a pipe or device is written to.
-fn write(file: &Path, text: &str) -> Result<(), CliError> {
-    std::fs::write(file, text).map_err(|source| CliError::File {
-        action: "write",
-        path: file.display().to_string(),
-        source,
-    })
+/// Reads the form the answer must have, and refuses what is no JSON Schema before anything is paid for.
+fn read_schema(file: &Path) -> Result<serde_json::Value, CliError> {
+    let schema = super::read_json(file)?;
+    match jsonschema::validator_for(&schema) {
+        Ok(_) => Ok(schema),
+        Err(error) => Err(CliError::Usage {
+            message: format!("`{}` is not a JSON Schema: {error}", file.display()),
+            hint: None,
+        }),
+    }
 }

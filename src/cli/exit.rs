@@ -13,6 +13,8 @@ pub enum Exit {
     Usage = 2,
     /// The knowledge base has no answer, and `dr` refused to make one up.
     NoEvidence = 3,
+    /// A limit ended a run, or parts of it were lost; the report is written.
+    Partial = 4,
     /// Interrupted; what was done is kept, and running the command again goes on.
     Interrupted = 130,
 }

@@ -16,7 +16,23 @@ mod search;
 
 mod get;
 
+mod report;
+
+mod limits;
+
+mod watch;
+
 mod ask;
+
+mod plan;
+
+mod resume;
+
+mod replay;
+
+mod show;
+
+mod runs;
 
 mod eval;
 
@@ -49,7 +65,7 @@ struct Cli {
     command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 usage, 3 no evidence, 130 interrupted";
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 usage, 3 no evidence, 4 partial, 130 interrupted";
 
 /// Flags of every command.
 #[derive(Args, Debug)]
@@ -81,6 +97,13 @@ enum Command {
     Search(search::SearchArgs),
     Get(get::GetArgs),
     Ask(ask::AskArgs),
+    Plan(plan::PlanArgs),
+    Resume(resume::ResumeArgs),
+    Replay(replay::ReplayArgs),
+    Runs(runs::RunsArgs),
+    Show(show::ShowArgs),
+    Export(runs::ExportArgs),
+    Rm(runs::RmArgs),
     Eval(eval::EvalArgs),
     Doctor(doctor::DoctorArgs),
 }
@@ -158,7 +181,14 @@ async fn dispatch(ui: &mut Ui, cli: Cli) -> Result<Exit, CliError> {
         Command::Index(args) => index::index(ui, &Engine::new(&options)?, args).await,
         Command::Search(args) => search::search(ui, &Engine::new(&args.options(options))?, args).await,
         Command::Get(args) => get::get(ui, &Engine::new(&options)?, args).await,
-        Command::Ask(args) => ask::ask(ui, &Engine::new(&options)?, args).await,
+        Command::Ask(args) => ask::ask(ui, &Engine::new(&args.options(options))?, args).await,
+        Command::Plan(args) => plan::plan(ui, &Engine::new(&args.options(options))?, args).await,
+        Command::Resume(args) => resume::resume(ui, &Engine::new(&options)?, args).await,
+        Command::Replay(args) => replay::replay(ui, &Engine::new(&options)?, args).await,
+        Command::Runs(args) => runs::runs(ui, &Engine::new(&options)?, args).await,
+        Command::Show(args) => show::show(ui, &Engine::new(&options)?, args).await,
+        Command::Export(args) => runs::export(ui, &Engine::new(&options)?, args).await,
+        Command::Rm(args) => runs::rm(ui, &Engine::new(&options)?, args).await,
         Command::Eval(args) => eval::eval(ui, &Engine::new(&options)?, args).await,
         Command::Doctor(args) => doctor::doctor(ui, &Engine::new(&options)?, &args).await,
     }
@@ -195,6 +225,15 @@ fn interruptible() -> CancellationToken {
         }
     });
     token
+}
+
+/// Reads a file of JSON the user named.
+fn read_json(file: &std::path::Path) -> Result<serde_json::Value, CliError> {
+    let path = file.display().to_string();
+    let text = std::fs::read_to_string(file)
+        .map_err(|source| CliError::File { action: "read", path: path.clone(), source })?;
+    serde_json::from_str(&text)
+        .map_err(|error| CliError::Usage { message: format!("`{path}` is not JSON: {error}"), hint: None })
 }
 
 /// Shows what libraries log, on stderr, where `DR_LOG` asks for it.

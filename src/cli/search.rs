@@ -4,7 +4,6 @@ use std::fmt::Write;
 use std::time::Instant;
 
 use clap::Args;
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde::Serialize;
 
 use super::error::CliError;
@@ -13,8 +12,7 @@ use super::ui::{MATCH, NOTE, PLACE, QUIET, Ui, styled};
 use crate::base::line::one_line;
 use crate::config::Options;
 use crate::engine::Engine;
-use crate::kb::index::Filter;
-use crate::kb::search::{DEFAULT_PER_DOCUMENT, Found, Hit, SearchMode, SearchOptions, Snippet, Support};
+use crate::kb::search::{Found, Hit, Scope, SearchMode, SearchOptions, Snippet, Support};
 use crate::render::json::versioned;
 
 /// Hits of one search, at most.
@@ -106,27 +104,22 @@ impl SearchArgs {
 }
 
 impl FilterArgs {
-    /// Returns the filter, paths aside.
-    pub(super) fn filter(&self) -> Filter {
-        Filter {
+    /// Returns what may be searched.
+    pub(super) fn scope(&self) -> Scope {
+        Scope {
             collections: self.collections.clone(),
+            paths: self.paths.clone(),
             tags: self.tags.clone(),
             since: self.since.map(|day| day.to_string()),
-            documents: None,
         }
     }
 
-    /// Returns what paths have to match, where that was said.
-    pub(super) fn paths(&self) -> Result<Option<GlobSet>, CliError> {
-        let unusable = |error: globset::Error| CliError::Usage {
+    /// Returns options that search what these flags let through.
+    pub(super) fn options(&self) -> Result<SearchOptions, CliError> {
+        self.scope().options().map_err(|error| CliError::Usage {
             message: format!("`{}` is not a glob: {}", error.glob().unwrap_or_default(), error.kind()),
             hint: Some("for example `docs/**/*.md`, quoted so that the shell leaves it alone".into()),
-        };
-        let mut globs = GlobSetBuilder::new();
-        for glob in &self.paths {
-            globs.add(GlobBuilder::new(glob).literal_separator(true).build().map_err(unusable)?);
-        }
-        Ok(if self.paths.is_empty() { None } else { Some(globs.build().map_err(unusable)?) })
+        })
     }
 }
 
@@ -150,9 +143,7 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
     let options = SearchOptions {
         mode: settings.mode.unwrap_or_default(),
         limit: settings.limit.unwrap_or(10).clamp(1, MAX_LIMIT),
-        per_document: DEFAULT_PER_DOCUMENT,
-        filter: args.filter.filter(),
-        paths: args.filter.paths()?,
+        ..args.filter.options()?
     };
     let searcher = engine.searcher().await?;
     let started = Instant::now();
@@ -226,22 +217,4 @@ fn explained(hit: &Hit) -> String {
         leg("lexical", explain.lexical_rank, explain.lexical_score),
         leg("vector", explain.vector_rank, explain.vector_similarity),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn matches(glob: &str, path: &str) -> bool {
-        let args = FilterArgs { paths: vec![glob.to_owned()], ..FilterArgs::default() };
-        args.paths().unwrap().is_some_and(|globs| globs.is_match(path))
-    }
-
-    #[test]
-    fn glob_matches_whole_paths() {
-        assert!(matches("docs/**/*.md", "docs/a/b.md"));
-        assert!(matches("docs/**/*.md", "docs/b.md"));
-        assert!(!matches("*.md", "docs/b.md"));
-        assert!(matches("**/é*.md", "x/éß.md"));
-    }
 }

@@ -7,17 +7,19 @@ mod passage;
 
 mod doctor;
 
-use std::collections::{BTreeMap, HashSet};
+mod run;
+
+use std::collections::HashSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 pub use doctor::{Check, CheckStatus, Checkup};
 pub use passage::{Extent, GetError, Passage, Selector};
+pub use run::{AskBack, AskRequest, Asked, Planned, RunSummary, report_of};
 
 use crate::base::line::counted;
 use crate::config::{ConfigError, Options, Paths, Settings};
@@ -26,12 +28,9 @@ use crate::kb::eval::{EvalError, EvalQuery, Figures, Judgments, Ranking, check_i
 use crate::kb::index::{DR_FOLDER, Filter, Index, IndexError, IndexLocation, LocationError, WriterLock};
 use crate::kb::ingest::{CollectionSource, IngestError, IngestEvent, IngestOptions, IngestSummary, Listener, ingest};
 use crate::kb::search::{Found, SearchError, SearchMode, SearchOptions, Searcher, VectorsUnusable};
-use crate::research::evidence::{Picked, pick};
-use crate::research::extract::{Pick, extract};
-use crate::research::node::{NodeId, NodeStatus, Tree};
-use crate::research::question::Question;
-use crate::research::report::{Draft, Material, Report, StopReason, UsageTable};
-use crate::source::{KbSource, Passage as SourcePassage, SourceError};
+use crate::run::orchestrator::RunError;
+use crate::run::recall::RecallError;
+use crate::run::store::StoreError;
 
 /// Threads of the embedder, at most; more would only cost memory.
 const MAX_THREADS: usize = 256;
@@ -113,9 +112,18 @@ pub enum EngineError {
         #[source]
         source: std::io::Error,
     },
-    /// A source of evidence.
+    /// A run.
     #[error(transparent)]
-    Source(#[from] SourceError),
+    Run(#[from] RunError),
+    /// The memory of runs.
+    #[error(transparent)]
+    Recall(RecallError),
+    /// The runs that are stored.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What may be searched was said by a pattern that is none.
+    #[error("path pattern cannot be used")]
+    Glob(#[from] globset::Error),
     /// A blocking task died.
     #[error("failed to compare the files with the index")]
     Task(#[from] tokio::task::JoinError),
@@ -138,7 +146,9 @@ impl EngineError {
             Self::RemoteOffline { .. } => Some("use a local index with `--index <FOLDER>`".into()),
             Self::NothingToIndex => Some("run `dr index <FOLDER>`".into()),
             Self::SameName { .. } => Some("name them with `--collection`, once for each folder".into()),
-            Self::Folder { .. } | Self::Source(_) | Self::Task(_) => None,
+            Self::Run(error) => error.hint(),
+            Self::Store(error) => error.hint(),
+            Self::Folder { .. } | Self::Recall(_) | Self::Glob(_) | Self::Task(_) => None,
         }
     }
 }
@@ -312,12 +322,9 @@ impl Engine {
         let Some(folder) = self.location.folder() else { return Ok(()) };
         let failed = |source| EngineError::Folder { path: folder.to_path_buf(), source };
         std::fs::create_dir_all(folder).map_err(failed)?;
-        let Some(parent) = folder.parent().filter(|parent| parent.ends_with(DR_FOLDER)) else { return Ok(()) };
-        let ignore_file = parent.join(".gitignore");
-        match std::fs::OpenOptions::new().write(true).create_new(true).open(&ignore_file) {
-            Ok(mut file) => file.write_all(b"*\n").map_err(failed),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-            Err(error) => Err(failed(error)),
+        match folder.parent().filter(|parent| parent.ends_with(DR_FOLDER)) {
+            Some(parent) => make_ignore_file(parent).map_err(failed),
+            None => Ok(()),
         }
     }
 
@@ -386,46 +393,6 @@ impl Engine {
         Ok(searcher.search(text, options).await?)
     }
 
-    /// Answers a question from the knowledge base alone: every sentence of the answer stands in a file.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error where the index cannot be searched. Finding nothing is no error: the report says so.
-    pub async fn ask(
-        &self,
-        searcher: &Searcher,
-        question: Question,
-        options: &SearchOptions,
-    ) -> Result<Report, EngineError> {
-        let started = Instant::now();
-        let searched = searched(searcher.index(), options).await?;
-        let source = KbSource::new(searcher.clone(), options.clone(), searched.clone()).await?;
-        let mut tree = Tree::of(question.clone());
-        let branch = extract(&tree.nodes[0], &source, &Picker(searcher.clone())).await?;
-        let root = &mut tree.nodes[0];
-        root.status = if branch.evidence.is_empty() { NodeStatus::Blocked } else { NodeStatus::Done };
-        root.confidence = branch.report.confidence;
-        root.summary.clone_from(&branch.report.summary);
-        let draft = Draft {
-            answer: branch.report.summary.clone(),
-            findings: branch.report.findings.clone(),
-            confidence: branch.report.confidence,
-            ..Draft::default()
-        };
-        let branches = BTreeMap::from([(tree.root.clone(), branch)]);
-        Ok(Report::of(Material {
-            run_id: None,
-            question: &question,
-            tree: &tree,
-            branches: &branches,
-            draft: &draft,
-            stop_reason: StopReason::Complete,
-            searched: &searched,
-            usage: UsageTable::default(),
-            elapsed_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
-        }))
-    }
-
     /// Measures searches against judgments.
     ///
     /// # Errors
@@ -459,30 +426,17 @@ fn canonical(folder: &Path) -> Result<PathBuf, EngineError> {
     folder.canonicalize().map_err(|source| EngineError::Folder { path: folder.to_path_buf(), source })
 }
 
-fn folder_name(root: &Path) -> String {
-    root.file_name().map_or_else(|| "root".to_owned(), |name| name.to_string_lossy().into_owned())
+/// Makes the file that keeps version control away from a `.dr` folder.
+fn make_ignore_file(folder: &Path) -> std::io::Result<()> {
+    match std::fs::OpenOptions::new().write(true).create_new(true).open(folder.join(".gitignore")) {
+        Ok(mut file) => file.write_all(b"*\n"),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
-/// Picks sentences on a thread that may block.
-struct Picker(Searcher);
-
-impl Pick for Picker {
-    fn pick<'a>(
-        &'a self,
-        node: &'a NodeId,
-        question: &'a Question,
-        passages: &'a [SourcePassage],
-    ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
-        let (searcher, node, question, passages) = (self.0.clone(), node.clone(), question.clone(), passages.to_vec());
-        Box::pin(async move {
-            let failed = |reason: String| SourceError::Failed { name: "embedder".to_owned(), reason };
-            let picked = tokio::task::spawn_blocking(move || {
-                let embedder = searcher.embedder().map(AsRef::as_ref);
-                pick(&node, &question, &passages, searcher.splitter(), embedder)
-            });
-            picked.await.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
-        })
-    }
+fn folder_name(root: &Path) -> String {
+    root.file_name().map_or_else(|| "root".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 /// Says what was searched, for a refusal.

@@ -13,14 +13,43 @@ pub mod node;
 
 pub mod plan;
 
+pub mod rules;
+
+pub mod route;
+
 pub mod sentence;
 
 pub mod evidence;
 
 pub mod branch;
 
+pub mod cut;
+
+pub mod prompt;
+
+pub mod brief;
+
 pub mod extract;
+
+pub mod report;
+
+pub mod memory;
 
 pub mod verdict;
 
-pub mod report;
+pub mod planner;
+
+mod locate;
+
+mod action;
+
+mod compress;
+
+pub mod worker;
+
+pub mod assemble;
+
+pub mod writer;
+
+#[cfg(test)]
+pub(crate) mod scripted;

@@ -119,6 +119,20 @@ pub enum Mode {
     Deep,
 }
 
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "quick" => Ok(Self::Quick),
+            "iterative" => Ok(Self::Iterative),
+            "deep" => Ok(Self::Deep),
+            _ => Err(format!("`{text}` is not a mode (auto, quick, iterative or deep)")),
+        }
+    }
+}
+
 /// What is to be found out, fixed before anything is searched for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Brief {

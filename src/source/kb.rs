@@ -17,21 +17,15 @@ pub struct KbSource {
 }
 
 impl KbSource {
-    /// Makes a source of what `options` let through; their limit is not used.
+    /// Makes a source of what `options` let through; their limit is not used. `scope` says for people, and for
+    /// results on record, what that is.
     ///
     /// # Errors
     ///
     /// Returns an error where the index cannot be read.
     pub async fn new(searcher: Searcher, options: SearchOptions, scope: String) -> Result<Self, IndexError> {
-        let filter = &options.filter;
-        let version = format!(
-            "{}:{:?}:{}:{:?}:{:?}",
-            searcher.index().version().await?,
-            options.mode,
-            options.per_document,
-            filter,
-            options.paths.as_ref().map(globset::GlobSet::len)
-        );
+        let index = searcher.index().version().await?;
+        let version = format!("{index}:{:?}:{}:{:?}:{:?}", options.mode, options.per_document, options.filter, options.paths);
         let version = ContentHash::of(version.as_bytes()).as_str()[..16].to_owned();
         Ok(Self { searcher, options, scope, version })
     }

@@ -5,12 +5,15 @@
 
 mod kb;
 
+mod mixed;
+
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use crate::base::id::ContentHash;
 pub use crate::kb::search::Support;
 pub use kb::{KbSource, Section, read_file};
+pub use mixed::MixedSource;
 
 /// Who may see a text, and what is derived from it; the later the stricter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -16,6 +16,8 @@ pub mod snippet;
 
 pub mod support;
 
+pub mod scope;
+
 use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -24,6 +26,7 @@ use globset::GlobSet;
 use serde::{Deserialize, Serialize};
 
 pub use query::Query;
+pub use scope::Scope;
 pub use snippet::Snippet;
 pub use support::{Signals, Support};
 

@@ -1,0 +1,97 @@
+//! A lock file: one process at a time; released when its holder ends, however it ends.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+/// Held by one process; released when dropped, also when the process is killed.
+#[derive(Debug)]
+pub struct FileLock {
+    _file: File,
+}
+
+/// The lock could not be taken.
+#[derive(Debug, thiserror::Error)]
+pub enum FileLockError {
+    /// Another process has it.
+    #[error("`{path}` is held by {holder}")]
+    Held {
+        /// The lock file.
+        path: PathBuf,
+        /// What it says of its holder.
+        holder: String,
+    },
+
+    /// The lock file could not be opened or written.
+    #[error("failed to lock `{path}`")]
+    File {
+        /// The lock file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl FileLock {
+    /// Takes the lock at `path`, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`FileLockError::Held`] with the process id and starting time of the holder.
+    pub fn take(path: &Path) -> Result<Self, FileLockError> {
+        let failed = |source| FileLockError::File { path: path.to_path_buf(), source };
+        // The folder may be somebody else's: a link here would have another file overwritten, a pipe would hang.
+        if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
+            return Err(failed(std::io::Error::other("not a regular file")));
+        }
+        let mut file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(FileLockError::Held { path: path.to_path_buf(), holder: note(&mut file) });
+            }
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
+        let note = format!("process {} since {}", std::process::id(), jiff::Timestamp::now().strftime("%FT%TZ"));
+        file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(note.as_bytes())).map_err(failed)?;
+        Ok(Self { _file: file })
+    }
+
+    /// Returns who holds the lock at `path` right now, if anyone does.
+    pub fn holder(path: &Path) -> Option<String> {
+        let mut file =
+            path.symlink_metadata().ok().filter(std::fs::Metadata::is_file).and_then(|_| File::open(path).ok())?;
+        match file.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => Some(note(&mut file)),
+            _ => None,
+        }
+    }
+}
+
+fn note(file: &mut File) -> String {
+    let mut note = String::new();
+    match file.take(200).read_to_string(&mut note) {
+        Ok(_) if !note.is_empty() => note,
+        _ => "another process".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn second_process_is_told_who_holds_the_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.lock");
+        let first = FileLock::take(&path).unwrap();
+        let error = FileLock::take(&path).unwrap_err();
+        assert!(error.to_string().contains(&format!("process {} since", std::process::id())), "{error}");
+        assert!(FileLock::holder(&path).is_some());
+        drop(first);
+        assert!(FileLock::holder(&path).is_none());
+        FileLock::take(&path).unwrap();
+    }
+}

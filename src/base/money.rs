@@ -1,0 +1,33 @@
+//! Money as whole billionths of a US dollar, so that sums are exact.
+
+/// Billionths in a dollar.
+const NANOS: f64 = 1e9;
+
+/// Returns an amount of dollars in billionths, rounded up; nothing below zero.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast stops at the ends of u64")]
+pub fn nanos(dollars: f64) -> u64 {
+    (dollars * NANOS).ceil() as u64
+}
+
+/// Returns an amount for people: `$0.0042`, never a price rounded down to nothing.
+pub fn dollars_text(nanos: u64) -> String {
+    if 0 < nanos && nanos < 100_000 {
+        return "under $0.0001".to_owned();
+    }
+    let tenths_of_cents = nanos / 100_000 + u64::from(nanos % 100_000 >= 50_000);
+    format!("${}.{:04}", tenths_of_cents / 10_000, tenths_of_cents % 10_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dollars_are_exact_and_never_rounded_down_to_nothing() {
+        assert_eq!(nanos(0.1), 100_000_000);
+        assert_eq!(nanos(-1.0), 0);
+        assert_eq!(dollars_text(12_345_600_000), "$12.3456");
+        assert_eq!(dollars_text(0), "$0.0000");
+        assert_eq!(dollars_text(7), "under $0.0001");
+    }
+}

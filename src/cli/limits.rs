@@ -1,0 +1,63 @@
+//! Flags that limit what a run may spend.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::config::Options;
+
+/// Limits of a run.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Limits of a run")]
+pub(super) struct LimitArgs {
+    /// Use this model for everything [env: `DR_MODEL`]
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+
+    /// Spend at most so many US dollars (default: 10)
+    #[arg(long, value_name = "DOLLARS")]
+    max_cost: Option<f64>,
+
+    /// Use at most so many tokens (default: 150000)
+    #[arg(long, value_name = "N")]
+    max_tokens: Option<u64>,
+
+    /// Work at most so long, for example `90s` or `15m` (default: 15m)
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    max_time: Option<Duration>,
+
+    /// Do at most so many rounds of research (default: 6)
+    #[arg(long, value_name = "N")]
+    max_rounds: Option<u32>,
+
+    /// Nest sub-questions at most so deep (default: 3)
+    #[arg(long, value_name = "N")]
+    max_depth: Option<u32>,
+
+    /// Work on so many sub-questions at the same time (default: 3)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    parallel: Option<u16>,
+}
+
+impl LimitArgs {
+    /// Adds what these flags set to the flags of every command.
+    pub(super) fn options(&self, options: Options) -> Options {
+        Options {
+            model: self.model.clone(),
+            max_cost: self.max_cost,
+            max_tokens: self.max_tokens,
+            max_time: self.max_time.map(|time| format!("{}s", time.as_secs())),
+            max_rounds: self.max_rounds,
+            max_depth: self.max_depth,
+            parallel: self.parallel.map(usize::from),
+            ..options
+        }
+    }
+}
+
+/// Reads a stretch of time as people write it.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: Result<jiff::SignedDuration, _> = text.parse();
+    let parsed = parsed.map_err(|_| format!("`{text}` is not a time (for example `90s`, `15m`, `1h 30m`)"))?;
+    Duration::try_from(parsed).map_err(|_| format!("`{text}` is in the past"))
+}

@@ -1,0 +1,96 @@
+//! `dr plan`: show how a question would be looked into, and what that would take.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+
+use super::ask::QuestionArgs;
+use super::error::CliError;
+use super::exit::Exit;
+use super::limits::LimitArgs;
+use super::ui::Ui;
+use super::watch::{EventFormat, Watch};
+use super::interruptible;
+use crate::base::line::one_line;
+use crate::config::Options;
+use crate::engine::{Engine, Planned};
+use crate::render::json::{plain, versioned};
+use crate::render::tree::tree_lines;
+use crate::research::plan::PlanDraft;
+
+/// Plan a run: its sub-questions and what they would take
+///
+/// Nothing is looked into yet. `--save` writes the plan to a file that can be edited and given to `dr ask --plan`;
+/// `dr resume` carries out the plan as it is.
+#[derive(Args, Debug)]
+pub(super) struct PlanArgs {
+    #[command(flatten)]
+    what: QuestionArgs,
+
+    #[command(flatten)]
+    limits: LimitArgs,
+
+    /// Write the plan to this file
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+
+    /// Print the plan as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl PlanArgs {
+    /// Adds what these flags set to the flags of every command.
+    pub(super) fn options(&self, options: Options) -> Options {
+        self.limits.options(options)
+    }
+}
+
+/// Runs the command.
+pub(super) async fn plan(ui: &mut Ui, engine: &Engine, args: PlanArgs) -> Result<Exit, CliError> {
+    let Some(request) = args.what.request(ui, engine).await? else { return Ok(Exit::Interrupted) };
+    let searcher = engine.searcher().await?;
+    let watch = Watch::new(ui, EventFormat::Text);
+    let planned = engine.plan(&searcher, request, watch.listener(), interruptible()).await;
+    watch.finish();
+    let planned = planned?;
+    if let Some(file) = &args.save {
+        let draft = PlanDraft::from(&planned.state.tree);
+        std::fs::write(file, plain(&draft)? + "\n").map_err(|source| CliError::File {
+            action: "write",
+            path: file.display().to_string(),
+            source,
+        })?;
+    }
+    print_plan(ui, &planned, args.json)
+}
+
+/// Prints the tree, and what it would take.
+pub(super) fn print_plan(ui: &mut Ui, planned: &Planned, as_json: bool) -> Result<Exit, CliError> {
+    let Planned { run, state, estimate } = planned;
+    let aspects = state.brief.iter().flat_map(|brief| &brief.aspects);
+    if as_json {
+        let plan = PlanDraft::from(&state.tree);
+        let aspects: Vec<_> = aspects.collect();
+        ui.print(&versioned(&json!({ "run_id": run, "aspects": aspects, "plan": plan, "estimate": estimate }))?)?;
+        return Ok(Exit::Done);
+    }
+    let mut text = tree_lines(&state.tree).join("\n");
+    text.push_str("\n\nwhat the answer must cover\n");
+    for aspect in aspects {
+        text.push_str(&format!("  {} {}\n", aspect.id, one_line(&aspect.text)));
+    }
+    text.push_str(&format!("\nwhat it would take\n{estimate}"));
+    ui.print(&text)?;
+    ui.tell(&format!("note: `dr resume {run}` carries this plan out"));
+    Ok(Exit::Done)
+}
+
+/// Reads a plan somebody saved or wrote.
+pub(super) fn read_plan(file: &Path) -> Result<PlanDraft, CliError> {
+    serde_json::from_value(super::read_json(file)?).map_err(|error| CliError::Usage {
+        message: format!("`{}` is not a plan: {error}", file.display()),
+        hint: Some("`dr plan --save FILE` writes one".into()),
+    })
+}

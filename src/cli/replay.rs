@@ -1,0 +1,32 @@
+//! `dr replay`: print the report of a run again.
+
+use clap::Args;
+
+use super::error::CliError;
+use super::exit::Exit;
+use super::report::{ReportArgs, exit};
+use super::ui::Ui;
+use crate::engine::{Engine, EngineError, report_of};
+
+/// Print the report of a run again, byte for byte
+///
+/// Made from the journal alone: no model, no index, no network.
+#[derive(Args, Debug)]
+pub(super) struct ReplayArgs {
+    /// The run, by its id or how that begins; the newest where none is given
+    #[arg(value_name = "RUN")]
+    run: Option<String>,
+
+    #[command(flatten)]
+    report: ReportArgs,
+}
+
+/// Runs the command.
+pub(super) async fn replay(ui: &mut Ui, engine: &Engine, args: ReplayArgs) -> Result<Exit, CliError> {
+    let store = engine.store()?;
+    let run = store.find(args.run.as_deref()).await.map_err(EngineError::from)?;
+    let (_, state) = store.read(&run).await.map_err(EngineError::from)?;
+    let report = report_of(&store, &run, &state).await.map_err(EngineError::from)?;
+    args.report.print(ui, &report)?;
+    Ok(exit(&report))
+}

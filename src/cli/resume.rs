@@ -1,0 +1,68 @@
+//! `dr resume`: go on with a run.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::error::CliError;
+use super::exit::Exit;
+use super::limits::duration;
+use super::report::{ReportArgs, exit};
+use super::ui::Ui;
+use super::watch::{EventFormat, Watch};
+use super::interruptible;
+use crate::base::money::nanos;
+use crate::engine::Engine;
+use crate::run::budget::BudgetLimits;
+
+/// Go on with a run that was interrupted, or reached a limit
+///
+/// Nothing that was paid for is paid for again: replies that were stored are used. Without a run, the newest one.
+#[derive(Args, Debug)]
+pub(super) struct ResumeArgs {
+    /// The run, by its id or how that begins
+    #[arg(value_name = "RUN")]
+    run: Option<String>,
+
+    /// Allow so many US dollars more
+    #[arg(long, value_name = "DOLLARS")]
+    add_budget: Option<f64>,
+
+    /// Allow so many tokens more
+    #[arg(long, value_name = "N")]
+    add_tokens: Option<u64>,
+
+    /// Allow so much time more, for example `10m`
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    add_time: Option<Duration>,
+
+    /// Allow so many rounds more
+    #[arg(long, value_name = "N")]
+    add_rounds: Option<u32>,
+
+    /// Tell what happens as text or jsonl, on stderr
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t, hide_possible_values = true)]
+    events: EventFormat,
+
+    #[command(flatten)]
+    report: ReportArgs,
+}
+
+/// Runs the command.
+pub(super) async fn resume(ui: &mut Ui, engine: &Engine, args: ResumeArgs) -> Result<Exit, CliError> {
+    let run = engine.store()?.find(args.run.as_deref()).await.map_err(crate::engine::EngineError::from)?;
+    let searcher = engine.searcher().await?;
+    let watch = Watch::new(ui, args.events);
+    let raise = |limits: &mut BudgetLimits| {
+        let more = args.add_budget.map_or(0, nanos);
+        limits.cost_nanos = limits.cost_nanos.map(|limit| limit.saturating_add(more));
+        limits.tokens = limits.tokens.map(|limit| limit.saturating_add(args.add_tokens.unwrap_or(0)));
+        limits.time = limits.time.map(|limit| limit.saturating_add(args.add_time.unwrap_or_default()));
+        limits.rounds = limits.rounds.map(|limit| limit.saturating_add(args.add_rounds.unwrap_or(0)));
+    };
+    let resumed = engine.resume(&searcher, run, raise, watch.listener(), interruptible()).await;
+    watch.finish();
+    let resumed = resumed?;
+    args.report.print(ui, &resumed.report)?;
+    Ok(exit(&resumed.report))
+}

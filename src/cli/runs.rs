@@ -1,0 +1,134 @@
+//! `dr runs`, `dr rm`, `dr export`: the runs that are stored.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use super::error::CliError;
+use super::exit::Exit;
+use super::ui::{QUIET, Ui, styled};
+use crate::base::line::{counted, one_line};
+use crate::engine::{Engine, EngineError, RunSummary};
+use crate::render::json::versioned;
+
+/// List the runs that are stored
+#[derive(Args, Debug)]
+pub(super) struct RunsArgs {
+    /// Compare the number of sub-questions with cost and time, over all runs
+    #[arg(long)]
+    stats: bool,
+
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Remove runs and everything stored of them
+#[derive(Args, Debug)]
+pub(super) struct RmArgs {
+    /// The runs, by their ids or how those begin
+    #[arg(value_name = "RUN", required = true)]
+    runs: Vec<String>,
+}
+
+/// Write everything stored of a run as JSON lines
+#[derive(Args, Debug)]
+pub(super) struct ExportArgs {
+    /// The run, by its id or how that begins; the newest where none is given
+    #[arg(value_name = "RUN")]
+    run: Option<String>,
+
+    /// Write to this file
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Runs `dr runs`.
+pub(super) async fn runs(ui: &mut Ui, engine: &Engine, args: RunsArgs) -> Result<Exit, CliError> {
+    let runs = engine.runs().await?;
+    if args.json {
+        ui.print(&versioned(&json!({ "runs": runs, "stats": stats(&runs) }))?)?;
+    } else if args.stats {
+        ui.print(&stats_text(&runs))?;
+    } else if runs.is_empty() {
+        ui.tell("no run is stored here; `dr ask` starts one");
+    } else {
+        ui.print(&runs.iter().map(line).collect::<String>())?;
+    }
+    Ok(Exit::Done)
+}
+
+fn line(run: &RunSummary) -> String {
+    let cost = run.cost_usd.map_or_else(|| "unknown".to_owned(), |cost| format!("${cost:.4}"));
+    let facts = format!(
+        "{}  {:<20} {:>9}  {:>8.1} s  {cost}",
+        run.started,
+        run.state,
+        counted(run.nodes, "node"),
+        run.seconds
+    );
+    format!("{}  {}\n    {}\n", run.id, styled(QUIET, &facts), one_line(&run.question))
+}
+
+/// Runs grouped by their number of nodes.
+fn stats(runs: &[RunSummary]) -> Vec<serde_json::Value> {
+    let mut groups: std::collections::BTreeMap<usize, Vec<&RunSummary>> = std::collections::BTreeMap::new();
+    for run in runs {
+        groups.entry(run.nodes).or_default().push(run);
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a mean of a few runs")]
+    let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let group = |(nodes, runs): (usize, Vec<&RunSummary>)| {
+        let costs: Option<Vec<f64>> = runs.iter().map(|run| run.cost_usd).collect();
+        json!({
+            "nodes": nodes,
+            "runs": runs.len(),
+            "mean_cost_usd": costs.map(mean),
+            "mean_seconds": mean(runs.iter().map(|run| run.seconds).collect()),
+        })
+    };
+    groups.into_iter().map(group).collect()
+}
+
+fn stats_text(runs: &[RunSummary]) -> String {
+    let mut text = format!("{:>6} {:>6} {:>12} {:>10}\n", "nodes", "runs", "mean cost", "mean time");
+    for group in stats(runs) {
+        let cost = group["mean_cost_usd"].as_f64().map_or_else(|| "unknown".to_owned(), |cost| format!("${cost:.4}"));
+        let seconds = group["mean_seconds"].as_f64().unwrap_or_default();
+        let _ = writeln!(text, "{:>6} {:>6} {cost:>12} {seconds:>8.1} s", group["nodes"], group["runs"]);
+    }
+    text
+}
+
+/// Runs `dr rm`.
+pub(super) async fn rm(ui: &mut Ui, engine: &Engine, args: RmArgs) -> Result<Exit, CliError> {
+    let store = engine.store()?;
+    // All are found before one is removed.
+    let mut runs = Vec::new();
+    for name in &args.runs {
+        runs.push(store.find(Some(name)).await.map_err(EngineError::from)?);
+    }
+    for run in &runs {
+        engine.remove_run(run).await?;
+        ui.tell(&format!("removed {run}"));
+    }
+    Ok(Exit::Done)
+}
+
+/// Runs `dr export`.
+pub(super) async fn export(ui: &mut Ui, engine: &Engine, args: ExportArgs) -> Result<Exit, CliError> {
+    let store = engine.store()?;
+    let run = store.find(args.run.as_deref()).await.map_err(EngineError::from)?;
+    let lines = store.export(&run).await.map_err(EngineError::from)?;
+    match &args.output {
+        Some(file) => std::fs::write(file, lines).map_err(|source| CliError::File {
+            action: "write",
+            path: file.display().to_string(),
+            source,
+        })?,
+        None => ui.print(&lines)?,
+    }
+    Ok(Exit::Done)
+}

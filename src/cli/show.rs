@@ -1,0 +1,88 @@
+//! `dr show`: look into a run.
+
+use std::fmt::Write;
+
+use clap::Args;
+use serde_json::json;
+
+use super::error::CliError;
+use super::exit::Exit;
+use super::ui::Ui;
+use super::watch::event_line;
+use crate::engine::{Engine, EngineError, report_of};
+use crate::render::json::versioned;
+use crate::render::tree::tree_lines;
+use crate::render::usage::usage_lines;
+use crate::run::usage::{token_drift, usage_of};
+
+/// Show a run: its tree, its usage, its events
+#[derive(Args, Debug)]
+pub(super) struct ShowArgs {
+    /// The run, by its id or how that begins; the newest where none is given
+    #[arg(value_name = "RUN")]
+    run: Option<String>,
+
+    /// Show the tree
+    #[arg(long)]
+    tree: bool,
+
+    /// Show what its calls came to, and how far counts of tokens were off
+    #[arg(long)]
+    usage: bool,
+
+    /// Show its events, one a line
+    #[arg(long)]
+    events: bool,
+
+    /// Print as JSON: the state of the run, all of its evidence included
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub(super) async fn show(ui: &mut Ui, engine: &Engine, args: ShowArgs) -> Result<Exit, CliError> {
+    let store = engine.store()?;
+    let run = store.find(args.run.as_deref()).await.map_err(EngineError::from)?;
+    let (records, state) = store.read(&run).await.map_err(EngineError::from)?;
+    let usage = usage_of(store.journal(), &run).await.map_err(|error| EngineError::Run(error.into()))?;
+    let calls = store.journal().calls(&run).await.map_err(|error| EngineError::Run(error.into()))?;
+    if args.json {
+        let report = report_of(&store, &run, &state).await.map_err(EngineError::from)?;
+        let shown = json!({
+            "run_id": run,
+            "is_running": store.is_busy(&run),
+            "settings": state.settings,
+            "brief": state.brief,
+            "tree": state.tree,
+            "branches": state.branches,
+            "memory": state.memory,
+            "verdicts": state.verdicts,
+            "stop_reason": state.end,
+            "usage": usage,
+            "token_drift": token_drift(&calls),
+            "events": if args.events { json!(records) } else { json!(records.len()) },
+            "report": report,
+        });
+        ui.print(&versioned(&shown)?)?;
+        return Ok(Exit::Done);
+    }
+    let all = !(args.tree || args.usage || args.events);
+    let mut text = String::new();
+    if args.tree || all {
+        text.push_str(&(tree_lines(&state.tree).join("\n") + "\n"));
+    }
+    if args.usage || all {
+        text.push_str(&format!("\n{}\n", usage_lines(&usage).join("\n")));
+        for (model, drift) in token_drift(&calls) {
+            let _ = writeln!(text, "tokens of `{model}` were counted {:+.1} % off", drift * 100.0);
+        }
+    }
+    if args.events || all {
+        text.push('\n');
+        for record in &records {
+            let _ = writeln!(text, "{}", event_line(record));
+        }
+    }
+    ui.print(text.trim_start())?;
+    Ok(Exit::Done)
+}

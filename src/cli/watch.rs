@@ -1,0 +1,215 @@
+//! A run drawn as a live tree on a terminal, told as lines elsewhere, or as JSON for programs.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+
+use super::ui::Ui;
+use crate::base::line::{counted, one_line, printable};
+use crate::render::tree::tree_lines;
+use crate::research::node::Tree;
+use crate::run::budget::Spent;
+use crate::run::desk::CallNotice;
+use crate::run::event::{Event, Record};
+use crate::run::orchestrator::{RunListener, RunNotice};
+use crate::run::tree::RunState;
+
+/// Characters of a text in a line.
+const LINE_CHARACTERS: usize = 100;
+
+/// How events of a run are told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum EventFormat {
+    /// For people
+    #[default]
+    Text,
+    /// One JSON object a line
+    Jsonl,
+}
+
+/// Watches a run for the user.
+pub(super) struct Watch {
+    shown: Arc<Shown>,
+}
+
+struct Shown {
+    bar: Option<ProgressBar>,
+    format: Option<EventFormat>,
+    view: Mutex<View>,
+}
+
+/// What the live view shows.
+#[derive(Default)]
+struct View {
+    tree: Option<Tree>,
+    call: String,
+    spent: Option<Spent>,
+    limits: String,
+}
+
+impl Watch {
+    /// Draws where that can be seen, tells lines elsewhere, and is silent when people want quiet.
+    pub(super) fn new(ui: &Ui, format: EventFormat) -> Self {
+        let draws = ui.can_draw() && format == EventFormat::Text;
+        let bar = draws.then(|| {
+            let bar = ProgressBar::new_spinner();
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {msg}") {
+                bar.set_style(style);
+            }
+            bar.enable_steady_tick(Duration::from_millis(120));
+            bar
+        });
+        let tells = bar.is_none() && (!ui.is_quiet() || format == EventFormat::Jsonl);
+        Self { shown: Arc::new(Shown { bar, format: tells.then_some(format), view: Mutex::default() }) }
+    }
+
+    /// Returns what hears of the run.
+    pub(super) fn listener(&self) -> RunListener {
+        let shown = Arc::clone(&self.shown);
+        Arc::new(move |notice| shown.take(notice))
+    }
+
+    /// Lets somebody else use the terminal for a while.
+    pub(super) fn pause<T>(&self, work: impl FnOnce() -> T) -> T {
+        match &self.shown.bar {
+            Some(bar) => bar.suspend(work),
+            None => work(),
+        }
+    }
+
+    /// Removes what was drawn.
+    pub(super) fn finish(&self) {
+        if let Some(bar) = &self.shown.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Shown {
+    fn take(&self, notice: &RunNotice<'_>) {
+        match self.format {
+            Some(EventFormat::Jsonl) => say(&as_json(notice)),
+            Some(EventFormat::Text) => {
+                if let RunNotice::Event(record, state) = notice
+                    && is_worth_telling(state)
+                {
+                    say(&event_line(record));
+                }
+            }
+            None => {}
+        }
+        if let Some(bar) = &self.bar {
+            let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+            view.take(notice);
+            bar.set_message(view.text());
+        }
+    }
+}
+
+impl View {
+    fn take(&mut self, notice: &RunNotice<'_>) {
+        match notice {
+            RunNotice::Event(record, state) => {
+                self.tree = Some(state.tree.clone());
+                self.limits = state.settings.limits.to_string();
+                if !matches!(record.event, Event::NodeStarted { .. }) {
+                    self.call = event_line(record);
+                }
+            }
+            RunNotice::Call(notice, spent) => {
+                self.spent = Some(*spent);
+                self.call = match notice {
+                    CallNotice::Sent(key, role) => format!("{role} is asked ({key})"),
+                    CallNotice::Retried(key, error) => format!("{key} is sent again: {error}"),
+                    CallNotice::Replied(key, role) => format!("{role} has answered ({key})"),
+                };
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        let spent = self.spent.map(|spent| format!(" · {spent} of {}", self.limits)).unwrap_or_default();
+        let head = printable(&format!("{}{spent}", cut(&self.call)));
+        let tree = self.tree.as_ref().map(|tree| tree_lines(tree).join("\n")).unwrap_or_default();
+        format!("{head}\n{}", printable(&tree))
+    }
+}
+
+/// Tells whether lines about a run are worth reading: one search of one question is over before they are.
+fn is_worth_telling(state: &RunState) -> bool {
+    state.round > 0 && (!state.settings.by_rules || state.tree.nodes.len() > 1)
+}
+
+/// Returns an event in a line for people.
+pub(super) fn event_line(record: &Record) -> String {
+    let text = match &record.event {
+        Event::Started { question, .. } => format!("asked: {question}"),
+        Event::Resumed { .. } => "resumed".to_owned(),
+        Event::Clarified { question, answer } => format!("asked back: {question} — {answer}"),
+        Event::Briefed { brief } => format!("brief: {}", counted(brief.aspects.len(), "aspect")),
+        Event::Planned { round, plan } => {
+            format!("round {round}: {} planned", counted(plan.nodes.len(), "sub-question"))
+        }
+        Event::NodeStarted { node, route, why } => {
+            format!("{node} started: {} ({why})", format!("{route:?}").to_lowercase())
+        }
+        Event::NodeFinished { node, branch } => format!(
+            "{node} finished: {}, {}, confidence {:.2}",
+            counted(branch.report.findings.len(), "finding"),
+            counted(branch.evidence.len(), "quote"),
+            branch.report.confidence
+        ),
+        Event::NodePaused { node } => format!("{node} waits again"),
+        Event::NodeFailed { node, error } => format!("{node} failed: {error}"),
+        Event::NodeBlocked { node, reason } => format!("{node} blocked: {reason}"),
+        Event::RoundEnded { round, verdict, .. } => format!(
+            "round {round} ended: {}, confidence {:.2}, {} missing",
+            if verdict.is_enough() { "complete" } else { "not complete" },
+            verdict.overall_confidence,
+            counted(verdict.missing_aspects.len(), "aspect")
+        ),
+        Event::Ended { stop_reason, .. } => format!("ended: {}", render_stop(*stop_reason)),
+    };
+    cut(&text)
+}
+
+fn render_stop(stop: crate::research::report::StopReason) -> String {
+    format!("{stop:?}").chars().fold(String::new(), |mut text, letter| {
+        if letter.is_uppercase() && !text.is_empty() {
+            text.push('_');
+        }
+        text.extend(letter.to_lowercase());
+        text
+    })
+}
+
+fn as_json(notice: &RunNotice<'_>) -> String {
+    let value = match notice {
+        RunNotice::Event(record, _) => json!({ "kind": "event", "event": record }),
+        RunNotice::Call(notice, spent) => {
+            let (what, key, detail) = match notice {
+                CallNotice::Sent(key, role) => ("sent", key, role.to_string()),
+                CallNotice::Retried(key, error) => ("retried", key, error.clone()),
+                CallNotice::Replied(key, role) => ("replied", key, role.to_string()),
+            };
+            json!({ "kind": "call", "what": what, "key": key, "detail": detail, "spent": spent })
+        }
+    };
+    value.to_string()
+}
+
+fn cut(text: &str) -> String {
+    let line = one_line(text);
+    match line.char_indices().nth(LINE_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+fn say(line: &str) {
+    // A closed stderr cannot be told anything.
+    let _ = writeln!(std::io::stderr(), "{}", printable(line));
+}

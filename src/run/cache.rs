@@ -1,0 +1,191 @@
+//! What sources were asked and what they said: asked again, they need not answer again.
+//!
+//! Identical queries are answered from memory, then from the journal, of whichever run; a query that means nearly the
+//! same as an earlier one is answered from that. Which earlier one never depends on which node of a run was faster, so
+//! that a resumed run sees what it saw. A result serves only under the version of the source it was found in, and an
+//! internal one never a node of the web.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use moka::future::Cache as Memory;
+
+use super::journal::{Journal, JournalError, Lookup, LookupAnswer};
+use crate::base::clock::{Clock, Moment};
+use crate::base::id::RunId;
+use crate::base::line::one_line;
+use crate::kb::embed::Embedder;
+use crate::research::node::NodeId;
+use crate::source::{Found, Passage, Place, Source, SourceError, SourceFile};
+
+/// Two queries closer than this, as a cosine, are the same question in other words; `kb/decisions/near-queries.md`
+/// says how it was set.
+const SAME_QUESTION: f32 = 0.96;
+
+/// Results kept in memory.
+const MEMORY_ENTRIES: u64 = 1_000;
+
+/// Results on record, shared by the workers of a run.
+#[derive(Clone)]
+pub struct Cache {
+    journal: Journal,
+    run: RunId,
+    /// When the run began: results of other runs that are younger are not used.
+    since: Moment,
+    clock: Arc<dyn Clock>,
+    embedder: Option<Arc<dyn Embedder>>,
+    memory: Memory<String, Arc<str>>,
+}
+
+impl Cache {
+    /// Makes the cache of a run; without an embedder only identical queries are known again.
+    pub fn new(
+        journal: Journal,
+        run: RunId,
+        since: Moment,
+        clock: Arc<dyn Clock>,
+        embedder: Option<Arc<dyn Embedder>>,
+    ) -> Self {
+        Self { journal, run, since, clock, embedder, memory: Memory::new(MEMORY_ENTRIES) }
+    }
+
+    /// Returns a source that answers from what is on record where it can, for one node.
+    ///
+    /// `version` is that of the source when the run began.
+    pub fn source(&self, inner: Arc<dyn Source>, node: NodeId, version: String) -> CachedSource {
+        CachedSource { cache: self.clone(), inner, node, version }
+    }
+}
+
+/// A source that need not answer twice.
+pub struct CachedSource {
+    cache: Cache,
+    inner: Arc<dyn Source>,
+    node: NodeId,
+    version: String,
+}
+
+impl CachedSource {
+    fn lookup(&self, tool: &str, query: String, version: String) -> Lookup {
+        Lookup {
+            node: self.node.to_string(),
+            tool: format!("{}.{tool}", self.inner.name()),
+            query,
+            scope: self.inner.scope(),
+            label: if self.inner.name() == "web" { "public" } else { "internal" }.to_owned(),
+            version,
+        }
+    }
+
+    /// Returns what is on record for a query, or what `ask` says; the answer is JSON.
+    async fn answer<F>(&self, lookup: Lookup, ask: F) -> Result<Arc<str>, SourceError>
+    where
+        F: Future<Output = Result<String, SourceError>> + Send,
+    {
+        let key = format!("{}\u{1f}{}\u{1f}{}", lookup.tool, lookup.version, lookup.query);
+        if let Some(known) = self.cache.memory.get(&key).await {
+            if let Some(row) = self.cache.journal.find_lookup(&lookup).await.map_err(journal_failed)? {
+                self.record(&lookup, LookupAnswer::Known(row.id)).await?;
+            }
+            return Ok(known);
+        }
+        // Workers that ask the same thing at the same time wait for one answer.
+        let fetched = self.cache.memory.try_get_with(key, self.fetch(lookup, ask)).await;
+        fetched.map_err(|error| SourceError::clone(&error))
+    }
+
+    async fn fetch<F>(&self, lookup: Lookup, ask: F) -> Result<Arc<str>, SourceError>
+    where
+        F: Future<Output = Result<String, SourceError>> + Send,
+    {
+        if let Some(row) = self.cache.journal.find_lookup(&lookup).await.map_err(journal_failed)? {
+            self.record(&lookup, LookupAnswer::Known(row.id)).await?;
+            return Ok(row.result.into());
+        }
+        let is_search = lookup.tool.ends_with(".search");
+        let vector = if is_search { self.embed(&lookup.query).await } else { None };
+        if let Some(vector) = &vector {
+            let near = self.cache.journal.near_lookups(&self.cache.run, &lookup, self.cache.since).await;
+            let near = near.map_err(journal_failed)?.into_iter().filter_map(|row| {
+                let similarity = dot(vector, row.vector.as_deref()?);
+                (similarity >= SAME_QUESTION).then_some((similarity, row))
+            });
+            if let Some((_, row)) = near.max_by(|(a, first), (b, second)| a.total_cmp(b).then(second.id.cmp(&first.id))) {
+                self.record(&lookup, LookupAnswer::Known(row.id)).await?;
+                return Ok(row.result.into());
+            }
+        }
+        let result = ask.await?;
+        self.record(&lookup, LookupAnswer::New { result: result.clone(), vector }).await?;
+        Ok(result.into())
+    }
+
+    async fn record(&self, lookup: &Lookup, answer: LookupAnswer) -> Result<(), SourceError> {
+        let now = self.cache.clock.now();
+        self.cache.journal.record_lookup(&self.cache.run, lookup, answer, now).await.map_err(journal_failed)
+    }
+
+    async fn embed(&self, query: &str) -> Option<Vec<f32>> {
+        let (embedder, query) = (self.cache.embedder.clone()?, query.to_owned());
+        tokio::task::spawn_blocking(move || embedder.embed_query(&query)).await.ok()?.ok()
+    }
+}
+
+impl Source for CachedSource {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn scope(&self) -> String {
+        self.inner.scope()
+    }
+
+    fn version(&self) -> String {
+        self.version.clone()
+    }
+
+    fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
+        Box::pin(async move {
+            let normalised = format!("{limit}:{}", normalised(query));
+            let ask = async {
+                let found = self.inner.search(query, limit).await?;
+                serde_json::to_string(&found).map_err(|error| unreadable(&error))
+            };
+            let result = self.answer(self.lookup("search", normalised, self.version.clone()), ask).await?;
+            serde_json::from_str(&result).map_err(|error| unreadable(&error))
+        })
+    }
+
+    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
+        Box::pin(async move {
+            let ask = async {
+                let passage = self.inner.open(id).await?;
+                serde_json::to_string(&passage).map_err(|error| unreadable(&error))
+            };
+            let result = self.answer(self.lookup("open", id.to_owned(), self.version.clone()), ask).await?;
+            serde_json::from_str(&result).map_err(|error| unreadable(&error))
+        })
+    }
+
+    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
+        self.inner.read(place)
+    }
+}
+
+/// Returns a query as it is compared with others: lower case, single spaces, no marks around it.
+fn normalised(query: &str) -> String {
+    let line = one_line(query).to_lowercase();
+    line.trim_matches(|letter: char| letter.is_ascii_punctuation() && !matches!(letter, '"' | '`')).trim().to_owned()
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn unreadable(error: &serde_json::Error) -> SourceError {
+    SourceError::Failed { name: "cache".into(), reason: error.to_string() }
+}
+
+fn journal_failed(error: JournalError) -> SourceError {
+    SourceError::Failed { name: "journal".into(), reason: error.to_string() }
+}

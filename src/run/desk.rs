@@ -1,0 +1,292 @@
+//! The desk every model call of a run goes over: it is reserved, written down, sent, retried, settled.
+//!
+//! ```text
+//! on record? ─▶ its reply, for nothing
+//!     │ no
+//! reserve the worst case ─▶ write down ─▶ send once ─▶ write the reply down ─▶ settle ─▶ reply
+//!     ▲                                       │
+//!     └──── wait, where waiting can help ◀────┘
+//! ```
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio_util::sync::CancellationToken;
+
+use super::budget::{Budget, BudgetLimits, CallCost, Purpose, WritingReserve};
+use super::journal::{CallRow, Journal, JournalError, NewCall, Outcome};
+use crate::base::clock::Clock;
+use crate::base::id::{ContentHash, RunId};
+use crate::llm::call::{CallError, CallKey, Caller};
+use crate::llm::message::{Prompt, Reply, Role, Usage};
+use crate::llm::model::{Model, ModelError};
+use crate::llm::retry::retry_delay;
+use crate::llm::roles::Models;
+
+/// Requests whose outcome is not known are sent again this often, for one call.
+const MAX_UNKNOWN: usize = 2;
+
+/// Calls of the writer that are paid for beforehand: the report, and one more try.
+const WRITING_CALLS: u64 = 2;
+
+/// Time that is set aside for writing.
+const WRITING_TIME: Duration = Duration::from_mins(2);
+
+/// What somebody may want to know of a call while it happens.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CallNotice {
+    /// It was sent.
+    Sent(CallKey, Role),
+    /// It is sent again after a failure.
+    Retried(CallKey, String),
+    /// Its reply is there.
+    Replied(CallKey, Role),
+}
+
+/// Hears of calls.
+pub type CallListener = Arc<dyn Fn(&CallNotice) + Send + Sync>;
+
+/// Makes the calls of one run.
+pub struct Desk {
+    /// The run the calls are for.
+    pub run: RunId,
+    /// The model of each role.
+    pub models: Models,
+    /// Where calls are kept.
+    pub journal: Journal,
+    /// What may be spent.
+    pub budget: Budget,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Triggered when no new call may be made.
+    pub closing: CancellationToken,
+    /// Triggered when calls under way are given up.
+    pub closed: CancellationToken,
+    /// Hears of calls.
+    pub listener: CallListener,
+    /// Tokens of a prompt that what is set aside for writing pays for.
+    writing_input: u64,
+    writing: AtomicBool,
+    random: Mutex<StdRng>,
+    tight: Mutex<HashMap<CallKey, bool>>,
+}
+
+/// What a desk is made of; see [`Desk`].
+pub struct DeskParts {
+    /// The run the calls are for.
+    pub run: RunId,
+    /// The model of each role.
+    pub models: Models,
+    /// Where calls are kept.
+    pub journal: Journal,
+    /// What may be spent.
+    pub budget: Budget,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Triggered when no new call may be made.
+    pub closing: CancellationToken,
+    /// Triggered when calls under way are given up.
+    pub closed: CancellationToken,
+    /// Hears of calls.
+    pub listener: CallListener,
+    /// Seed of the waiting times.
+    pub seed: u64,
+}
+
+impl Desk {
+    /// Opens the desk of a run; `recorded` are the calls it has made before.
+    pub fn open(parts: DeskParts, recorded: &[CallRow]) -> Self {
+        let DeskParts { run, models, journal, budget, clock, closing, closed, listener, seed } = parts;
+        let writing_input = writing_reserve(&models, &budget.limits()).1;
+        let tight = recorded.iter().map(|call| (call.key.clone(), call.is_tight)).collect();
+        Self {
+            run,
+            models,
+            journal,
+            budget,
+            clock,
+            closing,
+            closed,
+            listener,
+            writing_input,
+            writing: AtomicBool::new(false),
+            random: Mutex::new(StdRng::seed_from_u64(seed)),
+            tight: Mutex::new(tight),
+        }
+    }
+
+    /// Lets calls from now on draw on what was set aside for writing the report.
+    pub fn begin_writing(&self) {
+        self.writing.store(true, Ordering::SeqCst);
+    }
+
+    async fn make(&self, key: &CallKey, prompt: &Prompt) -> Result<Reply, CallError> {
+        let model = Arc::clone(&self.models.role(prompt.role).model);
+        let counted = model.count_input(prompt);
+        let limit = model.window_tokens().saturating_sub(model.max_output(prompt));
+        let request = request_hash(model.as_ref(), prompt);
+        let recorded = self.journal.calls_of(&self.run, key).await.map_err(journal_failed)?;
+        let same: Vec<_> = recorded.into_iter().filter(|call| call.request_hash == request.as_str()).collect();
+        if let Some(reply) = same.iter().find_map(|call| call.reply.clone()) {
+            return Ok(reply);
+        }
+        if counted > limit {
+            return Err(ModelError::ContextTooLong { prompt_tokens: counted, limit_tokens: limit }.into());
+        }
+        for call in same.iter().filter(|call| call.outcome == "sent") {
+            // It was sent by a process that died. What it cost stays charged, and whoever reads the journal can see
+            // that the next request is a second one.
+            let outcome = Outcome::Unknown("process ended before the reply was stored".into());
+            self.journal.end_call(call.id, &outcome, self.clock.now()).await.map_err(journal_failed)?;
+        }
+        let call = NewCall {
+            key: key.clone(),
+            role: prompt.role,
+            model: model.name().to_owned(),
+            request,
+            is_tight: self.is_tight(key),
+            counted_tokens: counted,
+            worst_tokens: counted + model.max_output(prompt),
+            worst_cost: model.cost_nanos(&Usage {
+                input_tokens: counted,
+                output_tokens: model.max_output(prompt),
+                ..Usage::default()
+            }),
+            sent_at: self.clock.now(),
+        };
+        self.send(model.as_ref(), prompt, call).await
+    }
+
+    /// Sends until there is a reply, or nothing more can help.
+    async fn send(&self, model: &dyn Model, prompt: &Prompt, mut call: NewCall) -> Result<Reply, CallError> {
+        let (mut attempt, mut unknown) = (0, 0);
+        loop {
+            if self.closing.is_cancelled() {
+                return Err(CallError::Cancelled);
+            }
+            let purpose = if self.writing.load(Ordering::SeqCst) { Purpose::Writing } else { Purpose::Research };
+            let worst = CallCost { cost_nanos: call.worst_cost, tokens: call.worst_tokens };
+            let mut reservation =
+                self.budget.reserve(worst, purpose).map_err(|refusal| CallError::Limit(refusal.limit()))?;
+            call.sent_at = self.clock.now();
+            let id = self.journal.begin_call(&self.run, &call).await.map_err(journal_failed)?;
+            (self.listener)(&CallNotice::Sent(call.key.clone(), call.role));
+            reservation.sent();
+            let result = tokio::select! {
+                result = model.send(prompt) => result,
+                () = self.closed.cancelled() => Err(ModelError::Unknown { reason: "run was stopped".into() }),
+            };
+            let (outcome, error) = match result {
+                Ok(reply) => {
+                    let cost = match &reply.usage {
+                        Some(usage) => model.cost_nanos(usage),
+                        None => call.worst_cost,
+                    };
+                    let outcome = Outcome::Replied(Box::new(reply.clone()), cost);
+                    self.end(id, &outcome).await?;
+                    let tokens = reply.usage.map_or(call.worst_tokens, |usage| usage.tokens());
+                    reservation.settle(CallCost { cost_nanos: cost, tokens });
+                    (self.listener)(&CallNotice::Replied(call.key.clone(), call.role));
+                    return Ok(reply);
+                }
+                Err(error @ ModelError::Unknown { .. }) => (Outcome::Unknown(error.to_string()), error),
+                Err(error) => (Outcome::Failed(error.to_string()), error),
+            };
+            self.end(id, &outcome).await?;
+            match outcome {
+                Outcome::Unknown(_) => {
+                    reservation.keep();
+                    unknown += 1;
+                }
+                _ => reservation.release(),
+            }
+            if self.closed.is_cancelled() {
+                return Err(CallError::Cancelled);
+            }
+            attempt += 1;
+            let again = matches!(error, ModelError::Unknown { .. }) && unknown < MAX_UNKNOWN;
+            match retry_delay(&error, attempt, self.random()) {
+                Some(delay) => {
+                    tokio::select! {
+                        () = self.clock.sleep(delay) => {}
+                        () = self.closing.cancelled() => return Err(CallError::Cancelled),
+                    }
+                }
+                None if again => {}
+                None => return Err(error.into()),
+            }
+            (self.listener)(&CallNotice::Retried(call.key.clone(), error.to_string()));
+        }
+    }
+
+    async fn end(&self, id: i64, outcome: &Outcome) -> Result<(), CallError> {
+        self.journal.end_call(id, outcome, self.clock.now()).await.map_err(journal_failed)
+    }
+
+    fn random(&self) -> f64 {
+        self.random.lock().unwrap_or_else(PoisonError::into_inner).random()
+    }
+}
+
+impl Caller for Desk {
+    fn call<'a>(&'a self, key: &'a CallKey, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, CallError>> {
+        Box::pin(self.make(key, prompt))
+    }
+
+    fn count(&self, role: Role, text: &str) -> u64 {
+        self.models.role(role).counter.count(text) as u64
+    }
+
+    fn input_limit(&self, role: Role) -> u64 {
+        let limit = self.models.role(role).max_input_tokens;
+        if role == Role::Writer { limit.min(self.writing_input) } else { limit }
+    }
+
+    fn output_limit(&self, role: Role) -> u32 {
+        self.models.role(role).max_output_tokens
+    }
+
+    fn is_tight(&self, key: &CallKey) -> bool {
+        let mut tight = self.tight.lock().unwrap_or_else(PoisonError::into_inner);
+        *tight.entry(key.clone()).or_insert_with(|| self.budget.is_tight())
+    }
+}
+
+/// Returns what is set aside for writing the report, and the tokens of a prompt it pays for.
+///
+/// It pays for [`WRITING_CALLS`] calls of the writer at their worst, or for a third of what there is, whichever is less:
+/// a run whose limits are small still does some research.
+pub fn writing_reserve(models: &Models, limits: &BudgetLimits) -> (WritingReserve, u64) {
+    let writer = models.role(Role::Writer);
+    let probe = Prompt::new(Role::Writer, "", "", writer.max_output_tokens);
+    let output = writer.model.max_output(&probe);
+    let wanted = WRITING_CALLS * (writer.max_input_tokens + output);
+    let tokens = wanted.min(limits.tokens.map_or(u64::MAX, |limit| limit / 3));
+    let input = (tokens / WRITING_CALLS).saturating_sub(output).min(writer.max_input_tokens);
+    let usage = Usage { input_tokens: input, output_tokens: output, ..Usage::default() };
+    let cost = WRITING_CALLS * writer.model.cost_nanos(&usage).unwrap_or(0);
+    let reserve = WritingReserve {
+        cost_nanos: cost.min(limits.cost_nanos.map_or(u64::MAX, |limit| limit / 3)),
+        tokens,
+        calls: WRITING_CALLS.min(limits.calls.unwrap_or(u64::MAX)),
+        time: WRITING_TIME.min(limits.time.map_or(WRITING_TIME, |limit| limit / 5)),
+    };
+    (reserve, input)
+}
+
+/// Returns what tells a request from every other: the model and all of the prompt.
+fn request_hash(model: &dyn Model, prompt: &Prompt) -> ContentHash {
+    let prompt = serde_json::to_string(prompt).unwrap_or_default();
+    ContentHash::of(format!("{}\n{prompt}", model.name()).as_bytes())
+}
+
+fn journal_failed(error: JournalError) -> CallError {
+    let error: &dyn std::error::Error = &error;
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    CallError::Journal { reason: causes.map(ToString::to_string).collect::<Vec<_>>().join(": ") }
+}

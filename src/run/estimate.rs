@@ -1,0 +1,137 @@
+//! What a planned run will take, low and high, before anything of it is spent.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::tree::RunState;
+use crate::base::money::dollars_text;
+use crate::llm::message::{Role, Usage};
+use crate::llm::roles::Models;
+use crate::research::worker::WorkerLimits;
+
+/// Tokens of a prompt that has little to say.
+const SMALL_PROMPT: u64 = 1_200;
+
+/// Tokens of a short reply.
+const SMALL_REPLY: u64 = 300;
+
+/// How long a call takes, at best and at worst.
+const CALL_TIME: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(40));
+
+/// The least and the most of something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Bounds<T> {
+    /// If all goes well.
+    pub low: T,
+    /// If nothing does; the limits of the run stop it before.
+    pub high: T,
+}
+
+/// What a run will take from its plan to its end.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Estimate {
+    /// Calls of models.
+    pub calls: Bounds<u64>,
+    /// Tokens, sent and received.
+    pub tokens: Bounds<u64>,
+    /// Money in billionths of a US dollar; none where a price is not known.
+    pub cost_nanos: Option<Bounds<u64>>,
+    /// Seconds.
+    pub seconds: Bounds<u64>,
+}
+
+/// Calls of one role, and their size.
+struct Share {
+    role: Role,
+    calls: Bounds<u64>,
+    input: Bounds<u64>,
+}
+
+impl Estimate {
+    /// Estimates what is left of a run that was planned; without models nothing is called.
+    pub fn of(state: &RunState, models: Option<&Models>) -> Self {
+        let nothing = Self {
+            calls: Bounds::default(),
+            tokens: Bounds::default(),
+            cost_nanos: Some(Bounds::default()),
+            seconds: Bounds { low: 0, high: 1 },
+        };
+        let Some(models) = models else { return nothing };
+        let shares = shares(state, models);
+        let mut estimate = nothing;
+        let parallel = state.settings.parallel.max(1) as u64;
+        for share in &shares {
+            let output = u64::from(models.role(share.role).max_output_tokens);
+            let usage = |calls: u64, input: u64, output: u64| Usage {
+                input_tokens: calls * input,
+                output_tokens: calls * output,
+                ..Usage::default()
+            };
+            let low = usage(share.calls.low, share.input.low, SMALL_REPLY.min(output));
+            let high = usage(share.calls.high, share.input.high, output);
+            estimate.calls.low += share.calls.low;
+            estimate.calls.high += share.calls.high;
+            estimate.tokens.low += low.tokens();
+            estimate.tokens.high += high.tokens();
+            let model = &models.role(share.role).model;
+            let costs = model.cost_nanos(&low).zip(model.cost_nanos(&high));
+            estimate.cost_nanos = estimate.cost_nanos.zip(costs).map(|(sum, (low, high))| Bounds {
+                low: sum.low + low,
+                high: sum.high + high,
+            });
+            // Workers run side by side, everything else one after the other.
+            let beside = if share.role == Role::Worker { parallel } else { 1 };
+            estimate.seconds.low += CALL_TIME.0.as_secs() * share.calls.low.div_ceil(beside);
+            estimate.seconds.high += CALL_TIME.1.as_secs() * share.calls.high.div_ceil(beside);
+        }
+        estimate.capped(state)
+    }
+
+    /// Whatever happens, the limits hold.
+    fn capped(mut self, state: &RunState) -> Self {
+        let limits = &state.settings.limits;
+        let cap = |value: &mut u64, limit: Option<u64>| *value = (*value).min(limit.unwrap_or(u64::MAX));
+        cap(&mut self.calls.high, limits.calls);
+        cap(&mut self.tokens.high, limits.tokens);
+        cap(&mut self.seconds.high, limits.time.map(|time| time.as_secs()));
+        if let Some(cost) = &mut self.cost_nanos {
+            cap(&mut cost.high, limits.cost_nanos);
+        }
+        self
+    }
+}
+
+fn shares(state: &RunState, models: &Models) -> Vec<Share> {
+    let nodes = state.tree.workers().filter(|node| !node.status.is_settled()).count() as u64;
+    let rounds = u64::from(state.settings.limits.rounds.unwrap_or(1)).max(1);
+    let steps = u64::from(WorkerLimits::default().max_steps);
+    let full = |role: Role| models.role(role).max_input_tokens.min(WorkerLimits::default().max_tokens);
+    let summary = 2 * state.settings.summary_tokens + SMALL_PROMPT;
+    let share = |role, low, high, most: u64| Share {
+        role,
+        calls: Bounds { low, high },
+        input: Bounds { low: SMALL_PROMPT, high: most.max(SMALL_PROMPT) },
+    };
+    // A step that searches, one that is done, and the branch report; later rounds add as many nodes again at most.
+    vec![
+        share(Role::Worker, 3 * nodes, (steps + 1) * nodes * rounds, full(Role::Worker) / steps),
+        share(Role::Summariser, nodes, nodes * rounds, summary),
+        share(Role::Judge, 1, rounds, full(Role::Judge)),
+        share(Role::Planner, 0, rounds - 1, full(Role::Planner)),
+        share(Role::Writer, 1, rounds + 1, full(Role::Writer)),
+    ]
+}
+
+impl fmt::Display for Estimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  calls   {} to {}", self.calls.low, self.calls.high)?;
+        writeln!(f, "  tokens  {} to {}", self.tokens.low, self.tokens.high)?;
+        match &self.cost_nanos {
+            Some(cost) => writeln!(f, "  cost    {} to {}", dollars_text(cost.low), dollars_text(cost.high))?,
+            None => writeln!(f, "  cost    unknown: a model has no price")?,
+        }
+        write!(f, "  time    {} s to {} s", self.seconds.low, self.seconds.high)
+    }
+}

@@ -1,0 +1,531 @@
+//! The orchestrator: brings a run from its question to its end, one written-down event after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::budget::{Budget, BudgetLimits, CallCost, Purpose, Spent};
+use super::cache::Cache;
+use super::desk::{CallNotice, Desk, DeskParts, writing_reserve};
+use super::event::{Event, Record, RunSettings};
+use super::journal::{CallRow, JournalError};
+use super::recall::Recall;
+use super::scheduler::{Board, Lost, Pace, run_ready};
+use super::store::{Store, StoreError};
+use super::tree::{FoldError, RunState};
+use crate::base::clock::Clock;
+use crate::base::id::RunId;
+use crate::base::lock::FileLock;
+use crate::kb::embed::Embedder;
+use crate::llm::call::{CallError, CallKey, Limit};
+use crate::llm::roles::Models;
+use crate::research::branch::Branch;
+use crate::research::extract::Pick;
+use crate::research::node::{NodeId, Tree};
+use crate::research::plan::{Plan, PlanDraft};
+use crate::research::question::{Mode, Question};
+use crate::research::report::{Draft, StopReason};
+use crate::research::route::{Route, route};
+use crate::source::{MixedSource, Source};
+
+use super::steps::{StepError, Steps, Work};
+
+/// Rounds in a row without new evidence after which a run gives up.
+const MAX_IDLE_ROUNDS: u32 = 2;
+
+/// How long calls under way may go on after the run was told to stop.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Where evidence can come from.
+#[derive(Clone)]
+pub struct Sources {
+    /// The knowledge base.
+    pub internal: Arc<dyn Source>,
+    /// The web, where there is a source for it.
+    pub web: Option<Arc<dyn Source>>,
+}
+
+/// Something that happened, for whoever watches.
+pub enum RunNotice<'a> {
+    /// An event was written down; the state is what follows from it.
+    Event(&'a Record, &'a RunState),
+    /// A call of a model.
+    Call(&'a CallNotice, Spent),
+}
+
+/// Watches a run.
+pub type RunListener = Arc<dyn Fn(&RunNotice<'_>) + Send + Sync>;
+
+/// Everything a run needs besides its question.
+pub struct Resources {
+    /// Where runs are kept.
+    pub store: Store,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Where evidence comes from.
+    pub sources: Sources,
+    /// Picks sentences.
+    pub picker: Arc<dyn Pick>,
+    /// Makes vectors of queries, for the cache.
+    pub embedder: Option<Arc<dyn Embedder>>,
+    /// Finds again what was found, where that is kept.
+    pub recall: Option<Recall>,
+    /// Models; without them rules decide.
+    pub models: Option<Models>,
+    /// Watches.
+    pub listener: RunListener,
+    /// Triggered when the user wants the run to stop.
+    pub stop: CancellationToken,
+    /// Seed of waiting times.
+    pub seed: u64,
+}
+
+/// A run could not be brought to its end; what it has is kept, and it can be resumed.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The journal failed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The run cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// An event did not follow from those before it.
+    #[error("run went wrong")]
+    Fold(#[from] FoldError),
+    /// A call that everything depends on failed.
+    #[error("failed to {step}")]
+    Call {
+        /// What was being done.
+        step: &'static str,
+        /// Why it failed.
+        #[source]
+        source: CallError,
+    },
+    /// A plan that was given does not fit.
+    #[error("plan cannot be used: {complaints}")]
+    Plan {
+        /// What is wrong with it.
+        complaints: String,
+    },
+    /// A run that was made with models is resumed without, or the other way round.
+    #[error("run was begun {with} a model")]
+    OtherMind {
+        /// `with` or `without`.
+        with: &'static str,
+    },
+}
+
+impl RunError {
+    /// Returns what the user can do about this error.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Journal(error) => error.hint(),
+            Self::Store(error) => error.hint(),
+            Self::OtherMind { with: "with" } => Some("configure a model, as it was when the run began".into()),
+            Self::OtherMind { .. } => Some("add `--offline` to go on without a model".into()),
+            Self::Plan { .. } => Some("`dr plan --save FILE` writes a plan that can be used".into()),
+            Self::Fold(_) | Self::Call { .. } => None,
+        }
+    }
+}
+
+/// A run and all that moves it.
+pub struct Orchestrator {
+    run: RunId,
+    resources: Resources,
+    state: RunState,
+    steps: Arc<Steps>,
+    budget: Budget,
+    closed: CancellationToken,
+    _lock: Option<FileLock>,
+}
+
+impl Orchestrator {
+    /// Begins a run.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error where the run cannot be written down.
+    pub async fn start(
+        run: RunId,
+        question: Question,
+        settings: RunSettings,
+        resources: Resources,
+    ) -> Result<Self, RunError> {
+        let lock = resources.store.lock(&run)?;
+        let event = Event::Started { question: question.clone(), settings: Box::new(settings) };
+        let record = Record { seq: 1, at: resources.clock.now(), event };
+        let state = RunState::of(std::slice::from_ref(&record))?;
+        resources.store.journal().create(&run, question.as_str(), &record).await?;
+        (resources.listener)(&RunNotice::Event(&record, &state));
+        Ok(Self::of(run, resources, state, &[], lock))
+    }
+
+    /// Goes on with a run from where its journal ends, under the limits it has or new ones.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a run another process works on, or one that was begun with a model and has none now.
+    pub async fn resume(run: RunId, limits: Option<BudgetLimits>, resources: Resources) -> Result<Self, RunError> {
+        let lock = resources.store.lock(&run)?;
+        let (_, mut state) = resources.store.read(&run).await?;
+        if state.settings.by_rules != resources.models.is_none() {
+            let with = if state.settings.by_rules { "without" } else { "with" };
+            return Err(RunError::OtherMind { with });
+        }
+        let calls = resources.store.journal().calls(&run).await?;
+        let limits = limits.unwrap_or(state.settings.limits);
+        let at = resources.clock.now().max(state.last_moment());
+        let record = Record { seq: state.next_seq(), at, event: Event::Resumed { limits } };
+        resources.store.journal().append(&run, &record).await?;
+        state.apply(&record)?;
+        (resources.listener)(&RunNotice::Event(&record, &state));
+        Ok(Self::of(run, resources, state, &calls, lock))
+    }
+
+    fn of(run: RunId, resources: Resources, state: RunState, calls: &[CallRow], lock: Option<FileLock>) -> Self {
+        let budget = budget(&state, calls, &resources);
+        let closed = CancellationToken::new();
+        let journal = resources.store.journal().clone();
+        let cache = Cache::new(
+            journal.clone(),
+            run.clone(),
+            state.started_at(),
+            Arc::clone(&resources.clock),
+            resources.embedder.clone(),
+        );
+        let (listener, spent) = (Arc::clone(&resources.listener), budget.clone());
+        let desk = resources.models.clone().map(|models| {
+            Desk::open(
+                DeskParts {
+                    run: run.clone(),
+                    models,
+                    journal,
+                    budget: budget.clone(),
+                    clock: Arc::clone(&resources.clock),
+                    closing: resources.stop.clone(),
+                    closed: closed.clone(),
+                    listener: Arc::new(move |notice| listener(&RunNotice::Call(notice, spent.spent()))),
+                    seed: resources.seed,
+                },
+                calls,
+            )
+        });
+        let steps = Arc::new(Steps {
+            run: run.clone(),
+            desk,
+            cache,
+            picker: Arc::clone(&resources.picker),
+            recall: resources.recall.clone(),
+        });
+        Self { run, resources, state, steps, budget, closed, _lock: lock }
+    }
+
+    /// Returns the run's id.
+    pub fn id(&self) -> &RunId {
+        &self.run
+    }
+
+    /// Returns where runs are kept.
+    pub fn store(&self) -> &Store {
+        &self.resources.store
+    }
+
+    /// Returns where the run stands.
+    pub fn state(&self) -> &RunState {
+        &self.state
+    }
+
+    /// Asks the user back where the question leaves something open that matters; `ask` shows a question and returns what
+    /// the user said.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error where a model cannot be reached.
+    pub async fn clarify(&mut self, ask: &(dyn Fn(&str) -> Option<String> + Sync)) -> Result<(), RunError> {
+        if self.state.brief.is_some() || self.state.clarification.is_some() {
+            return Ok(());
+        }
+        let asked = self.steps.clarify(&self.state).await.map_err(|error| error.during("look at the question"))?;
+        let Some(question) = asked.map(|clarification| clarification.question) else { return Ok(()) };
+        match ask(&question) {
+            Some(answer) => self.commit(Event::Clarified { question, answer }).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Fixes the brief and the first plan, and stops there; `plan` is one that was made before.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error where a model cannot be reached, or the plan given does not fit.
+    pub async fn plan(&mut self, plan: Option<&PlanDraft>) -> Result<(), RunError> {
+        if self.state.brief.is_none() {
+            let brief = self.steps.brief(&self.state).await.map_err(|error| error.during("make a brief"))?;
+            self.commit(Event::Briefed { brief }).await?;
+        }
+        if self.state.round == 0 {
+            let plan = match plan {
+                Some(draft) => self.checked(draft)?,
+                None => match &self.state.brief {
+                    Some(brief) => {
+                        self.steps.plan(&self.state, brief).await.map_err(|error| error.during("make a plan"))?
+                    }
+                    None => Plan::default(),
+                },
+            };
+            self.commit(Event::Planned { round: 1, plan }).await?;
+        }
+        Ok(())
+    }
+
+    fn checked(&self, draft: &PlanDraft) -> Result<Plan, RunError> {
+        let state = &self.state;
+        let Some(brief) = &state.brief else { return Err(RunError::Plan { complaints: "there is no brief".into() }) };
+        draft.check(&state.tree, brief, state.settings.tree, 1).map_err(|complaints| {
+            let complaints = complaints.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            RunError::Plan { complaints }
+        })
+    }
+
+    /// Brings the run to its end: rounds of research until the answer is complete or a limit is reached.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error where the journal fails, or a model before anything was found. A limit is none.
+    pub async fn conduct(&mut self) -> Result<StopReason, RunError> {
+        if let Some(stop) = self.state.end.filter(|_| self.is_over()) {
+            return Ok(stop);
+        }
+        let grace = self.grace();
+        let stop = self.rounds().await;
+        grace.abort();
+        let stop = stop?;
+        let draft = self.final_draft(stop).await?;
+        self.commit(Event::Ended { stop_reason: stop, draft }).await?;
+        Ok(stop)
+    }
+
+    /// Tells whether the run has ended in a way that resuming it changes nothing of.
+    fn is_over(&self) -> bool {
+        matches!(self.state.end, Some(StopReason::Complete | StopReason::NoMoreTasks | StopReason::NoProgress))
+    }
+
+    /// Gives calls under way some time once the run is told to stop.
+    fn grace(&self) -> tokio::task::JoinHandle<()> {
+        let (stop, closed, clock) = (self.resources.stop.clone(), self.closed.clone(), Arc::clone(&self.resources.clock));
+        tokio::spawn(async move {
+            stop.cancelled().await;
+            clock.sleep(GRACE).await;
+            closed.cancel();
+        })
+    }
+
+    async fn rounds(&mut self) -> Result<StopReason, RunError> {
+        match self.plan(None).await {
+            Ok(()) => {}
+            Err(RunError::Call { source: CallError::Limit(limit), .. }) => return Ok(stop_of(limit)),
+            Err(RunError::Call { source: CallError::Cancelled, .. }) => return Ok(StopReason::Cancelled),
+            Err(error) => return Err(error),
+        }
+        loop {
+            if self.state.rounds_ended() < self.state.round {
+                self.research().await?;
+                if let Some(stop) = self.interrupted() {
+                    return Ok(stop);
+                }
+                match self.end_round().await {
+                    Err(RunError::Call { source: CallError::Limit(limit), .. }) => return Ok(stop_of(limit)),
+                    Err(RunError::Call { source: CallError::Cancelled, .. }) => return Ok(StopReason::Cancelled),
+                    done => done?,
+                }
+            }
+            if let Some(stop) = self.verdict() {
+                return Ok(stop);
+            }
+            let plan = match self.steps.replan(&self.state).await {
+                Ok(plan) => plan,
+                Err(StepError::Call(CallError::Limit(limit))) => return Ok(stop_of(limit)),
+                Err(StepError::Call(CallError::Cancelled)) => return Ok(StopReason::Cancelled),
+                // What was found is worth more than the error: the report is written from it.
+                Err(StepError::Call(CallError::Model(_)) | StepError::Invalid(_)) => return Ok(StopReason::NoMoreTasks),
+                Err(error) => return Err(error.during("plan another round")),
+            };
+            if plan.nodes.is_empty() {
+                return Ok(self.nothing_more());
+            }
+            let round = self.state.round + 1;
+            self.commit(Event::Planned { round, plan }).await?;
+        }
+    }
+
+    /// Works on nodes until none can be worked on.
+    async fn research(&mut self) -> Result<(), RunError> {
+        let (tight, over) = (self.budget.clone(), self.budget.clone());
+        let pace = Pace {
+            max_parallel: self.state.settings.parallel,
+            is_tight: &move || tight.is_tight(),
+            is_over: &move || over.reached(Purpose::Research).is_some(),
+            stop: self.resources.stop.clone(),
+            abort: self.closed.clone(),
+        };
+        let work = |run: &Self, node: &NodeId| {
+            let (steps, work) = (Arc::clone(&run.steps), run.prepare(node));
+            async move { steps.work(work?).await }
+        };
+        run_ready(self, work, &pace).await.map(drop)
+    }
+
+    /// Gathers everything the worker of a node may see.
+    fn prepare(&self, node: &NodeId) -> Result<Work, StepError> {
+        let Sources { internal, web } = self.resources.sources.clone();
+        let source = |route, web: Option<Arc<dyn Source>>| -> Arc<dyn Source> {
+            match (route, web) {
+                (Route::Web, Some(web)) => web,
+                (Route::Mixed, Some(web)) => Arc::new(MixedSource::new(internal, web)),
+                _ => internal,
+            }
+        };
+        let has_web = web.is_some();
+        Work::of(&self.state, node, has_web, |route| source(route, web))
+            .ok_or_else(|| StepError::Invalid(format!("there is no node `{node}`")))
+    }
+
+    async fn end_round(&mut self) -> Result<(), RunError> {
+        let round = self.state.round;
+        let ended = self.steps.end_round(&self.state).await.map_err(|error| error.during("judge a round"))?;
+        let (memory, draft, verdict) = ended;
+        self.commit(Event::RoundEnded { round, memory, draft, verdict }).await
+    }
+
+    /// Returns why nothing new may start, where that is so.
+    fn interrupted(&self) -> Option<StopReason> {
+        if self.resources.stop.is_cancelled() {
+            return Some(StopReason::Cancelled);
+        }
+        self.budget.reached(Purpose::Research).map(stop_of)
+    }
+
+    /// Returns why the run ends after the round that ended, where it does.
+    fn verdict(&self) -> Option<StopReason> {
+        let state = &self.state;
+        let verdict = state.verdicts.last()?;
+        let is_quick = state.brief.as_ref().is_some_and(|brief| brief.mode == Mode::Quick);
+        if verdict.is_enough() {
+            Some(StopReason::Complete)
+        } else if let Some(stop) = self.interrupted() {
+            Some(stop)
+        } else if is_quick || !verdict.recommend_more_iterations {
+            Some(self.nothing_more())
+        } else if state.settings.limits.rounds.is_some_and(|most| state.rounds_ended() >= most) {
+            Some(StopReason::IterationsExceeded)
+        } else if state.idle_rounds >= MAX_IDLE_ROUNDS {
+            Some(if state.has_evidence() { StopReason::NoProgress } else { StopReason::NoEvidence })
+        } else {
+            None
+        }
+    }
+
+    fn nothing_more(&self) -> StopReason {
+        if self.state.has_evidence() { StopReason::NoMoreTasks } else { StopReason::NoEvidence }
+    }
+
+    /// Makes the answer of what there is; what was set aside for it may be used now.
+    async fn final_draft(&mut self, stop: StopReason) -> Result<Draft, RunError> {
+        if let Some(desk) = &self.steps.desk {
+            desk.begin_writing();
+        }
+        match self.steps.final_draft(&self.state, stop).await {
+            Ok(draft) => Ok(draft),
+            Err(StepError::Call(CallError::Journal { reason })) => {
+                Err(StepError::Call(CallError::Journal { reason }).during("write the report"))
+            }
+            // Everything found is in the report whatever becomes of its writer.
+            Err(_) => Ok(self.steps.draft_by_rules(&self.state)),
+        }
+    }
+
+    /// Writes an event down, and only then takes it for true.
+    async fn commit(&mut self, event: Event) -> Result<(), RunError> {
+        let at = self.resources.clock.now().max(self.state.last_moment());
+        let record = Record { seq: self.state.next_seq(), at, event };
+        self.resources.store.journal().append(&self.run, &record).await?;
+        self.state.apply(&record)?;
+        (self.resources.listener)(&RunNotice::Event(&record, &self.state));
+        Ok(())
+    }
+}
+
+impl Board for Orchestrator {
+    type Outcome = Result<Branch, StepError>;
+    type Error = RunError;
+
+    fn tree(&self) -> &Tree {
+        &self.state.tree
+    }
+
+    async fn start(&mut self, id: &NodeId) -> Result<(), RunError> {
+        let node = self.state.tree.get(id).cloned();
+        let (route, why) = node.map_or((Route::Internal, ""), |node| route(&node, self.resources.sources.web.is_some()));
+        self.commit(Event::NodeStarted { node: id.clone(), route, why: why.to_owned() }).await
+    }
+
+    async fn finish(&mut self, id: &NodeId, outcome: Result<Self::Outcome, Lost>) -> Result<(), RunError> {
+        let node = id.clone();
+        let event = match outcome {
+            Ok(Ok(branch)) => Event::NodeFinished { node, branch: Box::new(branch) },
+            Ok(Err(StepError::Call(error @ CallError::Journal { .. }))) => {
+                return Err(StepError::Call(error).during("work on a node"));
+            }
+            // It waits again: for a limit to be raised, or for the run to be resumed.
+            Ok(Err(StepError::Call(CallError::Cancelled | CallError::Limit(_)))) | Err(Lost::Cancelled) => {
+                Event::NodePaused { node }
+            }
+            Ok(Err(error)) => Event::NodeFailed { node, error: error.to_string() },
+            Err(error @ Lost::Panicked { .. }) => Event::NodeFailed { node, error: error.to_string() },
+        };
+        self.commit(event).await
+    }
+
+    async fn block(&mut self, id: &NodeId, reason: String) -> Result<(), RunError> {
+        self.commit(Event::NodeBlocked { node: id.clone(), reason }).await
+    }
+}
+
+/// Sets up what a run may spend, with what its journal says it has spent.
+fn budget(state: &RunState, calls: &[CallRow], resources: &Resources) -> Budget {
+    let limits = state.settings.limits;
+    let reserve = resources.models.as_ref().map(|models| writing_reserve(models, &limits).0).unwrap_or_default();
+    let mut spent = Spent { rounds: state.rounds_ended(), active: state.active, ..Spent::default() };
+    for call in calls.iter().filter(|call| call.outcome != "failed") {
+        let purpose = if call.key.as_str().starts_with("write") { Purpose::Writing } else { Purpose::Research };
+        let tokens = call.usage.map_or(call.worst_tokens, |usage| usage.tokens());
+        let cost_nanos = if call.is_open() { call.worst_cost } else { call.cost };
+        spent.add(purpose, CallCost { cost_nanos, tokens });
+    }
+    Budget::resumed(limits, reserve, spent, Arc::clone(&resources.clock))
+}
+
+impl StepError {
+    /// Says what was being done.
+    fn during(self, step: &'static str) -> RunError {
+        let source = match self {
+            Self::Call(source) => source,
+            Self::Invalid(complaint) => {
+                CallError::Model(crate::llm::model::ModelError::InvalidOutput { complaint })
+            }
+            Self::Source(error) => CallError::Journal { reason: error.to_string() },
+        };
+        RunError::Call { step, source }
+    }
+}
+
+fn stop_of(limit: Limit) -> StopReason {
+    match limit {
+        Limit::Cost => StopReason::BudgetExceeded,
+        Limit::Tokens | Limit::Calls => StopReason::TokensExceeded,
+        Limit::Time => StopReason::TimeExceeded,
+        Limit::Rounds => StopReason::IterationsExceeded,
+    }
+}

@@ -1,0 +1,423 @@
+//! The steps of a run, each taken by models where there are some, else by rules.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::cache::Cache;
+use super::desk::Desk;
+use super::recall::{Recall, entries};
+use super::tree::RunState;
+use crate::base::id::RunId;
+use crate::llm::call::{CallError, CallKey, Caller};
+use crate::llm::message::Role;
+use crate::llm::model::ModelError;
+use crate::llm::structured::StructuredError;
+use crate::research::branch::{Branch, BranchStop, Finding};
+use crate::research::brief::{Clarification, Request, brief, clarify};
+use crate::research::evidence::{Evidence, EvidenceId};
+use crate::research::extract::{Pick, extract};
+use crate::research::memory::{Memory, Summary, fold, fold_by_rules, group_summaries, group_summaries_by_rules, label, slice};
+use crate::research::node::{Node, NodeId};
+use crate::research::plan::{Plan, PlanDraft};
+use crate::research::planner;
+use crate::research::question::{Aspect, Brief, Mode};
+use crate::research::report::{Draft, StopReason};
+use crate::research::route::{Route, route};
+use crate::research::rules::{brief_by_rules, plan_by_rules, replan_by_rules};
+use crate::research::verdict::{Verdict, by_coverage, judge};
+use crate::research::worker::{Conclusion, Task, WorkerLimits, work};
+use crate::research::writer::{self, Material};
+use crate::source::{Label, Source, SourceError};
+
+/// Tokens of the global summary a worker is shown.
+const CONTEXT_TOKENS: u64 = 1_000;
+
+/// Tokens of the summary of a group.
+const GROUP_TOKENS: u64 = 800;
+
+/// Quotes a writer is shown without a choice being made; of more, those nearest to the question and its aspects.
+const MAX_LEDGER: usize = 60;
+
+/// Quotes that are looked up for the question, and for each aspect.
+const RECALLED: usize = 20;
+
+/// Takes the steps.
+pub struct Steps {
+    /// The run they are taken for.
+    pub run: RunId,
+    /// Makes calls; without it rules decide.
+    pub desk: Option<Desk>,
+    /// Knows what sources have said.
+    pub cache: Cache,
+    /// Picks sentences.
+    pub picker: Arc<dyn Pick>,
+    /// Finds again what was found.
+    pub recall: Option<Recall>,
+}
+
+/// A step could not be taken.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    /// A call.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// A reply that cannot be used, whatever was tried.
+    #[error("model gave no usable reply: {0}")]
+    Invalid(String),
+    /// A source.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+}
+
+impl From<StructuredError> for StepError {
+    fn from(error: StructuredError) -> Self {
+        match error {
+            StructuredError::Call(error) => Self::Call(error),
+            StructuredError::Invalid { complaint } => Self::Invalid(complaint),
+        }
+    }
+}
+
+impl From<StepError> for CallError {
+    fn from(error: StepError) -> Self {
+        match error {
+            StepError::Call(error) => error,
+            StepError::Invalid(complaint) => ModelError::InvalidOutput { complaint }.into(),
+            StepError::Source(error) => ModelError::Permanent { reason: error.to_string() }.into(),
+        }
+    }
+}
+
+/// Everything the worker of a node may see.
+pub struct Work {
+    node: Node,
+    aspects: Vec<Aspect>,
+    conclusions: Vec<(Node, Branch)>,
+    context: String,
+    source: Arc<dyn Source>,
+    version: String,
+    /// The way it takes.
+    pub route: Route,
+    /// Why that way.
+    pub why: &'static str,
+}
+
+impl Work {
+    /// Gathers what the worker of `id` may see of a run: what was asked, what the nodes it builds on found out, and the
+    /// part of the summary that bears on it. Who looks outside sees nothing that came from inside.
+    pub fn of(
+        state: &RunState,
+        id: &NodeId,
+        has_web: bool,
+        source: impl FnOnce(Route) -> Arc<dyn Source>,
+    ) -> Option<Self> {
+        let node = state.tree.get(id)?.clone();
+        let (route, why) = route(&node, has_web);
+        let eyes = if route == Route::Internal { Label::Internal } else { Label::Public };
+        let may_see = |id: &NodeId| label(&state.tree, &state.branches, id) <= eyes;
+        let conclusions = node.depends_on.iter().filter(|id| may_see(id));
+        let conclusions = conclusions.filter_map(|id| Some((state.tree.get(id)?.clone(), state.branches.get(id)?.clone())));
+        let aspects = state.brief.iter().flat_map(|brief| &brief.aspects).filter(|aspect| node.aspects.contains(&aspect.id));
+        Some(Self {
+            aspects: aspects.cloned().collect(),
+            conclusions: conclusions.collect(),
+            context: slice(state.memory.global_for(eyes), node.question.as_str(), CONTEXT_TOKENS, &estimate),
+            source: source(route),
+            version: state.settings.source_version.clone(),
+            node,
+            route,
+            why,
+        })
+    }
+}
+
+impl Steps {
+    /// Asks whether the user should be asked something first; rules never ask.
+    pub async fn clarify(&self, state: &RunState) -> Result<Option<Clarification>, StepError> {
+        let Some(desk) = &self.desk else { return Ok(None) };
+        match clarify(desk, &state.question).await {
+            Ok(clarification) => Ok(Some(clarification).filter(|clarification| clarification.need)),
+            // Going on without asking is no loss.
+            Err(StructuredError::Invalid { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Fixes what the answer must cover.
+    pub async fn brief(&self, state: &RunState) -> Result<Brief, StepError> {
+        let by_rules = || brief_by_rules(&state.question, state.settings.mode);
+        let Some(desk) = &self.desk else { return Ok(by_rules()) };
+        let follows = state.settings.follows.as_ref().map(|followed| {
+            format!("This follows up the question \"{}\", which was answered: {}", followed.question, followed.answer)
+        });
+        let more: Vec<_> = state.clarification.iter().chain(&follows).map(String::as_str).collect();
+        let more = more.join("\n");
+        let request = Request {
+            question: &state.question,
+            answer: Some(more.as_str()).filter(|more| !more.is_empty()),
+            mode: state.settings.mode,
+            required: &[],
+            today: None,
+        };
+        match brief(desk, request).await {
+            Err(StructuredError::Invalid { .. }) => Ok(by_rules()),
+            done => Ok(done?),
+        }
+    }
+
+    /// Plans the first round. A plan no repair can mend gives way to one by rules, which says so.
+    pub async fn plan(&self, state: &RunState, brief: &Brief) -> Result<Plan, StepError> {
+        let check = |draft: &PlanDraft| checked(draft, state, brief, 1);
+        let by_rules = |why: String| {
+            let plan = check(&plan_by_rules(brief)).unwrap_or_default();
+            Plan { reasoning: format!("{why}{}", plan.reasoning), ..plan }
+        };
+        let Some(desk) = self.desk.as_ref().filter(|_| brief.mode == Mode::Deep) else {
+            return Ok(if brief.mode == Mode::Deep { by_rules(String::new()) } else { Plan::default() });
+        };
+        let key = CallKey::new("plan/1");
+        let complaint = |draft: &PlanDraft| check(draft).map(drop);
+        match planner::plan(desk, &key, brief, &state.tree, state.settings.tree, &complaint).await {
+            Ok(draft) => check(&draft).map_err(StepError::Invalid),
+            Err(StructuredError::Invalid { complaint }) => {
+                Ok(by_rules(format!("the planner's plan was refused ({complaint}), so rules planned: ")))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Plans another round for what the last verdict says is missing; an empty plan where there is nothing to do.
+    pub async fn replan(&self, state: &RunState) -> Result<Plan, StepError> {
+        let (Some(brief), Some(verdict)) = (&state.brief, state.verdicts.last()) else { return Ok(Plan::default()) };
+        let round = state.round + 1;
+        let check = |draft: &PlanDraft| checked(draft, state, brief, round);
+        let by_rules = || check(&replan_by_rules(brief, &state.tree, &verdict.missing_aspects)).unwrap_or_default();
+        let Some(desk) = &self.desk else { return Ok(by_rules()) };
+        let key = CallKey::new(format!("plan/{round}"));
+        let complaint = |draft: &PlanDraft| check(draft).map(drop);
+        let limits = state.settings.tree;
+        match planner::replan(desk, &key, brief, &state.tree, verdict, &state.memory, limits, &complaint).await {
+            Ok(draft) => check(&draft).map_err(StepError::Invalid),
+            Err(StructuredError::Invalid { .. }) => Ok(by_rules()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Works on a node.
+    pub async fn work(&self, work: Work) -> Result<Branch, StepError> {
+        let Work { node, aspects, conclusions, context, source, version, .. } = work;
+        let source = self.cache.source(source, node.id.clone(), version);
+        let Some(desk) = &self.desk else {
+            let branch = extract(&node, &source, self.picker.as_ref()).await?;
+            return Ok(built_on(branch, &conclusions));
+        };
+        let conclusions = conclusions.iter().map(|(node, branch)| Conclusion { node, branch }).collect();
+        let limits = WorkerLimits::default();
+        let task = Task { node: &node, aspects: aspects.iter().collect(), conclusions, context: &context, limits };
+        Ok(work_on(desk, &source, &task).await?)
+    }
+
+    /// Folds what a round found into the summaries, drafts an answer and judges it.
+    pub async fn end_round(&self, state: &RunState) -> Result<(Memory, Draft, Verdict), StepError> {
+        let Some(brief) = &state.brief else { return Err(StepError::Invalid("there is no brief".into())) };
+        self.remember(state).await;
+        let memory = self.folded(state, brief).await?;
+        let Some(desk) = &self.desk else {
+            let draft = writer::draft_by_rules(brief, &state.tree, &state.branches);
+            return Ok((memory, draft, by_coverage(brief, &state.tree, &state.branches)));
+        };
+        let key = CallKey::new(format!("draft/{}", state.round));
+        let draft = self.written(desk, &key, state, brief, &memory).await?;
+        let verdict = if brief.mode == Mode::Quick {
+            by_coverage(brief, &state.tree, &state.branches)
+        } else {
+            let key = CallKey::new(format!("judge/{}", state.round));
+            match judge(desk, &key, brief, &state.tree, &state.branches, &draft).await {
+                Err(StructuredError::Invalid { .. }) => by_coverage(brief, &state.tree, &state.branches),
+                done => done?,
+            }
+        };
+        Ok((memory, draft, verdict))
+    }
+
+    /// Folds the branches of the round that ends, in the order their nodes were planned.
+    async fn folded(&self, state: &RunState, brief: &Brief) -> Result<Memory, StepError> {
+        let r = state.settings.summary_tokens;
+        let mut memory = state.memory.clone();
+        let new = state.tree.workers().filter(|node| node.round == state.round);
+        for node in new {
+            let Some(branch) = state.branches.get(&node.id).filter(|branch| !branch.report.findings.is_empty()) else {
+                continue;
+            };
+            let label = label(&state.tree, &state.branches, &node.id);
+            let key = CallKey::new(format!("fold/{}/{}", state.round, node.id));
+            let global = self.fold(&key, brief, &memory.global.text, node, branch, r).await?;
+            if label == Label::Public {
+                // What was only ever public is the same text for every eye.
+                memory.global_public = match memory.global.label {
+                    Label::Public => global.clone(),
+                    Label::Internal => {
+                        self.fold(&key.then("public"), brief, &memory.global_public, node, branch, r).await?
+                    }
+                };
+            }
+            memory.global = Summary { text: global, label: memory.global.label.max(label) };
+        }
+        memory.groups = match &self.desk {
+            Some(desk) => {
+                let key = CallKey::new(format!("group/{}", state.round));
+                group_summaries(desk, &key, brief, &state.tree, &state.branches, GROUP_TOKENS).await?
+            }
+            None => group_summaries_by_rules(&state.tree, &state.branches, GROUP_TOKENS, &estimate),
+        };
+        Ok(memory)
+    }
+
+    async fn fold(
+        &self,
+        key: &CallKey,
+        brief: &Brief,
+        g: &str,
+        node: &Node,
+        branch: &Branch,
+        r: u64,
+    ) -> Result<String, CallError> {
+        match &self.desk {
+            // The first branch has nothing to be folded into: its own report is the summary.
+            Some(desk) if g.is_empty() => {
+                Ok(fold_by_rules(g, branch, r, &|text| desk.count(Role::Summariser, text)))
+            }
+            Some(desk) => fold(desk, key, brief, g, node, branch, r).await,
+            None => Ok(fold_by_rules(g, branch, r, &estimate)),
+        }
+    }
+
+    /// Puts what was found where it can be found again. It can be made again from the journal, so a failure is no loss.
+    async fn remember(&self, state: &RunState) {
+        let Some(recall) = &self.recall else { return };
+        let new = state.tree.workers().filter(|node| node.round == state.round);
+        let new = new.filter_map(|node| Some(entries(&node.id, state.branches.get(&node.id)?)));
+        if let Err(error) = recall.add(&self.run, new.flatten().collect()).await {
+            tracing::warn!(%error, "memory of runs is not complete");
+        }
+    }
+
+    /// Makes the answer at the end: the last draft where nothing has come since, else a new one.
+    pub async fn final_draft(&self, state: &RunState, stop: StopReason) -> Result<Draft, StepError> {
+        let Some(brief) = &state.brief else { return Ok(Draft::default()) };
+        let is_current = state.rounds_ended() == state.round;
+        let mut draft = match (&self.desk, &state.draft) {
+            (_, Some(draft)) if is_current => draft.clone(),
+            (Some(desk), _) if stop != StopReason::Cancelled && state.has_evidence() => {
+                let memory = self.folded_by_rules(state);
+                self.written(desk, &CallKey::new("write"), state, brief, &memory).await?
+            }
+            _ => draft_by_rules(state),
+        };
+        if let (Some(desk), Some(schema)) = (&self.desk, &state.settings.output_schema) {
+            let key = CallKey::new("output");
+            match writer::output(desk, &key, brief, &draft, schema).await {
+                Ok(output) => draft.output = Some(output),
+                Err(error) => draft.limitations.push(format!("the form that was asked for could not be filled: {error}")),
+            }
+        }
+        Ok(draft)
+    }
+
+    /// Folds what the last round left unfolded without asking anybody: the round did not end.
+    fn folded_by_rules(&self, state: &RunState) -> Memory {
+        let mut memory = state.memory.clone();
+        for node in state.tree.workers().filter(|node| node.round == state.round) {
+            if let Some(branch) = state.branches.get(&node.id) {
+                let label = label(&state.tree, &state.branches, &node.id);
+                let r = state.settings.summary_tokens;
+                let text = fold_by_rules(&memory.global.text, branch, r, &estimate);
+                memory.global = Summary { text, label: memory.global.label.max(label) };
+            }
+        }
+        memory
+    }
+
+    async fn written(
+        &self,
+        desk: &Desk,
+        key: &CallKey,
+        state: &RunState,
+        brief: &Brief,
+        memory: &Memory,
+    ) -> Result<Draft, StepError> {
+        let all: Vec<_> = state.branches.values().flat_map(|branch| &branch.evidence).collect();
+        let ledger = if all.len() <= MAX_LEDGER { all } else { self.recalled(brief, all).await };
+        let material = Material {
+            brief,
+            reasons: &state.reasons,
+            memory,
+            verdicts: &state.verdicts,
+            tree: &state.tree,
+            branches: &state.branches,
+            ledger,
+        };
+        Ok(writer::draft(desk, key, &material).await?)
+    }
+
+    /// Picks the quotes that are nearest to the question and to each aspect, in the order of the ledger.
+    async fn recalled<'a>(&self, brief: &Brief, all: Vec<&'a Evidence>) -> Vec<&'a Evidence> {
+        let Some(recall) = &self.recall else { return all.into_iter().take(MAX_LEDGER).collect() };
+        let mut scores: BTreeMap<EvidenceId, f32> = BTreeMap::new();
+        let queries = std::iter::once(brief.question.as_str()).chain(brief.aspects.iter().map(|aspect| aspect.text.as_str()));
+        for query in queries {
+            for (id, score) in recall.search(&self.run, query, RECALLED).await.unwrap_or_default() {
+                if let Ok(id) = id.parse() {
+                    let best = scores.entry(id).or_insert(score);
+                    *best = best.max(score);
+                }
+            }
+        }
+        let mut best: Vec<_> = all.iter().filter(|quote| scores.contains_key(&quote.id)).collect();
+        best.sort_by(|a, b| scores[&b.id].total_cmp(&scores[&a.id]).then_with(|| a.id.cmp(&b.id)));
+        let kept: Vec<_> = best.into_iter().take(MAX_LEDGER).map(|quote| &quote.id).collect();
+        all.iter().filter(|quote| kept.contains(&&quote.id)).copied().collect()
+    }
+}
+
+/// Makes an answer of what a run has, without a model.
+pub fn draft_by_rules(state: &RunState) -> Draft {
+    match &state.brief {
+        Some(brief) => writer::draft_by_rules(brief, &state.tree, &state.branches),
+        None => Draft::default(),
+    }
+}
+
+/// Returns the plan, or everything that is wrong with it in one text.
+fn checked(draft: &PlanDraft, state: &RunState, brief: &Brief, round: u32) -> Result<Plan, String> {
+    draft
+        .check(&state.tree, brief, state.settings.tree, round)
+        .map_err(|complaints| complaints.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+}
+
+/// Gives a node that found nothing itself the conclusions it was to build on.
+fn built_on(mut branch: Branch, conclusions: &[(Node, Branch)]) -> Branch {
+    if branch.report.findings.is_empty() && !conclusions.is_empty() {
+        let first = |(_, branch): &(Node, Branch)| branch.report.findings.first().cloned();
+        let findings: Vec<Finding> = conclusions.iter().filter_map(first).collect();
+        if !findings.is_empty() {
+            branch.report.summary = findings.iter().map(|finding| finding.text.as_str()).collect::<Vec<_>>().join(" ");
+            branch.report.open_questions.clear();
+            branch.report.stop_reason = BranchStop::Done;
+            #[expect(clippy::cast_precision_loss, reason = "a handful of nodes")]
+            let mean = conclusions.iter().map(|(_, branch)| branch.report.confidence).sum::<f32>() / conclusions.len() as f32;
+            branch.report.confidence = mean / 2.0;
+            branch.report.findings = findings;
+        }
+    }
+    branch
+}
+
+/// Counts tokens where no model will see them: a little more than any tokenizer finds in prose.
+fn estimate(text: &str) -> u64 {
+    (text.len() as u64).div_ceil(3)
+}
+
+async fn work_on(desk: &Desk, source: &dyn Source, task: &Task<'_>) -> Result<Branch, CallError> {
+    work(desk, source, task).await
+}

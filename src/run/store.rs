@@ -1,0 +1,177 @@
+//! The runs of a project: list, lock, export, remove.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::event::Record;
+use super::journal::{Journal, JournalError};
+use super::tree::{FoldError, RunState};
+use crate::base::id::RunId;
+use crate::base::lock::{FileLock, FileLockError};
+
+/// Name of the database in `.dr`.
+pub const STATE_FILE: &str = "state.db";
+
+/// Folder of the locks of runs in `.dr`.
+const LOCKS: &str = "runs";
+
+/// The runs kept in one `.dr` folder.
+#[derive(Clone)]
+pub struct Store {
+    journal: Journal,
+    /// Where locks are; none where nothing can be kept.
+    locks: Option<PathBuf>,
+}
+
+/// A run could not be found or used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The journal failed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The journal of this run makes no sense.
+    #[error("run `{run}` cannot be read")]
+    Broken {
+        /// The run.
+        run: RunId,
+        /// Why.
+        #[source]
+        source: FoldError,
+    },
+    /// There is no such run.
+    #[error("no run `{0}`")]
+    Missing(String),
+    /// Several runs begin like this.
+    #[error("several runs begin with `{0}`")]
+    Ambiguous(String),
+    /// There are no runs at all.
+    #[error("no run is stored here")]
+    Empty,
+    /// Another process works on it.
+    #[error("run `{run}` is being worked on by {holder}")]
+    Busy {
+        /// The run.
+        run: RunId,
+        /// What its lock says of the process.
+        holder: String,
+    },
+    /// The lock cannot be used.
+    #[error(transparent)]
+    Lock(FileLockError),
+    /// A folder cannot be made.
+    #[error("failed to make `{path}`")]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl StoreError {
+    /// Returns what the user can do about this error.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Journal(error) => error.hint(),
+            Self::Missing(_) | Self::Ambiguous(_) => Some("`dr runs` lists the runs and their ids".into()),
+            Self::Empty => Some("`dr ask` starts one".into()),
+            Self::Busy { .. } => Some("wait until it is done, or end that process".into()),
+            _ => None,
+        }
+    }
+}
+
+impl Store {
+    /// Opens the runs kept in `folder`, a `.dr` folder that exists.
+    pub fn open(folder: &Path) -> Result<Self, StoreError> {
+        let locks = folder.join(LOCKS);
+        let failed = |source| StoreError::Folder { path: locks.clone(), source };
+        std::fs::create_dir_all(&locks).map_err(failed)?;
+        Ok(Self { journal: Journal::open(&folder.join(STATE_FILE))?, locks: Some(locks) })
+    }
+
+    /// Makes a store that keeps nothing, for folders that cannot be written to.
+    pub fn in_memory() -> Result<Self, StoreError> {
+        Ok(Self { journal: Journal::in_memory()?, locks: None })
+    }
+
+    /// Returns the journal of all runs.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// Tells whether runs outlive this process.
+    pub fn is_kept(&self) -> bool {
+        self.locks.is_some()
+    }
+
+    /// Finds a run by its id or by how the id begins; the newest where nothing is said.
+    pub async fn find(&self, name: Option<&str>) -> Result<RunId, StoreError> {
+        let runs = self.journal.runs().await?;
+        let Some(name) = name else { return runs.into_iter().next().map(|run| run.id).ok_or(StoreError::Empty) };
+        let mut like = runs.into_iter().filter(|run| run.id.as_str().starts_with(name) && !name.is_empty());
+        match (like.next(), like.next()) {
+            (Some(run), None) => Ok(run.id),
+            (None, _) => Err(StoreError::Missing(name.to_owned())),
+            (Some(_), Some(_)) => Err(StoreError::Ambiguous(name.to_owned())),
+        }
+    }
+
+    /// Takes the lock of a run; without it no process may write to its journal.
+    pub fn lock(&self, run: &RunId) -> Result<Option<FileLock>, StoreError> {
+        let Some(locks) = &self.locks else { return Ok(None) };
+        match FileLock::take(&locks.join(format!("{run}.lock"))) {
+            Ok(lock) => Ok(Some(lock)),
+            Err(FileLockError::Held { holder, .. }) => Err(StoreError::Busy { run: run.clone(), holder }),
+            Err(error) => Err(StoreError::Lock(error)),
+        }
+    }
+
+    /// Tells whether a process works on a run right now.
+    pub fn is_busy(&self, run: &RunId) -> bool {
+        self.locks.as_ref().is_some_and(|locks| FileLock::holder(&locks.join(format!("{run}.lock"))).is_some())
+    }
+
+    /// Reads a run: its events, and the state they fold to.
+    pub async fn read(&self, run: &RunId) -> Result<(Vec<Record>, RunState), StoreError> {
+        let records = self.journal.records(run).await?;
+        if records.is_empty() {
+            return Err(StoreError::Missing(run.to_string()));
+        }
+        let state = RunState::of(&records).map_err(|source| StoreError::Broken { run: run.clone(), source })?;
+        Ok((records, state))
+    }
+
+    /// Removes a run nobody works on.
+    pub async fn remove(&self, run: &RunId) -> Result<(), StoreError> {
+        let lock = self.lock(run)?;
+        if !self.journal.remove(run).await? {
+            return Err(StoreError::Missing(run.to_string()));
+        }
+        if let Some(locks) = self.locks.as_ref().filter(|_| lock.is_some()) {
+            // A lock file without a run is of no use, and none the worse for staying.
+            let _ = std::fs::remove_file(locks.join(format!("{run}.lock")));
+        }
+        Ok(())
+    }
+
+    /// Returns a run as JSON lines: its events, then its calls with their raw replies.
+    pub async fn export(&self, run: &RunId) -> Result<String, StoreError> {
+        let (records, _) = self.read(run).await?;
+        let mut lines = vec![json!({"kind": "run", "id": run, "format": 1}).to_string()];
+        lines.extend(records.iter().map(|record| line("event", record)));
+        lines.extend(self.journal.calls(run).await?.iter().map(|call| line("call", call)));
+        Ok(lines.join("\n") + "\n")
+    }
+}
+
+fn line<T: Serialize>(kind: &str, value: &T) -> String {
+    let mut object = json!({ "kind": kind });
+    if let (Some(object), Ok(serde_json::Value::Object(fields))) = (object.as_object_mut(), serde_json::to_value(value)) {
+        object.extend(fields);
+    }
+    object.to_string()
+}

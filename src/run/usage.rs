@@ -1,0 +1,87 @@
+//! What the calls of a run came to, by role and by node, read off its journal.
+
+use std::collections::BTreeMap;
+
+use super::journal::{CallRow, Journal, JournalError};
+use crate::base::id::RunId;
+use crate::llm::message::Usage as Tokens;
+use crate::research::report::{Usage, UsageTable};
+
+/// Billionths in one.
+const NANO: f64 = 1e9;
+
+/// Reads the usage of a run.
+pub async fn usage_of(journal: &Journal, run: &RunId) -> Result<UsageTable, JournalError> {
+    let mut table = usage_of_calls(&journal.calls(run).await?);
+    for (node, lookups, known) in journal.lookup_counts(run).await? {
+        let of_node = table.by_node.entry(node).or_default();
+        for usage in [&mut table.total, of_node] {
+            usage.tool_calls += lookups;
+            usage.cache_hits += known;
+        }
+    }
+    Ok(table)
+}
+
+/// Adds calls up. One whose outcome nobody knows counts with its worst case, one without a price makes the sum unknown.
+fn usage_of_calls(calls: &[CallRow]) -> UsageTable {
+    let mut table = UsageTable::default();
+    for call in calls.iter().filter(|call| call.outcome != "failed") {
+        let usage = usage_of_call(call);
+        let node = call.node().unwrap_or("run").to_owned();
+        for sum in [
+            &mut table.total,
+            table.by_role.entry(call.role.to_string()).or_default(),
+            table.by_node.entry(node).or_default(),
+        ] {
+            add(sum, &usage);
+        }
+    }
+    table
+}
+
+fn usage_of_call(call: &CallRow) -> Usage {
+    let worst = Tokens {
+        input_tokens: call.counted_tokens,
+        output_tokens: call.worst_tokens - call.counted_tokens.min(call.worst_tokens),
+        ..Tokens::default()
+    };
+    let tokens = call.usage.unwrap_or(worst);
+    let cost = if call.is_open() { call.worst_cost } else { call.cost };
+    #[expect(clippy::cast_precision_loss, reason = "nobody pays so much that a dollar is lost")]
+    let cost_usd = cost.map(|nanos| nanos as f64 / NANO);
+    Usage {
+        calls: 1,
+        input_tokens: tokens.input_tokens,
+        cached_tokens: tokens.cached_tokens,
+        output_tokens: tokens.output_tokens,
+        reasoning_tokens: tokens.reasoning_tokens,
+        tool_calls: 0,
+        cache_hits: 0,
+        cost_usd,
+    }
+}
+
+fn add(sum: &mut Usage, usage: &Usage) {
+    sum.calls += usage.calls;
+    sum.input_tokens += usage.input_tokens;
+    sum.cached_tokens += usage.cached_tokens;
+    sum.output_tokens += usage.output_tokens;
+    sum.reasoning_tokens += usage.reasoning_tokens;
+    sum.cost_usd = sum.cost_usd.zip(usage.cost_usd).map(|(sum, cost)| sum + cost);
+}
+
+/// How far counts of tokens were off, as the share of what endpoints counted: above 0 where too much was counted here.
+pub fn token_drift(calls: &[CallRow]) -> BTreeMap<String, f64> {
+    let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for call in calls {
+        if let Some(usage) = call.usage {
+            let (counted, billed) = sums.entry(&call.model).or_default();
+            *counted += call.counted_tokens;
+            *billed += usage.input_tokens;
+        }
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a share is wanted, not a count")]
+    let drift = |(counted, billed): (u64, u64)| counted as f64 / billed.max(1) as f64 - 1.0;
+    sums.into_iter().map(|(model, sums)| (model.to_owned(), drift(sums))).collect()
+}
