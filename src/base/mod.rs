@@ -15,3 +15,5 @@ pub mod token;
 pub mod http;
 
 pub mod word;
+
+pub mod http;

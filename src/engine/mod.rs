@@ -7,6 +7,8 @@ mod passage;
 
 mod doctor;
 
+mod model_checks;
+
 mod run;
 
 use std::collections::HashSet;
