@@ -9,6 +9,8 @@ pub mod source;
 
 pub mod research;
 
+pub mod run;
+
 pub mod render;
 
 pub mod config;
