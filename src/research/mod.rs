@@ -13,6 +13,8 @@ pub mod node;
 
 pub mod plan;
 
+pub mod rules;
+
 pub mod sentence;
 
 pub mod evidence;

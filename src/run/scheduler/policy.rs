@@ -3,6 +3,7 @@
 //! Pure functions of a tree: the live run and the simulation ask the same policy. Every question costs one pass over
 //! the nodes and their dependencies.
 
+use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
@@ -70,8 +71,10 @@ pub fn blocked(tree: &Tree) -> Vec<(NodeId, String)> {
 struct Graph<'a> {
     nodes: Vec<&'a Node>,
     is_worker: Vec<bool>,
-    /// What each node depends on; none for what is not in the tree.
-    needs: Vec<Vec<Option<usize>>>,
+    /// What all nodes depend on, one node after the other; none for what is not in the tree.
+    needs: Vec<Option<usize>>,
+    /// Where the needs of each node start, and where the last ones end.
+    starts: Vec<usize>,
     /// What depends on each node.
     needed_by: Vec<Vec<usize>>,
 }
@@ -79,17 +82,36 @@ struct Graph<'a> {
 impl<'a> Graph<'a> {
     fn of(tree: &'a Tree) -> Self {
         let nodes: Vec<_> = tree.nodes.iter().collect();
-        let places: HashMap<_, _> = nodes.iter().enumerate().map(|(at, node)| (node.id.number(), at)).collect();
-        let place = |id: &NodeId| places.get(&id.number()).copied();
-        let needs: Vec<Vec<_>> = nodes.iter().map(|node| node.depends_on.iter().map(place).collect()).collect();
-        let mut needed_by = vec![Vec::new(); nodes.len()];
-        for (at, needs) in needs.iter().enumerate() {
-            for need in needs.iter().flatten() {
-                needed_by[*need].push(at);
+        let places: OnceCell<HashMap<u32, usize>> = OnceCell::new();
+        let by_number = || nodes.iter().enumerate().map(|(at, node)| (node.id.number(), at)).collect();
+        // Nodes are numbered as they are planned, so the place is nearly always known.
+        let place = |id: &NodeId| {
+            let guess = (id.number() as usize).wrapping_sub(1);
+            let is_right = nodes.get(guess).is_some_and(|node| node.id == *id);
+            let look_up = || places.get_or_init(by_number).get(&id.number()).copied();
+            if is_right { Some(guess) } else { look_up() }
+        };
+        let mut graph = Self {
+            is_worker: nodes.iter().map(|node| tree.has_worker(&node.id)).collect(),
+            needs: Vec::new(),
+            starts: vec![0],
+            needed_by: vec![Vec::new(); nodes.len()],
+            nodes: Vec::new(),
+        };
+        for (at, node) in nodes.iter().enumerate() {
+            for need in node.depends_on.iter().map(place) {
+                graph.needs.push(need);
+                if let Some(need) = need {
+                    graph.needed_by[need].push(at);
+                }
             }
+            graph.starts.push(graph.needs.len());
         }
-        let is_worker = nodes.iter().map(|node| tree.has_worker(&node.id)).collect();
-        Self { nodes, is_worker, needs, needed_by }
+        Self { nodes, ..graph }
+    }
+
+    fn needs(&self, at: usize) -> &[Option<usize>] {
+        &self.needs[self.starts[at]..self.starts[at + 1]]
     }
 
     fn is_ready(&self, at: usize) -> bool {
@@ -99,12 +121,12 @@ impl<'a> Graph<'a> {
             Some(NodeStatus::Failed | NodeStatus::Blocked) | None => node.optional_dependencies,
             Some(NodeStatus::Pending | NodeStatus::Running) => false,
         };
-        node.status == NodeStatus::Pending && self.needs[at].iter().all(allows)
+        node.status == NodeStatus::Pending && self.needs(at).iter().all(allows)
     }
 
     /// Returns the nodes, each after all it depends on; nodes that wait for themselves are left out.
     fn order(&self) -> Vec<usize> {
-        let mut waits: Vec<_> = self.needs.iter().map(|needs| needs.iter().flatten().count()).collect();
+        let mut waits: Vec<_> = (0..self.nodes.len()).map(|at| self.needs(at).iter().flatten().count()).collect();
         let mut order: Vec<_> = (0..self.nodes.len()).filter(|at| waits[*at] == 0).collect();
         let mut done = 0;
         while let Some(at) = order.get(done).copied() {
@@ -150,7 +172,7 @@ impl<'a> Graph<'a> {
                 | NodeStatus::Blocked => None,
             }
         };
-        node.depends_on.iter().zip(&self.needs[at]).find_map(why)
+        node.depends_on.iter().zip(self.needs(at)).find_map(why)
     }
 }
 
