@@ -4,6 +4,8 @@
 //! query. A comparison is one node a thing and one that puts them together; a question of several parts is one node a
 //! part; all else is the root alone.
 
+mod comparison;
+mod parts;
 mod shape;
 
 use std::collections::BTreeSet;
@@ -12,7 +14,8 @@ use super::node::{Node, NodeStatus, SourceHint, Tree};
 use super::plan::{NodeDraft, PlanDraft, UpdateDraft};
 use super::question::{Aspect, AspectId, Brief, Mode, Question};
 use crate::base::word::WordSplitter;
-use shape::{Comparison, Shape};
+use comparison::Comparison;
+use shape::Shape;
 
 /// Longest question a rule makes, in characters; within what [`Question`] takes.
 const MAX_CHARACTERS: usize = 1_000;

@@ -42,6 +42,13 @@ fn comparisons_are_told_by_their_wording() {
         ("Please compare A, B, and C in terms of cost.", &["A", "B", "C"], "in terms of cost"),
         ("compare the replication of PostgreSQL and MySQL", &["PostgreSQL", "MySQL"], "as to replication"),
         ("Compare PostgreSQL and MySQL replication", &["PostgreSQL", "MySQL"], "as to replication"),
+        (
+            "Compare PostgreSQL and MySQL replication for small teams",
+            &["PostgreSQL", "MySQL"],
+            "as to replication for small teams",
+        ),
+        ("Which of Vec and VecDeque is faster?", &["Vec", "VecDeque"], "as to what faster"),
+        ("How is a mutex different from a semaphore?", &["mutex", "semaphore"], ""),
         ("Compare Box with Rc", &["Box", "Rc"], ""),
         ("Compare how Rust and Go handle errors", &["Rust", "Go"], "as to how they handle errors"),
         ("tokio vs async-std", &["tokio", "async-std"], ""),
@@ -70,6 +77,8 @@ fn comparisons_are_told_by_their_wording() {
         ("How do String and &str differ?", &["String", "&str"], ""),
         ("Is BTreeMap faster than HashMap?", &["BTreeMap", "HashMap"], ""),
         ("What is the difference between A and B, and when should I use each?", &["A", "B"], ""),
+        ("What is the difference between A and B, and when is each preferred?", &["A", "B"], ""),
+        ("Compare A and B. Which one is cheaper?", &["A", "B"], ""),
     ];
     for (question, entities, topic) in table {
         let (found, for_what) = compared(question).unwrap_or_else(|| panic!("{question}: {:?}", shape(question)));
@@ -132,6 +141,7 @@ fn plain_questions_stay_whole() {
         "What are the pros and cons of async?",
         "Which services depend on Redis, and which of them?",
         "Should we use tabs?",
+        "Do we use Kafka or RabbitMQ?",
         "Compare",
         "Compare it",
         "vs",
