@@ -69,6 +69,11 @@ impl WordSplitter {
         if kept.is_empty() { text.to_owned() } else { kept.join(" ") }
     }
 
+    /// Tells whether `text` has a word that says what it is about.
+    pub fn has_key_word(&self, text: &str) -> bool {
+        runs(text).into_iter().any(|range| !self.stop_words.contains(text[range].to_lowercase().as_str()))
+    }
+
     fn stem(&self, word: &str) -> String {
         self.stemmer.stem(&word.to_lowercase()).into_owned()
     }
@@ -122,5 +127,6 @@ mod tests {
         assert_eq!(splitter.key_stems("How are the budgets enforced, and budget what?"), ["budget", "enforc"]);
         assert_eq!(splitter.key_stems("to be or not to be"), ["to", "be", "or", "not"]);
         assert_eq!(splitter.without_stop_words("what is the writer lock"), "writer lock");
+        assert!(splitter.has_key_word("what is a lock") && !splitter.has_key_word("what is it for"));
     }
 }

@@ -1,9 +1,16 @@
 //! A Brief becomes a Plan: the sub-questions to open, and what changes in those that wait.
+//!
+//! A [`PlanDraft`] is what a model, a file or the rules say; [`PlanDraft::check`] is the only way from there to a
+//! [`Plan`]. A plan, or a whole tree, can be turned back into a draft, edited as JSON, and checked again.
+
+mod check;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::node::{Node, NodeId, SourceHint, Tool};
+pub use check::{PlanComplaint, complaints_text};
+
+use super::node::{Node, NodeId, SourceHint, Tool, Tree};
 use super::question::Question;
 
 /// A plan as a model or a file says it: nothing in it has been checked.
@@ -128,3 +135,108 @@ impl Default for TreeLimits {
 fn yes() -> bool {
     true
 }
+
+/// A file holds no plan.
+#[derive(Debug, thiserror::Error)]
+#[error("file holds no plan")]
+pub struct ReadPlanError(#[from] serde_json::Error);
+
+impl ReadPlanError {
+    /// Returns what the user can do about this error.
+    pub fn hint(&self) -> Option<String> {
+        Some("`dr plan --save <FILE>` writes a plan that can be edited".into())
+    }
+}
+
+impl PlanDraft {
+    /// Returns the plan as JSON for people to edit; equal plans make equal text.
+    pub fn to_json(&self) -> String {
+        // Strings, numbers and lists of them: there is nothing in a draft that JSON cannot hold.
+        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+
+    /// Reads what [`Self::to_json`] wrote, perhaps edited since.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error where the text is no JSON or has not the form of a plan. Whether the plan makes sense is for
+    /// [`Self::check`] to say.
+    pub fn from_json(text: &str) -> Result<Self, ReadPlanError> {
+        Ok(serde_json::from_str(text)?)
+    }
+}
+
+impl Plan {
+    /// Tells whether the plan changes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.updates.is_empty()
+    }
+}
+
+impl From<&Node> for NodeDraft {
+    fn from(node: &Node) -> Self {
+        Self {
+            id: node.id.to_string(),
+            parent: node.parent.as_ref().map(NodeId::to_string),
+            question: node.question.to_string(),
+            aspects: node.aspects.iter().map(ToString::to_string).collect(),
+            depends_on: node.depends_on.iter().map(NodeId::to_string).collect(),
+            optional_dependencies: node.optional_dependencies,
+            parallelizable: node.parallelizable,
+            priority: node.priority,
+            group: node.group.clone(),
+            source_hint: node.source_hint,
+            tools: node.tools.clone(),
+            output_schema: node.output_schema.as_ref().map(ToString::to_string),
+            why: node.why.clone(),
+        }
+    }
+}
+
+impl From<&Update> for UpdateDraft {
+    fn from(update: &Update) -> Self {
+        Self {
+            id: update.id.to_string(),
+            question: update.question.as_ref().map(Question::to_string),
+            priority: update.priority,
+            source_hint: update.source_hint,
+            drop: update.drop,
+            why: String::new(),
+        }
+    }
+}
+
+/// The draft that checks to this plan, against the tree the plan was made for.
+impl From<&Plan> for PlanDraft {
+    fn from(plan: &Plan) -> Self {
+        Self {
+            reasoning: plan.reasoning.clone(),
+            new_nodes: plan.nodes.iter().map(NodeDraft::from).collect(),
+            updates: plan.updates.iter().map(UpdateDraft::from).collect(),
+        }
+    }
+}
+
+/// The draft that plans all of this tree anew, under a root that waits.
+impl From<&Tree> for PlanDraft {
+    fn from(tree: &Tree) -> Self {
+        let below = tree.nodes.iter().filter(|node| node.id != tree.root);
+        let root = tree.get(&tree.root).map(|root| UpdateDraft {
+            id: root.id.to_string(),
+            priority: Some(root.priority).filter(|priority| *priority != 0),
+            source_hint: Some(root.source_hint).filter(|hint| *hint != SourceHint::default()),
+            ..UpdateDraft::default()
+        });
+        let changed = root.filter(|root| root.priority.is_some() || root.source_hint.is_some());
+        Self {
+            reasoning: String::new(),
+            new_nodes: below.map(NodeDraft::from).collect(),
+            updates: changed.into_iter().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

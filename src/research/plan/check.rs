@@ -1,0 +1,562 @@
+//! A PlanDraft becomes a Plan, or a list of everything that is wrong with it.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::Value;
+
+use super::{NodeDraft, Plan, PlanDraft, TreeLimits, Update, UpdateDraft};
+use crate::base::line::{one_line, printable};
+use crate::research::node::{Node, NodeId, NodeStatus, Tool, Tree};
+use crate::research::question::{AspectId, Brief, Question, QuestionError};
+
+/// Longest name of a node within a draft, in characters.
+const MAX_NAME: usize = 32;
+
+/// Complaints that are put before a model at once.
+const MAX_SHOWN: usize = 20;
+
+/// Something a plan says that cannot be done.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanComplaint {
+    /// A name that is none.
+    #[error("`{id}` is not a name for a node (1 to {MAX_NAME} letters, digits, `_` and `-`)")]
+    BadName {
+        /// The name, made fit to be shown.
+        id: String,
+    },
+    /// Two new nodes have one name.
+    #[error("`{id}` names more than one new node")]
+    DuplicateId {
+        /// The name.
+        id: String,
+    },
+    /// A new node has the name of one there is.
+    #[error("`{id}` is a node that exists already; give the new node another name")]
+    TakenId {
+        /// The name.
+        id: String,
+    },
+    /// A question that cannot be asked.
+    #[error("`{id}` asks what cannot be asked")]
+    Question {
+        /// The node.
+        id: String,
+        /// What is wrong with it.
+        source: QuestionError,
+    },
+    /// A parent that is not there.
+    #[error("`{id}` belongs under `{parent}`, which does not exist")]
+    UnknownParent {
+        /// The node.
+        id: String,
+        /// What it names as its parent.
+        parent: String,
+    },
+    /// A parent that goes.
+    #[error("`{id}` belongs under `{parent}`, which this plan drops")]
+    DroppedParent {
+        /// The node.
+        id: String,
+        /// Its parent.
+        parent: String,
+    },
+    /// Nodes that are above each other.
+    #[error("nodes lie under each other: {}", chain(.path))]
+    ParentCycle {
+        /// The nodes, each under the next, the first again at the end.
+        path: Vec<String>,
+    },
+    /// A node too far from the root.
+    #[error("`{id}` is {depth} levels below the root (at most {limit})")]
+    TooDeep {
+        /// The node.
+        id: String,
+        /// Nodes above it.
+        depth: u32,
+        /// Nodes that may be above it.
+        limit: u32,
+    },
+    /// More nodes than a tree may have.
+    #[error("tree would have {nodes} nodes (at most {limit})")]
+    TooMany {
+        /// Nodes in all.
+        nodes: usize,
+        /// Nodes there may be.
+        limit: u32,
+    },
+    /// An aspect that is not in the brief.
+    #[error("`{id}` serves aspect `{aspect}`, which the brief does not have")]
+    UnknownAspect {
+        /// The node.
+        id: String,
+        /// The aspect.
+        aspect: String,
+    },
+    /// A dependency that is not there.
+    #[error("`{id}` depends on `{dependency}`, which does not exist")]
+    UnknownDependency {
+        /// The node.
+        id: String,
+        /// What it names as its dependency.
+        dependency: String,
+    },
+    /// A node that waits for itself.
+    #[error("`{id}` depends on itself")]
+    SelfDependency {
+        /// The node.
+        id: String,
+    },
+    /// Nodes that wait for each other.
+    #[error("nodes wait for each other: {}", chain(.path))]
+    Cycle {
+        /// The nodes, each waiting for the next, the first again at the end.
+        path: Vec<String>,
+    },
+    /// A node that could never run.
+    #[error("`{id}` can never run: `{dependency}`, which it depends on, {why}")]
+    Unreachable {
+        /// The node.
+        id: String,
+        /// The dependency.
+        dependency: String,
+        /// What is the matter with it.
+        why: &'static str,
+    },
+    /// A form of result that is none.
+    #[error("`output_schema` of `{id}` is not a JSON Schema: {reason}")]
+    BadSchema {
+        /// The node.
+        id: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A change to a node that is not there.
+    #[error("`{id}` cannot be changed: it does not exist")]
+    UnknownUpdate {
+        /// The node.
+        id: String,
+    },
+    /// A change to a node that does not wait.
+    #[error("`{id}` cannot be changed: it is {status} (only pending nodes can)")]
+    NotPending {
+        /// The node.
+        id: String,
+        /// How far it came.
+        status: &'static str,
+    },
+    /// Two changes to one node.
+    #[error("`{id}` is changed more than once")]
+    DuplicateUpdate {
+        /// The node.
+        id: String,
+    },
+    /// The user's own question would be lost.
+    #[error("`{id}` is the root: it can be neither dropped nor asked something else")]
+    RootChanged {
+        /// The root.
+        id: String,
+    },
+    /// A node that others need would go.
+    #[error("`{id}` cannot be dropped: `{by}` needs it")]
+    StillNeeded {
+        /// The node.
+        id: String,
+        /// A node that depends on it, or lies under it.
+        by: String,
+    },
+}
+
+/// Returns complaints as a list for whoever made the plan, one a line.
+pub fn complaints_text(complaints: &[PlanComplaint]) -> String {
+    let mut text = String::new();
+    for complaint in complaints.iter().take(MAX_SHOWN) {
+        text.push_str(&format!("- {complaint}"));
+        if let Some(cause) = std::error::Error::source(complaint) {
+            text.push_str(&format!(": {cause}"));
+        }
+        text.push('\n');
+    }
+    if complaints.len() > MAX_SHOWN {
+        text.push_str(&format!("- and {} more\n", complaints.len() - MAX_SHOWN));
+    }
+    text
+}
+
+impl PlanDraft {
+    /// Checks the draft against the tree it is for, numbers its nodes after those of the tree, and fills in what it
+    /// leaves out.
+    ///
+    /// New nodes are numbered as they appear; names in `parent` and `depends_on` follow.
+    ///
+    /// # Errors
+    ///
+    /// Returns everything that is wrong, so that one repair can mend it all.
+    pub fn check(
+        &self,
+        tree: &Tree,
+        brief: &Brief,
+        limits: TreeLimits,
+        round: u32,
+    ) -> Result<Plan, Vec<PlanComplaint>> {
+        let mut check = Check::new(self, tree, brief);
+        check.names();
+        check.size(limits);
+        let depths = check.parents(limits);
+        check.dependencies();
+        let nodes = self.new_nodes.iter().enumerate().map(|(at, node)| check.node(at, node, depths[at], round));
+        let nodes = nodes.collect::<Vec<_>>().into_iter().flatten().collect();
+        let updates = check.updates();
+        if check.complaints.is_empty() {
+            Ok(Plan { reasoning: printable(&self.reasoning), nodes, updates })
+        } else {
+            Err(check.complaints)
+        }
+    }
+}
+
+/// What a name in a draft stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Meant {
+    /// A new node, by its place in the draft.
+    New(usize),
+    /// A node of the tree.
+    Old(NodeId),
+}
+
+struct Check<'a> {
+    draft: &'a PlanDraft,
+    tree: &'a Tree,
+    brief: &'a Brief,
+    /// New nodes by name; the first of those that share one.
+    new: HashMap<&'a str, usize>,
+    dropped: HashSet<NodeId>,
+    complaints: Vec<PlanComplaint>,
+}
+
+impl<'a> Check<'a> {
+    fn new(draft: &'a PlanDraft, tree: &'a Tree, brief: &'a Brief) -> Self {
+        let mut new = HashMap::new();
+        for (at, node) in draft.new_nodes.iter().enumerate() {
+            new.entry(node.id.as_str()).or_insert(at);
+        }
+        let dropped = draft.updates.iter().filter(|update| update.drop).filter_map(|update| update.id.parse().ok());
+        Self { draft, tree, brief, new, dropped: dropped.collect(), complaints: Vec::new() }
+    }
+
+    fn meant(&self, name: &str) -> Option<Meant> {
+        let old = || name.parse().ok().filter(|id| self.tree.get(id).is_some()).map(Meant::Old);
+        self.new.get(name).copied().map(Meant::New).or_else(old)
+    }
+
+    fn name(&self, at: usize) -> String {
+        shown(&self.draft.new_nodes[at].id)
+    }
+
+    fn names(&mut self) {
+        for (at, node) in self.draft.new_nodes.iter().enumerate() {
+            let id = shown(&node.id);
+            let taken = node.id.parse().is_ok_and(|id| self.tree.get(&id).is_some());
+            if !is_name(&node.id) {
+                self.complaints.push(PlanComplaint::BadName { id });
+            } else if taken {
+                self.complaints.push(PlanComplaint::TakenId { id });
+            } else if self.new[node.id.as_str()] != at {
+                self.complaints.push(PlanComplaint::DuplicateId { id });
+            }
+        }
+    }
+
+    /// Dropped nodes count: they stay in the tree's record.
+    fn size(&mut self, limits: TreeLimits) {
+        let nodes = self.tree.nodes.len() + self.draft.new_nodes.len();
+        if nodes > limits.max_nodes as usize && !self.draft.new_nodes.is_empty() {
+            self.complaints.push(PlanComplaint::TooMany { nodes, limit: limits.max_nodes });
+        }
+    }
+
+    /// Checks what each new node lies under, and returns how deep each is.
+    fn parents(&mut self, limits: TreeLimits) -> Vec<u32> {
+        let mut above = Vec::with_capacity(self.draft.new_nodes.len());
+        for node in &self.draft.new_nodes {
+            let id = shown(&node.id);
+            let parent =
+                given(node.parent.as_ref()).map_or(Some(Meant::Old(self.tree.root.clone())), |name| self.meant(name));
+            match &parent {
+                None => {
+                    let parent = shown(node.parent.as_deref().unwrap_or_default());
+                    self.complaints.push(PlanComplaint::UnknownParent { id, parent });
+                }
+                Some(Meant::Old(parent)) if self.dropped.contains(parent) => {
+                    self.complaints.push(PlanComplaint::DroppedParent { id, parent: parent.to_string() });
+                }
+                Some(_) => {}
+            }
+            above.push(parent);
+        }
+        let new_parent = |meant: &Option<Meant>| match meant {
+            Some(Meant::New(at)) => vec![*at],
+            _ => Vec::new(),
+        };
+        let edges: Vec<_> = above.iter().map(new_parent).collect();
+        for path in cycles(&edges) {
+            let path = path.into_iter().map(|at| self.name(at)).collect();
+            self.complaints.push(PlanComplaint::ParentCycle { path });
+        }
+        let depths = self.depths(&above);
+        for (at, depth) in depths.iter().copied().enumerate().filter(|(_, depth)| *depth > limits.max_depth) {
+            let complaint = PlanComplaint::TooDeep { id: self.name(at), depth, limit: limits.max_depth };
+            self.complaints.push(complaint);
+        }
+        depths
+    }
+
+    /// Returns how deep each new node lies; those that hang from nothing count as the root's.
+    fn depths(&self, above: &[Option<Meant>]) -> Vec<u32> {
+        let mut depths = vec![None; above.len()];
+        for start in 0..above.len() {
+            let mut chain = Vec::new();
+            let mut at = start;
+            let base = loop {
+                if let Some(depth) = depths[at] {
+                    break depth;
+                }
+                // Marked before it is known, so that a circle ends here.
+                depths[at] = Some(0);
+                chain.push(at);
+                match &above[at] {
+                    Some(Meant::New(parent)) => at = *parent,
+                    Some(Meant::Old(parent)) => break self.tree.get(parent).map_or(0, |parent| parent.depth),
+                    None => break 0,
+                }
+            };
+            for (levels, at) in (1..).zip(chain.into_iter().rev()) {
+                depths[at] = Some(base + levels);
+            }
+        }
+        depths.into_iter().map(|depth| depth.unwrap_or(1)).collect()
+    }
+
+    fn dependencies(&mut self) {
+        let mut edges = vec![Vec::new(); self.draft.new_nodes.len()];
+        for (at, node) in self.draft.new_nodes.iter().enumerate() {
+            for name in &node.depends_on {
+                let id = shown(&node.id);
+                match self.meant(name) {
+                    None => {
+                        self.complaints.push(PlanComplaint::UnknownDependency { id, dependency: shown(name) });
+                    }
+                    Some(Meant::New(other)) if other == at => {
+                        self.complaints.push(PlanComplaint::SelfDependency { id });
+                    }
+                    Some(Meant::New(other)) => edges[at].push(other),
+                    Some(Meant::Old(dependency)) => {
+                        if let Some(why) = self.why_never(&dependency, node.optional_dependencies) {
+                            let dependency = dependency.to_string();
+                            self.complaints.push(PlanComplaint::Unreachable { id, dependency, why });
+                        }
+                    }
+                }
+            }
+        }
+        for path in cycles(&edges) {
+            let path = path.into_iter().map(|at| self.name(at)).collect();
+            self.complaints.push(PlanComplaint::Cycle { path });
+        }
+    }
+
+    /// Returns why nothing that depends on a node of the tree could ever run.
+    fn why_never(&self, dependency: &NodeId, optional: bool) -> Option<&'static str> {
+        let node = self.tree.get(dependency)?;
+        match node.status {
+            _ if self.dropped.contains(dependency) => Some("is dropped by this plan"),
+            NodeStatus::Pending if *dependency == self.tree.root => Some("is the root, which is answered last"),
+            NodeStatus::Failed if !optional => Some("failed"),
+            NodeStatus::Blocked if !optional => Some("is blocked"),
+            NodeStatus::Pending | NodeStatus::Running | NodeStatus::Done | NodeStatus::Failed | NodeStatus::Blocked => {
+                None
+            }
+        }
+    }
+
+    fn node(&mut self, at: usize, draft: &NodeDraft, depth: u32, round: u32) -> Option<Node> {
+        let question = self.question(&draft.id, &draft.question);
+        let aspects = self.aspects(draft);
+        let output_schema = self.output_schema(draft);
+        let parent = given(draft.parent.as_ref()).and_then(|name| self.id(name));
+        let mut node = Node::new(self.numbered(at), parent.or(Some(self.tree.root.clone())), question?, depth);
+        node.aspects = aspects;
+        node.depends_on = without_repeats(draft.depends_on.iter().filter_map(|name| self.id(name)));
+        node.optional_dependencies = draft.optional_dependencies;
+        node.parallelizable = draft.parallelizable;
+        node.priority = draft.priority;
+        node.source_hint = draft.source_hint;
+        node.tools = without_repeats(draft.tools.iter().copied());
+        if node.tools.is_empty() {
+            node.tools = vec![Tool::Search, Tool::Open];
+        }
+        node.output_schema = output_schema;
+        node.group = draft.group.as_deref().map(one_line).filter(|group| !group.is_empty());
+        node.why = one_line(&draft.why);
+        node.round = round;
+        Some(node)
+    }
+
+    /// Returns the id a new node gets.
+    fn numbered(&self, at: usize) -> NodeId {
+        NodeId::numbered(self.tree.next_number().saturating_add(u32::try_from(at).unwrap_or(u32::MAX)))
+    }
+
+    fn id(&self, name: &str) -> Option<NodeId> {
+        Some(match self.meant(name)? {
+            Meant::New(at) => self.numbered(at),
+            Meant::Old(id) => id,
+        })
+    }
+
+    fn question(&mut self, id: &str, text: &str) -> Option<Question> {
+        let wrong = |source| self.complaints.push(PlanComplaint::Question { id: shown(id), source });
+        text.parse().map_err(wrong).ok()
+    }
+
+    fn aspects(&mut self, draft: &NodeDraft) -> Vec<AspectId> {
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            draft.aspects.iter().map(AspectId::named).partition(|aspect| self.brief.aspect(aspect).is_some());
+        for aspect in unknown {
+            let aspect = shown(&aspect.to_string());
+            self.complaints.push(PlanComplaint::UnknownAspect { id: shown(&draft.id), aspect });
+        }
+        without_repeats(known)
+    }
+
+    fn output_schema(&mut self, draft: &NodeDraft) -> Option<Value> {
+        match schema(given(draft.output_schema.as_ref())?) {
+            Ok(schema) => Some(schema),
+            Err(reason) => {
+                let reason = shown(&reason);
+                self.complaints.push(PlanComplaint::BadSchema { id: shown(&draft.id), reason });
+                None
+            }
+        }
+    }
+
+    fn updates(&mut self) -> Vec<Update> {
+        let mut seen = HashSet::new();
+        let mut updates = Vec::new();
+        for draft in &self.draft.updates {
+            let question = given(draft.question.as_ref()).and_then(|text| self.question(&draft.id, text));
+            let id = shown(&draft.id);
+            let Some(node) = draft.id.parse().ok().and_then(|id| self.tree.get(&id)) else {
+                self.complaints.push(PlanComplaint::UnknownUpdate { id });
+                continue;
+            };
+            if !seen.insert(node.id.clone()) {
+                self.complaints.push(PlanComplaint::DuplicateUpdate { id });
+            } else if let Some(status) = settled_name(node.status) {
+                self.complaints.push(PlanComplaint::NotPending { id, status });
+            } else if node.id == self.tree.root && (draft.drop || question.is_some()) {
+                self.complaints.push(PlanComplaint::RootChanged { id });
+            } else if let Some(by) = self.needed_by(draft, &node.id) {
+                self.complaints.push(PlanComplaint::StillNeeded { id, by: by.to_string() });
+            }
+            let UpdateDraft { priority, source_hint, drop, .. } = *draft;
+            updates.push(Update { id: node.id.clone(), question, priority, source_hint, drop });
+        }
+        updates
+    }
+
+    /// Returns a node of the tree that stays and needs the one that is to go.
+    fn needed_by(&self, draft: &UpdateDraft, id: &NodeId) -> Option<&'a NodeId> {
+        let needs = |node: &&Node| node.depends_on.contains(id) || node.parent.as_ref() == Some(id);
+        let staying = self.tree.nodes.iter().filter(|node| draft.drop && !self.dropped.contains(&node.id));
+        staying.filter(needs).map(|node| &node.id).next()
+    }
+}
+
+/// Returns a text that says something; models fill in empty ones where they mean none.
+fn given(text: Option<&String>) -> Option<&str> {
+    text.map(|text| text.trim()).filter(|text| !text.is_empty())
+}
+
+fn is_name(id: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    (1..=MAX_NAME).contains(&id.len()) && id.bytes().all(fits)
+}
+
+/// Returns somebody's text fit for one line of a complaint.
+fn shown(text: &str) -> String {
+    let line = one_line(text);
+    match line.char_indices().nth(160) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+fn chain(path: &[String]) -> String {
+    path.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(" → ")
+}
+
+fn settled_name(status: NodeStatus) -> Option<&'static str> {
+    match status {
+        NodeStatus::Pending => None,
+        NodeStatus::Running => Some("running"),
+        NodeStatus::Done => Some("done"),
+        NodeStatus::Failed => Some("failed"),
+        NodeStatus::Blocked => Some("blocked"),
+    }
+}
+
+/// Reads a JSON Schema; one that refers to other documents is none, for nothing is fetched.
+fn schema(text: &str) -> Result<Value, String> {
+    let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    if !value.is_object() {
+        return Err("it must be an object".to_owned());
+    }
+    jsonschema::validator_for(&value).map_err(|error| error.to_string())?;
+    Ok(value)
+}
+
+fn without_repeats<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut kept = Vec::new();
+    for item in items {
+        if !kept.contains(&item) {
+            kept.push(item);
+        }
+    }
+    kept
+}
+
+/// Returns a circle for every edge that closes one, each with its first node again at the end.
+fn cycles(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
+    let mut cycles = Vec::new();
+    let mut is_seen = vec![false; edges.len()];
+    let mut place = vec![None; edges.len()];
+    for start in 0..edges.len() {
+        // The way from `start` to where the walk is, each node with how many of its edges have been followed. Kept
+        // here and not on the stack: a chain may be as long as somebody's file.
+        let mut way: Vec<(usize, usize)> = Vec::new();
+        let mut next = (!is_seen[start]).then_some(start);
+        loop {
+            if let Some(at) = next.take() {
+                is_seen[at] = true;
+                place[at] = Some(way.len());
+                way.push((at, 0));
+            }
+            let Some((at, followed)) = way.last_mut() else { break };
+            match edges[*at].get(*followed) {
+                Some(&to) => {
+                    *followed += 1;
+                    if let Some(first) = place[to] {
+                        cycles.push(way[first..].iter().map(|(at, _)| *at).chain([to]).collect());
+                    } else if !is_seen[to] {
+                        next = Some(to);
+                    }
+                }
+                None => {
+                    place[*at] = None;
+                    way.pop();
+                }
+            }
+        }
+    }
+    cycles
+}

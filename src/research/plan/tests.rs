@@ -1,0 +1,351 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::research::node::NodeStatus;
+use crate::research::question::{Aspect, AspectId, Mode};
+
+fn brief() -> Brief {
+    let aspect = |number| Aspect { id: AspectId::numbered(number), text: format!("aspect {number}") };
+    Brief {
+        question: "what is it?".parse().unwrap(),
+        task: "what is it?".into(),
+        aspects: vec![aspect(1), aspect(2)],
+        mode: Mode::Deep,
+    }
+}
+
+use crate::research::question::Brief;
+
+fn tree() -> Tree {
+    Tree::of(brief().question)
+}
+
+fn new(id: &str) -> NodeDraft {
+    let json = serde_json::json!({ "id": id, "question": format!("what of {id}?") });
+    serde_json::from_value(json).unwrap()
+}
+
+fn after(id: &str, dependencies: &[&str]) -> NodeDraft {
+    NodeDraft { depends_on: dependencies.iter().map(ToString::to_string).collect(), ..new(id) }
+}
+
+fn draft(new_nodes: impl Into<Vec<NodeDraft>>) -> PlanDraft {
+    PlanDraft { new_nodes: new_nodes.into(), ..PlanDraft::default() }
+}
+
+fn update(id: &str) -> UpdateDraft {
+    UpdateDraft { id: id.into(), ..UpdateDraft::default() }
+}
+
+fn check(draft: &PlanDraft, tree: &Tree) -> Result<Plan, Vec<String>> {
+    let texts = |complaints: Vec<PlanComplaint>| complaints.iter().map(ToString::to_string).collect();
+    draft.check(tree, &brief(), TreeLimits::default(), 1).map_err(texts)
+}
+
+fn complaints(draft: &PlanDraft, tree: &Tree) -> Vec<String> {
+    check(draft, tree).unwrap_err()
+}
+
+/// Returns a tree whose nodes, from `n2` on, have these states; each depends on the one before it.
+fn grown(states: &[NodeStatus]) -> Tree {
+    let mut tree = tree();
+    for (number, status) in (2..).zip(states) {
+        let mut node = Node::new(NodeId::numbered(number), Some(tree.root.clone()), brief().question, 1);
+        node.status = *status;
+        node.depends_on = (number > 2).then(|| NodeId::numbered(number - 1)).into_iter().collect();
+        tree.nodes.push(node);
+    }
+    tree
+}
+
+#[test]
+fn new_nodes_are_numbered_after_the_tree_and_names_follow() {
+    let mut last = after("last", &["first", "n2", "first"]);
+    last.parent = Some("first".into());
+    let plan = check(&draft([last, new("first")]), &grown(&[NodeStatus::Done])).unwrap();
+    let ids: Vec<_> = plan.nodes.iter().map(|node| node.id.to_string()).collect();
+    assert_eq!(ids, ["n3", "n4"]);
+    assert_eq!(plan.nodes[0].parent, Some(NodeId::numbered(4)));
+    assert_eq!(plan.nodes[0].depends_on, [NodeId::numbered(4), NodeId::numbered(2)]);
+    assert_eq!((plan.nodes[0].depth, plan.nodes[1].depth), (2, 1));
+}
+
+#[test]
+fn what_a_draft_leaves_out_is_filled_in() {
+    let mut node = new("a");
+    node.parent = Some(" ".into());
+    node.output_schema = Some(String::new());
+    node.group = Some(String::new());
+    let plan = draft([node]).check(&tree(), &brief(), TreeLimits::default(), 3).unwrap();
+    let mut wanted = Node::new(NodeId::numbered(2), Some(NodeId::numbered(1)), "what of a?".parse().unwrap(), 1);
+    wanted.round = 3;
+    assert_eq!(plan.nodes, [wanted]);
+}
+
+#[test]
+fn an_empty_draft_is_an_empty_plan() {
+    assert!(check(&PlanDraft::default(), &tree()).unwrap().is_empty());
+}
+
+#[test]
+fn names_must_be_safe_unique_and_new() {
+    let long = "x".repeat(33);
+    let drafts = draft([new("a"), new("a"), new("n1"), new("../b"), new(""), new(&long), new("c\u{1b}[2J")]);
+    assert_eq!(
+        complaints(&drafts, &tree()),
+        [
+            "`a` names more than one new node".to_owned(),
+            "`n1` is a node that exists already; give the new node another name".into(),
+            "`../b` is not a name for a node (1 to 32 letters, digits, `_` and `-`)".into(),
+            "`` is not a name for a node (1 to 32 letters, digits, `_` and `-`)".into(),
+            format!("`{long}` is not a name for a node (1 to 32 letters, digits, `_` and `-`)"),
+            "`c [2J` is not a name for a node (1 to 32 letters, digits, `_` and `-`)".into(),
+        ]
+    );
+}
+
+#[test]
+fn a_cycle_is_named_from_end_to_end() {
+    let circle = draft([after("a", &["b"]), after("b", &["c"]), after("c", &["b", "a"]), after("d", &["d"])]);
+    assert_eq!(
+        complaints(&circle, &tree()),
+        [
+            "`d` depends on itself",
+            "nodes wait for each other: `b` → `c` → `b`",
+            "nodes wait for each other: `a` → `b` → `c` → `a`",
+        ]
+    );
+}
+
+#[test]
+fn nodes_under_each_other_are_refused() {
+    let under = |id: &str, parent: &str| NodeDraft { parent: Some(parent.into()), ..new(id) };
+    let drafts = draft([under("a", "b"), under("b", "a"), under("c", "nobody")]);
+    assert_eq!(
+        complaints(&drafts, &tree()),
+        ["`c` belongs under `nobody`, which does not exist", "nodes lie under each other: `a` → `b` → `a`"]
+    );
+}
+
+#[test]
+fn a_chain_as_long_as_a_file_is_checked_without_running_out_of_stack() {
+    let link = |at: usize| NodeDraft {
+        parent: (at > 0).then(|| format!("x{}", at - 1)),
+        ..after(&format!("x{at}"), &[&format!("x{}", (at + 1) % 20_000)])
+    };
+    let complaints = draft((0..20_000).map(link).collect::<Vec<_>>())
+        .check(&tree(), &brief(), TreeLimits::default(), 1)
+        .unwrap_err();
+    assert!(
+        complaints.iter().any(|complaint| matches!(complaint, PlanComplaint::Cycle { path } if path.len() == 20_001))
+    );
+    assert!(complaints.iter().any(|complaint| matches!(complaint, PlanComplaint::TooDeep { depth: 20_000, .. })));
+    assert_eq!(complaints_text(&complaints).lines().count(), 21);
+}
+
+#[test]
+fn depth_follows_the_parent_and_is_limited() {
+    let under = |id: &str, parent: &str| NodeDraft { parent: Some(parent.into()), ..new(id) };
+    let drafts = draft([under("d", "c"), under("c", "b"), under("b", "a"), new("a")]);
+    assert_eq!(complaints(&drafts, &tree()), ["`d` is 4 levels below the root (at most 3)"]);
+}
+
+#[test]
+fn size_is_limited_with_the_nodes_there_are() {
+    let limits = TreeLimits { max_nodes: 2, ..TreeLimits::default() };
+    let complaints = draft([new("a"), new("b")]).check(&tree(), &brief(), limits, 1).unwrap_err();
+    assert_eq!(complaints_text(&complaints), "- tree would have 3 nodes (at most 2)\n");
+}
+
+#[test]
+fn questions_that_cannot_be_asked_are_named_with_the_reason() {
+    let drafts = draft([NodeDraft { question: " ?".into(), ..new("a") }]);
+    let complaints = drafts.check(&tree(), &brief(), TreeLimits::default(), 1).unwrap_err();
+    assert_eq!(complaints_text(&complaints), "- `a` asks what cannot be asked: question has no words\n");
+    let drafts = draft([NodeDraft { question: "why ".repeat(2_000), ..new("a") }]);
+    let complaints = drafts.check(&tree(), &brief(), TreeLimits::default(), 1).unwrap_err();
+    assert!(complaints_text(&complaints).ends_with("7999 characters (at most 4000)\n"));
+}
+
+#[test]
+fn unknown_aspects_and_dependencies_are_named() {
+    let mut node = after("a", &["n9", "ghost"]);
+    node.aspects = vec!["a1".into(), "a9".into()];
+    assert_eq!(
+        complaints(&draft([node]), &tree()),
+        [
+            "`a` depends on `n9`, which does not exist",
+            "`a` depends on `ghost`, which does not exist",
+            "`a` serves aspect `a9`, which the brief does not have",
+        ]
+    );
+}
+
+#[test]
+fn output_schema_must_be_a_schema_that_needs_no_network() {
+    let with = |id: &str, schema: &str| NodeDraft { output_schema: Some(schema.into()), ..new(id) };
+    let good = with("good", r#"{"type": "object", "properties": {"n": {"type": "integer"}}}"#);
+    assert!(check(&draft([good.clone()]), &tree()).unwrap().nodes[0].output_schema.is_some());
+    let remote = with("remote", r#"{"$ref": "https://example.com/schema.json"}"#);
+    let local = with("local", r#"{"$ref": "file:///etc/passwd"}"#);
+    let bad = [with("a", "{"), with("b", "[]"), with("c", r#"{"type": "thing"}"#), remote, local];
+    let complaints = complaints(&draft(bad), &tree());
+    let named: Vec<_> = complaints.iter().map(|text| text.split(" is not").next().unwrap_or_default()).collect();
+    assert_eq!(named, ["a", "b", "c", "remote", "local"].map(|id| format!("`output_schema` of `{id}`")));
+}
+
+#[test]
+fn only_nodes_that_wait_can_be_changed() {
+    use NodeStatus::{Blocked, Done, Failed, Pending, Running};
+    let tree = grown(&[Done, Running, Failed, Blocked, Pending]);
+    let updates = ["n2", "n3", "n4", "n5", "n6", "n6", "n7", "x"].map(update).to_vec();
+    assert_eq!(
+        complaints(&PlanDraft { updates, ..PlanDraft::default() }, &tree),
+        [
+            "`n2` cannot be changed: it is done (only pending nodes can)",
+            "`n3` cannot be changed: it is running (only pending nodes can)",
+            "`n4` cannot be changed: it is failed (only pending nodes can)",
+            "`n5` cannot be changed: it is blocked (only pending nodes can)",
+            "`n6` is changed more than once",
+            "`n7` cannot be changed: it does not exist",
+            "`x` cannot be changed: it does not exist",
+        ]
+    );
+}
+
+#[test]
+fn the_root_keeps_the_users_question_but_may_look_elsewhere() {
+    let asks = UpdateDraft { question: Some("other?".into()), ..update("n1") };
+    let goes = UpdateDraft { drop: true, ..update("n1") };
+    for update in [asks, goes] {
+        let refused = complaints(&PlanDraft { updates: vec![update], ..PlanDraft::default() }, &tree());
+        assert_eq!(refused, ["`n1` is the root: it can be neither dropped nor asked something else"]);
+    }
+    let looks = UpdateDraft { source_hint: Some(SourceHint::Web), ..update("n1") };
+    let plan = check(&PlanDraft { updates: vec![looks], ..PlanDraft::default() }, &tree()).unwrap();
+    assert_eq!(plan.updates[0].source_hint, Some(SourceHint::Web));
+}
+
+#[test]
+fn what_others_need_cannot_be_dropped_unless_they_go_too() {
+    let tree = grown(&[NodeStatus::Pending, NodeStatus::Pending]);
+    let goes = |id: &str| UpdateDraft { drop: true, ..update(id) };
+    let one = PlanDraft { updates: vec![goes("n2")], ..PlanDraft::default() };
+    assert_eq!(complaints(&one, &tree), ["`n2` cannot be dropped: `n3` needs it"]);
+    let both = PlanDraft { updates: vec![goes("n2"), goes("n3")], ..PlanDraft::default() };
+    assert_eq!(check(&both, &tree).unwrap().updates.len(), 2);
+}
+
+#[test]
+fn a_node_nobody_can_reach_is_refused() {
+    let tree = grown(&[NodeStatus::Failed, NodeStatus::Blocked, NodeStatus::Pending]);
+    let mut drafts = draft([after("a", &["n4"]), after("b", &["n2", "n3"]), after("c", &["n1"])]);
+    drafts.updates = vec![UpdateDraft { drop: true, ..update("n4") }];
+    assert_eq!(
+        complaints(&drafts, &tree),
+        [
+            "`a` can never run: `n4`, which it depends on, is dropped by this plan",
+            "`b` can never run: `n2`, which it depends on, failed",
+            "`b` can never run: `n3`, which it depends on, is blocked",
+            "`c` can never run: `n1`, which it depends on, is the root, which is answered last",
+        ]
+    );
+    let without = NodeDraft { optional_dependencies: true, ..after("b", &["n2", "n3"]) };
+    assert!(check(&draft([without]), &tree).is_ok());
+    let under = NodeDraft { parent: Some("n4".into()), ..new("d") };
+    let drafts = PlanDraft { new_nodes: vec![under], ..drafts };
+    assert_eq!(complaints(&drafts, &tree), ["`d` belongs under `n4`, which this plan drops"]);
+}
+
+#[test]
+fn a_file_that_holds_no_plan_is_refused_with_its_cause() {
+    let error = PlanDraft::from_json(r#"{"new_nodes": [{"id": "a"}]}"#).unwrap_err();
+    assert_eq!(error.to_string(), "file holds no plan");
+    assert!(std::error::Error::source(&error).unwrap().to_string().contains("missing field `question`"));
+    assert!(error.hint().is_some());
+}
+
+prop_compose! {
+    /// A draft whose nodes depend on, and lie under, earlier ones only; then shuffled.
+    fn valid_draft()(
+        nodes in prop::collection::vec(
+            (
+                "[A-Za-z0-9_-]{0,20}",
+                "[a-z]{1,8}( [a-zé`\"]{1,8}){0,5}",
+                prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+                prop::option::of(any::<prop::sample::Index>()),
+                (any::<bool>(), any::<bool>(), any::<i32>()),
+                (prop::option::of("\\PC{0,12}"), "\\PC{0,20}"),
+                0..3_usize,
+            ),
+            0..12,
+        ),
+        reasoning in "\\PC{0,40}",
+        seed in any::<[u8; 12]>(),
+        root_hint in 0..3_usize,
+    ) -> PlanDraft {
+        let mut drafts: Vec<NodeDraft> = Vec::new();
+        for (at, (name, question, needs, parent, flags, (group, why), kind)) in nodes.into_iter().enumerate() {
+            let earlier = |index: prop::sample::Index| (at > 0).then(|| drafts[index.index(at)].id.clone());
+            drafts.push(NodeDraft {
+                // Letters and a number: no two alike, and none the tree's `n1`.
+                id: format!("x{name}-{at}"),
+                parent: parent.filter(|_| at < 3).and_then(earlier),
+                question,
+                aspects: ["a1", "a2"].iter().take(kind).map(ToString::to_string).collect(),
+                depends_on: needs.into_iter().filter_map(earlier).collect(),
+                optional_dependencies: flags.0,
+                parallelizable: flags.1,
+                priority: flags.2,
+                group,
+                source_hint: [SourceHint::Internal, SourceHint::Web, SourceHint::Mixed][kind],
+                tools: vec![Tool::Search; kind],
+                output_schema: (kind == 1).then(|| r#"{"type":"object","required":["a"]}"#.to_owned()),
+                why,
+            });
+        }
+        let mut order: Vec<_> = (0..drafts.len()).collect();
+        order.sort_by_key(|at| seed[*at]);
+        let root = UpdateDraft { source_hint: [None, Some(SourceHint::Web), Some(SourceHint::Mixed)][root_hint], ..update("n1") };
+        PlanDraft {
+            reasoning,
+            new_nodes: order.into_iter().map(|at| drafts[at].clone()).collect(),
+            updates: root.source_hint.is_some().then_some(root).into_iter().collect(),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_saved_plan_reads_back_as_the_same_plan(draft in valid_draft()) {
+        let plan = check(&draft, &tree()).unwrap();
+        let saved = PlanDraft::from(&plan);
+        let text = saved.to_json();
+        let read = PlanDraft::from_json(&text).unwrap();
+        prop_assert_eq!(&read, &saved);
+        let again = check(&read, &tree()).unwrap();
+        prop_assert_eq!(&again, &plan);
+        prop_assert_eq!(PlanDraft::from(&again).to_json(), text);
+    }
+
+    #[test]
+    fn a_tree_as_a_draft_grows_into_the_same_tree(draft in valid_draft()) {
+        let plan = check(&draft, &tree()).unwrap();
+        let mut grown = tree();
+        grown.nodes.extend(plan.nodes.clone());
+        grown.nodes[0].source_hint = plan.updates.first().and_then(|update| update.source_hint).unwrap_or_default();
+        let again = check(&PlanDraft::from(&grown), &tree()).unwrap();
+        prop_assert_eq!(again.nodes, plan.nodes);
+        prop_assert_eq!(again.updates, plan.updates);
+    }
+
+    #[test]
+    fn a_checked_plan_has_no_dangling_names(draft in valid_draft()) {
+        let plan = check(&draft, &tree()).unwrap();
+        let known: Vec<_> = plan.nodes.iter().map(|node| node.id.clone()).chain([NodeId::numbered(1)]).collect();
+        for node in &plan.nodes {
+            prop_assert!(node.depends_on.iter().chain(&node.parent).all(|id| known.contains(id)));
+            prop_assert!((1..=3).contains(&node.depth));
+        }
+    }
+}

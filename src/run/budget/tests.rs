@@ -1,0 +1,336 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use proptest::prelude::*;
+
+use super::Purpose::{Research, Writing};
+use super::*;
+use crate::base::clock::ManualClock;
+
+const RESERVE: WritingReserve = WritingReserve { cost_nanos: 20, tokens: 200, calls: 2, time: Duration::from_secs(20) };
+
+fn limits() -> BudgetLimits {
+    BudgetLimits {
+        cost_nanos: Some(100),
+        tokens: Some(1_000),
+        calls: Some(10),
+        time: Some(Duration::from_secs(100)),
+        rounds: Some(2),
+    }
+}
+
+fn budget(limits: BudgetLimits) -> (Budget, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::at(Moment(1_000)));
+    (Budget::new(limits, RESERVE, clock.clone()), clock)
+}
+
+fn cost(cost_nanos: u64, tokens: u64) -> CallCost {
+    CallCost { cost_nanos: Some(cost_nanos), tokens }
+}
+
+/// Spends on research, for good.
+fn spend(budget: &Budget, cost: CallCost) {
+    assert_eq!(budget.reserve(cost, Research).unwrap().settle(cost), None);
+}
+
+#[test]
+fn money_is_refused_above_its_limit_and_writing_has_its_own() {
+    let (budget, _) = budget(limits());
+    let held = budget.reserve(cost(80, 0), Research).unwrap();
+    assert_eq!(budget.reserve(cost(1, 0), Research).unwrap_err(), Refusal::Limit(Limit::Cost));
+    assert_eq!(budget.reserve(cost(21, 0), Writing).unwrap_err(), Refusal::Limit(Limit::Cost));
+    held.settle(cost(80, 0));
+    assert_eq!(budget.reached(Research), Some(Limit::Cost));
+    assert_eq!(budget.reached(Writing), None);
+    budget.reserve(cost(20, 0), Writing).unwrap().settle(cost(20, 0));
+    assert_eq!(budget.reached(Writing), Some(Limit::Cost));
+}
+
+#[test]
+fn tokens_are_refused_above_their_limit() {
+    let (budget, _) = budget(limits());
+    assert_eq!(budget.reserve(cost(0, 801), Research).unwrap_err(), Refusal::Limit(Limit::Tokens));
+    spend(&budget, cost(0, 800));
+    assert_eq!(budget.reached(Research), Some(Limit::Tokens));
+    assert_eq!(budget.reserve(cost(0, 1), Research).unwrap_err().limit(), Limit::Tokens);
+    assert!(budget.reserve(cost(0, 200), Writing).is_ok());
+}
+
+#[test]
+fn calls_are_refused_above_their_limit() {
+    let (budget, _) = budget(limits());
+    for _ in 0..8 {
+        spend(&budget, cost(0, 0));
+    }
+    assert_eq!(budget.reserve(cost(0, 0), Research).unwrap_err(), Refusal::Limit(Limit::Calls));
+    assert_eq!(budget.reached(Research), Some(Limit::Calls));
+    assert!(budget.reserve(cost(0, 0), Writing).is_ok());
+}
+
+#[test]
+fn time_is_refused_above_its_limit_and_what_ran_before_a_resume_counts() {
+    let (budget, clock) = budget(limits());
+    clock.advance(Duration::from_secs(30));
+    let spent = budget.spent();
+    assert_eq!(spent.active, Duration::from_secs(30));
+    clock.advance(Duration::from_hours(5));
+    let resumed = Budget::resumed(limits(), RESERVE, spent, clock.clone());
+    clock.advance(Duration::from_millis(49_999));
+    assert_eq!(resumed.time_left(Research), Some(Duration::from_millis(1)));
+    assert!(resumed.reserve(cost(0, 0), Research).is_ok());
+    clock.advance(Duration::from_millis(1));
+    assert_eq!(resumed.reserve(cost(0, 0), Research).unwrap_err(), Refusal::Limit(Limit::Time));
+    assert_eq!(resumed.reached(Research), Some(Limit::Time));
+    assert_eq!(resumed.time_left(Writing), Some(Duration::from_secs(20)));
+    assert!(resumed.reserve(cost(0, 0), Writing).is_ok());
+    clock.advance(Duration::from_secs(20));
+    assert_eq!(resumed.reserve(cost(0, 0), Writing).unwrap_err(), Refusal::Limit(Limit::Time));
+}
+
+#[test]
+fn rounds_end_at_their_limit_and_before_when_nothing_is_left() {
+    let (rounds, _) = budget(limits());
+    assert_eq!((rounds.start_round(), rounds.start_round()), (Ok(1), Ok(2)));
+    assert_eq!(rounds.start_round(), Err(Limit::Rounds));
+    assert_eq!(rounds.spent().rounds, 2);
+    let (late, clock) = budget(limits());
+    clock.advance(Duration::from_secs(80));
+    assert_eq!(late.start_round(), Err(Limit::Time));
+    assert_eq!(late.spent().rounds, 0);
+}
+
+#[test]
+fn a_model_without_a_price_cannot_run_under_a_limit_of_money() {
+    let unpriced = CallCost { cost_nanos: None, tokens: 10 };
+    let (limited, _) = budget(limits());
+    let refusal = limited.reserve(unpriced, Research).unwrap_err();
+    assert_eq!((refusal, refusal.limit()), (Refusal::UnknownPrice, Limit::Cost));
+    assert!(refusal.hint().is_some());
+    let (free, _) = budget(BudgetLimits { cost_nanos: None, ..limits() });
+    free.reserve(unpriced, Research).unwrap().settle(unpriced);
+    assert_eq!(free.spent().total(), Charge { cost_nanos: 0, tokens: 10, calls: 1, unpriced_calls: 1 });
+}
+
+#[test]
+fn calls_that_cost_nothing_keep_a_limit_of_no_money() {
+    let (budget, _) = budget(BudgetLimits { cost_nanos: Some(0), ..BudgetLimits::NONE });
+    let refused = budget.reserve(cost(0, 5), Research);
+    assert_eq!(refused.unwrap_err(), Refusal::Limit(Limit::Cost), "the reserve does not fit the limit");
+    let budget = Budget::new(budget.limits(), WritingReserve::default(), Arc::new(ManualClock::default()));
+    spend(&budget, cost(0, 5));
+    assert_eq!((budget.reached(Research), budget.is_tight()), (None, false));
+}
+
+#[test]
+fn settling_gives_back_what_was_not_used() {
+    let (budget, _) = budget(limits());
+    let reservation = budget.reserve(cost(80, 800), Research).unwrap();
+    assert_eq!(reservation.settle(cost(10, 100)), None);
+    assert_eq!(budget.balance().committed(), Charge { cost_nanos: 10, tokens: 100, calls: 1, unpriced_calls: 0 });
+    assert!(budget.reserve(cost(70, 700), Research).is_ok());
+}
+
+#[test]
+fn a_reservation_never_sent_gives_all_back_and_one_that_was_sent_stays_charged() {
+    let (budget, _) = budget(limits());
+    drop(budget.reserve(cost(80, 800), Research).unwrap());
+    assert_eq!(budget.balance().committed(), Charge::default());
+    let mut sent = budget.reserve(cost(30, 300), Research).unwrap();
+    sent.sent();
+    drop(sent);
+    budget.reserve(cost(20, 200), Research).unwrap().keep();
+    let mut refused = budget.reserve(cost(30, 300), Research).unwrap();
+    refused.sent();
+    refused.release();
+    assert_eq!(budget.spent().total(), Charge { cost_nanos: 50, tokens: 500, calls: 2, unpriced_calls: 0 });
+    assert_eq!(budget.balance().committed(), budget.spent().total());
+}
+
+#[test]
+fn what_a_call_cost_above_its_worst_case_is_charged_and_shown() {
+    let (budget, _) = budget(limits());
+    let reservation = budget.reserve(cost(50, 500), Research).unwrap();
+    let overrun = reservation.settle(cost(130, 400)).unwrap();
+    assert_eq!(overrun, Overrun { cost_nanos: 80, tokens: 0 });
+    assert_eq!((budget.spent().total().cost_nanos, budget.spent().overrun), (130, overrun));
+    assert_eq!(budget.reserve(cost(0, 0), Writing).unwrap_err(), Refusal::Limit(Limit::Cost));
+}
+
+#[test]
+fn a_cost_that_is_not_told_is_the_worst_case() {
+    let (budget, _) = budget(limits());
+    let reservation = budget.reserve(cost(50, 500), Research).unwrap();
+    reservation.settle(CallCost { cost_nanos: None, tokens: 20 });
+    assert_eq!(budget.spent().total(), Charge { cost_nanos: 50, tokens: 20, calls: 1, unpriced_calls: 0 });
+}
+
+#[test]
+fn three_quarters_of_any_limit_of_research_are_tight() {
+    let one_limit: [(BudgetLimits, CallCost, CallCost); 3] = [
+        (BudgetLimits { cost_nanos: Some(100), ..BudgetLimits::NONE }, cost(59, 0), cost(1, 0)),
+        (BudgetLimits { tokens: Some(1_000), ..BudgetLimits::NONE }, cost(0, 599), cost(0, 1)),
+        (BudgetLimits { calls: Some(4), ..BudgetLimits::NONE }, cost(0, 0), cost(0, 0)),
+    ];
+    for (limits, before, last) in one_limit {
+        let (budget, _) = budget(limits);
+        spend(&budget, before);
+        let held = budget.reserve(last, Research).unwrap();
+        assert!(!budget.is_tight(), "what is promised does not count: {limits:?}");
+        held.settle(last);
+        assert!(budget.is_tight(), "{limits:?}");
+    }
+    let (timed, clock) = budget(BudgetLimits { time: Some(Duration::from_secs(100)), ..BudgetLimits::NONE });
+    clock.advance(Duration::from_millis(59_999));
+    assert!(!timed.is_tight());
+    clock.advance(Duration::from_millis(1));
+    assert!(timed.is_tight());
+    let (rounds, _) = budget(BudgetLimits { rounds: Some(1), ..BudgetLimits::NONE });
+    assert_eq!((rounds.start_round(), rounds.is_tight()), (Ok(1), false));
+}
+
+#[test]
+fn writing_counts_against_the_reserve_before_it_takes_from_research() {
+    let (budget, _) = budget(limits());
+    budget.reserve(cost(15, 0), Writing).unwrap().settle(cost(15, 0));
+    let held = budget.reserve(cost(80, 0), Research).unwrap();
+    drop(held);
+    budget.reserve(cost(25, 0), Writing).unwrap().settle(cost(25, 0));
+    assert!(budget.reserve(cost(61, 0), Research).is_err());
+    assert!(budget.reserve(cost(60, 0), Research).is_ok());
+}
+
+#[test]
+fn numbers_that_run_over_are_refused() {
+    let (budget, _) = budget(BudgetLimits::NONE);
+    let held = budget.reserve(cost(u64::MAX, u64::MAX), Research).unwrap();
+    assert!(budget.reserve(cost(1, 1), Research).is_err());
+    drop(held);
+    assert_eq!(budget.balance().committed(), Charge::default());
+}
+
+#[test]
+fn a_resumed_budget_goes_on_from_what_was_spent() {
+    let (first, clock) = budget(limits());
+    spend(&first, cost(70, 0));
+    assert_eq!(first.start_round(), Ok(1));
+    let json = serde_json::to_string(&first.spent()).unwrap();
+    let resumed = Budget::resumed(limits(), RESERVE, serde_json::from_str(&json).unwrap(), clock);
+    assert_eq!(resumed.spent(), first.spent());
+    assert!(resumed.reserve(cost(11, 0), Research).is_err());
+    assert!(resumed.reserve(cost(10, 0), Research).is_ok());
+    assert_eq!(resumed.start_round(), Ok(2));
+}
+
+#[test]
+fn time_never_runs_back_with_the_clock() {
+    let clock = Arc::new(SteppingClock::default());
+    let budget = Budget::new(limits(), RESERVE, clock.clone());
+    clock.set(50_000);
+    assert_eq!(budget.spent().active, Duration::from_secs(50));
+    clock.set(1_000);
+    assert_eq!(budget.spent().active, Duration::from_secs(50));
+}
+
+#[derive(Default)]
+struct SteppingClock(std::sync::atomic::AtomicU64);
+
+impl SteppingClock {
+    fn set(&self, millis: u64) {
+        self.0.store(millis, Ordering::SeqCst);
+    }
+}
+
+impl Clock for SteppingClock {
+    fn now(&self) -> Moment {
+        Moment(self.0.load(Ordering::SeqCst))
+    }
+
+    fn sleep(&self, _: Duration) -> futures::future::BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// How one call goes.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    worst: CallCost,
+    actual: CallCost,
+    end: u8,
+}
+
+prop_compose! {
+    fn call()(worst_cost in 0..60_u64, worst_tokens in 0..600_u64, share in 0..=100_u64, end in 0..5_u8) -> Call {
+        let actual = cost(worst_cost * share / 100, worst_tokens * share / 100);
+        Call { worst: cost(worst_cost, worst_tokens), actual, end }
+    }
+}
+
+impl Call {
+    /// Makes the call and returns what it is charged.
+    fn make(self, budget: &Budget) -> Charge {
+        let Ok(mut reservation) = budget.reserve(self.worst, Research) else { return Charge::default() };
+        thread::yield_now();
+        if self.end > 0 {
+            reservation.sent();
+        }
+        match self.end {
+            0 => drop(reservation),
+            1 => {
+                drop(reservation);
+                return Charge::of(self.worst);
+            }
+            2 => {
+                reservation.keep();
+                return Charge::of(self.worst);
+            }
+            3 => reservation.release(),
+            _ => {
+                assert_eq!(reservation.settle(self.actual), None);
+                return Charge::of(self.actual);
+            }
+        }
+        Charge::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn budget_never_commits_above_its_limit_whatever_workers_do(
+        workers in prop::collection::vec(prop::collection::vec(call(), 0..12), 1..12),
+    ) {
+        let limits = BudgetLimits { calls: Some(40), time: None, ..limits() };
+        let (budget, _) = budget(limits);
+        let is_over = AtomicBool::new(false);
+        let within = |charge: Charge| charge.cost_nanos <= 80 && charge.tokens <= 800 && charge.calls <= 38;
+        let (shared, is_done) = (&budget, &is_over);
+        let charged = thread::scope(|scope| {
+            let watcher = scope.spawn(|| {
+                let mut is_within = true;
+                while !is_done.load(Ordering::SeqCst) {
+                    is_within &= within(shared.balance().committed());
+                    thread::yield_now();
+                }
+                is_within
+            });
+            let workers: Vec<_> = workers
+                .into_iter()
+                .map(|calls| scope.spawn(move || calls.into_iter().map(|call| call.make(shared)).collect::<Vec<_>>()))
+                .collect();
+            let mut sum = Charge::default();
+            for charge in workers.into_iter().flat_map(|worker| worker.join().unwrap()) {
+                sum += charge;
+            }
+            is_done.store(true, Ordering::SeqCst);
+            assert!(watcher.join().unwrap());
+            sum
+        });
+        prop_assert_eq!(budget.spent().total(), charged);
+        prop_assert_eq!(budget.balance().committed(), charged);
+        prop_assert!(within(charged));
+        let last = budget.reserve(cost(RESERVE.cost_nanos, RESERVE.tokens), Writing);
+        prop_assert!(last.is_ok());
+        prop_assert_eq!(last.unwrap().settle(cost(20, 200)), None);
+    }
+}

@@ -1,0 +1,280 @@
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use futures::future::BoxFuture;
+use proptest::prelude::*;
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::simulation::tests::{Shape, shape};
+use super::*;
+use crate::research::node::Node;
+
+/// A tree and everything that was told of it.
+struct TestBoard {
+    tree: Tree,
+    told: Vec<String>,
+    /// Nodes whose start cannot be kept.
+    broken: Option<NodeId>,
+}
+
+impl TestBoard {
+    /// Returns a board of nodes from `n2` on, with what each depends on.
+    fn new(needs: &[&[u32]]) -> Self {
+        let mut tree = Tree::of("why?".parse().unwrap());
+        for (number, needs) in (2..).zip(needs) {
+            let mut node = Node::new(NodeId::numbered(number), Some(tree.root.clone()), "why?".parse().unwrap(), 1);
+            node.depends_on = needs.iter().copied().map(NodeId::numbered).collect();
+            tree.nodes.push(node);
+        }
+        Self { tree, told: Vec::new(), broken: None }
+    }
+
+    fn tell(&mut self, id: &NodeId, status: NodeStatus, what: &str) {
+        self.tree.get_mut(id).unwrap().status = status;
+        self.told.push(format!("{id} {what}"));
+    }
+}
+
+impl Board for TestBoard {
+    type Outcome = &'static str;
+    type Error = String;
+
+    fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    fn start(&mut self, id: &NodeId) -> Result<(), String> {
+        if self.broken.as_ref() == Some(id) {
+            return Err(format!("no room for {id}"));
+        }
+        self.tell(id, NodeStatus::Running, "starts");
+        Ok(())
+    }
+
+    fn finish(&mut self, id: &NodeId, outcome: Result<&'static str, Lost>) -> Result<(), String> {
+        match outcome {
+            Ok(text) => self.tell(id, NodeStatus::Done, text),
+            Err(Lost::Cancelled) => self.tell(id, NodeStatus::Pending, "stopped"),
+            Err(lost) => self.tell(id, NodeStatus::Failed, &lost.to_string()),
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, id: &NodeId, reason: String) -> Result<(), String> {
+        self.tell(id, NodeStatus::Blocked, &reason);
+        Ok(())
+    }
+}
+
+fn never() -> bool {
+    false
+}
+
+fn pace(max_parallel: usize) -> Pace<'static> {
+    let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
+    Pace { max_parallel, is_tight: &never, is_over: &never, stop, abort }
+}
+
+/// A worker that is done as soon as it is asked.
+fn at_once(_: &TestBoard, _: &NodeId) -> std::future::Ready<&'static str> {
+    std::future::ready("done")
+}
+
+type Work = BoxFuture<'static, &'static str>;
+
+#[tokio::test]
+async fn nothing_waits_for_a_slow_node_it_does_not_depend_on() {
+    // n3 ends only once n4 has run, and n4 depends on n2 alone: waves would wait for ever.
+    let mut board = TestBoard::new(&[&[], &[], &[2]]);
+    let notify = Arc::new(Notify::new());
+    let work = |_: &TestBoard, id: &NodeId| -> Work {
+        let (notify, number) = (Arc::clone(&notify), id.number());
+        Box::pin(async move {
+            match number {
+                3 => notify.notified().await,
+                4 => notify.notify_one(),
+                _ => {}
+            }
+            "done"
+        })
+    };
+    assert_eq!(run_ready(&mut board, work, &pace(2)).await, Ok(Ended::Drained));
+    assert_eq!(board.told, ["n2 starts", "n3 starts", "n2 done", "n4 starts", "n4 done", "n3 done"]);
+}
+
+#[tokio::test]
+async fn a_panic_loses_its_own_node_and_blocks_what_depends_on_it() {
+    let mut board = TestBoard::new(&[&[], &[2], &[], &[3, 4], &[2]]);
+    board.tree.nodes[4].optional_dependencies = true;
+    let work = |_: &TestBoard, id: &NodeId| -> Work {
+        let number = id.number();
+        Box::pin(async move {
+            assert_ne!(number, 2, "out of ideas");
+            "done"
+        })
+    };
+    assert_eq!(run_ready(&mut board, work, &pace(1)).await, Ok(Ended::Drained));
+    assert!(board.told[1].starts_with("n2 worker broke down: ") && board.told[1].contains("out of ideas"));
+    assert_eq!(board.told[2..], ["n3 n2 failed", "n6 n2 failed", "n4 starts", "n4 done", "n5 starts", "n5 done"]);
+}
+
+#[tokio::test]
+async fn a_stopped_schedule_starts_nothing_more_and_waits_for_what_runs() {
+    let mut board = TestBoard::new(&[&[], &[], &[]]);
+    let pace = pace(2);
+    let work = |_: &TestBoard, id: &NodeId| -> Work {
+        let (stop, is_first) = (pace.stop.clone(), id.number() == 2);
+        Box::pin(async move {
+            if is_first {
+                stop.cancel();
+            }
+            tokio::task::yield_now().await;
+            "done"
+        })
+    };
+    assert_eq!(run_ready(&mut board, work, &pace).await, Ok(Ended::Stopped));
+    assert_eq!(board.told.len(), 4);
+    assert_eq!(board.tree.nodes[3].status, NodeStatus::Pending);
+}
+
+#[tokio::test]
+async fn an_aborted_schedule_ends_what_runs_and_says_so() {
+    let mut board = TestBoard::new(&[&[], &[], &[]]);
+    let pace = pace(2);
+    let work = |_: &TestBoard, id: &NodeId| -> Work {
+        let (abort, is_second) = (pace.abort.clone(), id.number() == 3);
+        Box::pin(async move {
+            if is_second {
+                abort.cancel();
+            }
+            std::future::pending().await
+        })
+    };
+    assert_eq!(run_ready(&mut board, work, &pace).await, Ok(Ended::Stopped));
+    board.told[2..].sort();
+    assert_eq!(board.told, ["n2 starts", "n3 starts", "n2 stopped", "n3 stopped"]);
+}
+
+#[tokio::test]
+async fn a_schedule_that_was_cancelled_before_it_began_starts_nothing() {
+    for is_abort in [false, true] {
+        let mut board = TestBoard::new(&[&[]]);
+        let pace = pace(2);
+        if is_abort {
+            pace.abort.cancel()
+        } else {
+            pace.stop.cancel()
+        }
+        assert_eq!(run_ready(&mut board, at_once, &pace).await, Ok(Ended::Stopped));
+        assert!(board.told.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn dropping_the_schedule_ends_every_worker() {
+    let mut board = TestBoard::new(&[&[], &[]]);
+    let (running, mut is_running) = mpsc::unbounded_channel();
+    let (held, all_dropped) = mpsc::unbounded_channel::<()>();
+    let work = move |_: &TestBoard, _: &NodeId| -> Work {
+        let (running, held) = (running.clone(), held.clone());
+        Box::pin(async move {
+            let _held = held;
+            running.send(()).unwrap();
+            std::future::pending().await
+        })
+    };
+    let pace = pace(2);
+    let schedule = run_ready(&mut board, work, &pace);
+    tokio::select! {
+        biased;
+        ended = schedule => panic!("{ended:?}"),
+        () = async { is_running.recv().await.unwrap(); is_running.recv().await.unwrap() } => {}
+    }
+    // The channel ends when the last worker has let go of it.
+    let mut all_dropped = all_dropped;
+    assert_eq!(all_dropped.recv().await, None);
+    assert_eq!(board.told, ["n2 starts", "n3 starts"]);
+}
+
+#[tokio::test]
+async fn a_tight_budget_takes_the_places_but_one() {
+    let mut board = TestBoard::new(&[&[], &[], &[], &[], &[]]);
+    let (is_tight, now, most) = (AtomicBool::new(true), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let is_tight = || is_tight.load(Ordering::SeqCst);
+    let pace = Pace { is_tight: &is_tight, ..pace(4) };
+    let work = |_: &TestBoard, _: &NodeId| -> Work {
+        let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+        Box::pin(async move {
+            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            now.fetch_sub(1, Ordering::SeqCst);
+            "done"
+        })
+    };
+    assert_eq!(run_ready(&mut board, work, &pace).await, Ok(Ended::Drained));
+    assert_eq!((most.load(Ordering::SeqCst), board.told.len()), (1, 10));
+}
+
+#[tokio::test]
+async fn a_limit_that_is_reached_starts_nothing_more() {
+    let mut board = TestBoard::new(&[&[], &[], &[]]);
+    let started = AtomicUsize::new(0);
+    let is_over = || started.load(Ordering::SeqCst) >= 2;
+    let pace = Pace { is_over: &is_over, ..pace(1) };
+    let work = |_: &TestBoard, _: &NodeId| {
+        started.fetch_add(1, Ordering::SeqCst);
+        std::future::ready("done")
+    };
+    assert_eq!(run_ready(&mut board, work, &pace).await, Ok(Ended::Over));
+    assert_eq!(board.told, ["n2 starts", "n2 done", "n3 starts", "n3 done"]);
+    let over = Pace { is_over: &|| true, ..self::pace(1) };
+    let mut settled = TestBoard::new(&[&[]]);
+    settled.tree.nodes[1].status = NodeStatus::Done;
+    assert_eq!(run_ready(&mut settled, at_once, &over).await, Ok(Ended::Drained), "nothing was left undone");
+}
+
+#[tokio::test]
+async fn an_error_of_the_board_ends_every_worker() {
+    let mut board = TestBoard::new(&[&[], &[]]);
+    board.broken = Some(NodeId::numbered(3));
+    let (held, dropped) = oneshot::channel::<Infallible>();
+    let mut held = Some(held);
+    let work = move |_: &TestBoard, _: &NodeId| -> Work {
+        let held = held.take();
+        Box::pin(async move {
+            let _held = held;
+            std::future::pending().await
+        })
+    };
+    assert_eq!(run_ready(&mut board, work, &pace(2)).await, Err("no room for n3".to_owned()));
+    assert!(dropped.await.is_err());
+}
+
+#[test]
+fn workers_see_the_board_as_it_stands_when_they_start() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let mut board = TestBoard::new(&[&[], &[2]]);
+    let mut seen = Vec::new();
+    let work = |board: &TestBoard, id: &NodeId| {
+        seen.push((id.number(), board.told.len()));
+        std::future::ready("done")
+    };
+    runtime.block_on(run_ready(&mut board, work, &pace(2))).unwrap();
+    assert_eq!(seen, [(2, 1), (3, 3)]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn the_live_run_starts_nodes_as_the_simulation_does(shape in shape()) {
+        let Shape { tree, durations } = shape;
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let mut board = TestBoard { tree: tree.clone(), told: Vec::new(), broken: None };
+        prop_assert_eq!(runtime.block_on(run_ready(&mut board, at_once, &pace(1))), Ok(Ended::Drained));
+        let started: Vec<_> = board.told.iter().filter_map(|told| told.strip_suffix(" starts")).collect();
+        let simulated: Vec<_> = simulate(&tree, &durations, 1).starts.iter().map(|(id, _)| id.to_string()).collect();
+        prop_assert_eq!(started, simulated);
+    }
+}
