@@ -16,3 +16,5 @@ pub mod message;
 pub mod model;
 
 pub mod call;
+
+pub mod structured;

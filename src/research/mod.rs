@@ -19,8 +19,29 @@ pub mod evidence;
 
 pub mod branch;
 
+pub mod cut;
+
+pub mod prompt;
+
+pub mod brief;
+
 pub mod extract;
+
+pub mod report;
+
+pub mod memory;
 
 pub mod verdict;
 
-pub mod report;
+pub mod planner;
+
+mod locate;
+
+mod action;
+
+mod compress;
+
+pub mod worker;
+
+#[cfg(test)]
+pub(crate) mod scripted;
