@@ -2,8 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use minijinja::context;
+use serde_json::json;
 
 use super::prompt::Template;
 use super::question::{Aspect, AspectId, Brief, Mode, Question};
@@ -74,7 +73,7 @@ enum ModeDraft {
 ///
 /// Returns an error where the model gives no usable reply; going on without asking is then the thing to do.
 pub async fn clarify(caller: &dyn Caller, question: &Question) -> Result<Clarification, StructuredError> {
-    let prompt = Template::Clarify.prompt(caller, context! { question => question.as_str() });
+    let prompt = Template::Clarify.prompt(caller, json!({"question": question}));
     let found: Clarification =
         structured(caller, &CallKey::new("clarify"), prompt, "clarification", &|_: &Clarification| Ok(())).await?;
     let question = one_line(&found.question);
@@ -89,9 +88,9 @@ pub async fn clarify(caller: &dyn Caller, question: &Question) -> Result<Clarifi
 /// Returns an error where the model gives no usable reply.
 pub async fn brief(caller: &dyn Caller, request: Request<'_>) -> Result<Brief, StructuredError> {
     let Request { question, answer, required, today, .. } = request;
-    let context = context! {
-        question => question.as_str(), answer, required, today, most_aspects => MAX_ASPECTS,
-    };
+    let context = json!({
+        "question": question, "answer": answer, "required": required, "today": today, "most_aspects": MAX_ASPECTS,
+    });
     let check = |draft: &BriefDraft| {
         let is_empty = draft.aspects.iter().all(|aspect| !has_words(aspect)) && required.is_empty();
         match () {
@@ -143,7 +142,6 @@ fn short(text: &str, most: usize) -> String {
 mod tests {
     use super::*;
     use crate::research::scripted::Scripted;
-    use serde_json::json;
 
     fn request<'a>(question: &'a Question, required: &'a [String]) -> Request<'a> {
         Request { question, answer: None, mode: Mode::Auto, required, today: None }

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use minijinja::context;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::action::{Desk, Note};
 use super::branch::{Branch, BranchReport, BranchStop, Finding};
@@ -157,7 +156,7 @@ async fn asked(
 fn prompt(caller: &dyn Caller, task: &Task<'_>, desk: &Desk<'_>) -> Prompt {
     let render = |(notes, conclusions): &(Vec<Named>, Vec<Named>)| {
         let question = &task.node.question;
-        Template::Compress.prompt(caller, context! { question, aspects => task.aspects, notes, conclusions })
+        Template::Compress.prompt(caller, json!({"question": question, "aspects": task.aspects, "notes": notes, "conclusions": conclusions}))
     };
     let shrink = |(notes, conclusions): &mut (Vec<Named>, Vec<Named>)| {
         let count = |text: &str| caller.count(Role::Summariser, text);
@@ -249,7 +248,7 @@ pub(super) fn output_prompt(caller: &dyn Caller, question: &str, mut findings: S
         caller,
         room,
         &mut findings,
-        |findings| Template::Output.prompt(caller, context! { question, findings }),
+        |findings| Template::Output.prompt(caller, json!({"question": question, "findings": findings})),
         |findings| {
             let count = |text: &str| caller.count(Template::Output.role(), text);
             shorten_longest(std::iter::once(findings), &count)

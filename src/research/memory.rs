@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use futures::future::join_all;
-use minijinja::context;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::branch::{Branch, Finding};
 use super::cut::{Count, cut, pieces};
@@ -126,10 +126,10 @@ fn fold_prompt(
 ) -> Option<Prompt> {
     let most = (2 * r_tokens + OVERHEAD_TOKENS).min(caller.input_limit(Role::Summariser));
     let render = |result: &str| {
-        let context = context! {
-            task => brief.task, summary => g, id => node.id, question => node.question, result,
-            most_words => words_in(r_tokens),
-        };
+        let context = json!({
+            "task": brief.task, "summary": g, "id": node.id, "question": node.question, "result": result,
+            "most_words": words_in(r_tokens),
+        });
         Template::Fold.prompt(caller, context)
     };
     let count = |text: &str| caller.count(Role::Summariser, text);
@@ -362,8 +362,8 @@ fn batches<'a>(
 }
 
 fn group_prompt(caller: &dyn Caller, brief: &Brief, name: &str, texts: &[(String, String)], tokens: u64) -> Prompt {
-    let results: Vec<_> = texts.iter().map(|(id, text)| context! { id, text }).collect();
-    let context = context! { task => brief.task, group => name, results, most_words => words_in(tokens) };
+    let results: Vec<_> = texts.iter().map(|(id, text)| json!({"id": id, "text": text})).collect();
+    let context = json!({"task": brief.task, "group": name, "results": results, "most_words": words_in(tokens)});
     let mut prompt = Template::Group.prompt(caller, context);
     prompt.max_output_tokens = prompt.max_output_tokens.min(u32::try_from(tokens).unwrap_or(u32::MAX));
     prompt

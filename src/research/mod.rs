@@ -43,5 +43,9 @@ mod compress;
 
 pub mod worker;
 
+pub mod assemble;
+
+pub mod writer;
+
 #[cfg(test)]
 pub(crate) mod scripted;

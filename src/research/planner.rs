@@ -1,7 +1,7 @@
 //! A Brief, and later a Verdict, becomes a PlanDraft: the sub-questions a model would open.
 
-use minijinja::{Value, context};
 use serde::Serialize;
+use serde_json::json;
 
 use super::memory::Memory;
 use super::node::{NodeStatus, Tree};
@@ -17,7 +17,7 @@ use crate::llm::structured::{StructuredError, structured};
 pub type PlanCheck<'a> = &'a (dyn Fn(&PlanDraft) -> Result<(), String> + Sync);
 
 /// A node as the planner sees it.
-#[derive(Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct NodeLine {
     id: String,
     status: NodeStatus,
@@ -40,13 +40,14 @@ pub async fn plan(
 ) -> Result<PlanDraft, StructuredError> {
     let prompt = Template::Plan.prompt(
         caller,
-        context! {
-            task => brief.task,
-            question => Some(brief.question.as_str()).filter(|question| *question != brief.task),
-            aspects => brief.aspects,
-            nodes => node_lines(tree),
-            ..growth(tree, limits)
-        },
+        json!({
+            "task": brief.task,
+            "question": Some(brief.question.as_str()).filter(|question| *question != brief.task),
+            "aspects": brief.aspects,
+            "nodes": node_lines(tree),
+            "max_nodes": nodes_left(tree, limits),
+            "max_depth": limits.max_depth,
+        }),
     );
     structured(caller, key, prompt, "plan", check).await
 }
@@ -76,17 +77,22 @@ pub async fn replan(
         .iter()
         .map(|aspect| {
             let is_missing = verdict.missing_aspects.contains(&aspect.id);
-            context! { id => aspect.id, text => aspect.text, is_missing }
+            json!({"id": aspect.id, "text": aspect.text, "is_missing": is_missing})
         })
         .collect();
     let nodes = node_lines(tree);
     let render = |summary: &String| {
         Template::Replan.prompt(
             caller,
-            context! {
-                task => brief.task, aspects, nodes, verdict => in_words(verdict), memory => summary,
-                ..growth(tree, limits)
-            },
+            json!({
+                "task": brief.task,
+                "aspects": aspects,
+                "nodes": nodes,
+                "verdict": in_words(verdict),
+                "memory": summary,
+                "max_nodes": nodes_left(tree, limits),
+                "max_depth": limits.max_depth,
+            }),
         )
     };
     let mut summary = memory.global.text.clone();
@@ -107,9 +113,8 @@ fn node_lines(tree: &Tree) -> Vec<NodeLine> {
     tree.nodes.iter().map(line).collect()
 }
 
-fn growth(tree: &Tree, limits: TreeLimits) -> Value {
-    let nodes = u32::try_from(tree.nodes.len()).unwrap_or(u32::MAX);
-    context! { max_nodes => limits.max_nodes.saturating_sub(nodes), max_depth => limits.max_depth }
+fn nodes_left(tree: &Tree, limits: TreeLimits) -> u32 {
+    limits.max_nodes.saturating_sub(u32::try_from(tree.nodes.len()).unwrap_or(u32::MAX))
 }
 
 /// Returns the verdict for a planner or a writer.
@@ -154,7 +159,7 @@ mod tests {
         let failed = plan(&caller, &CallKey::new("plan/1"), &brief, &tree, TreeLimits::default(), &check).await;
         assert_eq!(failed, Err(StructuredError::Invalid { complaint: "aspect `a1` is served by no node".into() }));
         assert_eq!(caller.keys(), ["plan/1", "plan/1/repair"]);
-        let repair = &caller.prompts()[1].messages.last().unwrap().text;
+        let repair = caller.prompts()[1].messages.last().unwrap().text.clone();
         assert!(repair.contains("aspect `a1` is served by no node"), "{repair}");
     }
 

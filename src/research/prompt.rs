@@ -7,7 +7,8 @@
 use std::sync::LazyLock;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
+use minijinja::value::{Serde, Value};
+use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior};
 use schemars::{JsonSchema, schema_for};
 
 use super::cut::{Count, cut};
@@ -93,8 +94,9 @@ impl Template {
     }
 
     /// Returns the prompt with `context` filled in; its reply may have as many tokens as its role may.
-    pub fn prompt(self, caller: &dyn Caller, context: Value) -> Prompt {
+    pub fn prompt(self, caller: &dyn Caller, context: serde_json::Value) -> Prompt {
         let (rules, task) = self.names();
+        let context = Value::from(Serde(context));
         let render = |name: &str| TEMPLATES.get_template(name).and_then(|template| template.render(context.clone()));
         // The templates are compiled in, and a test renders every one with what its step gives it.
         let text = |name: &str| render(name).expect("templates and what they are given are part of the program");

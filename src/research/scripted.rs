@@ -119,7 +119,7 @@ impl Caller for Scripted {
         self.output_limit
     }
 
-    fn is_tight(&self) -> bool {
+    fn is_tight(&self, _: &CallKey) -> bool {
         self.is_tight
     }
 }

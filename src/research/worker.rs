@@ -3,9 +3,9 @@
 //! The worker is shown its question, its aspects, the conclusions it depends on and a slice of the global summary, and
 //! nothing else. Whatever stops it, what it has noted by then is kept, and its branch says why it stopped.
 
-use minijinja::{Value, context};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::action::{ActionDraft, Desk, Outcome};
 use super::branch::{Branch, BranchStop};
@@ -85,7 +85,7 @@ struct StepDraft {
 
 /// An action and what came of it, as the worker is shown it in later steps.
 #[derive(Clone, Debug, Serialize)]
-struct Result_ {
+struct StepResult {
     step: u32,
     call: String,
     outcome: String,
@@ -109,7 +109,7 @@ pub(super) struct Named {
 
 /// What a prompt shows, and can show less of.
 struct View {
-    results: Vec<Result_>,
+    results: Vec<StepResult>,
     context: String,
     conclusions: Vec<Named>,
     notes: Vec<Named>,
@@ -121,7 +121,7 @@ struct Worker<'a> {
     task: &'a Task<'a>,
     scope: String,
     desk: Desk<'a>,
-    results: Vec<Result_>,
+    results: Vec<StepResult>,
     spent_tokens: u64,
 }
 
@@ -170,7 +170,7 @@ impl Worker<'_> {
 
     /// Asks for a step; where the model says that the prompt is too long, once more without the older half of the results.
     async fn ask(&mut self, step: u32, prompt: Prompt) -> Result<StepDraft, StructuredError> {
-        let key = CallKey::new(format!("{}/step/{step}", self.task.node.id));
+        let key = self.key(step);
         let accept = |_: &StepDraft| Ok(());
         match structured(self.caller, &key, prompt, "step", &accept).await {
             Err(StructuredError::Call(CallError::Model(ModelError::ContextTooLong { .. }))) => {
@@ -192,6 +192,10 @@ impl Worker<'_> {
         }
     }
 
+    fn key(&self, step: u32) -> CallKey {
+        CallKey::new(format!("{}/step/{step}", self.task.node.id))
+    }
+
     fn received(&self, draft: &StepDraft) -> u64 {
         self.caller.count(Role::Worker, &serde_json::to_string(draft).unwrap_or_default())
     }
@@ -210,20 +214,20 @@ impl Worker<'_> {
     fn render(&self, step: u32, view: &View) -> Prompt {
         let max_steps = self.task.limits.max_steps;
         let may = |tool| self.task.node.tools.contains(&tool);
-        let context: Value = context! {
-            scope => self.scope,
-            may_search => may(Tool::Search),
-            may_open => may(Tool::Open),
-            question => self.task.node.question,
-            aspects => self.task.aspects,
-            conclusions => view.conclusions,
-            context => view.context,
-            notes => view.notes,
-            results => view.results,
-            step,
-            max_steps,
-            wrap_up => self.must_wrap_up(step),
-        };
+        let context = json!({
+            "scope": self.scope,
+            "may_search": may(Tool::Search),
+            "may_open": may(Tool::Open),
+            "question": self.task.node.question,
+            "aspects": self.task.aspects,
+            "conclusions": view.conclusions,
+            "context": view.context,
+            "notes": view.notes,
+            "results": view.results,
+            "step": step,
+            "max_steps": max_steps,
+            "wrap_up": self.must_wrap_up(step),
+        });
         Template::Work.prompt(self.caller, context)
     }
 
@@ -231,7 +235,7 @@ impl Worker<'_> {
         let is_last = step >= self.task.limits.max_steps;
         // What three quarters of a budget have not brought, the rest should write down.
         let is_short = self.spent_tokens * 4 >= self.task.limits.max_tokens * 3;
-        self.caller.is_tight() || is_last || is_short
+        is_last || is_short || self.caller.is_tight(&self.key(step))
     }
 
     /// Shows less: the oldest passages first, then what comes from elsewhere, then the quotes of notes.
@@ -251,7 +255,7 @@ impl Worker<'_> {
             || shorten_longest(view.notes.iter_mut().map(|note| &mut note.text), &count)
     }
 
-    fn result(&self, step: u32, outcome: Outcome) -> Result_ {
+    fn result(&self, step: u32, outcome: Outcome) -> StepResult {
         let Outcome { call, said, passages, .. } = outcome;
         let limits = self.task.limits;
         let count = |text: &str| self.caller.count(Role::Worker, text);
@@ -268,7 +272,7 @@ impl Worker<'_> {
                 text: cut(text, most, &count).to_owned(),
             }
         };
-        Result_ { step, call, outcome: said, passages: passages.into_iter().map(view).collect() }
+        StepResult { step, call, outcome: said, passages: passages.into_iter().map(view).collect() }
     }
 }
 
