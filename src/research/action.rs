@@ -195,7 +195,10 @@ impl<'a> Desk<'a> {
         }
         let passage = &self.shown[at].passage;
         let range = locate(&passage.text, quote).ok_or_else(|| {
-            format!("these words do not stand in p{}: copy the quote word for word, without leaving anything out", at + 1)
+            format!(
+                "these words do not stand in p{}: copy the quote word for word, without leaving anything out",
+                at + 1
+            )
         })?;
         let words = self.quote(at, &range);
         if let Some(known) = self.noted.iter().find(|note| is_same_quote(&note.evidence, &words)) {
@@ -322,7 +325,10 @@ fn identity(draft: &ActionDraft) -> String {
     };
     let words = |text: &str| {
         let text = text.to_lowercase();
-        text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+        text.split(|letter: char| !letter.is_alphanumeric())
+            .filter(|word| !word.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ")
     };
     let fields: Vec<_> = fields.into_iter().flatten().map(words).collect();
     format!("{:?} {}", draft.tool, fields.join(" | "))

@@ -54,9 +54,8 @@ fn found<'a>(tree: &'a Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<(&'a No
 }
 
 fn in_short(found: &[(&Node, Vec<Finding>)]) -> String {
-    let claims = |findings: &Vec<Finding>, most: usize| {
-        findings.iter().take(most).map(cited).collect::<Vec<_>>().join(" ")
-    };
+    let claims =
+        |findings: &Vec<Finding>, most: usize| findings.iter().take(most).map(cited).collect::<Vec<_>>().join(" ");
     match found {
         [] => String::new(),
         [(_, findings)] => claims(findings, usize::MAX),
@@ -93,7 +92,8 @@ fn sections(found: &[(&Node, Vec<Finding>)]) -> Vec<Section> {
 /// Returns what each section is about: the words of a question that its siblings do not have, where they ask the same of
 /// something else; else the question.
 fn titles(found: &[(&Node, Vec<Finding>)]) -> Vec<String> {
-    let words: Vec<Vec<&str>> = found.iter().map(|(node, _)| node.question.as_str().split_whitespace().collect()).collect();
+    let words: Vec<Vec<&str>> =
+        found.iter().map(|(node, _)| node.question.as_str().split_whitespace().collect()).collect();
     let title = |(place, own): (usize, &Vec<&str>)| {
         let (node, _) = &found[place];
         let siblings: Vec<_> = (0..words.len())
@@ -155,7 +155,8 @@ mod tests {
         let mut tree = Tree::of("What does it cost?".parse().unwrap());
         tree.nodes[0].status = crate::research::node::NodeStatus::Done;
         let found = branch(&tree.root, &["It costs nine.", "It is cheap."], Label::Internal);
-        let draft = draft_by_rules(&brief("What does it cost?", &["cost"]), &tree, &[(tree.root.clone(), found)].into());
+        let draft =
+            draft_by_rules(&brief("What does it cost?", &["cost"]), &tree, &[(tree.root.clone(), found)].into());
         assert_eq!(draft.answer, "It costs nine. [n1e1] It is cheap. [n1e2]");
         assert!(draft.sections.is_empty() && draft.findings.len() == 2);
     }
@@ -163,9 +164,13 @@ mod tests {
     #[test]
     fn comparison_has_a_section_for_each_thing_and_a_closing_one() {
         let mut tree = Tree::of("Compare LanceDB and Qdrant".parse().unwrap());
-        let ids = ["LanceDB", "Qdrant"].map(|name| add_node(&mut tree, &format!("How does {name} store its vectors?"), &[]));
+        let ids =
+            ["LanceDB", "Qdrant"].map(|name| add_node(&mut tree, &format!("How does {name} store its vectors?"), &[]));
         let mut branches: BTreeMap<_, _> = [
-            (ids[0].clone(), branch(&ids[0], &["LanceDB keeps them in columns.", "It needs no server."], Label::Internal)),
+            (
+                ids[0].clone(),
+                branch(&ids[0], &["LanceDB keeps them in columns.", "It needs no server."], Label::Internal),
+            ),
             (ids[1].clone(), branch(&ids[1], &["Qdrant keeps them in segments."], Label::Internal)),
         ]
         .into();

@@ -78,7 +78,11 @@ pub async fn clarify(caller: &dyn Caller, question: &Question) -> Result<Clarifi
         structured(caller, &CallKey::new("clarify"), prompt, "clarification", &|_: &Clarification| Ok(())).await?;
     let question = one_line(&found.question);
     // A need that cannot be put as a question is none.
-    Ok(Clarification { need: found.need && !question.is_empty(), question, verification: one_line(&found.verification) })
+    Ok(Clarification {
+        need: found.need && !question.is_empty(),
+        question,
+        verification: one_line(&found.verification),
+    })
 }
 
 /// Writes the brief.
@@ -160,7 +164,8 @@ mod tests {
     async fn required_aspects_come_first_and_none_comes_twice() {
         let question = "Compare A and B".parse().unwrap();
         let required = ["cost".to_owned(), "speed".to_owned()];
-        let caller = Scripted::replying(json!({"task": "Compare A and B.", "aspects": ["Speed", "safety"], "mode": "deep"}));
+        let caller =
+            Scripted::replying(json!({"task": "Compare A and B.", "aspects": ["Speed", "safety"], "mode": "deep"}));
         let brief = brief(&caller, request(&question, &required)).await.unwrap();
         let shown: Vec<_> = brief.aspects.iter().map(|aspect| format!("{}: {}", aspect.id, aspect.text)).collect();
         assert_eq!(shown, ["a1: cost", "a2: speed", "a3: safety"]);

@@ -156,7 +156,10 @@ async fn asked(
 fn prompt(caller: &dyn Caller, task: &Task<'_>, desk: &Desk<'_>) -> Prompt {
     let render = |(notes, conclusions): &(Vec<Named>, Vec<Named>)| {
         let question = &task.node.question;
-        Template::Compress.prompt(caller, json!({"question": question, "aspects": task.aspects, "notes": notes, "conclusions": conclusions}))
+        Template::Compress.prompt(
+            caller,
+            json!({"question": question, "aspects": task.aspects, "notes": notes, "conclusions": conclusions}),
+        )
     };
     let shrink = |(notes, conclusions): &mut (Vec<Named>, Vec<Named>)| {
         let count = |text: &str| caller.count(Role::Summariser, text);

@@ -11,7 +11,7 @@ const EMPHASIS: [char; 4] = ['*', '_', '`', '~'];
 /// Finds the first stretch of `passage` that says `quote` word for word.
 ///
 /// White space, marks of emphasis and marks of quotation may differ; nothing else may.
-pub fn locate(passage: &str, quote: &str) -> Option<Range<usize>> {
+pub(super) fn locate(passage: &str, quote: &str) -> Option<Range<usize>> {
     let wanted: Vec<char> = said(quote).into_iter().map(|(_, letter)| letter).collect();
     let letters = said(passage);
     if wanted.is_empty() || letters.len() < wanted.len() {
@@ -48,7 +48,8 @@ fn with_emphasis(passage: &str, range: Range<usize>) -> Range<usize> {
     let after = passage.len() - passage[range.end..].trim_start_matches(EMPHASIS).len();
     let is_whole = |range: &Range<usize>| {
         let count = |mark: char| passage[range.clone()].matches(mark).count();
-        EMPHASIS.iter().all(|mark| count(*mark) % 2 == 0) && passage[range.clone()].matches("**").count() % 2 == 0
+        EMPHASIS.iter().all(|mark| count(*mark).is_multiple_of(2))
+            && passage[range.clone()].matches("**").count().is_multiple_of(2)
     };
     [range.clone(), before..range.end, range.start..after, before..after].into_iter().find(is_whole).unwrap_or(range)
 }
@@ -65,7 +66,10 @@ mod tests {
     #[test]
     fn quote_is_the_bytes_of_the_source_whatever_marks_and_space_the_model_made_of_them() {
         let passage = "Before. **Money** has a \"hard\nlimit\", says `dr`. After.";
-        assert_eq!(found(passage, "Money has a “hard limit”, says dr."), Some("**Money** has a \"hard\nlimit\", says `dr`."));
+        assert_eq!(
+            found(passage, "Money has a “hard limit”, says dr."),
+            Some("**Money** has a \"hard\nlimit\", says `dr`.")
+        );
         assert_eq!(found(passage, "has a hard   limit"), Some("has a \"hard\nlimit"));
         assert_eq!(found(passage, " After. "), Some("After."));
     }
@@ -73,7 +77,14 @@ mod tests {
     #[test]
     fn quote_with_another_word_letter_or_a_gap_is_not_found() {
         let passage = "The limit is 12 MiB for each file.";
-        for quote in ["The limit is 13 MiB", "the limit", "The limit … each file", "", " \"* ", "The limit is 12 MiB for each file. And"] {
+        for quote in [
+            "The limit is 13 MiB",
+            "the limit",
+            "The limit … each file",
+            "",
+            " \"* ",
+            "The limit is 12 MiB for each file. And",
+        ] {
             assert_eq!(found(passage, quote), None, "{quote}");
         }
     }

@@ -76,9 +76,8 @@ pub fn label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, id: &NodeId) -> L
             continue;
         }
         let Some(node) = tree.get(id) else { return Label::Internal };
-        let cites = branches.get(id).is_some_and(|branch| {
-            branch.evidence.iter().any(|quote| quote.label == Label::Internal)
-        });
+        let cites =
+            branches.get(id).is_some_and(|branch| branch.evidence.iter().any(|quote| quote.label == Label::Internal));
         if cites || node.source_hint != SourceHint::Web {
             return Label::Internal;
         }
@@ -444,7 +443,9 @@ mod tests {
         let mut g = String::new();
         for round in 0..5 {
             let key = CallKey::new(format!("fold/{round}"));
-            g = fold(&caller, &key, &brief("Compare A and B", &["a"]), &g, tree.get(&id).unwrap(), &found, r).await.unwrap();
+            g = fold(&caller, &key, &brief("Compare A and B", &["a"]), &g, tree.get(&id).unwrap(), &found, r)
+                .await
+                .unwrap();
             assert!(tokens(&g) <= r, "{}", tokens(&g));
             assert!(g.ends_with('.'), "a summary that is too long ends where a sentence does");
         }
@@ -459,7 +460,8 @@ mod tests {
         let found = branch(&id, &["A costs nine euros."], Label::Internal);
         for error in [broken("down"), CallError::Limit(Limit::Cost)] {
             let caller = Scripted::replying("".into()).failing_at(1, error);
-            let g = fold(&caller, &CallKey::new("f"), &brief, "B is free. [n9e1]", tree.get(&id).unwrap(), &found, 400).await;
+            let g = fold(&caller, &CallKey::new("f"), &brief, "B is free. [n9e1]", tree.get(&id).unwrap(), &found, 400)
+                .await;
             assert_eq!(g.unwrap(), "B is free. [n9e1]\nA costs nine euros. [n2e1]");
         }
         let caller = Scripted::replying("".into()).failing_at(1, CallError::Cancelled);
@@ -522,12 +524,16 @@ mod tests {
 
     #[test]
     fn slice_has_the_sentences_about_a_question_in_their_order() {
-        let g = "Oranges are round. [n2e1]\nThe budget is enforced by a lock. [n3e1] The lock is a file. Pears are green.";
+        let g =
+            "Oranges are round. [n2e1]\nThe budget is enforced by a lock. [n3e1] The lock is a file. Pears are green.";
         assert_eq!(
             slice(g, "How is the budget lock enforced?", 100, &tokens),
             "The budget is enforced by a lock. [n3e1]\nThe lock is a file."
         );
-        assert_eq!(slice(g, "How is the budget lock enforced?", 11, &tokens), "The budget is enforced by a lock. [n3e1]");
+        assert_eq!(
+            slice(g, "How is the budget lock enforced?", 11, &tokens),
+            "The budget is enforced by a lock. [n3e1]"
+        );
         assert_eq!(slice(g, "bicycles", 100, &tokens), "");
     }
 

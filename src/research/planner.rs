@@ -1,4 +1,4 @@
-//! A Brief, and later a Verdict, becomes a PlanDraft: the sub-questions a model would open.
+//! A Brief, and later a Verdict, becomes a `PlanDraft`: the sub-questions a model would open.
 
 use serde::Serialize;
 use serde_json::json;

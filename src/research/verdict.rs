@@ -132,9 +132,9 @@ fn uncovered<'a>(brief: &'a Brief, branches: &BTreeMap<NodeId, Branch>, drafted:
     let splitter = WordSplitter::default();
     let mut named: HashSet<&AspectId> = HashSet::new();
     let mut words: HashSet<String> = HashSet::new();
-    let found = branches.values().flat_map(|branch| {
-        branch.report.findings.iter().map(|finding| (finding, branch.support != Support::Weak))
-    });
+    let found = branches
+        .values()
+        .flat_map(|branch| branch.report.findings.iter().map(|finding| (finding, branch.support != Support::Weak)));
     for (finding, is_supported) in found.chain(drafted.iter().map(|finding| (finding, true))) {
         if is_cited(finding, &checked) {
             words.extend(splitter.key_stems(&finding.text));
@@ -143,7 +143,8 @@ fn uncovered<'a>(brief: &'a Brief, branches: &BTreeMap<NodeId, Branch>, drafted:
     }
     let quotes = branches.values().flat_map(|branch| &branch.evidence).filter(|quote| quote.checked);
     words.extend(quotes.flat_map(|quote| splitter.key_stems(&quote.quote)));
-    let is_covered = |aspect: &&Aspect| named.contains(&aspect.id) || share(&aspect.text, &words, &splitter) >= COVERED_SHARE;
+    let is_covered =
+        |aspect: &&Aspect| named.contains(&aspect.id) || share(&aspect.text, &words, &splitter) >= COVERED_SHARE;
     brief.aspects.iter().filter(|aspect| !is_covered(aspect)).collect()
 }
 
@@ -242,12 +243,11 @@ fn relied_on(said: &VerdictDraft, tree: &Tree) -> Vec<NodeId> {
 
 /// Returns the verdict as far as it can stand beside what code has found.
 fn held_to(said: &VerdictDraft, complaints: &[Complaint], brief: &Brief, tree: &Tree) -> Verdict {
-    let found_missing = |aspect: &Aspect| complaints.iter().any(|complaint| {
-        matches!(complaint, Complaint::Uncovered { aspect: id } if *id == aspect.id)
-    });
+    let found_missing = |aspect: &Aspect| {
+        complaints.iter().any(|complaint| matches!(complaint, Complaint::Uncovered { aspect: id } if *id == aspect.id))
+    };
     let said_missing = |aspect: &Aspect| said.missing_aspects.iter().any(|id| AspectId::named(id.trim()) == aspect.id);
-    let missing: Vec<_> =
-        brief.aspects.iter().filter(|aspect| found_missing(aspect) || said_missing(aspect)).collect();
+    let missing: Vec<_> = brief.aspects.iter().filter(|aspect| found_missing(aspect) || said_missing(aspect)).collect();
     let has_uncited = complaints.iter().any(|complaint| matches!(complaint, Complaint::Uncited { .. }));
     let relied_on = relied_on(said, tree);
     let is_complete = said.is_complete && missing.is_empty() && !has_uncited && !relied_on.is_empty();
@@ -314,7 +314,10 @@ mod tests {
 
     async fn judged(status: NodeStatus, said: Value) -> Verdict {
         let (brief, tree, branches) = half_done(status);
-        let draft = Draft { findings: branches.values().flat_map(|found| found.report.findings.clone()).collect(), ..Draft::default() };
+        let draft = Draft {
+            findings: branches.values().flat_map(|found| found.report.findings.clone()).collect(),
+            ..Draft::default()
+        };
         judge(&Scripted::replying(said), &CallKey::new("judge/1"), &brief, &tree, &branches, &draft).await.unwrap()
     }
 
@@ -327,7 +330,12 @@ mod tests {
         let said: Vec<_> = checks(&brief, &tree, &branches, &draft).iter().map(ToString::to_string).collect();
         assert_eq!(
             said,
-            ["claim without evidence: B is yellow.", "aspect a2 has no finding", "node n3 failed", "node n4 found nothing"]
+            [
+                "claim without evidence: B is yellow.",
+                "aspect a2 has no finding",
+                "node n3 failed",
+                "node n4 found nothing"
+            ]
         );
     }
 

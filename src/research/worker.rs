@@ -154,7 +154,8 @@ impl Worker<'_> {
             self.spent_tokens += sent + self.received(&draft);
             let outcomes = self.desk.act(&draft.actions).await;
             let has_lost_note = outcomes.iter().any(|outcome| outcome.is_lost_note);
-            self.results.extend(outcomes.into_iter().map(|outcome| self.result(step, outcome)).collect::<Vec<_>>());
+            let results: Vec<_> = outcomes.into_iter().map(|outcome| self.result(step, outcome)).collect();
+            self.results.extend(results);
             if draft.actions.is_empty() && !draft.done {
                 self.desk.repeats += 1;
             }
@@ -238,20 +239,30 @@ impl Worker<'_> {
         is_last || is_short || self.caller.is_tight(&self.key(step))
     }
 
-    /// Shows less: the oldest passages first, then what comes from elsewhere, then the quotes of notes.
+    /// Shows less: the passages of earlier steps, oldest first, then what comes from elsewhere, then the passages of the
+    /// last step, and last the conclusions and notes. Ids of passages that are left out stay valid.
     fn shrink(&self, view: &mut View) -> bool {
-        if let Some(oldest) = view.results.iter_mut().find(|result| !result.passages.is_empty()) {
-            let ids: Vec<_> = oldest.passages.drain(..).map(|passage| passage.id).collect();
-            oldest.outcome = format!("{} (left out here for length: {})", oldest.outcome, ids.join(", "));
+        let count = |text: &str| self.caller.count(Role::Worker, text);
+        let last = view.results.last().map_or(0, |result| result.step);
+        let old = view.results.iter_mut().find(|result| result.step < last && !result.passages.is_empty());
+        if let Some(oldest) = old {
+            leave_out(oldest, 0);
+            return true;
+        }
+        if shorten_longest(std::iter::once(&mut view.context), &count) {
+            return true;
+        }
+        if let Some(longest) = view.results.iter_mut().max_by_key(|result| result.passages.len())
+            && !longest.passages.is_empty()
+        {
+            leave_out(longest, longest.passages.len() - 1);
             return true;
         }
         if !view.results.is_empty() {
             view.results.remove(0);
             return true;
         }
-        let count = |text: &str| self.caller.count(Role::Worker, text);
-        shorten_longest(std::iter::once(&mut view.context), &count)
-            || shorten_longest(view.conclusions.iter_mut().map(|conclusion| &mut conclusion.text), &count)
+        shorten_longest(view.conclusions.iter_mut().map(|conclusion| &mut conclusion.text), &count)
             || shorten_longest(view.notes.iter_mut().map(|note| &mut note.text), &count)
     }
 
@@ -274,6 +285,12 @@ impl Worker<'_> {
         };
         StepResult { step, call, outcome: said, passages: passages.into_iter().map(view).collect() }
     }
+}
+
+/// Leaves out the passages of a result from the one at `place` on, and says so.
+fn leave_out(result: &mut StepResult, place: usize) {
+    let ids: Vec<_> = result.passages.drain(place..).map(|passage| passage.id).collect();
+    result.outcome = format!("{} (left out here for length: {})", result.outcome, ids.join(", "));
 }
 
 /// Returns what a worker is told of where a passage stands.
@@ -305,3 +322,7 @@ pub(super) fn notes(desk: &Desk<'_>) -> Vec<Named> {
     };
     desk.noted.iter().map(named).collect()
 }
+
+#[cfg(test)]
+#[path = "worker_tests.rs"]
+mod tests;

@@ -38,7 +38,7 @@ const MAX_SECTIONS: usize = 8;
 const MIN_WORDS: usize = 4;
 
 /// Share of an answer's key words that findings and quotes must have.
-const MIN_SHARED: f32 = 0.25;
+const MIN_SHARED: f32 = 0.15;
 
 /// What stands where a claim lost all its citations.
 const UNSUPPORTED: &str = "[unsupported]";
@@ -155,7 +155,9 @@ pub async fn draft(caller: &dyn Caller, key: &CallKey, material: &Material<'_>) 
     match writer.written().await {
         Ok(written) => draft = written,
         Err(error) if ends_run(&error) => return Err(error),
-        Err(error) => draft.limitations.push(format!("the answer was put together by code from what was found: {error}")),
+        Err(error) => {
+            draft.limitations.push(format!("the answer was put together by code from what was found: {error}"))
+        }
     }
     if let Some(schema) = material.schema {
         match writer.output(&draft, schema).await {
@@ -172,7 +174,8 @@ impl<'a> Writer<'a> {
         let splitter = WordSplitter::default();
         let quotes = || material.branches.values().flat_map(|branch| &branch.evidence).filter(|quote| quote.checked);
         let claims = material.branches.values().flat_map(|branch| &branch.report.findings).map(|finding| &finding.text);
-        let words = claims.chain(quotes().map(|quote| &quote.quote)).flat_map(|text| splitter.key_stems(text)).collect();
+        let words =
+            claims.chain(quotes().map(|quote| &quote.quote)).flat_map(|text| splitter.key_stems(text)).collect();
         Self { caller, key, material, citable: quotes().map(|quote| &quote.id).collect(), words }
     }
 
@@ -183,7 +186,8 @@ impl<'a> Writer<'a> {
         }
         let outline = self.outline().await?;
         let titles = outline.iter().map(|(title, _)| title.as_str()).collect::<Vec<_>>().join(" · ");
-        let sections = outline.iter().enumerate().map(|(number, (title, nodes))| self.section(number, title, nodes, &titles));
+        let sections =
+            outline.iter().enumerate().map(|(number, (title, nodes))| self.section(number, title, nodes, &titles));
         let sections = join_all(sections).await.into_iter().collect::<Result<Vec<_>, CallError>>()?;
         self.whole(sections).await
     }
@@ -193,11 +197,14 @@ impl<'a> Writer<'a> {
         let found = self.found();
         let nodes: Vec<_> = found
             .iter()
-            .map(|(node, branch)| Named { id: node.id.to_string(), text: format!("{}\n{}", node.question, branch.report.summary) })
+            .map(|(node, branch)| Named {
+                id: node.id.to_string(),
+                text: format!("{}\n{}", node.question, branch.report.summary),
+            })
             .collect();
         let render = |nodes: &Vec<Named>| {
             let (task, aspects) = (&self.material.brief.task, &self.material.brief.aspects);
-            let context = json!({"task": task, "aspects": aspects, "nodes": nodes, "max_sections": MAX_SECTIONS, "most_sections": MAX_SECTIONS});
+            let context = json!({"task": task, "aspects": aspects, "nodes": nodes, "most_sections": MAX_SECTIONS});
             Template::Outline.prompt(self.caller, context)
         };
         let room = room::<OutlineDraft>(self.caller, Role::Writer);
@@ -208,7 +215,8 @@ impl<'a> Writer<'a> {
             1..=MAX_SECTIONS => Ok(()),
             number => Err(format!("{} (1 to {MAX_SECTIONS} are wanted)", counted(number, "section"))),
         };
-        let draft = structured(self.caller, &self.key.then("outline"), prompt, "outline", &check).await.map_err(failure)?;
+        let draft =
+            structured(self.caller, &self.key.then("outline"), prompt, "outline", &check).await.map_err(failure)?;
         Ok(headings(&draft, &found))
     }
 
@@ -243,8 +251,9 @@ impl<'a> Writer<'a> {
         let render = |view: &View| self.whole_prompt(view);
         let prompt = self.fitted(room::<WriteDraft>(self.caller, Role::Writer), &mut view, render);
         let check = |draft: &WriteDraft| self.substance(std::iter::once(draft.answer.as_str()));
-        let draft = structured(self.caller, &self.key.then("answer"), prompt, "answer", &check).await.map_err(failure)?;
-        Ok(self.held_to_evidence(draft, sections))
+        let draft =
+            structured(self.caller, &self.key.then("answer"), prompt, "answer", &check).await.map_err(failure)?;
+        Ok(self.held_to_evidence(&draft, sections))
     }
 
     fn view(&self, sections: &[Section]) -> View {
@@ -289,7 +298,8 @@ impl<'a> Writer<'a> {
                 return true;
             }
             let sections = view.sections.iter_mut().map(|section| &mut section.text);
-            let texts = [&mut view.findings, &mut view.summary].into_iter().chain(view.groups.values_mut()).chain(sections);
+            let texts =
+                [&mut view.findings, &mut view.summary].into_iter().chain(view.groups.values_mut()).chain(sections);
             shorten_longest(texts, &count)
         })
     }
@@ -319,7 +329,8 @@ impl<'a> Writer<'a> {
                 Err("it is a placeholder, not an answer".to_owned())
             }
             () if !marks(&text).iter().any(|(_, id)| self.is_citable(id)) => {
-                Err("it cites no evidence: put ids that were given in brackets after each claim, such as `[n2e1]`".to_owned())
+                Err("it cites no evidence: put ids that were given in brackets after each claim, such as `[n2e1]`"
+                    .to_owned())
             }
             () if self.has_own_address(&plain) => {
                 Err("it has an address that stands in no quote: cite ids only".to_owned())
@@ -334,14 +345,16 @@ impl<'a> Writer<'a> {
     }
 
     fn has_own_address(&self, text: &str) -> bool {
-        let addresses = text.split(|letter: char| letter.is_whitespace() || matches!(letter, '(' | ')' | '<' | '>' | '"'));
-        let mut addresses = addresses.filter(|word| word.contains("://")).map(|word| word.trim_end_matches(['.', ',', ';', ']']));
+        let addresses =
+            text.split(|letter: char| letter.is_whitespace() || matches!(letter, '(' | ')' | '<' | '>' | '"'));
+        let mut addresses =
+            addresses.filter(|word| word.contains("://")).map(|word| word.trim_end_matches(['.', ',', ';', ']']));
         let quotes = || self.material.branches.values().flat_map(|branch| &branch.evidence);
         addresses.any(|address| !quotes().any(|quote| quote.quote.contains(address)))
     }
 
     /// Takes out of a draft what no evidence bears out, and says how much that was.
-    fn held_to_evidence(&self, draft: WriteDraft, sections: Vec<Section>) -> Draft {
+    fn held_to_evidence(&self, draft: &WriteDraft, sections: Vec<Section>) -> Draft {
         let is_citable = |id: &EvidenceId| self.is_citable(id);
         let mut struck = 0;
         let mut clean = |text: &str, instead: &str| {
@@ -350,7 +363,8 @@ impl<'a> Writer<'a> {
             text
         };
         let answer = clean(draft.answer.trim(), UNSUPPORTED);
-        let sections = sections.into_iter().map(|section| Section { text: clean(&section.text, UNSUPPORTED), ..section });
+        let sections =
+            sections.into_iter().map(|section| Section { text: clean(&section.text, UNSUPPORTED), ..section });
         let sections: Vec<_> = sections.collect();
         let mut lines = |texts: &[String]| -> Vec<String> {
             let lines = texts.iter().map(|text| one_line(&clean(text, ""))).filter(|text| !text.is_empty());
@@ -360,15 +374,29 @@ impl<'a> Writer<'a> {
         let open_questions = lines(&draft.open_questions);
         let mut limitations = lines(&draft.limitations);
         struck += draft.findings.iter().flat_map(FindingDraft::ids).filter(|id| !is_citable(id)).count();
-        let findings = draft.findings.iter().map(|finding| finding.known(&is_citable, self.material.brief.aspects.iter()));
+        let findings =
+            draft.findings.iter().map(|finding| finding.known(&is_citable, self.material.brief.aspects.iter()));
         let (supported, unsupported): (Vec<_>, Vec<_>) =
             findings.filter(|finding| !finding.text.is_empty()).partition(|finding| !finding.evidence.is_empty());
-        limitations.extend(unsupported.into_iter().map(|finding| format!("unsupported, and left out of the findings: {}", finding.text)));
+        limitations.extend(
+            unsupported
+                .into_iter()
+                .map(|finding| format!("unsupported, and left out of the findings: {}", finding.text)),
+        );
         if struck > 0 {
             limitations.push(format!("{} of no checked quote struck out", counted(struck, "citation")));
         }
         let confidence = confidence(draft.confidence);
-        Draft { answer, sections, findings: supported, contradictions, open_questions, limitations, confidence, output: None }
+        Draft {
+            answer,
+            sections,
+            findings: supported,
+            contradictions,
+            open_questions,
+            limitations,
+            confidence,
+            output: None,
+        }
     }
 
     async fn output(&self, draft: &Draft, schema: &Value) -> Result<Value, CallError> {
@@ -382,8 +410,11 @@ impl<'a> Writer<'a> {
 /// Returns titles with the nodes that exist; what no title has comes under one of its own.
 fn headings<'a>(draft: &OutlineDraft, found: &[(&'a Node, &'a Branch)]) -> Vec<(String, Vec<&'a Node>)> {
     let node = |id: &String| found.iter().map(|(node, _)| *node).find(|node| node.id.to_string() == id.trim());
-    let mut headings: Vec<(String, Vec<&'a Node>)> =
-        draft.sections.iter().map(|section| (one_line(&section.title), section.nodes.iter().filter_map(node).collect())).collect();
+    let mut headings: Vec<(String, Vec<&'a Node>)> = draft
+        .sections
+        .iter()
+        .map(|section| (one_line(&section.title), section.nodes.iter().filter_map(node).collect()))
+        .collect();
     headings.retain(|(title, nodes)| !title.is_empty() && !nodes.is_empty());
     let placed: BTreeSet<_> = headings.iter().flat_map(|(_, nodes)| nodes.iter().map(|node| &node.id)).collect();
     let left: Vec<_> = found.iter().map(|(node, _)| *node).filter(|node| !placed.contains(&node.id)).collect();
@@ -404,9 +435,8 @@ fn named(quote: &Evidence) -> Named {
 /// Tells whether a text has these words as words.
 fn has_words(text: &str, words: &str) -> bool {
     let is_border = |letter: Option<char>| !letter.is_some_and(char::is_alphanumeric);
-    text.match_indices(words).any(|(at, _)| {
-        is_border(text[..at].chars().next_back()) && is_border(text[at + words.len()..].chars().next())
-    })
+    text.match_indices(words)
+        .any(|(at, _)| is_border(text[..at].chars().next_back()) && is_border(text[at + words.len()..].chars().next()))
 }
 
 #[cfg(test)]

@@ -115,9 +115,12 @@ async fn nobody_writes_without_evidence() {
 async fn long_answer_is_outlined_written_by_section_and_drawn_together() {
     let mut world = World::of(3, 10);
     let caller = Scripted::by_key(vec![
-        ("write/outline", json!({"sections": [
-            {"title": "First", "nodes": ["n2", "n77"]}, {"title": "Nothing", "nodes": []},
-        ]})),
+        (
+            "write/outline",
+            json!({"sections": [
+                {"title": "First", "nodes": ["n2", "n77"]}, {"title": "Nothing", "nodes": []},
+            ]}),
+        ),
         ("write/section/1", json!({"text": "Apple 0 weighs 3 stones [n2e4]."})),
         ("write/section/2", json!({"text": "Apple 2 weighs 3 stones [n4e4, n9e9]."})),
         ("write/answer", answer("Apples weigh up to 9 stones [n2e10].", &json!([]))),
@@ -127,10 +130,7 @@ async fn long_answer_is_outlined_written_by_section_and_drawn_together() {
     let draft = world.draft(&caller).await.unwrap();
     assert_eq!(caller.keys(), ["write/outline", "write/section/1", "write/section/2", "write/answer"]);
     let shown: Vec<_> = draft.sections.iter().map(|section| format!("{}: {}", section.title, section.text)).collect();
-    assert_eq!(
-        shown,
-        ["First: Apple 0 weighs 3 stones [n2e4].", "Further findings: Apple 2 weighs 3 stones [n4e4]."]
-    );
+    assert_eq!(shown, ["First: Apple 0 weighs 3 stones [n2e4].", "Further findings: Apple 2 weighs 3 stones [n4e4]."]);
     assert!(caller.sizes().iter().all(|size| *size <= 2_000), "{:?}", caller.sizes());
     assert_eq!(draft.limitations, ["1 citation of no checked quote struck out"]);
 }
