@@ -16,5 +16,3 @@ pub mod message;
 pub mod model;
 
 pub mod call;
-
-pub mod structured;

@@ -342,3 +342,30 @@ async fn worker_sees_its_task_and_nothing_else() {
     worked(&caller, &task(&node, &[])).await.unwrap();
     insta::assert_snapshot!(caller.tasks()[1]);
 }
+
+#[tokio::test]
+async fn steps_can_be_run_by_any_thread() {
+    fn is_send<T: Send>(_: &T) {}
+    let node = node();
+    let (caller, source) = (Scripted::by_key(Vec::new()), source());
+    let task = task(&node, &[]);
+    is_send(&work(&caller, &source, &task));
+    let brief = crate::research::scripted::brief("What is A?", &["a"]);
+    let tree = Tree::of("What is A?".parse().unwrap());
+    let (branches, memory) = (std::collections::BTreeMap::new(), crate::research::memory::Memory::default());
+    let key = CallKey::new("k");
+    is_send(&crate::research::memory::group_summaries(&caller, &key, &brief, &tree, &branches, 9));
+    let draft = crate::research::report::Draft::default();
+    is_send(&crate::research::verdict::judge(&caller, &key, &brief, &tree, &branches, &draft));
+    let material = crate::research::writer::Material {
+        brief: &brief,
+        tree: &tree,
+        branches: &branches,
+        reasons: &[],
+        memory: &memory,
+        verdicts: &[],
+        ledger: Vec::new(),
+        schema: None,
+    };
+    is_send(&crate::research::writer::draft(&caller, &key, &material));
+}
