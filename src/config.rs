@@ -1,8 +1,10 @@
 //! Settings, and where each one came from.
 //!
 //! Later wins: defaults, the user's file, the project's file (`dr.toml` beside `.dr/`), `DR_*` variables, flags. The
-//! project's file travels with a folder that may be somebody else's, so it sets nothing that reaches out: no address of
-//! an index, no folder to load a model from.
+//! project's file travels with a folder that may be somebody else's, so it sets nothing that reaches out or costs: no
+//! address of an index or of a model, no key, no price, no folder to load a model from.
+
+mod dotenv;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,13 +12,26 @@ use std::path::{Path, PathBuf};
 use etcetera::BaseStrategy;
 use figment::Figment;
 use figment::providers::{Env, Format, Serialized, Toml};
+use figment::value::{Tag, Value};
 use serde::{Deserialize, Serialize};
 
+use crate::base::http::{BaseUrl, Secret};
 use crate::kb::embed::EmbedderChoice;
 use crate::kb::search::SearchMode;
+use crate::llm::price::{PriceOptions, PriceTable};
+use crate::llm::roles::{ModelEnvironment, ModelOptions, Models, ModelsError, ModelsOptions, OPENAI_KEY};
 
 /// Name of the project's file.
 pub const PROJECT_FILE: &str = "dr.toml";
+
+/// Name of the file a key may be in, beside the project's.
+const DOTENV_FILE: &str = ".env";
+
+/// The variable an endpoint for every role is in.
+const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
+
+/// Settings that are one value, each also a variable `DR_…`.
+const KEYS: [&str; 7] = ["index", "embedder", "offline", "threads", "mode", "limit", "model"];
 
 /// What can be set, every field optional: one layer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -40,6 +55,15 @@ pub struct Options {
     /// Hits `dr search` returns unless told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
+    /// The language model of every role.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Everything else about language models, for all roles and for each.
+    #[serde(default, skip_serializing)]
+    pub models: ModelsOptions,
+    /// What models cost, over the built-in prices.
+    #[serde(default, skip_serializing)]
+    pub prices: BTreeMap<String, PriceOptions>,
 }
 
 /// Folders of this user, and the one the command was started in.
@@ -64,6 +88,19 @@ pub struct Settings {
     pub origins: BTreeMap<&'static str, String>,
     /// Folders.
     pub paths: Paths,
+    /// Values set in `[models]` and `[prices]`, for people, and where each came from.
+    tables: Vec<(String, String, String)>,
+    /// Variables of language models.
+    variables: Variables,
+}
+
+/// Variables of language models, as they were when the settings were resolved.
+#[derive(Clone, Debug, Default)]
+struct Variables {
+    /// `OPENAI_BASE_URL`.
+    base_url: Option<String>,
+    /// `OPENAI_API_KEY` from the project's `.env`, where the environment has none.
+    dotenv_key: Option<Secret>,
 }
 
 /// Settings could not be read.
@@ -130,21 +167,37 @@ impl Settings {
     pub fn resolve(paths: Paths, project: &Path, flags: &Options) -> Result<Self, ConfigError> {
         let project_file = project.join(PROJECT_FILE);
         check_project_file(&project_file)?;
-        let variables = Env::prefixed("DR_").only(&["index", "embedder", "offline", "threads", "mode", "limit"]);
+        let variables =
+            Env::prefixed("DR_").only(&KEYS).filter(|key| variable(&format!("DR_{key}").to_uppercase()).is_some());
+        let last = Figment::from(variables).merge(Serialized::defaults(flags));
         let figment =
-            Figment::new()
-                .merge(Toml::file(&paths.user_file))
-                .merge(Toml::file(&project_file))
-                .merge(variables.filter(|key| {
-                    std::env::var(format!("DR_{key}").to_uppercase()).is_ok_and(|value| !value.is_empty())
-                }))
-                .merge(Serialized::defaults(flags));
-        let options: Options = figment.extract().map_err(invalid)?;
-        let origins = ["index", "embedder", "offline", "threads", "mode", "limit"]
-            .into_iter()
-            .filter_map(|key| Some((key, origin(&figment, key)?)))
-            .collect();
-        Ok(Self { options, origins, paths })
+            Figment::new().merge(Toml::file(&paths.user_file)).merge(Toml::file(&project_file)).merge(last.clone());
+        let mut options: Options = figment.extract().map_err(invalid)?;
+        let origins: BTreeMap<_, _> = KEYS.into_iter().filter_map(|key| Some((key, origin(&figment, key)?))).collect();
+        // One line sets all roles that say nothing else; as a variable or flag it has the last word.
+        match options.model.clone() {
+            Some(model) if last.contains("model") => options.models.set_model(&model),
+            model => options.models.all.model = options.models.all.model.take().or(model),
+        }
+        let variables = Variables::read(&project.join(DOTENV_FILE));
+        let tables = ["models", "prices"].into_iter().flat_map(|table| entries(&figment, table)).collect();
+        Ok(Self { options, origins, paths, tables, variables })
+    }
+
+    /// Returns the language models in force; nothing where none is set up or `dr` is offline, so that it works by rules.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error where settings do not make up a model for every role. Nothing is sent.
+    pub fn models(&self) -> Result<Option<Models>, ModelsError> {
+        if self.is_offline() {
+            return Ok(None);
+        }
+        let prices = PriceTable::with(&self.options.prices)?;
+        let dotenv_key = self.variables.dotenv_key.as_ref();
+        let key = |name: &str| variable(name).or_else(|| dotenv_key.filter(|_| name == OPENAI_KEY).map(Secret::reveal));
+        let environment = ModelEnvironment { base_url: self.variables.base_url.clone(), variable: &key };
+        Models::resolve(&self.options.models, &environment, &prices)
     }
 
     /// Tells whether the network may not be touched.
@@ -152,9 +205,9 @@ impl Settings {
         self.options.offline.unwrap_or(false)
     }
 
-    /// Returns every setting with its value and where it came from.
-    pub fn explained(&self) -> Vec<(&'static str, String, String)> {
-        let Options { index, embedder, offline, threads, mode, limit } = &self.options;
+    /// Returns every setting with its value and where it came from. Of a key it says only whether there is one.
+    pub fn explained(&self) -> Vec<(String, String, String)> {
+        let Options { index, embedder, offline, threads, mode, limit, model, models: _, prices: _ } = &self.options;
         let shown = |value: Option<String>, default: &str| value.unwrap_or_else(|| default.to_owned());
         let mode = mode.map(|mode| format!("{mode:?}").to_lowercase());
         let values = [
@@ -164,9 +217,75 @@ impl Settings {
             ("threads", shown(threads.map(|threads| threads.to_string()), "all cores")),
             ("mode", shown(mode, "hybrid")),
             ("limit", shown(limit.map(|limit| limit.to_string()), "10")),
+            ("model", shown(model.clone(), "by role")),
         ];
         let origin = |key| self.origins.get(key).cloned().unwrap_or_else(|| "default".to_owned());
-        values.into_iter().map(|(key, value)| (key, value, origin(key))).collect()
+        let values = values.into_iter().map(|(key, value)| (key.to_owned(), value, origin(key)));
+        values.chain(self.tables.iter().cloned()).chain(self.variables.explained()).collect()
+    }
+}
+
+impl Variables {
+    fn read(dotenv: &Path) -> Self {
+        let key = dotenv::variable(dotenv, OPENAI_KEY).filter(|_| variable(OPENAI_KEY).is_none());
+        Self { base_url: variable(OPENAI_BASE_URL), dotenv_key: key.and_then(|key| key.parse().ok()) }
+    }
+
+    fn explained(&self) -> Vec<(String, String, String)> {
+        let (key, origin) = match &self.dotenv_key {
+            _ if variable(OPENAI_KEY).is_some() => ("set", OPENAI_KEY),
+            Some(_) => ("set", DOTENV_FILE),
+            None => ("not set", "default"),
+        };
+        let mut explained = vec![("key".to_owned(), key.to_owned(), origin.to_owned())];
+        if let Some(base_url) = &self.base_url {
+            let shown = without_secrets(".base_url", base_url);
+            explained.push(("base_url".to_owned(), shown, OPENAI_BASE_URL.to_owned()));
+        }
+        explained
+    }
+}
+
+/// Returns a variable that is set to something.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Returns a value as it can be shown: a key that was put into the wrong place stays hidden.
+fn without_secrets(key: &str, text: &str) -> String {
+    let is_name = || text.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
+    if key.ends_with(".base_url") {
+        text.parse().map_or_else(|_| "not an address".to_owned(), |url: BaseUrl| url.to_string())
+    } else if key.ends_with(".key_env") && !is_name() {
+        "not the name of a variable".to_owned()
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Returns every value of a table, for people, and where it came from.
+fn entries(figment: &Figment, table: &str) -> Vec<(String, String, String)> {
+    let mut found = Vec::new();
+    if let Ok(value) = figment.find_value(table) {
+        flatten(table, &value, &mut found);
+    }
+    let place = |tag| figment.get_metadata(tag).map(|metadata| origin_of(metadata, table)).unwrap_or_default();
+    found.into_iter().map(|(key, value, tag)| (key, value, place(tag))).collect()
+}
+
+fn flatten(key: &str, value: &Value, found: &mut Vec<(String, String, Tag)>) {
+    match value {
+        Value::Dict(_, members) => {
+            members.iter().for_each(|(name, member)| flatten(&format!("{key}.{name}"), member, found))
+        }
+        Value::String(tag, text) => found.push((key.to_owned(), without_secrets(key, text), *tag)),
+        Value::Bool(tag, on) => found.push((key.to_owned(), on.to_string(), *tag)),
+        Value::Num(tag, number) => {
+            let whole = number.to_u128().map(|number| number.to_string());
+            let shown = whole.or_else(|| number.to_f64().map(|number| number.to_string())).unwrap_or_default();
+            found.push((key.to_owned(), shown, *tag));
+        }
+        other => found.push((key.to_owned(), "…".to_owned(), other.tag())),
     }
 }
 
@@ -177,12 +296,25 @@ fn check_project_file(file: &Path) -> Result<(), ConfigError> {
     if options.index.is_some() {
         return forbidden("index");
     }
+    if let Some(key) = options.models.layers().find_map(reaching_out) {
+        return forbidden(key);
+    }
+    if !options.prices.is_empty() {
+        return forbidden("prices");
+    }
     match options.embedder {
         Some(EmbedderChoice::Fastembed(model)) if model.contains(['/', '\\', '.']) || Path::new(&model).exists() => {
             forbidden("embedder")
         }
         _ => Ok(()),
     }
+}
+
+/// Returns a setting that sends text or a key somewhere, or takes away the limit of its cost.
+fn reaching_out(options: &ModelOptions) -> Option<&'static str> {
+    let ModelOptions { base_url, key_env, local, .. } = options;
+    let set = [("base_url", base_url.is_some()), ("key_env", key_env.is_some()), ("local", local.is_some())];
+    set.into_iter().find(|(_, is_set)| *is_set).map(|(key, _)| key)
 }
 
 /// Returns where a value came from: a file, a variable, or a flag.
@@ -239,8 +371,14 @@ fn yes_or_no<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::llm::message::Role;
+    use crate::llm::roles::STRONG_MODEL;
 
     fn resolve(user: &str, project: &str, flags: &Options) -> Result<Settings, ConfigError> {
+        resolve_with_env(user, project, "", flags)
+    }
+
+    fn resolve_with_env(user: &str, project: &str, env: &str, flags: &Options) -> Result<Settings, ConfigError> {
         let folder = tempfile::tempdir().unwrap();
         let paths = Paths {
             current: folder.path().to_path_buf(),
@@ -251,6 +389,7 @@ mod tests {
         std::fs::write(&paths.user_file, user).unwrap();
         std::fs::create_dir(folder.path().join("project")).unwrap();
         std::fs::write(folder.path().join("project/dr.toml"), project).unwrap();
+        std::fs::write(folder.path().join("project/.env"), env).unwrap();
         Settings::resolve(paths, &folder.path().join("project"), flags)
     }
 
@@ -292,5 +431,77 @@ mod tests {
         let error = resolve("", "limti = 3", &Options::default()).unwrap_err();
         let chain = format!("{:#}", anyhow::Error::from(error));
         assert!(chain.contains("limti") && chain.contains("dr.toml"), "{chain}");
+    }
+
+    const LOCAL: &str = "[models]\nbase_url = \"http://localhost:1234/v1\"\n";
+
+    fn names(settings: &Settings) -> Vec<String> {
+        let models = settings.models().unwrap().unwrap();
+        Role::ALL.into_iter().map(|role| models.role(role).model.name().to_owned()).collect()
+    }
+
+    #[test]
+    fn one_line_names_the_model_of_roles_that_name_none_and_a_flag_that_of_all() {
+        let user = format!("model = \"a\"\n{LOCAL}[models.worker]\nmodel = \"b\"\n");
+        let settings = resolve(&user, "", &Options::default()).unwrap();
+        assert_eq!(names(&settings), ["a", "b", "a", "a", "a"]);
+        let flags = Options { model: Some("c".into()), ..Options::default() };
+        assert_eq!(names(&resolve(&user, "", &flags).unwrap()), ["c"; 5]);
+    }
+
+    #[test]
+    fn offline_there_are_no_models_whatever_is_set() {
+        let settings = resolve(&format!("offline = true\nmodel = \"a\"\n{LOCAL}"), "", &Options::default()).unwrap();
+        assert!(settings.models().unwrap().is_none());
+    }
+
+    #[test]
+    fn project_may_choose_a_model_and_not_where_it_is_what_it_is_shown_or_what_it_costs() {
+        for (text, key) in [
+            ("[models]\nbase_url = \"https://elsewhere.example\"", "base_url"),
+            ("[models.judge]\nbase_url = \"https://elsewhere.example\"", "base_url"),
+            ("[models.worker]\nkey_env = \"AWS_SECRET_ACCESS_KEY\"", "key_env"),
+            ("[models]\nlocal = true", "local"),
+            ("[prices.\"gpt-6-astra\"]\ninput = 0.0\noutput = 0.0", "prices"),
+        ] {
+            let error = resolve("", text, &Options::default()).unwrap_err();
+            assert!(matches!(error, ConfigError::NotForProjects { key: found, .. } if found == key), "{text}: {error}");
+        }
+        let settings = resolve(LOCAL, "model = \"a\"\n[models]\nmax_output_tokens = 900", &Options::default()).unwrap();
+        assert_eq!(names(&settings), ["a"; 5]);
+        assert_eq!(settings.models().unwrap().unwrap().role(Role::Judge).max_output_tokens, 900);
+    }
+
+    #[test]
+    fn env_file_of_a_project_gives_a_key_and_nothing_else() {
+        let env = "OPENAI_BASE_URL=https://elsewhere.example\nDR_MODEL=x\nOPENAI_API_KEY=sk-from-env-file\n";
+        let settings = resolve_with_env("", "", env, &Options::default()).unwrap();
+        let models = settings.models().unwrap().unwrap();
+        assert_eq!(models.role(Role::Writer).endpoint, "https://api.openai.com/v1");
+        assert_eq!(models.role(Role::Writer).model.name(), STRONG_MODEL);
+        let shown = format!("{settings:?} {:?}", settings.explained());
+        assert!(!shown.contains("sk-from"), "{shown}");
+    }
+
+    #[test]
+    fn every_setting_of_models_is_explained_and_no_key_is_shown() {
+        let user = "[models]\nbase_url = \"http://sk-1@localhost\"\nkey_env = \"sk-1\"\ntemperature = 0.5\n\
+                    [models.worker]\nmax_output_tokens = 900\n[prices.\"gpt-5.4\"]\ninput = 2\noutput = 3\n";
+        let explained = resolve(user, "", &Options::default()).unwrap().explained();
+        let value = |key: &str| explained.iter().find(|(name, ..)| name == key).map(|(_, value, _)| value.as_str());
+        assert_eq!(value("models.worker.max_output_tokens"), Some("900"));
+        assert_eq!(value("models.temperature"), Some("0.5"));
+        assert_eq!(value("prices.gpt-5.4.input"), Some("2"));
+        assert_eq!(value("models.key_env"), Some("not the name of a variable"));
+        assert_eq!(value("models.base_url"), Some("not an address"));
+        assert!(explained.iter().all(|(_, value, _)| !value.contains("sk-1")), "{explained:?}");
+        let place = explained.iter().find(|(name, ..)| name == "models.temperature").unwrap();
+        assert!(place.2.ends_with("config.toml"), "{place:?}");
+    }
+
+    #[test]
+    fn misspelt_setting_of_a_model_is_named_with_its_file() {
+        let error = resolve("[models.worker]\nmodle = \"a\"", "", &Options::default()).unwrap_err().to_string();
+        assert!(error.contains("config.toml") && error.contains("modle"), "{error}");
     }
 }

@@ -9,3 +9,5 @@ pub mod line;
 pub mod token;
 
 pub mod word;
+
+pub mod http;

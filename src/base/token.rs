@@ -1,4 +1,11 @@
-//! Counting tokens, without knowing whose.
+//! Counting tokens: without knowing whose, and as the models of OpenAI do.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use tiktoken_rs::tokenizer::{Tokenizer, get_tokenizer};
+use tiktoken_rs::{CoreBPE, bpe_for_tokenizer};
 
 /// Counts the tokens of a text as one particular model would.
 ///
@@ -7,4 +14,172 @@
 pub trait CountTokens: Send + Sync {
     /// Returns the number of tokens of `text`, or a little more, never fewer.
     fn count(&self, text: &str) -> usize;
+}
+
+/// Text is counted in pieces of at most so many bytes: the tokenizer's patterns backtrack, and give up with a panic on
+/// endless runs of one kind of letter, which anybody can write into a note.
+const MAX_PIECE_BYTES: usize = 16 * 1_024;
+
+/// What a text is cut by into tokens. The tables are large: they are loaded when first used, and shared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Encoding {
+    /// GPT-4o and everything since.
+    #[default]
+    O200k,
+    /// The open-weight GPT models.
+    O200kHarmony,
+    /// GPT-4 and GPT-3.5.
+    Cl100k,
+}
+
+/// There is no encoding of this name.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is not an encoding (expected o200k, o200k_harmony or cl100k)")]
+pub struct ParseEncodingError(String);
+
+impl Encoding {
+    fn table(self) -> &'static CoreBPE {
+        let tokenizer = match self {
+            Self::O200k => Tokenizer::O200kBase,
+            Self::O200kHarmony => Tokenizer::O200kHarmony,
+            Self::Cl100k => Tokenizer::Cl100kBase,
+        };
+        bpe_for_tokenizer(tokenizer).expect("the tables of every tokenizer are part of the program")
+    }
+}
+
+impl fmt::Display for Encoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::O200k => "o200k",
+            Self::O200kHarmony => "o200k_harmony",
+            Self::Cl100k => "cl100k",
+        })
+    }
+}
+
+impl FromStr for Encoding {
+    type Err = ParseEncodingError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.strip_suffix("_base").unwrap_or(text) {
+            "o200k" => Ok(Self::O200k),
+            "o200k_harmony" => Ok(Self::O200kHarmony),
+            "cl100k" => Ok(Self::Cl100k),
+            _ => Err(ParseEncodingError(text.to_owned())),
+        }
+    }
+}
+
+impl TryFrom<String> for Encoding {
+    type Error = ParseEncodingError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<Encoding> for String {
+    fn from(encoding: Encoding) -> Self {
+        encoding.to_string()
+    }
+}
+
+/// Counts tokens for one language model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenCounter {
+    encoding: Encoding,
+    is_guess: bool,
+}
+
+impl TokenCounter {
+    /// Returns the counter of a model; where its encoding is not known, `o200k` and a fifth more.
+    pub fn for_model(model: &str) -> Self {
+        match get_tokenizer(model) {
+            Some(Tokenizer::O200kBase) => Self::of(Encoding::O200k),
+            Some(Tokenizer::O200kHarmony) => Self::of(Encoding::O200kHarmony),
+            Some(Tokenizer::Cl100kBase) => Self::of(Encoding::Cl100k),
+            _ => Self { encoding: Encoding::O200k, is_guess: true },
+        }
+    }
+
+    /// Returns a counter that takes somebody's word for the encoding.
+    pub fn of(encoding: Encoding) -> Self {
+        Self { encoding, is_guess: false }
+    }
+
+    /// Tells whether the encoding is a guess, so that counts have a margin.
+    pub fn is_guess(self) -> bool {
+        self.is_guess
+    }
+}
+
+impl CountTokens for TokenCounter {
+    fn count(&self, text: &str) -> usize {
+        let table = self.encoding.table();
+        let tokens: usize = pieces(text).map(|piece| table.count_ordinary(piece)).sum();
+        if self.is_guess { tokens + tokens.div_ceil(5) } else { tokens }
+    }
+}
+
+/// Cuts a text into pieces that are not too long, after white space where there is some.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let end = rest.floor_char_boundary(MAX_PIECE_BYTES);
+        let cut = if end == rest.len() {
+            end
+        } else {
+            // A cut before the space: words carry the space in front of them.
+            rest[..end].rfind(char::is_whitespace).filter(|cut| *cut > 0).unwrap_or(end)
+        };
+        let (piece, behind) = rest.split_at(cut);
+        rest = behind;
+        Some(piece)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_model_is_counted_exactly_and_an_unknown_one_with_a_margin() {
+        let text = "The quick brown fox jumps over the lazy dog.";
+        assert_eq!(TokenCounter::for_model("gpt-4o").count(text), 10);
+        assert_eq!(TokenCounter::for_model("gpt-4").count(text), 10);
+        assert_eq!(TokenCounter::for_model("qwen3:8b").count(text), 12);
+        assert_eq!(TokenCounter::of(Encoding::O200k).count(text), 10);
+        assert!(TokenCounter::for_model("gpt-6.1-sol").is_guess());
+    }
+
+    #[test]
+    fn endless_runs_of_one_letter_are_counted_all_the_same() {
+        let counter = TokenCounter::of(Encoding::O200k);
+        for letter in [' ', 'A', 'a', '\n', '字', '́', '.'] {
+            let mut text: String = std::iter::repeat_n(letter, 300_000).collect();
+            text.push('x');
+            assert!(counter.count(&text) > 0, "{letter:?}");
+        }
+    }
+
+    #[test]
+    fn pieces_are_the_whole_text() {
+        let text = "word ".repeat(10_000);
+        assert_eq!(pieces(&text).collect::<String>(), text);
+        assert!(pieces(&text).all(|piece| piece.len() <= MAX_PIECE_BYTES));
+        let whole = Encoding::O200k.table().count_ordinary(&text);
+        assert!(TokenCounter::of(Encoding::O200k).count(&text) >= whole);
+    }
+
+    #[test]
+    fn encoding_is_read_by_either_of_its_names() {
+        assert_eq!("o200k_base".parse::<Encoding>().unwrap(), Encoding::O200k);
+        assert_eq!("cl100k".parse::<Encoding>().unwrap().to_string(), "cl100k");
+        assert!("llama".parse::<Encoding>().is_err());
+    }
 }

@@ -12,18 +12,25 @@ use crate::base::line::one_line;
 use crate::engine::{CheckStatus, Checkup, Engine};
 use crate::render::json::versioned;
 
-/// Look at the index, the model, the disk and the settings
+/// Look at the index, the embedder, the disk and the settings
 ///
 /// Nothing is changed. Trouble is shown with the command that mends it, and the exit code is 1.
 #[derive(Args, Debug)]
 pub(super) struct DoctorArgs {
+    /// Also ask each language model two tiny questions, and say what it can do; that may cost a little
+    #[arg(long)]
+    model: bool,
+
     #[command(flatten)]
     output: OutputArgs,
 }
 
 /// Runs the command.
 pub(super) async fn doctor(ui: &mut Ui, engine: &Engine, args: &DoctorArgs) -> Result<Exit, CliError> {
-    let checkup = engine.checkup().await?;
+    let mut checkup = engine.checkup().await?;
+    if args.model {
+        checkup.checks.extend(engine.model_checks().await);
+    }
     if args.output.is_json() {
         ui.print(&versioned(&checkup)?)?;
     } else {
@@ -46,9 +53,10 @@ fn text(checkup: &Checkup) -> String {
         }
     }
     text.push('\n');
+    let width = checkup.settings.iter().map(|setting| setting.key.chars().count()).max().unwrap_or(0);
     for setting in &checkup.settings {
-        let _ =
-            writeln!(text, "{:<9} {:<36} {}", setting.key, one_line(&setting.value), styled(QUIET, &setting.origin));
+        let (key, value, origin) = (one_line(&setting.key), one_line(&setting.value), styled(QUIET, &setting.origin));
+        let _ = writeln!(text, "{key:<width$} {value:<36} {origin}");
     }
     text
 }

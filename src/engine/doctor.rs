@@ -40,7 +40,7 @@ pub struct Check {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ExplainedSetting {
     /// Name of the setting.
-    pub key: &'static str,
+    pub key: String,
     /// Its value.
     pub value: String,
     /// A file, a variable, a flag, or `default`.
@@ -68,15 +68,15 @@ impl Checkup {
 }
 
 impl Check {
-    fn ok(name: &'static str, detail: impl Into<String>) -> Self {
+    pub(super) fn ok(name: &'static str, detail: impl Into<String>) -> Self {
         Self { name, status: CheckStatus::Ok, detail: detail.into(), mend: None }
     }
 
-    fn note(name: &'static str, detail: impl Into<String>, mend: Option<String>) -> Self {
+    pub(super) fn note(name: &'static str, detail: impl Into<String>, mend: Option<String>) -> Self {
         Self { name, status: CheckStatus::Note, detail: detail.into(), mend }
     }
 
-    fn trouble(name: &'static str, detail: impl Into<String>, mend: impl Into<Option<String>>) -> Self {
+    pub(super) fn trouble(name: &'static str, detail: impl Into<String>, mend: impl Into<Option<String>>) -> Self {
         Self { name, status: CheckStatus::Trouble, detail: detail.into(), mend: mend.into() }
     }
 }

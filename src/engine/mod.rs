@@ -7,6 +7,8 @@ mod passage;
 
 mod doctor;
 
+mod model_checks;
+
 use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -10,9 +10,38 @@
 //!
 //! A [`model::Model`] sends one request and says of a failure what can be done about it. Steps of research do not hold
 //! models: they hold a [`call::Caller`], which reserves the worst case, writes the call down, sends it, and settles.
+//!
+//! # Where to look
+//!
+//! - [`openai`] speaks to endpoints, [`tape`] to recordings of them; [`roles`] says who speaks to which.
+//! - [`retry`] and [`price`] are tables without a clock or a purse; whoever implements [`call::Caller`] uses them.
 
 pub mod message;
 
 pub mod model;
 
 pub mod call;
+
+pub mod retry;
+
+pub mod price;
+
+pub mod schema;
+
+mod thinking;
+
+mod lenient;
+
+pub mod structured;
+
+pub mod openai;
+
+pub mod tape;
+
+pub mod roles;
+
+pub mod probe;
+
+#[cfg(test)]
+#[path = "../../tests/it/model_server.rs"]
+mod model_server;

@@ -7,6 +7,9 @@
 #[macro_use]
 mod common;
 
+/// An endpoint for language models that does as a test says.
+mod model_server;
+
 /// The help of every command, its usage errors, and a reader that goes away.
 mod help;
 
@@ -27,6 +30,9 @@ mod eval;
 
 /// `dr doctor`, and settings with their origins.
 mod doctor;
+
+/// Settings of language models, and `dr doctor --model`.
+mod models;
 
 /// P9: killed at any moment, the index answers and the next run finishes it.
 #[cfg(unix)]

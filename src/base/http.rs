@@ -1,0 +1,237 @@
+//! The way out: HTTP clients with limits, addresses of endpoints, and secrets that are never shown.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use reqwest::header::HeaderValue;
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response, Url};
+
+/// How long a connection may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How `dr` introduces itself.
+const USER_AGENT: &str = concat!("dr/", env!("CARGO_PKG_VERSION"));
+
+/// Key or password: it can be sent, and not be shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+/// The text cannot be a key. It is not shown: part of it may be one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("key has characters that cannot be sent")]
+pub struct ParseSecretError;
+
+impl Secret {
+    /// Returns the header that presents the secret to a server.
+    pub fn bearer(&self) -> HeaderValue {
+        let mut value = HeaderValue::from_str(&format!("Bearer {}", self.0))
+            .expect("a secret has nothing but visible ASCII characters");
+        value.set_sensitive(true);
+        value
+    }
+
+    /// Returns the secret itself, for another part of `dr` to make it a secret again.
+    pub fn reveal(&self) -> String {
+        self.0.clone()
+    }
+
+    /// Returns `text` with the secret taken out, for what a server said: some repeat what they were sent.
+    pub fn scrub(&self, text: &str) -> String {
+        text.replace(&self.0, "[key]")
+    }
+}
+
+impl FromStr for Secret {
+    type Err = ParseSecretError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let text = text.trim();
+        let is_sendable = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+        if is_sendable { Ok(Self(text.to_owned())) } else { Err(ParseSecretError) }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// The address paths of an endpoint are appended to, for example `https://api.openai.com/v1`.
+///
+/// Without a slash at its end, and without a password or query in it: addresses are shown, secrets are not.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BaseUrl(Url);
+
+/// The text is not the address of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseBaseUrlError {
+    /// It is no address.
+    #[error("`{url}` is not an address (expected for example `http://localhost:11434/v1`)")]
+    NotAnAddress {
+        /// The text.
+        url: String,
+    },
+    /// It has a user name, a password, a query or a fragment. It is not shown.
+    #[error("address of an endpoint has a password or a query in it")]
+    NotBare,
+}
+
+impl BaseUrl {
+    /// Returns the address of a path, which begins with `/`.
+    pub fn with_path(&self, path: &str) -> String {
+        format!("{self}{path}")
+    }
+
+    /// Returns the name or number of the machine.
+    pub fn host(&self) -> &str {
+        self.0.host_str().unwrap_or_default()
+    }
+
+    /// Tells whether the endpoint is on this machine.
+    pub fn is_loopback(&self) -> bool {
+        let host = self.host();
+        let number = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        host == "localhost" || host.ends_with(".localhost") || number.is_ok_and(|number| number.is_loopback())
+    }
+
+    /// Tells whether what is sent can be read on the way.
+    pub fn is_plain(&self) -> bool {
+        self.0.scheme() == "http"
+    }
+}
+
+impl FromStr for BaseUrl {
+    type Err = ParseBaseUrlError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let text = text.trim().trim_end_matches('/');
+        let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        // What cannot be read as an address may still have a password in it.
+        let shown = || if text.contains('@') { "…".to_owned() } else { text.to_owned() };
+        let url = url.ok_or_else(|| ParseBaseUrlError::NotAnAddress { url: shown() })?;
+        let has_secrets = !url.username().is_empty() || url.password().is_some();
+        if has_secrets || url.query().is_some() || url.fragment().is_some() {
+            return Err(ParseBaseUrlError::NotBare);
+        }
+        Ok(Self(url))
+    }
+}
+
+impl fmt::Display for BaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_str().trim_end_matches('/'))
+    }
+}
+
+/// A client could not be set up.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to set up the network client")]
+pub struct HttpError(#[from] reqwest::Error);
+
+/// Returns a client for one endpoint.
+///
+/// It follows no redirect, since that would carry the key and the text elsewhere, and repeats nothing: one request sent
+/// is one request received. An endpoint on this machine is reached without a proxy. The time a whole request may take
+/// is set with the request.
+pub fn client_for(address: &BaseUrl) -> Result<Client, HttpError> {
+    // An error says that there is one already, which serves as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = Client::builder()
+        .user_agent(USER_AGENT)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .redirect(Policy::none())
+        .retry(reqwest::retry::never());
+    if address.is_loopback() {
+        builder = builder.no_proxy();
+    }
+    if address.is_plain() {
+        // No certificate is looked at, so a machine without any will do.
+        builder = builder.tls_certs_only([]);
+    }
+    Ok(builder.build()?)
+}
+
+/// The body of a reply did not come whole.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// It is longer than anybody wants.
+    #[error("reply is larger than {max_bytes} bytes")]
+    TooLarge {
+        /// The limit.
+        max_bytes: usize,
+    },
+    /// The connection broke.
+    #[error("reply broke off")]
+    Broken(#[source] reqwest::Error),
+}
+
+/// Reads a body to its end, and no further than `max_bytes`.
+pub async fn read_capped(mut response: Response, max_bytes: usize) -> Result<Vec<u8>, BodyError> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(BodyError::Broken)? {
+        if body.len() + chunk.len() > max_bytes {
+            return Err(BodyError::TooLarge { max_bytes });
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secret_is_not_shown_and_is_taken_out_of_what_others_say() {
+        let secret: Secret = " sk-very-secret\n".parse().unwrap();
+        assert!(!format!("{secret:?} {:?}", secret.bearer()).contains("very"));
+        assert_eq!(secret.bearer().to_str().unwrap(), "Bearer sk-very-secret");
+        assert_eq!(secret.scrub("you sent sk-very-secret!"), "you sent [key]!");
+    }
+
+    #[test]
+    fn text_that_cannot_be_sent_is_no_secret() {
+        for text in ["", "  ", "two\nlines", "söme", "with space"] {
+            assert!(text.parse::<Secret>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn slash_at_the_end_of_an_address_makes_no_difference() {
+        for text in ["http://localhost:11434/v1", "http://localhost:11434/v1/", " http://localhost:11434/v1// "] {
+            let address: BaseUrl = text.parse().unwrap();
+            assert_eq!(address.with_path("/responses"), "http://localhost:11434/v1/responses");
+        }
+        let bare: BaseUrl = "https://models.example".parse().unwrap();
+        assert_eq!(bare.with_path("/responses"), "https://models.example/responses");
+    }
+
+    #[test]
+    fn address_with_a_password_is_refused_without_showing_it() {
+        for text in ["https://me:hunter2@models.example/v1", "https://models.example/v1?key=hunter2", "me:hunter2@host"]
+        {
+            let error = text.parse::<BaseUrl>().unwrap_err().to_string();
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+        assert!("ftp://models.example".parse::<BaseUrl>().is_err());
+        assert!("localhost:11434".parse::<BaseUrl>().is_err());
+    }
+
+    #[test]
+    fn only_this_machine_is_loopback() {
+        for (text, is_loopback) in [
+            ("http://localhost:1234/v1", true),
+            ("http://127.0.0.9/v1", true),
+            ("http://[::1]:8080/v1", true),
+            ("http://127.0.0.1.example.com/v1", false),
+            ("http://localhost.example.com/v1", false),
+            ("https://api.openai.com/v1", false),
+        ] {
+            assert_eq!(text.parse::<BaseUrl>().unwrap().is_loopback(), is_loopback, "{text}");
+        }
+    }
+}

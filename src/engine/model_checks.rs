@@ -1,0 +1,116 @@
+//! Language models become checks: what each endpoint can do, and which setting to change where it cannot.
+
+use std::fmt::Write;
+
+use futures::future::join_all;
+
+use super::Engine;
+use super::doctor::Check;
+use crate::llm::message::Role;
+use crate::llm::model::ModelError;
+use crate::llm::probe::{Form, Probe, probe};
+use crate::llm::roles::RoleModel;
+
+/// Billionths of a dollar in a dollar.
+const NANOS: f64 = 1e9;
+
+impl Engine {
+    /// Asks each language model in force two tiny questions, and says what it can do. Nothing is sent offline.
+    pub async fn model_checks(&self) -> Vec<Check> {
+        let models = match self.settings.models() {
+            Ok(Some(models)) => models,
+            Ok(None) if self.settings.is_offline() => {
+                return vec![Check::note("model", "not asked, since dr is offline", None)];
+            }
+            Ok(None) => {
+                let mend = "export OPENAI_API_KEY, or set `base_url` and `model` in `[models]`".to_owned();
+                return vec![Check::note("model", "none is set up, so dr works by rules", Some(mend))];
+            }
+            Err(error) => return vec![Check::trouble("model", error.to_string(), error.hint())],
+        };
+        let distinct = models.distinct();
+        let probes = join_all(distinct.iter().map(|(_, model)| probe(&*model.model))).await;
+        distinct.iter().zip(&probes).flat_map(|((roles, model), probe)| checks(roles, model, probe)).collect()
+    }
+}
+
+fn checks(roles: &[Role], model: &RoleModel, probe: &Probe) -> Vec<Check> {
+    let roles = roles.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let who = format!("{} at {} ({roles})", model.model.name(), model.endpoint);
+    if let Err(error) = &probe.plain {
+        return vec![Check::trouble("model", format!("{who}: {error}"), advice(error))];
+    }
+    let mut checks = vec![Check::ok("model", format!("{who} answers{}", cost(probe)))];
+    checks.extend(form_check(probe));
+    checks.push(usage_check(probe));
+    if probe.cost_nanos.is_none() && probe.usage.is_some() {
+        let name = model.model.name();
+        let mend =
+            format!("set `[prices.\"{name}\"]` with `input` and `output`, or `local = true` for one's own server");
+        checks.push(Check::note("model price", "not known, so it cannot run under a limit of money", Some(mend)));
+    }
+    checks
+}
+
+fn cost(probe: &Probe) -> String {
+    let mut text = String::new();
+    if let Some(usage) = probe.usage {
+        let _ = write!(text, "; this took {} tokens", usage.tokens());
+    }
+    match probe.cost_nanos {
+        None | Some(0) => text,
+        #[expect(clippy::cast_precision_loss, reason = "shown to a millionth of a dollar")]
+        Some(nanos) => text + &format!(" and ${:.6}", nanos as f64 / NANOS),
+    }
+}
+
+fn form_check(probe: &Probe) -> Option<Check> {
+    let name = "model schema";
+    let looser = Some("set `schema = \"json\"` (or \"none\") for this model".to_owned());
+    Some(match probe.form.as_ref()? {
+        Ok(Form::Kept) => Check::ok(name, "replies keep to it"),
+        Ok(Form::Mended) => Check::note(name, "replies need mending", looser),
+        Ok(Form::Ignored) => Check::note(name, "is ignored, so more replies are asked for twice", looser),
+        Ok(Form::CutOff) => {
+            let mend = "raise `reasoning_tokens` for this model".to_owned();
+            Check::trouble(name, "the reply was cut off: thinking left no room for it", mend)
+        }
+        Err(error) => Check::trouble(name, error.to_string(), advice(error).or(looser)),
+    })
+}
+
+fn usage_check(probe: &Probe) -> Check {
+    let name = "model tokens";
+    match probe.counts {
+        None => {
+            let detail = "the endpoint does not say how many, so what is reserved counts as spent";
+            Check::note(name, detail, None)
+        }
+        Some((ours, theirs)) if probe.loses_input() => Check::trouble(
+            name,
+            format!("{theirs} of a prompt of about {ours}: the endpoint seems to cut prompts"),
+            "give the server a larger context, and set `window_tokens` to it".to_owned(),
+        ),
+        Some((ours, theirs)) if probe.drifts() => Check::note(
+            name,
+            format!("{theirs} where dr counts {ours}, so limits may be overrun"),
+            Some("set another `encoding`, or a smaller `max_input_tokens`".to_owned()),
+        ),
+        Some((ours, theirs)) => Check::ok(name, format!("{theirs} where dr counts {ours}")),
+    }
+}
+
+fn advice(error: &ModelError) -> Option<String> {
+    let text = match error {
+        ModelError::Authentication => "check the key, and which variable `key_env` names",
+        ModelError::Quota => "add credit to the account of the key",
+        ModelError::Transient { .. } => "check that the server runs, and `base_url`",
+        ModelError::Unknown { .. } => "check the server, or raise `timeout_seconds`",
+        ModelError::ContextTooLong { .. } => "give the server a larger context, and set `window_tokens` to it",
+        ModelError::RateLimited { .. }
+        | ModelError::Refused { .. }
+        | ModelError::InvalidOutput { .. }
+        | ModelError::Permanent { .. } => return None,
+    };
+    Some(text.to_owned())
+}

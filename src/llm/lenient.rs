@@ -1,0 +1,150 @@
+//! JSON as models write it: in fences, among prose, with small mistakes; never made up.
+
+use llm_json::RepairOptions;
+use serde_json::Value;
+
+/// Deeper than this is no reply, and would exhaust the stack of a parser that is less careful than ours.
+const MAX_DEPTH: usize = 64;
+
+/// Reads the JSON object or list a reply is or has in it.
+///
+/// # Errors
+///
+/// Returns what is wrong with it, for the model that wrote it. Text without an object or list, and one that is not
+/// closed, are not repaired: whatever came of it would not be the model's.
+pub(super) fn read(text: &str) -> Result<Value, String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err("the reply is empty".into());
+    }
+    let strict = match serde_json::from_str::<Value>(text) {
+        Ok(value) if value.is_object() || value.is_array() => return Ok(value),
+        Ok(_) => return Err("the reply is no JSON object".into()),
+        Err(error) => error,
+    };
+    if !text.contains(['{', '[']) {
+        return Err("there is no JSON object in the reply".into());
+    }
+    let stretches = stretches(text);
+    let mut valid = stretches.iter().filter_map(|stretch| serde_json::from_str(stretch).ok());
+    if let Some(value) = valid.find(is_more_than_prose) {
+        return Ok(value);
+    }
+    let longest = stretches.iter().max_by_key(|stretch| stretch.len()).ok_or("the JSON in the reply is not closed")?;
+    let options = RepairOptions { ensure_ascii: false, ..RepairOptions::default() };
+    let repaired = (depth(longest) <= MAX_DEPTH).then(|| llm_json::loads(longest, &options).ok()).flatten();
+    repaired.filter(is_filled).ok_or_else(|| format!("the reply is not valid JSON: {strict}"))
+}
+
+/// Returns the stretches of `text` between an opening bracket and the one that closes it, outermost ones only.
+fn stretches(text: &str) -> Vec<&str> {
+    let mut stretches = Vec::new();
+    let (mut start, mut depth) = (0, 0_usize);
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_quoted => is_escaped = true,
+            b'"' if depth > 0 => is_quoted = !is_quoted,
+            b'{' | b'[' if !is_quoted => {
+                if depth == 0 {
+                    start = at;
+                }
+                depth += 1;
+            }
+            b'}' | b']' if !is_quoted && depth > 0 => {
+                depth -= 1;
+                if depth == 0 {
+                    stretches.push(&text[start..=at]);
+                }
+            }
+            _ => {}
+        }
+    }
+    stretches
+}
+
+/// Tells a value from a footnote: `[1]`, `{}`.
+fn is_more_than_prose(value: &Value) -> bool {
+    match value {
+        Value::Object(members) => !members.is_empty(),
+        Value::Array(items) => items.iter().any(Value::is_object),
+        _ => false,
+    }
+}
+
+fn is_filled(value: &Value) -> bool {
+    match value {
+        Value::Object(members) => members.values().any(|member| !member.is_null()),
+        Value::Array(items) => !items.is_empty(),
+        _ => false,
+    }
+}
+
+fn depth(text: &str) -> usize {
+    let mut deepest = 0_usize;
+    let mut depth = 0_usize;
+    for byte in text.bytes() {
+        match byte {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn json_is_found_in_fences_and_prose() {
+        for text in [
+            r#"{"a": 1}"#,
+            "```json\n{\"a\": 1}\n```",
+            "Here {as asked} it is:\n\n```\n{\"a\": 1}\n```\nAnything else [1]?",
+            "As [1] says: {\"a\": 1}",
+        ] {
+            assert_eq!(read(text).unwrap(), json!({ "a": 1 }), "{text}");
+        }
+    }
+
+    #[test]
+    fn small_mistakes_are_mended() {
+        assert_eq!(read("{a: 'x', \"b\": [1, 2,],}").unwrap(), json!({ "a": "x", "b": [1, 2] }));
+        assert_eq!(read("{'face': '🦀 – ü',}").unwrap(), json!({ "face": "🦀 – ü" }));
+        assert_eq!(read("{a: [{\"b\": 1}], c: \"}\"}").unwrap(), json!({ "a": [{ "b": 1 }], "c": "}" }));
+    }
+
+    #[test]
+    fn nothing_is_made_up_where_there_is_no_json() {
+        for text in ["", "  \n", "I cannot do that.", "\"yes\"", "42", "see [1] and {this}", "{", "{\"a\": \"cut of"] {
+            assert!(read(text).is_err(), "{text:?} became {:?}", read(text));
+        }
+    }
+
+    #[test]
+    fn abyss_of_brackets_is_refused() {
+        assert!(read(&"[".repeat(1_000_000)).is_err());
+        assert!(read(&format!("{}{}", "[".repeat(500_000), "]".repeat(500_000))).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "[\\[\\]{}\",:'a-c\\\\0-9 \\n-]{0,80}") {
+            let _ = read(&text);
+        }
+
+        #[test]
+        fn valid_objects_come_back_as_they_are(members in prop::collection::btree_map("[a-z]{1,8}", ".*", 1..6)) {
+            let value = json!(members);
+            prop_assert_eq!(read(&value.to_string()).unwrap(), value.clone());
+            prop_assert_eq!(read(&format!("```json\n{value:#}\n```")).unwrap(), value);
+        }
+    }
+}

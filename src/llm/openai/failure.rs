@@ -1,0 +1,390 @@
+//! What went wrong becomes a [`ModelError`]: whether it may have been paid for, and whether trying again can help.
+//!
+//! An HTTP status is an answer, and one that is an error says that nothing was produced. Without an answer nobody knows,
+//! unless there was no connection to send the request through.
+
+use std::time::Duration;
+
+use jiff::fmt::rfc2822;
+use reqwest::StatusCode;
+use reqwest::header::{DATE, HeaderMap, LOCATION, RETRY_AFTER};
+use serde_json::Value;
+
+use crate::base::http::BodyError;
+use crate::base::line::one_line;
+use crate::llm::model::ModelError;
+use crate::llm::retry::MAX_WAIT;
+
+/// Letters of what an endpoint says that are shown.
+const MAX_SHOWN: usize = 300;
+
+/// Words by which endpoints say that a prompt is too long.
+const TOO_LONG: [&str; 14] = [
+    "context_length_exceeded",
+    "exceed_context_size",
+    "maximum context length",
+    "model's context length",
+    "exceeds the context length",
+    "exceeds maximum context length",
+    "context length of only",
+    "greater than the context length",
+    "exceeds the context window",
+    "available context size",
+    "maximum model length",
+    "exceed the configured limit",
+    "prompt is too long",
+    "maximum prompt length",
+];
+
+/// Words right before the number of tokens that would fit.
+const LIMIT_COMES: [&str; 9] = [
+    "context length is",
+    "context length is only",
+    "context length of",
+    "context length of only",
+    "context length (",
+    "context size (",
+    "configured limit of",
+    "model length of",
+    "context window of",
+];
+
+/// Tells what a request that brought no answer means.
+pub(super) fn without_answer(error: reqwest::Error, timeout: Duration) -> ModelError {
+    let reason = if error.is_timeout() && !error.is_connect() {
+        format!("nothing came within {} s", timeout.as_secs())
+    } else {
+        root_cause(&error)
+    };
+    if error.is_builder() {
+        ModelError::Permanent { reason }
+    } else if error.is_connect() {
+        ModelError::Transient { retry_after: None, reason: format!("no connection: {reason}") }
+    } else {
+        ModelError::Unknown { reason }
+    }
+}
+
+/// Tells what an answer means that began well and was lost: it was produced, so it was paid for.
+pub(super) fn body_lost(error: BodyError) -> ModelError {
+    let reason = match &error {
+        BodyError::TooLarge { .. } => error.to_string(),
+        BodyError::Broken(cause) => format!("{error}: {}", root_cause(cause)),
+    };
+    ModelError::Unknown { reason }
+}
+
+/// Returns the innermost cause: those around it repeat the address and little else.
+fn root_cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    shortened(&cause.to_string())
+}
+
+/// Tells what an answer with an error status means.
+pub(super) fn answered(status: StatusCode, headers: &HeaderMap, body: &str, has_schema: bool) -> ModelError {
+    let said = Said::read(body);
+    let retry_after = retry_after(headers);
+    match status.as_u16() {
+        401 | 403 => ModelError::Authentication,
+        402 => ModelError::Quota,
+        429 if said.is_quota() => ModelError::Quota,
+        429 => ModelError::RateLimited { retry_after },
+        _ if said.is_too_long() => said.too_long(),
+        408 | 409 | 500..=599 => ModelError::Transient { retry_after, reason: said.reason(status.as_u16()) },
+        300..=399 => {
+            let place = headers.get(LOCATION).and_then(|place| place.to_str().ok()).unwrap_or("elsewhere");
+            let reason = format!("it redirects to `{}`; set `base_url` to where the API is", shortened(place));
+            ModelError::Permanent { reason }
+        }
+        number => {
+            let reason = said.reason(number);
+            let advice = said.advice(has_schema).map(|advice| format!("; {advice}")).unwrap_or_default();
+            ModelError::Permanent { reason: format!("{reason}{advice}") }
+        }
+    }
+}
+
+/// Tells what a failure means that was reported with a successful status.
+pub(super) fn reported(error: &Value) -> ModelError {
+    let said = Said::of(error);
+    let status = error["code"].as_u64().and_then(|code| u16::try_from(code).ok());
+    match status.and_then(|status| StatusCode::from_u16(status).ok()).filter(|status| !status.is_success()) {
+        Some(status) => answered(status, &HeaderMap::new(), &error.to_string(), false),
+        None if said.is_quota() => ModelError::Quota,
+        None if said.is_too_long() => said.too_long(),
+        None if said.code == "rate_limit_exceeded" => ModelError::RateLimited { retry_after: None },
+        None if matches!(said.code.as_str(), "server_error" | "server_is_overloaded" | "vector_store_timeout") => {
+            ModelError::Transient { retry_after: None, reason: said.reason(200) }
+        }
+        None => ModelError::Permanent { reason: said.reason(200) },
+    }
+}
+
+/// Returns a text of others on one line, and no more of it than anybody wants to read.
+pub(super) fn shortened(text: &str) -> String {
+    let line = one_line(text);
+    let end = line.char_indices().nth(MAX_SHOWN).map_or(line.len(), |(end, _)| end);
+    if end < line.len() { format!("{}…", &line[..end]) } else { line }
+}
+
+/// Returns when an endpoint wants to be asked again, in seconds or as a date, and in a minute at most.
+///
+/// A date counts from the endpoint's own, so that no two clocks have to agree.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let wanted = text(RETRY_AFTER)?;
+    let seconds = match wanted.parse::<f64>() {
+        Ok(seconds) => seconds,
+        Err(_) => {
+            let then = rfc2822::parse(wanted).ok()?.timestamp();
+            let now = rfc2822::parse(text(DATE)?).ok()?.timestamp();
+            then.duration_since(now).as_secs_f64()
+        }
+    };
+    Duration::try_from_secs_f64(seconds.clamp(0.0, MAX_WAIT.as_secs_f64())).ok()
+}
+
+/// What an endpoint says about a failure, in whichever form.
+#[derive(Debug, Default)]
+struct Said {
+    message: String,
+    code: String,
+    kind: String,
+    prompt_tokens: Option<u64>,
+    limit_tokens: Option<u64>,
+}
+
+impl Said {
+    fn read(body: &str) -> Self {
+        match serde_json::from_str::<Value>(body) {
+            Ok(value) => Self::of(value.get("error").filter(|error| !error.is_null()).unwrap_or(&value)),
+            // A page of a proxy says nothing a person would want to read here.
+            Err(_) if body.trim_start().starts_with('<') => Self::default(),
+            Err(_) => Self { message: body.to_owned(), ..Self::default() },
+        }
+    }
+
+    fn of(error: &Value) -> Self {
+        let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
+        let message = match error {
+            Value::String(text) => text.clone(),
+            _ => ["message", "detail", "error"].map(text).into_iter().find(|text| !text.is_empty()).unwrap_or_default(),
+        };
+        let message = if message.is_empty() && !error.is_null() { error.to_string() } else { message };
+        Self {
+            message,
+            code: text("code"),
+            kind: text("type"),
+            prompt_tokens: error["n_prompt_tokens"].as_u64(),
+            limit_tokens: error["n_ctx"].as_u64(),
+        }
+    }
+
+    fn reason(&self, status: u16) -> String {
+        match shortened(&self.message) {
+            message if message.is_empty() => format!("status {status}"),
+            message => format!("status {status}: {message}"),
+        }
+    }
+
+    fn is_quota(&self) -> bool {
+        let names = [self.code.as_str(), self.kind.as_str()];
+        names.contains(&"insufficient_quota")
+            || ["insufficient_quota", "exceeded your current quota"].iter().any(|words| self.message.contains(words))
+    }
+
+    fn is_too_long(&self) -> bool {
+        let message = self.message.to_lowercase();
+        TOO_LONG.iter().any(|words| message.contains(words) || self.code == *words || self.kind.starts_with(words))
+    }
+
+    fn too_long(&self) -> ModelError {
+        let (prompt_tokens, limit_tokens) = numbers_of(&self.message.to_lowercase());
+        ModelError::ContextTooLong {
+            prompt_tokens: self.prompt_tokens.unwrap_or(prompt_tokens),
+            limit_tokens: self.limit_tokens.unwrap_or(limit_tokens),
+        }
+    }
+
+    /// Returns which setting would make the endpoint take the request.
+    fn advice(&self, has_schema: bool) -> Option<&'static str> {
+        let message = self.message.to_lowercase();
+        let says = |words: &[&str]| words.iter().any(|words| message.contains(words));
+        if has_schema
+            && says(&["response_format", "json_schema", "text.format", "schema", "grammar", "structured output"])
+        {
+            Some("set `schema = \"json\"` (or \"none\") for this model")
+        } else if says(&["temperature"]) {
+            Some("take `temperature` out of the settings of this model")
+        } else if says(&["reasoning_effort", "reasoning.effort", "reasoning effort"]) {
+            Some("set another `effort` for this model, or none")
+        } else if says(&["requires the responses api", "use the responses api", "max_completion_tokens"]) {
+            Some("set `api = \"responses\"` for this model")
+        } else {
+            None
+        }
+    }
+}
+
+/// Finds the tokens of the prompt and those that would fit in a complaint; 0 where it does not say.
+fn numbers_of(message: &str) -> (u64, u64) {
+    let numbers = numbers(message);
+    let limit = |before: &str| LIMIT_COMES.iter().any(|words| before.ends_with(words));
+    let limit_tokens = numbers.iter().find(|(at, _)| limit(message[..*at].trim_end())).map(|(_, number)| *number);
+    let largest = numbers.iter().map(|(_, number)| *number).max().unwrap_or(0);
+    let below = numbers.iter().map(|(_, number)| *number).filter(|number| *number < largest).max();
+    // A prompt that does not fit has more tokens than would.
+    match (limit_tokens, below) {
+        (Some(limit), _) => (if largest > limit { largest } else { 0 }, limit),
+        (None, Some(below)) => (largest, below),
+        (None, None) => (0, largest),
+    }
+}
+
+/// Returns the whole numbers of a text and where they stand; `gpt-5.4` has none, `128,000` is one.
+fn numbers(text: &str) -> Vec<(usize, u64)> {
+    let is_part = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.' | ',');
+    let mut numbers = Vec::new();
+    let mut at = 0;
+    for word in text.split(|letter| !is_part(letter)) {
+        let digits = word.trim_end_matches(['.', ',']).replace([',', '_'], "");
+        if let Ok(number) = digits.parse() {
+            numbers.push((at, number));
+        }
+        // The letter that ended the word is not always one byte long.
+        at += word.len();
+        at += text[at..].chars().next().map_or(0, char::len_utf8);
+    }
+    numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::HeaderValue;
+
+    use super::*;
+
+    fn answer(status: u16, body: &str) -> ModelError {
+        answered(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body, true)
+    }
+
+    #[test]
+    fn every_known_wording_of_a_prompt_that_is_too_long_is_understood() {
+        for (status, body, expected) in [
+            (
+                400,
+                r#"{"error":{"message":"This model's maximum context length is 128000 tokens. However, your messages resulted in 150000 tokens (149000 in the messages, 1000 in the functions).","type":"invalid_request_error","code":"context_length_exceeded"}}"#,
+                (150_000, 128_000),
+            ),
+            (
+                400,
+                r#"{"error":{"message":"Your input exceeds the context window of this model. Please adjust your input and try again.","code":"context_length_exceeded"}}"#,
+                (0, 0),
+            ),
+            (
+                400,
+                r#"{"error":{"message":"Input tokens exceed the configured limit of 272,000 tokens. Your messages resulted in 300,000 tokens.","code":"context_length_exceeded"}}"#,
+                (300_000, 272_000),
+            ),
+            (
+                400,
+                r#"{"object":"error","message":"This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4000 in the messages, 1000 in the completion).","code":400}"#,
+                (5_000, 4_096),
+            ),
+            (
+                400,
+                r#"{"error":{"message":"You passed 4097 input tokens and requested 16 output tokens. However, the model's context length is only 4096 tokens"}}"#,
+                (4_097, 4_096),
+            ),
+            (
+                400,
+                r#"{"error":{"message":"The decoder prompt (length 5000) is longer than the maximum model length of 4096."}}"#,
+                (5_000, 4_096),
+            ),
+            (
+                400,
+                r#"{"error":{"code":400,"message":"the request exceeds the available context size, try increasing it","type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":8192}}"#,
+                (9_000, 8_192),
+            ),
+            (
+                500,
+                r#"{"error":{"code":500,"message":"request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it"}}"#,
+                (5_000, 4_096),
+            ),
+            (400, r#"{"error":"the input length exceeds the context length"}"#, (0, 0)),
+            (
+                400,
+                r#"{"error":"Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens, which is not enough."}"#,
+                (5_000, 4_096),
+            ),
+            (400, "The input (5000 tokens) is longer than the model's context length (4096 tokens).", (5_000, 4_096)),
+            (413, r#"{"error":{"message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#, (210_000, 200_000)),
+        ] {
+            let (prompt_tokens, limit_tokens) = expected;
+            assert_eq!(answer(status, body), ModelError::ContextTooLong { prompt_tokens, limit_tokens }, "{body}");
+        }
+    }
+
+    #[test]
+    fn empty_account_is_told_from_too_many_requests() {
+        for (status, body, is_quota) in [
+            (429, r#"{"error":{"message":"…","type":"insufficient_quota","code":"insufficient_quota"}}"#, true),
+            (429, "You exceeded your current quota, please check your plan and billing details.", true),
+            (402, "", true),
+            (429, r#"{"error":{"message":"Rate limit reached for gpt-6-luna","code":"rate_limit_exceeded"}}"#, false),
+            (429, "slow down", false),
+            (429, "<html>429</html>", false),
+            (429, "", false),
+        ] {
+            let expected = if is_quota { ModelError::Quota } else { ModelError::RateLimited { retry_after: None } };
+            assert_eq!(answer(status, body), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn status_decides_where_words_do_not() {
+        for status in [408, 409, 500, 502, 503, 529] {
+            assert!(matches!(answer(status, "<html>"), ModelError::Transient { .. }), "{status}");
+        }
+        for status in [401, 403] {
+            assert_eq!(answer(status, "{}"), ModelError::Authentication);
+        }
+        for status in [302, 400, 404, 413, 422] {
+            assert!(matches!(answer(status, "no"), ModelError::Permanent { .. }), "{status}");
+        }
+    }
+
+    #[test]
+    fn endpoint_that_knows_no_schema_is_answered_with_the_setting_to_change() {
+        let body = r#"{"error":{"message":"'response_format.type' must be 'json_object' or 'text'"}}"#;
+        let error = answer(400, body).to_string();
+        assert!(error.ends_with("; set `schema = \"json\"` (or \"none\") for this model"), "{error}");
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date_and_a_minute_at_most() {
+        let wait = |wanted: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, HeaderValue::from_static(wanted));
+            headers.insert(DATE, HeaderValue::from_static("Sat, 21 Nov 2026 12:00:00 GMT"));
+            retry_after(&headers)
+        };
+        assert_eq!(wait("7"), Some(Duration::from_secs(7)));
+        assert_eq!(wait("0.5"), Some(Duration::from_millis(500)));
+        assert_eq!(wait("86400"), Some(MAX_WAIT));
+        assert_eq!(wait("Sat, 21 Nov 2026 12:00:20 GMT"), Some(Duration::from_secs(20)));
+        assert_eq!(wait("Sat, 21 Nov 2026 11:00:00 GMT"), Some(Duration::ZERO));
+        assert_eq!(wait("-5"), Some(Duration::ZERO));
+        assert_eq!(wait("soon"), None);
+        assert_eq!(wait("NaN"), None);
+    }
+
+    #[test]
+    fn what_is_said_is_shown_on_one_line_and_no_longer_than_it_helps() {
+        let ModelError::Permanent { reason } = answer(400, &"bad\n\u{1b}[31m ".repeat(1_000)) else { panic!() };
+        assert!(reason.chars().count() < 330 && !reason.contains(['\n', '\u{1b}']), "{reason}");
+    }
+}

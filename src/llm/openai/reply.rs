@@ -1,0 +1,113 @@
+//! The body of an answer becomes a reply, whichever API it is of and whatever it leaves out.
+
+use serde_json::Value;
+
+use super::failure::{self, shortened};
+use crate::llm::message::{Reply, Usage};
+use crate::llm::model::ModelError;
+use crate::llm::thinking::spoken;
+
+/// Reads the body of a successful answer.
+pub(super) fn read(body: &str) -> Result<Reply, ModelError> {
+    let raw: Value = serde_json::from_str(body).map_err(|_| not_json(body))?;
+    // Gateways report failures of those behind them with status 200.
+    if let Some(error) = raw.get("error").filter(|error| !error.is_null()) {
+        return Err(failed(&raw, error));
+    }
+    if raw.get("output").is_some_and(Value::is_array) {
+        from_responses(raw)
+    } else if raw.get("choices").is_some_and(Value::is_array) {
+        from_chat(raw)
+    } else {
+        let reason = format!("what it answers is of neither API: {}", shortened(body));
+        Err(ModelError::Permanent { reason })
+    }
+}
+
+fn not_json(body: &str) -> ModelError {
+    if body.trim_start().starts_with('<') {
+        ModelError::Permanent { reason: "it answers with a web page; `base_url` is not that of an API".into() }
+    } else {
+        ModelError::Unknown { reason: format!("the answer is not JSON: {}", shortened(body)) }
+    }
+}
+
+/// Tells what a failure behind a successful answer means: nothing was paid unless the answer counts tokens.
+fn failed(raw: &Value, error: &Value) -> ModelError {
+    let output = usage(raw).map_or(0, |usage| usage.output_tokens);
+    match failure::reported(error) {
+        ModelError::Transient { reason, .. } if output > 0 => {
+            ModelError::Unknown { reason: format!("it failed after {output} tokens: {reason}") }
+        }
+        error => error,
+    }
+}
+
+fn from_responses(raw: Value) -> Result<Reply, ModelError> {
+    let items = raw["output"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let parts = || items.iter().filter_map(|item| item["content"].as_array()).flatten();
+    if let Some(refusal) = parts().find_map(|part| part["refusal"].as_str()) {
+        return Err(ModelError::Refused { reason: shortened(refusal) });
+    }
+    let text: String =
+        parts().filter(|part| part["type"] == "output_text").filter_map(|part| part["text"].as_str()).collect();
+    let why = raw["incomplete_details"]["reason"].as_str().unwrap_or_default();
+    match raw["status"].as_str() {
+        _ if why == "content_filter" => return Err(filtered()),
+        Some("failed" | "cancelled" | "queued" | "in_progress") => {
+            let reason = format!("it ended as `{}`", raw["status"].as_str().unwrap_or_default());
+            return Err(ModelError::Unknown { reason });
+        }
+        _ => {}
+    }
+    let cut_off = raw["status"] == "incomplete" || why == "max_output_tokens";
+    Ok(Reply { text: spoken(&text).to_owned(), usage: usage(&raw), cut_off, raw })
+}
+
+fn from_chat(raw: Value) -> Result<Reply, ModelError> {
+    let choice = &raw["choices"][0];
+    let message = &choice["message"];
+    if let Some(refusal) = message["refusal"].as_str().filter(|refusal| !refusal.is_empty()) {
+        return Err(ModelError::Refused { reason: shortened(refusal) });
+    }
+    let text = match &message["content"] {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+        _ => String::new(),
+    };
+    let why = choice["finish_reason"].as_str().unwrap_or_default();
+    if why == "content_filter" {
+        return Err(filtered());
+    }
+    Ok(Reply { text: spoken(&text).to_owned(), usage: usage(&raw), cut_off: why == "length", raw })
+}
+
+fn filtered() -> ModelError {
+    ModelError::Refused { reason: "a filter of the endpoint stopped the reply".into() }
+}
+
+/// Reads what an endpoint counted, under the names of either API; nothing where it counted no prompt.
+fn usage(raw: &Value) -> Option<Usage> {
+    let usage = raw.get("usage")?;
+    let count = |paths: [&str; 2]| paths.iter().find_map(|path| whole(usage.pointer(path)?));
+    let input_tokens = count(["/input_tokens", "/prompt_tokens"]).filter(|tokens| *tokens > 0)?;
+    let output_tokens = count(["/output_tokens", "/completion_tokens"])?;
+    let cached = count(["/input_tokens_details/cached_tokens", "/prompt_tokens_details/cached_tokens"]);
+    let reasoning =
+        count(["/output_tokens_details/reasoning_tokens", "/completion_tokens_details/reasoning_tokens"]).unwrap_or(0);
+    // Some count reasoning beside the reply, and not in it.
+    let output_tokens = if reasoning > output_tokens { output_tokens + reasoning } else { output_tokens };
+    Some(Usage {
+        input_tokens,
+        cached_tokens: cached.unwrap_or(0).min(input_tokens),
+        output_tokens,
+        reasoning_tokens: reasoning,
+    })
+}
+
+/// Reads a count, as a whole number or as `12.0`; what no endpoint can have counted is none.
+fn whole(value: &Value) -> Option<u64> {
+    let is_sane = |count: &f64| (0.0..=1e12).contains(count);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
+    value.as_f64().filter(is_sane).map(|count| count as u64)
+}

@@ -1,0 +1,282 @@
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::base::token::Encoding;
+use crate::llm::message::{Message, Role, Speaker};
+use crate::llm::model_server::{ModelServer, Response, chat_reply, responses_reply};
+
+fn settings(server: &ModelServer, api: Api) -> OpenAiSettings {
+    OpenAiSettings {
+        model: "gpt-4o".into(),
+        address: server.url().parse().unwrap(),
+        api,
+        key: Some("sk-test".parse().unwrap()),
+        schema: SchemaSupport::Strict,
+        window_tokens: 8_000,
+        reasoning_tokens: 0,
+        reasons: false,
+        effort: None,
+        temperature: None,
+        timeout: Duration::from_secs(20),
+        counter: TokenCounter::of(Encoding::O200k),
+        price: Some(Price::FREE),
+    }
+}
+
+fn prompt() -> Prompt {
+    Prompt::new(Role::Worker, "Be brief.", "What waters the beds?", 300)
+}
+
+fn with_schema() -> Prompt {
+    let schema = json!({ "type": "object", "properties": { "what": { "type": "string" } }, "required": ["what"] });
+    prompt().with_schema("answer", schema)
+}
+
+async fn send(settings: OpenAiSettings, prompt: &Prompt) -> Result<Reply, ModelError> {
+    OpenAiModel::new(settings).unwrap().send(prompt).await
+}
+
+/// Sends a prompt to a server that answers with `response`, once.
+async fn outcome(response: Response, api: Api) -> Result<Reply, ModelError> {
+    let server = ModelServer::always(response);
+    let outcome = send(settings(&server, api), &prompt()).await;
+    assert_eq!(server.count(), 1, "a request is sent once");
+    outcome
+}
+
+#[tokio::test]
+async fn responses_api_is_asked_and_read() {
+    let server = ModelServer::always(responses_reply("A valve.", 20, 3));
+    let reply = send(settings(&server, Api::Responses), &with_schema()).await.unwrap();
+    assert_eq!((reply.text.as_str(), reply.cut_off), ("A valve.", false));
+    assert_eq!(reply.usage, Some(Usage { input_tokens: 20, output_tokens: 3, ..Usage::default() }));
+    assert_eq!(reply.raw["id"], "resp_1");
+
+    let requests = server.requests();
+    let request = &requests[0];
+    assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/v1/responses"));
+    assert_eq!(request.headers["authorization"], "Bearer sk-test");
+    assert!(request.headers["user-agent"].starts_with("dr/"));
+    let expected = json!({
+        "model": "gpt-4o",
+        "input": [
+            { "type": "message", "role": "system", "content": "Be brief." },
+            { "type": "message", "role": "user", "content": "What waters the beds?" },
+        ],
+        "max_output_tokens": 300,
+        "store": false,
+        "text": { "format": {
+            "type": "json_schema",
+            "name": "answer",
+            "schema": {
+                "type": "object",
+                "properties": { "what": { "type": "string" } },
+                "required": ["what"],
+                "additionalProperties": false,
+            },
+            "strict": true,
+        } },
+    });
+    assert_eq!(request.json, expected);
+}
+
+#[tokio::test]
+async fn chat_completions_is_asked_and_read() {
+    let server = ModelServer::always(chat_reply("<think>hm</think>A valve.", 20, 3));
+    let mut settings = settings(&server, Api::Chat);
+    settings.key = None;
+    let reply = send(settings, &with_schema()).await.unwrap();
+    assert_eq!(reply.text, "A valve.");
+    assert_eq!(reply.usage.unwrap().tokens(), 23);
+
+    let requests = server.requests();
+    let request = &requests[0];
+    assert_eq!(request.path, "/v1/chat/completions");
+    assert!(!request.headers.contains_key("authorization"), "no key, no header");
+    assert_eq!(request.json["max_tokens"], 300);
+    assert_eq!(request.json["response_format"]["json_schema"]["strict"], true);
+    assert_eq!(request.json["messages"][1], json!({ "role": "user", "content": "What waters the beds?" }));
+}
+
+#[tokio::test]
+async fn endpoint_without_schemas_is_told_the_schema_in_words_that_are_counted() {
+    for (support, format) in
+        [(SchemaSupport::Json, json!({ "type": "json_object" })), (SchemaSupport::None, Value::Null)]
+    {
+        let server = ModelServer::always(chat_reply("{}", 1, 1));
+        let mut settings = settings(&server, Api::Chat);
+        settings.schema = support;
+        let model = OpenAiModel::new(settings).unwrap();
+        model.send(&with_schema()).await.unwrap();
+        let request = server.requests().remove(0);
+        assert_eq!(request.json["response_format"], format);
+        let system = request.json["messages"][0]["content"].as_str().unwrap();
+        assert!(system.starts_with("Be brief.") && system.contains(r#""required":["what"]"#), "{system}");
+        assert!(model.count_input(&with_schema()) > model.count_input(&prompt()) + 20);
+    }
+}
+
+#[tokio::test]
+async fn thinking_model_gets_room_to_think_and_no_temperature() {
+    for api in [Api::Responses, Api::Chat] {
+        let server = ModelServer::start(|request| request.reply("A valve.", 1, 1));
+        let mut settings = settings(&server, api);
+        settings.reasoning_tokens = 2_000;
+        settings.reasons = true;
+        settings.effort = Some(Effort::Low);
+        let warm = Prompt { temperature: Some(0.5), ..prompt() };
+        let model = OpenAiModel::new(settings).unwrap();
+        assert_eq!(model.max_output(&warm), 2_300);
+        model.send(&warm).await.unwrap();
+        let body = server.requests().remove(0).json;
+        let limit = if api == Api::Chat { &body["max_tokens"] } else { &body["max_output_tokens"] };
+        assert_eq!(limit, 2_300);
+        let effort = if api == Api::Chat { &body["reasoning_effort"] } else { &body["reasoning"]["effort"] };
+        assert_eq!(effort, "low");
+        assert_eq!(body.get("temperature"), None);
+    }
+}
+
+#[tokio::test]
+async fn usage_is_read_with_what_was_cached_and_thought() {
+    let usage = json!({
+        "prompt_tokens": 100, "completion_tokens": 40.0,
+        "prompt_tokens_details": { "cached_tokens": 60 },
+        "completion_tokens_details": { "reasoning_tokens": 30 },
+    });
+    let body =
+        json!({ "choices": [{ "message": { "content": [{ "type": "text", "text": "A valve." }] } }], "usage": usage });
+    let reply = outcome(Response::json(200, &body), Api::Chat).await.unwrap();
+    assert_eq!(reply.text, "A valve.");
+    let expected = Usage { input_tokens: 100, cached_tokens: 60, output_tokens: 40, reasoning_tokens: 30 };
+    assert_eq!(reply.usage, Some(expected));
+
+    let silent = json!({ "choices": [{ "message": { "content": "A valve." } }], "usage": { "prompt_tokens": 0, "completion_tokens": 0 } });
+    assert_eq!(outcome(Response::json(200, &silent), Api::Chat).await.unwrap().usage, None);
+}
+
+#[tokio::test]
+async fn reply_at_its_limit_is_cut_off() {
+    let chat = json!({ "choices": [{ "message": { "content": "A" }, "finish_reason": "length" }] });
+    assert!(outcome(Response::json(200, &chat), Api::Chat).await.unwrap().cut_off);
+    let responses =
+        json!({ "status": "incomplete", "incomplete_details": { "reason": "max_output_tokens" }, "output": [] });
+    let reply = outcome(Response::json(200, &responses), Api::Responses).await.unwrap();
+    assert!(reply.cut_off && reply.text.is_empty());
+}
+
+#[tokio::test]
+async fn refusal_is_told_from_a_reply() {
+    let part = json!({ "type": "refusal", "refusal": "I will not." });
+    for (api, body) in [
+        (Api::Responses, json!({ "status": "completed", "output": [{ "type": "message", "content": [part] }] })),
+        (Api::Chat, json!({ "choices": [{ "message": { "content": null, "refusal": "I will not." } }] })),
+    ] {
+        let error = outcome(Response::json(200, &body), api).await.unwrap_err();
+        assert_eq!(error, ModelError::Refused { reason: "I will not.".into() });
+    }
+    let filtered = json!({ "choices": [{ "message": { "content": "" }, "finish_reason": "content_filter" }] });
+    assert!(matches!(outcome(Response::json(200, &filtered), Api::Chat).await, Err(ModelError::Refused { .. })));
+}
+
+#[tokio::test]
+async fn nobody_listening_is_transient() {
+    let server = ModelServer::always(Response::Drop);
+    let settings = settings(&server, Api::Chat);
+    drop(server);
+    let error = send(settings, &prompt()).await.unwrap_err();
+    assert!(matches!(error, ModelError::Transient { retry_after: None, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn request_without_an_answer_may_have_been_paid_for() {
+    for response in [Response::Drop, Response::Truncated { body: "{\"choices\": [".into() }] {
+        let error = outcome(response, Api::Chat).await.unwrap_err();
+        assert!(matches!(error, ModelError::Unknown { .. }), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn answer_that_takes_too_long_may_have_been_paid_for() {
+    let server = ModelServer::always(Response::Hang);
+    let mut settings = settings(&server, Api::Chat);
+    settings.timeout = Duration::from_millis(300);
+    let error = send(settings, &prompt()).await.unwrap_err();
+    assert!(matches!(error, ModelError::Unknown { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn error_status_is_an_answer_and_its_advice_is_kept() {
+    let busy = Response::text(503, "<html>busy</html>").with_header("Retry-After", "7");
+    let error = outcome(busy, Api::Responses).await.unwrap_err();
+    let retry_after = Some(Duration::from_secs(7));
+    assert_eq!(error, ModelError::Transient { retry_after, reason: "status 503".into() });
+
+    let busy = Response::text(429, "slow down").with_header("Retry-After", "3");
+    let error = outcome(busy, Api::Responses).await.unwrap_err();
+    assert_eq!(error, ModelError::RateLimited { retry_after: Some(Duration::from_secs(3)) });
+}
+
+#[tokio::test]
+async fn redirect_is_not_followed() {
+    let elsewhere = ModelServer::always(chat_reply("A valve.", 1, 1));
+    let redirect = Response::text(307, "").with_header("Location", &elsewhere.url());
+    let error = outcome(redirect, Api::Chat).await.unwrap_err();
+    assert!(matches!(error, ModelError::Permanent { .. }), "{error:?}");
+    assert_eq!(elsewhere.received(), "", "neither key nor text went elsewhere");
+}
+
+#[tokio::test]
+async fn failure_behind_a_successful_status_is_a_failure() {
+    for (body, is_expected) in [
+        (
+            json!({ "error": { "message": "Rate limited", "code": 429 } }),
+            (|error| matches!(error, ModelError::RateLimited { .. })) as fn(&ModelError) -> bool,
+        ),
+        (json!({ "status": "failed", "error": { "code": "server_error", "message": "oh" }, "output": [] }), |error| {
+            matches!(error, ModelError::Transient { .. })
+        }),
+        (
+            json!({ "status": "failed", "error": { "code": "server_error", "message": "oh" }, "output": [], "usage": { "input_tokens": 9, "output_tokens": 9 } }),
+            |error| matches!(error, ModelError::Unknown { .. }),
+        ),
+        (
+            json!({ "status": "failed", "error": { "code": "invalid_prompt", "message": "oh" }, "output": [] }),
+            |error| matches!(error, ModelError::Permanent { .. }),
+        ),
+        (json!({ "hello": "world" }), |error| matches!(error, ModelError::Permanent { .. })),
+    ] {
+        let error = outcome(Response::json(200, &body), Api::Responses).await.unwrap_err();
+        assert!(is_expected(&error), "{body} became {error:?}");
+    }
+    let page = outcome(Response::text(200, "<!doctype html>"), Api::Chat).await.unwrap_err();
+    assert!(matches!(page, ModelError::Permanent { .. }), "{page:?}");
+}
+
+#[tokio::test]
+async fn endless_reply_is_not_read_to_its_end() {
+    let error = outcome(Response::text(200, &" ".repeat(MAX_REPLY_BYTES + 1)), Api::Chat).await.unwrap_err();
+    assert!(matches!(&error, ModelError::Unknown { reason } if reason.contains("larger")), "{error:?}");
+}
+
+#[tokio::test]
+async fn key_that_an_endpoint_repeats_is_taken_out() {
+    let server =
+        ModelServer::start(|request| Response::text(400, &format!("cannot read {}", request.headers["authorization"])));
+    let error = send(settings(&server, Api::Chat), &prompt()).await.unwrap_err().to_string();
+    assert!(error.contains("[key]") && !error.contains("sk-test"), "{error}");
+    let model = OpenAiModel::new(settings(&server, Api::Chat)).unwrap();
+    assert!(!format!("{model:?}").contains("sk-test"));
+}
+
+#[test]
+fn prompt_is_counted_with_its_frames_and_schema() {
+    let server = ModelServer::always(Response::Drop);
+    let model = OpenAiModel::new(settings(&server, Api::Responses)).unwrap();
+    let empty = Prompt { messages: vec![], ..prompt() };
+    let longer = Prompt { messages: vec![Message { speaker: Speaker::User, text: "word ".repeat(100) }], ..prompt() };
+    assert!(model.count_input(&longer) >= model.count_input(&empty) + 100 + MESSAGE_TOKENS);
+    assert!(model.count_input(&with_schema()) > model.count_input(&prompt()) + FRAME_TOKENS);
+}

@@ -1,0 +1,273 @@
+//! What a call costs: a dated table of prices, and whole billionths of a dollar.
+//!
+//! A price that nobody knows is none, never zero; what is not a whole billionth is rounded up.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::message::Usage;
+
+/// The prices `dr` comes with.
+const TABLE: &str = include_str!("prices.toml");
+
+/// Billionths of a dollar in a dollar.
+const NANOS: f64 = 1e9;
+
+/// Prices are for so many tokens.
+const TOKENS: u128 = 1_000_000;
+
+/// What one model costs, as it is written in a file: dollars, for a million tokens or one search.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PriceOptions {
+    /// Tokens sent.
+    pub input: f64,
+    /// Tokens sent that the provider had in its cache; as `input` where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cached: Option<f64>,
+    /// Tokens sent that the provider puts into its cache; as `input` where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_write: Option<f64>,
+    /// Tokens received, reasoning included.
+    pub output: f64,
+    /// One web search.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<f64>,
+    /// Above so many input tokens the whole request costs more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub long_above: Option<u64>,
+    /// How many times as much its input then costs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub long_input: Option<f64>,
+    /// How many times as much its output then costs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub long_output: Option<f64>,
+}
+
+/// A price cannot be used.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("price of `{model}`: `{field}` is {value} (expected 0 to 1,000,000)")]
+pub struct PriceError {
+    /// Whose.
+    pub model: String,
+    /// Which part of it.
+    pub field: &'static str,
+    /// What it is.
+    pub value: f64,
+}
+
+/// What one model costs, in billionths of a dollar for a million tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Price {
+    input: u64,
+    cached: u64,
+    output: u64,
+    search: Option<u64>,
+    long: Option<LongPrice>,
+}
+
+/// The rule for long requests; factors in thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LongPrice {
+    above_tokens: u64,
+    input_factor: u64,
+    output_factor: u64,
+}
+
+impl Price {
+    /// What costs nothing: a model on this machine.
+    pub const FREE: Self = Self { input: 0, cached: 0, output: 0, search: None, long: None };
+
+    /// Takes a price as it is written in a file.
+    pub fn new(model: &str, options: &PriceOptions) -> Result<Self, PriceError> {
+        let checked = |field, value: f64, unit: f64| {
+            let is_usable = (0.0..=1e6).contains(&value);
+            // At most 10¹⁵, which an `f64` holds exactly and a `u64` holds at all.
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked just above")]
+            let whole = (value * unit).round() as u64;
+            if is_usable { Ok(whole) } else { Err(PriceError { model: model.to_owned(), field, value }) }
+        };
+        let input = checked("input", options.input, NANOS)?;
+        let written = options.cache_write.map(|value| checked("cache_write", value, NANOS)).transpose()?;
+        let long = match options.long_above {
+            None => None,
+            Some(above_tokens) => Some(LongPrice {
+                above_tokens,
+                input_factor: checked("long_input", options.long_input.unwrap_or(1.0), 1e3)?,
+                output_factor: checked("long_output", options.long_output.unwrap_or(1.0), 1e3)?,
+            }),
+        };
+        Ok(Self {
+            // Whether a token went into the cache is not known beforehand, and not always afterwards.
+            input: written.map_or(input, |written| written.max(input)),
+            cached: options.cached.map_or(Ok(input), |value| checked("cached", value, NANOS))?,
+            output: checked("output", options.output, NANOS)?,
+            search: options.search.map(|value| checked("search", value, NANOS)).transpose()?,
+            long,
+        })
+    }
+
+    /// Returns what so many tokens cost in one request, in billionths of a dollar, rounded up.
+    pub fn cost_nanos(&self, usage: &Usage) -> u64 {
+        let cached = usage.cached_tokens.min(usage.input_tokens);
+        let fresh = usage.input_tokens - cached;
+        let input = u128::from(fresh) * u128::from(self.input) + u128::from(cached) * u128::from(self.cached);
+        let output = u128::from(usage.output_tokens) * u128::from(self.output);
+        let (input_factor, output_factor) = match self.long {
+            Some(long) if usage.input_tokens > long.above_tokens => (long.input_factor, long.output_factor),
+            _ => (1_000, 1_000),
+        };
+        let total = input * u128::from(input_factor) + output * u128::from(output_factor);
+        u64::try_from(total.div_ceil(TOKENS * 1_000)).unwrap_or(u64::MAX)
+    }
+
+    /// Returns what so many web searches cost, in billionths of a dollar; none where nobody knows it.
+    pub fn searches_nanos(&self, searches: u64) -> Option<u64> {
+        self.search.map(|search| search.saturating_mul(searches))
+    }
+}
+
+/// Prices by model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PriceTable {
+    as_of: String,
+    prices: BTreeMap<String, Price>,
+}
+
+#[derive(Deserialize)]
+struct TableFile {
+    as_of: String,
+    models: BTreeMap<String, PriceOptions>,
+}
+
+impl PriceTable {
+    /// Returns the table `dr` comes with, and over it what the user says.
+    pub fn with(overrides: &BTreeMap<String, PriceOptions>) -> Result<Self, PriceError> {
+        let file: TableFile = toml::from_str(TABLE).expect("the table is part of the program, and a test reads it");
+        let mut prices = BTreeMap::new();
+        for (model, options) in file.models.iter().chain(overrides) {
+            prices.insert(model.clone(), Price::new(model, options)?);
+        }
+        Ok(Self { as_of: file.as_of, prices })
+    }
+
+    /// Returns the day up to which the built-in prices are known.
+    pub fn as_of(&self) -> &str {
+        &self.as_of
+    }
+
+    /// Returns the price of a model; a snapshot (`gpt-5.4-2026-03-05`) costs what its model costs.
+    pub fn find(&self, model: &str) -> Option<Price> {
+        let base = || without_date(model).and_then(|base| self.prices.get(base));
+        self.prices.get(model).or_else(base).copied()
+    }
+}
+
+/// Returns the name of a model without the date of its snapshot, where it has one.
+fn without_date(model: &str) -> Option<&str> {
+    let (base, date) = model.split_at_checked(model.len().checked_sub("-2026-03-05".len())?)?;
+    let is_date = date.bytes().enumerate().all(|(at, byte)| match at {
+        0 | 5 | 8 => byte == b'-',
+        _ => byte.is_ascii_digit(),
+    });
+    is_date.then_some(base)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn table() -> PriceTable {
+        PriceTable::with(&BTreeMap::new()).unwrap()
+    }
+
+    fn usage(input_tokens: u64, cached_tokens: u64, output_tokens: u64) -> Usage {
+        Usage { input_tokens, cached_tokens, output_tokens, reasoning_tokens: 0 }
+    }
+
+    #[test]
+    fn call_costs_what_the_table_says_to_the_billionth() {
+        let price = table().find("gpt-5.4-mini").unwrap();
+        // 9,000 at $0.75, 1,000 at $0.075, 2,000 at $4.50 a million.
+        assert_eq!(price.cost_nanos(&usage(10_000, 1_000, 2_000)), 6_750_000 + 75_000 + 9_000_000);
+        assert_eq!(price.searches_nanos(3), Some(30_000_000));
+    }
+
+    #[test]
+    fn part_of_a_billionth_is_rounded_up() {
+        let options = PriceOptions { input: 0.0001, output: 0.0, ..gpt() };
+        let price = Price::new("tiny", &options).unwrap();
+        assert_eq!(price.cost_nanos(&usage(1, 0, 0)), 1);
+        assert_eq!(price.cost_nanos(&usage(11, 0, 0)), 2);
+        assert_eq!(price.cost_nanos(&usage(0, 0, 0)), 0);
+    }
+
+    #[test]
+    fn long_request_costs_more_as_a_whole() {
+        let price = table().find("gpt-5.4").unwrap();
+        let just = price.cost_nanos(&usage(272_000, 0, 1_000));
+        assert_eq!(just, 272_000 * 2_500 + 1_000 * 15_000);
+        let above = price.cost_nanos(&usage(272_001, 0, 1_000));
+        assert_eq!(above, 2 * 272_001 * 2_500 + 3 * 1_000 * 15_000 / 2);
+    }
+
+    #[test]
+    fn snapshot_costs_what_its_model_costs_and_a_stranger_has_no_price() {
+        let table = table();
+        assert_eq!(table.find("gpt-5.4-2026-03-05"), table.find("gpt-5.4"));
+        assert!(table.find("gpt-5.4").is_some());
+        for stranger in ["qwen3:8b", "gpt-5.4-turbo", "gpt-5.4-2026-03-05-x", "", "日本語日本語", "-2026-03-05"] {
+            assert_eq!(table.find(stranger), None, "{stranger}");
+        }
+    }
+
+    #[test]
+    fn user_overrides_a_price_and_adds_others() {
+        let overrides = BTreeMap::from([("gpt-5.4".into(), gpt()), ("mine".into(), gpt())]);
+        let table = PriceTable::with(&overrides).unwrap();
+        assert_eq!(table.find("gpt-5.4-2026-03-05").unwrap().cost_nanos(&usage(1_000_000, 0, 0)), 1_000_000_000);
+        assert_eq!(table.find("mine").unwrap().searches_nanos(1), None);
+        assert_eq!(table.as_of().len(), "2026-11-21".len());
+    }
+
+    #[test]
+    fn tokens_that_may_be_written_to_a_cache_are_charged_as_if_they_were() {
+        let price = table().find("gpt-6.1-sol").unwrap();
+        assert_eq!(price.cost_nanos(&usage(1_000_000, 0, 0)), 2_500_000_000 * 2);
+        assert_eq!(price.cost_nanos(&usage(100_000, 0, 0)), 250_000_000);
+    }
+
+    #[test]
+    fn price_below_zero_or_beyond_measure_is_refused() {
+        for input in [-1.0, f64::NAN, f64::INFINITY, 1e9] {
+            let error = Price::new("mine", &PriceOptions { input, ..gpt() }).unwrap_err();
+            assert_eq!((error.model.as_str(), error.field), ("mine", "input"));
+        }
+    }
+
+    fn gpt() -> PriceOptions {
+        PriceOptions {
+            input: 1.0,
+            cached: None,
+            cache_write: None,
+            output: 2.0,
+            search: None,
+            long_above: None,
+            long_input: None,
+            long_output: None,
+        }
+    }
+
+    proptest! {
+        /// What is reserved before a call covers it, whatever part of it was cached.
+        #[test]
+        fn fewer_tokens_never_cost_more(input in 0_u64..2_000_000, output in 0_u64..200_000, cached in 0_u64..2_000_000, less in 0_u64..2_000_000) {
+            let price = table().find("gpt-6.1-sol").unwrap();
+            let worst = price.cost_nanos(&usage(input, 0, output));
+            prop_assert!(price.cost_nanos(&usage(input.saturating_sub(less), cached, output)) <= worst);
+        }
+    }
+}

@@ -1,0 +1,567 @@
+//! Settings become Models: which model serves which role, where it is, and within what limits.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use super::message::Role;
+use super::model::Model;
+use super::openai::{Api, Effort, OpenAiModel, OpenAiSettings, SchemaSupport};
+use super::price::{Price, PriceTable};
+use super::tape::Tape;
+use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret};
+use crate::base::token::{CountTokens, Encoding, TokenCounter};
+
+/// Where OpenAI is.
+const OPENAI: &str = "https://api.openai.com/v1";
+
+/// The variable a key for OpenAI is in.
+pub const OPENAI_KEY: &str = "OPENAI_API_KEY";
+
+/// Plans, judges and writes, with OpenAI and no other setting.
+pub const STRONG_MODEL: &str = "gpt-6.1-sol";
+
+/// Reads and summarises, with OpenAI and no other setting: most calls are of this kind.
+pub const CHEAP_MODEL: &str = "gpt-6-luna";
+
+/// Visible tokens of a reply, where nothing else is set.
+const MAX_OUTPUT_TOKENS: u32 = 4_000;
+
+/// Tokens a thinking model may think beside its reply, where nothing else is set.
+const REASONING_TOKENS: u32 = 4_000;
+
+/// Tokens of a prompt, where nothing else is set.
+const MAX_INPUT_TOKENS: u64 = 32_000;
+
+/// The window of a model nobody knows.
+const WINDOW_TOKENS: u64 = 32_768;
+
+/// A window has room for at least this much of a prompt.
+const MIN_INPUT_TOKENS: u64 = 1_024;
+
+/// How long one request may take, where nothing else is set.
+const TIMEOUT: Duration = Duration::from_mins(5);
+
+/// What can be set of a model, every field optional: for all roles, or for one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelOptions {
+    /// The name the endpoint knows the model by.
+    pub model: Option<String>,
+    /// Where the endpoint is.
+    pub base_url: Option<String>,
+    /// How it is asked.
+    pub api: Option<Api>,
+    /// The variable its key is in.
+    pub key_env: Option<String>,
+    /// Tokens a prompt and its reply may have together.
+    pub window_tokens: Option<u64>,
+    /// Tokens a prompt may have.
+    pub max_input_tokens: Option<u64>,
+    /// Visible tokens a reply may have.
+    pub max_output_tokens: Option<u32>,
+    /// Tokens the model may think beside its reply.
+    pub reasoning_tokens: Option<u32>,
+    /// How hard it thinks.
+    pub effort: Option<Effort>,
+    /// How freely it chooses its words.
+    pub temperature: Option<f32>,
+    /// How the endpoint can be held to a form.
+    pub schema: Option<SchemaSupport>,
+    /// What its tokens are counted with.
+    pub encoding: Option<Encoding>,
+    /// Seconds one request may take.
+    pub timeout_seconds: Option<u64>,
+    /// Whether the endpoint is one's own, so that it costs nothing.
+    pub local: Option<bool>,
+}
+
+impl ModelOptions {
+    /// Returns these settings, and those of `other` where these say nothing.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            model: self.model.or(other.model),
+            base_url: self.base_url.or(other.base_url),
+            api: self.api.or(other.api),
+            key_env: self.key_env.or(other.key_env),
+            window_tokens: self.window_tokens.or(other.window_tokens),
+            max_input_tokens: self.max_input_tokens.or(other.max_input_tokens),
+            max_output_tokens: self.max_output_tokens.or(other.max_output_tokens),
+            reasoning_tokens: self.reasoning_tokens.or(other.reasoning_tokens),
+            effort: self.effort.or(other.effort),
+            temperature: self.temperature.or(other.temperature),
+            schema: self.schema.or(other.schema),
+            encoding: self.encoding.or(other.encoding),
+            timeout_seconds: self.timeout_seconds.or(other.timeout_seconds),
+            local: self.local.or(other.local),
+        }
+    }
+}
+
+/// The table `[models]`: settings for all roles, and `[models.ROLE]` over them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelsOptions {
+    /// For every role.
+    pub all: ModelOptions,
+    /// For one role.
+    pub roles: BTreeMap<Role, ModelOptions>,
+}
+
+impl ModelsOptions {
+    /// Returns every layer, that of all roles first.
+    pub fn layers(&self) -> impl Iterator<Item = &ModelOptions> {
+        std::iter::once(&self.all).chain(self.roles.values())
+    }
+
+    /// Sets the model of every role, whatever was set before.
+    pub fn set_model(&mut self, model: &str) {
+        self.all.model = Some(model.to_owned());
+        self.roles.values_mut().for_each(|options| options.model = None);
+    }
+}
+
+impl<'de> Deserialize<'de> for ModelsOptions {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut table = serde_json::Map::deserialize(deserializer)?;
+        let mut roles = BTreeMap::new();
+        for role in Role::ALL {
+            if let Some(options) = table.remove(role.name()) {
+                let options = serde_json::from_value(options);
+                roles.insert(role, options.map_err(|error| D::Error::custom(format!("{role}: {error}")))?);
+            }
+        }
+        let all = serde_json::from_value(Value::Object(table)).map_err(D::Error::custom)?;
+        Ok(Self { all, roles })
+    }
+}
+
+/// What the environment adds to settings.
+pub struct ModelEnvironment<'a> {
+    /// The address in `OPENAI_BASE_URL`.
+    pub base_url: Option<String>,
+    /// Returns a variable that is set to something.
+    pub variable: &'a dyn Fn(&str) -> Option<String>,
+}
+
+/// Settings of models cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelsError {
+    /// The endpoint is known, and not what to ask for.
+    #[error("no model is set for the {role} at `{address}`")]
+    NoModel {
+        /// Whose.
+        role: Role,
+        /// The endpoint.
+        address: BaseUrl,
+    },
+    /// The endpoint wants a key.
+    #[error("no key for the {role}: `{variable}` is not set")]
+    NoKey {
+        /// Whose.
+        role: Role,
+        /// Where it should be.
+        variable: String,
+    },
+    /// The name of the variable is none. It is not shown: it may be the key itself.
+    #[error("`key_env` of the {role} is not the name of a variable")]
+    BadKeyName {
+        /// Whose.
+        role: Role,
+    },
+    /// The key cannot be sent.
+    #[error("key in `{variable}` has characters that cannot be sent")]
+    BadKey {
+        /// Where it is.
+        variable: String,
+    },
+    /// The address is none.
+    #[error("endpoint of the {role}: {reason}")]
+    BadAddress {
+        /// Whose.
+        role: Role,
+        /// Why.
+        reason: ParseBaseUrlError,
+    },
+    /// A reply leaves no room for a prompt.
+    #[error("window of {window_tokens} tokens has no room for a prompt beside {output_tokens} tokens of reply")]
+    WindowTooSmall {
+        /// Whose.
+        role: Role,
+        /// The window.
+        window_tokens: u64,
+        /// The reply and the reasoning before it.
+        output_tokens: u64,
+    },
+    /// The network client.
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    /// A price.
+    #[error(transparent)]
+    Price(#[from] super::price::PriceError),
+}
+
+impl ModelsError {
+    /// Returns what the user can do about this error.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoModel { .. } => Some("set `model = \"…\"` in your settings, or `DR_MODEL`".into()),
+            Self::NoKey { variable, .. } => {
+                Some(format!("export `{variable}`, or give the role an endpoint of its own with `base_url`"))
+            }
+            Self::BadKeyName { .. } => Some("name the variable the key is in, for example `MY_API_KEY`".into()),
+            Self::BadKey { .. } => Some("a key is one word of letters, digits and signs".into()),
+            Self::WindowTooSmall { .. } => Some("lower `max_output_tokens` or `reasoning_tokens`".into()),
+            Self::BadAddress { .. } => Some("a key goes into a variable, named by `key_env`".into()),
+            Self::Http(_) | Self::Price(_) => None,
+        }
+    }
+}
+
+/// The model of one role.
+#[derive(Clone)]
+pub struct RoleModel {
+    /// The model.
+    pub model: Arc<dyn Model>,
+    /// What its tokens are counted with.
+    pub counter: Arc<dyn CountTokens>,
+    /// Tokens a prompt of this role may have.
+    pub max_input_tokens: u64,
+    /// Visible tokens a reply of this role may have.
+    pub max_output_tokens: u32,
+    /// Where it is, for people.
+    pub endpoint: String,
+}
+
+impl fmt::Debug for RoleModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.model.name(), self.endpoint)
+    }
+}
+
+/// The models of every role.
+#[derive(Clone, Debug)]
+pub struct Models(BTreeMap<Role, RoleModel>);
+
+impl Models {
+    /// Returns models by what `model` says of each role.
+    pub fn of(model: impl FnMut(Role) -> RoleModel) -> Self {
+        Self(Role::ALL.into_iter().zip(Role::ALL.into_iter().map(model)).collect())
+    }
+
+    /// Resolves settings; nothing where neither a key nor an endpoint is set, so that there is no model.
+    ///
+    /// A key in `OPENAI_API_KEY` is presented to OpenAI, and to the address in `OPENAI_BASE_URL`, which is set together
+    /// with it. Any other endpoint gets a key only by its `key_env`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a role whose settings do not make up a model.
+    pub fn resolve(
+        options: &ModelsOptions,
+        environment: &ModelEnvironment<'_>,
+        prices: &PriceTable,
+    ) -> Result<Option<Self>, ModelsError> {
+        let has_endpoint = options.layers().any(|layer| layer.base_url.is_some() || layer.key_env.is_some());
+        if !has_endpoint && environment.base_url.is_none() && (environment.variable)(OPENAI_KEY).is_none() {
+            return Ok(None);
+        }
+        let mut models = BTreeMap::new();
+        for role in Role::ALL {
+            let own = options.roles.get(&role).cloned().unwrap_or_default();
+            models.insert(role, resolve_role(role, own.or(options.all.clone()), environment, prices)?);
+        }
+        Ok(Some(Self(models)))
+    }
+
+    /// Returns the model of a role.
+    pub fn role(&self, role: Role) -> &RoleModel {
+        self.0.get(&role).expect("every way to make one gives every role a model")
+    }
+
+    /// Returns roles whose model has no known price: they cannot run under a limit of money.
+    pub fn unpriced(&self) -> Vec<(Role, String)> {
+        let usage = super::message::Usage { input_tokens: 1, output_tokens: 1, ..Default::default() };
+        let unpriced = self.0.iter().filter(|(_, role)| role.model.cost_nanos(&usage).is_none());
+        unpriced.map(|(role, model)| (*role, model.model.name().to_owned())).collect()
+    }
+
+    /// Returns the same models, on a tape.
+    #[must_use]
+    pub fn on_tape(&self, tape: &Arc<Tape>) -> Self {
+        Self::of(|role| {
+            let model = self.role(role);
+            RoleModel { model: tape.model(Arc::clone(&model.model)), ..model.clone() }
+        })
+    }
+
+    /// Returns each model once, with the roles it has.
+    pub fn distinct(&self) -> Vec<(Vec<Role>, &RoleModel)> {
+        let mut distinct: Vec<(Vec<Role>, &RoleModel)> = Vec::new();
+        for (role, model) in &self.0 {
+            let same = |known: &&mut (Vec<Role>, &RoleModel)| {
+                known.1.endpoint == model.endpoint && known.1.model.name() == model.model.name()
+            };
+            match distinct.iter_mut().find(same) {
+                Some((roles, _)) => roles.push(*role),
+                None => distinct.push((vec![*role], model)),
+            }
+        }
+        distinct
+    }
+}
+
+fn resolve_role(
+    role: Role,
+    options: ModelOptions,
+    environment: &ModelEnvironment<'_>,
+    prices: &PriceTable,
+) -> Result<RoleModel, ModelsError> {
+    let address = options.base_url.as_ref().or(environment.base_url.as_ref()).map_or(OPENAI, String::as_str);
+    let address: BaseUrl = address.parse().map_err(|reason| ModelsError::BadAddress { role, reason })?;
+    let is_openai = address.host() == "api.openai.com";
+    let model = options.model.clone().or_else(|| is_openai.then(|| default_model(role).to_owned()));
+    let model = model.ok_or_else(|| ModelsError::NoModel { role, address: address.clone() })?;
+    let is_paired = options.base_url.is_none() || is_openai;
+    let key = key(role, options.key_env.as_deref(), is_paired, environment)?;
+    if key.is_none() && is_openai {
+        return Err(ModelsError::NoKey { role, variable: OPENAI_KEY.into() });
+    }
+    let limits = Limits::resolve(role, &model, &options)?;
+    let is_free = address.is_loopback() || options.local == Some(true);
+    let price = prices.find(&model).or(is_free.then_some(Price::FREE));
+    let counter = options.encoding.map_or_else(|| TokenCounter::for_model(&model), TokenCounter::of);
+    let settings = OpenAiSettings {
+        api: options.api.unwrap_or(if is_openai { Api::Responses } else { Api::Chat }),
+        key,
+        schema: options.schema.unwrap_or_default(),
+        window_tokens: limits.window_tokens,
+        reasoning_tokens: limits.reasoning_tokens,
+        reasons: reasons(&model),
+        effort: options.effort,
+        temperature: options.temperature,
+        timeout: options.timeout_seconds.map_or(TIMEOUT, Duration::from_secs),
+        counter,
+        price,
+        model,
+        address,
+    };
+    Ok(RoleModel {
+        endpoint: settings.address.to_string(),
+        max_input_tokens: limits.max_input_tokens,
+        max_output_tokens: limits.max_output_tokens,
+        counter: Arc::new(counter),
+        model: Arc::new(OpenAiModel::new(settings)?),
+    })
+}
+
+fn default_model(role: Role) -> &'static str {
+    match role {
+        Role::Planner | Role::Judge | Role::Writer => STRONG_MODEL,
+        Role::Worker | Role::Summariser => CHEAP_MODEL,
+    }
+}
+
+/// Returns the key for an endpoint: the one its setting names, else OpenAI's where it was set together with the address.
+fn key(
+    role: Role,
+    key_env: Option<&str>,
+    is_paired: bool,
+    environment: &ModelEnvironment<'_>,
+) -> Result<Option<Secret>, ModelsError> {
+    let is_name =
+        |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let (variable, key) = match key_env {
+        Some(name) if !is_name(name) => return Err(ModelsError::BadKeyName { role }),
+        Some(name) => match (environment.variable)(name) {
+            Some(key) => (name, key),
+            None => return Err(ModelsError::NoKey { role, variable: name.to_owned() }),
+        },
+        None => match (environment.variable)(OPENAI_KEY).filter(|_| is_paired) {
+            Some(key) => (OPENAI_KEY, key),
+            None => return Ok(None),
+        },
+    };
+    key.parse().map(Some).map_err(|_| ModelsError::BadKey { variable: variable.to_owned() })
+}
+
+/// Tells whether a model thinks before it speaks, by its name.
+fn reasons(model: &str) -> bool {
+    // What an endpoint for several providers puts in front is no part of the name.
+    let model = model.rsplit('/').next().unwrap_or(model);
+    ["gpt-5", "gpt-6", "gpt-oss", "o1", "o3", "o4", "deepseek-r1", "magistral", "qwq"]
+        .iter()
+        .any(|family| model.starts_with(family))
+}
+
+/// How the window of a model is divided.
+struct Limits {
+    window_tokens: u64,
+    max_input_tokens: u64,
+    max_output_tokens: u32,
+    reasoning_tokens: u32,
+}
+
+impl Limits {
+    fn resolve(role: Role, model: &str, options: &ModelOptions) -> Result<Self, ModelsError> {
+        let known = tiktoken_rs::model::get_context_size(model).and_then(|tokens| u64::try_from(tokens).ok());
+        let window_tokens = options.window_tokens.or(known).unwrap_or(WINDOW_TOKENS);
+        let thinks = if reasons(model) { REASONING_TOKENS } else { 0 };
+        // In a small window, what nobody asked for gives way to the prompt.
+        let share = |tokens: u32| tokens.min(u32::try_from(window_tokens / 4).unwrap_or(u32::MAX));
+        let reasoning_tokens = options.reasoning_tokens.unwrap_or_else(|| share(thinks));
+        let max_output_tokens = options.max_output_tokens.unwrap_or_else(|| share(MAX_OUTPUT_TOKENS));
+        let output_tokens = u64::from(max_output_tokens) + u64::from(reasoning_tokens);
+        let room = window_tokens.saturating_sub(output_tokens);
+        if room < MIN_INPUT_TOKENS {
+            return Err(ModelsError::WindowTooSmall { role, window_tokens, output_tokens });
+        }
+        let max_input_tokens = options.max_input_tokens.unwrap_or(MAX_INPUT_TOKENS).min(room);
+        Ok(Self { window_tokens, max_input_tokens, max_output_tokens, reasoning_tokens })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::message::{Prompt, Usage};
+    use super::*;
+
+    fn resolve(options: Value, variables: &[(&str, &str)]) -> Result<Option<Models>, ModelsError> {
+        let options: ModelsOptions = serde_json::from_value(options).unwrap();
+        let variable =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        let environment = ModelEnvironment { base_url: variable("OPENAI_BASE_URL"), variable: &variable };
+        Models::resolve(&options, &environment, &PriceTable::with(&BTreeMap::new()).unwrap())
+    }
+
+    fn names(models: &Models) -> Vec<String> {
+        Role::ALL.into_iter().map(|role| models.role(role).model.name().to_owned()).collect()
+    }
+
+    const LOCAL: &str = "http://localhost:11434/v1";
+
+    #[test]
+    fn without_key_and_endpoint_there_are_no_models() {
+        assert!(resolve(json!({}), &[]).unwrap().is_none());
+        assert!(resolve(json!({ "model": "gpt-5.4" }), &[]).unwrap().is_none());
+    }
+
+    #[test]
+    fn key_alone_gives_a_strong_model_where_it_counts_and_a_cheap_one_elsewhere() {
+        let models = resolve(json!({}), &[(OPENAI_KEY, "sk-1")]).unwrap().unwrap();
+        let expected = [STRONG_MODEL, CHEAP_MODEL, CHEAP_MODEL, STRONG_MODEL, STRONG_MODEL];
+        assert_eq!(names(&models), expected);
+        assert!(models.unpriced().is_empty(), "the models of a first run have a price");
+        assert_eq!(models.distinct().len(), 2);
+        assert_eq!(models.role(Role::Planner).endpoint, "https://api.openai.com/v1");
+    }
+
+    #[test]
+    fn setting_of_a_role_beats_that_of_all() {
+        let options = json!({
+            "model": "a", "base_url": LOCAL, "max_output_tokens": 500,
+            "worker": { "model": "b" }, "writer": { "max_output_tokens": 900 },
+        });
+        let models = resolve(options, &[]).unwrap().unwrap();
+        assert_eq!(names(&models), ["a", "b", "a", "a", "a"]);
+        assert_eq!(models.role(Role::Worker).max_output_tokens, 500);
+        assert_eq!(models.role(Role::Writer).max_output_tokens, 900);
+    }
+
+    #[test]
+    fn setting_that_does_not_exist_is_named() {
+        for (options, place) in [
+            (json!({ "modle": "a" }), "modle"),
+            (json!({ "worker": { "modle": "a" } }), "worker: unknown field `modle`"),
+        ] {
+            let error = serde_json::from_value::<ModelsOptions>(options).unwrap_err().to_string();
+            assert!(error.contains(place), "{error}");
+        }
+    }
+
+    #[test]
+    fn openai_key_goes_to_openai_and_to_the_address_set_with_it_alone() {
+        let variables = [(OPENAI_KEY, "sk-1"), ("MINE", "sk-2")];
+        let variable =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        let environment = ModelEnvironment { base_url: None, variable: &variable };
+        let of = |key_env, is_paired| key(Role::Worker, key_env, is_paired, &environment).unwrap();
+        assert_eq!(of(None, true), Some("sk-1".parse().unwrap()));
+        assert_eq!(of(None, false), None);
+        assert_eq!(of(Some("MINE"), false), Some("sk-2".parse().unwrap()));
+    }
+
+    #[test]
+    fn endpoint_without_a_model_or_a_key_is_an_error_with_a_way_on() {
+        let error = resolve(json!({ "base_url": LOCAL }), &[]).unwrap_err();
+        assert!(matches!(error, ModelsError::NoModel { role: Role::Planner, .. }));
+        assert!(error.hint().unwrap().contains("DR_MODEL"));
+        let error = resolve(json!({ "worker": { "base_url": LOCAL, "model": "a" } }), &[]).unwrap_err();
+        assert!(matches!(error, ModelsError::NoKey { role: Role::Planner, .. }), "only the worker is local");
+        let error = resolve(json!({ "key_env": "MINE" }), &[]).unwrap_err();
+        assert!(matches!(&error, ModelsError::NoKey { variable, .. } if variable == "MINE"));
+    }
+
+    #[test]
+    fn key_is_never_part_of_an_error() {
+        for (options, variables) in [
+            (json!({ "key_env": "sk-secret" }), vec![]),
+            (json!({}), vec![(OPENAI_KEY, "sk-secret\nand more")]),
+            (json!({ "base_url": "http://sk-secret@localhost/v1", "model": "a" }), vec![]),
+        ] {
+            let error = resolve(options, &variables).unwrap_err();
+            let shown = format!("{error} {error:?} {:?}", error.hint());
+            assert!(!shown.contains("sk-secret"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn loopback_costs_nothing_unless_priced_and_a_stranger_elsewhere_has_no_price() {
+        let usage = Usage { input_tokens: 1_000, ..Usage::default() };
+        let cost = |options: Value| {
+            let models = resolve(options, &[]).unwrap().unwrap();
+            models.role(Role::Worker).model.cost_nanos(&usage)
+        };
+        assert_eq!(cost(json!({ "base_url": LOCAL, "model": "qwen3:8b" })), Some(0));
+        assert_eq!(cost(json!({ "base_url": LOCAL, "model": "gpt-5.4" })), Some(2_500_000));
+        assert_eq!(cost(json!({ "base_url": "http://gpu:8000/v1", "model": "qwen3:8b" })), None);
+        assert_eq!(cost(json!({ "base_url": "http://gpu:8000/v1", "model": "qwen3:8b", "local": true })), Some(0));
+        let models = resolve(json!({ "base_url": "http://gpu:8000/v1", "model": "qwen3:8b" }), &[]).unwrap().unwrap();
+        assert_eq!(models.unpriced().len(), 5);
+    }
+
+    #[test]
+    fn small_window_is_shared_out_and_one_without_room_is_refused() {
+        let local = |more: Value| {
+            let mut options = json!({ "base_url": LOCAL, "model": "gpt-oss:20b" });
+            options.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            resolve(options, &[])
+        };
+        let models = local(json!({ "window_tokens": 4_096 })).unwrap().unwrap();
+        let worker = models.role(Role::Worker);
+        assert_eq!((worker.max_output_tokens, worker.max_input_tokens), (1_024, 2_048));
+        let prompt = Prompt::new(Role::Worker, "", "", worker.max_output_tokens);
+        assert_eq!(worker.model.max_output(&prompt) + worker.max_input_tokens, worker.model.window_tokens());
+        let error = local(json!({ "window_tokens": 4_096, "max_output_tokens": 4_000 })).unwrap_err();
+        assert!(matches!(error, ModelsError::WindowTooSmall { window_tokens: 4_096, .. }));
+    }
+
+    #[test]
+    fn one_line_sets_every_role() {
+        let mut options: ModelsOptions =
+            serde_json::from_value(json!({ "worker": { "model": "b", "schema": "json" } })).unwrap();
+        options.set_model("c");
+        assert!(options.roles[&Role::Worker].schema.is_some());
+        let environment = ModelEnvironment { base_url: Some(LOCAL.into()), variable: &|_| None };
+        let prices = PriceTable::with(&BTreeMap::new()).unwrap();
+        let models = Models::resolve(&options, &environment, &prices).unwrap().unwrap();
+        assert_eq!(names(&models), ["c"; 5]);
+    }
+}

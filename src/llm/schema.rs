@@ -1,0 +1,331 @@
+//! JSON Schemas: the form of a Rust type, the strict form endpoints enforce, and a smaller one.
+
+use std::iter;
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+/// Keywords the strict form may have besides those that say how a value is made up.
+const KEPT: [&str; 13] = [
+    "type",
+    "enum",
+    "const",
+    "description",
+    "pattern",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minItems",
+    "maxItems",
+    "format",
+];
+
+/// Formats of text that endpoints know.
+const FORMATS: [&str; 9] = ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
+
+/// Keywords that explain a form and do not change it.
+const WORDS: [&str; 5] = ["description", "title", "examples", "default", "$comment"];
+
+/// How deep references are followed.
+const MAX_REFERENCES: usize = 16;
+
+/// Returns the schema of a type.
+pub fn of<T: JsonSchema>() -> Value {
+    SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value()
+}
+
+/// Returns the strict form of a schema: every property required, no others allowed, nothing endpoints do not know.
+///
+/// A property that may be absent may be null instead, unless it has a default; [`drop_nulls`] takes such nulls out of a
+/// reply. What only narrows a form and is not known to endpoints is left out: the reply is checked against the whole
+/// schema anyway. Returns nothing where the form cannot be said strictly: it is no object, or has members of any name.
+pub fn strict(schema: &Value) -> Option<Value> {
+    let mut form = tightened(schema)?;
+    if let Some(definitions) = schema.get("$defs") {
+        let each = definitions.as_object()?.iter();
+        let each = each
+            .map(|(name, schema)| Some((name.clone(), Value::Object(tightened(schema)?))))
+            .collect::<Option<Map<_, _>>>()?;
+        form.insert("$defs".into(), each.into());
+    }
+    (form.get("type")? == "object").then_some(Value::Object(form))
+}
+
+fn tightened(schema: &Value) -> Option<Map<String, Value>> {
+    let schema = schema.as_object()?;
+    if let Some(reference) = schema.get("$ref") {
+        // Endpoints take nothing beside a reference.
+        let is_local =
+            reference.as_str().is_some_and(|reference| reference == "#" || reference.starts_with("#/$defs/"));
+        return is_local.then(|| Map::from_iter([("$ref".to_owned(), reference.clone())]));
+    }
+    if let Some([only]) = schema.get("allOf").and_then(Value::as_array).map(Vec::as_slice) {
+        return tightened(only);
+    }
+    let kept = schema.iter().filter(|(key, value)| KEPT.contains(&key.as_str()) && is_known_format(key, value));
+    let mut form: Map<_, _> = kept.map(|(key, value)| (key.clone(), value.clone())).collect();
+    if let Some(choices) = schema.get("anyOf").or_else(|| schema.get("oneOf")) {
+        let choices = choices.as_array()?.iter().map(|choice| tightened(choice).map(Value::Object));
+        form.insert("anyOf".into(), choices.collect::<Option<Vec<_>>>()?.into());
+        form.remove("type");
+    }
+    if let Some(items) = schema.get("items") {
+        form.insert("items".into(), tightened(items)?.into());
+    }
+    if is_type(schema, "object") {
+        form.extend(members(schema)?);
+    }
+    let says_something = ["type", "enum", "const", "anyOf"].iter().any(|key| form.contains_key(*key));
+    let is_whole = !is_type(schema, "array") || form.contains_key("items");
+    (says_something && is_whole).then_some(form)
+}
+
+/// Returns what an object is made up of, strictly.
+fn members(schema: &Map<String, Value>) -> Option<Map<String, Value>> {
+    let is_open = schema.get("additionalProperties").is_some_and(|others| !others.is_boolean())
+        || schema.contains_key("patternProperties");
+    let properties = schema.get("properties")?.as_object()?;
+    if is_open {
+        return None;
+    }
+    let mut strict = Map::new();
+    for (name, property) in properties {
+        let form = Value::Object(tightened(property)?);
+        let is_needed = is_required(schema, name) || property.get("default").is_some();
+        strict.insert(name.clone(), if is_needed { form } else { nullable(form) });
+    }
+    let names: Vec<_> = strict.keys().cloned().collect();
+    Some(Map::from_iter([
+        ("properties".to_owned(), Value::Object(strict)),
+        ("required".to_owned(), names.into()),
+        ("additionalProperties".to_owned(), Value::Bool(false)),
+    ]))
+}
+
+fn nullable(form: Value) -> Value {
+    if accepts_null(&form, &form, 0) { form } else { json!({ "anyOf": [form, { "type": "null" }] }) }
+}
+
+fn is_known_format(key: &str, value: &Value) -> bool {
+    key != "format" || value.as_str().is_some_and(|format| FORMATS.contains(&format))
+}
+
+fn is_required(schema: &Map<String, Value>, name: &str) -> bool {
+    schema.get("required").and_then(Value::as_array).is_some_and(|names| names.iter().any(|required| required == name))
+}
+
+/// Tells whether a schema names a type, alone or among others.
+fn is_type(schema: &Map<String, Value>, name: &str) -> bool {
+    match schema.get("type") {
+        Some(Value::String(only)) => only == name,
+        Some(Value::Array(several)) => several.iter().any(|one| one == name),
+        _ => false,
+    }
+}
+
+/// Returns a schema without the words that explain it: for models that drown in them.
+pub fn bare(schema: &Value) -> Value {
+    match schema {
+        Value::Object(members) => {
+            let kept = members.iter().filter(|(key, value)| !(WORDS.contains(&key.as_str()) && !value.is_object()));
+            Value::Object(kept.map(|(key, value)| (key.clone(), bare(value))).collect())
+        }
+        Value::Array(items) => items.iter().map(bare).collect(),
+        other => other.clone(),
+    }
+}
+
+/// Takes out members that are null where the schema wants them absent instead.
+pub fn drop_nulls(value: &mut Value, schema: &Value) {
+    drop_nulls_of(value, schema, schema);
+}
+
+fn drop_nulls_of(value: &mut Value, schema: &Value, root: &Value) {
+    for schema in choices(schema, root, 0) {
+        match value {
+            Value::Object(members) => {
+                let Some(properties) = schema.get("properties").and_then(Value::as_object) else { continue };
+                let is_needed = |name: &str| schema.as_object().is_some_and(|schema| is_required(schema, name));
+                members.retain(|name, member| {
+                    let property = properties.get(name);
+                    !member.is_null()
+                        || is_needed(name)
+                        || property.is_none_or(|property| accepts_null(property, root, 0))
+                });
+                for (name, member) in members {
+                    if let Some(property) = properties.get(name) {
+                        drop_nulls_of(member, property, root);
+                    }
+                }
+            }
+            Value::Array(items) => {
+                let Some(each) = schema.get("items") else { continue };
+                items.iter_mut().for_each(|item| drop_nulls_of(item, each, root));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns the schemas a value may be of, with references followed.
+fn choices<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> Vec<&'a Value> {
+    if depth > MAX_REFERENCES {
+        return Vec::new();
+    }
+    let referred = schema.get("$ref").and_then(|reference| resolved(reference, root));
+    let among = ["anyOf", "oneOf", "allOf"].iter().filter_map(|key| schema.get(*key)?.as_array()).flatten();
+    let deeper = referred.into_iter().chain(among).flat_map(|schema| choices(schema, root, depth + 1));
+    iter::once(schema).chain(deeper).collect()
+}
+
+fn resolved<'a>(reference: &Value, root: &'a Value) -> Option<&'a Value> {
+    root.pointer(reference.as_str()?.strip_prefix('#')?)
+}
+
+fn accepts_null(schema: &Value, root: &Value, depth: usize) -> bool {
+    let Some(object) = schema.as_object() else { return schema == &Value::Bool(true) };
+    if depth > MAX_REFERENCES {
+        return false;
+    }
+    if let Some(target) = object.get("$ref").and_then(|reference| resolved(reference, root)) {
+        return accepts_null(target, root, depth + 1);
+    }
+    let among = ["anyOf", "oneOf"].iter().find_map(|key| object.get(*key)?.as_array());
+    if let Some(among) = among {
+        return among.iter().any(|schema| accepts_null(schema, root, depth + 1));
+    }
+    match (object.get("const"), object.get("enum").and_then(Value::as_array)) {
+        (Some(only), _) => only.is_null(),
+        (None, Some(several)) => several.contains(&Value::Null),
+        (None, None) => !object.contains_key("type") && !object.contains_key("$ref") || is_type(object, "null"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only their schema matters")]
+    struct Step {
+        /// What was thought.
+        thought: String,
+        #[serde(default)]
+        actions: Vec<Action>,
+        confidence: Option<f32>,
+        again: Option<Box<Step>>,
+    }
+
+    /// What to do.
+    #[derive(Deserialize, JsonSchema)]
+    #[serde(tag = "do", rename_all = "lowercase")]
+    #[expect(dead_code, reason = "only their schema matters")]
+    enum Action {
+        Search {
+            query: String,
+            limit: u32,
+        },
+        /// Enough.
+        Done,
+    }
+
+    fn each_object(schema: &Value, seen: &mut Vec<Value>) {
+        match schema {
+            Value::Object(members) => {
+                if members.get("type") == Some(&json!("object")) {
+                    seen.push(schema.clone());
+                }
+                members.values().for_each(|value| each_object(value, seen));
+            }
+            Value::Array(items) => items.iter().for_each(|value| each_object(value, seen)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn strict_form_requires_every_property_and_allows_no_other() {
+        let strict = strict(&of::<Vec<Step>>().get("items").map(|_| of::<Wrapper>()).unwrap()).unwrap();
+        let mut objects = Vec::new();
+        each_object(&strict, &mut objects);
+        assert!(objects.len() >= 4, "{strict:#}");
+        for object in objects {
+            let names: Vec<_> = object["properties"].as_object().unwrap().keys().collect();
+            assert_eq!(object["required"], json!(names));
+            assert_eq!(object["additionalProperties"], json!(false));
+        }
+        let text = strict.to_string();
+        for word in ["oneOf", "\"title\"", "uint32", "\"default\"", "$schema"] {
+            assert!(!text.contains(word), "{word} in {strict:#}");
+        }
+        assert!(text.contains("What was thought."), "descriptions help the model");
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only their schema matters")]
+    struct Wrapper {
+        step: Step,
+        note: Option<String>,
+    }
+
+    #[test]
+    fn property_that_may_be_absent_may_be_null_unless_it_has_a_default() {
+        let strict = strict(&json!({
+            "type": "object",
+            "properties": { "a": { "type": "string" }, "b": { "type": "string" }, "c": { "type": "array", "items": { "type": "string" }, "default": [] } },
+            "required": ["a"],
+        }))
+        .unwrap();
+        assert_eq!(strict["properties"]["a"], json!({ "type": "string" }));
+        assert_eq!(strict["properties"]["b"], json!({ "anyOf": [{ "type": "string" }, { "type": "null" }] }));
+        assert_eq!(strict["properties"]["c"], json!({ "type": "array", "items": { "type": "string" } }));
+    }
+
+    #[test]
+    fn form_that_cannot_be_said_strictly_has_no_strict_form() {
+        for schema in [
+            json!(true),
+            json!({ "type": "array", "items": { "type": "string" } }),
+            json!({ "type": "object" }),
+            json!({ "type": "object", "properties": { "a": {} } }),
+            json!({ "type": "object", "properties": { "a": { "$ref": "https://elsewhere.example/a.json" } } }),
+            of::<BTreeMap<String, String>>(),
+        ] {
+            assert_eq!(strict(&schema), None, "{schema}");
+        }
+    }
+
+    #[test]
+    fn nulls_are_dropped_where_the_form_wants_absence() {
+        let schema = of::<Wrapper>();
+        let mut value = json!({
+            "step": { "thought": "t", "actions": null, "confidence": null, "again": { "thought": "u", "actions": null } },
+            "note": null,
+            "more": null,
+        });
+        drop_nulls(&mut value, &schema);
+        let expected = json!({
+            "step": { "thought": "t", "confidence": null, "again": { "thought": "u" } },
+            "note": null,
+            "more": null,
+        });
+        assert_eq!(value, expected);
+        assert!(serde_json::from_value::<Wrapper>(value).is_ok());
+    }
+
+    #[test]
+    fn bare_form_has_no_explanations_and_keeps_a_property_named_like_one() {
+        let schema = json!({
+            "title": "T", "description": "D", "type": "object",
+            "properties": { "title": { "type": "string", "description": "the title" } },
+        });
+        let expected = json!({ "type": "object", "properties": { "title": { "type": "string" } } });
+        assert_eq!(bare(&schema), expected);
+    }
+}

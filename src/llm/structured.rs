@@ -1,0 +1,408 @@
+//! A prompt becomes a value of a given form, by a ladder of ever more help.
+//!
+//! ```text
+//! reply ─▶ thoughts and fences off ─▶ strict JSON ─▶ lenient JSON ─▶ the schema ─▶ the caller's own check ─▶ value
+//!   │ complaint
+//!   ├─▶ repair: the same prompt, the bad reply and the exact complaint
+//!   └─▶ small: the same prompt, and a schema without explanations
+//! ```
+//!
+//! Every rung is a call of its own with a key of its own, so that a resumed run climbs the same ladder.
+
+use std::fmt::Write;
+
+use jsonschema::Validator;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::call::{CallError, CallKey, Caller};
+use super::lenient;
+use super::message::{Message, Prompt, Reply, Speaker};
+use super::schema;
+use super::thinking::spoken;
+
+/// Errors of a schema that are shown at once.
+const MAX_COMPLAINTS: usize = 5;
+
+/// Tokens a repair leaves free for what frames its messages.
+const FRAME_TOKENS: u64 = 64;
+
+/// A value of the given form was not to be had.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum StructuredError {
+    /// A call was not made, or brought no reply.
+    #[error(transparent)]
+    Call(#[from] CallError),
+
+    /// No reply could be used, not even after its faults were pointed out.
+    #[error("reply cannot be used: {complaint}")]
+    Invalid {
+        /// What is wrong with the last one.
+        complaint: String,
+    },
+
+    /// The schema asked for is not one.
+    #[error("schema cannot be used: {reason}")]
+    Schema {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Returns a reply of the form of `T`; `name` is the form's, of letters, digits and `_`.
+///
+/// # Errors
+///
+/// Returns [`StructuredError::Call`] as soon as a call fails, and [`StructuredError::Invalid`] after the last rung.
+pub async fn structured<T: DeserializeOwned + JsonSchema>(
+    caller: &dyn Caller,
+    key: &CallKey,
+    prompt: &Prompt,
+    name: &str,
+) -> Result<T, StructuredError> {
+    structured_checked(caller, key, prompt, name, |_| Ok(())).await
+}
+
+/// Returns a reply of the form of `T` that also passes `check`, whose complaint is told to the model.
+///
+/// # Errors
+///
+/// As [`structured`].
+pub async fn structured_checked<T: DeserializeOwned + JsonSchema>(
+    caller: &dyn Caller,
+    key: &CallKey,
+    prompt: &Prompt,
+    name: &str,
+    check: impl Fn(&T) -> Result<(), String> + Send + Sync,
+) -> Result<T, StructuredError> {
+    let form = Form::new(name, schema::of::<T>())?;
+    let accept = |value: Value| {
+        let value: T = serde_json::from_value(value).map_err(|error| error.to_string())?;
+        check(&value).map(|()| value)
+    };
+    climb(caller, key, prompt, &form, accept).await
+}
+
+/// Returns a reply of the form somebody's own `schema` describes.
+///
+/// # Errors
+///
+/// As [`structured`]; also [`StructuredError::Schema`], before any call, where the schema is none.
+pub async fn structured_value(
+    caller: &dyn Caller,
+    key: &CallKey,
+    prompt: &Prompt,
+    name: &str,
+    schema: &Value,
+) -> Result<Value, StructuredError> {
+    climb(caller, key, prompt, &Form::new(name, schema.clone())?, Ok).await
+}
+
+/// Checks that a schema is one, and refers to nothing outside itself.
+pub fn check_schema(schema: &Value) -> Result<(), StructuredError> {
+    Form::new("schema", schema.clone()).map(|_| ())
+}
+
+async fn climb<T>(
+    caller: &dyn Caller,
+    key: &CallKey,
+    prompt: &Prompt,
+    form: &Form,
+    accept: impl Fn(Value) -> Result<T, String> + Send + Sync,
+) -> Result<T, StructuredError> {
+    let first = prompt.clone().with_schema(&form.name, form.schema.clone());
+    let reply = caller.call(key, &first).await?;
+    let complaint = match form.read(&reply).and_then(&accept) {
+        Ok(value) => return Ok(value),
+        Err(complaint) => complaint,
+    };
+    let repair = repair(caller, &first, &reply, &complaint);
+    let reply = caller.call(&key.then("repair"), &repair).await?;
+    if let Ok(value) = form.read(&reply).and_then(&accept) {
+        return Ok(value);
+    }
+    let small = prompt.clone().with_schema(&form.name, schema::bare(&form.schema));
+    let reply = caller.call(&key.then("small"), &small).await?;
+    form.read(&reply).and_then(&accept).map_err(|complaint| StructuredError::Invalid { complaint })
+}
+
+/// Returns the prompt that points out what is wrong with a reply, within the input limit of its role.
+fn repair(caller: &dyn Caller, prompt: &Prompt, reply: &Reply, complaint: &str) -> Prompt {
+    let mut repair = prompt.clone();
+    let task = format!(
+        "Your reply cannot be used: {complaint}.\nReply again, with the whole JSON object of the form asked for and \
+         nothing else."
+    );
+    let count = |text: &str| caller.count(prompt.role, text);
+    let said: u64 = prompt.messages.iter().map(|message| count(&message.text)).sum();
+    let form = prompt.schema.as_ref().map_or(0, |form| count(&form.schema.to_string()));
+    let taken = said + form + count(&task) + FRAME_TOKENS;
+    let shown = head(spoken(&reply.text), caller.input_limit(prompt.role).saturating_sub(taken), count);
+    // Some endpoints refuse a message without words.
+    if !shown.is_empty() {
+        repair.messages.push(Message { speaker: Speaker::Assistant, text: shown.to_owned() });
+    }
+    repair.messages.push(Message { speaker: Speaker::User, text: task });
+    repair
+}
+
+/// Returns as much of the beginning of `text` as surely has no more than `max_tokens`.
+fn head(text: &str, max_tokens: u64, count: impl Fn(&str) -> u64) -> &str {
+    let mut text = text;
+    while !text.is_empty() && count(text) > max_tokens {
+        text = &text[..text.floor_char_boundary(text.len() / 2)];
+    }
+    text
+}
+
+/// A form, and what checks it.
+struct Form {
+    name: String,
+    schema: Value,
+    validator: Validator,
+}
+
+impl Form {
+    fn new(name: &str, schema: Value) -> Result<Self, StructuredError> {
+        let validator = jsonschema::validator_for(&schema)
+            .map_err(|error| StructuredError::Schema { reason: error.to_string() })?;
+        Ok(Self { name: name.to_owned(), schema, validator })
+    }
+
+    /// Reads a reply, or says what is wrong with it.
+    fn read(&self, reply: &Reply) -> Result<Value, String> {
+        let read = lenient::read(spoken(&reply.text)).and_then(|mut value| {
+            schema::drop_nulls(&mut value, &self.schema);
+            self.check(&value).map(|()| value)
+        });
+        match read {
+            Err(complaint) if reply.cut_off => {
+                Err(format!("the reply was cut off at its limit, so it must be shorter ({complaint})"))
+            }
+            read => read,
+        }
+    }
+
+    fn check(&self, value: &Value) -> Result<(), String> {
+        if let Some(known) = self.strange_to(value) {
+            return Err(format!("the reply has none of the members {known}"));
+        }
+        let mut complaints = String::new();
+        for error in self.validator.iter_errors(value).take(MAX_COMPLAINTS) {
+            let place = match error.instance_path().as_str() {
+                "" => "the reply",
+                path => path,
+            };
+            let separator = if complaints.is_empty() { "" } else { "; " };
+            // The value itself is not repeated: it may be long, and the model has it before its eyes.
+            let _ = write!(complaints, "{separator}at {place}: {}", error.masked());
+        }
+        if complaints.is_empty() { Ok(()) } else { Err(complaints) }
+    }
+
+    /// Returns the members of the form where the value has others and none of these.
+    ///
+    /// Where every member may be absent, such a value would pass for an empty one.
+    fn strange_to(&self, value: &Value) -> Option<String> {
+        let known = self.schema.get("properties")?.as_object()?;
+        let members = value.as_object()?;
+        let is_strange = !members.is_empty() && !members.keys().any(|member| known.contains_key(member));
+        let names = || known.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        (is_strange && !known.is_empty()).then(names)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Mutex;
+
+    use futures::future::BoxFuture;
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::super::call::Limit;
+    use super::super::message::Role;
+    use super::*;
+
+    /// Replies by a script, and remembers what it was asked.
+    struct Scripted {
+        replies: Mutex<VecDeque<Result<Reply, CallError>>>,
+        asked: Mutex<Vec<(String, Prompt)>>,
+        input_limit: u64,
+    }
+
+    impl Scripted {
+        fn new(replies: &[&str]) -> Self {
+            let reply = |text: &&str| Ok(reply(text));
+            Self {
+                replies: Mutex::new(replies.iter().map(reply).collect()),
+                asked: Mutex::default(),
+                input_limit: 4_000,
+            }
+        }
+
+        fn keys(&self) -> Vec<String> {
+            self.asked.lock().unwrap().iter().map(|(key, _)| key.clone()).collect()
+        }
+
+        fn prompt(&self, at: usize) -> Prompt {
+            self.asked.lock().unwrap()[at].1.clone()
+        }
+    }
+
+    impl Caller for Scripted {
+        fn call<'a>(&'a self, key: &'a CallKey, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, CallError>> {
+            self.asked.lock().unwrap().push((key.to_string(), prompt.clone()));
+            let reply = self.replies.lock().unwrap().pop_front().unwrap_or(Err(CallError::Limit(Limit::Calls)));
+            Box::pin(async move { reply })
+        }
+
+        fn count(&self, _: Role, text: &str) -> u64 {
+            text.split_whitespace().count() as u64
+        }
+
+        fn input_limit(&self, _: Role) -> u64 {
+            self.input_limit
+        }
+
+        fn output_limit(&self, _: Role) -> u32 {
+            500
+        }
+
+        fn is_tight(&self) -> bool {
+            false
+        }
+    }
+
+    fn reply(text: &str) -> Reply {
+        Reply { text: text.into(), usage: None, cut_off: false, raw: Value::Null }
+    }
+
+    /// What a judge says.
+    #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+    struct Judgement {
+        /// Whether it is enough.
+        enough: bool,
+        #[serde(default)]
+        missing: Vec<String>,
+    }
+
+    /// A form of which every part may be absent.
+    #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+    struct Loose {
+        #[serde(default)]
+        nodes: Vec<String>,
+    }
+
+    fn prompt() -> Prompt {
+        Prompt::new(Role::Judge, "You judge.", "Is it enough?", 500)
+    }
+
+    async fn judge(caller: &Scripted) -> Result<Judgement, StructuredError> {
+        structured(caller, &CallKey::new("verdict/1"), &prompt(), "judgement").await
+    }
+
+    #[tokio::test]
+    async fn good_reply_takes_one_call() {
+        let caller = Scripted::new(&["<think>hm</think>```json\n{\"enough\": true, \"missing\": null}\n```"]);
+        assert_eq!(judge(&caller).await.unwrap(), Judgement { enough: true, missing: vec![] });
+        assert_eq!(caller.keys(), ["verdict/1"]);
+        assert_eq!(caller.prompt(0).schema.unwrap().name, "judgement");
+    }
+
+    #[tokio::test]
+    async fn repair_shows_the_reply_and_says_what_is_wrong_where() {
+        let caller = Scripted::new(&[r#"{"enough": "yes", "missing": [1]}"#, r#"{"enough": false}"#]);
+        assert!(!judge(&caller).await.unwrap().enough);
+        assert_eq!(caller.keys(), ["verdict/1", "verdict/1/repair"]);
+        let repair = caller.prompt(1);
+        assert_eq!(repair.messages[2].text, r#"{"enough": "yes", "missing": [1]}"#);
+        let task = &repair.messages[3].text;
+        assert!(task.contains("at /enough: value is not of type \"boolean\""), "{task}");
+        assert!(task.contains("at /missing/0: value is not of type \"string\""), "{task}");
+    }
+
+    #[tokio::test]
+    async fn third_rung_asks_anew_with_a_schema_without_explanations() {
+        let caller = Scripted::new(&["no", "no", r#"{"enough": true}"#]);
+        assert!(judge(&caller).await.unwrap().enough);
+        assert_eq!(caller.keys()[2], "verdict/1/small");
+        let small = caller.prompt(2);
+        assert_eq!(small.messages, prompt().messages);
+        assert!(!small.schema.unwrap().schema.to_string().contains("Whether it is enough"));
+        assert!(caller.prompt(0).schema.unwrap().schema.to_string().contains("Whether it is enough"));
+    }
+
+    #[tokio::test]
+    async fn last_complaint_is_the_error() {
+        let caller = Scripted::new(&["no", "", r#"{"missing": []}"#]);
+        let error = judge(&caller).await.unwrap_err();
+        let complaint = r#"at the reply: "enough" is a required property"#.to_owned();
+        assert_eq!(error, StructuredError::Invalid { complaint });
+        assert!(!caller.prompt(1).messages[2].text.is_empty());
+    }
+
+    #[tokio::test]
+    async fn reply_that_was_cut_off_is_told_to_be_shorter() {
+        let caller = Scripted::new(&[]);
+        let cut = Reply { cut_off: true, ..reply(r#"{"enough": true, "missing": ["a"#) };
+        *caller.replies.lock().unwrap() = VecDeque::from([Ok(cut), Ok(reply(r#"{"enough": true}"#))]);
+        judge(&caller).await.unwrap();
+        let task = caller.prompt(1).messages.last().unwrap().text.clone();
+        assert!(task.contains("cut off at its limit, so it must be shorter"), "{task}");
+    }
+
+    #[tokio::test]
+    async fn complaint_of_the_caller_goes_the_same_way() {
+        let caller = Scripted::new(&[r#"{"enough": true}"#, r#"{"enough": false}"#]);
+        let check = |judgement: &Judgement| {
+            if judgement.enough { Err("two aspects are not covered".to_owned()) } else { Ok(()) }
+        };
+        let judgement = structured_checked(&caller, &CallKey::new("v"), &prompt(), "judgement", check).await.unwrap();
+        assert!(!judgement.enough);
+        assert!(caller.prompt(1).messages[3].text.contains("two aspects are not covered"));
+    }
+
+    #[tokio::test]
+    async fn object_of_another_form_does_not_pass_for_an_empty_one() {
+        let caller = Scripted::new(&[r#"{"sub_tasks": ["a"]}"#, "{brace} in prose", r#"{"nodes": ["a"]}"#]);
+        let loose: Loose = structured(&caller, &CallKey::new("plan"), &prompt(), "plan").await.unwrap();
+        assert_eq!(loose.nodes, ["a"]);
+        assert!(caller.prompt(1).messages[3].text.contains("none of the members `nodes`"));
+    }
+
+    #[tokio::test]
+    async fn repair_stays_within_the_input_limit() {
+        let long = "word ".repeat(3_000);
+        let mut caller = Scripted::new(&[&long, r#"{"enough": true}"#]);
+        caller.input_limit = 200;
+        judge(&caller).await.unwrap();
+        let words: usize =
+            caller.prompt(1).messages.iter().map(|message| message.text.split_whitespace().count()).sum();
+        assert!(words <= 200, "{words}");
+    }
+
+    #[tokio::test]
+    async fn failed_call_ends_the_ladder() {
+        let caller = Scripted::new(&["no"]);
+        assert_eq!(judge(&caller).await.unwrap_err(), StructuredError::Call(CallError::Limit(Limit::Calls)));
+        assert_eq!(caller.keys().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn form_of_the_user_binds_and_nonsense_is_refused_before_any_call() {
+        let schema = json!({ "type": "object", "properties": { "year": { "type": "integer", "minimum": 1900 } }, "required": ["year"] });
+        let caller = Scripted::new(&[r#"{"year": 12}"#, r#"{"year": 1912}"#]);
+        let value = structured_value(&caller, &CallKey::new("answer"), &prompt(), "answer", &schema).await.unwrap();
+        assert_eq!(value, json!({ "year": 1912 }));
+
+        for nonsense in [json!({ "type": "sentence" }), json!({ "$ref": "https://elsewhere.example/schema.json" })] {
+            let caller = Scripted::new(&[]);
+            let outcome = structured_value(&caller, &CallKey::new("answer"), &prompt(), "answer", &nonsense).await;
+            assert!(matches!(outcome, Err(StructuredError::Schema { .. })), "{nonsense}");
+            assert!(caller.keys().is_empty());
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! A model endpoint that does as a test says: a real server on loopback, and nothing but the standard library.
+//!
+//! The unit tests of the library include this file too.
+
+#![allow(dead_code, reason = "unit tests and integration tests each use a part of it")]
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use serde_json::{Value, json};
+
+/// What was asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    /// Counts requests, from 1.
+    pub(crate) number: usize,
+    pub(crate) method: String,
+    pub(crate) path: String,
+    /// By name in lower case.
+    pub(crate) headers: BTreeMap<String, String>,
+    /// The body; null where it is no JSON.
+    pub(crate) json: Value,
+}
+
+/// What happens then.
+#[derive(Clone, Debug)]
+pub(crate) enum Response {
+    /// An answer.
+    Answer { status: u16, headers: Vec<(&'static str, String)>, body: String },
+    /// The connection is closed without an answer.
+    Drop,
+    /// Nothing comes for as long as the server lives.
+    Hang,
+    /// The beginning of an answer, and then nothing more.
+    Truncated { body: String },
+}
+
+type Script = dyn Fn(&Request) -> Response + Send + Sync;
+
+#[derive(Default)]
+struct Log {
+    requests: Vec<Request>,
+    received: Vec<u8>,
+    hung: Vec<TcpStream>,
+}
+
+/// A server; it ends when it is dropped.
+pub(crate) struct ModelServer {
+    address: SocketAddr,
+    log: Arc<Mutex<Log>>,
+    is_over: Arc<AtomicBool>,
+    listening: Option<JoinHandle<()>>,
+}
+
+impl ModelServer {
+    /// Starts a server that answers as `script` says.
+    pub(crate) fn start(script: impl Fn(&Request) -> Response + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let log = Arc::new(Mutex::new(Log::default()));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let script: Arc<Script> = Arc::new(script);
+        let (kept, over) = (Arc::clone(&log), Arc::clone(&is_over));
+        let listening = std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                if over.load(Ordering::SeqCst) {
+                    return;
+                }
+                let (script, log) = (Arc::clone(&script), Arc::clone(&kept));
+                // A client that has gone away is no failure of the server.
+                std::thread::spawn(move || stream.and_then(|stream| serve(stream, &*script, &log)));
+            }
+        });
+        Self { address, log, is_over, listening: Some(listening) }
+    }
+
+    /// Starts a server that gives every request the same answer.
+    pub(crate) fn always(response: Response) -> Self {
+        Self::start(move |_| response.clone())
+    }
+
+    /// Returns what goes into `base_url`.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// Returns every request so far.
+    pub(crate) fn requests(&self) -> Vec<Request> {
+        self.log.lock().unwrap().requests.clone()
+    }
+
+    /// Returns how many requests there were.
+    pub(crate) fn count(&self) -> usize {
+        self.log.lock().unwrap().requests.len()
+    }
+
+    /// Returns every byte that came in, for tests of what must not go out.
+    pub(crate) fn received(&self) -> String {
+        String::from_utf8_lossy(&self.log.lock().unwrap().received).into_owned()
+    }
+}
+
+impl Drop for ModelServer {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        // Wakes the listener, which then sees that it is over.
+        let _ = TcpStream::connect(self.address);
+        if let Some(listening) = self.listening.take() {
+            let _ = listening.join();
+        }
+        self.log.lock().unwrap().hung.clear();
+    }
+}
+
+impl Response {
+    /// Answers with a status and a JSON body.
+    pub(crate) fn json(status: u16, body: &Value) -> Self {
+        Self::text(status, &body.to_string())
+    }
+
+    /// Answers with a status and any body.
+    pub(crate) fn text(status: u16, body: &str) -> Self {
+        Self::Answer { status, headers: Vec::new(), body: body.to_owned() }
+    }
+
+    /// Adds a header to an answer.
+    pub(crate) fn with_header(mut self, name: &'static str, value: &str) -> Self {
+        if let Self::Answer { headers, .. } = &mut self {
+            headers.push((name, value.to_owned()));
+        }
+        self
+    }
+}
+
+/// Answers as OpenAI's Responses API does, with a text and the tokens of prompt and reply.
+pub(crate) fn responses_reply(text: &str, input_tokens: u64, output_tokens: u64) -> Response {
+    let part = json!({ "type": "output_text", "text": text, "annotations": [] });
+    let message = json!({ "type": "message", "role": "assistant", "status": "completed", "content": [part] });
+    let body = json!({
+        "id": "resp_1",
+        "object": "response",
+        "status": "completed",
+        "error": null,
+        "incomplete_details": null,
+        "output": [{ "type": "reasoning", "id": "rs_1", "summary": [] }, message],
+        "usage": {
+            "input_tokens": input_tokens,
+            "input_tokens_details": { "cached_tokens": 0 },
+            "output_tokens": output_tokens,
+            "output_tokens_details": { "reasoning_tokens": 0 },
+            "total_tokens": input_tokens + output_tokens,
+        },
+    });
+    Response::json(200, &body)
+}
+
+/// Answers as Chat Completions does, with a text and the tokens of prompt and reply.
+pub(crate) fn chat_reply(text: &str, prompt_tokens: u64, completion_tokens: u64) -> Response {
+    let message = json!({ "role": "assistant", "content": text });
+    let body = json!({
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "choices": [{ "index": 0, "message": message, "finish_reason": "stop" }],
+        "usage": {
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": completion_tokens,
+            "total_tokens": prompt_tokens + completion_tokens,
+        },
+    });
+    Response::json(200, &body)
+}
+
+impl Request {
+    /// Answers in the API that was asked, with a text and the tokens of prompt and reply.
+    pub(crate) fn reply(&self, text: &str, input_tokens: u64, output_tokens: u64) -> Response {
+        if self.path.ends_with("/responses") {
+            responses_reply(text, input_tokens, output_tokens)
+        } else {
+            chat_reply(text, input_tokens, output_tokens)
+        }
+    }
+
+    /// Returns the words of every message, whichever API was asked.
+    pub(crate) fn words(&self) -> String {
+        let messages = ["input", "messages"].iter().find_map(|name| self.json[name].as_array());
+        let texts = messages.into_iter().flatten().filter_map(|message| message["content"].as_str());
+        texts.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Returns the name of the form that was asked for, whichever API was asked.
+    pub(crate) fn form(&self) -> Option<&str> {
+        let places = ["/text/format/name", "/response_format/json_schema/name"];
+        places.iter().find_map(|place| self.json.pointer(place)?.as_str())
+    }
+}
+
+/// Reads one request and answers it; a connection serves no second one.
+fn serve(stream: TcpStream, script: &Script, log: &Mutex<Log>) -> std::io::Result<()> {
+    let mut reader = BufReader::new(&stream);
+    let Some((request, bytes)) = read_request(&mut reader)? else { return Ok(()) };
+    let request = {
+        let mut log = log.lock().unwrap();
+        let request = Request { number: log.requests.len() + 1, ..request };
+        log.received.extend(bytes);
+        log.requests.push(request.clone());
+        request
+    };
+    match script(&request) {
+        Response::Drop => Ok(()),
+        Response::Hang => {
+            log.lock().unwrap().hung.push(stream);
+            Ok(())
+        }
+        Response::Truncated { body } => {
+            let length = body.len() + 100;
+            write!(&stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}")
+        }
+        Response::Answer { status, headers, body } => {
+            let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+            let length = body.len();
+            write!(
+                &stream,
+                "HTTP/1.1 {status} Status\r\nContent-Type: application/json\r\nConnection: close\r\n{headers}\
+                 Content-Length: {length}\r\n\r\n{body}"
+            )
+        }
+    }
+}
+
+/// Reads a request, and returns it with the bytes it came as; nothing where the client said nothing.
+fn read_request(reader: &mut impl BufRead) -> std::io::Result<Option<(Request, Vec<u8>)>> {
+    let mut bytes = Vec::new();
+    let mut lines = Vec::new();
+    loop {
+        let start = bytes.len();
+        if reader.read_until(b'\n', &mut bytes)? == 0 {
+            return Ok(None);
+        }
+        match String::from_utf8_lossy(&bytes[start..]).trim_end() {
+            "" => break,
+            line => lines.push(line.to_owned()),
+        }
+    }
+    let mut first = lines[0].split(' ').map(str::to_owned);
+    let (method, path) = (first.next().unwrap_or_default(), first.next().unwrap_or_default());
+    let headers: BTreeMap<_, _> = lines[1..]
+        .iter()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+        .collect();
+    let length = headers.get("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+    let start = bytes.len();
+    reader.take(length).read_to_end(&mut bytes)?;
+    let json = serde_json::from_slice(&bytes[start..]).unwrap_or_default();
+    Ok(Some((Request { number: 0, method, path, headers, json }, bytes)))
+}

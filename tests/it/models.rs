@@ -1,0 +1,97 @@
+use std::fs;
+
+use crate::common::World;
+use crate::model_server::{ModelServer, Request, Response};
+
+fn able(request: &Request) -> Response {
+    match request.form() {
+        Some(_) => request.reply(r#"{"larger": 71, "numbers": [17, 71]}"#, 90, 12),
+        None => request.reply("ready", 20, 1),
+    }
+}
+
+/// A world whose models are all at a server.
+fn world_at(server: &ModelServer, more: &str) -> World {
+    let world = World::indexed_text();
+    fs::create_dir_all(world.home(".config/dr")).unwrap();
+    let settings = format!("model = \"gpt-4o\"\n[models]\nbase_url = \"{}\"\n{more}", server.url());
+    fs::write(world.home(".config/dr/config.toml"), settings).unwrap();
+    world
+}
+
+/// Returns the checks of models, as `status name: detail → mend`.
+fn checks(world: &World) -> Vec<String> {
+    let checkup = world.dr(["doctor", "--model", "--json"]).json();
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or("-").to_owned();
+    let checks = checkup["checks"].as_array().unwrap().iter();
+    let checks = checks.filter(|check| check["name"].as_str().unwrap().starts_with("model"));
+    checks
+        .map(|check| {
+            let [status, name, detail, mend] = ["status", "name", "detail", "mend"].map(|key| text(&check[key]));
+            format!("{status} {name}: {detail} → {mend}")
+        })
+        .collect()
+}
+
+#[test]
+fn able_endpoint_is_asked_twice_and_found_able() {
+    let server = ModelServer::start(able);
+    let world = world_at(&server, "");
+    let checks = checks(&world);
+    assert!(
+        checks[0].contains("(planner, worker, summariser, judge, writer) answers; this took 123 tokens"),
+        "{checks:#?}"
+    );
+    assert_eq!(checks[1], "ok model schema: replies keep to it → -");
+    assert!(checks[2].starts_with("ok model tokens: 90 where dr counts"), "{checks:#?}");
+    assert_eq!((checks.len(), server.count()), (3, 2));
+}
+
+#[test]
+fn endpoint_without_schemas_is_told_which_setting_to_change() {
+    let server = ModelServer::start(|request| match request.form() {
+        Some(_) => Response::text(400, r#"{"error": {"message": "response_format is not supported"}}"#),
+        None => request.reply("ready", 20, 1),
+    });
+    let checks = checks(&world_at(&server, "[prices.\"gpt-4o\"]\ninput = 2.5\noutput = 10.0\n"));
+    assert!(checks[0].ends_with("this took 21 tokens and $0.000060 → -"), "{checks:#?}");
+    assert!(checks[1].starts_with("trouble model schema") && checks[1].contains("`schema = \"json\"`"), "{checks:#?}");
+}
+
+#[test]
+fn refused_key_is_trouble_and_is_not_shown() {
+    let server = ModelServer::always(Response::text(401, "{}"));
+    let world = world_at(&server, "key_env = \"MY_KEY\"\n").with_variable("MY_KEY", "sk-mine");
+    let run = world.dr(["doctor", "--model"]);
+    assert_eq!(run.exit, Some(1));
+    assert!(server.received().contains("sk-mine"), "the key goes to its endpoint");
+    assert!(run.stdout.contains("refused the key") && !run.to_string().contains("sk-mine"), "{run}");
+}
+
+#[test]
+fn openai_key_is_not_sent_to_another_endpoint() {
+    let server = ModelServer::start(able);
+    let world = world_at(&server, "").with_variable("OPENAI_API_KEY", "sk-openai");
+    world.dr(["doctor", "--model"]).succeeded();
+    assert_eq!(server.count(), 2);
+    assert!(!server.received().contains("sk-openai"));
+}
+
+#[test]
+fn offline_or_without_a_model_nothing_is_asked() {
+    let server = ModelServer::start(able);
+    let world = world_at(&server, "").with_variable("DR_OFFLINE", "1");
+    assert_eq!(checks(&world), ["note model: not asked, since dr is offline → -"]);
+    assert_eq!(server.count(), 0);
+    assert!(checks(&World::indexed_text())[0].starts_with("note model: none is set up"));
+}
+
+#[test]
+fn project_of_somebody_else_cannot_redirect_the_models() {
+    let server = ModelServer::start(able);
+    let world = World::indexed_text().with_variable("OPENAI_API_KEY", "sk-openai");
+    world.write("dr.toml", &format!("[models]\nbase_url = \"{}\"\n", server.url()));
+    let run = world.dr(["doctor", "--model"]);
+    assert_eq!((run.exit, server.count()), (Some(2), 0), "{run}");
+    assert!(run.stderr.contains("sets `base_url`, which a project may not"), "{run}");
+}
