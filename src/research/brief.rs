@@ -8,7 +8,7 @@ use super::prompt::Template;
 use super::question::{Aspect, AspectId, Brief, Mode, Question};
 use crate::base::line::one_line;
 use crate::llm::call::{CallKey, Caller};
-use crate::llm::structured::{StructuredError, structured};
+use crate::llm::structured::{StructuredError, structured, structured_checked};
 
 /// Aspects a model may name; what the caller requires is kept beyond that.
 const MAX_ASPECTS: usize = 8;
@@ -74,8 +74,7 @@ enum ModeDraft {
 /// Returns an error where the model gives no usable reply; going on without asking is then the thing to do.
 pub async fn clarify(caller: &dyn Caller, question: &Question) -> Result<Clarification, StructuredError> {
     let prompt = Template::Clarify.prompt(caller, json!({"question": question}));
-    let found: Clarification =
-        structured(caller, &CallKey::new("clarify"), prompt, "clarification", &|_: &Clarification| Ok(())).await?;
+    let found: Clarification = structured(caller, &CallKey::new("clarify"), &prompt, "clarification").await?;
     let question = one_line(&found.question);
     // A need that cannot be put as a question is none.
     Ok(Clarification {
@@ -107,7 +106,7 @@ pub async fn brief(caller: &dyn Caller, request: Request<'_>) -> Result<Brief, S
         }
     };
     let prompt = Template::Brief.prompt(caller, context);
-    let draft: BriefDraft = structured(caller, &CallKey::new("brief"), prompt, "brief", &check).await?;
+    let draft: BriefDraft = structured_checked(caller, &CallKey::new("brief"), &prompt, "brief", check).await?;
     Ok(Brief {
         question: question.clone(),
         task: short(&draft.task, MAX_TASK_CHARACTERS),
@@ -181,11 +180,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn brief_without_aspects_is_repaired_once_and_then_refused() {
+    async fn brief_without_aspects_is_repaired_and_then_refused() {
         let question = "What is A?".parse().unwrap();
         let caller = Scripted::replying(json!({"task": "What is A?", "aspects": [" "], "mode": "quick"}));
         let error = brief(&caller, request(&question, &[])).await.unwrap_err();
         assert_eq!(error, StructuredError::Invalid { complaint: "`aspects` is empty: name at least one".into() });
-        assert_eq!(caller.keys(), ["brief", "brief/repair"]);
+        assert_eq!(caller.keys(), ["brief", "brief/repair", "brief/small"]);
     }
 }

@@ -18,7 +18,7 @@ use super::worker::{Named, Task, conclusions, notes};
 use crate::base::line::one_line;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Role};
-use crate::llm::structured::{structured, structured_value};
+use crate::llm::structured::{structured_checked, structured_value};
 use crate::source::Support;
 
 /// Why a worker stopped, and what people should know of it.
@@ -150,7 +150,7 @@ async fn asked(
         () => Ok(()),
     };
     let key = CallKey::new(format!("{}/report", task.node.id));
-    structured(caller, &key, prompt(caller, task, desk), "branch_report", &check).await.map_err(failure)
+    structured_checked(caller, &key, &prompt(caller, task, desk), "branch_report", check).await.map_err(failure)
 }
 
 fn prompt(caller: &dyn Caller, task: &Task<'_>, desk: &Desk<'_>) -> Prompt {
@@ -241,7 +241,7 @@ async fn output(
     };
     let prompt = output_prompt(caller, task.node.question.as_str(), branch_text(&branch), schema);
     let key = CallKey::new(format!("{}/output", task.node.id));
-    structured_value(caller, &key, prompt, "result", schema).await.map_err(failure)
+    structured_value(caller, &key, &prompt, "result", schema).await.map_err(failure)
 }
 
 /// Returns the prompt that puts findings into a form, the findings cut to what fits.

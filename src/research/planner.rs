@@ -11,7 +11,7 @@ use super::question::Brief;
 use super::verdict::Verdict;
 use crate::llm::call::{CallKey, Caller};
 use crate::llm::message::Role;
-use crate::llm::structured::{StructuredError, structured};
+use crate::llm::structured::{StructuredError, structured_checked};
 
 /// Says what is wrong with a plan, if anything is.
 pub type PlanCheck<'a> = &'a (dyn Fn(&PlanDraft) -> Result<(), String> + Sync);
@@ -25,7 +25,7 @@ struct NodeLine {
     question: String,
 }
 
-/// Plans the first round. A plan that `check` complains of is repaired once.
+/// Plans the first round. A plan that `check` complains of is repaired.
 ///
 /// # Errors
 ///
@@ -49,10 +49,10 @@ pub async fn plan(
             "max_depth": limits.max_depth,
         }),
     );
-    structured(caller, key, prompt, "plan", check).await
+    structured_checked(caller, key, &prompt, "plan", check).await
 }
 
-/// Plans a later round, for what the verdict says is missing. A plan that `check` complains of is repaired once.
+/// Plans a later round, for what the verdict says is missing. A plan that `check` complains of is repaired.
 ///
 /// The summary in the prompt is the one for every eye where `memory` has none other to give away: see
 /// [`Memory::global`]. What comes back may be asked of anybody, so whoever routes the new nodes goes by aspect ids.
@@ -100,7 +100,7 @@ pub async fn replan(
         let count = |text: &str| caller.count(Role::Planner, text);
         shorten_longest(std::iter::once(summary), &count)
     });
-    structured(caller, key, prompt, "plan", check).await
+    structured_checked(caller, key, &prompt, "plan", check).await
 }
 
 fn node_lines(tree: &Tree) -> Vec<NodeLine> {
@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn plan_with_a_complaint_is_repaired_exactly_once() {
+    async fn plan_with_a_complaint_is_shown_it_and_then_refused() {
         let caller = Scripted::replying(json!({"reasoning": "", "new_nodes": [], "updates": []}));
         let tree = Tree::of("What is A?".parse().unwrap());
         let check = |_: &PlanDraft| Err("aspect `a1` is served by no node".to_owned());
         let brief = brief("What is A?", &["cost", "speed"]);
         let failed = plan(&caller, &CallKey::new("plan/1"), &brief, &tree, TreeLimits::default(), &check).await;
         assert_eq!(failed, Err(StructuredError::Invalid { complaint: "aspect `a1` is served by no node".into() }));
-        assert_eq!(caller.keys(), ["plan/1", "plan/1/repair"]);
+        assert_eq!(caller.keys(), ["plan/1", "plan/1/repair", "plan/1/small"]);
         let repair = caller.prompts()[1].messages.last().unwrap().text.clone();
         assert!(repair.contains("aspect `a1` is served by no node"), "{repair}");
     }

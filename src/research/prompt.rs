@@ -224,6 +224,7 @@ pub fn failure(error: StructuredError) -> CallError {
     match error {
         StructuredError::Call(error) => error,
         StructuredError::Invalid { complaint } => CallError::Model(ModelError::InvalidOutput { complaint }),
+        StructuredError::Schema { .. } => CallError::Model(ModelError::InvalidOutput { complaint: error.to_string() }),
     }
 }
 

@@ -47,7 +47,8 @@ impl Scripted {
     /// Says what stands beside the key, repairs included; a key that is not listed is a failure of the model.
     pub(crate) fn by_key(script: Vec<(&'static str, Value)>) -> Self {
         Self::new(move |key, _| {
-            let is_meant = |known: &str| key.as_str() == known || key.as_str() == format!("{known}/repair");
+            let rungs = ["", "/repair", "/small"];
+            let is_meant = |known: &str| rungs.iter().any(|rung| key.as_str() == format!("{known}{rung}"));
             match script.iter().find(|(known, _)| is_meant(known)) {
                 Some((_, Value::String(text))) => Ok(text.clone()),
                 Some((_, value)) => Ok(value.to_string()),

@@ -22,7 +22,7 @@ use crate::base::line::one_line;
 use crate::base::word::WordSplitter;
 use crate::llm::call::{CallKey, Caller};
 use crate::llm::message::Role;
-use crate::llm::structured::{StructuredError, structured};
+use crate::llm::structured::{StructuredError, structured_checked};
 use crate::source::Support;
 
 /// Share of an aspect's key words that findings must have for it to be covered, where nobody says which findings serve it.
@@ -210,7 +210,7 @@ pub async fn judge(
             Ok(())
         }
     };
-    let said: VerdictDraft = structured(caller, key, prompt, "verdict", &check).await?;
+    let said: VerdictDraft = structured_checked(caller, key, &prompt, "verdict", check).await?;
     Ok(held_to(&said, &complaints, brief, tree))
 }
 

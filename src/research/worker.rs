@@ -172,13 +172,12 @@ impl Worker<'_> {
     /// Asks for a step; where the model says that the prompt is too long, once more without the older half of the results.
     async fn ask(&mut self, step: u32, prompt: Prompt) -> Result<StepDraft, StructuredError> {
         let key = self.key(step);
-        let accept = |_: &StepDraft| Ok(());
-        match structured(self.caller, &key, prompt, "step", &accept).await {
+        match structured(self.caller, &key, &prompt, "step").await {
             Err(StructuredError::Call(CallError::Model(ModelError::ContextTooLong { .. }))) => {
                 let older = self.results.len().div_ceil(2);
                 self.results.drain(..older);
                 let prompt = self.prompt(step);
-                structured(self.caller, &key.then("shorter"), prompt, "step", &accept).await
+                structured(self.caller, &key.then("shorter"), &prompt, "step").await
             }
             asked => asked,
         }

@@ -26,7 +26,7 @@ use crate::base::line::{counted, one_line};
 use crate::base::word::WordSplitter;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Role};
-use crate::llm::structured::{structured, structured_value};
+use crate::llm::structured::{structured_checked, structured_value};
 
 /// Findings above which an answer is long.
 const SHORT_FINDINGS: usize = 24;
@@ -139,7 +139,7 @@ struct Writer<'a> {
 /// Writes the answer.
 ///
 /// Ids that are not of checked quotes are struck and counted; a finding that loses all of its ids is listed as
-/// unsupported. Where the model fails, may not be asked, or twice gives no answer in substance, the draft is assembled by
+/// unsupported. Where the model fails, may not be asked, or keeps giving no answer in substance, the draft is assembled by
 /// code and says so.
 ///
 /// # Errors
@@ -215,8 +215,9 @@ impl<'a> Writer<'a> {
             1..=MAX_SECTIONS => Ok(()),
             number => Err(format!("{} (1 to {MAX_SECTIONS} are wanted)", counted(number, "section"))),
         };
-        let draft =
-            structured(self.caller, &self.key.then("outline"), prompt, "outline", &check).await.map_err(failure)?;
+        let draft = structured_checked(self.caller, &self.key.then("outline"), &prompt, "outline", check)
+            .await
+            .map_err(failure)?;
         Ok(headings(&draft, &found))
     }
 
@@ -241,7 +242,7 @@ impl<'a> Writer<'a> {
         let prompt = self.fitted(room::<SectionDraft>(self.caller, Role::Writer), &mut view, render);
         let check = |draft: &SectionDraft| self.substance(std::iter::once(draft.text.as_str()));
         let key = self.key.then(&format!("section/{}", number + 1));
-        let draft = structured(self.caller, &key, prompt, "section", &check).await.map_err(failure)?;
+        let draft = structured_checked(self.caller, &key, &prompt, "section", check).await.map_err(failure)?;
         Ok(Section { title: one_line(title), text: draft.text.trim().to_owned() })
     }
 
@@ -251,8 +252,9 @@ impl<'a> Writer<'a> {
         let render = |view: &View| self.whole_prompt(view);
         let prompt = self.fitted(room::<WriteDraft>(self.caller, Role::Writer), &mut view, render);
         let check = |draft: &WriteDraft| self.substance(std::iter::once(draft.answer.as_str()));
-        let draft =
-            structured(self.caller, &self.key.then("answer"), prompt, "answer", &check).await.map_err(failure)?;
+        let draft = structured_checked(self.caller, &self.key.then("answer"), &prompt, "answer", check)
+            .await
+            .map_err(failure)?;
         Ok(self.held_to_evidence(&draft, sections))
     }
 
@@ -403,7 +405,7 @@ impl<'a> Writer<'a> {
         let findings = std::iter::once(draft.answer.clone()).chain(draft.findings.iter().map(cited));
         let findings = findings.collect::<Vec<_>>().join("\n");
         let prompt = output_prompt(self.caller, self.material.brief.question.as_str(), findings, schema);
-        structured_value(self.caller, &self.key.then("output"), prompt, "output", schema).await.map_err(failure)
+        structured_value(self.caller, &self.key.then("output"), &prompt, "output", schema).await.map_err(failure)
     }
 }
 
