@@ -33,6 +33,8 @@ pub enum BranchStop {
     Repeated,
     /// A limit of the run was reached.
     BudgetExceeded,
+    /// Its model failed after something had been noted.
+    ModelFailed,
     /// Nothing was found that bears on its question.
     NoEvidence,
 }

@@ -286,6 +286,33 @@ pub fn marks(text: &str) -> Vec<(std::ops::Range<usize>, EvidenceId)> {
     marks
 }
 
+/// Returns a text without the ids in it that are not known, and how many those were; where brackets lose all they have,
+/// `instead` stands in their place.
+pub fn strike(text: &str, is_known: &dyn Fn(&EvidenceId) -> bool, instead: &str) -> (String, usize) {
+    let mut brackets: Vec<(std::ops::Range<usize>, Vec<EvidenceId>)> = Vec::new();
+    for (range, id) in marks(text) {
+        match brackets.last_mut().filter(|(last, _)| *last == range) {
+            Some((_, ids)) => ids.push(id),
+            None => brackets.push((range, vec![id])),
+        }
+    }
+    let (mut kept, mut from, mut struck) = (String::with_capacity(text.len()), 0, 0);
+    for (range, ids) in brackets {
+        let known: Vec<_> = ids.iter().filter(|id| is_known(id)).map(ToString::to_string).collect();
+        struck += ids.len() - known.len();
+        kept.push_str(&text[from..range.start]);
+        match (known.is_empty(), instead.is_empty()) {
+            (false, _) => kept.push_str(&format!("[{}]", known.join(", "))),
+            (true, false) => kept.push_str(instead),
+            // The space before what is struck out goes with it.
+            (true, true) => kept.truncate(kept.trim_end_matches(' ').len()),
+        }
+        from = range.end;
+    }
+    kept.push_str(&text[from..]);
+    (kept, struck)
+}
+
 /// Tells whether a node is missing from the answer though it was planned.
 fn is_lost(node: &super::node::Node) -> bool {
     matches!(node.status, NodeStatus::Pending | NodeStatus::Running)
@@ -335,5 +362,14 @@ mod tests {
         let found = |text: &str| marks(text).into_iter().map(|(_, id)| id.to_string()).collect::<Vec<_>>();
         assert_eq!(found("so [n2e1], and [n2e1; n3e12]."), ["n2e1", "n2e1", "n3e12"]);
         assert_eq!(found("see [the note] [n2] [[n4e1]] [n2e1"), ["n4e1"]);
+    }
+
+    #[test]
+    fn unknown_ids_are_struck_and_counted() {
+        let is_known = |id: &EvidenceId| id.to_string() == "n2e1";
+        let text = "One [n2e1, n9e9]. Two [n9e9; n8e8]. Three [n2e1] [the note].";
+        let (struck, number) = strike(text, &is_known, "");
+        assert_eq!((struck.as_str(), number), ("One [n2e1]. Two. Three [n2e1] [the note].", 3));
+        assert_eq!(strike("Two [n9e9].", &is_known, "[unsupported]").0, "Two [unsupported].");
     }
 }

@@ -1,9 +1,35 @@
 //! Branches and a draft become a Verdict: enough, or what is missing.
+//!
+//! Code looks first, and what it has found missing nobody can talk away. In doubt there is more to do; what has been
+//! looked for where it could be and was not found is in no doubt.
 
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt;
+
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use super::node::NodeId;
-use super::question::AspectId;
+use super::branch::{Branch, Finding};
+use super::compress::confidence;
+use super::evidence::EvidenceId;
+use super::memory::cited;
+use super::node::{Node, NodeId, NodeStatus, Tree};
+use super::prompt::{Template, fitted, room, shorten_longest};
+use super::question::{Aspect, AspectId, Brief};
+use super::report::Draft;
+use crate::base::line::one_line;
+use crate::base::word::WordSplitter;
+use crate::llm::call::{CallKey, Caller};
+use crate::llm::message::Role;
+use crate::llm::structured::{StructuredError, structured_checked};
+use crate::source::Support;
+
+/// Share of an aspect's key words that findings must have for it to be covered, where nobody says which findings serve it.
+const COVERED_SHARE: f32 = 0.6;
+
+/// Weak areas that are kept, at most.
+const MAX_AREAS: usize = 12;
 
 /// What the judge says after a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,5 +54,328 @@ impl Verdict {
     /// Tells whether the run can end here.
     pub fn is_enough(&self) -> bool {
         self.is_complete && !self.recommend_more_iterations
+    }
+}
+
+/// Something that code found wrong with an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Complaint {
+    /// A claim has no checked quote.
+    Uncited {
+        /// The claim.
+        claim: String,
+    },
+    /// Nothing was found for an aspect.
+    Uncovered {
+        /// The aspect.
+        aspect: AspectId,
+    },
+    /// A node broke down.
+    Failed {
+        /// The node.
+        node: NodeId,
+    },
+    /// A node found nothing, or was not worked on.
+    Empty {
+        /// The node.
+        node: NodeId,
+    },
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uncited { claim } => write!(f, "claim without evidence: {claim}"),
+            Self::Uncovered { aspect } => write!(f, "aspect {aspect} has no finding"),
+            Self::Failed { node } => write!(f, "node {node} failed"),
+            Self::Empty { node } => write!(f, "node {node} found nothing"),
+        }
+    }
+}
+
+/// Looks for what code can find wrong: claims without evidence, aspects without a finding, nodes that failed or found
+/// nothing.
+pub fn checks(brief: &Brief, tree: &Tree, branches: &BTreeMap<NodeId, Branch>, draft: &Draft) -> Vec<Complaint> {
+    let checked = checked(branches);
+    let uncited = draft.findings.iter().filter(|finding| !is_cited(finding, &checked));
+    let uncited = uncited.map(|finding| Complaint::Uncited { claim: finding.text.clone() });
+    let uncovered = uncovered(brief, branches, &draft.findings).into_iter();
+    let uncovered = uncovered.map(|aspect| Complaint::Uncovered { aspect: aspect.id.clone() });
+    let nodes = tree.workers().filter_map(|node| {
+        let is_empty = branches.get(&node.id).is_none_or(|branch| branch.report.findings.is_empty());
+        match node.status {
+            NodeStatus::Failed => Some(Complaint::Failed { node: node.id.clone() }),
+            NodeStatus::Blocked => Some(Complaint::Empty { node: node.id.clone() }),
+            NodeStatus::Done if is_empty => Some(Complaint::Empty { node: node.id.clone() }),
+            NodeStatus::Done | NodeStatus::Pending | NodeStatus::Running => None,
+        }
+    });
+    uncited.chain(uncovered).chain(nodes).collect()
+}
+
+/// Returns the ids of all checked quotes.
+fn checked(branches: &BTreeMap<NodeId, Branch>) -> BTreeSet<&EvidenceId> {
+    let quotes = branches.values().flat_map(|branch| &branch.evidence);
+    quotes.filter(|quote| quote.checked).map(|quote| &quote.id).collect()
+}
+
+fn is_cited(finding: &Finding, checked: &BTreeSet<&EvidenceId>) -> bool {
+    finding.evidence.iter().any(|id| checked.contains(id))
+}
+
+/// Returns the aspects that no finding with evidence serves.
+///
+/// A finding serves the aspect it names, where its branch is well supported; any finding serves an aspect whose key words
+/// it, its quotes and other findings have.
+fn uncovered<'a>(brief: &'a Brief, branches: &BTreeMap<NodeId, Branch>, drafted: &[Finding]) -> Vec<&'a Aspect> {
+    let checked = checked(branches);
+    let splitter = WordSplitter::default();
+    let mut named: HashSet<&AspectId> = HashSet::new();
+    let mut words: HashSet<String> = HashSet::new();
+    let found = branches
+        .values()
+        .flat_map(|branch| branch.report.findings.iter().map(|finding| (finding, branch.support != Support::Weak)));
+    for (finding, is_supported) in found.chain(drafted.iter().map(|finding| (finding, true))) {
+        if is_cited(finding, &checked) {
+            words.extend(splitter.key_stems(&finding.text));
+            named.extend(finding.aspect.as_ref().filter(|_| is_supported));
+        }
+    }
+    let quotes = branches.values().flat_map(|branch| &branch.evidence).filter(|quote| quote.checked);
+    words.extend(quotes.flat_map(|quote| splitter.key_stems(&quote.quote)));
+    let is_covered =
+        |aspect: &&Aspect| named.contains(&aspect.id) || share(&aspect.text, &words, &splitter) >= COVERED_SHARE;
+    brief.aspects.iter().filter(|aspect| !is_covered(aspect)).collect()
+}
+
+/// Returns the share of a text's key words that are among `words`.
+#[expect(clippy::cast_precision_loss, reason = "aspects are short")]
+fn share(text: &str, words: &HashSet<String>, splitter: &WordSplitter) -> f32 {
+    let wanted = splitter.key_stems(text);
+    wanted.iter().filter(|stem| words.contains(*stem)).count() as f32 / wanted.len().max(1) as f32
+}
+
+/// Tells whether an aspect was looked into, and every node for it found nothing.
+fn was_tried_in_vain(aspect: &AspectId, tree: &Tree) -> bool {
+    let serving: Vec<_> = tree.workers().filter(|node| node.aspects.contains(aspect)).collect();
+    !serving.is_empty() && serving.iter().all(|node| node.status == NodeStatus::Blocked)
+}
+
+/// A verdict, as a model says it.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct VerdictDraft {
+    /// Whether every aspect is answered by evidence.
+    is_complete: bool,
+    /// Whether more research would help.
+    recommend_more_iterations: bool,
+    /// Ids of aspects without an answer.
+    missing_aspects: Vec<String>,
+    /// Where the evidence is thin.
+    weak_evidence_areas: Vec<String>,
+    /// From 0 to 1.
+    overall_confidence: f32,
+    /// Ids of the nodes the verdict rests on.
+    relied_on: Vec<String>,
+}
+
+/// Asks for a verdict on a draft, and holds it to what code has found.
+///
+/// # Errors
+///
+/// Returns an error where the model gives no usable reply; [`by_coverage`] then is the verdict to go by.
+pub async fn judge(
+    caller: &dyn Caller,
+    key: &CallKey,
+    brief: &Brief,
+    tree: &Tree,
+    branches: &BTreeMap<NodeId, Branch>,
+    draft: &Draft,
+) -> Result<Verdict, StructuredError> {
+    let complaints = checks(brief, tree, branches, draft);
+    let lines: Vec<_> = complaints.iter().map(ToString::to_string).collect();
+    let nodes: Vec<_> = tree.workers().map(node_line).collect();
+    let render = |draft: &String| {
+        let (task, aspects) = (&brief.task, &brief.aspects);
+        let context = json!({"task": task, "aspects": aspects, "nodes": nodes, "complaints": lines, "draft": draft});
+        Template::Judge.prompt(caller, context)
+    };
+    let room = room::<VerdictDraft>(caller, Role::Judge);
+    let prompt = fitted(caller, room, &mut draft_text(draft), render, |draft| {
+        shorten_longest(std::iter::once(draft), &|text| caller.count(Role::Judge, text))
+    });
+    let check = |said: &VerdictDraft| {
+        if said.is_complete && relied_on(said, tree).is_empty() {
+            Err("`relied_on` names no node that is done, so nothing shows that it is complete".to_owned())
+        } else {
+            Ok(())
+        }
+    };
+    let said: VerdictDraft = structured_checked(caller, key, &prompt, "verdict", check).await?;
+    Ok(held_to(&said, &complaints, brief, tree))
+}
+
+fn node_line(node: &Node) -> Value {
+    let aspects: Vec<_> = node.aspects.iter().map(ToString::to_string).collect();
+    json!({
+        "id": node.id, "status": node.status, "confidence": format!("{:.2}", node.confidence),
+        "aspects": aspects.join(", "), "question": node.question,
+    })
+}
+
+/// Returns a draft as text for somebody who judges it.
+fn draft_text(draft: &Draft) -> String {
+    let sections = draft.sections.iter().map(|section| format!("{}: {}", section.title, section.text));
+    let findings = draft.findings.iter().map(|finding| match &finding.aspect {
+        Some(aspect) => format!("- {} ({aspect})", cited(finding)),
+        None => format!("- {}", cited(finding)),
+    });
+    let limitations = draft.limitations.iter().map(|limitation| format!("Limitation: {limitation}"));
+    let open = draft.open_questions.iter().map(|question| format!("Open: {question}"));
+    let parts = std::iter::once(draft.answer.clone()).chain(sections).chain(findings).chain(open).chain(limitations);
+    parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+fn relied_on(said: &VerdictDraft, tree: &Tree) -> Vec<NodeId> {
+    let ids = said.relied_on.iter().filter_map(|id| id.trim().parse::<NodeId>().ok());
+    let is_done = |id: &NodeId| tree.get(id).is_some_and(|node| node.status == NodeStatus::Done);
+    ids.filter(is_done).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// Returns the verdict as far as it can stand beside what code has found.
+fn held_to(said: &VerdictDraft, complaints: &[Complaint], brief: &Brief, tree: &Tree) -> Verdict {
+    let found_missing = |aspect: &Aspect| {
+        complaints.iter().any(|complaint| matches!(complaint, Complaint::Uncovered { aspect: id } if *id == aspect.id))
+    };
+    let said_missing = |aspect: &Aspect| said.missing_aspects.iter().any(|id| AspectId::named(id.trim()) == aspect.id);
+    let missing: Vec<_> = brief.aspects.iter().filter(|aspect| found_missing(aspect) || said_missing(aspect)).collect();
+    let has_uncited = complaints.iter().any(|complaint| matches!(complaint, Complaint::Uncited { .. }));
+    let relied_on = relied_on(said, tree);
+    let is_complete = said.is_complete && missing.is_empty() && !has_uncited && !relied_on.is_empty();
+    let is_in_vain = !missing.is_empty() && missing.iter().all(|aspect| was_tried_in_vain(&aspect.id, tree));
+    let areas = said.weak_evidence_areas.iter().map(|area| one_line(area)).filter(|area| !area.is_empty());
+    Verdict {
+        is_complete,
+        recommend_more_iterations: said.recommend_more_iterations || !(is_complete || is_in_vain),
+        missing_aspects: missing.into_iter().map(|aspect| aspect.id.clone()).collect(),
+        weak_evidence_areas: areas.take(MAX_AREAS).collect(),
+        overall_confidence: confidence(said.overall_confidence),
+        relied_on,
+        complaints: complaints.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// Judges without a model: by the aspects that findings cover.
+#[expect(clippy::cast_precision_loss, reason = "there are a handful of aspects and nodes")]
+pub fn by_coverage(brief: &Brief, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Verdict {
+    let missing = uncovered(brief, branches, &[]);
+    let found: Vec<_> = branches.iter().filter(|(_, branch)| !branch.report.findings.is_empty()).collect();
+    let is_complete = missing.is_empty() && !found.is_empty();
+    let is_in_vain = missing.iter().all(|aspect| was_tried_in_vain(&aspect.id, tree));
+    let covered = 1.0 - missing.len() as f32 / brief.aspects.len().max(1) as f32;
+    let mean = found.iter().map(|(_, branch)| branch.report.confidence).sum::<f32>() / found.len().max(1) as f32;
+    let weak = found.iter().filter(|(_, branch)| branch.support == Support::Weak);
+    let weak = weak.filter_map(|(id, _)| tree.get(id)).map(|node| node.question.to_string());
+    Verdict {
+        is_complete,
+        recommend_more_iterations: !is_complete && !is_in_vain,
+        missing_aspects: missing.iter().map(|aspect| aspect.id.clone()).collect(),
+        weak_evidence_areas: weak.take(MAX_AREAS).collect(),
+        overall_confidence: confidence(covered * mean),
+        relied_on: found.into_iter().map(|(id, _)| id.clone()).collect(),
+        complaints: checks(brief, tree, branches, &Draft::default()).iter().map(ToString::to_string).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::research::scripted::{Scripted, add_node, branch, brief};
+    use crate::source::Label;
+
+    /// Two nodes, of which the first found what A costs; the second is settled as `status` and found nothing.
+    fn half_done(status: NodeStatus) -> (Brief, Tree, BTreeMap<NodeId, Branch>) {
+        let brief = brief("Compare A and B", &["price of apples", "colour of bananas"]);
+        let mut tree = Tree::of("Compare A and B".parse().unwrap());
+        let (first, second) = (add_node(&mut tree, "What of A?", &[]), add_node(&mut tree, "What of B?", &[]));
+        tree.get_mut(&first).unwrap().aspects = vec![AspectId::numbered(1)];
+        tree.get_mut(&second).unwrap().aspects = vec![AspectId::numbered(2)];
+        tree.get_mut(&second).unwrap().status = status;
+        let mut found = branch(&first, &["The price of apples is nine."], Label::Internal);
+        found.report.findings[0].aspect = Some(AspectId::numbered(1));
+        (brief, tree, BTreeMap::from([(first, found), (second.clone(), branch(&second, &[], Label::Internal))]))
+    }
+
+    fn said(is_complete: bool, more: bool, relied_on: &[&str], missing: &[&str]) -> Value {
+        json!({
+            "is_complete": is_complete, "recommend_more_iterations": more, "missing_aspects": missing,
+            "weak_evidence_areas": [], "overall_confidence": 1.7, "relied_on": relied_on,
+        })
+    }
+
+    async fn judged(status: NodeStatus, said: Value) -> Verdict {
+        let (brief, tree, branches) = half_done(status);
+        let draft = Draft {
+            findings: branches.values().flat_map(|found| found.report.findings.clone()).collect(),
+            ..Draft::default()
+        };
+        judge(&Scripted::replying(said), &CallKey::new("judge/1"), &brief, &tree, &branches, &draft).await.unwrap()
+    }
+
+    #[test]
+    fn code_finds_uncited_claims_uncovered_aspects_and_lost_nodes() {
+        let (brief, mut tree, branches) = half_done(NodeStatus::Failed);
+        add_node(&mut tree, "What of C?", &[]);
+        let finding = Finding { text: "B is yellow.".into(), evidence: vec!["n9e9".parse().unwrap()], aspect: None };
+        let draft = Draft { findings: vec![finding], ..Draft::default() };
+        let said: Vec<_> = checks(&brief, &tree, &branches, &draft).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            [
+                "claim without evidence: B is yellow.",
+                "aspect a2 has no finding",
+                "node n3 failed",
+                "node n4 found nothing"
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn verdict_is_not_complete_while_code_finds_an_aspect_missing() {
+        let verdict = judged(NodeStatus::Failed, said(true, false, &["n2"], &[])).await;
+        assert!(!verdict.is_complete && verdict.recommend_more_iterations);
+        assert_eq!(verdict.missing_aspects, [AspectId::numbered(2)]);
+        assert!((verdict.overall_confidence - 1.0).abs() < f32::EPSILON);
+    }
+
+    #[tokio::test]
+    async fn what_was_looked_for_in_vain_is_missing_but_not_looked_for_again() {
+        let verdict = judged(NodeStatus::Blocked, said(false, false, &["n2"], &["a2", "a77"])).await;
+        assert!(!verdict.is_complete && !verdict.recommend_more_iterations);
+        assert_eq!(verdict.missing_aspects, [AspectId::numbered(2)], "an id that is not in the brief is dropped");
+        assert!(judged(NodeStatus::Blocked, said(false, true, &["n2"], &[])).await.recommend_more_iterations);
+    }
+
+    #[tokio::test]
+    async fn complete_is_only_what_rests_on_a_finished_node() {
+        let (mut brief, tree, branches) = half_done(NodeStatus::Done);
+        brief.aspects.truncate(1);
+        let caller = Scripted::replying(said(true, false, &["n77"], &[]));
+        let key = CallKey::new("judge/1");
+        let refused = judge(&caller, &key, &brief, &tree, &branches, &Draft::default()).await;
+        assert!(matches!(refused, Err(StructuredError::Invalid { .. })), "{refused:?}");
+        let caller = Scripted::replying(said(true, false, &["n2"], &[]));
+        assert!(judge(&caller, &key, &brief, &tree, &branches, &Draft::default()).await.unwrap().is_enough());
+    }
+
+    #[test]
+    fn coverage_counts_aspects_and_gives_up_only_on_what_was_tried() {
+        let (mut brief, tree, branches) = half_done(NodeStatus::Pending);
+        let verdict = by_coverage(&brief, &tree, &branches);
+        assert!(!verdict.is_complete && verdict.recommend_more_iterations);
+        assert!((verdict.overall_confidence - 0.4).abs() < 0.001);
+        let (_, tree, branches) = half_done(NodeStatus::Blocked);
+        assert!(!by_coverage(&brief, &tree, &branches).recommend_more_iterations);
+        brief.aspects.truncate(1);
+        assert!(by_coverage(&brief, &tree, &branches).is_enough());
     }
 }

@@ -1,0 +1,335 @@
+//! An action a model asks for becomes an outcome: passages it may read, or evidence that code has checked.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use futures::future::join_all;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::evidence::{Evidence, EvidenceId};
+use super::extract::check;
+use super::locate::locate;
+use super::node::{Node, Tool};
+use super::question::{Aspect, AspectId};
+use crate::base::line::{counted, one_line};
+use crate::source::{Found, Passage, Source, SourceError, Support};
+
+/// Actions of one step that are carried out; the rest is refused.
+const MAX_ACTIONS: usize = 8;
+
+/// Shortest quote, in words: a single word bears out nothing.
+const MIN_QUOTE_WORDS: usize = 2;
+
+/// Longest quote, in bytes; what is longer is a copy of the passage.
+const MAX_QUOTE_BYTES: usize = 1_500;
+
+/// Longest text of a note, in characters.
+const MAX_NOTE_CHARACTERS: usize = 600;
+
+/// One action, as a model says it; each tool takes some of the fields.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(super) struct ActionDraft {
+    /// What to do.
+    pub(super) tool: ToolDraft,
+    /// Of `search`: the words to search for.
+    pub(super) query: Option<String>,
+    /// Of `open` and `note`: the id of a passage.
+    pub(super) passage: Option<String>,
+    /// Of `note`: words of the passage.
+    pub(super) quote: Option<String>,
+    /// Of `note`: what they show.
+    pub(super) text: Option<String>,
+    /// Of `note`: the id of the aspect they serve.
+    pub(super) aspect: Option<String>,
+}
+
+/// What a worker can do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ToolDraft {
+    /// Search, and see snippets.
+    #[default]
+    Search,
+    /// Read the section or page around a passage.
+    Open,
+    /// Keep a quote as evidence.
+    Note,
+}
+
+/// A passage the worker was shown; its id is `p` and its place among them, from 1.
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    pub(super) passage: Passage,
+    /// Whether it was opened, rather than found.
+    pub(super) is_opened: bool,
+}
+
+/// Evidence, and what the worker says it shows.
+#[derive(Clone, Debug)]
+pub(super) struct Note {
+    pub(super) evidence: Evidence,
+    pub(super) text: String,
+    pub(super) aspect: Option<AspectId>,
+}
+
+/// What an action came to, as the worker is told.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    /// What was asked for.
+    pub(super) call: String,
+    /// What came of it.
+    pub(super) said: String,
+    /// Places in [`Desk::shown`].
+    pub(super) passages: Vec<usize>,
+    /// Whether it was a note that was not taken.
+    pub(super) is_lost_note: bool,
+}
+
+/// An action that can be carried out.
+enum Action {
+    Search(String),
+    Open(usize),
+    Note { at: usize, range: Range<usize>, text: String, aspect: Option<AspectId> },
+}
+
+/// What carrying an action out came to, before anything was numbered.
+enum Done {
+    Found(Found),
+    Opened(Passage),
+    Noted(Note, Vec<String>),
+    Refused(String),
+    Failed(SourceError),
+}
+
+/// Where one worker's passages and evidence lie.
+pub(super) struct Desk<'a> {
+    source: &'a dyn Source,
+    node: &'a Node,
+    aspects: &'a [&'a Aspect],
+    passages_per_search: usize,
+    made: HashSet<String>,
+    /// Every passage it was shown, in order of first appearance.
+    pub(super) shown: Vec<Shown>,
+    /// Its evidence, in the order it was noted.
+    pub(super) noted: Vec<Note>,
+    /// How often it asked for what it had.
+    pub(super) repeats: u32,
+    /// How well what was found bears on what was asked, at best.
+    pub(super) support: Support,
+    /// What people should know.
+    pub(super) remarks: Vec<String>,
+}
+
+impl<'a> Desk<'a> {
+    pub(super) fn new(
+        source: &'a dyn Source,
+        node: &'a Node,
+        aspects: &'a [&'a Aspect],
+        passages_per_search: usize,
+    ) -> Self {
+        Self {
+            source,
+            node,
+            aspects,
+            passages_per_search,
+            made: HashSet::new(),
+            shown: Vec::new(),
+            noted: Vec::new(),
+            repeats: 0,
+            support: Support::None,
+            remarks: Vec::new(),
+        }
+    }
+
+    /// Carries out the actions of a step side by side; ids are given, and outcomes come, in the order of the actions.
+    pub(super) async fn act(&mut self, drafts: &[ActionDraft]) -> Vec<Outcome> {
+        let mut actions = Vec::new();
+        for draft in drafts.iter().take(MAX_ACTIONS) {
+            actions.push(if self.made.insert(identity(draft)) {
+                self.action(draft)
+            } else {
+                self.repeats += 1;
+                Err("you made this call before: its result is above; look from another side, or be done".to_owned())
+            });
+        }
+        let done = join_all(actions.into_iter().map(|action| self.carry_out(action))).await;
+        let mut outcomes: Vec<_> = drafts.iter().zip(done).map(|(draft, done)| self.take(draft, done)).collect();
+        if drafts.len() > MAX_ACTIONS {
+            let left = counted(drafts.len() - MAX_ACTIONS, "action");
+            let said = format!("{left} not carried out: a step has at most {MAX_ACTIONS}");
+            outcomes.push(Outcome { call: "the rest".to_owned(), said, passages: Vec::new(), is_lost_note: false });
+        }
+        outcomes
+    }
+
+    fn action(&self, draft: &ActionDraft) -> Result<Action, String> {
+        let is_allowed = |tool| self.node.tools.contains(&tool);
+        match draft.tool {
+            ToolDraft::Search if !is_allowed(Tool::Search) => Err("you may not search".to_owned()),
+            ToolDraft::Open if !is_allowed(Tool::Open) => Err("you may not open passages".to_owned()),
+            ToolDraft::Search => {
+                let query = one_line(draft.query.as_deref().unwrap_or_default());
+                let has_words = query.chars().any(char::is_alphanumeric);
+                if has_words { Ok(Action::Search(query)) } else { Err("`query` has no words".to_owned()) }
+            }
+            ToolDraft::Open => self.place(draft).map(Action::Open),
+            ToolDraft::Note => self.note(draft),
+        }
+    }
+
+    /// Returns the place of the passage an action names.
+    fn place(&self, draft: &ActionDraft) -> Result<usize, String> {
+        let id = one_line(draft.passage.as_deref().unwrap_or_default());
+        let number = id.trim_matches(['[', ']']).strip_prefix('p').and_then(|number| number.parse::<usize>().ok());
+        let place = number.and_then(|number| number.checked_sub(1)).filter(|place| *place < self.shown.len());
+        place.ok_or_else(|| format!("there is no passage `{id}`: name one you were shown"))
+    }
+
+    fn note(&self, draft: &ActionDraft) -> Result<Action, String> {
+        let at = self.place(draft)?;
+        let quote = draft.quote.as_deref().unwrap_or_default();
+        if quote.split_whitespace().count() < MIN_QUOTE_WORDS || quote.len() > MAX_QUOTE_BYTES {
+            return Err("`quote` is not a sentence or two".to_owned());
+        }
+        let passage = &self.shown[at].passage;
+        let range = locate(&passage.text, quote).ok_or_else(|| {
+            format!(
+                "these words do not stand in p{}: copy the quote word for word, without leaving anything out",
+                at + 1
+            )
+        })?;
+        let words = self.quote(at, &range);
+        if let Some(known) = self.noted.iter().find(|note| is_same_quote(&note.evidence, &words)) {
+            return Err(format!("that quote is noted as {}", known.evidence.id));
+        }
+        let aspect = draft.aspect.as_deref().map(|id| AspectId::named(id.trim()));
+        let aspect = aspect.filter(|id| self.aspects.iter().any(|aspect| aspect.id == *id));
+        let text = one_line(draft.text.as_deref().unwrap_or_default());
+        let text = if text.is_empty() { one_line(&words.quote) } else { text };
+        Ok(Action::Note { at, range, text: text.chars().take(MAX_NOTE_CHARACTERS).collect(), aspect })
+    }
+
+    /// Returns a stretch of a passage as evidence; its id is not the one it will have.
+    fn quote(&self, at: usize, range: &Range<usize>) -> Evidence {
+        let passage = &self.shown[at].passage;
+        passage.quote(range.clone(), EvidenceId::new(self.node.id.clone(), 0), passage.score)
+    }
+
+    async fn carry_out(&self, action: Result<Action, String>) -> Done {
+        match action {
+            Err(reason) => Done::Refused(reason),
+            Ok(Action::Search(query)) => {
+                self.source.search(&query, self.passages_per_search).await.map_or_else(Done::Failed, Done::Found)
+            }
+            Ok(Action::Open(at)) => {
+                let known = &self.shown[at].passage;
+                let opened = self.source.open(&known.id).await;
+                // A section bears on the question as well as the passage it was opened for.
+                opened.map_or_else(Done::Failed, |passage| Done::Opened(Passage { score: known.score, ..passage }))
+            }
+            Ok(Action::Note { at, range, text, aspect }) => {
+                let mut evidence = self.quote(at, &range);
+                let mut remarks = Vec::new();
+                check(&mut evidence, &self.shown[at].passage, self.source, &mut remarks).await;
+                if evidence.checked {
+                    Done::Noted(Note { evidence, text, aspect }, remarks)
+                } else {
+                    Done::Refused("the document does not say this any more".to_owned())
+                }
+            }
+        }
+    }
+
+    /// Puts the outcome of an action on the desk, and numbers what is new.
+    fn take(&mut self, draft: &ActionDraft, done: Done) -> Outcome {
+        let is_lost_note = draft.tool == ToolDraft::Note && !matches!(done, Done::Noted(..));
+        let (said, passages) = match done {
+            Done::Found(found) => self.take_found(found),
+            Done::Opened(passage) => ("opened".to_owned(), vec![self.place_of(passage, true)]),
+            Done::Noted(mut note, remarks) => {
+                if let Some(known) = self.noted.iter().find(|known| is_same_quote(&known.evidence, &note.evidence)) {
+                    return outcome(draft, format!("that quote is noted as {}", known.evidence.id), Vec::new(), false);
+                }
+                self.remark(remarks);
+                let number = u32::try_from(self.noted.len() + 1).unwrap_or(u32::MAX);
+                note.evidence.id = EvidenceId::new(self.node.id.clone(), number);
+                let said = format!("noted as {}", note.evidence.id);
+                self.noted.push(note);
+                (said, Vec::new())
+            }
+            Done::Refused(reason) => (format!("refused: {reason}"), Vec::new()),
+            Done::Failed(error) => {
+                // The call brought nothing, so making it again is no repetition.
+                self.made.remove(&identity(draft));
+                self.remark(vec![error.to_string()]);
+                (format!("failed: {error}"), Vec::new())
+            }
+        };
+        outcome(draft, said, passages, is_lost_note)
+    }
+
+    fn take_found(&mut self, found: Found) -> (String, Vec<usize>) {
+        self.support = self.support.max(found.support);
+        self.remark(found.notes);
+        let places: Vec<_> = found.passages.into_iter().map(|passage| self.place_of(passage, false)).collect();
+        let said = match (places.len(), found.support) {
+            (0, _) => "nothing found".to_owned(),
+            (number, Support::None) => format!("{}, none of which seems to bear on it", counted(number, "passage")),
+            (number, _) => counted(number, "passage"),
+        };
+        (said, places)
+    }
+
+    /// Returns the place of a passage among those shown, where it is put if it is new.
+    fn place_of(&mut self, passage: Passage, is_opened: bool) -> usize {
+        let is_known = |known: &Shown| known.passage.id == passage.id && known.passage.text == passage.text;
+        if let Some(place) = self.shown.iter().position(is_known) {
+            // Another query shows another stretch of it.
+            self.shown[place].passage.snippet = passage.snippet;
+            return place;
+        }
+        self.shown.push(Shown { passage, is_opened });
+        self.shown.len() - 1
+    }
+
+    fn remark(&mut self, remarks: Vec<String>) {
+        for remark in remarks {
+            if !self.remarks.contains(&remark) {
+                self.remarks.push(remark);
+            }
+        }
+    }
+}
+
+fn outcome(draft: &ActionDraft, said: String, passages: Vec<usize>, is_lost_note: bool) -> Outcome {
+    let call = match draft.tool {
+        ToolDraft::Search => format!("search for {}", draft.query.as_deref().unwrap_or_default()),
+        ToolDraft::Open => format!("open {}", draft.passage.as_deref().unwrap_or_default()),
+        ToolDraft::Note => format!("note from {}", draft.passage.as_deref().unwrap_or_default()),
+    };
+    Outcome { call: call.chars().take(200).collect(), said, passages, is_lost_note }
+}
+
+fn is_same_quote(a: &Evidence, b: &Evidence) -> bool {
+    a.quote == b.quote && a.source == b.source
+}
+
+/// Returns what makes two actions the same call: the tool and its arguments, however they are spelt.
+fn identity(draft: &ActionDraft) -> String {
+    let fields = match draft.tool {
+        ToolDraft::Search => [draft.query.as_deref(), None],
+        ToolDraft::Open => [draft.passage.as_deref(), None],
+        ToolDraft::Note => [draft.passage.as_deref(), draft.quote.as_deref()],
+    };
+    let words = |text: &str| {
+        let text = text.to_lowercase();
+        text.split(|letter: char| !letter.is_alphanumeric())
+            .filter(|word| !word.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let fields: Vec<_> = fields.into_iter().flatten().map(words).collect();
+    format!("{:?} {}", draft.tool, fields.join(" | "))
+}

@@ -1,0 +1,190 @@
+//! A Question becomes a Brief: the task in full, and the aspects an answer must cover.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::prompt::Template;
+use super::question::{Aspect, AspectId, Brief, Mode, Question};
+use crate::base::line::one_line;
+use crate::llm::call::{CallKey, Caller};
+use crate::llm::structured::{StructuredError, structured, structured_checked};
+
+/// Aspects a model may name; what the caller requires is kept beyond that.
+const MAX_ASPECTS: usize = 8;
+
+/// Longest aspect, in characters.
+const MAX_ASPECT_CHARACTERS: usize = 300;
+
+/// Longest task, in characters.
+const MAX_TASK_CHARACTERS: usize = 8_000;
+
+/// Whether the user should be asked something before the work begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+pub struct Clarification {
+    /// Whether to ask.
+    pub need: bool,
+    /// The one question; empty where there is no need.
+    #[serde(default)]
+    pub question: String,
+    /// What was understood.
+    #[serde(default)]
+    pub verification: String,
+}
+
+/// What a brief is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// What the user asked.
+    pub question: &'a Question,
+    /// What the user said when asked for more.
+    pub answer: Option<&'a str>,
+    /// How much is to be done; where it is [`Mode::Auto`], the model decides.
+    pub mode: Mode,
+    /// Aspects the caller requires; they come first, in their own words.
+    pub required: &'a [String],
+    /// Today's date, where the answer may depend on it.
+    pub today: Option<&'a str>,
+}
+
+/// A brief as a model says it.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct BriefDraft {
+    /// The question in full, complete in itself.
+    task: String,
+    /// What an answer must cover.
+    aspects: Vec<String>,
+    /// How much work it is.
+    mode: ModeDraft,
+}
+
+/// How much work it is.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum ModeDraft {
+    Quick,
+    Iterative,
+    Deep,
+}
+
+/// Asks whether the user should be asked something first.
+///
+/// # Errors
+///
+/// Returns an error where the model gives no usable reply; going on without asking is then the thing to do.
+pub async fn clarify(caller: &dyn Caller, question: &Question) -> Result<Clarification, StructuredError> {
+    let prompt = Template::Clarify.prompt(caller, json!({"question": question}));
+    let found: Clarification = structured(caller, &CallKey::new("clarify"), &prompt, "clarification").await?;
+    let question = one_line(&found.question);
+    // A need that cannot be put as a question is none.
+    Ok(Clarification {
+        need: found.need && !question.is_empty(),
+        question,
+        verification: one_line(&found.verification),
+    })
+}
+
+/// Writes the brief.
+///
+/// # Errors
+///
+/// Returns an error where the model gives no usable reply.
+pub async fn brief(caller: &dyn Caller, request: Request<'_>) -> Result<Brief, StructuredError> {
+    let Request { question, answer, required, today, .. } = request;
+    let context = json!({
+        "question": question, "answer": answer, "required": required, "today": today, "most_aspects": MAX_ASPECTS,
+    });
+    let check = |draft: &BriefDraft| {
+        let is_empty = draft.aspects.iter().all(|aspect| !has_words(aspect)) && required.is_empty();
+        match () {
+            () if !has_words(&draft.task) => Err("`task` is empty".to_owned()),
+            () if is_empty => Err("`aspects` is empty: name at least one".to_owned()),
+            () if draft.aspects.len() > MAX_ASPECTS => {
+                Err(format!("`aspects` has {} entries (at most {MAX_ASPECTS})", draft.aspects.len()))
+            }
+            () => Ok(()),
+        }
+    };
+    let prompt = Template::Brief.prompt(caller, context);
+    let draft: BriefDraft = structured_checked(caller, &CallKey::new("brief"), &prompt, "brief", check).await?;
+    Ok(Brief {
+        question: question.clone(),
+        task: short(&draft.task, MAX_TASK_CHARACTERS),
+        aspects: aspects(required, &draft.aspects),
+        mode: match (request.mode, draft.mode) {
+            (Mode::Auto, ModeDraft::Quick) => Mode::Quick,
+            (Mode::Auto, ModeDraft::Iterative) => Mode::Iterative,
+            (Mode::Auto, ModeDraft::Deep) => Mode::Deep,
+            (mode, _) => mode,
+        },
+    })
+}
+
+/// Returns what is required, then what else was named, none twice, numbered.
+fn aspects(required: &[String], named: &[String]) -> Vec<Aspect> {
+    let mut texts: Vec<String> = Vec::new();
+    for (place, text) in required.iter().chain(named).enumerate() {
+        let text = short(text, MAX_ASPECT_CHARACTERS);
+        let is_new = !texts.iter().any(|known| known.to_lowercase() == text.to_lowercase());
+        if has_words(&text) && is_new && (place < required.len() || texts.len() < MAX_ASPECTS) {
+            texts.push(text);
+        }
+    }
+    texts.into_iter().zip(1..).map(|(text, number)| Aspect { id: AspectId::numbered(number), text }).collect()
+}
+
+fn has_words(text: &str) -> bool {
+    text.chars().any(char::is_alphanumeric)
+}
+
+fn short(text: &str, most: usize) -> String {
+    one_line(text).chars().take(most).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::research::scripted::Scripted;
+
+    fn request<'a>(question: &'a Question, required: &'a [String]) -> Request<'a> {
+        Request { question, answer: None, mode: Mode::Auto, required, today: None }
+    }
+
+    #[tokio::test]
+    async fn clarification_is_one_question_or_none() {
+        let question = "How does it cope?".parse().unwrap();
+        let caller = Scripted::replying(json!({"need": true, "question": "Cope\nwith what?", "verification": "load"}));
+        assert_eq!(clarify(&caller, &question).await.unwrap().question, "Cope with what?");
+        let caller = Scripted::replying(json!({"need": true, "question": " ", "verification": ""}));
+        assert!(!clarify(&caller, &question).await.unwrap().need);
+    }
+
+    #[tokio::test]
+    async fn required_aspects_come_first_and_none_comes_twice() {
+        let question = "Compare A and B".parse().unwrap();
+        let required = ["cost".to_owned(), "speed".to_owned()];
+        let caller =
+            Scripted::replying(json!({"task": "Compare A and B.", "aspects": ["Speed", "safety"], "mode": "deep"}));
+        let brief = brief(&caller, request(&question, &required)).await.unwrap();
+        let shown: Vec<_> = brief.aspects.iter().map(|aspect| format!("{}: {}", aspect.id, aspect.text)).collect();
+        assert_eq!(shown, ["a1: cost", "a2: speed", "a3: safety"]);
+        assert_eq!(brief.mode, Mode::Deep);
+    }
+
+    #[tokio::test]
+    async fn mode_the_user_chose_stands() {
+        let question = "What is A?".parse().unwrap();
+        let caller = Scripted::replying(json!({"task": "What is A?", "aspects": ["A"], "mode": "deep"}));
+        let request = Request { mode: Mode::Quick, ..request(&question, &[]) };
+        assert_eq!(brief(&caller, request).await.unwrap().mode, Mode::Quick);
+    }
+
+    #[tokio::test]
+    async fn brief_without_aspects_is_repaired_and_then_refused() {
+        let question = "What is A?".parse().unwrap();
+        let caller = Scripted::replying(json!({"task": "What is A?", "aspects": [" "], "mode": "quick"}));
+        let error = brief(&caller, request(&question, &[])).await.unwrap_err();
+        assert_eq!(error, StructuredError::Invalid { complaint: "`aspects` is empty: name at least one".into() });
+        assert_eq!(caller.keys(), ["brief", "brief/repair", "brief/small"]);
+    }
+}

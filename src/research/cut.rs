@@ -1,0 +1,129 @@
+//! A text becomes shorter: cut where a sentence ends, so that it has no more tokens than it may.
+
+use super::evidence::EvidenceId;
+
+/// Counts tokens as some model does.
+pub type Count<'a> = &'a dyn Fn(&str) -> u64;
+
+/// Returns the longest beginning of `text` with at most `max_tokens`.
+///
+/// It ends where a sentence or line does; where not even the first one fits, between words; where not even a word
+/// fits, between characters.
+pub fn cut<'a>(text: &'a str, max_tokens: u64, count: Count<'_>) -> &'a str {
+    let text = text.trim_end();
+    if count(text) <= max_tokens {
+        return text;
+    }
+    let word_ends = || text.char_indices().filter(|(_, letter)| letter.is_whitespace()).map(|(at, _)| at).collect();
+    let letter_ends = || text.char_indices().map(|(at, _)| at).collect();
+    let by: [&dyn Fn() -> Vec<usize>; 3] = [&|| ends(text), &word_ends, &letter_ends];
+    let end = by.iter().find_map(|ends| longest(text, &ends(), max_tokens, count)).unwrap_or(0);
+    text[..end].trim_end()
+}
+
+/// Returns the last of `ends`, in rising order and above 0, up to which the text has at most `max_tokens`.
+fn longest(text: &str, ends: &[usize], max_tokens: u64, count: Count<'_>) -> Option<usize> {
+    let fits = |end: &usize| count(text[..*end].trim_end()) <= max_tokens;
+    let mut fitting = ends.partition_point(fits);
+    // A tokenizer may need fewer tokens for more text, by one or two: what was found is tried once more.
+    while fitting > 0 && !fits(&ends[fitting - 1]) {
+        fitting -= 1;
+    }
+    ends[..fitting].last().copied().filter(|end| *end > 0)
+}
+
+/// Returns the sentences and lines of a text, without the white space around them; citations belong to the sentence
+/// they follow.
+pub fn pieces(text: &str) -> Vec<&str> {
+    let mut start = 0;
+    let mut pieces = Vec::new();
+    for end in ends(text) {
+        pieces.push(text[start..end].trim());
+        start = end;
+    }
+    pieces.retain(|piece| !piece.is_empty());
+    pieces
+}
+
+/// Returns where sentences and lines end, in bytes, in rising order; the last is the end of the text.
+fn ends(text: &str) -> Vec<usize> {
+    let mut ends = Vec::new();
+    for (at, letter) in text.char_indices() {
+        let after = at + letter.len_utf8();
+        match letter {
+            '\n' => ends.push(after),
+            '.' | '!' | '?' if text[after..].starts_with(char::is_whitespace) && !is_abbreviated(&text[..after]) => {
+                ends.push(after + citations(&text[after..]));
+            }
+            '。' | '！' | '？' => ends.push(after + citations(&text[after..])),
+            _ => {}
+        }
+    }
+    ends.push(text.len());
+    ends.sort_unstable();
+    ends.dedup();
+    ends
+}
+
+/// Tells whether a dot belongs to an initial or an abbreviation of one letter: `J.`, `e.g.`.
+fn is_abbreviated(before: &str) -> bool {
+    let word = before.rsplit(char::is_whitespace).next().unwrap_or("");
+    let last = word.trim_end_matches('.').rsplit('.').next().unwrap_or("");
+    word.ends_with('.') && last.chars().count() == 1 && last.chars().all(char::is_alphabetic)
+}
+
+/// Returns the length of the citations a text begins with, `" [n2e1] [n3e1, n3e2]"`.
+fn citations(text: &str) -> usize {
+    let mut end = 0;
+    while let Some(inner) = text[end..].trim_start_matches([' ', '\t']).strip_prefix('[') {
+        let Some((ids, rest)) = inner.split_once(']') else { break };
+        if !ids.split([',', ';']).all(|id| id.trim().parse::<EvidenceId>().is_ok()) {
+            break;
+        }
+        end = text.len() - rest.len();
+    }
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn words(text: &str) -> u64 {
+        text.split_whitespace().count() as u64
+    }
+
+    #[test]
+    fn text_is_cut_where_a_sentence_ends_and_keeps_its_citation() {
+        let text = "The first claim. [n1e1] The second, e.g. this one, too. [n2e1, n2e2] The third";
+        assert_eq!(cut(text, 5, &words), "The first claim. [n1e1]");
+        assert_eq!(cut(text, 13, &words), "The first claim. [n1e1] The second, e.g. this one, too. [n2e1, n2e2]");
+        assert_eq!(cut(text, 100, &words), text);
+        assert_eq!(pieces(text).len(), 3);
+    }
+
+    #[test]
+    fn text_without_sentences_is_cut_between_words_and_then_letters() {
+        assert_eq!(cut("one two three", 2, &words), "one two");
+        assert_eq!(cut("abcdef", 3, &|text| text.len() as u64), "abc");
+        assert_eq!(cut("abc", 0, &|text| text.len() as u64), "");
+    }
+
+    proptest! {
+        #[test]
+        fn cut_text_never_has_more_tokens_than_it_may(text in "([a-z .!?\n\\[\\]]|é|。|\\PC){0,300}", most in 0u64..40) {
+            let count = |text: &str| text.chars().count().div_ceil(3) as u64;
+            let short = cut(&text, most, &count);
+            prop_assert!(count(short) <= most);
+            prop_assert!(text.starts_with(short));
+        }
+
+        #[test]
+        fn pieces_hold_every_word_of_the_text(text in "([a-z .!?\n\\[\\]]|é|。){0,300}") {
+            let all: String = text.split_whitespace().collect();
+            let pieces: String = pieces(&text).concat().split_whitespace().collect();
+            prop_assert_eq!(all, pieces);
+        }
+    }
+}

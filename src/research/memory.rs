@@ -1,0 +1,550 @@
+//! Branches become a Memory: a summary of everything that never grows past its limit, and one of each group.
+//!
+//! Summaries steer; they may lose a fact. The evidence itself stays in the branches, and that is what a report cites.
+//! Folding one branch in costs about twice the limit, however many came before. Each fold has a twin that needs no model
+//! and takes over where the model fails.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use futures::future::join_all;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::branch::{Branch, Finding};
+use super::cut::{Count, cut, pieces};
+use super::node::{Node, NodeId, SourceHint, Tree};
+use super::prompt::{Template, ends_run, fitted, shorten_longest, size};
+use super::question::Brief;
+use super::report::marks;
+use crate::base::word::WordSplitter;
+use crate::llm::call::{CallError, CallKey, Caller};
+use crate::llm::message::{Prompt, Role};
+use crate::source::Label;
+
+/// What a fold may say besides the summary and the branch, in tokens.
+const OVERHEAD_TOKENS: u64 = 1_000;
+
+/// Two sentences that share more of their words than this say the same.
+const SAME_WORDS: f32 = 0.8;
+
+/// Results of a group that are summarised in one call, at most.
+const MAX_BATCH: usize = 8;
+
+/// A text that was derived from others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The text, with ids of quotes in brackets.
+    pub text: String,
+    /// Who may see it: the strictest label of what it was derived from.
+    pub label: Label,
+}
+
+impl Default for Summary {
+    fn default() -> Self {
+        Self { text: String::new(), label: Label::Public }
+    }
+}
+
+/// What a run knows, in short.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Everything, for those who may see everything.
+    pub global: Summary,
+    /// What was derived from public evidence alone, for those who may not.
+    pub global_public: String,
+    /// One summary of each group of nodes.
+    pub groups: BTreeMap<String, Summary>,
+}
+
+impl Memory {
+    /// Returns the global summary for somebody who may see texts of `label`.
+    pub fn global_for(&self, label: Label) -> &str {
+        match label {
+            Label::Public if self.global.label == Label::Internal => &self.global_public,
+            Label::Public | Label::Internal => &self.global.text,
+        }
+    }
+}
+
+/// Returns who may see what a node found: internal where it looked into the knowledge base, cites it, or builds on a node
+/// that did.
+pub fn label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, id: &NodeId) -> Label {
+    let mut open = vec![id];
+    let mut seen = BTreeSet::new();
+    while let Some(id) = open.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        let Some(node) = tree.get(id) else { return Label::Internal };
+        let cites =
+            branches.get(id).is_some_and(|branch| branch.evidence.iter().any(|quote| quote.label == Label::Internal));
+        if cites || node.source_hint != SourceHint::Web {
+            return Label::Internal;
+        }
+        open.extend(&node.depends_on);
+    }
+    Label::Public
+}
+
+/// Folds a branch into a summary `g` and returns the new one, of at most `r_tokens` as the summariser counts.
+///
+/// The prompt has at most 2 × `r_tokens` + 1,000 tokens. Where the model fails or may not be asked, rules fold instead.
+///
+/// # Errors
+///
+/// Returns an error only where the run itself cannot go on.
+pub async fn fold(
+    caller: &dyn Caller,
+    key: &CallKey,
+    brief: &Brief,
+    g: &str,
+    node: &Node,
+    branch: &Branch,
+    r_tokens: u64,
+) -> Result<String, CallError> {
+    let Some(prompt) = fold_prompt(caller, brief, g, node, branch, r_tokens) else {
+        return Ok(fold_by_rules(g, branch, r_tokens, &|text| caller.count(Role::Summariser, text)));
+    };
+    let asked = caller.call(key, &prompt).await;
+    let count = |text: &str| caller.count(Role::Summariser, text);
+    match asked.map(|reply| said(&reply.text).to_owned()) {
+        Ok(text) if !text.is_empty() => Ok(cut(&text, r_tokens, &count).to_owned()),
+        Err(error) if ends_run(&error) => Err(error),
+        Ok(_) | Err(_) => Ok(fold_by_rules(g, branch, r_tokens, &count)),
+    }
+}
+
+/// Returns the prompt of a fold, the branch cut to what fits; none where not even the summary does.
+fn fold_prompt(
+    caller: &dyn Caller,
+    brief: &Brief,
+    g: &str,
+    node: &Node,
+    branch: &Branch,
+    r_tokens: u64,
+) -> Option<Prompt> {
+    let most = (2 * r_tokens + OVERHEAD_TOKENS).min(caller.input_limit(Role::Summariser));
+    let render = |result: &str| {
+        let context = json!({
+            "task": brief.task, "summary": g, "id": node.id, "question": node.question, "result": result,
+            "most_words": words_in(r_tokens),
+        });
+        Template::Fold.prompt(caller, context)
+    };
+    let count = |text: &str| caller.count(Role::Summariser, text);
+    let mut prompt = fitting(caller, most, &branch_text(branch), &count, &render)?;
+    prompt.max_output_tokens = prompt.max_output_tokens.min(u32::try_from(r_tokens).unwrap_or(u32::MAX));
+    Some(prompt)
+}
+
+/// Returns the prompt with as much of `text` as fits; none where it does not fit with a single sentence of it.
+fn fitting(
+    caller: &dyn Caller,
+    most: u64,
+    text: &str,
+    count: Count<'_>,
+    render: &dyn Fn(&str) -> Prompt,
+) -> Option<Prompt> {
+    let mut left = most.saturating_sub(size(caller, &render("")));
+    loop {
+        let text = cut(text, left, count);
+        if text.is_empty() {
+            return None;
+        }
+        let prompt = render(text);
+        let tokens = size(caller, &prompt);
+        if tokens <= most {
+            return Some(prompt);
+        }
+        // Tokens of a whole may be more than those of its parts: take off what is too much.
+        left = left.saturating_sub(tokens - most);
+    }
+}
+
+/// Returns what a model said, without reasoning it thought aloud.
+fn said(text: &str) -> &str {
+    text.rsplit_once("</think>").map_or(text, |(_, said)| said).trim()
+}
+
+/// Returns about how many words so many tokens are, a little fewer.
+fn words_in(tokens: u64) -> u64 {
+    tokens * 7 / 10
+}
+
+/// Returns a branch report as text, its claims with the ids they rest on.
+pub fn branch_text(branch: &Branch) -> String {
+    let findings = branch.report.findings.iter().map(cited);
+    let summary = Some(branch.report.summary.clone()).filter(|summary| !summary.is_empty());
+    let open = branch.report.open_questions.iter().map(|question| format!("Open: {question}"));
+    summary.into_iter().chain(findings).chain(open).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns a claim with the ids it rests on: `It is so. [n2e1, n2e3]`.
+pub fn cited(finding: &Finding) -> String {
+    let ids: Vec<_> = finding.evidence.iter().map(ToString::to_string).collect();
+    if ids.is_empty() { finding.text.clone() } else { format!("{} [{}]", finding.text, ids.join(", ")) }
+}
+
+/// Folds a branch into a summary without a model: its claims follow what is there, none that is there already.
+///
+/// Where that is too long, the node that takes the most room loses its last claim, until it fits: no node is crowded out
+/// because it came early or late.
+pub fn fold_by_rules(g: &str, branch: &Branch, r_tokens: u64, count: Count<'_>) -> String {
+    let claims: Vec<_> = branch.report.findings.iter().map(cited).collect();
+    join_by_rules(pieces(g).into_iter().chain(claims.iter().map(String::as_str)), r_tokens, count)
+}
+
+fn join_by_rules<'a>(claims: impl Iterator<Item = &'a str>, r_tokens: u64, count: Count<'_>) -> String {
+    let mut lines = distinct(claims);
+    loop {
+        let text = lines.join("\n");
+        if count(&text) <= r_tokens {
+            return text;
+        }
+        let Some(longest) = most_room(&lines, count) else { return cut(&text, r_tokens, count).to_owned() };
+        lines.remove(longest);
+    }
+}
+
+/// Returns the claims of which none says what an earlier one says.
+fn distinct<'a>(claims: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let splitter = WordSplitter::default();
+    let mut kept: Vec<(&str, HashSet<String>)> = Vec::new();
+    for claim in claims {
+        let words = stems(claim, &splitter);
+        if !words.is_empty() && !kept.iter().any(|(_, known)| is_same(known, &words)) {
+            kept.push((claim, words));
+        }
+    }
+    kept.into_iter().map(|(claim, _)| claim).collect()
+}
+
+/// Returns the stems of a claim, without the ids it cites.
+fn stems(claim: &str, splitter: &WordSplitter) -> HashSet<String> {
+    let mut text = claim.to_owned();
+    for (range, _) in marks(claim).into_iter().rev() {
+        // Two ids in the same brackets have the same range: it is blanked once or twice, to the same length.
+        text.replace_range(range.clone(), &" ".repeat(range.len()));
+    }
+    splitter.words(&text).into_iter().map(|word| word.stem).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "sentences are short")]
+fn is_same(known: &HashSet<String>, words: &HashSet<String>) -> bool {
+    let shared = known.intersection(words).count() as f32;
+    // A claim with figures of its own is a claim of its own.
+    let has_new_figure = words.difference(known).any(|word| word.contains(|letter: char| letter.is_ascii_digit()));
+    shared / words.len().max(1) as f32 > SAME_WORDS && !has_new_figure
+}
+
+/// Returns the place of the last claim of the node that takes the most room; none where there is one claim left.
+fn most_room(lines: &[&str], count: Count<'_>) -> Option<usize> {
+    if lines.len() < 2 {
+        return None;
+    }
+    let mut by_node: BTreeMap<Option<NodeId>, (u64, usize)> = BTreeMap::new();
+    for (place, line) in lines.iter().enumerate() {
+        let node = marks(line).first().map(|(_, id)| id.node().clone());
+        let (tokens, last) = by_node.entry(node).or_default();
+        *tokens += count(line);
+        *last = place;
+    }
+    by_node.into_values().max_by_key(|(tokens, last)| (*tokens, *last)).map(|(_, last)| last)
+}
+
+/// A group and the nodes in it that found something, in tree order.
+type Group<'a> = (&'a str, Vec<(&'a NodeId, &'a Branch)>);
+
+fn groups<'a>(tree: &'a Tree, branches: &'a BTreeMap<NodeId, Branch>) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for node in tree.workers() {
+        let (Some(name), Some(branch)) = (node.group.as_deref(), branches.get(&node.id)) else { continue };
+        if branch.report.findings.is_empty() {
+            continue;
+        }
+        match groups.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, members)) => members.push((&node.id, branch)),
+            None => groups.push((name, vec![(&node.id, branch)])),
+        }
+    }
+    groups
+}
+
+/// Summarises each group of nodes that found something, in at most `tokens` each.
+///
+/// A group of many is reduced in a tree: batches that fit a prompt, then the summaries of the batches. A group whose nodes
+/// are the same makes the same calls again, so what was paid for once is on record.
+///
+/// # Errors
+///
+/// Returns an error only where the run itself cannot go on.
+pub async fn group_summaries(
+    caller: &dyn Caller,
+    key: &CallKey,
+    brief: &Brief,
+    tree: &Tree,
+    branches: &BTreeMap<NodeId, Branch>,
+    tokens: u64,
+) -> Result<BTreeMap<String, Summary>, CallError> {
+    let summaries = groups(tree, branches).into_iter().map(|(name, members)| async move {
+        let label = joined_label(tree, branches, &members);
+        let text = reduce(caller, key, brief, name, &members, tokens).await?;
+        Ok((name.to_owned(), Summary { text, label }))
+    });
+    join_all(summaries).await.into_iter().collect()
+}
+
+/// Summarises each group without a model: its claims, none twice, in at most `tokens`.
+pub fn group_summaries_by_rules(
+    tree: &Tree,
+    branches: &BTreeMap<NodeId, Branch>,
+    tokens: u64,
+    count: Count<'_>,
+) -> BTreeMap<String, Summary> {
+    let summary = |(name, members): Group<'_>| {
+        let claims: Vec<_> = members.iter().flat_map(|(_, branch)| branch.report.findings.iter().map(cited)).collect();
+        let text = join_by_rules(claims.iter().map(String::as_str), tokens, count);
+        (name.to_owned(), Summary { text, label: joined_label(tree, branches, &members) })
+    };
+    groups(tree, branches).into_iter().map(summary).collect()
+}
+
+fn joined_label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, members: &[(&NodeId, &Branch)]) -> Label {
+    members.iter().map(|(id, _)| label(tree, branches, id)).max().unwrap_or(Label::Internal)
+}
+
+async fn reduce(
+    caller: &dyn Caller,
+    key: &CallKey,
+    brief: &Brief,
+    name: &str,
+    members: &[(&NodeId, &Branch)],
+    tokens: u64,
+) -> Result<String, CallError> {
+    let mut texts: Vec<(String, String)> =
+        members.iter().map(|(id, branch)| (id.to_string(), branch_text(branch))).collect();
+    let mut level = 0;
+    while texts.len() > 1 {
+        let calls = batches(caller, brief, name, &texts, tokens).into_iter().enumerate().map(|(number, batch)| {
+            let key = key.then(&format!("{}/{level}/{number}", texts[0].0));
+            async move {
+                let text = one_of(caller, &key, brief, name, batch, tokens).await?;
+                Ok((batch[0].0.clone(), text))
+            }
+        });
+        let next = join_all(calls).await.into_iter().collect::<Result<Vec<_>, CallError>>()?;
+        texts = next;
+        level += 1;
+    }
+    let count = |text: &str| caller.count(Role::Summariser, text);
+    Ok(texts.first().map(|(_, text)| cut(text, tokens, &count).to_owned()).unwrap_or_default())
+}
+
+/// Divides results into runs that fit one prompt; at least two each, so that every level has fewer.
+fn batches<'a>(
+    caller: &dyn Caller,
+    brief: &Brief,
+    name: &str,
+    texts: &'a [(String, String)],
+    tokens: u64,
+) -> Vec<&'a [(String, String)]> {
+    let limit = caller.input_limit(Role::Summariser);
+    let mut batches = Vec::new();
+    let mut rest = texts;
+    while !rest.is_empty() {
+        let fits = |end: &usize| size(caller, &group_prompt(caller, brief, name, &rest[..*end], tokens)) <= limit;
+        let end = (2..=rest.len().min(MAX_BATCH)).rev().find(fits).unwrap_or(2).min(rest.len());
+        batches.push(&rest[..end]);
+        rest = &rest[end..];
+    }
+    batches
+}
+
+fn group_prompt(caller: &dyn Caller, brief: &Brief, name: &str, texts: &[(String, String)], tokens: u64) -> Prompt {
+    let results: Vec<_> = texts.iter().map(|(id, text)| json!({"id": id, "text": text})).collect();
+    let context = json!({"task": brief.task, "group": name, "results": results, "most_words": words_in(tokens)});
+    let mut prompt = Template::Group.prompt(caller, context);
+    prompt.max_output_tokens = prompt.max_output_tokens.min(u32::try_from(tokens).unwrap_or(u32::MAX));
+    prompt
+}
+
+/// Summarises one batch; one that does not fit has each of its results cut.
+async fn one_of(
+    caller: &dyn Caller,
+    key: &CallKey,
+    brief: &Brief,
+    name: &str,
+    batch: &[(String, String)],
+    tokens: u64,
+) -> Result<String, CallError> {
+    if let [(_, text)] = batch {
+        return Ok(text.clone());
+    }
+    let mut texts = batch.to_vec();
+    let limit = caller.input_limit(Role::Summariser);
+    let prompt = fitted(
+        caller,
+        limit,
+        &mut texts,
+        |texts| group_prompt(caller, brief, name, texts, tokens),
+        |texts| {
+            let count = |text: &str| caller.count(Role::Summariser, text);
+            shorten_longest(texts.iter_mut().map(|(_, text)| text), &count)
+        },
+    );
+    let asked = caller.call(key, &prompt).await;
+    let count = |text: &str| caller.count(Role::Summariser, text);
+    match asked.map(|reply| said(&reply.text).to_owned()) {
+        Ok(text) if !text.is_empty() => Ok(cut(&text, tokens, &count).to_owned()),
+        Err(error) if ends_run(&error) => Err(error),
+        Ok(_) | Err(_) => Ok(join_by_rules(batch.iter().flat_map(|(_, text)| pieces(text)), tokens, &count)),
+    }
+}
+
+/// Returns the sentences of a summary that share the most key words with a question, in the order they stand, in at most
+/// `tokens`.
+pub fn slice(global: &str, question: &str, tokens: u64, count: Count<'_>) -> String {
+    let splitter = WordSplitter::default();
+    let wanted: HashSet<_> = splitter.key_stems(question).into_iter().collect();
+    let all = pieces(global);
+    let shared = |piece: &str| stems(piece, &splitter).intersection(&wanted).count();
+    let mut ranked: Vec<_> = all.iter().enumerate().map(|(place, piece)| (shared(piece), place)).collect();
+    ranked.retain(|(shared, _)| *shared > 0);
+    ranked.sort_by_key(|(shared, place)| (std::cmp::Reverse(*shared), *place));
+    let mut kept: BTreeSet<usize> = BTreeSet::new();
+    let text = |kept: &BTreeSet<usize>| kept.iter().map(|place| all[*place]).collect::<Vec<_>>().join("\n");
+    for (_, place) in ranked {
+        kept.insert(place);
+        if count(&text(&kept)) > tokens {
+            kept.remove(&place);
+        }
+    }
+    text(&kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::llm::call::Limit;
+    use crate::research::scripted::{Scripted, add_node, branch, brief, broken, tokens};
+    use proptest::prelude::*;
+
+    fn tree() -> Tree {
+        Tree::of("Compare A and B".parse().unwrap())
+    }
+
+    #[tokio::test]
+    async fn fold_costs_at_most_twice_the_limit_and_its_overhead_however_long_the_branch() {
+        let caller = Scripted::new(|_, _| Ok("It goes on and on. ".repeat(900)));
+        let (mut tree, r) = (tree(), 400);
+        let id = add_node(&mut tree, "What is A?", &[]);
+        let long: Vec<_> = (0..400).map(|n| format!("Claim number {n} says something new about {n}.")).collect();
+        let found = branch(&id, &long.iter().map(String::as_str).collect::<Vec<_>>(), Label::Internal);
+        let mut g = String::new();
+        for round in 0..5 {
+            let key = CallKey::new(format!("fold/{round}"));
+            g = fold(&caller, &key, &brief("Compare A and B", &["a"]), &g, tree.get(&id).unwrap(), &found, r)
+                .await
+                .unwrap();
+            assert!(tokens(&g) <= r, "{}", tokens(&g));
+            assert!(g.ends_with('.'), "a summary that is too long ends where a sentence does");
+        }
+        assert!(caller.sizes().iter().all(|size| *size <= 2 * r + 1_000), "{:?}", caller.sizes());
+        assert!(caller.tasks()[1].contains("Claim number 0"));
+    }
+
+    #[tokio::test]
+    async fn fold_goes_by_rules_where_the_model_fails_or_may_not_be_asked() {
+        let (mut tree, brief) = (tree(), brief("Compare A and B", &["a"]));
+        let id = add_node(&mut tree, "What is A?", &[]);
+        let found = branch(&id, &["A costs nine euros."], Label::Internal);
+        for error in [broken("down"), CallError::Limit(Limit::Cost)] {
+            let caller = Scripted::replying("".into()).failing_at(1, error);
+            let g = fold(&caller, &CallKey::new("f"), &brief, "B is free. [n9e1]", tree.get(&id).unwrap(), &found, 400)
+                .await;
+            assert_eq!(g.unwrap(), "B is free. [n9e1]\nA costs nine euros. [n2e1]");
+        }
+        let caller = Scripted::replying("".into()).failing_at(1, CallError::Cancelled);
+        let g = fold(&caller, &CallKey::new("f"), &brief, "", tree.get(&id).unwrap(), &found, 400).await;
+        assert_eq!(g, Err(CallError::Cancelled));
+    }
+
+    #[test]
+    fn fold_by_rules_says_nothing_twice_and_crowds_nobody_out() {
+        let (first, second) = (NodeId::numbered(2), NodeId::numbered(3));
+        let many: Vec<_> = (0..30).map(|n| format!("Fact {n} of A is that it weighs {n} stones.")).collect();
+        let many = branch(&first, &many.iter().map(String::as_str).collect::<Vec<_>>(), Label::Internal);
+        let g = fold_by_rules("", &many, 10_000, &tokens);
+        assert_eq!(fold_by_rules(&g, &many, 10_000, &tokens), g);
+        let few = branch(&second, &["B has two wheels and a bell.", "B is blue, says the log."], Label::Internal);
+        let g = fold_by_rules(&g, &few, 120, &tokens);
+        assert!(g.contains("[n3e1]") && g.contains("[n3e2]") && g.contains("[n2e1]"), "{g}");
+        assert!(tokens(&g) <= 120);
+    }
+
+    #[tokio::test]
+    async fn group_of_many_is_reduced_in_a_tree_of_prompts_that_fit() {
+        let caller = Scripted::new(|key, _| Ok(format!("Summary made by {key}."))).with_input_limit(700);
+        let mut tree = tree();
+        let mut branches = BTreeMap::new();
+        for number in 0..20 {
+            let id = add_node(&mut tree, &format!("What is thing {number}?"), &[]);
+            tree.get_mut(&id).unwrap().group = Some("things".into());
+            let text = format!("Thing {number} is {}", "long and wide ".repeat(30));
+            branches.insert(id.clone(), branch(&id, &[&text], Label::Internal));
+        }
+        let brief = brief("Compare all things", &["a"]);
+        let groups = group_summaries(&caller, &CallKey::new("groups"), &brief, &tree, &branches, 200).await.unwrap();
+        assert_eq!(groups["things"].label, Label::Internal);
+        assert!(caller.keys().len() > 3, "{:?}", caller.keys());
+        assert!(caller.sizes().iter().all(|size| *size <= 700), "{:?}", caller.sizes());
+        let by_rules = group_summaries_by_rules(&tree, &branches, 200, &tokens);
+        assert!(tokens(&by_rules["things"].text) <= 200);
+    }
+
+    #[test]
+    fn what_builds_on_internal_evidence_is_internal() {
+        let mut tree = tree();
+        let notes = add_node(&mut tree, "What do we say of A?", &[]);
+        let web = add_node(&mut tree, "What does the web say of A?", &[]);
+        let both = add_node(&mut tree, "How do they differ?", &[&notes, &web]);
+        for id in [&web, &both] {
+            tree.get_mut(id).unwrap().source_hint = SourceHint::Web;
+        }
+        let branches = BTreeMap::from([
+            (notes.clone(), branch(&notes, &["A is ours."], Label::Internal)),
+            (web.clone(), branch(&web, &["A is known."], Label::Public)),
+        ]);
+        let labels = [&notes, &web, &both].map(|id| label(&tree, &branches, id));
+        assert_eq!(labels, [Label::Internal, Label::Public, Label::Internal]);
+        let mut memory = Memory { global_public: "public".into(), ..Memory::default() };
+        memory.global = Summary { text: "all".into(), label: Label::Internal };
+        assert_eq!((memory.global_for(Label::Public), memory.global_for(Label::Internal)), ("public", "all"));
+    }
+
+    #[test]
+    fn slice_has_the_sentences_about_a_question_in_their_order() {
+        let g =
+            "Oranges are round. [n2e1]\nThe budget is enforced by a lock. [n3e1] The lock is a file. Pears are green.";
+        assert_eq!(
+            slice(g, "How is the budget lock enforced?", 100, &tokens),
+            "The budget is enforced by a lock. [n3e1]\nThe lock is a file."
+        );
+        assert_eq!(
+            slice(g, "How is the budget lock enforced?", 11, &tokens),
+            "The budget is enforced by a lock. [n3e1]"
+        );
+        assert_eq!(slice(g, "bicycles", 100, &tokens), "");
+    }
+
+    proptest! {
+        #[test]
+        fn fold_by_rules_never_passes_its_limit(
+            claims in prop::collection::vec("([a-z0-9]{1,6} ){1,12}[.]", 0..20), g in "([a-z]{1,6}[ .]){0,60}", r in 0u64..80
+        ) {
+            let claims: Vec<_> = claims.iter().map(String::as_str).collect();
+            let found = branch(&NodeId::numbered(2), &claims, Label::Internal);
+            prop_assert!(tokens(&fold_by_rules(&g, &found, r, &tokens)) <= r);
+        }
+    }
+}

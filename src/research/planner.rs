@@ -1,0 +1,181 @@
+//! A Brief, and later a Verdict, becomes a `PlanDraft`: the sub-questions a model would open.
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::memory::Memory;
+use super::node::{NodeStatus, Tree};
+use super::plan::{PlanDraft, TreeLimits};
+use super::prompt::{Template, fitted, room, shorten_longest};
+use super::question::Brief;
+use super::verdict::Verdict;
+use crate::llm::call::{CallKey, Caller};
+use crate::llm::message::Role;
+use crate::llm::structured::{StructuredError, structured_checked};
+
+/// Says what is wrong with a plan, if anything is.
+pub type PlanCheck<'a> = &'a (dyn Fn(&PlanDraft) -> Result<(), String> + Sync);
+
+/// A node as the planner sees it.
+#[derive(Clone, Debug, Serialize)]
+struct NodeLine {
+    id: String,
+    status: NodeStatus,
+    aspects: String,
+    question: String,
+}
+
+/// Plans the first round. A plan that `check` complains of is repaired.
+///
+/// # Errors
+///
+/// Returns an error where the model gives no plan that passes.
+pub async fn plan(
+    caller: &dyn Caller,
+    key: &CallKey,
+    brief: &Brief,
+    tree: &Tree,
+    limits: TreeLimits,
+    check: PlanCheck<'_>,
+) -> Result<PlanDraft, StructuredError> {
+    let prompt = Template::Plan.prompt(
+        caller,
+        json!({
+            "task": brief.task,
+            "question": Some(brief.question.as_str()).filter(|question| *question != brief.task),
+            "aspects": brief.aspects,
+            "nodes": node_lines(tree),
+            "max_nodes": nodes_left(tree, limits),
+            "max_depth": limits.max_depth,
+        }),
+    );
+    structured_checked(caller, key, &prompt, "plan", check).await
+}
+
+/// Plans a later round, for what the verdict says is missing. A plan that `check` complains of is repaired.
+///
+/// The summary in the prompt is the one for every eye where `memory` has none other to give away: see
+/// [`Memory::global`]. What comes back may be asked of anybody, so whoever routes the new nodes goes by aspect ids.
+///
+/// # Errors
+///
+/// Returns an error where the model gives no plan that passes.
+#[expect(clippy::too_many_arguments, reason = "each is a noun of its own")]
+pub async fn replan(
+    caller: &dyn Caller,
+    key: &CallKey,
+    brief: &Brief,
+    tree: &Tree,
+    verdict: &Verdict,
+    memory: &Memory,
+    limits: TreeLimits,
+    check: PlanCheck<'_>,
+) -> Result<PlanDraft, StructuredError> {
+    let room = room::<PlanDraft>(caller, Role::Planner);
+    let aspects: Vec<_> = brief
+        .aspects
+        .iter()
+        .map(|aspect| {
+            let is_missing = verdict.missing_aspects.contains(&aspect.id);
+            json!({"id": aspect.id, "text": aspect.text, "is_missing": is_missing})
+        })
+        .collect();
+    let nodes = node_lines(tree);
+    let render = |summary: &String| {
+        Template::Replan.prompt(
+            caller,
+            json!({
+                "task": brief.task,
+                "aspects": aspects,
+                "nodes": nodes,
+                "verdict": in_words(verdict),
+                "memory": summary,
+                "max_nodes": nodes_left(tree, limits),
+                "max_depth": limits.max_depth,
+            }),
+        )
+    };
+    let mut summary = memory.global.text.clone();
+    let prompt = fitted(caller, room, &mut summary, render, |summary| {
+        let count = |text: &str| caller.count(Role::Planner, text);
+        shorten_longest(std::iter::once(summary), &count)
+    });
+    structured_checked(caller, key, &prompt, "plan", check).await
+}
+
+fn node_lines(tree: &Tree) -> Vec<NodeLine> {
+    let line = |node: &super::node::Node| NodeLine {
+        id: node.id.to_string(),
+        status: node.status,
+        aspects: node.aspects.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        question: node.question.to_string(),
+    };
+    tree.nodes.iter().map(line).collect()
+}
+
+fn nodes_left(tree: &Tree, limits: TreeLimits) -> u32 {
+    limits.max_nodes.saturating_sub(u32::try_from(tree.nodes.len()).unwrap_or(u32::MAX))
+}
+
+/// Returns the verdict for a planner or a writer.
+pub(super) fn in_words(verdict: &Verdict) -> String {
+    let mut lines = vec![format!(
+        "{}; confidence {:.2}",
+        if verdict.is_complete { "complete" } else { "not complete" },
+        verdict.overall_confidence
+    )];
+    let missing = verdict.missing_aspects.iter().map(|id| format!("missing: {id}"));
+    let weak = verdict.weak_evidence_areas.iter().map(|area| format!("weak: {area}"));
+    let wrong = verdict.complaints.iter().map(|complaint| format!("wrong: {complaint}"));
+    lines.extend(missing.chain(weak).chain(wrong));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::research::question::AspectId;
+    use crate::research::scripted::{Scripted, brief};
+    use serde_json::json;
+
+    fn verdict() -> Verdict {
+        Verdict {
+            is_complete: false,
+            recommend_more_iterations: true,
+            missing_aspects: vec![AspectId::numbered(2)],
+            weak_evidence_areas: vec!["figures".into()],
+            overall_confidence: 0.4,
+            relied_on: Vec::new(),
+            complaints: Vec::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn plan_with_a_complaint_is_shown_it_and_then_refused() {
+        let caller = Scripted::replying(json!({"reasoning": "", "new_nodes": [], "updates": []}));
+        let tree = Tree::of("What is A?".parse().unwrap());
+        let check = |_: &PlanDraft| Err("aspect `a1` is served by no node".to_owned());
+        let brief = brief("What is A?", &["cost", "speed"]);
+        let failed = plan(&caller, &CallKey::new("plan/1"), &brief, &tree, TreeLimits::default(), &check).await;
+        assert_eq!(failed, Err(StructuredError::Invalid { complaint: "aspect `a1` is served by no node".into() }));
+        assert_eq!(caller.keys(), ["plan/1", "plan/1/repair", "plan/1/small"]);
+        let repair = caller.prompts()[1].messages.last().unwrap().text.clone();
+        assert!(repair.contains("aspect `a1` is served by no node"), "{repair}");
+    }
+
+    #[tokio::test]
+    async fn replanning_names_what_is_missing_and_fits_its_limit() {
+        let caller = Scripted::replying(json!({"reasoning": "enough"})).with_input_limit(6_000);
+        let tree = Tree::of("What is A?".parse().unwrap());
+        let mut memory = Memory::default();
+        memory.global.text = "A costs nine. ".repeat(5_000);
+        let brief = brief("What is A?", &["cost", "speed"]);
+        let (key, limits) = (CallKey::new("plan/2"), TreeLimits::default());
+        let draft = replan(&caller, &key, &brief, &tree, &verdict(), &memory, limits, &|_| Ok(())).await.unwrap();
+        assert!(draft.new_nodes.is_empty());
+        let prompt = &caller.prompts()[0];
+        assert!(prompt.messages[1].text.contains("- a2: speed (missing)"), "{}", prompt.messages[1].text);
+        assert!(prompt.messages[1].text.contains("A costs nine."));
+        assert!(caller.sizes().iter().all(|size| *size <= 6_000));
+    }
+}

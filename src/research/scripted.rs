@@ -1,0 +1,301 @@
+//! A Caller and a Source for tests: what they say is written down beforehand, and what they were asked is kept.
+
+use std::sync::Mutex;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use super::branch::{Branch, BranchReport, BranchStop, Finding};
+use super::evidence::{Evidence, EvidenceId};
+use super::node::{Node, NodeId, NodeStatus, Tree};
+use super::question::{Aspect, AspectId, Brief, Mode};
+use crate::base::id::ContentHash;
+use crate::llm::call::{CallError, CallKey, Caller};
+use crate::llm::message::{Prompt, Reply, Role};
+use crate::source::{Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
+
+type Answer = Box<dyn Fn(&CallKey, &Prompt) -> Result<String, CallError> + Send + Sync>;
+
+/// A caller that says what a closure says.
+pub(crate) struct Scripted {
+    answer: Answer,
+    asked: Mutex<Vec<(CallKey, Prompt)>>,
+    fails: Option<(usize, CallError)>,
+    input_limit: u64,
+    output_limit: u32,
+    is_tight: bool,
+}
+
+impl Scripted {
+    /// Says what `answer` returns for a key and a prompt.
+    pub(crate) fn new(answer: impl Fn(&CallKey, &Prompt) -> Result<String, CallError> + Send + Sync + 'static) -> Self {
+        Self {
+            answer: Box::new(answer),
+            asked: Mutex::default(),
+            fails: None,
+            input_limit: 30_000,
+            output_limit: 1_000,
+            is_tight: false,
+        }
+    }
+
+    /// Always says the same.
+    pub(crate) fn replying(value: Value) -> Self {
+        Self::new(move |_, _| Ok(value.to_string()))
+    }
+
+    /// Says what stands beside the key, repairs included; a key that is not listed is a failure of the model.
+    pub(crate) fn by_key(script: Vec<(&'static str, Value)>) -> Self {
+        Self::new(move |key, _| {
+            let rungs = ["", "/repair", "/small"];
+            let is_meant = |known: &str| rungs.iter().any(|rung| key.as_str() == format!("{known}{rung}"));
+            match script.iter().find(|(known, _)| is_meant(known)) {
+                Some((_, Value::String(text))) => Ok(text.clone()),
+                Some((_, value)) => Ok(value.to_string()),
+                None => Err(broken(&format!("no reply to `{key}`"))),
+            }
+        })
+    }
+
+    pub(crate) fn with_input_limit(mut self, tokens: u64) -> Self {
+        self.input_limit = tokens;
+        self
+    }
+
+    pub(crate) fn tight(mut self) -> Self {
+        self.is_tight = true;
+        self
+    }
+
+    /// Fails at the call of this number, from 1, and at every later one.
+    pub(crate) fn failing_at(mut self, number: usize, error: CallError) -> Self {
+        self.fails = Some((number, error));
+        self
+    }
+
+    pub(crate) fn keys(&self) -> Vec<String> {
+        self.asked.lock().unwrap().iter().map(|(key, _)| key.to_string()).collect()
+    }
+
+    pub(crate) fn prompts(&self) -> Vec<Prompt> {
+        self.asked.lock().unwrap().iter().map(|(_, prompt)| prompt.clone()).collect()
+    }
+
+    /// Returns the task of each prompt, without its rules.
+    pub(crate) fn tasks(&self) -> Vec<String> {
+        self.prompts().into_iter().map(|prompt| prompt.messages[1].text.clone()).collect()
+    }
+
+    /// Returns the tokens of each prompt, its form included.
+    pub(crate) fn sizes(&self) -> Vec<u64> {
+        let form = |prompt: &Prompt| prompt.schema.as_ref().map_or(0, |form| tokens(&form.schema.to_string()));
+        self.prompts().iter().map(|prompt| super::prompt::size(self, prompt) + form(prompt)).collect()
+    }
+}
+
+impl Caller for Scripted {
+    fn call<'a>(&'a self, key: &'a CallKey, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, CallError>> {
+        let number = {
+            let mut asked = self.asked.lock().unwrap();
+            asked.push((key.clone(), prompt.clone()));
+            asked.len()
+        };
+        let reply = match &self.fails {
+            Some((at, error)) if number >= *at => Err(error.clone()),
+            _ => (self.answer)(key, prompt),
+        };
+        let reply = reply.map(|text| Reply { text, usage: None, cut_off: false, raw: Value::Null });
+        Box::pin(std::future::ready(reply))
+    }
+
+    fn count(&self, _: Role, text: &str) -> u64 {
+        tokens(text)
+    }
+
+    fn input_limit(&self, _: Role) -> u64 {
+        self.input_limit
+    }
+
+    fn output_limit(&self, _: Role) -> u32 {
+        self.output_limit
+    }
+
+    fn is_tight(&self, _: &CallKey) -> bool {
+        self.is_tight
+    }
+}
+
+/// Counts 1.3 tokens a word.
+pub(crate) fn tokens(text: &str) -> u64 {
+    (text.split_whitespace().count() as u64 * 13).div_ceil(10)
+}
+
+/// A failure of the model that trying again did not mend.
+pub(crate) fn broken(reason: &str) -> CallError {
+    CallError::Model(crate::llm::model::ModelError::Permanent { reason: reason.to_owned() })
+}
+
+/// A source of a few files; each paragraph is a passage, found by any of its words.
+pub(crate) struct ScriptedSource {
+    files: Vec<(&'static str, String)>,
+    label: Label,
+    fails: bool,
+    changed: bool,
+    pub(crate) queries: Mutex<Vec<String>>,
+}
+
+impl ScriptedSource {
+    pub(crate) fn of(files: &[(&'static str, &str)]) -> Self {
+        let files = files.iter().map(|(path, text)| (*path, (*text).to_owned())).collect();
+        Self { files, label: Label::Internal, fails: false, changed: false, queries: Mutex::default() }
+    }
+
+    pub(crate) fn failing(mut self) -> Self {
+        self.fails = true;
+        self
+    }
+
+    /// Its files are not what they were when they were indexed, and the index has none of their words.
+    pub(crate) fn changed(mut self) -> Self {
+        self.changed = true;
+        self
+    }
+
+    fn passages(&self) -> Vec<Passage> {
+        let mut passages = Vec::new();
+        for (path, text) in &self.files {
+            let mut line = 1;
+            for (number, paragraph) in text.split("\n\n").enumerate() {
+                let lines = u32::try_from(paragraph.lines().count()).unwrap();
+                passages.push(self.passage(path, &format!("{path}#{number}"), paragraph, line, line + lines - 1));
+                line += lines + 1;
+            }
+        }
+        passages
+    }
+
+    fn passage(&self, path: &str, id: &str, text: &str, line_start: u32, line_end: u32) -> Passage {
+        Passage {
+            id: id.to_owned(),
+            place: Place::Kb {
+                collection: "kb".into(),
+                path: path.to_owned(),
+                title: path.trim_end_matches(".md").to_owned(),
+                heading_path: Vec::new(),
+                line_start,
+                line_end,
+                content_hash: ContentHash::of(b"x"),
+            },
+            label: self.label,
+            text: text.to_owned(),
+            snippet: text.to_owned(),
+            score: 0.8,
+        }
+    }
+}
+
+impl Source for ScriptedSource {
+    fn name(&self) -> &'static str {
+        "kb"
+    }
+
+    fn scope(&self) -> String {
+        format!("{} files of kb", self.files.len())
+    }
+
+    fn version(&self) -> String {
+        "1".into()
+    }
+
+    fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
+        self.queries.lock().unwrap().push(query.to_owned());
+        let words: Vec<_> = query.split_whitespace().map(str::to_lowercase).collect();
+        let mut passages = self.passages();
+        passages.retain(|passage| words.iter().any(|word| passage.text.to_lowercase().contains(word.as_str())));
+        passages.truncate(limit);
+        let support = if passages.is_empty() { Support::None } else { Support::Strong };
+        let found = Found { passages, support, notes: Vec::new() };
+        let failed = SourceError::Failed { name: "kb".into(), reason: "disk is gone".into() };
+        Box::pin(std::future::ready(if self.fails { Err(failed) } else { Ok(found) }))
+    }
+
+    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
+        let path = id.split('#').next().unwrap_or(id);
+        let file = self.files.iter().find(|(known, _)| *known == path);
+        let opened = file.map(|(_, text)| {
+            let lines = u32::try_from(text.lines().count()).unwrap();
+            self.passage(path, id, text, 1, lines)
+        });
+        Box::pin(std::future::ready(opened.ok_or_else(|| SourceError::NoSuchPassage { id: id.to_owned() })))
+    }
+
+    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
+        let Place::Kb { path, .. } = place else { return Box::pin(std::future::ready(SourceFile::Gone)) };
+        let text = self.files.iter().find(|(known, _)| known == path).map(|(_, text)| text.clone());
+        let file = match text {
+            _ if self.changed => SourceFile::AsIndexed("Something else stands here now.".into()),
+            Some(text) => SourceFile::AsIndexed(text),
+            None => SourceFile::Gone,
+        };
+        Box::pin(std::future::ready(file))
+    }
+}
+
+pub(crate) fn brief(question: &str, aspects: &[&str]) -> Brief {
+    let aspect = |(text, number): (&&str, usize)| Aspect { id: AspectId::numbered(number), text: (*text).to_owned() };
+    Brief {
+        question: question.parse().unwrap(),
+        task: question.to_owned(),
+        aspects: aspects.iter().zip(1..).map(aspect).collect(),
+        mode: Mode::Deep,
+    }
+}
+
+/// Adds a settled node under the root, and returns its id.
+pub(crate) fn add_node(tree: &mut Tree, question: &str, depends_on: &[&NodeId]) -> NodeId {
+    let id = NodeId::numbered(tree.next_number());
+    let mut node = Node::new(id.clone(), Some(tree.root.clone()), question.parse().unwrap(), 1);
+    node.status = NodeStatus::Done;
+    node.depends_on = depends_on.iter().map(|id| (*id).clone()).collect();
+    tree.nodes.push(node);
+    id
+}
+
+/// Returns a branch that found these, each with a checked quote of the same words.
+pub(crate) fn branch(node: &NodeId, texts: &[&str], label: Label) -> Branch {
+    let mut evidence = Vec::new();
+    let mut findings = Vec::new();
+    for (text, number) in texts.iter().zip(1..) {
+        let id = EvidenceId::new(node.clone(), number);
+        let source = match label {
+            Label::Internal => ScriptedSource::of(&[]).passage("a.md", "a.md#0", text, 1, 1).place,
+            Label::Public => Place::Web { url: "https://example.org/".into(), title: "web".into(), fetched_at: None },
+        };
+        evidence.push(Evidence {
+            id: id.clone(),
+            node: node.clone(),
+            label,
+            checked: true,
+            stale: false,
+            quote: (*text).to_owned(),
+            score: 0.8,
+            source,
+        });
+        findings.push(Finding { text: (*text).to_owned(), evidence: vec![id], aspect: None });
+    }
+    let is_empty = texts.is_empty();
+    Branch {
+        report: BranchReport {
+            summary: texts.join(" "),
+            findings,
+            confidence: if is_empty { 0.0 } else { 0.8 },
+            open_questions: Vec::new(),
+            output: None,
+            stop_reason: if is_empty { BranchStop::NoEvidence } else { BranchStop::Done },
+        },
+        evidence,
+        further: Vec::new(),
+        support: if is_empty { Support::None } else { Support::Strong },
+        notes: Vec::new(),
+    }
+}

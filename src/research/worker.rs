@@ -1,0 +1,327 @@
+//! A Node becomes a Branch with a model: it searches, opens and notes, and code decides what of that is evidence.
+//!
+//! The worker is shown its question, its aspects, the conclusions it depends on and a slice of the global summary, and
+//! nothing else. Whatever stops it, what it has noted by then is kept, and its branch says why it stopped.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::action::{ActionDraft, Desk, Outcome};
+use super::branch::{Branch, BranchStop};
+use super::compress::{Ending, compress};
+use super::cut::cut;
+use super::memory::branch_text;
+use super::node::{Node, Tool};
+use super::prompt::{Template, ends_run, failure, fitted, room, shorten_longest, size};
+use super::question::Aspect;
+use crate::llm::call::{CallError, CallKey, Caller};
+use crate::llm::message::{Prompt, Role};
+use crate::llm::model::ModelError;
+use crate::llm::structured::{StructuredError, structured};
+use crate::source::{Passage, Source};
+
+/// Calls that repeat an earlier one before the worker is stopped.
+const MAX_REPEATS: u32 = 3;
+
+/// How long a worker may go on, and how much it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerLimits {
+    /// Steps, at most.
+    pub max_steps: u32,
+    /// Tokens of its steps, sent and received, at most.
+    pub max_tokens: u64,
+    /// Passages shown of each search.
+    pub passages_per_search: usize,
+    /// Tokens shown of each passage found.
+    pub snippet_tokens: u64,
+    /// Tokens shown of each section opened.
+    pub open_tokens: u64,
+}
+
+impl Default for WorkerLimits {
+    fn default() -> Self {
+        Self { max_steps: 8, max_tokens: 60_000, passages_per_search: 8, snippet_tokens: 200, open_tokens: 1_500 }
+    }
+}
+
+/// A node whose conclusions a worker is given.
+#[derive(Clone, Copy, Debug)]
+pub struct Conclusion<'a> {
+    /// What was asked.
+    pub node: &'a Node,
+    /// What was found.
+    pub branch: &'a Branch,
+}
+
+/// Everything a worker is given.
+#[derive(Clone, Debug)]
+pub struct Task<'a> {
+    /// The node to work on.
+    pub node: &'a Node,
+    /// The aspects it serves.
+    pub aspects: Vec<&'a Aspect>,
+    /// What the nodes it depends on found out.
+    pub conclusions: Vec<Conclusion<'a>>,
+    /// A slice of the global summary that this node may see.
+    pub context: &'a str,
+    /// How long it may go on.
+    pub limits: WorkerLimits,
+}
+
+/// One step, as a model says it.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+struct StepDraft {
+    /// What is known and what is missing.
+    #[serde(default)]
+    thought: String,
+    /// What to do now.
+    #[serde(default)]
+    actions: Vec<ActionDraft>,
+    /// Whether there is nothing more to do.
+    #[serde(default)]
+    done: bool,
+}
+
+/// An action and what came of it, as the worker is shown it in later steps.
+#[derive(Clone, Debug, Serialize)]
+struct StepResult {
+    step: u32,
+    call: String,
+    outcome: String,
+    passages: Vec<PassageView>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct PassageView {
+    id: String,
+    place: String,
+    text: String,
+}
+
+/// A text with the id it goes by.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Named {
+    pub(super) id: String,
+    pub(super) question: String,
+    pub(super) text: String,
+}
+
+/// What a prompt shows, and can show less of.
+struct View {
+    results: Vec<StepResult>,
+    context: String,
+    conclusions: Vec<Named>,
+    notes: Vec<Named>,
+}
+
+/// A worker at work.
+struct Worker<'a> {
+    caller: &'a dyn Caller,
+    task: &'a Task<'a>,
+    scope: String,
+    desk: Desk<'a>,
+    results: Vec<StepResult>,
+    spent_tokens: u64,
+}
+
+/// Works on a node until it is done or may not go on.
+///
+/// # Errors
+///
+/// Returns an error where the run must stop, or where the model failed before anything was noted. A limit of the run is no
+/// error: the branch is kept with what it has.
+pub async fn work(caller: &dyn Caller, source: &dyn Source, task: &Task<'_>) -> Result<Branch, CallError> {
+    let desk = Desk::new(source, task.node, &task.aspects, task.limits.passages_per_search);
+    let mut worker = Worker { caller, task, scope: source.scope(), desk, results: Vec::new(), spent_tokens: 0 };
+    let ending = worker.gather().await?;
+    compress(caller, task, worker.desk, ending).await
+}
+
+impl Worker<'_> {
+    /// Takes steps until there is a reason to stop.
+    async fn gather(&mut self) -> Result<Ending, CallError> {
+        for step in 1..=self.task.limits.max_steps {
+            let prompt = self.prompt(step);
+            let sent = size(self.caller, &prompt);
+            if self.spent_tokens + sent > self.task.limits.max_tokens {
+                return Ok(Ending::of(BranchStop::TokensExceeded));
+            }
+            let draft = match self.ask(step, prompt).await.map_err(failure) {
+                Ok(draft) => draft,
+                Err(error) => return self.broken_off(error),
+            };
+            self.spent_tokens += sent + self.received(&draft);
+            let outcomes = self.desk.act(&draft.actions).await;
+            let has_lost_note = outcomes.iter().any(|outcome| outcome.is_lost_note);
+            let results: Vec<_> = outcomes.into_iter().map(|outcome| self.result(step, outcome)).collect();
+            self.results.extend(results);
+            if draft.actions.is_empty() && !draft.done {
+                self.desk.repeats += 1;
+            }
+            match () {
+                () if self.desk.repeats >= MAX_REPEATS => return Ok(Ending::of(BranchStop::Repeated)),
+                // What was noted wrongly may be put right.
+                () if draft.done && !has_lost_note => return Ok(Ending::of(BranchStop::Done)),
+                () => {}
+            }
+        }
+        Ok(Ending::of(BranchStop::StepsExceeded))
+    }
+
+    /// Asks for a step; where the model says that the prompt is too long, once more without the older half of the results.
+    async fn ask(&mut self, step: u32, prompt: Prompt) -> Result<StepDraft, StructuredError> {
+        let key = self.key(step);
+        match structured(self.caller, &key, &prompt, "step").await {
+            Err(StructuredError::Call(CallError::Model(ModelError::ContextTooLong { .. }))) => {
+                let older = self.results.len().div_ceil(2);
+                self.results.drain(..older);
+                let prompt = self.prompt(step);
+                structured(self.caller, &key.then("shorter"), &prompt, "step").await
+            }
+            asked => asked,
+        }
+    }
+
+    /// Returns how a failed call ends the work; an error where there is nothing to keep.
+    fn broken_off(&self, error: CallError) -> Result<Ending, CallError> {
+        match error {
+            CallError::Limit(_) => Ok(Ending::of(BranchStop::BudgetExceeded)),
+            error if ends_run(&error) || self.desk.noted.is_empty() => Err(error),
+            error => Ok(Ending { stop: BranchStop::ModelFailed, remark: Some(error.to_string()) }),
+        }
+    }
+
+    fn key(&self, step: u32) -> CallKey {
+        CallKey::new(format!("{}/step/{step}", self.task.node.id))
+    }
+
+    fn received(&self, draft: &StepDraft) -> u64 {
+        self.caller.count(Role::Worker, &serde_json::to_string(draft).unwrap_or_default())
+    }
+
+    fn prompt(&self, step: u32) -> Prompt {
+        let mut view = View {
+            results: self.results.clone(),
+            context: self.task.context.to_owned(),
+            conclusions: conclusions(self.task),
+            notes: notes(&self.desk),
+        };
+        let room = room::<StepDraft>(self.caller, Role::Worker);
+        fitted(self.caller, room, &mut view, |view| self.render(step, view), |view| self.shrink(view))
+    }
+
+    fn render(&self, step: u32, view: &View) -> Prompt {
+        let max_steps = self.task.limits.max_steps;
+        let may = |tool| self.task.node.tools.contains(&tool);
+        let context = json!({
+            "scope": self.scope,
+            "may_search": may(Tool::Search),
+            "may_open": may(Tool::Open),
+            "question": self.task.node.question,
+            "aspects": self.task.aspects,
+            "conclusions": view.conclusions,
+            "context": view.context,
+            "notes": view.notes,
+            "results": view.results,
+            "step": step,
+            "max_steps": max_steps,
+            "wrap_up": self.must_wrap_up(step),
+        });
+        Template::Work.prompt(self.caller, context)
+    }
+
+    fn must_wrap_up(&self, step: u32) -> bool {
+        let is_last = step >= self.task.limits.max_steps;
+        // What three quarters of a budget have not brought, the rest should write down.
+        let is_short = self.spent_tokens * 4 >= self.task.limits.max_tokens * 3;
+        is_last || is_short || self.caller.is_tight(&self.key(step))
+    }
+
+    /// Shows less: the passages of earlier steps, oldest first, then what comes from elsewhere, then the passages of the
+    /// last step, and last the conclusions and notes. Ids of passages that are left out stay valid.
+    fn shrink(&self, view: &mut View) -> bool {
+        let count = |text: &str| self.caller.count(Role::Worker, text);
+        let last = view.results.last().map_or(0, |result| result.step);
+        let old = view.results.iter_mut().find(|result| result.step < last && !result.passages.is_empty());
+        if let Some(oldest) = old {
+            leave_out(oldest, 0);
+            return true;
+        }
+        if shorten_longest(std::iter::once(&mut view.context), &count) {
+            return true;
+        }
+        if let Some(longest) = view.results.iter_mut().max_by_key(|result| result.passages.len())
+            && !longest.passages.is_empty()
+        {
+            leave_out(longest, longest.passages.len() - 1);
+            return true;
+        }
+        if !view.results.is_empty() {
+            view.results.remove(0);
+            return true;
+        }
+        shorten_longest(view.conclusions.iter_mut().map(|conclusion| &mut conclusion.text), &count)
+            || shorten_longest(view.notes.iter_mut().map(|note| &mut note.text), &count)
+    }
+
+    fn result(&self, step: u32, outcome: Outcome) -> StepResult {
+        let Outcome { call, said, passages, .. } = outcome;
+        let limits = self.task.limits;
+        let count = |text: &str| self.caller.count(Role::Worker, text);
+        let view = |place: usize| {
+            let shown = &self.desk.shown[place];
+            let (text, most) = if shown.is_opened {
+                (&shown.passage.text, limits.open_tokens)
+            } else {
+                (&shown.passage.snippet, limits.snippet_tokens)
+            };
+            PassageView {
+                id: format!("p{}", place + 1),
+                place: place_of(&shown.passage),
+                text: cut(text, most, &count).to_owned(),
+            }
+        };
+        StepResult { step, call, outcome: said, passages: passages.into_iter().map(view).collect() }
+    }
+}
+
+/// Leaves out the passages of a result from the one at `place` on, and says so.
+fn leave_out(result: &mut StepResult, place: usize) {
+    let ids: Vec<_> = result.passages.drain(place..).map(|passage| passage.id).collect();
+    result.outcome = format!("{} (left out here for length: {})", result.outcome, ids.join(", "));
+}
+
+/// Returns what a worker is told of where a passage stands.
+fn place_of(passage: &Passage) -> String {
+    let title = std::iter::once(passage.place.title());
+    let names = title.chain(passage.place.heading_path().iter().map(String::as_str));
+    names.filter(|name| !name.is_empty()).collect::<Vec<_>>().join(" › ")
+}
+
+/// Returns the conclusions a worker was given.
+pub(super) fn conclusions(task: &Task<'_>) -> Vec<Named> {
+    let named = |conclusion: &Conclusion<'_>| Named {
+        id: conclusion.node.id.to_string(),
+        question: conclusion.node.question.to_string(),
+        text: branch_text(conclusion.branch),
+    };
+    task.conclusions.iter().map(named).collect()
+}
+
+/// Returns what a worker has noted, with the quotes.
+pub(super) fn notes(desk: &Desk<'_>) -> Vec<Named> {
+    let named = |note: &super::action::Note| Named {
+        id: note.evidence.id.to_string(),
+        question: String::new(),
+        text: match &note.aspect {
+            Some(aspect) => format!("{} ({aspect})\nQuote: {}", note.text, note.evidence.quote),
+            None => format!("{}\nQuote: {}", note.text, note.evidence.quote),
+        },
+    };
+    desk.noted.iter().map(named).collect()
+}
+
+#[cfg(test)]
+#[path = "worker_tests.rs"]
+mod tests;

@@ -1,0 +1,371 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::llm::call::Limit;
+use crate::research::node::{NodeId, Tree};
+use crate::research::question::AspectId;
+use crate::research::scripted::{Scripted, ScriptedSource, add_node, branch, broken};
+use crate::source::{Label, Support};
+
+const LOCKS: &str = "The **writer lock** is a file.\nIt is held while\nwriting.\n\nReaders take no lock at all.";
+
+fn node() -> Node {
+    Node::new(NodeId::numbered(2), None, "How does the lock work?".parse().unwrap(), 1)
+}
+
+fn source() -> ScriptedSource {
+    ScriptedSource::of(&[("locks.md", LOCKS)])
+}
+
+fn task<'a>(node: &'a Node, aspects: &'a [Aspect]) -> Task<'a> {
+    let aspects = aspects.iter().collect();
+    Task { node, aspects, conclusions: Vec::new(), context: "", limits: WorkerLimits::default() }
+}
+
+fn step(actions: &Value, done: bool) -> Value {
+    json!({"thought": "THOUGHT", "actions": actions, "done": done})
+}
+
+fn search(query: &str) -> Value {
+    json!({"tool": "search", "query": query})
+}
+
+fn note(passage: &str, quote: &str) -> Value {
+    json!({"tool": "note", "passage": passage, "quote": quote, "text": format!("It says: {quote}"), "aspect": "a1"})
+}
+
+fn report(findings: &Value) -> Value {
+    json!({"summary": "A file locks [n2e1] [n9e9].", "findings": findings, "confidence": 0.9, "open_questions": []})
+}
+
+fn finding(text: &str, ids: &[&str]) -> Value {
+    json!({"text": text, "evidence": ids, "aspect": "a1"})
+}
+
+/// Searches, notes one quote, reports it.
+fn usual(quote: &str) -> Vec<(&'static str, Value)> {
+    vec![
+        ("n2/step/1", step(&json!([search("lock")]), false)),
+        ("n2/step/2", step(&json!([note("p1", quote)]), true)),
+        ("n2/step/3", step(&json!([]), true)),
+        ("n2/report", report(&json!([finding("A file locks.", &["n2e1"])]))),
+    ]
+}
+
+async fn worked(caller: &Scripted, task: &Task<'_>) -> Result<Branch, CallError> {
+    work(caller, &source(), task).await
+}
+
+#[tokio::test]
+async fn quote_is_kept_in_the_words_of_the_source_and_cited_by_an_id_of_code() {
+    let (node, aspects) = (node(), [Aspect { id: AspectId::numbered(1), text: "lock".into() }]);
+    let caller = Scripted::by_key(usual("\"It is held while writing.\""));
+    let branch = worked(&caller, &task(&node, &aspects)).await.unwrap();
+    assert_eq!(branch.evidence[0].quote, "It is held while\nwriting.");
+    assert_eq!(branch.evidence[0].source.for_people(), "locks.md:2-3");
+    assert!(branch.evidence[0].checked);
+    assert_eq!(branch.report.findings[0].evidence[0].to_string(), "n2e1");
+    assert_eq!(branch.report.findings[0].aspect, Some(AspectId::numbered(1)));
+    assert_eq!(branch.report.summary, "A file locks [n2e1].");
+    assert_eq!(branch.report.stop_reason, BranchStop::Done);
+    assert_eq!(branch.support, Support::Strong);
+    assert!(branch.further.iter().all(|passage| passage.text.is_empty()));
+    assert_eq!(caller.keys(), ["n2/step/1", "n2/step/2", "n2/report"]);
+}
+
+#[tokio::test]
+async fn invented_quote_is_refused_with_its_reason_and_is_no_evidence() {
+    let node = node();
+    let caller = Scripted::by_key(usual("The lock is made of steel."));
+    let branch = worked(&caller, &task(&node, &[])).await.unwrap();
+    assert!(caller.tasks()[2].contains("these words do not stand in p1"), "{}", caller.tasks()[2]);
+    assert_eq!(branch.report.stop_reason, BranchStop::NoEvidence);
+    assert!(branch.evidence.is_empty() && branch.report.findings.is_empty() && branch.report.summary.is_empty());
+}
+
+#[tokio::test]
+async fn quote_that_its_document_does_not_have_any_more_is_no_evidence() {
+    let node = node();
+    let caller = Scripted::by_key(usual("Readers take no lock"));
+    let branch = work(&caller, &source().changed(), &task(&node, &[])).await.unwrap();
+    assert_eq!(branch.report.stop_reason, BranchStop::NoEvidence);
+}
+
+#[tokio::test]
+async fn without_evidence_nothing_is_found_whatever_the_model_says() {
+    let node = node();
+    let caller = Scripted::by_key(vec![
+        ("n2/step/1", step(&json!([]), true)),
+        ("n2/report", report(&json!([finding("I know it from memory.", &["n2e1"])]))),
+    ]);
+    let branch = worked(&caller, &task(&node, &[])).await.unwrap();
+    assert_eq!(branch.report.stop_reason, BranchStop::NoEvidence);
+    assert_eq!(branch.report.open_questions, ["How does the lock work?"]);
+    assert_eq!(caller.keys(), ["n2/step/1"], "nothing is asked of nothing");
+}
+
+#[tokio::test]
+async fn thoughts_and_errors_of_tools_never_become_findings() {
+    let node = node();
+    let caller = Scripted::new(|_, _| Ok(step(&json!([search("lock")]), false).to_string()));
+    let branch = work(&caller, &source().failing(), &task(&node, &[])).await.unwrap();
+    assert!(caller.tasks()[1].contains("failed: source `kb` failed: disk is gone"));
+    assert!(caller.tasks().iter().all(|task| !task.contains("THOUGHT")));
+    assert_eq!(branch.report.stop_reason, BranchStop::NoEvidence);
+    assert!(branch.report.findings.is_empty());
+    assert_eq!(branch.notes, ["source `kb` failed: disk is gone"], "people are told");
+}
+
+#[tokio::test]
+async fn report_cites_only_what_was_received_and_loses_no_source() {
+    let node = node();
+    let caller = Scripted::by_key(vec![
+        ("n2/step/1", step(&json!([search("lock")]), false)),
+        (
+            "n2/step/2",
+            step(&json!([note("p1", "It is held while writing."), note("p2", "Readers take no lock")]), true),
+        ),
+        ("n2/report", report(&json!([finding("Held.", &["n2e1", "n3e1"]), finding("Made up.", &["n9e9", "p1"])]))),
+    ]);
+    let branch = worked(&caller, &task(&node, &[])).await.unwrap();
+    let shown: Vec<_> = branch
+        .report
+        .findings
+        .iter()
+        .map(|finding| {
+            format!("{} {}", finding.text, finding.evidence.iter().map(ToString::to_string).collect::<String>())
+        })
+        .collect();
+    assert_eq!(shown, ["Held. n2e1", "It says: Readers take no lock n2e2"]);
+}
+
+#[tokio::test]
+async fn actions_run_side_by_side_and_ids_follow_their_order() {
+    let node = node();
+    let source = ScriptedSource::of(&[("a.md", "Apples are red."), ("b.md", "Pears are green.")]);
+    let caller = Scripted::by_key(vec![
+        ("n2/step/1", step(&json!([search("pears"), search("apples"), search("are")]), false)),
+        ("n2/step/2", step(&json!([{"tool": "open", "passage": "p1"}, {"tool": "open", "passage": "p7"}]), true)),
+    ]);
+    work(&caller, &source, &task(&node, &[])).await.unwrap();
+    let shown = &caller.tasks()[1];
+    let at = |text: &str| shown.find(text).unwrap_or_else(|| panic!("{text} in {shown}"));
+    assert!(at("<data id=\"p1\">\nFrom: b\nPears") < at("<data id=\"p2\">\nFrom: a\nApples"));
+    assert!(!shown.contains("p3"), "a passage found again keeps its id");
+    assert_eq!(*source.queries.lock().unwrap(), ["pears", "apples", "are"]);
+}
+
+#[tokio::test]
+async fn repeated_call_is_refused_with_a_hint_and_then_ends_the_work() {
+    let node = node();
+    let caller = Scripted::new(|key, _| {
+        let queries = ["lock", "Lock!", " lock ", "LOCK"];
+        let number = key.as_str().chars().last().unwrap().to_digit(10).unwrap() as usize;
+        Ok(step(&json!([search(queries[(number - 1) % 4])]), false).to_string())
+    });
+    let source = source();
+    let branch = work(&caller, &source, &task(&node, &[])).await.unwrap();
+    assert_eq!(caller.keys().len(), 4);
+    assert_eq!(source.queries.lock().unwrap().len(), 1);
+    assert!(caller.tasks()[2].contains("you made this call before"));
+    assert_eq!(branch.report.stop_reason, BranchStop::NoEvidence);
+}
+
+#[tokio::test]
+async fn model_that_does_nothing_is_stopped() {
+    let node = node();
+    let caller = Scripted::replying(step(&json!([]), false));
+    worked(&caller, &task(&node, &[])).await.unwrap();
+    assert_eq!(caller.keys().len(), 3);
+}
+
+#[tokio::test]
+async fn limits_of_steps_and_tokens_end_the_work_and_keep_what_was_noted() {
+    let node = node();
+    let caller = || {
+        Scripted::new(|key, _| {
+            Ok(match key.as_str() {
+                "n2/step/1" => step(&json!([search("lock")]), false),
+                "n2/step/2" => step(&json!([note("p1", "It is held while writing.")]), false),
+                "n2/report" => report(&json!([finding("Held.", &["n2e1"])])),
+                key => step(&json!([search(key)]), false),
+            }
+            .to_string())
+        })
+    };
+    let mut limited = task(&node, &[]);
+    limited.limits.max_steps = 4;
+    let first = caller();
+    let branch = worked(&first, &limited).await.unwrap();
+    assert_eq!((branch.report.stop_reason, branch.evidence.len()), (BranchStop::StepsExceeded, 1));
+    let tasks = first.tasks();
+    assert!(tasks[3].contains("Wrap up") && !tasks[2].contains("Wrap up"), "only the last step says so");
+    limited.limits = WorkerLimits { max_tokens: 2_500, ..WorkerLimits::default() };
+    let second = caller();
+    let branch = worked(&second, &limited).await.unwrap();
+    assert_eq!((branch.report.stop_reason, branch.evidence.len()), (BranchStop::TokensExceeded, 1));
+    assert!(second.sizes().iter().sum::<u64>() < 2_500 * 3);
+}
+
+#[tokio::test]
+async fn tight_budget_tells_the_worker_to_wrap_up() {
+    let node = node();
+    let caller = Scripted::by_key(usual("It is held while writing.")).tight();
+    worked(&caller, &task(&node, &[])).await.unwrap();
+    assert!(caller.tasks()[0].contains("Wrap up"));
+}
+
+#[tokio::test]
+async fn limit_of_the_run_at_any_call_keeps_what_was_noted() {
+    let node = node();
+    for (at, noted) in [(1, 0), (2, 0), (3, 1)] {
+        let caller = Scripted::by_key(usual("It is held while writing.")).failing_at(at, CallError::Limit(Limit::Cost));
+        let branch = worked(&caller, &task(&node, &[])).await.unwrap();
+        assert_eq!(branch.report.stop_reason, BranchStop::BudgetExceeded);
+        assert_eq!((branch.evidence.len(), branch.report.findings.len()), (noted, noted));
+    }
+}
+
+#[tokio::test]
+async fn stopped_run_stops_the_worker_at_any_call() {
+    let node = node();
+    for error in [CallError::Cancelled, CallError::Journal { reason: "disk full".into() }] {
+        for at in 1..=3 {
+            let caller = Scripted::by_key(usual("It is held while writing.")).failing_at(at, error.clone());
+            assert_eq!(worked(&caller, &task(&node, &[])).await, Err(error.clone()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn failing_model_loses_nothing_that_was_noted() {
+    let node = node();
+    let early = Scripted::by_key(usual("It is held while writing.")).failing_at(2, broken("down"));
+    assert_eq!(worked(&early, &task(&node, &[])).await, Err(broken("down")));
+    let mut script = usual("It is held while writing.");
+    script[1].1 = step(&json!([note("p1", "It is held while writing.")]), false);
+    let branch = worked(&Scripted::by_key(script).failing_at(3, broken("down")), &task(&node, &[])).await.unwrap();
+    assert_eq!(branch.report.stop_reason, BranchStop::ModelFailed);
+    assert_eq!(branch.report.findings.len(), 1);
+    let late = Scripted::by_key(usual("It is held while writing.")).failing_at(3, broken("down"));
+    let branch = worked(&late, &task(&node, &[])).await.unwrap();
+    assert_eq!(branch.report.stop_reason, BranchStop::Done);
+    assert!(branch.notes[0].contains("put together by code"));
+}
+
+#[tokio::test]
+async fn prompt_too_long_for_the_model_is_asked_once_more_without_old_results() {
+    let node = node();
+    let too_long = CallError::Model(ModelError::ContextTooLong { prompt_tokens: 9, limit_tokens: 8 });
+    let mut script = usual("It is held while writing.");
+    script.push(("n2/step/2/shorter", script[1].1.clone()));
+    let replies = Scripted::by_key(script);
+    let caller = Scripted::new(move |key, prompt| match key.as_str() {
+        "n2/step/2" => Err(too_long.clone()),
+        _ => futures::executor::block_on(replies.call(key, prompt)).map(|reply| reply.text),
+    });
+    let branch = worked(&caller, &task(&node, &[])).await.unwrap();
+    assert_eq!(caller.keys(), ["n2/step/1", "n2/step/2", "n2/step/2/shorter", "n2/report"]);
+    assert!(!caller.tasks()[2].contains("<data id=\"p1\">"));
+    assert_eq!(branch.evidence.len(), 1, "ids stay valid");
+}
+
+#[tokio::test]
+async fn every_prompt_fits_its_limit_however_much_is_found() {
+    let node = node();
+    let long: String = (0..60).map(|n| format!("Lock number {n} is {}.\n\n", "long ".repeat(150))).collect();
+    let source = ScriptedSource::of(&[("long.md", long.as_str())]);
+    let caller = Scripted::new(|key, _| {
+        let number = key.as_str().chars().last().unwrap();
+        let actions = json!([search(&format!("lock {number}")), {"tool": "open", "passage": format!("p{number}")}]);
+        Ok(step(&actions, false).to_string())
+    })
+    .with_input_limit(4_000);
+    let context = "Known is much. ".repeat(900);
+    let mut task = task(&node, &[]);
+    task.context = &context;
+    work(&caller, &source, &task).await.unwrap();
+    assert!(caller.sizes().len() == 8 && caller.sizes().iter().all(|size| *size <= 4_000), "{:?}", caller.sizes());
+    assert!(caller.tasks()[7].contains("Lock number"), "what came last is shown");
+    assert!(caller.tasks()[7].contains("left out here for length: p1"));
+}
+
+#[tokio::test]
+async fn node_that_draws_conclusions_together_may_cite_their_evidence_at_once() {
+    let mut tree = Tree::of("Compare A and B".parse().unwrap());
+    let first = add_node(&mut tree, "What is A?", &[]);
+    let second = add_node(&mut tree, "How do they differ?", &[&first]);
+    let found = branch(&first, &["A is made of wood."], Label::Internal);
+    let caller = Scripted::by_key(vec![
+        ("n3/step/1", step(&json!([]), true)),
+        ("n3/report", report(&json!([finding("Only A is of wood.", &["n2e1"]), finding("So is B.", &["n2e2"])]))),
+    ]);
+    let mut task = task(tree.get(&second).unwrap(), &[]);
+    task.conclusions = vec![Conclusion { node: tree.get(&first).unwrap(), branch: &found }];
+    let branch = worked(&caller, &task).await.unwrap();
+    assert!(branch.evidence.is_empty());
+    assert_eq!(branch.report.findings.len(), 1);
+    assert_eq!(branch.support, Support::Strong);
+}
+
+#[tokio::test]
+async fn result_has_the_form_the_plan_wants_or_people_are_told() {
+    let mut node = node();
+    node.output_schema = Some(json!({"type": "object", "required": ["lock"]}));
+    for (said, has_output) in [(json!({"lock": "file"}), true), (json!({"key": "file"}), false)] {
+        let mut script = usual("It is held while writing.");
+        script.push(("n2/output", said));
+        let branch = worked(&Scripted::by_key(script), &task(&node, &[])).await.unwrap();
+        assert_eq!(branch.report.output.is_some(), has_output);
+        assert_eq!(branch.notes.len(), usize::from(!has_output));
+    }
+}
+
+#[tokio::test]
+async fn tools_a_node_was_not_given_are_refused() {
+    let mut node = node();
+    node.tools = vec![Tool::Search];
+    let caller = Scripted::by_key(vec![
+        ("n2/step/1", step(&json!([search("lock")]), false)),
+        ("n2/step/2", step(&json!([{"tool": "open", "passage": "p1"}]), false)),
+        ("n2/step/3", step(&json!([]), true)),
+    ]);
+    worked(&caller, &task(&node, &[])).await.unwrap();
+    assert!(caller.tasks()[2].contains("refused: you may not open passages"));
+    assert!(!caller.prompts()[0].messages[0].text.contains("`open`"));
+}
+
+#[tokio::test]
+async fn worker_sees_its_task_and_nothing_else() {
+    let node = node();
+    let caller = Scripted::by_key(usual("It is held while writing."));
+    worked(&caller, &task(&node, &[])).await.unwrap();
+    insta::assert_snapshot!(caller.tasks()[1]);
+}
+
+#[tokio::test]
+async fn steps_can_be_run_by_any_thread() {
+    fn is_send<T: Send>(_: &T) {}
+    let node = node();
+    let (caller, source) = (Scripted::by_key(Vec::new()), source());
+    let task = task(&node, &[]);
+    is_send(&work(&caller, &source, &task));
+    let brief = crate::research::scripted::brief("What is A?", &["a"]);
+    let tree = Tree::of("What is A?".parse().unwrap());
+    let (branches, memory) = (std::collections::BTreeMap::new(), crate::research::memory::Memory::default());
+    let key = CallKey::new("k");
+    is_send(&crate::research::memory::group_summaries(&caller, &key, &brief, &tree, &branches, 9));
+    let draft = crate::research::report::Draft::default();
+    is_send(&crate::research::verdict::judge(&caller, &key, &brief, &tree, &branches, &draft));
+    let material = crate::research::writer::Material {
+        brief: &brief,
+        tree: &tree,
+        branches: &branches,
+        reasons: &[],
+        memory: &memory,
+        verdicts: &[],
+        ledger: Vec::new(),
+        schema: None,
+    };
+    is_send(&crate::research::writer::draft(&caller, &key, &material));
+}

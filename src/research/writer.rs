@@ -1,0 +1,446 @@
+//! Everything that was found becomes a Draft: written by a model that cites ids, and held to them by code.
+//!
+//! A short answer is one call. A long one is outlined, its sections are written side by side, and the whole is drawn
+//! together from them. What is no answer in substance, whatever its form, is refused; the branch reports then speak for
+//! themselves, put together by code.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use futures::future::join_all;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::assemble::draft_by_rules;
+use super::branch::Branch;
+use super::compress::{FindingDraft, confidence, output_prompt};
+use super::evidence::{Evidence, EvidenceId};
+use super::memory::{Memory, branch_text, cited};
+use super::node::{Node, NodeId, Tree};
+use super::planner::in_words;
+use super::prompt::{Template, ends_run, failure, fitted, room, shorten_longest};
+use super::question::{Brief, Mode};
+use super::report::{Draft, Section, marks, strike};
+use super::verdict::Verdict;
+use crate::base::line::{counted, one_line};
+use crate::base::word::WordSplitter;
+use crate::llm::call::{CallError, CallKey, Caller};
+use crate::llm::message::{Prompt, Role};
+use crate::llm::structured::{structured_checked, structured_value};
+
+/// Findings above which an answer is long.
+const SHORT_FINDINGS: usize = 24;
+
+/// Sections of a long answer, at most.
+const MAX_SECTIONS: usize = 8;
+
+/// Shortest answer, in words without citations.
+const MIN_WORDS: usize = 4;
+
+/// Share of an answer's key words that findings and quotes must have.
+const MIN_SHARED: f32 = 0.15;
+
+/// What stands where a claim lost all its citations.
+const UNSUPPORTED: &str = "[unsupported]";
+
+/// Words of a text that somebody meant to replace.
+const PLACEHOLDERS: [&str; 6] = ["lorem ipsum", "todo", "tbd", "placeholder", "your answer here", "insert answer"];
+
+/// Everything a writer is given.
+#[derive(Clone, Debug)]
+pub struct Material<'a> {
+    /// What is to be answered.
+    pub brief: &'a Brief,
+    /// The nodes.
+    pub tree: &'a Tree,
+    /// What they found.
+    pub branches: &'a BTreeMap<NodeId, Branch>,
+    /// Why each plan divided the work as it did.
+    pub reasons: &'a [String],
+    /// The summaries.
+    pub memory: &'a Memory,
+    /// The verdicts so far, the last one last.
+    pub verdicts: &'a [Verdict],
+    /// The quotes that matter most, best first.
+    pub ledger: Vec<&'a Evidence>,
+    /// The form the caller wants the answer in besides, as a JSON Schema.
+    pub schema: Option<&'a Value>,
+}
+
+/// An answer, as a model says it.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct WriteDraft {
+    /// The answer, with ids in brackets.
+    answer: String,
+    /// The key claims.
+    findings: Vec<FindingDraft>,
+    /// Where sources disagree.
+    #[serde(default)]
+    contradictions: Vec<String>,
+    /// What is not answered.
+    #[serde(default)]
+    open_questions: Vec<String>,
+    /// What keeps the answer from being better.
+    #[serde(default)]
+    limitations: Vec<String>,
+    /// From 0 to 1.
+    confidence: f32,
+}
+
+/// The headings of a long answer, as a model says them.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct OutlineDraft {
+    /// In the order a reader needs them.
+    sections: Vec<HeadingDraft>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct HeadingDraft {
+    /// A short title.
+    title: String,
+    /// Ids of the nodes it is written from.
+    nodes: Vec<String>,
+}
+
+/// A section, as a model says it.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct SectionDraft {
+    /// Its text, with ids in brackets.
+    text: String,
+}
+
+/// A text with the id it goes by.
+#[derive(Clone, Debug, Serialize)]
+struct Named {
+    id: String,
+    text: String,
+}
+
+/// What a prompt shows, and can show less of.
+#[derive(Clone, Debug, Default)]
+struct View {
+    findings: String,
+    summary: String,
+    groups: BTreeMap<String, String>,
+    sections: Vec<Named>,
+    quotes: Vec<Named>,
+}
+
+/// A writer at work: what it was given, and what may be cited.
+struct Writer<'a> {
+    caller: &'a dyn Caller,
+    key: &'a CallKey,
+    material: &'a Material<'a>,
+    citable: BTreeSet<&'a EvidenceId>,
+    /// Key words of everything that was found.
+    words: HashSet<String>,
+}
+
+/// Writes the answer.
+///
+/// Ids that are not of checked quotes are struck and counted; a finding that loses all of its ids is listed as
+/// unsupported. Where the model fails, may not be asked, or keeps giving no answer in substance, the draft is assembled by
+/// code and says so.
+///
+/// # Errors
+///
+/// Returns an error only where the run itself cannot go on.
+pub async fn draft(caller: &dyn Caller, key: &CallKey, material: &Material<'_>) -> Result<Draft, CallError> {
+    let writer = Writer::new(caller, key, material);
+    let mut draft = draft_by_rules(material.brief, material.tree, material.branches);
+    if writer.citable.is_empty() || draft.findings.is_empty() {
+        // Without evidence nothing is written, by nobody.
+        return Ok(draft);
+    }
+    match writer.written().await {
+        Ok(written) => draft = written,
+        Err(error) if ends_run(&error) => return Err(error),
+        Err(error) => {
+            draft.limitations.push(format!("the answer was put together by code from what was found: {error}"))
+        }
+    }
+    if let Some(schema) = material.schema {
+        match writer.output(&draft, schema).await {
+            Ok(value) => draft.output = Some(value),
+            Err(error) if ends_run(&error) => return Err(error),
+            Err(error) => draft.limitations.push(format!("the answer could not be put into the form wanted: {error}")),
+        }
+    }
+    Ok(draft)
+}
+
+impl<'a> Writer<'a> {
+    fn new(caller: &'a dyn Caller, key: &'a CallKey, material: &'a Material<'a>) -> Self {
+        let splitter = WordSplitter::default();
+        let quotes = || material.branches.values().flat_map(|branch| &branch.evidence).filter(|quote| quote.checked);
+        let claims = material.branches.values().flat_map(|branch| &branch.report.findings).map(|finding| &finding.text);
+        let words =
+            claims.chain(quotes().map(|quote| &quote.quote)).flat_map(|text| splitter.key_stems(text)).collect();
+        Self { caller, key, material, citable: quotes().map(|quote| &quote.id).collect(), words }
+    }
+
+    async fn written(&self) -> Result<Draft, CallError> {
+        let findings: usize = self.material.branches.values().map(|branch| branch.report.findings.len()).sum();
+        if findings <= SHORT_FINDINGS || self.material.brief.mode == Mode::Quick {
+            return self.whole(Vec::new()).await;
+        }
+        let outline = self.outline().await?;
+        let titles = outline.iter().map(|(title, _)| title.as_str()).collect::<Vec<_>>().join(" · ");
+        let sections =
+            outline.iter().enumerate().map(|(number, (title, nodes))| self.section(number, title, nodes, &titles));
+        let sections = join_all(sections).await.into_iter().collect::<Result<Vec<_>, CallError>>()?;
+        self.whole(sections).await
+    }
+
+    /// Returns titles, each with its nodes; every node that found something is under one.
+    async fn outline(&self) -> Result<Vec<(String, Vec<&'a Node>)>, CallError> {
+        let found = self.found();
+        let nodes: Vec<_> = found
+            .iter()
+            .map(|(node, branch)| Named {
+                id: node.id.to_string(),
+                text: format!("{}\n{}", node.question, branch.report.summary),
+            })
+            .collect();
+        let render = |nodes: &Vec<Named>| {
+            let (task, aspects) = (&self.material.brief.task, &self.material.brief.aspects);
+            let context = json!({"task": task, "aspects": aspects, "nodes": nodes, "most_sections": MAX_SECTIONS});
+            Template::Outline.prompt(self.caller, context)
+        };
+        let room = room::<OutlineDraft>(self.caller, Role::Writer);
+        let prompt = fitted(self.caller, room, &mut nodes.clone(), render, |nodes| {
+            shorten_longest(nodes.iter_mut().map(|node| &mut node.text), &|text| self.count(text))
+        });
+        let check = |draft: &OutlineDraft| match draft.sections.len() {
+            1..=MAX_SECTIONS => Ok(()),
+            number => Err(format!("{} (1 to {MAX_SECTIONS} are wanted)", counted(number, "section"))),
+        };
+        let draft = structured_checked(self.caller, &self.key.then("outline"), &prompt, "outline", check)
+            .await
+            .map_err(failure)?;
+        Ok(headings(&draft, &found))
+    }
+
+    fn found(&self) -> Vec<(&'a Node, &'a Branch)> {
+        let branch = |node: &'a Node| self.material.branches.get(&node.id).map(|branch| (node, branch));
+        let mut found: Vec<_> = self.material.tree.workers().filter_map(branch).collect();
+        found.retain(|(_, branch)| !branch.report.findings.is_empty());
+        found
+    }
+
+    async fn section(&self, number: usize, title: &str, nodes: &[&Node], titles: &str) -> Result<Section, CallError> {
+        let branches: Vec<_> = nodes.iter().filter_map(|node| self.material.branches.get(&node.id)).collect();
+        let findings: Vec<_> = branches.iter().map(|branch| branch_text(branch)).collect();
+        let quotes = branches.iter().flat_map(|branch| &branch.evidence).map(named).collect();
+        let mut view = View { findings: findings.join("\n"), quotes, ..View::default() };
+        let render = |view: &View| {
+            let (task, findings, quotes) = (&self.material.brief.task, &view.findings, &view.quotes);
+            let context =
+                json!({"task": task, "title": title, "titles": titles, "findings": findings, "quotes": quotes});
+            Template::Section.prompt(self.caller, context)
+        };
+        let prompt = self.fitted(room::<SectionDraft>(self.caller, Role::Writer), &mut view, render);
+        let check = |draft: &SectionDraft| self.substance(std::iter::once(draft.text.as_str()));
+        let key = self.key.then(&format!("section/{}", number + 1));
+        let draft = structured_checked(self.caller, &key, &prompt, "section", check).await.map_err(failure)?;
+        Ok(Section { title: one_line(title), text: draft.text.trim().to_owned() })
+    }
+
+    /// Writes the answer, from its sections where it has some.
+    async fn whole(&self, sections: Vec<Section>) -> Result<Draft, CallError> {
+        let mut view = self.view(&sections);
+        let render = |view: &View| self.whole_prompt(view);
+        let prompt = self.fitted(room::<WriteDraft>(self.caller, Role::Writer), &mut view, render);
+        let check = |draft: &WriteDraft| self.substance(std::iter::once(draft.answer.as_str()));
+        let draft = structured_checked(self.caller, &self.key.then("answer"), &prompt, "answer", check)
+            .await
+            .map_err(failure)?;
+        Ok(self.held_to_evidence(&draft, sections))
+    }
+
+    fn view(&self, sections: &[Section]) -> View {
+        let findings: Vec<_> = self.found().iter().map(|(node, branch)| node_text(node, branch)).collect();
+        let sections: Vec<_> = sections
+            .iter()
+            .map(|section| Named { id: String::new(), text: format!("{}\n{}", section.title, section.text) })
+            .collect();
+        let groups = self.material.memory.groups.iter().map(|(name, summary)| (name.clone(), summary.text.clone()));
+        let ledger = self.material.ledger.iter().filter(|quote| quote.checked);
+        View {
+            summary: self.material.memory.global.text.clone(),
+            groups: groups.collect(),
+            // The sections say what the findings say.
+            findings: if sections.is_empty() { findings.join("\n\n") } else { String::new() },
+            quotes: ledger.map(|quote| named(quote)).collect(),
+            sections,
+        }
+    }
+
+    fn whole_prompt(&self, view: &View) -> Prompt {
+        let groups: Vec<_> = view.groups.iter().map(|(name, text)| json!({"name": name, "text": text})).collect();
+        let context = json!({
+            "task": self.material.brief.task,
+            "aspects": self.material.brief.aspects,
+            "reasons": self.material.reasons.join("\n"),
+            "verdict": self.material.verdicts.last().map(in_words),
+            "summary": view.summary,
+            "groups": groups,
+            "sections": view.sections,
+            "findings": view.findings,
+            "quotes": view.quotes,
+        });
+        Template::Write.prompt(self.caller, context)
+    }
+
+    /// Shows less until it fits: quotes first, the last ones first; then whatever is longest.
+    fn fitted(&self, room: u64, view: &mut View, render: impl Fn(&View) -> Prompt) -> Prompt {
+        let count = |text: &str| self.count(text);
+        fitted(self.caller, room, view, render, |view| {
+            if view.quotes.pop().is_some() {
+                return true;
+            }
+            let sections = view.sections.iter_mut().map(|section| &mut section.text);
+            let texts =
+                [&mut view.findings, &mut view.summary].into_iter().chain(view.groups.values_mut()).chain(sections);
+            shorten_longest(texts, &count)
+        })
+    }
+
+    fn count(&self, text: &str) -> u64 {
+        self.caller.count(Role::Writer, text)
+    }
+
+    fn is_citable(&self, id: &EvidenceId) -> bool {
+        self.citable.contains(id)
+    }
+
+    /// Says why a text is no answer: a placeholder, nothing cited, addresses of its own, or about something else.
+    fn substance<'t>(&self, texts: impl Iterator<Item = &'t str>) -> Result<(), String> {
+        let text = texts.collect::<Vec<_>>().join("\n");
+        let plain = strike(&text, &|_| false, "").0;
+        let lower = plain.to_lowercase();
+        let splitter = WordSplitter::default();
+        let stems = splitter.key_stems(&plain);
+        let shared = stems.iter().filter(|stem| self.words.contains(*stem)).count();
+        #[expect(clippy::cast_precision_loss, reason = "answers are short")]
+        let share = shared as f32 / stems.len().max(1) as f32;
+        let said = self.words.len();
+        match () {
+            () if plain.split_whitespace().count() < MIN_WORDS => Err("it is too short to be an answer".to_owned()),
+            () if PLACEHOLDERS.iter().any(|known| has_words(&lower, known) && !self.is_found(known)) => {
+                Err("it is a placeholder, not an answer".to_owned())
+            }
+            () if !marks(&text).iter().any(|(_, id)| self.is_citable(id)) => {
+                Err("it cites no evidence: put ids that were given in brackets after each claim, such as `[n2e1]`"
+                    .to_owned())
+            }
+            () if self.has_own_address(&plain) => {
+                Err("it has an address that stands in no quote: cite ids only".to_owned())
+            }
+            () if said > 0 && share < MIN_SHARED => Err("it is not about what was found".to_owned()),
+            () => Ok(()),
+        }
+    }
+
+    fn is_found(&self, words: &str) -> bool {
+        WordSplitter::default().words(words).iter().all(|word| self.words.contains(&word.stem))
+    }
+
+    fn has_own_address(&self, text: &str) -> bool {
+        let addresses =
+            text.split(|letter: char| letter.is_whitespace() || matches!(letter, '(' | ')' | '<' | '>' | '"'));
+        let mut addresses =
+            addresses.filter(|word| word.contains("://")).map(|word| word.trim_end_matches(['.', ',', ';', ']']));
+        let quotes = || self.material.branches.values().flat_map(|branch| &branch.evidence);
+        addresses.any(|address| !quotes().any(|quote| quote.quote.contains(address)))
+    }
+
+    /// Takes out of a draft what no evidence bears out, and says how much that was.
+    fn held_to_evidence(&self, draft: &WriteDraft, sections: Vec<Section>) -> Draft {
+        let is_citable = |id: &EvidenceId| self.is_citable(id);
+        let mut struck = 0;
+        let mut clean = |text: &str, instead: &str| {
+            let (text, number) = strike(text, &is_citable, instead);
+            struck += number;
+            text
+        };
+        let answer = clean(draft.answer.trim(), UNSUPPORTED);
+        let sections =
+            sections.into_iter().map(|section| Section { text: clean(&section.text, UNSUPPORTED), ..section });
+        let sections: Vec<_> = sections.collect();
+        let mut lines = |texts: &[String]| -> Vec<String> {
+            let lines = texts.iter().map(|text| one_line(&clean(text, ""))).filter(|text| !text.is_empty());
+            lines.collect()
+        };
+        let contradictions = lines(&draft.contradictions);
+        let open_questions = lines(&draft.open_questions);
+        let mut limitations = lines(&draft.limitations);
+        struck += draft.findings.iter().flat_map(FindingDraft::ids).filter(|id| !is_citable(id)).count();
+        let findings =
+            draft.findings.iter().map(|finding| finding.known(&is_citable, self.material.brief.aspects.iter()));
+        let (supported, unsupported): (Vec<_>, Vec<_>) =
+            findings.filter(|finding| !finding.text.is_empty()).partition(|finding| !finding.evidence.is_empty());
+        limitations.extend(
+            unsupported
+                .into_iter()
+                .map(|finding| format!("unsupported, and left out of the findings: {}", finding.text)),
+        );
+        if struck > 0 {
+            limitations.push(format!("{} of no checked quote struck out", counted(struck, "citation")));
+        }
+        let confidence = confidence(draft.confidence);
+        Draft {
+            answer,
+            sections,
+            findings: supported,
+            contradictions,
+            open_questions,
+            limitations,
+            confidence,
+            output: None,
+        }
+    }
+
+    async fn output(&self, draft: &Draft, schema: &Value) -> Result<Value, CallError> {
+        let findings = std::iter::once(draft.answer.clone()).chain(draft.findings.iter().map(cited));
+        let findings = findings.collect::<Vec<_>>().join("\n");
+        let prompt = output_prompt(self.caller, self.material.brief.question.as_str(), findings, schema);
+        structured_value(self.caller, &self.key.then("output"), &prompt, "output", schema).await.map_err(failure)
+    }
+}
+
+/// Returns titles with the nodes that exist; what no title has comes under one of its own.
+fn headings<'a>(draft: &OutlineDraft, found: &[(&'a Node, &'a Branch)]) -> Vec<(String, Vec<&'a Node>)> {
+    let node = |id: &String| found.iter().map(|(node, _)| *node).find(|node| node.id.to_string() == id.trim());
+    let mut headings: Vec<(String, Vec<&'a Node>)> = draft
+        .sections
+        .iter()
+        .map(|section| (one_line(&section.title), section.nodes.iter().filter_map(node).collect()))
+        .collect();
+    headings.retain(|(title, nodes)| !title.is_empty() && !nodes.is_empty());
+    let placed: BTreeSet<_> = headings.iter().flat_map(|(_, nodes)| nodes.iter().map(|node| &node.id)).collect();
+    let left: Vec<_> = found.iter().map(|(node, _)| *node).filter(|node| !placed.contains(&node.id)).collect();
+    if !left.is_empty() {
+        headings.push(("Further findings".to_owned(), left));
+    }
+    headings
+}
+
+fn node_text(node: &Node, branch: &Branch) -> String {
+    format!("{} asked: {}\n{}", node.id, node.question, branch_text(branch))
+}
+
+fn named(quote: &Evidence) -> Named {
+    Named { id: quote.id.to_string(), text: quote.quote.clone() }
+}
+
+/// Tells whether a text has these words as words.
+fn has_words(text: &str, words: &str) -> bool {
+    let is_border = |letter: Option<char>| !letter.is_some_and(char::is_alphanumeric);
+    text.match_indices(words)
+        .any(|(at, _)| is_border(text[..at].chars().next_back()) && is_border(text[at + words.len()..].chars().next()))
+}
+
+#[cfg(test)]
+#[path = "writer_tests.rs"]
+mod tests;

@@ -1,0 +1,150 @@
+use serde_json::json;
+
+use super::*;
+use crate::llm::call::Limit;
+use crate::research::scripted::{Scripted, add_node, branch, brief, broken};
+use crate::source::Label;
+
+struct World {
+    brief: Brief,
+    tree: Tree,
+    branches: BTreeMap<NodeId, Branch>,
+    memory: Memory,
+}
+
+impl World {
+    /// Nodes that each found some claims about apples.
+    fn of(nodes: u32, claims: u32) -> Self {
+        let mut tree = Tree::of("What of apples?".parse().unwrap());
+        let mut branches = BTreeMap::new();
+        for node in 0..nodes {
+            let id = add_node(&mut tree, &format!("What of apple {node}?"), &[]);
+            let texts: Vec<_> = (0..claims).map(|claim| format!("Apple {node} weighs {claim} stones.")).collect();
+            let texts: Vec<_> = texts.iter().map(String::as_str).collect();
+            branches.insert(id.clone(), branch(&id, &texts, Label::Internal));
+        }
+        Self { brief: brief("What of apples?", &["weight"]), tree, branches, memory: Memory::default() }
+    }
+
+    fn material(&self) -> Material<'_> {
+        Material {
+            brief: &self.brief,
+            tree: &self.tree,
+            branches: &self.branches,
+            reasons: &[],
+            memory: &self.memory,
+            verdicts: &[],
+            ledger: self.branches.values().flat_map(|branch| &branch.evidence).collect(),
+            schema: None,
+        }
+    }
+
+    async fn draft(&self, caller: &Scripted) -> Result<Draft, CallError> {
+        draft(caller, &CallKey::new("write"), &self.material()).await
+    }
+}
+
+fn answer(text: &str, findings: &serde_json::Value) -> serde_json::Value {
+    json!({"answer": text, "findings": findings, "confidence": 0.7})
+}
+
+fn was_assembled(draft: &Draft) -> bool {
+    draft.limitations.iter().any(|limitation| limitation.contains("put together by code"))
+}
+
+#[tokio::test]
+async fn unknown_and_unchecked_ids_are_struck_and_counted() {
+    let mut world = World::of(1, 3);
+    world.branches.values_mut().next().unwrap().evidence[2].checked = false;
+    let findings = json!([
+        {"text": "Apple 0 weighs 0 stones.", "evidence": ["[n2e1]", "n9e9"], "aspect": "a1"},
+        {"text": "Apples can fly.", "evidence": ["n2e3"], "aspect": "a9"},
+    ]);
+    let text = "Apple 0 weighs 0 stones [n2e1, n9e9]. Apples weigh 2 stones [n2e3].";
+    let draft = world.draft(&Scripted::replying(answer(text, &findings))).await.unwrap();
+    assert_eq!(draft.answer, "Apple 0 weighs 0 stones [n2e1]. Apples weigh 2 stones [unsupported].");
+    assert_eq!(draft.findings.len(), 1);
+    assert_eq!(
+        draft.limitations,
+        ["unsupported, and left out of the findings: Apples can fly.", "4 citations of no checked quote struck out"]
+    );
+}
+
+#[tokio::test]
+async fn placeholder_is_refused_retried_and_then_assembled_by_code() {
+    let world = World::of(1, 2);
+    let texts = [
+        "test",
+        "Apple 0 weighs 0 stones.",
+        "Apple 0 weighs 0 stones [n7e7].",
+        "Lorem ipsum apple weighs 0 stones [n2e1].",
+        "TODO: apple 0 weighs stones [n2e1].",
+        "Elephants migrate across vast savannahs every year [n2e1].",
+        "Apple 0 weighs 0 stones [n2e1], see https://example.org/made-up.",
+    ];
+    for text in texts {
+        let caller = Scripted::replying(answer(text, &json!([])));
+        let draft = world.draft(&caller).await.unwrap();
+        assert_eq!(caller.keys(), ["write/answer", "write/answer/repair", "write/answer/small"], "{text}");
+        assert!(was_assembled(&draft), "{text}");
+        assert_eq!(draft.answer, "Apple 0 weighs 0 stones. [n2e1] Apple 0 weighs 1 stones. [n2e2]");
+    }
+}
+
+#[tokio::test]
+async fn findings_survive_a_writer_that_fails_or_may_not_be_asked() {
+    let world = World::of(2, 2);
+    for error in [broken("time-out"), CallError::Limit(Limit::Tokens)] {
+        let draft = world.draft(&Scripted::replying(json!({})).failing_at(1, error)).await.unwrap();
+        assert!(was_assembled(&draft));
+        assert_eq!(draft.findings.len(), 4);
+    }
+    let caller = Scripted::replying(json!({})).failing_at(1, CallError::Cancelled);
+    assert_eq!(world.draft(&caller).await, Err(CallError::Cancelled));
+}
+
+#[tokio::test]
+async fn nobody_writes_without_evidence() {
+    let world = World::of(2, 0);
+    let caller = Scripted::replying(answer("Apples are known to be round and red.", &json!([])));
+    let draft = world.draft(&caller).await.unwrap();
+    assert!(caller.keys().is_empty() && draft.answer.is_empty() && draft.findings.is_empty());
+}
+
+#[tokio::test]
+async fn long_answer_is_outlined_written_by_section_and_drawn_together() {
+    let mut world = World::of(3, 10);
+    let caller = Scripted::by_key(vec![
+        (
+            "write/outline",
+            json!({"sections": [
+                {"title": "First", "nodes": ["n2", "n77"]}, {"title": "Nothing", "nodes": []},
+            ]}),
+        ),
+        ("write/section/1", json!({"text": "Apple 0 weighs 3 stones [n2e4]."})),
+        ("write/section/2", json!({"text": "Apple 2 weighs 3 stones [n4e4, n9e9]."})),
+        ("write/answer", answer("Apples weigh up to 9 stones [n2e10].", &json!([]))),
+    ])
+    .with_input_limit(2_000);
+    world.memory.global.text = "Apples weigh stones. ".repeat(2_000);
+    let draft = world.draft(&caller).await.unwrap();
+    assert_eq!(caller.keys(), ["write/outline", "write/section/1", "write/section/2", "write/answer"]);
+    let shown: Vec<_> = draft.sections.iter().map(|section| format!("{}: {}", section.title, section.text)).collect();
+    assert_eq!(shown, ["First: Apple 0 weighs 3 stones [n2e4].", "Further findings: Apple 2 weighs 3 stones [n4e4]."]);
+    assert!(caller.sizes().iter().all(|size| *size <= 2_000), "{:?}", caller.sizes());
+    assert_eq!(draft.limitations, ["1 citation of no checked quote struck out"]);
+}
+
+#[tokio::test]
+async fn form_the_caller_wants_is_filled_and_checked() {
+    let world = World::of(1, 1);
+    let schema = json!({"type": "object", "required": ["stones"], "properties": {"stones": {"type": "integer"}}});
+    let written = answer("Apple 0 weighs 0 stones [n2e1].", &json!([]));
+    for (said, output) in [(json!({"stones": 0}), Some(json!({"stones": 0}))), (json!({"stones": "none"}), None)] {
+        let caller = Scripted::by_key(vec![("write/answer", written.clone()), ("write/output", said)]);
+        let material = Material { schema: Some(&schema), ..world.material() };
+        let draft = draft(&caller, &CallKey::new("write"), &material).await.unwrap();
+        assert_eq!(draft.output.is_none(), draft.limitations.len() == 1);
+        assert_eq!(draft.output, output);
+    }
+}
