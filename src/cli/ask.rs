@@ -6,12 +6,12 @@ use clap::Args;
 
 use super::error::CliError;
 use super::exit::Exit;
+use super::report::ReportArgs;
 use super::search::FilterArgs;
 use super::ui::Ui;
 use crate::engine::{Engine, EngineError, IndexRequest};
 use crate::kb::index::Index;
 use crate::kb::search::SearchOptions;
-use crate::render::{json, markdown};
 use crate::research::question::Question;
 
 /// Answer a question with checked citations
@@ -31,26 +31,8 @@ pub(super) struct AskArgs {
     #[command(flatten)]
     filter: FilterArgs,
 
-    /// Print the report as markdown or json
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
-    format: ReportFormat,
-
-    /// Short for `--format json`
-    #[arg(long, conflicts_with = "format")]
-    json: bool,
-
-    /// Write the report to this file
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-enum ReportFormat {
-    /// Markdown, rendered on a terminal
-    #[default]
-    Markdown,
-    /// The report object
-    Json,
+    #[command(flatten)]
+    report: ReportArgs,
 }
 
 /// Runs the command.
@@ -70,15 +52,7 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
     let options = SearchOptions { filter, paths: args.filter.paths()?, ..SearchOptions::default() };
     let searcher = engine.searcher().await?;
     let report = engine.ask(&searcher, question, &options).await?;
-    let is_json = args.json || args.format == ReportFormat::Json;
-    let text = if is_json { json::plain(&report)? } else { markdown::report(&report) };
-    match &args.output {
-        Some(file) => write(file, &text)?,
-        None if !is_json && ui.is_for_people() => {
-            ui.print(&termimad::MadSkin::default().term_text(&text).to_string())?;
-        }
-        None => ui.print(&text)?,
-    }
+    args.report.print(ui, &report)?;
     Ok(if report.is_refusal() { Exit::NoEvidence } else { Exit::Done })
 }
 
@@ -94,13 +68,4 @@ async fn update(ui: &mut Ui, engine: &Engine, folder: &Path) -> Result<Option<St
     }
     let index = Index::open(engine.location()).await.map_err(EngineError::from)?;
     Ok(engine.collection_of(&index, folder)?)
-}
-
-/// Writes the report; a link is followed, and a pipe or device is written to.
-fn write(file: &Path, text: &str) -> Result<(), CliError> {
-    std::fs::write(file, text).map_err(|source| CliError::File {
-        action: "write",
-        path: file.display().to_string(),
-        source,
-    })
 }
