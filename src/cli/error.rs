@@ -6,6 +6,7 @@ use std::fmt::Write;
 use super::exit::Exit;
 use crate::base::line::printable;
 use crate::engine::EngineError;
+use crate::render::RenderError;
 
 /// A command failed, or was asked for something impossible.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +39,9 @@ pub enum CliError {
     /// A result could not be written as JSON.
     #[error("failed to write the result as JSON")]
     Json(#[from] serde_json::Error),
+    /// A report could not be rendered.
+    #[error(transparent)]
+    Render(#[from] RenderError),
 }
 
 impl CliError {

@@ -10,6 +10,8 @@ pub mod error;
 
 pub mod progress;
 
+mod report;
+
 mod index;
 
 mod search;

@@ -1,138 +1,362 @@
 //! A report as Markdown with numbered citations.
 //!
-//! Everything quoted is text of somebody else's: it is put on one line and its control characters are removed, so it
-//! cannot change the form of the report or the state of a terminal.
+//! Everything quoted is text of somebody else's: what a source said is put on one line, of what a writer said only a few
+//! forms are kept, and all of it is escaped, so it cannot change the form of the report or the state of a terminal.
 
 use std::fmt::Write;
 
+use super::citation::{self, Numbers};
+use super::figure;
+use super::prose::{self, Block, Span, uncited};
+use super::tree;
 use crate::base::line::one_line;
-use crate::research::evidence::{Evidence, EvidenceId};
+use crate::research::branch::Finding;
+use crate::research::evidence::Evidence;
+use crate::research::node::{Node, NodeStatus};
 use crate::research::report::Report;
 use crate::source::Place;
 
-/// Returns the report as Markdown.
-pub fn report(report: &Report) -> String {
-    let mut text = format!("# {}\n\n", line(report.question.as_str()));
-    if report.is_refusal() {
-        refusal(&mut text, report)
-    } else {
-        answer(&mut text, report)
+/// Returns the report as Markdown with front matter, to be put back into a knowledge base.
+pub fn note(report: &Report) -> String {
+    // What JSON says of a text or number, YAML says too.
+    let said = |text: &str| serde_json::Value::from(one_line(text)).to_string();
+    let question = said(report.question.as_str());
+    let mut text = format!("---\ntitle: {question}\nquestion: {question}\n");
+    if let Some(run) = &report.run_id {
+        let _ = writeln!(text, "run_id: {}", said(run));
     }
-    further(&mut text, report);
-    if !report.limitations.is_empty() && !report.is_refusal() {
-        text.push_str("\n## Limitations\n\n");
-        list(&mut text, report.limitations.iter());
+    let _ = writeln!(text, "stop_reason: {}", figure::stop_reason(report.stop_reason));
+    let _ = writeln!(text, "confidence: {:.2}", report.confidence);
+    let _ = writeln!(text, "cost: {}", said(&figure::cost(report.usage.total.cost_usd)));
+    text.push_str("tags: [dr-report]\n---\n\n");
+    text + &self::report(report)
+}
+
+/// Returns the report as Markdown for reading.
+///
+/// An answer from one search that went as it should is short: its claims are its quotes. What took more says how the
+/// answer came about, and shows each quote beside its source.
+pub fn report(report: &Report) -> String {
+    let numbers = Numbers::of(report);
+    let mut text = format!("# {}\n", line(report.question.as_str()));
+    match (report.is_refusal(), figure::is_run(report)) {
+        (true, false) => refusal(&mut text, report),
+        (true, true) => {
+            refusal(&mut text, report);
+            course(&mut text, report);
+            further(&mut text, report);
+        }
+        (false, false) => short(&mut text, report, &numbers),
+        (false, true) => full(&mut text, report, &numbers),
     }
     text
 }
 
-fn answer(text: &mut String, report: &Report) {
+fn short(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
+    text.push('\n');
     for finding in &report.findings {
-        let marks: Vec<_> =
-            finding.evidence.iter().filter_map(|id| number(report, id)).map(|n| format!("[{n}]")).collect();
-        let _ = writeln!(text, "- {} {}", claim(&finding.text), marks.join(""));
+        let _ = writeln!(text, "- {}", claim(finding, numbers));
     }
-    text.push_str("\n## Sources\n\n");
+    heading(text, "Sources");
     for (evidence, number) in report.evidence.iter().zip(1..) {
         let _ = writeln!(text, "{number}. {}", source(evidence));
     }
-    let stale = report.evidence.iter().any(|evidence| evidence.stale);
-    let found = if stale { "in its file, or in what the index has of a file that has changed" } else { "in its file" };
-    let _ = writeln!(text, "\nConfidence {:.2}. Code has found every quote, verbatim, {found}.", report.confidence);
+    let _ = writeln!(text, "\nConfidence {:.2}. {}", report.confidence, citation::checks(report));
+    further(text, report);
+    list(text, "Limitations", &report.limitations);
 }
 
-fn refusal(text: &mut String, report: &Report) {
-    text.push_str("**No answer.** ");
-    for limitation in &report.limitations {
-        let _ = writeln!(text, "{}", line(limitation));
+fn full(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
+    let number = |id: &_| numbers.get(id);
+    if let Some(reservation) = figure::reservation(report) {
+        let _ = writeln!(text, "\n**{reservation}**");
     }
+    let answer = prose::blocks(&report.answer, &number);
+    if !answer.is_empty() {
+        heading(text, "Executive summary");
+        blocks(text, &answer);
+    }
+    if !report.findings.is_empty() {
+        heading(text, "Key findings");
+    }
+    for (finding, place) in report.findings.iter().zip(1..) {
+        let _ = writeln!(text, "{place}. {}", claim(finding, numbers));
+    }
+    for section in &report.sections {
+        heading(text, &line(&section.title));
+        blocks(text, &prose::blocks(&section.text, &number));
+    }
+    if let Some(output) = &report.output {
+        heading(text, "Result");
+        blocks(text, &[Block::Code { text: format!("{output:#}") }]);
+    }
+    list(text, "Contradictions", &report.contradictions);
+    list(text, "Open questions", &report.open_questions);
+    list(text, "Limitations", &report.limitations);
+    heading(text, "Confidence");
+    let _ = writeln!(text, "{:.2} of 1. {}", report.confidence, citation::checks(report));
+    course(text, report);
+    heading(text, "Sources");
+    for (evidence, number) in report.evidence.iter().zip(1..) {
+        let indent = " ".repeat(format!("{number}. ").len());
+        let _ = writeln!(text, "{number}. {}\n\n{indent}> {}\n", source(evidence), line(&evidence.quote));
+    }
+    text.truncate(text.trim_end().len() + 1);
+    further(text, report);
+}
+
+/// Says that there is no answer, and why; the rest of what is missing only where there was a run.
+fn refusal(text: &mut String, report: &Report) {
+    let mut limitations = report.limitations.iter();
+    let why =
+        limitations.next().map_or_else(|| "Nothing was found that bears on this question.".into(), |why| line(why));
+    let _ = writeln!(text, "\n**No answer.** {why}");
+    list(text, "Limitations", limitations.as_slice());
+    if !figure::is_run(report) {
+        further(text, report);
+    }
+}
+
+/// Says how the answer came about: what was asked on the way, what became of it, and what it cost.
+fn course(text: &mut String, report: &Report) {
+    heading(text, "How it was researched");
+    let _ = writeln!(text, "{}", figure::course(report));
+    if let Some(run) = &report.run_id {
+        let _ = writeln!(text, "\nRun {}.", code(run));
+    }
+    text.push('\n');
+    for row in tree::rows(&report.tree) {
+        let _ = writeln!(text, "{}- {}", "    ".repeat(row.depth), node(row.node));
+    }
+    let rows = figure::usage_rows(report);
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\n| for | {} |", figure::USAGE_COLUMNS.join(" | "));
+    let _ = writeln!(text, "|---|{}", "--:|".repeat(figure::USAGE_COLUMNS.len()));
+    for row in rows {
+        let name = cell(&prose::line(&row.name, &uncited));
+        let name = if row.is_total { format!("**{name}**") } else { name };
+        let figures = row.figures.map(|figure| line(&figure));
+        let _ = writeln!(text, "| {name} | {} |", figures.join(" | "));
+    }
+}
+
+/// Returns a node as an item of the tree: its question, its state, and why it has no answer.
+fn node(node: &Node) -> String {
+    let mut text = format!("{} {} ({}", node.id, line(node.question.as_str()), figure::status(node.status));
+    if node.status == NodeStatus::Done && node.confidence > 0.0 {
+        let _ = write!(text, ", confidence {:.2}", node.confidence);
+    }
+    if !node.depends_on.is_empty() {
+        let _ = write!(text, ", after {}", tree::names(&node.depends_on));
+    }
+    text.push(')');
+    if matches!(node.status, NodeStatus::Failed | NodeStatus::Blocked) && !node.summary.is_empty() {
+        let _ = write!(text, ": {}", line(&node.summary));
+    }
+    text
 }
 
 fn further(text: &mut String, report: &Report) {
     if report.passages.is_empty() {
         return;
     }
-    let heading = if report.is_refusal() { "Nearest passages" } else { "Read further" };
-    let _ = writeln!(text, "\n## {heading}\n");
+    heading(text, if report.is_refusal() { "Nearest passages" } else { "Read further" });
     for passage in &report.passages {
         let place = place(&passage.source);
         let _ = writeln!(text, "- {place}  \n  {}", line(&passage.snippet));
     }
 }
 
-fn list<'a>(text: &mut String, items: impl Iterator<Item = &'a String>) {
+fn heading(text: &mut String, title: &str) {
+    let _ = writeln!(text, "\n## {title}\n");
+}
+
+/// Adds a list under its heading, or nothing where there is nothing to list.
+fn list(text: &mut String, title: &str, items: &[String]) {
+    if items.is_empty() {
+        return;
+    }
+    heading(text, title);
     for item in items {
         let _ = writeln!(text, "- {}", line(item));
     }
 }
 
-/// Returns the number a citation is printed as.
-fn number(report: &Report, id: &EvidenceId) -> Option<usize> {
-    report.evidence.iter().position(|evidence| evidence.id == *id).map(|place| place + 1)
+/// Returns a claim and the numbers of its quotes; where the claim's own text cites one of them, it stands there.
+fn claim(finding: &Finding, numbers: &Numbers<'_>) -> String {
+    let mut spans = prose::finding(finding, &|id| numbers.get(id));
+    let citations = spans.iter().rev().take_while(|span| matches!(span, Span::Citation(_))).count();
+    // The numbers at the end stand apart from the claim, as they do not belong to its last word.
+    if citations > 0 && citations < spans.len() {
+        let end = spans.len() - citations;
+        if !matches!(&spans[end - 1], Span::Text(text) if text.ends_with(' ')) {
+            spans.insert(end, Span::Text(" ".into()));
+        }
+    }
+    inline(&spans)
 }
 
 fn source(evidence: &Evidence) -> String {
-    let stale = if evidence.stale { " (as indexed; the file has changed since)" } else { "" };
-    format!("{}{stale}", place(&evidence.source))
+    let place = place(&evidence.source);
+    match citation::note(evidence) {
+        Some(note) if !evidence.checked => format!("{place} (*{note}*)"),
+        Some(note) => format!("{place} ({note})"),
+        None => place,
+    }
 }
 
+/// Returns where a quote stands: a file as code that can be copied, a page of the web as a link where it may be one.
 fn place(place: &Place) -> String {
-    let (at, title, heading_path) = (place.for_people(), place.title(), place.heading_path());
-    let names =
-        std::iter::once(title).chain(heading_path.iter().map(String::as_str).filter(|heading| *heading != title));
-    format!("`{}` — {}", line(&at).replace('`', "'"), line(&names.collect::<Vec<_>>().join(" › ")))
+    let names = line(&citation::names(place));
+    match place {
+        Place::Kb { .. } => format!("{} — {names}", code(&place.for_people())),
+        Place::Web { url, .. } => {
+            let link = citation::safe_url(url).map_or_else(|| code(url), |url| format!("<{url}>"));
+            let day = citation::read_on(place).map(|day| format!(", read on {day}")).unwrap_or_default();
+            format!("{names} — {link}{day}")
+        }
+    }
 }
 
 /// Returns a text on one line in which nothing but code spans is Markdown: no link, no image, no HTML, no heading, and
 /// no number in brackets that could pass for a citation.
 fn line(text: &str) -> String {
-    let line = one_line(text);
-    // Code spans are kept where it is plain which backticks belong together.
-    let has_spans = !line.contains("``") && line.matches('`').count().is_multiple_of(2);
-    let mut shown = String::with_capacity(line.len() + 16);
-    let (mut in_code, mut before) = (false, ' ');
-    let mut letters = line.chars().peekable();
-    while let Some(letter) = letters.next() {
+    inline(&prose::line(text, &uncited))
+}
+
+/// Adds blocks with an empty line between them, items of one list aside.
+fn blocks(text: &mut String, blocks: &[Block]) {
+    let mut item_depth = None;
+    for (block, at) in blocks.iter().zip(0..) {
+        let depth = match block {
+            // An item may lie one deeper than the one before it, or it would be code.
+            Block::Item { depth, .. } => Some((*depth).min(item_depth.map_or(0, |before: usize| before + 1))),
+            _ => None,
+        };
+        if at > 0 && !(depth.is_some() && item_depth.is_some()) {
+            text.push('\n');
+        }
+        item_depth = depth;
+        match block {
+            Block::Heading { spans } => {
+                let _ = writeln!(text, "### {}", inline(spans));
+            }
+            Block::Paragraph { spans } => {
+                let _ = writeln!(text, "{}", inline(spans));
+            }
+            Block::Item { number, spans, .. } => {
+                let mark = number.map_or_else(|| "-".to_owned(), |number| format!("{number}."));
+                let _ = writeln!(text, "{}{mark} {}", "    ".repeat(depth.unwrap_or(0)), inline(spans));
+            }
+            Block::Code { text: code } => fenced(text, code),
+            Block::Table { rows } => table(text, rows),
+        }
+    }
+}
+
+/// Adds lines of code between fences longer than any in them.
+fn fenced(text: &mut String, code: &str) {
+    let longest = code.split(|letter| letter != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    let _ = writeln!(text, "{fence}\n{}\n{fence}", code.trim_end_matches('\n'));
+}
+
+fn table(text: &mut String, rows: &[Vec<Vec<Span>>]) {
+    for (row, at) in rows.iter().zip(0..) {
+        let cells: Vec<_> = row.iter().map(|spans| cell(spans)).collect();
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
+        if at == 0 {
+            let _ = writeln!(text, "|{}", "---|".repeat(cells.len()));
+        }
+    }
+}
+
+/// Returns a cell, in which a bar is escaped, even in code: it would else end the cell.
+fn cell(spans: &[Span]) -> String {
+    let mut shown = String::new();
+    let mut is_escaped = false;
+    for letter in inline(spans).chars() {
+        if letter == '|' && !is_escaped {
+            shown.push('\\');
+        }
+        shown.push(letter);
+        is_escaped = letter == '\\' && !is_escaped;
+    }
+    shown
+}
+
+/// Returns spans as Markdown of one line, at its beginning.
+fn inline(spans: &[Span]) -> String {
+    let mut shown = String::new();
+    for span in spans {
+        match span {
+            Span::Text(text) => escape(&mut shown, text),
+            Span::Code(text) => shown.push_str(&code(text)),
+            Span::Strong(text) => weigh(&mut shown, "**", text),
+            Span::Emphasis(text) => weigh(&mut shown, "*", text),
+            Span::Citation(number) => {
+                let _ = write!(shown, "[{number}]");
+            }
+        }
+    }
+    shown
+}
+
+/// Returns code between backticks.
+fn code(text: &str) -> String {
+    format!("`{}`", one_line(text).replace('`', "'"))
+}
+
+/// Adds words between marks, which have to stand next to them.
+fn weigh(shown: &mut String, mark: &str, text: &str) {
+    let (start, words) = text.split_at(text.len() - text.trim_start().len());
+    let (words, end) = words.split_at(words.trim_end().len());
+    shown.push_str(start);
+    if !words.is_empty() {
+        shown.push_str(mark);
+        escape(shown, words);
+        shown.push_str(mark);
+    }
+    shown.push_str(end);
+}
+
+/// Adds words in which nothing is Markdown.
+fn escape(shown: &mut String, text: &str) {
+    // What follows a number in brackets could make a link of it.
+    let mut is_after_citation = shown.ends_with(']');
+    let mut before = shown.chars().next_back().unwrap_or(' ');
+    for (at, letter) in text.char_indices() {
+        let rest = &text[at + letter.len_utf8()..];
         match letter {
-            '`' if has_spans => in_code = !in_code,
-            _ if in_code => {}
             // An underscore inside a word is no mark.
-            '_' if before.is_alphanumeric() && letters.peek().is_some_and(|next| next.is_alphanumeric()) => {}
+            '_' if before.is_alphanumeric() && rest.starts_with(char::is_alphanumeric) => {}
             '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '~' => shown.push('\\'),
+            '(' | ':' if is_after_citation => shown.push('\\'),
+            '&' if is_entity(rest) => shown.push('\\'),
             '#' | '>' | '-' | '+' | '|' | '=' if shown.is_empty() => shown.push('\\'),
             '.' | ')' if !shown.is_empty() && shown.chars().all(|shown| shown.is_ascii_digit()) => shown.push('\\'),
             _ => {}
         }
         shown.push(letter);
         before = letter;
+        is_after_citation = false;
     }
-    shown
 }
 
-/// Returns a quoted claim, its own references in brackets turned into such in parentheses.
-fn claim(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('[') {
-        shown.push_str(before);
-        match after.split_once(']') {
-            Some((inner, after)) if !inner.is_empty() && inner.chars().all(|letter| letter.is_ascii_digit()) => {
-                shown.push_str(&format!("({inner})"));
-                rest = after;
-            }
-            _ => {
-                shown.push('[');
-                rest = after;
-            }
-        }
-    }
-    shown.push_str(rest);
-    line(&shown)
+/// Tells whether what follows `&` makes it a letter in disguise: `&lt;`, `&#91;`.
+fn is_entity(rest: &str) -> bool {
+    let name = rest.split_once(';').map_or("", |(name, _)| name);
+    !name.is_empty() && name.strip_prefix('#').unwrap_or(name).chars().all(|letter| letter.is_ascii_alphanumeric())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::sample;
     use super::*;
+    use proptest::prelude::*;
+    use pulldown_cmark::{Event, Options, Parser, Tag};
 
     #[test]
     fn text_of_others_cannot_change_the_form_of_the_report() {
@@ -140,9 +364,10 @@ mod tests {
         assert_eq!(line("<script>x</script> *a* ~~b~~"), r"\<script>x\</script> \*a\* \~\~b\~\~");
         assert_eq!(
             line("![t](http://evil/t.png) [1](javascript:alert(1))"),
-            r"!\[t\](http://evil/t.png) \[1\](javascript:alert(1))"
+            r"!\[t\](http://evil/t.png) (1)(javascript:alert(1))"
         );
         assert_eq!(line("1. an item, foo_bar and _this_"), r"1\. an item, foo_bar and \_this\_");
+        assert_eq!(line("R&D; said &#91;1&#93; &lt;b>"), r"R\&D; said \&#91;1\&#93; \&lt;b>");
     }
 
     #[test]
@@ -154,7 +379,102 @@ mod tests {
     }
 
     #[test]
-    fn number_in_brackets_of_a_source_does_not_pass_for_a_citation() {
-        assert_eq!(claim("proven elsewhere [9], see [the note]."), r"proven elsewhere (9), see \[the note\].");
+    fn bar_does_not_end_a_cell() {
+        let cells = [r"a | b", r"a \| b", "a `|` b", "| b"].map(|text| cell(&prose::line(text, &uncited)));
+        assert_eq!(cells, [r"a \| b", r"a \\\| b", r"a `\|` b", r"\| b"]);
+    }
+
+    #[test]
+    fn answer_of_one_search_is_short() {
+        insta::assert_snapshot!(report(&sample::answer()), @r"
+        # Why lithium?
+
+        - Lithium cells do not leak. [1]
+
+        ## Sources
+
+        1. `battery.md:11-12` — Batteries › Decision
+
+        Confidence 0.75. Code has found every quote, verbatim, in its file.
+        ");
+    }
+
+    #[test]
+    fn run_shows_its_tree_its_cost_and_its_quotes() {
+        insta::assert_snapshot!(report(&sample::run()));
+    }
+
+    #[test]
+    fn refusal_says_why_and_what_was_tried() {
+        let refused = Report {
+            evidence: Vec::new(),
+            limitations: vec!["Nothing answers this.".into(), "The web was not asked.".into()],
+            ..sample::run()
+        };
+        let text = report(&refused);
+        let headings: Vec<_> = text.lines().filter(|line| line.starts_with("## ")).collect();
+        assert_eq!(headings, ["## Limitations", "## How it was researched", "## Nearest passages"]);
+        assert!(text.contains("**No answer.** Nothing answers this.\n"), "{text}");
+    }
+
+    #[test]
+    fn note_goes_back_into_a_knowledge_base_as_a_tagged_document() {
+        let mut run = sample::run();
+        run.question = "Why \"this\": a 'test' --- # or {not}?".parse().unwrap();
+        let text = note(&run);
+        let (_, rest) = text.split_once("---\n").unwrap();
+        let (front, body) = rest.split_once("---\n\n").unwrap();
+        let front: serde_json::Value = serde_saphyr::from_str(front).unwrap();
+        let expected = serde_json::json!({
+            "title": run.question.as_str(),
+            "question": run.question.as_str(),
+            "run_id": "4f1c09a2b7de5533",
+            "stop_reason": "budget_exceeded",
+            "confidence": 0.62,
+            "cost": "unknown",
+            "tags": ["dr-report"],
+        });
+        assert_eq!(front, expected);
+        assert_eq!(body, report(&run));
+    }
+
+    #[test]
+    fn web_place_is_a_link_only_where_its_address_is_one() {
+        let fetched = sample::page("https://example.org/a_b?c=d", "A [page](x)", Some(1_795_219_199_000));
+        assert_eq!(place(&fetched), r"A \[page\](x) — <https://example.org/a_b?c=d>, read on 2026-11-20");
+        assert_eq!(place(&sample::page("javascript:alert`1`", "Bad", None)), "Bad — `javascript:alert'1'`");
+    }
+
+    /// Returns everything in a report that a reader's program would act on.
+    fn live(text: &str) -> Vec<String> {
+        let is_live = |event: &Event<'_>| match event {
+            Event::Start(Tag::Link { dest_url, .. }) => !dest_url.starts_with("https://example.org/"),
+            Event::Start(Tag::Image { .. } | Tag::HtmlBlock) | Event::Html(_) | Event::InlineHtml(_) => true,
+            _ => false,
+        };
+        let options = Options::ENABLE_TABLES | Options::ENABLE_GFM | Options::ENABLE_FOOTNOTES;
+        Parser::new_ext(text, options).filter(is_live).map(|event| format!("{event:?}")).collect()
+    }
+
+    const HOSTILE: &str = "[n2e1](javascript:alert(1)) <script>x</script> ![i](http://evil/i.png)\n\n[n2e1]: http://evil\n\n\
+        [1]: http://evil 'x'\n<img src=x onerror=y>\n\n| <b> | `|` |\n|---|---|\n| [a](http://evil) | ]]> |\n\n    <i>\n\
+        ```\n</pre><script>\n````\n<http://evil> \"quotes\" & 'more' [n2e1]:x -->";
+
+    #[test]
+    fn hostile_text_is_dead_wherever_it_stands() {
+        let text = report(&sample::all_saying(HOSTILE));
+        assert_eq!(live(&text), Vec::<String>::new(), "{text}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_of_others_is_live(text in r"(\[n2e1\]|```|<b>|http://a|[-*_`\[\]()<>|#!:&;~a1 \n\\]){0,40}") {
+            let mut run = sample::run();
+            run.answer.clone_from(&text);
+            run.findings[0].text.clone_from(&text);
+            run.evidence[0].quote.clone_from(&text);
+            let shown = report(&run);
+            prop_assert_eq!(live(&shown), Vec::<String>::new(), "{}", shown);
+        }
     }
 }

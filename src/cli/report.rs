@@ -1,0 +1,55 @@
+//! How a report is printed, by every command that has one.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+use super::error::CliError;
+use super::ui::Ui;
+use crate::render::{self, ReportFormat};
+use crate::research::report::Report;
+
+/// Flags of commands that print a report.
+#[derive(Args, Debug)]
+pub(super) struct ReportArgs {
+    /// Print the report as markdown, as a note with front matter, as an html page or as json
+    #[arg(long, value_name = "FORMAT", default_value_t, value_parser = formats())]
+    format: ReportFormat,
+
+    /// Short for `--format json`
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+
+    /// Write the report to this file
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+fn formats() -> impl TypedValueParser<Value = ReportFormat> {
+    PossibleValuesParser::new(ReportFormat::ALL.map(ReportFormat::name)).try_map(|name| name.parse())
+}
+
+impl ReportArgs {
+    /// Prints a report, or writes it to the file that was asked for; Markdown is laid out on a terminal.
+    pub(super) fn print(&self, ui: &mut Ui, report: &Report) -> Result<(), CliError> {
+        let format = if self.json { ReportFormat::Json } else { self.format };
+        let text = render::report(report, format)?;
+        match &self.output {
+            Some(file) => write(file, &text),
+            None if format == ReportFormat::Markdown && ui.is_for_people() => {
+                Ok(ui.print(&termimad::MadSkin::default().term_text(&text).to_string())?)
+            }
+            None => Ok(ui.print(&text)?),
+        }
+    }
+}
+
+/// Writes the report; a link is followed, and a pipe or device is written to.
+fn write(file: &Path, text: &str) -> Result<(), CliError> {
+    std::fs::write(file, text).map_err(|source| CliError::File {
+        action: "write",
+        path: file.display().to_string(),
+        source,
+    })
+}

@@ -1,0 +1,112 @@
+//! Which quotes a report cites by which number, and what is said of each quote and its place.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+
+use crate::base::line::{is_invisible, one_line};
+use crate::research::evidence::{Evidence, EvidenceId};
+use crate::research::report::Report;
+use crate::source::Place;
+
+/// The number each quote of a report is cited by: its place in the list of sources, from 1.
+pub(super) struct Numbers<'a>(HashMap<&'a EvidenceId, usize>);
+
+impl<'a> Numbers<'a> {
+    pub(super) fn of(report: &'a Report) -> Self {
+        Self(report.evidence.iter().zip(1..).map(|(evidence, number)| (&evidence.id, number)).collect())
+    }
+
+    /// Returns the number of a quote; none for what the report has no quote of.
+    pub(super) fn get(&self, id: &EvidenceId) -> Option<usize> {
+        self.0.get(id).copied()
+    }
+}
+
+/// Returns what a reader must know of a quote, where there is something.
+pub(super) fn note(evidence: &Evidence) -> Option<&'static str> {
+    match (evidence.checked, evidence.stale) {
+        (false, _) => Some("reported, unchecked"),
+        (true, true) => Some("as indexed; the file has changed since"),
+        (true, false) => None,
+    }
+}
+
+/// Returns what code has done about the quotes, in one sentence.
+pub(super) fn checks(report: &Report) -> String {
+    let checked: Vec<_> = report.evidence.iter().filter(|evidence| evidence.checked).collect();
+    let is_web = |evidence: &&Evidence| matches!(evidence.source, Place::Web { .. });
+    let mut found_in = if checked.iter().any(is_web) { "in its source" } else { "in its file" }.to_owned();
+    if checked.iter().any(|evidence| evidence.stale) {
+        found_in.push_str(", or in what the index has of a file that has changed");
+    }
+    match (checked.len(), report.evidence.len()) {
+        (0, _) => "The sources are reported, and code has found none of the quotes.".to_owned(),
+        (found, all) if found == all => format!("Code has found every quote, verbatim, {found_in}."),
+        (found, all) => format!(
+            "Code has found {found} of {all} quotes, each verbatim {found_in}; the others are reported, unchecked."
+        ),
+    }
+}
+
+/// Returns the title of a document and the headings above a place in it, as one line.
+pub(super) fn names(place: &Place) -> String {
+    let title = place.title();
+    let headings = place.heading_path().iter().map(String::as_str).filter(|heading| *heading != title);
+    one_line(&std::iter::once(title).chain(headings).collect::<Vec<_>>().join(" › "))
+}
+
+/// Returns when a page was read, as a day (UTC).
+pub(super) fn read_on(place: &Place) -> Option<String> {
+    let Place::Web { fetched_at: Some(millis), .. } = place else { return None };
+    let moment = Timestamp::from_millisecond(i64::try_from(*millis).ok()?).ok()?;
+    Some(moment.strftime("%Y-%m-%d").to_string())
+}
+
+/// Returns an address if it may be made a link: of the web, and of letters that cannot end or hide anything.
+pub(super) fn safe_url(url: &str) -> Option<&str> {
+    let (scheme, rest) = url.split_once("://")?;
+    let is_web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
+    let is_odd = |letter: char| {
+        letter.is_whitespace()
+            || letter.is_control()
+            || is_invisible(letter)
+            || matches!(letter, '<' | '>' | '"' | '\'' | '`' | '\\')
+    };
+    (is_web && rest.starts_with(char::is_alphanumeric) && !url.contains(is_odd)).then_some(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_addresses_of_the_web_become_links() {
+        for url in ["https://example.org/a?b=c#d", "HTTP://example.org", "https://例え.jp/"] {
+            assert_eq!(safe_url(url), Some(url));
+        }
+        for url in [
+            "javascript:alert(1)",
+            "javascript://example.org/%0aalert(1)",
+            "data:text/html,x",
+            "file:///etc/passwd",
+            "//example.org",
+            "https://",
+            "https:// example.org",
+            "https://example.org/\"onmouseover=\"x",
+            "https://example.org/><script>",
+            "https://example.org/\u{202e}gro",
+            " https://example.org",
+        ] {
+            assert_eq!(safe_url(url), None, "{url}");
+        }
+    }
+
+    #[test]
+    fn page_is_read_on_a_day_of_utc() {
+        let page = |fetched_at| Place::Web { url: "https://example.org".into(), title: "A page".into(), fetched_at };
+        assert_eq!(read_on(&page(Some(1_795_219_199_000))).as_deref(), Some("2026-11-20"));
+        assert_eq!(read_on(&page(None)), None);
+        assert_eq!(read_on(&page(Some(u64::MAX))), None);
+    }
+}

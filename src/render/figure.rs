@@ -1,0 +1,220 @@
+//! Figures and states in words: money, tokens, time, why a run ended.
+
+use std::collections::BTreeMap;
+
+use crate::base::line::counted;
+use crate::llm::message::Role;
+use crate::research::node::{NodeId, NodeStatus};
+use crate::research::report::{Report, StopReason, Usage};
+
+/// Returns a price in US dollars; `unknown` where nobody knows it, which is never the same as nothing.
+pub fn cost(usd: Option<f64>) -> String {
+    match usd {
+        None => "unknown".to_owned(),
+        Some(usd) if usd == 0.0 => "$0".to_owned(),
+        Some(usd) if usd.abs() < 0.000_1 => "< $0.0001".to_owned(),
+        Some(usd) if usd.abs() < 1.0 => format!("${usd:.4}"),
+        Some(usd) => format!("${usd:.2}"),
+    }
+}
+
+/// Returns a number with its thousands set apart: `12,345`.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+/// Returns a time given in milliseconds: `0.4 s`, `12 s`, `3 min 5 s`, `2 h 10 min`.
+pub fn duration(millis: u64) -> String {
+    let seconds = millis / 1_000;
+    match seconds {
+        0..10 => format!("{seconds}.{} s", millis % 1_000 / 100),
+        10..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+    }
+}
+
+/// Returns why a run ended, to be read after "because".
+pub fn ended(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::Complete => "the question is answered",
+        StopReason::BudgetExceeded => "the money it may spend is spent",
+        StopReason::TokensExceeded => "the tokens it may use are used up",
+        StopReason::TimeExceeded => "its time is up",
+        StopReason::IterationsExceeded => "it had as many rounds as it may have",
+        StopReason::NoMoreTasks => "everything planned was done and nothing more could be planned",
+        StopReason::NoProgress => "two rounds brought no new evidence",
+        StopReason::NoEvidence => "nothing was found that bears on the question",
+        StopReason::Cancelled => "it was stopped",
+    }
+}
+
+/// Returns the name of a stop reason as it is in JSON.
+pub fn stop_reason(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::Complete => "complete",
+        StopReason::BudgetExceeded => "budget_exceeded",
+        StopReason::TokensExceeded => "tokens_exceeded",
+        StopReason::TimeExceeded => "time_exceeded",
+        StopReason::IterationsExceeded => "iterations_exceeded",
+        StopReason::NoMoreTasks => "no_more_tasks",
+        StopReason::NoProgress => "no_progress",
+        StopReason::NoEvidence => "no_evidence",
+        StopReason::Cancelled => "cancelled",
+    }
+}
+
+/// Returns how far a node came, in one word.
+pub fn status(status: NodeStatus) -> &'static str {
+    match status {
+        NodeStatus::Pending => "pending",
+        NodeStatus::Running => "running",
+        NodeStatus::Done => "done",
+        NodeStatus::Failed => "failed",
+        NodeStatus::Blocked => "blocked",
+    }
+}
+
+/// Tells whether anything of how an answer came about is worth showing: more than one search that went as it should.
+pub(super) fn is_run(report: &Report) -> bool {
+    report.tree.nodes.len() > 1
+        || report.usage.total.calls > 0
+        || !matches!(report.stop_reason, StopReason::Complete | StopReason::NoEvidence)
+}
+
+/// Returns what a reader must know before anything else: that a run was cut short, or lost something on its way.
+pub(super) fn reservation(report: &Report) -> Option<String> {
+    let mut said = Vec::new();
+    if matches!(
+        report.stop_reason,
+        StopReason::BudgetExceeded
+            | StopReason::TokensExceeded
+            | StopReason::TimeExceeded
+            | StopReason::IterationsExceeded
+            | StopReason::Cancelled
+    ) {
+        said.push(format!("The run ended early because {}.", ended(report.stop_reason)));
+    }
+    if !report.failed_nodes.is_empty() {
+        let names: Vec<_> = report.failed_nodes.iter().map(NodeId::to_string).collect();
+        said.push(format!("Parts of it failed: {}.", names.join(", ")));
+    } else if report.degraded {
+        said.push("Something planned was not looked into.".to_owned());
+    }
+    (!said.is_empty()).then(|| said.join(" "))
+}
+
+/// Returns how a run went, in one sentence.
+pub(super) fn course(report: &Report) -> String {
+    let rounds = report.tree.nodes.iter().map(|node| node.round).max().unwrap_or(1);
+    format!(
+        "The run ended after {} because {} (`{}`): {} in {}.",
+        duration(report.elapsed_ms),
+        ended(report.stop_reason),
+        stop_reason(report.stop_reason),
+        counted(report.tree.nodes.len(), "node"),
+        counted(rounds as usize, "planned round"),
+    )
+}
+
+/// What calls came to for one role or node, or in all, in words.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub(super) struct UsageRow {
+    /// Whose.
+    pub(super) name: String,
+    /// A figure for each of [`USAGE_COLUMNS`].
+    pub(super) figures: [String; 8],
+    /// Whether it is the sum of the others.
+    pub(super) is_total: bool,
+}
+
+/// What the figures of a usage row are.
+pub(super) const USAGE_COLUMNS: [&str; 8] =
+    ["calls", "prompt", "cached", "completion", "reasoning", "tool calls", "from cache", "cost"];
+
+/// Returns usage by role, by node, and in all; nothing where nothing was used.
+pub(super) fn usage_rows(report: &Report) -> Vec<UsageRow> {
+    let table = &report.usage;
+    if table.total == Usage::default() && table.by_role.is_empty() && table.by_node.is_empty() {
+        return Vec::new();
+    }
+    let role = |name: &String| Role::ALL.iter().position(|role| role.name() == name.as_str()).unwrap_or(usize::MAX);
+    let node = |name: &String| name.parse().map_or(u32::MAX, |id: NodeId| id.number());
+    let mut rows = sorted(&table.by_role, role);
+    rows.extend(sorted(&table.by_node, node));
+    rows.push(usage_row("all", &table.total, true));
+    rows
+}
+
+fn sorted<K: Ord>(usages: &BTreeMap<String, Usage>, key: impl Fn(&String) -> K) -> Vec<UsageRow> {
+    let mut usages: Vec<_> = usages.iter().collect();
+    usages.sort_by_key(|(name, _)| key(name));
+    usages.into_iter().map(|(name, usage)| usage_row(name, usage, false)).collect()
+}
+
+fn usage_row(name: &str, usage: &Usage, is_total: bool) -> UsageRow {
+    let figures = [
+        count(usage.calls),
+        count(usage.input_tokens),
+        count(usage.cached_tokens),
+        count(usage.output_tokens),
+        count(usage.reasoning_tokens),
+        count(usage.tool_calls),
+        count(usage.cache_hits),
+        cost(usage.cost_usd),
+    ];
+    UsageRow { name: name.to_owned(), figures, is_total }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn price_nobody_knows_is_not_nothing_and_little_is_not_nothing_either() {
+        assert_eq!(cost(None), "unknown");
+        assert_eq!(cost(Some(0.0)), "$0");
+        assert_eq!(cost(Some(0.000_01)), "< $0.0001");
+        assert_eq!((cost(Some(0.012_34)), cost(Some(12.345_6))), ("$0.0123".to_owned(), "$12.35".to_owned()));
+    }
+
+    #[test]
+    fn figures_are_set_for_reading() {
+        let shown: Vec<_> = [0, 999, 1_000, 12_345_678].into_iter().map(count).collect();
+        assert_eq!(shown, ["0", "999", "1,000", "12,345,678"]);
+        let shown: Vec<_> = [0, 450, 9_999, 59_999, 185_000, 7_800_000].into_iter().map(duration).collect();
+        assert_eq!(shown, ["0.0 s", "0.4 s", "9.9 s", "59 s", "3 min 5 s", "2 h 10 min"]);
+    }
+
+    #[test]
+    fn names_of_stop_reasons_are_those_of_json() {
+        let reasons = [
+            StopReason::Complete,
+            StopReason::BudgetExceeded,
+            StopReason::TokensExceeded,
+            StopReason::TimeExceeded,
+            StopReason::IterationsExceeded,
+            StopReason::NoMoreTasks,
+            StopReason::NoProgress,
+            StopReason::NoEvidence,
+            StopReason::Cancelled,
+        ];
+        for reason in reasons {
+            assert_eq!(serde_json::to_value(reason).unwrap(), stop_reason(reason));
+        }
+    }
+
+    #[test]
+    fn usage_is_listed_by_role_then_by_node_in_number_order_then_in_all() {
+        let names: Vec<_> = usage_rows(&super::super::sample::run()).into_iter().map(|row| row.name).collect();
+        assert_eq!(names, ["planner", "worker", "writer", "n2", "n3", "n10", "plan", "all"]);
+    }
+}

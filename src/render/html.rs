@@ -1,0 +1,379 @@
+//! A report as one HTML page that needs nothing beside it: no script, no font, no network.
+//!
+//! The page is a template in which everything is escaped; this file only makes what it shows. A policy in the page
+//! forbids whatever slipped through to load or run.
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{Environment, UndefinedBehavior};
+use serde::Serialize;
+
+use super::RenderError;
+use super::citation::{self, Numbers};
+use super::figure::{self, UsageRow};
+use super::prose::{self, Block, Span, uncited};
+use super::tree::{self, TreeStyle};
+use crate::base::line::one_line;
+use crate::research::evidence::Evidence;
+use crate::research::node::NodeStatus;
+use crate::research::report::Report;
+use crate::source::Place;
+
+const TEMPLATE: &str = include_str!("report.html");
+
+/// Letters of a quote that are shown beside a citation; all of it stands among the sources.
+const PREVIEW_CHARS: usize = 400;
+
+/// Returns the report as a page.
+///
+/// # Errors
+///
+/// Returns an error where the template does not fit the report, which tests rule out for the parts there are.
+pub fn report(report: &Report) -> Result<String, RenderError> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    // By its name the template is HTML, so that everything in it is escaped.
+    environment.add_template("report.html", TEMPLATE)?;
+    Ok(environment.get_template("report.html")?.render(Serde(Page::of(report)))?)
+}
+
+/// What the page shows.
+#[derive(Serialize)]
+struct Page {
+    question: String,
+    refusal: Option<Vec<Span>>,
+    reservation: Option<String>,
+    answer: Vec<Block>,
+    findings: Vec<Vec<Span>>,
+    sections: Vec<Section>,
+    output: Option<String>,
+    lists: Vec<List>,
+    confidence: String,
+    checks: String,
+    course: Option<Course>,
+    sources: Vec<Source>,
+    passages: Vec<Passage>,
+}
+
+#[derive(Serialize)]
+struct Section {
+    title: String,
+    blocks: Vec<Block>,
+}
+
+/// Things said one by one under a heading.
+#[derive(Serialize)]
+struct List {
+    title: &'static str,
+    items: Vec<Vec<Span>>,
+}
+
+/// How the answer came about.
+#[derive(Serialize)]
+struct Course {
+    summary: Vec<Span>,
+    run_id: Option<String>,
+    nodes: Vec<Node>,
+    columns: [&'static str; 8],
+    usage: Vec<UsageRow>,
+}
+
+#[derive(Serialize)]
+struct Node {
+    id: String,
+    question: String,
+    status: &'static str,
+    mark: &'static str,
+    confidence: Option<String>,
+    depends_on: String,
+    /// Why it has no answer.
+    why: String,
+    has_children: bool,
+    /// Lists that end after it, where it has no children.
+    closes: usize,
+}
+
+#[derive(Serialize)]
+struct Source {
+    number: usize,
+    place: PlaceView,
+    note: Option<&'static str>,
+    quote: String,
+    /// The beginning of the quote.
+    preview: String,
+}
+
+#[derive(Serialize)]
+struct Passage {
+    place: PlaceView,
+    snippet: Vec<Span>,
+}
+
+#[derive(Serialize)]
+struct PlaceView {
+    at: String,
+    names: String,
+    /// The address, where it may be a link.
+    link: Option<String>,
+    read_on: Option<String>,
+}
+
+impl Page {
+    fn of(report: &Report) -> Self {
+        let numbers = Numbers::of(report);
+        let number = |id: &_| numbers.get(id);
+        let is_refusal = report.is_refusal();
+        let mut limitations = report.limitations.as_slice();
+        let refusal = is_refusal.then(|| match limitations.split_first() {
+            Some((why, rest)) => {
+                limitations = rest;
+                plain(why)
+            }
+            None => plain("Nothing was found that bears on this question."),
+        });
+        // A refusal that only repeats the question has nothing open to list.
+        let open_questions = if is_refusal { &[] } else { report.open_questions.as_slice() };
+        Self {
+            question: one_line(report.question.as_str()),
+            refusal,
+            reservation: figure::reservation(report).filter(|_| !is_refusal),
+            answer: prose::blocks(&report.answer, &number),
+            findings: report.findings.iter().map(|finding| prose::finding(finding, &number)).collect(),
+            sections: report.sections.iter().map(|section| Section::of(section, &number)).collect(),
+            output: report.output.as_ref().map(|output| format!("{output:#}")),
+            lists: [
+                ("Contradictions", report.contradictions.as_slice()),
+                ("Open questions", open_questions),
+                ("Limitations", limitations),
+            ]
+            .into_iter()
+            .filter(|(_, items)| !items.is_empty())
+            .map(|(title, items)| List { title, items: items.iter().map(|item| plain(item)).collect() })
+            .collect(),
+            confidence: format!("{:.2}", report.confidence),
+            checks: citation::checks(report),
+            course: figure::is_run(report).then(|| Course::of(report)),
+            sources: report.evidence.iter().zip(1..).map(|(evidence, number)| Source::of(evidence, number)).collect(),
+            passages: report
+                .passages
+                .iter()
+                .map(|passage| Passage { place: PlaceView::of(&passage.source), snippet: plain(&passage.snippet) })
+                .collect(),
+        }
+    }
+}
+
+impl Section {
+    fn of(section: &crate::research::report::Section, number: prose::Number<'_>) -> Self {
+        Self { title: one_line(&section.title), blocks: prose::blocks(&section.text, number) }
+    }
+}
+
+impl Course {
+    fn of(report: &Report) -> Self {
+        let rows = tree::rows(&report.tree);
+        let depths: Vec<_> = rows.iter().map(|row| row.depth).skip(1).chain([0]).collect();
+        let nodes = rows.iter().zip(depths).map(|(row, next)| Node::of(row, next)).collect();
+        Self {
+            summary: plain(&figure::course(report)),
+            run_id: report.run_id.as_deref().map(one_line),
+            nodes,
+            columns: figure::USAGE_COLUMNS,
+            usage: figure::usage_rows(report),
+        }
+    }
+}
+
+impl Node {
+    /// Returns what is shown of a node before one that lies `next` deep.
+    fn of(row: &tree::Row<'_>, next: usize) -> Self {
+        let node = row.node;
+        let is_lost = matches!(node.status, NodeStatus::Failed | NodeStatus::Blocked);
+        Self {
+            id: node.id.to_string(),
+            question: one_line(node.question.as_str()),
+            status: figure::status(node.status),
+            mark: TreeStyle::default().mark(node.status),
+            confidence: (node.status == NodeStatus::Done && node.confidence > 0.0)
+                .then(|| format!("{:.2}", node.confidence)),
+            depends_on: tree::names(&node.depends_on),
+            why: if is_lost { one_line(&node.summary) } else { String::new() },
+            has_children: next > row.depth,
+            closes: row.depth.saturating_sub(next),
+        }
+    }
+}
+
+impl Source {
+    fn of(evidence: &Evidence, number: usize) -> Self {
+        let quote = one_line(&evidence.quote);
+        let preview = match quote.char_indices().nth(PREVIEW_CHARS) {
+            Some((end, _)) => format!("{}…", quote[..end].trim_end()),
+            None => quote.clone(),
+        };
+        Self { number, place: PlaceView::of(&evidence.source), note: citation::note(evidence), quote, preview }
+    }
+}
+
+impl PlaceView {
+    fn of(place: &Place) -> Self {
+        let link = match place {
+            Place::Kb { .. } => None,
+            Place::Web { url, .. } => citation::safe_url(url).map(str::to_owned),
+        };
+        Self {
+            at: one_line(&place.for_people()),
+            names: citation::names(place),
+            link,
+            read_on: citation::read_on(place),
+        }
+    }
+}
+
+fn plain(text: &str) -> Vec<Span> {
+    prose::line(text, &uncited)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn page(report: &Report) -> String {
+        super::report(report).unwrap()
+    }
+
+    /// Returns the tags of a page in order, without what is in them: `a`, `/a`.
+    fn tags(page: &str) -> Vec<&str> {
+        page.match_indices('<')
+            .map(|(at, _)| page[at + 1..].split(|letter: char| " >\n".contains(letter)).next().unwrap_or(""))
+            .collect()
+    }
+
+    /// Makes sure that every tag that is opened is closed, in order.
+    fn assert_nested(page: &str) {
+        let mut open = Vec::new();
+        for tag in tags(page) {
+            match tag.strip_prefix('/') {
+                Some(name) => assert_eq!(open.pop(), Some(name), "{page}"),
+                None if ["!doctype", "meta", "br"].contains(&tag) => {}
+                None => open.push(tag),
+            }
+        }
+        assert_eq!(open, Vec::<&str>::new());
+    }
+
+    #[test]
+    fn page_of_a_run_is_as_reviewed() {
+        let page = page(&sample::run());
+        assert_nested(&page);
+        // Its style is read in its own file.
+        let (head, rest) = page.split_once("<style>").unwrap();
+        let (_, body) = rest.split_once("</style>").unwrap();
+        insta::assert_snapshot!(format!("{head}<style></style>{body}"));
+    }
+
+    #[test]
+    fn page_of_one_search_has_no_tree_and_no_costs() {
+        let page = page(&sample::answer());
+        assert_nested(&page);
+        assert!(!page.contains("How it was researched") && !page.contains("<table"), "{page}");
+        assert!(page.contains("Lithium cells do **not** leak."), "{page}");
+    }
+
+    #[test]
+    fn refusal_is_a_page_without_findings() {
+        let refused = Report { evidence: Vec::new(), findings: Vec::new(), answer: String::new(), ..sample::run() };
+        let page = page(&refused);
+        assert_nested(&page);
+        assert!(page.contains("No answer.") && page.contains("Nearest passages"), "{page}");
+        assert!(!page.contains("Key findings") && !page.contains("Confidence"), "{page}");
+    }
+
+    #[test]
+    fn page_may_load_and_run_nothing() {
+        let page = page(&sample::run());
+        assert!(page.contains("default-src 'none'; style-src 'unsafe-inline'"), "{page}");
+        for tag in ["script", "link", "img", "iframe", "object", "embed", "form", "base"] {
+            assert!(!tags(&page).contains(&tag), "{tag}");
+        }
+        assert!(
+            !TEMPLATE.contains("| safe") && !TEMPLATE.contains("|safe") && !TEMPLATE.contains("autoescape"),
+            "everything is escaped"
+        );
+        assert!(!TEMPLATE.contains("url(") && !TEMPLATE.contains("@import"));
+    }
+
+    #[test]
+    fn hostile_text_adds_no_tag_and_no_link() {
+        let hostile = "</title></style><script>alert('x')</script> \" onmouseover=\"x' javascript:alert(1) ]]> --> \
+                       {{ question }} {% raw %} <a href=javascript:x>y</a> [n2e1](javascript:alert(1))";
+        let page = page(&sample::all_saying(hostile));
+        assert_nested(&page);
+        let allowed = [
+            "!doctype",
+            "html",
+            "head",
+            "meta",
+            "title",
+            "style",
+            "body",
+            "main",
+            "header",
+            "h1",
+            "h2",
+            "h3",
+            "p",
+            "ul",
+            "ol",
+            "li",
+            "a",
+            "sup",
+            "span",
+            "strong",
+            "em",
+            "code",
+            "pre",
+            "table",
+            "thead",
+            "tbody",
+            "tr",
+            "th",
+            "td",
+            "section",
+            "blockquote",
+            "footer",
+            "div",
+        ];
+        for tag in tags(&page) {
+            assert!(allowed.contains(&tag.trim_start_matches('/')), "{tag} in {page}");
+        }
+        assert!(links(&page).iter().all(|link| link.starts_with('#')), "{:?}", links(&page));
+        assert!(!page.contains("\" onmouseover") && page.contains("&lt;script&gt;"), "{page}");
+    }
+
+    /// Returns where the links of a page lead.
+    fn links(page: &str) -> Vec<&str> {
+        page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect()
+    }
+
+    #[test]
+    fn citation_leads_to_its_source_and_carries_its_quote() {
+        let page = page(&sample::run());
+        for link in links(&page).into_iter().filter_map(|link| link.strip_prefix('#')) {
+            assert!(page.contains(&format!("id=\"{link}\"")), "{link}");
+        }
+        assert!(links(&page).contains(&"#source-1"));
+    }
+
+    proptest! {
+        #[test]
+        fn page_of_any_text_is_nested_and_leads_nowhere_else(text in r#"a(\[n2e1\]|```|<b>|</p>|"|'|&|[-*_`\[\]()<>|#:1 \n]){0,40}"#) {
+            let page = page(&sample::all_saying(&text));
+            assert_nested(&page);
+            prop_assert!(links(&page).iter().all(|link| link.starts_with('#')));
+        }
+    }
+}
