@@ -6,6 +6,8 @@
 
 mod dotenv;
 
+mod limits;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +17,10 @@ use figment::providers::{Env, Format, Serialized, Toml};
 use figment::value::{Tag, Value};
 use serde::{Deserialize, Serialize};
 
+pub use limits::{dollars, duration};
+
 use crate::base::http::{BaseUrl, Secret};
+use crate::base::money::dollars_text;
 use crate::kb::embed::EmbedderChoice;
 use crate::kb::search::SearchMode;
 use crate::llm::price::{PriceOptions, PriceTable};
@@ -31,7 +36,22 @@ const DOTENV_FILE: &str = ".env";
 const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
 
 /// Settings that are one value, each also a variable `DR_…`.
-const KEYS: [&str; 7] = ["index", "embedder", "offline", "threads", "mode", "limit", "model"];
+const KEYS: [&str; 14] = [
+    "index",
+    "embedder",
+    "offline",
+    "threads",
+    "mode",
+    "limit",
+    "model",
+    "max_cost",
+    "max_tokens",
+    "max_time",
+    "max_rounds",
+    "max_depth",
+    "parallel",
+    "summary_tokens",
+];
 
 /// What can be set, every field optional: one layer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -58,6 +78,27 @@ pub struct Options {
     /// The language model of every role.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// Most a run may cost, in US dollars; infinite lifts the limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_cost: Option<f64>,
+    /// Most tokens a run may use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+    /// Longest a run may work, as people write it: `15m`.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "time")]
+    pub max_time: Option<String>,
+    /// Most rounds of research.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_rounds: Option<u32>,
+    /// Deepest a tree of sub-questions may grow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_depth: Option<u32>,
+    /// Sub-questions worked on at the same time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parallel: Option<usize>,
+    /// Tokens of the rolling summary.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary_tokens: Option<u64>,
     /// Everything else about language models, for all roles and for each.
     #[serde(default, skip_serializing)]
     pub models: ModelsOptions,
@@ -207,7 +248,9 @@ impl Settings {
 
     /// Returns every setting with its value and where it came from. Of a key it says only whether there is one.
     pub fn explained(&self) -> Vec<(String, String, String)> {
-        let Options { index, embedder, offline, threads, mode, limit, model, models: _, prices: _ } = &self.options;
+        let Options { index, embedder, offline, threads, mode, limit, model, .. } = &self.options;
+        let limits = self.options.limits();
+        let shown_limit = |limit: Option<String>| limit.unwrap_or_else(|| "no limit".to_owned());
         let shown = |value: Option<String>, default: &str| value.unwrap_or_else(|| default.to_owned());
         let mode = mode.map(|mode| format!("{mode:?}").to_lowercase());
         let values = [
@@ -218,6 +261,13 @@ impl Settings {
             ("mode", shown(mode, "hybrid")),
             ("limit", shown(limit.map(|limit| limit.to_string()), "10")),
             ("model", shown(model.clone(), "by role")),
+            ("max_cost", shown_limit(limits.cost_nanos.map(dollars_text))),
+            ("max_tokens", shown_limit(limits.tokens.map(|tokens| tokens.to_string()))),
+            ("max_time", shown_limit(limits.time.map(|time| format!("{} s", time.as_secs())))),
+            ("max_rounds", shown_limit(limits.rounds.map(|rounds| rounds.to_string()))),
+            ("max_depth", self.options.tree_limits().max_depth.to_string()),
+            ("parallel", self.options.parallel().to_string()),
+            ("summary_tokens", self.options.summary_tokens().to_string()),
         ];
         let origin = |key| self.origins.get(key).cloned().unwrap_or_else(|| "default".to_owned());
         let values = values.into_iter().map(|(key, value)| (key.to_owned(), value, origin(key)));
@@ -302,6 +352,9 @@ fn check_project_file(file: &Path) -> Result<(), ConfigError> {
     if !options.prices.is_empty() {
         return forbidden("prices");
     }
+    if options.max_cost.is_some() {
+        return forbidden("max_cost");
+    }
     match options.embedder {
         Some(EmbedderChoice::Fastembed(model)) if model.contains(['/', '\\', '.']) || Path::new(&model).exists() => {
             forbidden("embedder")
@@ -344,6 +397,13 @@ fn invalid(error: figment::Error) -> ConfigError {
         kind => kind.to_string(),
     };
     ConfigError::Invalid { origin, reason }
+}
+
+/// Reads a stretch of time, so that one that is none is said with its file.
+fn time<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    duration(&text).map_err(serde::de::Error::custom)?;
+    Ok(Some(text))
 }
 
 /// Reads a switch as people write it: `true`, `1`, `yes`, `on`, and their opposites.

@@ -12,8 +12,6 @@ pub mod money;
 
 pub mod token;
 
-pub mod http;
-
 pub mod word;
 
 pub mod http;

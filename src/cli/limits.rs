@@ -1,10 +1,8 @@
 //! Flags that limit what a run may spend.
 
-use std::time::Duration;
-
 use clap::Args;
 
-use crate::config::Options;
+use crate::config::{Options, dollars, duration};
 
 /// Limits of a run.
 #[derive(Args, Debug, Default)]
@@ -14,8 +12,8 @@ pub(super) struct LimitArgs {
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
 
-    /// Spend at most so many US dollars (default: 10)
-    #[arg(long, value_name = "DOLLARS")]
+    /// Spend at most so many US dollars; `inf` lifts the limit (default: 10)
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
     max_cost: Option<f64>,
 
     /// Use at most so many tokens (default: 150000)
@@ -23,8 +21,8 @@ pub(super) struct LimitArgs {
     max_tokens: Option<u64>,
 
     /// Work at most so long, for example `90s` or `15m` (default: 15m)
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    max_time: Option<Duration>,
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    max_time: Option<String>,
 
     /// Do at most so many rounds of research (default: 6)
     #[arg(long, value_name = "N")]
@@ -46,7 +44,7 @@ impl LimitArgs {
             model: self.model.clone(),
             max_cost: self.max_cost,
             max_tokens: self.max_tokens,
-            max_time: self.max_time.map(|time| format!("{}s", time.as_secs())),
+            max_time: self.max_time.clone(),
             max_rounds: self.max_rounds,
             max_depth: self.max_depth,
             parallel: self.parallel.map(usize::from),
@@ -55,9 +53,6 @@ impl LimitArgs {
     }
 }
 
-/// Reads a stretch of time as people write it.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: Result<jiff::SignedDuration, _> = text.parse();
-    let parsed = parsed.map_err(|_| format!("`{text}` is not a time (for example `90s`, `15m`, `1h 30m`)"))?;
-    Duration::try_from(parsed).map_err(|_| format!("`{text}` is in the past"))
+fn time(text: &str) -> Result<String, String> {
+    duration(text).map(|_| text.to_owned())
 }

@@ -10,8 +10,6 @@ pub mod error;
 
 pub mod progress;
 
-mod report;
-
 mod index;
 
 mod search;

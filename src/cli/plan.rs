@@ -15,8 +15,8 @@ use super::interruptible;
 use crate::base::line::one_line;
 use crate::config::Options;
 use crate::engine::{Engine, Planned};
-use crate::render::json::{plain, versioned};
-use crate::render::tree::tree_lines;
+use crate::render::json::versioned;
+use crate::render::tree::{TreeStyle, tree_lines};
 use crate::research::plan::PlanDraft;
 
 /// Plan a run: its sub-questions and what they would take
@@ -57,7 +57,7 @@ pub(super) async fn plan(ui: &mut Ui, engine: &Engine, args: PlanArgs) -> Result
     let planned = planned?;
     if let Some(file) = &args.save {
         let draft = PlanDraft::from(&planned.state.tree);
-        std::fs::write(file, plain(&draft)? + "\n").map_err(|source| CliError::File {
+        std::fs::write(file, draft.to_json()).map_err(|source| CliError::File {
             action: "write",
             path: file.display().to_string(),
             source,
@@ -76,7 +76,7 @@ pub(super) fn print_plan(ui: &mut Ui, planned: &Planned, as_json: bool) -> Resul
         ui.print(&versioned(&json!({ "run_id": run, "aspects": aspects, "plan": plan, "estimate": estimate }))?)?;
         return Ok(Exit::Done);
     }
-    let mut text = tree_lines(&state.tree).join("\n");
+    let mut text = tree_lines(&state.tree, TreeStyle::default()).join("\n");
     text.push_str("\n\nwhat the answer must cover\n");
     for aspect in aspects {
         text.push_str(&format!("  {} {}\n", aspect.id, one_line(&aspect.text)));

@@ -6,9 +6,10 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::error::CliError;
+use super::exit::Exit;
 use super::ui::Ui;
 use crate::render::{self, ReportFormat};
-use crate::research::report::Report;
+use crate::research::report::{Report, StopReason};
 
 /// Flags of commands that print a report.
 #[derive(Args, Debug)]
@@ -52,4 +53,14 @@ fn write(file: &Path, text: &str) -> Result<(), CliError> {
         path: file.display().to_string(),
         source,
     })
+}
+
+/// Returns the exit code a report ends the program with.
+pub(super) fn exit(report: &Report) -> Exit {
+    match report.stop_reason {
+        StopReason::Cancelled => Exit::Interrupted,
+        _ if report.is_refusal() => Exit::NoEvidence,
+        StopReason::Complete | StopReason::NoMoreTasks | StopReason::NoProgress if !report.degraded => Exit::Done,
+        _ => Exit::Partial,
+    }
 }

@@ -6,12 +6,12 @@ use clap::Args;
 
 use super::error::CliError;
 use super::exit::Exit;
-use super::limits::duration;
 use super::report::{ReportArgs, exit};
 use super::ui::Ui;
 use super::watch::{EventFormat, Watch};
 use super::interruptible;
 use crate::base::money::nanos;
+use crate::config::{dollars, duration};
 use crate::engine::Engine;
 use crate::run::budget::BudgetLimits;
 
@@ -25,7 +25,7 @@ pub(super) struct ResumeArgs {
     run: Option<String>,
 
     /// Allow so many US dollars more
-    #[arg(long, value_name = "DOLLARS")]
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
     add_budget: Option<f64>,
 
     /// Allow so many tokens more

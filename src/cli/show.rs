@@ -11,8 +11,8 @@ use super::ui::Ui;
 use super::watch::event_line;
 use crate::engine::{Engine, EngineError, report_of};
 use crate::render::json::versioned;
-use crate::render::tree::tree_lines;
-use crate::render::usage::usage_lines;
+use crate::render::figure::usage_lines;
+use crate::render::tree::{TreeStyle, tree_lines};
 use crate::run::usage::{token_drift, usage_of};
 
 /// Show a run: its tree, its usage, its events
@@ -69,7 +69,7 @@ pub(super) async fn show(ui: &mut Ui, engine: &Engine, args: ShowArgs) -> Result
     let all = !(args.tree || args.usage || args.events);
     let mut text = String::new();
     if args.tree || all {
-        text.push_str(&(tree_lines(&state.tree).join("\n") + "\n"));
+        text.push_str(&(tree_lines(&state.tree, TreeStyle::default()).join("\n") + "\n"));
     }
     if args.usage || all {
         text.push_str(&format!("\n{}\n", usage_lines(&usage).join("\n")));

@@ -9,9 +9,11 @@ use serde_json::json;
 
 use super::ui::Ui;
 use crate::base::line::{counted, one_line, printable};
-use crate::render::tree::tree_lines;
+use crate::base::money::dollars_text;
+use crate::render::figure;
+use crate::render::tree::{TreeStyle, tree_lines};
 use crate::research::node::Tree;
-use crate::run::budget::Spent;
+use crate::run::budget::{BudgetLimits, Spent};
 use crate::run::desk::CallNotice;
 use crate::run::event::{Event, Record};
 use crate::run::orchestrator::{RunListener, RunNotice};
@@ -47,7 +49,7 @@ struct View {
     tree: Option<Tree>,
     call: String,
     spent: Option<Spent>,
-    limits: String,
+    limits: BudgetLimits,
 }
 
 impl Watch {
@@ -114,7 +116,7 @@ impl View {
         match notice {
             RunNotice::Event(record, state) => {
                 self.tree = Some(state.tree.clone());
-                self.limits = state.settings.limits.to_string();
+                self.limits = state.settings.limits;
                 if !matches!(record.event, Event::NodeStarted { .. }) {
                     self.call = event_line(record);
                 }
@@ -131,11 +133,22 @@ impl View {
     }
 
     fn text(&self) -> String {
-        let spent = self.spent.map(|spent| format!(" · {spent} of {}", self.limits)).unwrap_or_default();
+        let spent = self.spent.map(|spent| spent_text(spent, self.limits)).unwrap_or_default();
         let head = printable(&format!("{}{spent}", cut(&self.call)));
-        let tree = self.tree.as_ref().map(|tree| tree_lines(tree).join("\n")).unwrap_or_default();
+        let tree = self.tree.as_ref().map(|tree| tree_lines(tree, TreeStyle::default()).join("\n")).unwrap_or_default();
         format!("{head}\n{}", printable(&tree))
     }
+}
+
+/// Returns what was spent against what may be.
+fn spent_text(spent: Spent, limits: BudgetLimits) -> String {
+    let total = spent.total();
+    let money = match limits.cost_nanos {
+        Some(limit) => format!("{} of {}", dollars_text(total.cost_nanos), dollars_text(limit)),
+        None => dollars_text(total.cost_nanos),
+    };
+    let tokens = limits.tokens.map(|limit| format!(" of {limit}")).unwrap_or_default();
+    format!(" · {} tokens{tokens} · {money}", total.tokens)
 }
 
 /// Tells whether lines about a run are worth reading: one search of one question is over before they are.
@@ -171,19 +184,9 @@ pub(super) fn event_line(record: &Record) -> String {
             verdict.overall_confidence,
             counted(verdict.missing_aspects.len(), "aspect")
         ),
-        Event::Ended { stop_reason, .. } => format!("ended: {}", render_stop(*stop_reason)),
+        Event::Ended { stop_reason, .. } => format!("ended: {}", figure::stop_reason(*stop_reason)),
     };
     cut(&text)
-}
-
-fn render_stop(stop: crate::research::report::StopReason) -> String {
-    format!("{stop:?}").chars().fold(String::new(), |mut text, letter| {
-        if letter.is_uppercase() && !text.is_empty() {
-            text.push('_');
-        }
-        text.extend(letter.to_lowercase());
-        text
-    })
 }
 
 fn as_json(notice: &RunNotice<'_>) -> String {

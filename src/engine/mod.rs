@@ -30,6 +30,8 @@ use crate::kb::eval::{EvalError, EvalQuery, Figures, Judgments, Ranking, check_i
 use crate::kb::index::{DR_FOLDER, Filter, Index, IndexError, IndexLocation, LocationError, WriterLock};
 use crate::kb::ingest::{CollectionSource, IngestError, IngestEvent, IngestOptions, IngestSummary, Listener, ingest};
 use crate::kb::search::{Found, SearchError, SearchMode, SearchOptions, Searcher, VectorsUnusable};
+use crate::llm::message::Role;
+use crate::llm::roles::ModelsError;
 use crate::run::orchestrator::RunError;
 use crate::run::recall::RecallError;
 use crate::run::store::StoreError;
@@ -114,6 +116,17 @@ pub enum EngineError {
         #[source]
         source: std::io::Error,
     },
+    /// Settings of models.
+    #[error(transparent)]
+    Models(#[from] ModelsError),
+    /// Money is limited, and nobody knows what a model costs.
+    #[error("price of `{model}` ({role}) is not known, and the cost of a run is limited")]
+    Unpriced {
+        /// The model.
+        model: String,
+        /// Whose it is.
+        role: Role,
+    },
     /// A run.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -148,6 +161,11 @@ impl EngineError {
             Self::RemoteOffline { .. } => Some("use a local index with `--index <FOLDER>`".into()),
             Self::NothingToIndex => Some("run `dr index <FOLDER>`".into()),
             Self::SameName { .. } => Some("name them with `--collection`, once for each folder".into()),
+            Self::Models(error) => error.hint(),
+            Self::Unpriced { model, .. } => Some(format!(
+                "set `[prices.\"{model}\"]` with `input` and `output`, `local = true` for a server of your own, or lift \
+                 the limit with `--max-cost inf`"
+            )),
             Self::Run(error) => error.hint(),
             Self::Store(error) => error.hint(),
             Self::Folder { .. } | Self::Recall(_) | Self::Glob(_) | Self::Task(_) => None,

@@ -144,7 +144,7 @@ impl Engine {
     ) -> Result<Planned, EngineError> {
         let mut run = self.begin(searcher, &request, listener, stop).await?;
         run.plan(request.plan.as_ref()).await?;
-        let models = self.models()?;
+        let models = self.settings().models()?;
         let estimate = Estimate::of(run.state(), models.as_ref());
         Ok(Planned { run: run.id().clone(), state: run.state().clone(), estimate })
     }
@@ -169,6 +169,25 @@ impl Engine {
         let models = if state.settings.by_rules { None } else { self.models()? };
         let resources = self.resources(searcher, &state.settings.scope, store, models, listener, stop).await?;
         finish(Orchestrator::resume(run, Some(limits), resources).await?).await
+    }
+
+    /// Tells whether a language model is set up; without one rules do its work.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for settings that do not make up a model.
+    pub fn has_model(&self) -> Result<bool, EngineError> {
+        Ok(self.settings().models()?.is_some())
+    }
+
+    /// Returns the models, where none of them could pass a limit of money unseen.
+    fn models(&self) -> Result<Option<Models>, EngineError> {
+        let models = self.settings().models()?;
+        let is_limited = self.settings().options.limits().cost_nanos.is_some();
+        match models.as_ref().filter(|_| is_limited).and_then(|models| models.unpriced().into_iter().next()) {
+            Some((role, model)) => Err(EngineError::Unpriced { model, role }),
+            None => Ok(models),
+        }
     }
 
     async fn begin(

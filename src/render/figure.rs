@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::base::line::counted;
 use crate::llm::message::Role;
 use crate::research::node::{NodeId, NodeStatus};
-use crate::research::report::{Report, StopReason, Usage};
+use crate::research::report::{Report, StopReason, Usage, UsageTable};
 
 /// Returns a price in US dollars; `unknown` where nobody knows it, which is never the same as nothing.
 pub fn cost(usd: Option<f64>) -> String {
@@ -152,6 +152,23 @@ pub(super) fn usage_rows(report: &Report) -> Vec<UsageRow> {
     rows.extend(sorted(&table.by_node, node));
     rows.push(usage_row("all", &table.total, true));
     rows
+}
+
+/// Returns usage as a table of text, one line a row.
+pub fn usage_lines(table: &UsageTable) -> Vec<String> {
+    let mut rows = vec![[""].into_iter().chain(USAGE_COLUMNS).map(str::to_owned).collect::<Vec<_>>()];
+    let usages = table.by_role.iter().chain(&table.by_node);
+    let usages = usages.map(|(name, usage)| (name.as_str(), usage)).chain([("all", &table.total)]);
+    rows.extend(usages.map(|(name, usage)| {
+        std::iter::once(name.to_owned()).chain(usage_row(name, usage, false).figures).collect()
+    }));
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..=USAGE_COLUMNS.len()).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let (name, figures) = (format!("{:<1$}", row[0], widths[0]), row.iter().zip(&widths).skip(1));
+        figures.fold(name, |line, (figure, width)| format!("{line}  {figure:>width$}"))
+    };
+    rows.iter().map(line).collect()
 }
 
 fn sorted<K: Ord>(usages: &BTreeMap<String, Usage>, key: impl Fn(&String) -> K) -> Vec<UsageRow> {

@@ -184,8 +184,8 @@ impl Node {
 
 /// All nodes of a run.
 ///
-/// The root asks the user's question. Where it has children it is settled by the report and has no worker; alone it is
-/// worked on like any other.
+/// The root asks the user's question. Where the first plan divides it, it is settled by the report and has no worker; else
+/// it is worked on like any other, and later rounds add to what it found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tree {
     /// The node that asks the user's question.
@@ -213,9 +213,9 @@ impl Tree {
         self.nodes.iter_mut().find(|node| node.id == *id)
     }
 
-    /// Tells whether a node is worked on: all but a root with children.
+    /// Tells whether a node is worked on: all but a root that was divided in the first round.
     pub fn has_worker(&self, id: &NodeId) -> bool {
-        *id != self.root || self.nodes.len() == 1
+        *id != self.root || !self.nodes.iter().any(|node| node.id != self.root && node.round == 1)
     }
 
     /// Returns the nodes that are worked on, in the order they were planned: the order branches are folded in.

@@ -160,7 +160,7 @@ pub async fn draft(caller: &dyn Caller, key: &CallKey, material: &Material<'_>) 
         }
     }
     if let Some(schema) = material.schema {
-        match writer.output(&draft, schema).await {
+        match output(caller, &key.then("output"), material.brief.question.as_str(), &draft, schema).await {
             Ok(value) => draft.output = Some(value),
             Err(error) if ends_run(&error) => return Err(error),
             Err(error) => draft.limitations.push(format!("the answer could not be put into the form wanted: {error}")),
@@ -401,12 +401,24 @@ impl<'a> Writer<'a> {
         }
     }
 
-    async fn output(&self, draft: &Draft, schema: &Value) -> Result<Value, CallError> {
-        let findings = std::iter::once(draft.answer.clone()).chain(draft.findings.iter().map(cited));
-        let findings = findings.collect::<Vec<_>>().join("\n");
-        let prompt = output_prompt(self.caller, self.material.brief.question.as_str(), findings, schema);
-        structured_value(self.caller, &self.key.then("output"), &prompt, "output", schema).await.map_err(failure)
-    }
+}
+
+/// Puts an answer into the form the caller wants.
+///
+/// # Errors
+///
+/// Returns an error where no reply has that form, or none may be asked for.
+pub async fn output(
+    caller: &dyn Caller,
+    key: &CallKey,
+    question: &str,
+    draft: &Draft,
+    schema: &Value,
+) -> Result<Value, CallError> {
+    let findings = std::iter::once(draft.answer.clone()).chain(draft.findings.iter().map(cited));
+    let findings = findings.collect::<Vec<_>>().join("\n");
+    let prompt = output_prompt(caller, question, findings, schema);
+    structured_value(caller, key, &prompt, "output", schema).await.map_err(failure)
 }
 
 /// Returns titles with the nodes that exist; what no title has comes under one of its own.

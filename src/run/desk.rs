@@ -25,7 +25,7 @@ use crate::base::id::{ContentHash, RunId};
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Reply, Role, Usage};
 use crate::llm::model::{Model, ModelError};
-use crate::llm::retry::retry_delay;
+use crate::llm::retry::wait_after;
 use crate::llm::roles::Models;
 
 /// Requests whose outcome is not known are sent again this often, for one call.
@@ -210,7 +210,7 @@ impl Desk {
             }
             attempt += 1;
             let again = matches!(error, ModelError::Unknown { .. }) && unknown < MAX_UNKNOWN;
-            match retry_delay(&error, attempt, self.random()) {
+            match wait_after(&error, attempt, self.random()) {
                 Some(delay) => {
                     tokio::select! {
                         () = self.clock.sleep(delay) => {}

@@ -12,13 +12,14 @@ use super::event::{Event, Record, RunSettings};
 use super::journal::{CallRow, JournalError};
 use super::recall::Recall;
 use super::scheduler::{Board, Lost, Pace, run_ready};
+use super::steps::{StepError, Steps, Work, draft_by_rules};
 use super::store::{Store, StoreError};
 use super::tree::{FoldError, RunState};
 use crate::base::clock::Clock;
 use crate::base::id::RunId;
 use crate::base::lock::FileLock;
 use crate::kb::embed::Embedder;
-use crate::llm::call::{CallError, CallKey, Limit};
+use crate::llm::call::{CallError, Limit};
 use crate::llm::roles::Models;
 use crate::research::branch::Branch;
 use crate::research::extract::Pick;
@@ -29,7 +30,6 @@ use crate::research::report::{Draft, StopReason};
 use crate::research::route::{Route, route};
 use crate::source::{MixedSource, Source};
 
-use super::steps::{StepError, Steps, Work};
 
 /// Rounds in a row without new evidence after which a run gives up.
 const MAX_IDLE_ROUNDS: u32 = 2;
@@ -442,7 +442,7 @@ impl Orchestrator {
                 Err(StepError::Call(CallError::Journal { reason }).during("write the report"))
             }
             // Everything found is in the report whatever becomes of its writer.
-            Err(_) => Ok(self.steps.draft_by_rules(&self.state)),
+            Err(_) => Ok(draft_by_rules(&self.state)),
         }
     }
 

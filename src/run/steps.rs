@@ -26,6 +26,7 @@ use crate::research::route::{Route, route};
 use crate::research::rules::{brief_by_rules, plan_by_rules, replan_by_rules};
 use crate::research::verdict::{Verdict, by_coverage, judge};
 use crate::research::worker::{Conclusion, Task, WorkerLimits, work};
+use crate::research::assemble;
 use crate::research::writer::{self, Material};
 use crate::source::{Label, Source, SourceError};
 
@@ -74,6 +75,7 @@ impl From<StructuredError> for StepError {
         match error {
             StructuredError::Call(error) => Self::Call(error),
             StructuredError::Invalid { complaint } => Self::Invalid(complaint),
+            error @ StructuredError::Schema { .. } => Self::Invalid(error.to_string()),
         }
     }
 }
@@ -172,9 +174,10 @@ impl Steps {
             let plan = check(&plan_by_rules(brief)).unwrap_or_default();
             Plan { reasoning: format!("{why}{}", plan.reasoning), ..plan }
         };
-        let Some(desk) = self.desk.as_ref().filter(|_| brief.mode == Mode::Deep) else {
-            return Ok(if brief.mode == Mode::Deep { by_rules(String::new()) } else { Plan::default() });
-        };
+        let Some(desk) = &self.desk else { return Ok(by_rules(String::new())) };
+        if brief.mode != Mode::Deep {
+            return Ok(Plan::default());
+        }
         let key = CallKey::new("plan/1");
         let complaint = |draft: &PlanDraft| check(draft).map(drop);
         match planner::plan(desk, &key, brief, &state.tree, state.settings.tree, &complaint).await {
@@ -223,7 +226,7 @@ impl Steps {
         self.remember(state).await;
         let memory = self.folded(state, brief).await?;
         let Some(desk) = &self.desk else {
-            let draft = writer::draft_by_rules(brief, &state.tree, &state.branches);
+            let draft = assemble::draft_by_rules(brief, &state.tree, &state.branches);
             return Ok((memory, draft, by_coverage(brief, &state.tree, &state.branches)));
         };
         let key = CallKey::new(format!("draft/{}", state.round));
@@ -316,8 +319,9 @@ impl Steps {
         };
         if let (Some(desk), Some(schema)) = (&self.desk, &state.settings.output_schema) {
             let key = CallKey::new("output");
-            match writer::output(desk, &key, brief, &draft, schema).await {
+            match writer::output(desk, &key, brief.question.as_str(), &draft, schema).await {
                 Ok(output) => draft.output = Some(output),
+                Err(error @ CallError::Journal { .. }) => return Err(error.into()),
                 Err(error) => draft.limitations.push(format!("the form that was asked for could not be filled: {error}")),
             }
         }
@@ -356,6 +360,7 @@ impl Steps {
             tree: &state.tree,
             branches: &state.branches,
             ledger,
+            schema: None,
         };
         Ok(writer::draft(desk, key, &material).await?)
     }
@@ -383,7 +388,7 @@ impl Steps {
 /// Makes an answer of what a run has, without a model.
 pub fn draft_by_rules(state: &RunState) -> Draft {
     match &state.brief {
-        Some(brief) => writer::draft_by_rules(brief, &state.tree, &state.branches),
+        Some(brief) => assemble::draft_by_rules(brief, &state.tree, &state.branches),
         None => Draft::default(),
     }
 }

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! There are no waves: whenever something is done, the policy is asked again. One owner holds every task; leaving
-//! [`run_ready`] by any path, being dropped included, ends them all. What a worker brings reaches the [`Board`] in one
-//! synchronous step, so it is either there or not.
+//! [`run_ready`] by any path, being dropped included, ends them all. What a worker brings is handed to the
+//! [`Board`], which writes it down before the next is taken, so it is either there or not.
 
 mod policy;
 
@@ -52,13 +52,17 @@ pub trait Board {
     fn tree(&self) -> &Tree;
 
     /// A worker starts on a node: it is running.
-    fn start(&mut self, id: &NodeId) -> Result<(), Self::Error>;
+    fn start(&mut self, id: &NodeId) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
     /// The worker of a node has ended: the node is settled, or waits again where the worker was stopped.
-    fn finish(&mut self, id: &NodeId, outcome: Result<Self::Outcome, Lost>) -> Result<(), Self::Error>;
+    fn finish(
+        &mut self,
+        id: &NodeId,
+        outcome: Result<Self::Outcome, Lost>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
     /// A node can never run: it is blocked.
-    fn block(&mut self, id: &NodeId, reason: String) -> Result<(), Self::Error>;
+    fn block(&mut self, id: &NodeId, reason: String) -> impl Future<Output = Result<(), Self::Error>> + Send;
 }
 
 /// How fast nodes are started, and when no more are.
@@ -121,15 +125,15 @@ where
     loop {
         let ended = pace.ended();
         if ended.is_none() {
-            block_hopeless(board)?;
+            block_hopeless(board).await?;
             for id in next(board.tree(), &workers.running, pace.places()) {
-                board.start(&id)?;
+                board.start(&id).await?;
                 let future = work(board, &id);
                 workers.spawn(id, future);
             }
         }
         match workers.finished(&pace.abort).await {
-            Some((id, outcome)) => board.finish(&id, outcome)?,
+            Some((id, outcome)) => board.finish(&id, outcome).await?,
             None if board.tree().workers().any(|node| node.status == NodeStatus::Pending) => {
                 return Ok(ended.unwrap_or(Ended::Drained));
             }
@@ -139,8 +143,11 @@ where
 }
 
 /// Tells the board which nodes can never run.
-fn block_hopeless<B: Board>(board: &mut B) -> Result<(), B::Error> {
-    blocked(board.tree()).into_iter().try_for_each(|(id, reason)| board.block(&id, reason))
+async fn block_hopeless<B: Board>(board: &mut B) -> Result<(), B::Error> {
+    for (id, reason) in blocked(board.tree()) {
+        board.block(&id, reason).await?;
+    }
+    Ok(())
 }
 
 /// The tasks of one schedule; dropped, it ends them.
