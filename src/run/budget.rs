@@ -215,6 +215,17 @@ impl Balance {
             Purpose::Writing => self.spent.writing.checked_add(self.reserved_writing),
         }
     }
+
+    /// Returns what a purpose must leave alone beside what is committed: the part of the reserve not yet drawn.
+    fn set_aside(&self, reserve: u64, purpose: Purpose, used: fn(&Charge) -> u64) -> u64 {
+        match purpose {
+            Purpose::Research => {
+                let drawn = self.committed_for(Purpose::Writing).map_or(u64::MAX, |charge| used(&charge));
+                reserve.saturating_sub(drawn)
+            }
+            Purpose::Writing => 0,
+        }
+    }
 }
 
 /// A call may not be made; nothing was reserved.
@@ -337,8 +348,7 @@ impl Budget {
         }
         let used_up = |limit: Option<u64>, reserve: u64, used: fn(&Charge) -> u64| {
             let all = used(&balance.spent.total());
-            let limit =
-                limit.map(|limit| limit.saturating_sub(self.shared.set_aside(&balance, reserve, purpose, used)));
+            let limit = limit.map(|limit| limit.saturating_sub(balance.set_aside(reserve, purpose, used)));
             // A limit of nothing is kept by calls that cost nothing.
             limit.is_some_and(|limit| all > 0 && all >= limit)
         };
@@ -424,17 +434,6 @@ impl Shared {
         if is_up { Err(Limit::Time) } else { Ok(()) }
     }
 
-    /// Returns what a purpose must leave alone beside what is committed: the part of the reserve not yet drawn.
-    fn set_aside(&self, balance: &Balance, reserve: u64, purpose: Purpose, used: fn(&Charge) -> u64) -> u64 {
-        match purpose {
-            Purpose::Research => {
-                let drawn = balance.committed_for(Purpose::Writing).map_or(u64::MAX, |charge| used(&charge));
-                reserve.saturating_sub(drawn)
-            }
-            Purpose::Writing => 0,
-        }
-    }
-
     /// Checks that `charge` fits beside everything that is spent, promised and set aside.
     fn check_fit(&self, balance: &Balance, charge: Charge, purpose: Purpose) -> Result<(), Limit> {
         let committed = balance
@@ -442,7 +441,7 @@ impl Shared {
             .and_then(|research| research.checked_add(balance.committed_for(Purpose::Writing)?)?.checked_add(charge));
         let fits = |limit: Option<u64>, reserve: u64, used: fn(&Charge) -> u64| {
             let Some(committed) = &committed else { return false };
-            let set_aside = self.set_aside(balance, reserve, purpose, used);
+            let set_aside = balance.set_aside(reserve, purpose, used);
             limit.is_none_or(|limit| used(committed).checked_add(set_aside).is_some_and(|all| all <= limit))
         };
         if !fits(self.limits.calls, self.reserve.calls, |charge| charge.calls) {

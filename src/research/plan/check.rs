@@ -1,4 +1,4 @@
-//! A PlanDraft becomes a Plan, or a list of everything that is wrong with it.
+//! A draft of a plan becomes a Plan, or a list of everything that is wrong with it.
 
 use std::collections::{HashMap, HashSet};
 

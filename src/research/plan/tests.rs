@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::research::node::NodeStatus;
-use crate::research::question::{Aspect, AspectId, Mode};
+use crate::research::question::{Aspect, AspectId, Brief, Mode};
 
 fn brief() -> Brief {
     let aspect = |number| Aspect { id: AspectId::numbered(number), text: format!("aspect {number}") };
@@ -13,8 +13,6 @@ fn brief() -> Brief {
         mode: Mode::Deep,
     }
 }
-
-use crate::research::question::Brief;
 
 fn tree() -> Tree {
     Tree::of(brief().question)

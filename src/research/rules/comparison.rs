@@ -166,10 +166,10 @@ fn listed(list: Span<'_>, topic: &str, separators: &str) -> Option<Comparison> {
     things.push(name(rest)?);
     let mut topic = if topic.is_empty() { own_topic } else { topic.to_owned() };
     if let Some(shared) = shared_ending(&mut things) {
-        topic = format!("as to {shared} {topic}").trim_end().to_owned();
+        topic = ["as to", &shared, &topic].join(" ").trim_end().into();
     }
     let is_list = things.len() >= 2 && are_distinct(&things);
-    is_list.then(|| Comparison { entities: grouped(things, " and "), topic, is_weighed: false })
+    is_list.then(|| Comparison { entities: grouped(&things, " and "), topic, is_weighed: false })
 }
 
 /// Splits off what things are compared for, with its preposition.
@@ -194,7 +194,7 @@ fn shared_ending(things: &mut [String]) -> Option<String> {
     let is_split = is_name_like(name) && is_plain && are_names && !name.starts_with(['`', '"', '“']);
     let ending = ending.to_owned();
     is_split.then(|| {
-        *last = last[..last.len() - ending.len() - 1].to_owned();
+        last.truncate(last.len() - ending.len() - 1);
         ending
     })
 }

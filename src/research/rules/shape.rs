@@ -36,7 +36,7 @@ impl Shape {
         match comparison(first) {
             Some(comparison) if is_about_first => Self::Comparison(comparison),
             _ if parts.len() < 2 => Self::Plain,
-            _ => Self::Parts(grouped(complete(&parts), " ")),
+            _ => Self::Parts(grouped(&complete(&parts), " ")),
         }
     }
 }
@@ -192,7 +192,7 @@ fn is_english(mask: &str) -> bool {
 }
 
 /// Puts items together until there are few enough; none is lost.
-pub(super) fn grouped(items: Vec<String>, joint: &str) -> Vec<String> {
+pub(super) fn grouped(items: &[String], joint: &str) -> Vec<String> {
     let size = items.len().div_ceil(MAX_ITEMS).max(1);
     items.chunks(size).map(|items| items.join(joint)).collect()
 }

@@ -162,9 +162,9 @@ async fn a_schedule_that_was_cancelled_before_it_began_starts_nothing() {
         let mut board = TestBoard::new(&[&[]]);
         let pace = pace(2);
         if is_abort {
-            pace.abort.cancel()
+            pace.abort.cancel();
         } else {
-            pace.stop.cancel()
+            pace.stop.cancel();
         }
         assert_eq!(run_ready(&mut board, at_once, &pace).await, Ok(Ended::Stopped));
         assert!(board.told.is_empty());
