@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use super::error::CliError;
 use super::exit::Exit;
@@ -14,7 +14,7 @@ use crate::research::report::{Report, StopReason};
 /// Flags of commands that print a report.
 #[derive(Args, Debug)]
 pub(super) struct ReportArgs {
-    /// Print the report as markdown, as a note with front matter, as an html page or as json
+    /// Print the report as markdown, note, html or json
     #[arg(long, value_name = "FORMAT", default_value_t, value_parser = formats())]
     format: ReportFormat,
 
@@ -28,7 +28,8 @@ pub(super) struct ReportArgs {
 }
 
 fn formats() -> impl TypedValueParser<Value = ReportFormat> {
-    PossibleValuesParser::new(ReportFormat::ALL.map(ReportFormat::name)).try_map(|name| name.parse())
+    let value = |format: ReportFormat| PossibleValue::new(format.name()).help(format.about());
+    PossibleValuesParser::new(ReportFormat::ALL.map(value)).try_map(|name| name.parse())
 }
 
 impl ReportArgs {

@@ -58,6 +58,16 @@ impl ReportFormat {
             Self::Json => "json",
         }
     }
+
+    /// Returns what it is, in a few words for a help text.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Markdown => "Markdown, rendered on a terminal",
+            Self::Note => "Markdown with front matter, to be put back into a knowledge base",
+            Self::Html => "One page that needs nothing beside it",
+            Self::Json => "The report object",
+        }
+    }
 }
 
 impl fmt::Display for ReportFormat {

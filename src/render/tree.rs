@@ -93,8 +93,9 @@ fn shortened(text: &str, width: usize, style: TreeStyle) -> String {
         return text.to_owned();
     }
     let ellipsis = if style.ascii { "..." } else { "…" };
-    let (bytes, _) = StrFit::count_fitting(text, width.saturating_sub(columns(ellipsis)));
-    format!("{}{}", text[..bytes].trim_end(), &ellipsis[..ellipsis.len() * usize::from(width >= columns(ellipsis))])
+    let Some(room) = width.checked_sub(columns(ellipsis)) else { return String::new() };
+    let (bytes, _) = StrFit::count_fitting(text, room);
+    format!("{}{ellipsis}", text[..bytes].trim_end())
 }
 
 fn columns(text: &str) -> usize {

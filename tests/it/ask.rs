@@ -44,6 +44,7 @@ fn report_has_the_keys_of_the_design_and_quotes_that_stand_in_their_files() {
         "run_id",
         "question",
         "answer",
+        "sections",
         "findings",
         "evidence",
         "contradictions",
@@ -66,8 +67,25 @@ fn report_has_the_keys_of_the_design_and_quotes_that_stand_in_their_files() {
     assert_eq!(keys(&report["evidence"][0]), evidence.into());
     let source = ["kind", "collection", "path", "title", "heading_path", "line_start", "line_end", "content_hash"];
     assert_eq!(keys(&report["evidence"][0]["source"]), source.into());
-    let node =
-        ["id", "parent", "question", "status", "depends_on", "depth", "source_hint", "group", "confidence", "summary"];
+    let node = [
+        "id",
+        "parent",
+        "question",
+        "aspects",
+        "status",
+        "depends_on",
+        "optional_dependencies",
+        "parallelizable",
+        "priority",
+        "depth",
+        "source_hint",
+        "tools",
+        "group",
+        "why",
+        "round",
+        "confidence",
+        "summary",
+    ];
     assert_eq!(keys(&report["tree"]), ["root", "nodes"].into());
     assert_eq!(keys(&report["tree"]["nodes"][0]), node.into());
     assert_eq!(keys(&report["usage"]), ["total", "by_role", "by_node"].into());
