@@ -271,7 +271,7 @@ mod tests {
             500
         }
 
-        fn is_tight(&self) -> bool {
+        fn is_tight(&self, _: &CallKey) -> bool {
             false
         }
     }

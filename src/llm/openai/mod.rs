@@ -125,7 +125,7 @@ impl OpenAiModel {
             request = request.header(AUTHORIZATION, key.bearer());
         }
         let sent = request.json(&request::body(&self.settings, prompt)).send().await;
-        let response = sent.map_err(|error| failure::without_answer(error, *timeout))?;
+        let response = sent.map_err(|error| failure::without_answer(&error, *timeout))?;
         let (status, headers) = (response.status(), response.headers().clone());
         let body = read_capped(response, MAX_REPLY_BYTES).await;
         let scrubbed = |body: Vec<u8>| {
@@ -133,7 +133,7 @@ impl OpenAiModel {
             key.as_ref().map_or_else(|| text.clone(), |key| key.scrub(&text))
         };
         if status.is_success() {
-            return reply::read(&scrubbed(body.map_err(failure::body_lost)?));
+            return reply::read(&scrubbed(body.map_err(|error| failure::body_lost(&error))?));
         }
         // The status says enough where the words behind it were lost.
         let body = scrubbed(body.unwrap_or_default());
