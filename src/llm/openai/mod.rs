@@ -29,7 +29,7 @@ pub use async_openai::types::responses::ReasoningEffort as Effort;
 use super::message::{Prompt, Reply, Usage};
 use super::model::{Model, ModelError};
 use super::price::Price;
-use crate::base::http::{BaseUrl, HttpError, Secret, client_for, read_capped};
+use crate::base::http::{BaseUrl, Secret, read_capped};
 use crate::base::token::{CountTokens, TokenCounter};
 
 /// Largest reply that is read.
@@ -112,10 +112,9 @@ pub struct OpenAiModel {
 }
 
 impl OpenAiModel {
-    /// Sets up a model; nothing is sent.
-    pub fn new(settings: OpenAiSettings) -> Result<Self, HttpError> {
-        let client = client_for(&settings.address)?;
-        Ok(Self { settings, client })
+    /// Sets up a model that is reached through `client`; models at one address share theirs, and its connections.
+    pub fn new(settings: OpenAiSettings, client: Client) -> Self {
+        Self { settings, client }
     }
 
     async fn post(&self, prompt: &Prompt) -> Result<Reply, ModelError> {
