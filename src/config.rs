@@ -329,13 +329,10 @@ fn flatten(key: &str, value: &Value, found: &mut Vec<(String, String, Tag)>) {
             members.iter().for_each(|(name, member)| flatten(&format!("{key}.{name}"), member, found))
         }
         Value::String(tag, text) => found.push((key.to_owned(), without_secrets(key, text), *tag)),
-        Value::Bool(tag, on) => found.push((key.to_owned(), on.to_string(), *tag)),
-        Value::Num(tag, number) => {
-            let whole = number.to_u128().map(|number| number.to_string());
-            let shown = whole.or_else(|| number.to_f64().map(|number| number.to_string())).unwrap_or_default();
-            found.push((key.to_owned(), shown, *tag));
+        other => {
+            let shown = other.deserialize::<serde_json::Value>().map(|value| value.to_string()).unwrap_or_default();
+            found.push((key.to_owned(), shown, other.tag()));
         }
-        other => found.push((key.to_owned(), "…".to_owned(), other.tag())),
     }
 }
 

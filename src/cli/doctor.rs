@@ -12,7 +12,7 @@ use crate::base::line::one_line;
 use crate::engine::{CheckStatus, Checkup, Engine};
 use crate::render::json::versioned;
 
-/// Look at the index, the embedder, the disk and the settings
+/// Look at the index, the model, the disk and the settings
 ///
 /// Nothing is changed. Trouble is shown with the command that mends it, and the exit code is 1.
 #[derive(Args, Debug)]
@@ -53,7 +53,7 @@ fn text(checkup: &Checkup) -> String {
         }
     }
     text.push('\n');
-    let width = checkup.settings.iter().map(|setting| setting.key.chars().count()).max().unwrap_or(0);
+    let width = checkup.settings.iter().map(|setting| setting.key.chars().count()).max().unwrap_or(0) + 1;
     for setting in &checkup.settings {
         let (key, value, origin) = (one_line(&setting.key), one_line(&setting.value), styled(QUIET, &setting.origin));
         let _ = writeln!(text, "{key:<width$} {value:<36} {origin}");

@@ -73,9 +73,10 @@ fn is_more_than_prose(value: &Value) -> bool {
     }
 }
 
+/// Tells a value from what repair makes of a brace in prose: `{this}` becomes `{"this": ""}`.
 fn is_filled(value: &Value) -> bool {
     match value {
-        Value::Object(members) => members.values().any(|member| !member.is_null()),
+        Value::Object(members) => members.values().any(|member| !member.is_null() && member != ""),
         Value::Array(items) => !items.is_empty(),
         _ => false,
     }

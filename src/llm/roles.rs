@@ -1,6 +1,7 @@
 //! Settings become Models: which model serves which role, where it is, and within what limits.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::model::Model;
 use super::openai::{Api, Effort, OpenAiModel, OpenAiSettings, SchemaSupport};
 use super::price::{Price, PriceTable};
 use super::tape::Tape;
-use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret};
+use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret, client_for};
 use crate::base::token::{CountTokens, Encoding, TokenCounter};
 
 /// Where OpenAI is.
@@ -272,9 +273,22 @@ impl Models {
             return Ok(None);
         }
         let mut models = BTreeMap::new();
+        let mut clients = BTreeMap::new();
         for role in Role::ALL {
             let own = options.roles.get(&role).cloned().unwrap_or_default();
-            models.insert(role, resolve_role(role, own.or(options.all.clone()), environment, prices)?);
+            let (settings, limits) = resolve_role(role, own.or(options.all.clone()), environment, prices)?;
+            let client = match clients.entry(settings.address.clone()) {
+                Entry::Occupied(client) => client.into_mut(),
+                Entry::Vacant(place) => place.insert(client_for(&settings.address)?),
+            };
+            let model = RoleModel {
+                endpoint: settings.address.to_string(),
+                max_input_tokens: limits.max_input_tokens,
+                max_output_tokens: limits.max_output_tokens,
+                counter: Arc::new(settings.counter),
+                model: Arc::new(OpenAiModel::new(settings, client.clone())),
+            };
+            models.insert(role, model);
         }
         Ok(Some(Self(models)))
     }
@@ -321,7 +335,7 @@ fn resolve_role(
     options: ModelOptions,
     environment: &ModelEnvironment<'_>,
     prices: &PriceTable,
-) -> Result<RoleModel, ModelsError> {
+) -> Result<(OpenAiSettings, Limits), ModelsError> {
     let address = options.base_url.as_ref().or(environment.base_url.as_ref()).map_or(OPENAI, String::as_str);
     let address: BaseUrl = address.parse().map_err(|reason| ModelsError::BadAddress { role, reason })?;
     let is_openai = address.host() == "api.openai.com";
@@ -351,13 +365,7 @@ fn resolve_role(
         model,
         address,
     };
-    Ok(RoleModel {
-        endpoint: settings.address.to_string(),
-        max_input_tokens: limits.max_input_tokens,
-        max_output_tokens: limits.max_output_tokens,
-        counter: Arc::new(counter),
-        model: Arc::new(OpenAiModel::new(settings)?),
-    })
+    Ok((settings, limits))
 }
 
 fn default_model(role: Role) -> &'static str {

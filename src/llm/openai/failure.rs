@@ -50,11 +50,11 @@ const LIMIT_COMES: [&str; 9] = [
 ];
 
 /// Tells what a request that brought no answer means.
-pub(super) fn without_answer(error: reqwest::Error, timeout: Duration) -> ModelError {
+pub(super) fn without_answer(error: &reqwest::Error, timeout: Duration) -> ModelError {
     let reason = if error.is_timeout() && !error.is_connect() {
         format!("nothing came within {} s", timeout.as_secs())
     } else {
-        root_cause(&error)
+        root_cause(error)
     };
     if error.is_builder() {
         ModelError::Permanent { reason }
@@ -66,8 +66,8 @@ pub(super) fn without_answer(error: reqwest::Error, timeout: Duration) -> ModelE
 }
 
 /// Tells what an answer means that began well and was lost: it was produced, so it was paid for.
-pub(super) fn body_lost(error: BodyError) -> ModelError {
-    let reason = match &error {
+pub(super) fn body_lost(error: &BodyError) -> ModelError {
+    let reason = match error {
         BodyError::TooLarge { .. } => error.to_string(),
         BodyError::Broken(cause) => format!("{error}: {}", root_cause(cause)),
     };

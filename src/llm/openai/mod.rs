@@ -29,7 +29,7 @@ pub use async_openai::types::responses::ReasoningEffort as Effort;
 use super::message::{Prompt, Reply, Usage};
 use super::model::{Model, ModelError};
 use super::price::Price;
-use crate::base::http::{BaseUrl, HttpError, Secret, client_for, read_capped};
+use crate::base::http::{BaseUrl, Secret, read_capped};
 use crate::base::token::{CountTokens, TokenCounter};
 
 /// Largest reply that is read.
@@ -112,10 +112,9 @@ pub struct OpenAiModel {
 }
 
 impl OpenAiModel {
-    /// Sets up a model; nothing is sent.
-    pub fn new(settings: OpenAiSettings) -> Result<Self, HttpError> {
-        let client = client_for(&settings.address)?;
-        Ok(Self { settings, client })
+    /// Sets up a model that is reached through `client`; models at one address share theirs, and its connections.
+    pub fn new(settings: OpenAiSettings, client: Client) -> Self {
+        Self { settings, client }
     }
 
     async fn post(&self, prompt: &Prompt) -> Result<Reply, ModelError> {
@@ -125,7 +124,7 @@ impl OpenAiModel {
             request = request.header(AUTHORIZATION, key.bearer());
         }
         let sent = request.json(&request::body(&self.settings, prompt)).send().await;
-        let response = sent.map_err(|error| failure::without_answer(error, *timeout))?;
+        let response = sent.map_err(|error| failure::without_answer(&error, *timeout))?;
         let (status, headers) = (response.status(), response.headers().clone());
         let body = read_capped(response, MAX_REPLY_BYTES).await;
         let scrubbed = |body: Vec<u8>| {
@@ -133,7 +132,7 @@ impl OpenAiModel {
             key.as_ref().map_or_else(|| text.clone(), |key| key.scrub(&text))
         };
         if status.is_success() {
-            return reply::read(&scrubbed(body.map_err(failure::body_lost)?));
+            return reply::read(&scrubbed(body.map_err(|error| failure::body_lost(&error))?));
         }
         // The status says enough where the words behind it were lost.
         let body = scrubbed(body.unwrap_or_default());

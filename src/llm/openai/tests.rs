@@ -3,6 +3,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::base::http::client_for;
 use crate::base::token::Encoding;
 use crate::llm::message::{Message, Role, Speaker};
 use crate::llm::model_server::{ModelServer, Response, chat_reply, responses_reply};
@@ -34,8 +35,13 @@ fn with_schema() -> Prompt {
     prompt().with_schema("answer", schema)
 }
 
+fn model(settings: OpenAiSettings) -> OpenAiModel {
+    let client = client_for(&settings.address).unwrap();
+    OpenAiModel::new(settings, client)
+}
+
 async fn send(settings: OpenAiSettings, prompt: &Prompt) -> Result<Reply, ModelError> {
-    OpenAiModel::new(settings).unwrap().send(prompt).await
+    model(settings).send(prompt).await
 }
 
 /// Sends a prompt to a server that answers with `response`, once.
@@ -108,7 +114,7 @@ async fn endpoint_without_schemas_is_told_the_schema_in_words_that_are_counted()
         let server = ModelServer::always(chat_reply("{}", 1, 1));
         let mut settings = settings(&server, Api::Chat);
         settings.schema = support;
-        let model = OpenAiModel::new(settings).unwrap();
+        let model = model(settings);
         model.send(&with_schema()).await.unwrap();
         let request = server.requests().remove(0);
         assert_eq!(request.json["response_format"], format);
@@ -127,7 +133,7 @@ async fn thinking_model_gets_room_to_think_and_no_temperature() {
         settings.reasons = true;
         settings.effort = Some(Effort::Low);
         let warm = Prompt { temperature: Some(0.5), ..prompt() };
-        let model = OpenAiModel::new(settings).unwrap();
+        let model = model(settings);
         assert_eq!(model.max_output(&warm), 2_300);
         model.send(&warm).await.unwrap();
         let body = server.requests().remove(0).json;
@@ -267,14 +273,14 @@ async fn key_that_an_endpoint_repeats_is_taken_out() {
         ModelServer::start(|request| Response::text(400, &format!("cannot read {}", request.headers["authorization"])));
     let error = send(settings(&server, Api::Chat), &prompt()).await.unwrap_err().to_string();
     assert!(error.contains("[key]") && !error.contains("sk-test"), "{error}");
-    let model = OpenAiModel::new(settings(&server, Api::Chat)).unwrap();
+    let model = model(settings(&server, Api::Chat));
     assert!(!format!("{model:?}").contains("sk-test"));
 }
 
 #[test]
 fn prompt_is_counted_with_its_frames_and_schema() {
     let server = ModelServer::always(Response::Drop);
-    let model = OpenAiModel::new(settings(&server, Api::Responses)).unwrap();
+    let model = model(settings(&server, Api::Responses));
     let empty = Prompt { messages: vec![], ..prompt() };
     let longer = Prompt { messages: vec![Message { speaker: Speaker::User, text: "word ".repeat(100) }], ..prompt() };
     assert!(model.count_input(&longer) >= model.count_input(&empty) + 100 + MESSAGE_TOKENS);
