@@ -326,7 +326,9 @@ fn entries(figment: &Figment, table: &str) -> Vec<(String, String, String)> {
 fn flatten(key: &str, value: &Value, found: &mut Vec<(String, String, Tag)>) {
     match value {
         Value::Dict(_, members) => {
-            members.iter().for_each(|(name, member)| flatten(&format!("{key}.{name}"), member, found))
+            for (name, member) in members {
+                flatten(&format!("{key}.{name}"), member, found);
+            }
         }
         Value::String(tag, text) => found.push((key.to_owned(), without_secrets(key, text), *tag)),
         other => {

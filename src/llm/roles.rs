@@ -408,6 +408,7 @@ fn reasons(model: &str) -> bool {
 }
 
 /// How the window of a model is divided.
+#[expect(clippy::struct_field_names, reason = "units live in names")]
 struct Limits {
     window_tokens: u64,
     max_input_tokens: u64,

@@ -130,7 +130,7 @@ fn is_type(schema: &Map<String, Value>, name: &str) -> bool {
 pub fn bare(schema: &Value) -> Value {
     match schema {
         Value::Object(members) => {
-            let kept = members.iter().filter(|(key, value)| !(WORDS.contains(&key.as_str()) && !value.is_object()));
+            let kept = members.iter().filter(|(key, value)| !WORDS.contains(&key.as_str()) || value.is_object());
             Value::Object(kept.map(|(key, value)| (key.clone(), bare(value))).collect())
         }
         Value::Array(items) => items.iter().map(bare).collect(),
@@ -163,7 +163,9 @@ fn drop_nulls_of(value: &mut Value, schema: &Value, root: &Value) {
             }
             Value::Array(items) => {
                 let Some(each) = schema.get("items") else { continue };
-                items.iter_mut().for_each(|item| drop_nulls_of(item, each, root));
+                for item in items {
+                    drop_nulls_of(item, each, root);
+                }
             }
             _ => {}
         }
