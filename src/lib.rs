@@ -18,3 +18,11 @@ pub mod config;
 pub mod engine;
 
 pub mod cli;
+
+// What tests and benchmarks share names this crate as they do.
+#[cfg(test)]
+extern crate self as dr;
+
+#[cfg(test)]
+#[path = "../tests/it/researcher.rs"]
+mod researcher;

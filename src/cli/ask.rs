@@ -7,13 +7,13 @@ use clap::Args;
 
 use super::error::CliError;
 use super::exit::Exit;
+use super::interruptible;
 use super::limits::LimitArgs;
 use super::plan::{print_plan, read_plan};
 use super::report::{ReportArgs, exit};
 use super::search::FilterArgs;
 use super::ui::Ui;
 use super::watch::{EventFormat, Watch};
-use super::interruptible;
 use crate::config::Options;
 use crate::engine::{AskRequest, Engine, EngineError, IndexRequest};
 use crate::kb::index::Index;
@@ -129,8 +129,7 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
     }
     let asks_back = !args.yes && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     let ask_back = |question: &str| watch.pause(|| ask_back(question));
-    let asked =
-        engine.ask(&searcher, request, asks_back.then_some(&ask_back as _), watch.listener(), stop).await;
+    let asked = engine.ask(&searcher, request, asks_back.then_some(&ask_back as _), watch.listener(), stop).await;
     watch.finish();
     let asked = asked?;
     args.report.print(ui, &asked.report)?;
@@ -171,9 +170,8 @@ fn read_schema(file: &Path) -> Result<serde_json::Value, CliError> {
     let schema = super::read_json(file)?;
     match jsonschema::validator_for(&schema) {
         Ok(_) => Ok(schema),
-        Err(error) => Err(CliError::Usage {
-            message: format!("`{}` is not a JSON Schema: {error}", file.display()),
-            hint: None,
-        }),
+        Err(error) => {
+            Err(CliError::Usage { message: format!("`{}` is not a JSON Schema: {error}", file.display()), hint: None })
+        }
     }
 }

@@ -230,8 +230,11 @@ fn interruptible() -> CancellationToken {
 /// Reads a file of JSON the user named.
 fn read_json(file: &std::path::Path) -> Result<serde_json::Value, CliError> {
     let path = file.display().to_string();
-    let text = std::fs::read_to_string(file)
-        .map_err(|source| CliError::File { action: "read", path: path.clone(), source })?;
+    let text = std::fs::read_to_string(file).map_err(|source| CliError::File {
+        action: "read",
+        path: path.clone(),
+        source,
+    })?;
     serde_json::from_str(&text)
         .map_err(|error| CliError::Usage { message: format!("`{path}` is not JSON: {error}"), hint: None })
 }

@@ -6,10 +6,10 @@ use clap::Args;
 
 use super::error::CliError;
 use super::exit::Exit;
+use super::interruptible;
 use super::report::{ReportArgs, exit};
 use super::ui::Ui;
 use super::watch::{EventFormat, Watch};
-use super::interruptible;
 use crate::base::money::nanos;
 use crate::config::{dollars, duration};
 use crate::engine::Engine;

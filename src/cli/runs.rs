@@ -62,13 +62,8 @@ pub(super) async fn runs(ui: &mut Ui, engine: &Engine, args: RunsArgs) -> Result
 
 fn line(run: &RunSummary) -> String {
     let cost = run.cost_usd.map_or_else(|| "unknown".to_owned(), |cost| format!("${cost:.4}"));
-    let facts = format!(
-        "{}  {:<20} {:>9}  {:>8.1} s  {cost}",
-        run.started,
-        run.state,
-        counted(run.nodes, "node"),
-        run.seconds
-    );
+    let facts =
+        format!("{}  {:<20} {:>9}  {:>8.1} s  {cost}", run.started, run.state, counted(run.nodes, "node"), run.seconds);
     format!("{}  {}\n    {}\n", run.id, styled(QUIET, &facts), one_line(&run.question))
 }
 

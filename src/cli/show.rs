@@ -10,8 +10,8 @@ use super::exit::Exit;
 use super::ui::Ui;
 use super::watch::event_line;
 use crate::engine::{Engine, EngineError, report_of};
-use crate::render::json::versioned;
 use crate::render::figure::usage_lines;
+use crate::render::json::versioned;
 use crate::render::tree::{TreeStyle, tree_lines};
 use crate::run::usage::{token_drift, usage_of};
 

@@ -405,11 +405,7 @@ impl Engine {
     ///
     /// See [`SearchError`]; also where a collection is named that the index does not have.
     pub async fn search(&self, searcher: &Searcher, text: &str, options: &SearchOptions) -> Result<Found, EngineError> {
-        let collections = &searcher.index().manifest().collections;
-        if let Some(name) = options.filter.collections.iter().find(|name| !collections.contains_key(*name)) {
-            let known = collections.keys().cloned().collect();
-            return Err(EngineError::NoCollection { name: name.clone(), known });
-        }
+        check_collections(searcher, &options.filter.collections)?;
         Ok(searcher.search(text, options).await?)
     }
 
@@ -444,6 +440,17 @@ impl Engine {
 
 fn canonical(folder: &Path) -> Result<PathBuf, EngineError> {
     folder.canonicalize().map_err(|source| EngineError::Folder { path: folder.to_path_buf(), source })
+}
+
+/// Refuses collections that are not in the index.
+fn check_collections(searcher: &Searcher, wanted: &[String]) -> Result<(), EngineError> {
+    let collections = &searcher.index().manifest().collections;
+    match wanted.iter().find(|name| !collections.contains_key(*name)) {
+        Some(name) => {
+            Err(EngineError::NoCollection { name: name.clone(), known: collections.keys().cloned().collect() })
+        }
+        None => Ok(()),
+    }
 }
 
 /// Makes the file that keeps version control away from a `.dr` folder.

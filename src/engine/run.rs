@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{Engine, EngineError, make_ignore_file, searched};
+use super::{Engine, EngineError, check_collections, make_ignore_file, searched};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::id::RunId;
 use crate::kb::index::{DR_FOLDER, IndexLocation};
@@ -23,8 +23,8 @@ use crate::research::report::{Material, Report, StopReason};
 use crate::run::budget::BudgetLimits;
 use crate::run::estimate::Estimate;
 use crate::run::event::{Followed, RunSettings};
-use crate::run::orchestrator::{Orchestrator, Resources, RunListener, Sources};
 use crate::run::journal::RunRow;
+use crate::run::orchestrator::{Orchestrator, Resources, RunListener, Sources};
 use crate::run::recall::Recall;
 use crate::run::steps::draft_by_rules;
 use crate::run::store::{Store, StoreError};
@@ -233,6 +233,7 @@ impl Engine {
         listener: RunListener,
         stop: CancellationToken,
     ) -> Result<Resources, EngineError> {
+        check_collections(searcher, &scope.collections)?;
         let options = scope.options()?;
         let searched = searched(searcher.index(), &options).await?;
         let internal = KbSource::new(searcher.clone(), options, searched).await?;

@@ -159,9 +159,11 @@ pub fn usage_lines(table: &UsageTable) -> Vec<String> {
     let mut rows = vec![[""].into_iter().chain(USAGE_COLUMNS).map(str::to_owned).collect::<Vec<_>>()];
     let usages = table.by_role.iter().chain(&table.by_node);
     let usages = usages.map(|(name, usage)| (name.as_str(), usage)).chain([("all", &table.total)]);
-    rows.extend(usages.map(|(name, usage)| {
-        std::iter::once(name.to_owned()).chain(usage_row(name, usage, false).figures).collect()
-    }));
+    rows.extend(
+        usages.map(|(name, usage)| {
+            std::iter::once(name.to_owned()).chain(usage_row(name, usage, false).figures).collect()
+        }),
+    );
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let widths: Vec<_> = (0..=USAGE_COLUMNS.len()).map(width).collect();
     let line = |row: &Vec<String>| {

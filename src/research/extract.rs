@@ -55,7 +55,7 @@ pub async fn extract(node: &Node, source: &dyn Source, picker: &dyn Pick) -> Res
         notes.push(format!("{} not found in the source, and left out", counted(lost, "quote")));
     }
     if found.support == Support::Weak && !evidence.is_empty() {
-        notes.push(format!("{} has passages related to the question, but may not answer it", source.scope()));
+        notes.push("the sources have passages related to the question, but may not answer it".to_owned());
     }
     let is_empty = evidence.is_empty();
     let report = BranchReport {

@@ -400,7 +400,6 @@ impl<'a> Writer<'a> {
             output: None,
         }
     }
-
 }
 
 /// Puts an answer into the form the caller wants.

@@ -110,7 +110,8 @@ impl CachedSource {
                 let similarity = dot(vector, row.vector.as_deref()?);
                 (similarity >= SAME_QUESTION).then_some((similarity, row))
             });
-            if let Some((_, row)) = near.max_by(|(a, first), (b, second)| a.total_cmp(b).then(second.id.cmp(&first.id))) {
+            if let Some((_, row)) = near.max_by(|(a, first), (b, second)| a.total_cmp(b).then(second.id.cmp(&first.id)))
+            {
                 self.record(&lookup, LookupAnswer::Known(row.id)).await?;
                 return Ok(row.result.into());
             }

@@ -194,7 +194,10 @@ impl Desk {
                     (self.listener)(&CallNotice::Replied(call.key.clone(), call.role));
                     return Ok(reply);
                 }
-                Err(error @ ModelError::Unknown { .. }) => (Outcome::Unknown(error.to_string()), error),
+                // A refusal was thought about and paid for, and its usage is not known.
+                Err(error @ (ModelError::Unknown { .. } | ModelError::Refused { .. })) => {
+                    (Outcome::Unknown(error.to_string()), error)
+                }
                 Err(error) => (Outcome::Failed(error.to_string()), error),
             };
             self.end(id, &outcome).await?;

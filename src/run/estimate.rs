@@ -77,10 +77,10 @@ impl Estimate {
             estimate.tokens.high += high.tokens();
             let model = &models.role(share.role).model;
             let costs = model.cost_nanos(&low).zip(model.cost_nanos(&high));
-            estimate.cost_nanos = estimate.cost_nanos.zip(costs).map(|(sum, (low, high))| Bounds {
-                low: sum.low + low,
-                high: sum.high + high,
-            });
+            estimate.cost_nanos = estimate
+                .cost_nanos
+                .zip(costs)
+                .map(|(sum, (low, high))| Bounds { low: sum.low + low, high: sum.high + high });
             // Workers run side by side, everything else one after the other.
             let beside = if share.role == Role::Worker { parallel } else { 1 };
             estimate.seconds.low += CALL_TIME.0.as_secs() * share.calls.low.div_ceil(beside);

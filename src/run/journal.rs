@@ -350,9 +350,10 @@ impl Journal {
     pub async fn records(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
         let run = run.to_string();
         self.read(move |connection| {
-            let rows = query(connection, "SELECT seq, at, body FROM events WHERE run = ?1 ORDER BY seq", &run, |row| {
-                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?))
-            })?;
+            let rows =
+                query(connection, "SELECT seq, at, body FROM events WHERE run = ?1 ORDER BY seq", &run, |row| {
+                    Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?))
+                })?;
             rows.into_iter()
                 .map(|(seq, at, body)| {
                     Ok(Record { seq: natural(seq), at: Moment(natural(at)), event: serde_json::from_str(&body)? })
@@ -514,15 +515,8 @@ impl Journal {
                        AND label = ?4 AND vector IS NOT NULL AND result IS NOT NULL AND (at < ?5 AND run <> ?6 OR \
                        run = ?6 AND node = ?7) ORDER BY id";
             let mut statement = connection.prepare_cached(sql).map_err(read_failed)?;
-            let keys = params![
-                lookup.tool,
-                lookup.version,
-                lookup.scope,
-                lookup.label,
-                stored(before),
-                run,
-                lookup.node
-            ];
+            let keys =
+                params![lookup.tool, lookup.version, lookup.scope, lookup.label, stored(before), run, lookup.node];
             let rows = statement.query_map(keys, lookup_row).map_err(read_failed)?;
             rows.map(|row| row.map_err(read_failed)).collect()
         })
@@ -667,9 +661,7 @@ fn call_row(columns: CallColumns) -> Result<CallRow, JournalError> {
 
 fn lookup_row(row: &Row<'_>) -> rusqlite::Result<LookupRow> {
     let vector: Option<Vec<u8>> = row.get(3)?;
-    let floats = |bytes: Vec<u8>| {
-        bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
-    };
+    let floats = |bytes: Vec<u8>| bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
     Ok(LookupRow { id: row.get(0)?, query: row.get(1)?, result: row.get(2)?, vector: vector.map(floats) })
 }
 
@@ -712,7 +704,8 @@ mod tests {
             journal.create(&run, "why?", &first).await.unwrap();
             let id = journal.begin_call(&run, &call("n2/step/1")).await.unwrap();
             let usage = Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() };
-            let reply = Reply { text: "so".into(), usage: Some(usage), cut_off: false, raw: serde_json::json!({"a": 1}) };
+            let reply =
+                Reply { text: "so".into(), usage: Some(usage), cut_off: false, raw: serde_json::json!({"a": 1}) };
             journal.end_call(id, &Outcome::Replied(Box::new(reply), Some(42)), Moment(9)).await.unwrap();
             journal.begin_call(&run, &call("judge/1")).await.unwrap();
         }

@@ -36,3 +36,6 @@ pub mod steps;
 pub mod estimate;
 
 pub mod orchestrator;
+
+#[cfg(test)]
+mod tests;

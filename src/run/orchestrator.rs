@@ -30,7 +30,6 @@ use crate::research::report::{Draft, StopReason};
 use crate::research::route::{Route, route};
 use crate::source::{MixedSource, Source};
 
-
 /// Rounds in a row without new evidence after which a run gives up.
 const MAX_IDLE_ROUNDS: u32 = 2;
 
@@ -314,7 +313,8 @@ impl Orchestrator {
 
     /// Gives calls under way some time once the run is told to stop.
     fn grace(&self) -> tokio::task::JoinHandle<()> {
-        let (stop, closed, clock) = (self.resources.stop.clone(), self.closed.clone(), Arc::clone(&self.resources.clock));
+        let (stop, closed, clock) =
+            (self.resources.stop.clone(), self.closed.clone(), Arc::clone(&self.resources.clock));
         tokio::spawn(async move {
             stop.cancelled().await;
             clock.sleep(GRACE).await;
@@ -349,7 +349,9 @@ impl Orchestrator {
                 Err(StepError::Call(CallError::Limit(limit))) => return Ok(stop_of(limit)),
                 Err(StepError::Call(CallError::Cancelled)) => return Ok(StopReason::Cancelled),
                 // What was found is worth more than the error: the report is written from it.
-                Err(StepError::Call(CallError::Model(_)) | StepError::Invalid(_)) => return Ok(StopReason::NoMoreTasks),
+                Err(StepError::Call(CallError::Model(_)) | StepError::Invalid(_)) => {
+                    return Ok(StopReason::NoMoreTasks);
+                }
                 Err(error) => return Err(error.during("plan another round")),
             };
             if plan.nodes.is_empty() {
@@ -467,7 +469,8 @@ impl Board for Orchestrator {
 
     async fn start(&mut self, id: &NodeId) -> Result<(), RunError> {
         let node = self.state.tree.get(id).cloned();
-        let (route, why) = node.map_or((Route::Internal, ""), |node| route(&node, self.resources.sources.web.is_some()));
+        let (route, why) =
+            node.map_or((Route::Internal, ""), |node| route(&node, self.resources.sources.web.is_some()));
         self.commit(Event::NodeStarted { node: id.clone(), route, why: why.to_owned() }).await
     }
 
@@ -512,9 +515,7 @@ impl StepError {
     fn during(self, step: &'static str) -> RunError {
         let source = match self {
             Self::Call(source) => source,
-            Self::Invalid(complaint) => {
-                CallError::Model(crate::llm::model::ModelError::InvalidOutput { complaint })
-            }
+            Self::Invalid(complaint) => CallError::Model(crate::llm::model::ModelError::InvalidOutput { complaint }),
             Self::Source(error) => CallError::Journal { reason: error.to_string() },
         };
         RunError::Call { step, source }

@@ -85,9 +85,11 @@ impl Recall {
         let name = format!("memory_{}", &ContentHash::of(embedder.fingerprint().as_bytes()).as_str()[..8]);
         let table = match connection.open_table(&name).execute().await {
             Ok(table) => table,
-            Err(lancedb::Error::TableNotFound { .. }) => {
-                connection.create_empty_table(&name, schema(embedder.dimension())).execute().await.map_err(during("make"))?
-            }
+            Err(lancedb::Error::TableNotFound { .. }) => connection
+                .create_empty_table(&name, schema(embedder.dimension()))
+                .execute()
+                .await
+                .map_err(during("make"))?,
             Err(error) => return Err(during("open")(error)),
         };
         Ok(Self { table, embedder })
@@ -121,7 +123,8 @@ impl Recall {
         let vector = tokio::task::spawn_blocking(move || embedder.embed_query(&text)).await??;
         // A run id is sixteen hex digits, so it is safe inside a query.
         let nearest = self.table.query().nearest_to(vector).map_err(during("search"))?;
-        let nearest = nearest.distance_type(DistanceType::Cosine).bypass_vector_index().only_if(format!("run = '{run}'"));
+        let nearest =
+            nearest.distance_type(DistanceType::Cosine).bypass_vector_index().only_if(format!("run = '{run}'"));
         let nearest = nearest.select(Select::columns(&["id", "_distance"])).limit(limit);
         let batches: Vec<RecordBatch> =
             nearest.execute().await.map_err(during("search"))?.try_collect().await.map_err(during("search"))?;
@@ -210,8 +213,7 @@ fn batch(run: &RunId, entries: &[Entry], vectors: &[Vec<f32>], dimension: usize)
     let texts = |value: fn(&Entry) -> String| -> ArrayRef {
         Arc::new(entries.iter().map(|entry| Some(value(entry))).collect::<StringArray>())
     };
-    let mut builder =
-        FixedSizeListBuilder::new(Float32Builder::new(), i32::try_from(dimension).unwrap_or(i32::MAX));
+    let mut builder = FixedSizeListBuilder::new(Float32Builder::new(), i32::try_from(dimension).unwrap_or(i32::MAX));
     for vector in vectors {
         builder.values().append_slice(vector);
         builder.append(true);
@@ -282,6 +284,7 @@ mod tests {
         let found = recall.search(&run, "when do cats sleep", 5).await.unwrap();
         assert_eq!(found.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["n1e1", "n1e2"]);
         Recall::forget(folder.path(), &run).await.unwrap();
+        let recall = Recall::open(folder.path(), load(&options).unwrap()).await.unwrap();
         assert!(recall.search(&run, "cats", 5).await.unwrap().is_empty());
     }
 }

@@ -12,11 +12,14 @@ use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::Role;
 use crate::llm::model::ModelError;
 use crate::llm::structured::StructuredError;
+use crate::research::assemble;
 use crate::research::branch::{Branch, BranchStop, Finding};
 use crate::research::brief::{Clarification, Request, brief, clarify};
 use crate::research::evidence::{Evidence, EvidenceId};
 use crate::research::extract::{Pick, extract};
-use crate::research::memory::{Memory, Summary, fold, fold_by_rules, group_summaries, group_summaries_by_rules, label, slice};
+use crate::research::memory::{
+    Memory, Summary, fold, fold_by_rules, group_summaries, group_summaries_by_rules, label, slice,
+};
 use crate::research::node::{Node, NodeId};
 use crate::research::plan::{Plan, PlanDraft};
 use crate::research::planner;
@@ -26,7 +29,6 @@ use crate::research::route::{Route, route};
 use crate::research::rules::{brief_by_rules, plan_by_rules, replan_by_rules};
 use crate::research::verdict::{Verdict, by_coverage, judge};
 use crate::research::worker::{Conclusion, Task, WorkerLimits, work};
-use crate::research::assemble;
 use crate::research::writer::{self, Material};
 use crate::source::{Label, Source, SourceError};
 
@@ -118,8 +120,10 @@ impl Work {
         let eyes = if route == Route::Internal { Label::Internal } else { Label::Public };
         let may_see = |id: &NodeId| label(&state.tree, &state.branches, id) <= eyes;
         let conclusions = node.depends_on.iter().filter(|id| may_see(id));
-        let conclusions = conclusions.filter_map(|id| Some((state.tree.get(id)?.clone(), state.branches.get(id)?.clone())));
-        let aspects = state.brief.iter().flat_map(|brief| &brief.aspects).filter(|aspect| node.aspects.contains(&aspect.id));
+        let conclusions =
+            conclusions.filter_map(|id| Some((state.tree.get(id)?.clone(), state.branches.get(id)?.clone())));
+        let aspects =
+            state.brief.iter().flat_map(|brief| &brief.aspects).filter(|aspect| node.aspects.contains(&aspect.id));
         Some(Self {
             aspects: aspects.cloned().collect(),
             conclusions: conclusions.collect(),
@@ -287,9 +291,7 @@ impl Steps {
     ) -> Result<String, CallError> {
         match &self.desk {
             // The first branch has nothing to be folded into: its own report is the summary.
-            Some(desk) if g.is_empty() => {
-                Ok(fold_by_rules(g, branch, r, &|text| desk.count(Role::Summariser, text)))
-            }
+            Some(desk) if g.is_empty() => Ok(fold_by_rules(g, branch, r, &|text| desk.count(Role::Summariser, text))),
             Some(desk) => fold(desk, key, brief, g, node, branch, r).await,
             None => Ok(fold_by_rules(g, branch, r, &estimate)),
         }
@@ -322,7 +324,9 @@ impl Steps {
             match writer::output(desk, &key, brief.question.as_str(), &draft, schema).await {
                 Ok(output) => draft.output = Some(output),
                 Err(error @ CallError::Journal { .. }) => return Err(error.into()),
-                Err(error) => draft.limitations.push(format!("the form that was asked for could not be filled: {error}")),
+                Err(error) => {
+                    draft.limitations.push(format!("the form that was asked for could not be filled: {error}"))
+                }
             }
         }
         Ok(draft)
@@ -369,7 +373,8 @@ impl Steps {
     async fn recalled<'a>(&self, brief: &Brief, all: Vec<&'a Evidence>) -> Vec<&'a Evidence> {
         let Some(recall) = &self.recall else { return all.into_iter().take(MAX_LEDGER).collect() };
         let mut scores: BTreeMap<EvidenceId, f32> = BTreeMap::new();
-        let queries = std::iter::once(brief.question.as_str()).chain(brief.aspects.iter().map(|aspect| aspect.text.as_str()));
+        let queries =
+            std::iter::once(brief.question.as_str()).chain(brief.aspects.iter().map(|aspect| aspect.text.as_str()));
         for query in queries {
             for (id, score) in recall.search(&self.run, query, RECALLED).await.unwrap_or_default() {
                 if let Ok(id) = id.parse() {
@@ -410,7 +415,8 @@ fn built_on(mut branch: Branch, conclusions: &[(Node, Branch)]) -> Branch {
             branch.report.open_questions.clear();
             branch.report.stop_reason = BranchStop::Done;
             #[expect(clippy::cast_precision_loss, reason = "a handful of nodes")]
-            let mean = conclusions.iter().map(|(_, branch)| branch.report.confidence).sum::<f32>() / conclusions.len() as f32;
+            let mean =
+                conclusions.iter().map(|(_, branch)| branch.report.confidence).sum::<f32>() / conclusions.len() as f32;
             branch.report.confidence = mean / 2.0;
             branch.report.findings = findings;
         }

@@ -170,7 +170,8 @@ impl Store {
 
 fn line<T: Serialize>(kind: &str, value: &T) -> String {
     let mut object = json!({ "kind": kind });
-    if let (Some(object), Ok(serde_json::Value::Object(fields))) = (object.as_object_mut(), serde_json::to_value(value)) {
+    if let (Some(object), Ok(serde_json::Value::Object(fields))) = (object.as_object_mut(), serde_json::to_value(value))
+    {
         object.extend(fields);
     }
     object.to_string()

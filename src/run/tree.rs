@@ -161,19 +161,22 @@ impl RunState {
         if record.seq != expected {
             return Err(FoldError::Order { expected, found: record.seq });
         }
-        let unfit =
-            |reason: String| FoldError::Unfit { seq: record.seq, name: record.event.name(), reason };
+        let unfit = |reason: String| FoldError::Unfit { seq: record.seq, name: record.event.name(), reason };
         match &record.event {
             Event::Started { .. } => return Err(unfit("it has started already".into())),
             Event::Resumed { limits } => {
                 self.settings.limits = *limits;
-                self.end = None;
-                for node in self.tree.nodes.iter_mut().filter(|node| node.status == NodeStatus::Running) {
-                    node.status = NodeStatus::Pending;
-                }
+                self.reopen();
             }
             Event::Clarified { question, answer } => self.clarification = Some(format!("{question} {answer}")),
-            Event::Briefed { brief } => self.brief = Some(brief.clone()),
+            Event::Briefed { brief } => {
+                // The root serves all of them, whoever looks into it.
+                let root = self.tree.root.clone();
+                if let Some(root) = self.tree.get_mut(&root) {
+                    root.aspects = brief.aspects.iter().map(|aspect| aspect.id.clone()).collect();
+                }
+                self.brief = Some(brief.clone());
+            }
             Event::Planned { round, plan } => self.plan(*round, plan).map_err(unfit)?,
             Event::NodeStarted { node, .. } => self.settle(node, NodeStatus::Running, "").map_err(unfit)?,
             Event::NodeFinished { node, branch } => self.finish(node, branch).map_err(unfit)?,
@@ -225,6 +228,20 @@ impl RunState {
         self.reasons.push(plan.reasoning.clone());
         self.round = round;
         Ok(())
+    }
+
+    /// Takes back that the run ended: what was running waits again, and so does a root that only the end had settled.
+    fn reopen(&mut self) {
+        self.end = None;
+        let root = self.tree.root.clone();
+        let has_branch = self.branches.contains_key(&root);
+        for node in &mut self.tree.nodes {
+            if node.status == NodeStatus::Running || node.id == root && !has_branch {
+                node.status = NodeStatus::Pending;
+                node.confidence = 0.0;
+                node.summary.clear();
+            }
+        }
     }
 
     /// Moves a node on, if it is not settled.

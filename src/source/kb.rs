@@ -25,7 +25,8 @@ impl KbSource {
     /// Returns an error where the index cannot be read.
     pub async fn new(searcher: Searcher, options: SearchOptions, scope: String) -> Result<Self, IndexError> {
         let index = searcher.index().version().await?;
-        let version = format!("{index}:{:?}:{}:{:?}:{:?}", options.mode, options.per_document, options.filter, options.paths);
+        let version =
+            format!("{index}:{:?}:{}:{:?}:{:?}", options.mode, options.per_document, options.filter, options.paths);
         let version = ContentHash::of(version.as_bytes()).as_str()[..16].to_owned();
         Ok(Self { searcher, options, scope, version })
     }

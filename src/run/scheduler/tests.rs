@@ -44,7 +44,7 @@ impl Board for TestBoard {
         &self.tree
     }
 
-    fn start(&mut self, id: &NodeId) -> Result<(), String> {
+    async fn start(&mut self, id: &NodeId) -> Result<(), String> {
         if self.broken.as_ref() == Some(id) {
             return Err(format!("no room for {id}"));
         }
@@ -52,7 +52,7 @@ impl Board for TestBoard {
         Ok(())
     }
 
-    fn finish(&mut self, id: &NodeId, outcome: Result<&'static str, Lost>) -> Result<(), String> {
+    async fn finish(&mut self, id: &NodeId, outcome: Result<&'static str, Lost>) -> Result<(), String> {
         match outcome {
             Ok(text) => self.tell(id, NodeStatus::Done, text),
             Err(Lost::Cancelled) => self.tell(id, NodeStatus::Pending, "stopped"),
@@ -61,7 +61,7 @@ impl Board for TestBoard {
         Ok(())
     }
 
-    fn block(&mut self, id: &NodeId, reason: String) -> Result<(), String> {
+    async fn block(&mut self, id: &NodeId, reason: String) -> Result<(), String> {
         self.tell(id, NodeStatus::Blocked, &reason);
         Ok(())
     }

@@ -1,0 +1,104 @@
+//! Every limit ends a run with a report of what there is, and says so.
+
+use super::*;
+
+async fn stopped_by(limits: impl FnOnce(&mut BudgetLimits)) -> (World, StopReason) {
+    let mut world = World::new(TWO_ROUNDS);
+    limits(&mut world.limits);
+    let stop = world.ask().await.unwrap();
+    (world, stop)
+}
+
+#[tokio::test]
+async fn money_ends_a_run_and_what_was_settled_stays_below_the_limit() {
+    let (world, stop) = stopped_by(|limits| limits.cost_nanos = Some(30_000_000)).await;
+    assert_eq!(stop, StopReason::BudgetExceeded);
+    assert!(world.usage().await.total.cost_usd.unwrap() <= 0.03);
+    assert!(!world.report().await.is_refusal());
+}
+
+#[tokio::test]
+async fn tokens_end_a_run_and_the_report_has_what_was_found() {
+    let (world, stop) = stopped_by(|limits| limits.tokens = Some(26_000)).await;
+    assert_eq!(stop, StopReason::TokensExceeded);
+    let usage = world.usage().await.total;
+    assert!(usage.input_tokens + usage.output_tokens <= 26_000);
+    assert!(!world.report().await.is_refusal());
+}
+
+#[tokio::test]
+async fn calls_end_a_run() {
+    let (world, stop) = stopped_by(|limits| limits.calls = Some(12)).await;
+    assert_eq!(stop, StopReason::TokensExceeded);
+    assert!(world.usage().await.total.calls <= 12);
+}
+
+#[tokio::test]
+async fn rounds_end_a_run() {
+    let (world, stop) = stopped_by(|limits| limits.rounds = Some(1)).await;
+    assert_eq!(stop, StopReason::IterationsExceeded);
+    assert_eq!(world.report().await.tree.nodes.len(), 10);
+}
+
+#[tokio::test]
+async fn time_ends_a_run() {
+    let mut world = World::new(TWO_ROUNDS);
+    world.limits.time = Some(Duration::from_secs(60));
+    let clock = Arc::clone(&world.clock);
+    let mut resources = world.resources();
+    // Half a minute goes by with every worker that starts.
+    resources.listener = Arc::new(move |notice| {
+        if let super::super::orchestrator::RunNotice::Event(record, _) = notice
+            && record.event.name() == "node_started"
+        {
+            clock.advance(Duration::from_secs(30));
+        }
+    });
+    let question = "What is known of the topics?".parse().unwrap();
+    let mut run = Orchestrator::start(World::run(), question, world.settings(), resources).await.unwrap();
+    assert_eq!(run.conduct().await.unwrap(), StopReason::TimeExceeded);
+}
+
+#[tokio::test]
+async fn limit_that_is_raised_lets_the_run_go_on_to_its_end() {
+    let (world, stop) = stopped_by(|limits| limits.tokens = Some(26_000)).await;
+    assert_eq!(stop, StopReason::TokensExceeded);
+    let raised = BudgetLimits { tokens: Some(10_000_000), ..world.limits };
+    assert_eq!(world.resume(Some(raised)).await.unwrap(), StopReason::Complete);
+    assert!(!world.report().await.degraded);
+}
+
+#[tokio::test]
+async fn run_that_is_stopped_keeps_what_it_has_and_goes_on_later() {
+    let world = World::new(TWO_ROUNDS);
+    let stop = world.stop.clone();
+    let mut resources = world.resources();
+    resources.listener = Arc::new(move |notice| {
+        if let super::super::orchestrator::RunNotice::Event(record, _) = notice
+            && record.event.name() == "node_finished"
+        {
+            stop.cancel();
+        }
+    });
+    let question = "What is known of the topics?".parse().unwrap();
+    let mut run = Orchestrator::start(World::run(), question, world.settings(), resources).await.unwrap();
+    assert_eq!(run.conduct().await.unwrap(), StopReason::Cancelled);
+    drop(run);
+    assert!(!world.report().await.is_refusal());
+    let world = World { stop: CancellationToken::new(), ..world };
+    assert_eq!(world.resume(None).await.unwrap(), StopReason::Complete);
+    let whole = World::new(TWO_ROUNDS);
+    whole.ask().await.unwrap();
+    assert_eq!(world.report().await, whole.report().await);
+}
+
+#[tokio::test]
+async fn fold_of_a_branch_never_costs_more_than_twice_the_summary_and_a_thousand_tokens() {
+    let world = World::new(TWO_ROUNDS);
+    world.ask().await.unwrap();
+    let calls = world.store.journal().calls(&World::run()).await.unwrap();
+    let folds: Vec<_> = calls.iter().filter(|call| call.key.as_str().starts_with("fold/")).collect();
+    assert!(folds.len() >= 8);
+    let most = 2 * world.settings().summary_tokens + 1_000;
+    assert!(folds.iter().all(|call| call.usage.unwrap().input_tokens <= most));
+}

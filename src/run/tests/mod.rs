@@ -1,0 +1,145 @@
+//! Runs from question to report on a scripted model: stopped at every write, at every limit, by a failing worker.
+
+mod crash;
+
+mod guardrails;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use super::budget::BudgetLimits;
+use super::event::RunSettings;
+use super::orchestrator::{Orchestrator, Resources, RunError, Sources};
+use super::store::Store;
+use super::usage::usage_of;
+use crate::base::clock::{Clock, ManualClock, Moment};
+use crate::base::id::RunId;
+use crate::kb::search::Scope;
+use crate::research::evidence::Picked;
+use crate::research::extract::Pick;
+use crate::research::node::NodeId;
+use crate::research::plan::TreeLimits;
+use crate::research::question::{Mode, Question};
+use crate::research::report::{Material, Report, StopReason, UsageTable};
+use crate::researcher::{Researcher, ScriptedModel, ScriptedSource};
+use crate::source::{Passage, SourceError};
+
+/// Everything a run needs, with nothing of this machine in it.
+struct World {
+    store: Store,
+    model: Arc<ScriptedModel>,
+    clock: Arc<ManualClock>,
+    limits: BudgetLimits,
+    stop: CancellationToken,
+}
+
+/// Picks nothing: a model takes the notes.
+struct NoPick;
+
+impl Pick for NoPick {
+    fn pick<'a>(
+        &'a self,
+        _: &'a NodeId,
+        _: &'a Question,
+        _: &'a [Passage],
+    ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+}
+
+impl World {
+    fn new(researcher: Researcher) -> Self {
+        Self {
+            store: Store::in_memory().unwrap(),
+            model: ScriptedModel::new(researcher, Duration::ZERO),
+            clock: Arc::new(ManualClock::at(Moment(1_000))),
+            limits: BudgetLimits { tokens: Some(10_000_000), ..BudgetLimits::default() },
+            stop: CancellationToken::new(),
+        }
+    }
+
+    fn resources(&self) -> Resources {
+        Resources {
+            store: self.store.clone(),
+            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
+            sources: Sources { internal: Arc::new(ScriptedSource), web: None },
+            picker: Arc::new(NoPick),
+            embedder: None,
+            recall: None,
+            models: Some(self.model.models()),
+            listener: Arc::new(|_| {}),
+            stop: self.stop.clone(),
+            seed: 7,
+        }
+    }
+
+    fn settings(&self) -> RunSettings {
+        RunSettings {
+            mode: Mode::Auto,
+            limits: self.limits,
+            tree: TreeLimits::default(),
+            parallel: 3,
+            summary_tokens: 600,
+            by_rules: false,
+            output_schema: None,
+            scope: Scope::default(),
+            searched: "many files of kb".into(),
+            source_version: "1".into(),
+            follows: None,
+        }
+    }
+
+    fn run() -> RunId {
+        RunId::random(1)
+    }
+
+    async fn ask(&self) -> Result<StopReason, RunError> {
+        let question = "What is known of the topics?".parse().unwrap();
+        Orchestrator::start(Self::run(), question, self.settings(), self.resources()).await?.conduct().await
+    }
+
+    async fn resume(&self, limits: Option<BudgetLimits>) -> Result<StopReason, RunError> {
+        Orchestrator::resume(Self::run(), limits, self.resources()).await?.conduct().await
+    }
+
+    /// Returns the report, what it cost aside.
+    async fn report(&self) -> Report {
+        let (_, state) = self.store.read(&Self::run()).await.unwrap();
+        Report::of(Material {
+            run_id: None,
+            question: &state.question,
+            tree: &state.tree,
+            branches: &state.branches,
+            draft: state.draft.as_ref().unwrap(),
+            stop_reason: state.end.unwrap(),
+            searched: "",
+            usage: UsageTable::default(),
+            elapsed_ms: 0,
+        })
+    }
+
+    async fn usage(&self) -> UsageTable {
+        usage_of(self.store.journal(), &Self::run()).await.unwrap()
+    }
+}
+
+const TWO_ROUNDS: Researcher = Researcher { nodes: 9, more_nodes: 2 };
+
+#[tokio::test]
+async fn run_ends_in_a_report_whose_every_finding_rests_on_a_checked_quote() {
+    let world = World::new(TWO_ROUNDS);
+    assert_eq!(world.ask().await.unwrap(), StopReason::Complete);
+    let report = world.report().await;
+    assert_eq!(report.tree.nodes.len(), 12);
+    assert!(!report.findings.is_empty() && !report.degraded);
+    for finding in &report.findings {
+        assert!(!finding.evidence.is_empty());
+        assert!(finding.evidence.iter().all(|id| report.quote(id).is_some_and(|quote| quote.checked)));
+    }
+    let usage = world.usage().await;
+    assert!(usage.total.calls >= 40, "{} calls", usage.total.calls);
+    assert_eq!(usage.by_node["n2"].tool_calls, 1);
+}

@@ -1,0 +1,320 @@
+//! A researcher that always does the same: what a model says in each step of a run, a source it reads, and no luck.
+//!
+//! The unit tests of the library and the benchmark include this file too.
+
+#![allow(dead_code, unreachable_pub, reason = "unit tests, integration tests and the benchmark each use a part of it")]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use dr::base::id::ContentHash;
+use dr::base::token::CountTokens;
+use dr::llm::message::{Prompt, Reply, Usage};
+use dr::llm::model::{Model, ModelError};
+use dr::llm::roles::{Models, RoleModel};
+use dr::source::{Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+/// Says what a model would.
+#[derive(Clone, Copy, Debug)]
+pub struct Researcher {
+    /// Nodes of the first plan; the last builds on the first three.
+    pub nodes: usize,
+    /// Nodes a second round adds; none where the judge is content with the first.
+    pub more_nodes: usize,
+}
+
+impl Researcher {
+    /// Answers a prompt: `form` is the name of the form the reply must have, `words` all that was said.
+    pub fn say(&self, form: Option<&str>, words: &str) -> String {
+        let value = match form {
+            Some("clarification") => json!({ "need": false, "question": "", "verification": "clear" }),
+            Some("brief") => json!({
+                "task": "Say what is known of the topics.",
+                "aspects": ["what the topics are", "how the topics work"],
+                "mode": "deep",
+            }),
+            Some("plan") => self.plan(words),
+            Some("step") => step(words),
+            Some("branch_report") => branch_report(words),
+            Some("verdict") => self.verdict(words),
+            Some("answer") => answer(words),
+            Some("outline") => json!({ "sections": [{ "title": "All topics", "nodes": nodes(words) }] }),
+            Some("section") => json!({ "text": cited(words) }),
+            _ => return folded(words),
+        };
+        value.to_string()
+    }
+
+    fn plan(&self, words: &str) -> Value {
+        let first = self.nodes;
+        let known = nodes(words).len();
+        let numbers = if known < first { 1..=first } else { first + 1..=first + self.more_nodes };
+        let node = |number: usize| {
+            let depends_on: Vec<_> =
+                if number == first && first > 3 { (1..=3).map(|n| format!("s{n}")).collect() } else { vec![] };
+            json!({
+                "id": format!("s{number}"),
+                "parent": null,
+                "question": format!("What is said of topic {number}?"),
+                "aspects": [if number % 2 == 0 { "a1" } else { "a2" }],
+                "depends_on": depends_on,
+                "optional_dependencies": false,
+                "parallelizable": number != 2,
+                "priority": 0,
+                "group": if number % 2 == 0 { "even" } else { "odd" },
+                "source_hint": "internal",
+                "tools": [],
+                "output_schema": null,
+                "why": "every topic is looked into",
+            })
+        };
+        json!({ "reasoning": "one node a topic", "new_nodes": numbers.map(node).collect::<Vec<_>>(), "updates": [] })
+    }
+
+    fn verdict(&self, words: &str) -> Value {
+        let nodes = nodes(words);
+        let is_complete = nodes.len() >= self.nodes + self.more_nodes;
+        json!({
+            "is_complete": is_complete,
+            "recommend_more_iterations": !is_complete,
+            "missing_aspects": if is_complete { vec![] } else { vec!["a2"] },
+            "weak_evidence_areas": [],
+            "overall_confidence": 0.8,
+            "relied_on": nodes,
+        })
+    }
+}
+
+/// Searches first, then notes the first passage and is done.
+fn step(words: &str) -> Value {
+    let action = |tool: &str, query: Option<&str>, passage: Option<&str>, quote: Option<&str>| json!({ "tool": tool, "query": query, "passage": passage, "quote": quote, "text": quote, "aspect": aspect(words) });
+    match block(words, "p1") {
+        None => {
+            let question = words.split("Sub-question: ").nth(1).and_then(|rest| rest.lines().next()).unwrap_or("topic");
+            json!({ "thought": "nothing is known yet", "actions": [action("search", Some(question), None, None)], "done": false })
+        }
+        Some(passage) => {
+            let quote = passage.lines().find(|line| line.contains("described here")).unwrap_or_default().trim();
+            json!({ "thought": "that answers it", "actions": [action("note", None, Some("p1"), Some(quote))], "done": true })
+        }
+    }
+}
+
+fn branch_report(words: &str) -> Value {
+    let ids = evidence(words);
+    let finding = |id: &String| json!({ "text": format!("Its source says so, see {}.", block(words, id).unwrap_or_default()), "evidence": [id], "aspect": aspect(words) });
+    json!({
+        "summary": format!("It is known from {} quotes what is said of the topic.", ids.len()),
+        "findings": ids.iter().map(finding).collect::<Vec<_>>(),
+        "confidence": 0.75,
+        "open_questions": [],
+    })
+}
+
+fn answer(words: &str) -> Value {
+    let finding = |(number, id): (usize, &String)| {
+        json!({
+            "text": format!("The topic is described and its source says so [{id}]."),
+            "evidence": [id],
+            "aspect": format!("a{}", number % 2 + 1),
+        })
+    };
+    let ids = evidence(words);
+    json!({
+        "answer": cited(words),
+        "findings": ids.iter().take(8).enumerate().map(finding).collect::<Vec<_>>(),
+        "contradictions": [],
+        "open_questions": [],
+        "limitations": [],
+        "confidence": 0.7,
+    })
+}
+
+/// Returns the first aspect that is named.
+fn aspect(words: &str) -> Option<String> {
+    let user = words.rsplit("--- task ---").next().unwrap_or(words);
+    words_like(user, |word| matches!(word, "a1" | "a2")).into_iter().next()
+}
+
+fn cited(words: &str) -> String {
+    let sentence = |id: &String| format!("What is said of the topic is described in its source [{id}].");
+    evidence(words).iter().map(sentence).collect::<Vec<_>>().join(" ")
+}
+
+/// Keeps the beginning of everything there is to fold.
+fn folded(words: &str) -> String {
+    let ids = evidence(words);
+    format!(
+        "Of the topics it is known what their sources say. {}",
+        ids.iter().map(|id| format!("One is described [{id}].")).collect::<Vec<_>>().join(" ")
+    )
+}
+
+/// Returns a block of data.
+fn block(words: &str, id: &str) -> Option<String> {
+    let from = words.find(&format!("<data id=\"{id}\">"))?;
+    let (_, rest) = words[from..].split_once('\n')?;
+    Some(rest.split("\n</data>").next()?.to_owned())
+}
+
+fn words_like(words: &str, is_one: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for word in words.split(|letter: char| !letter.is_ascii_alphanumeric()) {
+        if is_one(word) && !found.iter().any(|known| known == word) {
+            found.push(word.to_owned());
+        }
+    }
+    found
+}
+
+/// Returns the ids of quotes, as they come.
+fn evidence(words: &str) -> Vec<String> {
+    let user = words.rsplit("--- task ---").next().unwrap_or(words);
+    words_like(user, |word| word.parse::<dr::research::evidence::EvidenceId>().is_ok())
+}
+
+/// Returns the ids of nodes other than the root.
+fn nodes(words: &str) -> Vec<String> {
+    let user = words.rsplit("--- task ---").next().unwrap_or(words);
+    words_like(user, |word| word != "n1" && word.parse::<dr::research::node::NodeId>().is_ok())
+}
+
+/// The researcher as a model in this process.
+pub struct ScriptedModel {
+    researcher: Researcher,
+    delay: Duration,
+    /// Every request that was sent, by its hash.
+    pub sent: Mutex<BTreeMap<String, usize>>,
+}
+
+impl ScriptedModel {
+    /// Makes a model that takes `delay` for every reply.
+    pub fn new(researcher: Researcher, delay: Duration) -> Arc<Self> {
+        Arc::new(Self { researcher, delay, sent: Mutex::default() })
+    }
+
+    /// Returns this model for every role.
+    pub fn models(self: &Arc<Self>) -> Models {
+        Models::of(|_| RoleModel {
+            model: Arc::clone(self) as Arc<dyn Model>,
+            counter: Arc::new(Words),
+            max_input_tokens: 12_000,
+            max_output_tokens: 1_000,
+            endpoint: "here".into(),
+        })
+    }
+}
+
+/// Counts words, and a third more.
+pub struct Words;
+
+impl CountTokens for Words {
+    fn count(&self, text: &str) -> usize {
+        text.split_whitespace().count() * 4 / 3 + 1
+    }
+}
+
+impl Model for ScriptedModel {
+    fn name(&self) -> &'static str {
+        "scripted"
+    }
+
+    fn window_tokens(&self) -> u64 {
+        100_000
+    }
+
+    fn count_input(&self, prompt: &Prompt) -> u64 {
+        prompt.messages.iter().map(|message| Words.count(&message.text) as u64).sum()
+    }
+
+    fn max_output(&self, prompt: &Prompt) -> u64 {
+        u64::from(prompt.max_output_tokens)
+    }
+
+    fn cost_nanos(&self, usage: &Usage) -> Option<u64> {
+        Some(usage.input_tokens * 1_000 + usage.output_tokens * 4_000)
+    }
+
+    fn send<'a>(&'a self, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, ModelError>> {
+        let hash = ContentHash::of(serde_json::to_string(prompt).unwrap().as_bytes()).as_str().to_owned();
+        *self.sent.lock().unwrap().entry(hash).or_default() += 1;
+        let words =
+            prompt.messages.iter().map(|message| message.text.as_str()).collect::<Vec<_>>().join("\n--- task ---\n");
+        let text = self.researcher.say(prompt.schema.as_ref().map(|form| form.name.as_str()), &words);
+        let usage = Usage {
+            input_tokens: self.count_input(prompt),
+            output_tokens: Words.count(&text) as u64,
+            ..Usage::default()
+        };
+        let reply = Reply { text, usage: Some(usage), cut_off: false, raw: Value::Null };
+        let delay = self.delay;
+        Box::pin(async move {
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
+            }
+            Ok(reply)
+        })
+    }
+}
+
+/// A source with one file a topic, which always finds the one whose number is in the query.
+pub struct ScriptedSource;
+
+fn file(number: &str) -> String {
+    format!("Topic {number} is described here in full, as item {number} of many.\n\nIt works as all topics work.\n")
+}
+
+fn passage(number: &str) -> Passage {
+    let text = file(number);
+    Passage {
+        id: format!("topic-{number}"),
+        place: Place::Kb {
+            collection: "kb".into(),
+            path: format!("topic-{number}.md"),
+            title: format!("Topic {number}"),
+            heading_path: Vec::new(),
+            line_start: 1,
+            line_end: 3,
+            content_hash: ContentHash::of(text.as_bytes()),
+        },
+        label: Label::Internal,
+        snippet: text.clone(),
+        text,
+        score: 0.9,
+    }
+}
+
+impl Source for ScriptedSource {
+    fn name(&self) -> &'static str {
+        "kb"
+    }
+
+    fn scope(&self) -> String {
+        "many files of kb".into()
+    }
+
+    fn version(&self) -> String {
+        "1".into()
+    }
+
+    fn search<'a>(&'a self, query: &'a str, _: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
+        let number: String = query.chars().filter(char::is_ascii_digit).collect();
+        let passages = if number.is_empty() { Vec::new() } else { vec![passage(&number)] };
+        let support = if passages.is_empty() { Support::None } else { Support::Strong };
+        Box::pin(async move { Ok(Found { passages, support, notes: Vec::new() }) })
+    }
+
+    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
+        let number = id.trim_start_matches("topic-").to_owned();
+        Box::pin(async move { Ok(passage(&number)) })
+    }
+
+    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
+        let Place::Kb { path, .. } = place else { return Box::pin(async { SourceFile::Gone }) };
+        let number = path.trim_start_matches("topic-").trim_end_matches(".md").to_owned();
+        Box::pin(async move { SourceFile::AsIndexed(file(&number)) })
+    }
+}
