@@ -201,6 +201,7 @@ impl Report {
     /// Puts a report together. Without a single checked quote there is a refusal, whatever the draft says.
     pub fn of(material: Material<'_>) -> Self {
         let Material { run_id, question, tree, branches, draft, stop_reason, searched, usage, elapsed_ms } = material;
+        let draft = &without_twins(draft, branches);
         let evidence = cited(draft, branches);
         let is_refusal = evidence.is_empty();
         let failed_nodes: Vec<_> =
@@ -268,6 +269,53 @@ fn cited(draft: &Draft, branches: &BTreeMap<NodeId, Branch>) -> Vec<Evidence> {
     ids.retain(|id| seen.insert(id.clone()));
     let evidence = |id: &EvidenceId| branches.get(id.node())?.evidence.iter().find(|quote| quote.id == *id);
     ids.iter().filter_map(evidence).filter(|quote| quote.checked).cloned().collect()
+}
+
+/// Returns the draft with every quote named by one id: two nodes may have found the same words in the same place.
+fn without_twins(draft: &Draft, branches: &BTreeMap<NodeId, Branch>) -> Draft {
+    let mut first: Vec<&Evidence> = Vec::new();
+    let mut twins: BTreeMap<&EvidenceId, &EvidenceId> = BTreeMap::new();
+    for quote in branches.values().flat_map(|branch| &branch.evidence) {
+        match first.iter().find(|known| known.quote == quote.quote && known.source == quote.source) {
+            Some(known) => drop(twins.insert(&quote.id, &known.id)),
+            None => first.push(quote),
+        }
+    }
+    let mut draft = draft.clone();
+    if twins.is_empty() {
+        return draft;
+    }
+    let one = |id: &EvidenceId| (*twins.get(id).unwrap_or(&id)).clone();
+    for finding in &mut draft.findings {
+        let mut seen = BTreeSet::new();
+        finding.evidence = finding.evidence.iter().map(one).filter(|id| seen.insert(id.clone())).collect();
+        finding.text = renamed(&finding.text, &one);
+    }
+    draft.answer = renamed(&draft.answer, &one);
+    for section in &mut draft.sections {
+        section.text = renamed(&section.text, &one);
+    }
+    draft
+}
+
+/// Returns a text with every id in brackets as `name` has it, none twice in one pair of brackets.
+fn renamed(text: &str, name: &dyn Fn(&EvidenceId) -> EvidenceId) -> String {
+    let mut brackets: BTreeMap<usize, (usize, Vec<String>)> = BTreeMap::new();
+    for (range, id) in marks(text) {
+        let ids = &mut brackets.entry(range.start).or_insert((range.end, Vec::new())).1;
+        let id = name(&id).to_string();
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    let (mut renamed, mut from) = (String::with_capacity(text.len()), 0);
+    for (start, (end, ids)) in brackets {
+        renamed.push_str(&text[from..start]);
+        renamed.push_str(&format!("[{}]", ids.join(", ")));
+        from = end;
+    }
+    renamed.push_str(&text[from..]);
+    renamed
 }
 
 /// Returns where a text cites quotes, `[n2e1]` or `[n2e1, n3e2]`: the range of the brackets and each id in them.
@@ -356,6 +404,13 @@ fn passages<'a>(further: impl Iterator<Item = &'a SourcePassage>, limit: usize) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn renamed_ids_stand_once_in_their_brackets() {
+        let one: EvidenceId = "n2e1".parse().unwrap();
+        let name = |id: &EvidenceId| if id.to_string() == "n3e1" { one.clone() } else { id.clone() };
+        assert_eq!(renamed("A [n2e1, n3e1]. B [n3e1] [n4e2], [the note].", &name), "A [n2e1]. B [n2e1] [n4e2], [the note].");
+    }
 
     #[test]
     fn mark_is_found_where_every_id_in_the_brackets_is_one() {

@@ -125,16 +125,18 @@ fn is_cited(finding: &Finding, checked: &BTreeSet<&EvidenceId>) -> bool {
 
 /// Returns the aspects that no finding with evidence serves.
 ///
-/// A finding serves the aspect it names, where its branch is well supported; any finding serves an aspect whose key words
+/// A finding serves the aspect it names, where its branch is well supported or there is no other aspect; any finding serves an aspect whose key words
 /// it, its quotes and other findings have.
 fn uncovered<'a>(brief: &'a Brief, branches: &BTreeMap<NodeId, Branch>, drafted: &[Finding]) -> Vec<&'a Aspect> {
     let checked = checked(branches);
     let splitter = WordSplitter::default();
+    // Of a question that is all of a piece there is no part to look into again.
+    let is_plain = brief.aspects.len() == 1;
     let mut named: HashSet<&AspectId> = HashSet::new();
     let mut words: HashSet<String> = HashSet::new();
-    let found = branches
-        .values()
-        .flat_map(|branch| branch.report.findings.iter().map(|finding| (finding, branch.support != Support::Weak)));
+    let found = branches.values().flat_map(|branch| {
+        branch.report.findings.iter().map(|finding| (finding, branch.support != Support::Weak || is_plain))
+    });
     for (finding, is_supported) in found.chain(drafted.iter().map(|finding| (finding, true))) {
         if is_cited(finding, &checked) {
             words.extend(splitter.key_stems(&finding.text));
