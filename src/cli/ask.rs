@@ -68,7 +68,7 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
         }
     }
     let options = SearchOptions { filter, paths: args.filter.paths()?, ..SearchOptions::default() };
-    let searcher = engine.searcher().await?;
+    let searcher = engine.searcher(options.mode).await?;
     let report = engine.ask(&searcher, question, &options).await?;
     let is_json = args.json || args.format == ReportFormat::Json;
     let text = if is_json { json::plain(&report)? } else { markdown::report(&report) };

@@ -154,7 +154,7 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
         filter: args.filter.filter(),
         paths: args.filter.paths()?,
     };
-    let searcher = engine.searcher().await?;
+    let searcher = engine.searcher(options.mode).await?;
     let started = Instant::now();
     let found = engine.search(&searcher, &query, &options).await?;
     let elapsed_ms = (started.elapsed().as_secs_f64() * 100_000.0).round() / 100.0;
