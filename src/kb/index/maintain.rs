@@ -179,3 +179,108 @@ struct IndexParts {
     unindexed: usize,
     count: u32,
 }
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::StdRng;
+    use rand::{Rng, RngExt, SeedableRng};
+
+    use super::*;
+    use crate::base::id::{ChunkId, ContentHash, DocumentId};
+    use crate::kb::index::{
+        ChunkRow, DocumentRow, EmbedderRecord, Filter, Index, IndexLocation, Manifest, Replacement,
+    };
+
+    fn manifest(dimension: usize) -> Manifest {
+        Manifest {
+            generation: 1,
+            chunker: "1".into(),
+            text_index: TEXT_INDEX_VERSION.into(),
+            embedder: EmbedderRecord {
+                choice: "builtin".into(),
+                name: "random".into(),
+                fingerprint: "random".into(),
+                dimension,
+            },
+            collections: [("kb".to_owned(), "kb".to_owned())].into(),
+        }
+    }
+
+    fn chunk(document_id: &DocumentId, number: u64, vector: Vec<f32>) -> ChunkRow {
+        let text = format!("passage {number}");
+        ChunkRow {
+            id: ChunkId::new(document_id, "", &text, 0),
+            document_id: document_id.clone(),
+            collection: "kb".into(),
+            path: "a.md".into(),
+            names: vec!["A".into()],
+            heading_path: Vec::new(),
+            context: None,
+            text,
+            tags: Vec::new(),
+            date: None,
+            line_start: 1,
+            line_end: 1,
+            byte_start: number,
+            byte_end: number + 1,
+            tokens: 2,
+            content_hash: ContentHash::of(b"a"),
+            embed_key: Some(number.to_string()),
+            vector: Some(vector),
+        }
+    }
+
+    fn direction(random: &mut impl Rng, dimension: usize) -> Vec<f32> {
+        let vector: Vec<f32> = (0..dimension).map(|_| random.random_range(-1.0..1.0)).collect();
+        let length = vector.iter().map(|x| x * x).sum::<f32>().sqrt();
+        vector.into_iter().map(|x| x / length).collect()
+    }
+
+    /// Returns how many of the exact first fifty are found through the vector index, out of a thousand.
+    async fn found_of_a_thousand(dimension: usize) -> usize {
+        let folder = tempfile::tempdir().unwrap();
+        let location = IndexLocation::in_folder(folder.path());
+        let mut random = StdRng::seed_from_u64(7);
+        let document_id = DocumentId::new("kb", "a.md");
+        let chunks: Vec<_> =
+            (0..2_000).map(|number| chunk(&document_id, number, direction(&mut random, dimension))).collect();
+        let document = DocumentRow {
+            id: document_id,
+            collection: "kb".into(),
+            path: "a.md".into(),
+            title: "A".into(),
+            size: 1,
+            modified_ns: None,
+            content_hash: ContentHash::of(b"a"),
+            chunks: 2_000,
+        };
+        let mut writer = IndexWriter::open(&location, &manifest(dimension)).await.unwrap();
+        writer.replace(vec![Replacement { document, chunks }]).await.unwrap();
+        writer.build_vector_index(2_000).await.unwrap();
+        drop(writer);
+
+        let index = Index::open(&location).await.unwrap();
+        assert_eq!(index.stats().await.unwrap().unindexed_vector_rows, Some(0));
+        let mut found = 0;
+        for _ in 0..20 {
+            let (query, filter) = (direction(&mut random, dimension), Filter::default());
+            let exact = index.exact_vector_leg(&query, &filter, 50).await.unwrap();
+            let indexed = index.vector_leg(&query, &filter, 50).await.unwrap();
+            assert_eq!(exact.len(), 50);
+            found += exact.iter().filter(|hit| indexed.iter().any(|other| other.chunk_id == hit.chunk_id)).count();
+            let best = (indexed[0].score, exact[0].score);
+            assert!((best.0 - best.1).abs() < 1e-5, "scores are not those of the vectors: {best:?}");
+        }
+        found
+    }
+
+    #[tokio::test]
+    async fn vector_index_keeps_the_exact_first_fifty() {
+        assert!(found_of_a_thousand(64).await >= 990);
+    }
+
+    #[tokio::test]
+    async fn vectors_of_an_odd_dimension_are_indexed_too() {
+        assert_eq!(found_of_a_thousand(12).await, 1_000);
+    }
+}
