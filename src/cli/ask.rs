@@ -17,7 +17,7 @@ use super::watch::{EventFormat, Watch};
 use crate::config::Options;
 use crate::engine::{AskRequest, Engine, EngineError, IndexRequest};
 use crate::kb::index::Index;
-use crate::kb::search::Scope;
+use crate::kb::search::{Scope, SearchMode};
 use crate::research::question::{Mode, Question};
 
 /// Answer a question with checked citations
@@ -119,7 +119,7 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
     if !engine.has_model()? && !engine.settings().is_offline() {
         ui.tell("note: no model is configured, so the answer is made of sentences from the knowledge base");
     }
-    let searcher = engine.searcher().await?;
+    let searcher = engine.searcher(SearchMode::Hybrid).await?;
     let stop = interruptible();
     let watch = Watch::new(ui, args.events);
     if args.dry_run {

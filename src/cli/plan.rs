@@ -15,6 +15,7 @@ use super::watch::{EventFormat, Watch};
 use crate::base::line::one_line;
 use crate::config::Options;
 use crate::engine::{Engine, Planned};
+use crate::kb::search::SearchMode;
 use crate::render::json::versioned;
 use crate::render::tree::{TreeStyle, tree_lines};
 use crate::research::plan::PlanDraft;
@@ -50,7 +51,7 @@ impl PlanArgs {
 /// Runs the command.
 pub(super) async fn plan(ui: &mut Ui, engine: &Engine, args: PlanArgs) -> Result<Exit, CliError> {
     let Some(request) = args.what.request(ui, engine).await? else { return Ok(Exit::Interrupted) };
-    let searcher = engine.searcher().await?;
+    let searcher = engine.searcher(SearchMode::Hybrid).await?;
     let watch = Watch::new(ui, EventFormat::Text);
     let planned = engine.plan(&searcher, request, watch.listener(), interruptible()).await;
     watch.finish();

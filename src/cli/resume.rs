@@ -13,6 +13,7 @@ use super::watch::{EventFormat, Watch};
 use crate::base::money::nanos;
 use crate::config::{dollars, duration};
 use crate::engine::Engine;
+use crate::kb::search::SearchMode;
 use crate::run::budget::BudgetLimits;
 
 /// Go on with a run that was interrupted, or reached a limit
@@ -51,7 +52,7 @@ pub(super) struct ResumeArgs {
 /// Runs the command.
 pub(super) async fn resume(ui: &mut Ui, engine: &Engine, args: ResumeArgs) -> Result<Exit, CliError> {
     let run = engine.store()?.find(args.run.as_deref()).await.map_err(crate::engine::EngineError::from)?;
-    let searcher = engine.searcher().await?;
+    let searcher = engine.searcher(SearchMode::Hybrid).await?;
     let watch = Watch::new(ui, args.events);
     let raise = |limits: &mut BudgetLimits| {
         let more = args.add_budget.map_or(0, nanos);

@@ -145,7 +145,7 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
         limit: settings.limit.unwrap_or(10).clamp(1, MAX_LIMIT),
         ..args.filter.options()?
     };
-    let searcher = engine.searcher().await?;
+    let searcher = engine.searcher(options.mode).await?;
     let started = Instant::now();
     let found = engine.search(&searcher, &query, &options).await?;
     let elapsed_ms = (started.elapsed().as_secs_f64() * 100_000.0).round() / 100.0;

@@ -387,16 +387,34 @@ impl Engine {
             .unwrap_or_else(|error| Err(EmbedError::Load { model, source: Box::new(error) }))
     }
 
-    /// Opens the index for searching, with its embedder where that can be had.
-    pub async fn searcher(&self) -> Result<Searcher, EngineError> {
-        let index = Index::open(&self.location).await?;
+    /// Opens the index for searching in `mode`, with its embedder where that takes one and it can be had.
+    ///
+    /// While the index is being opened, the embedder it most likely has is made ready.
+    pub async fn searcher(&self, mode: SearchMode) -> Result<Searcher, EngineError> {
+        if mode == SearchMode::Lexical {
+            let reason = "a lexical search does not load it".to_owned();
+            return Ok(Searcher::new(Index::open(&self.location).await?, Err(VectorsUnusable::NoEmbedder(reason))));
+        }
+        let likely = self.embedder_choice(None, false);
+        let (index, loaded) = futures::join!(Index::open(&self.location), self.warm_embedder(&likely));
+        let index = index?;
         let choice = self.embedder_choice(Some(&index), false);
-        let embedder = self.load_embedder(&choice).await.map_err(|error| {
+        let loaded = if choice == likely { loaded } else { self.load_embedder(&choice).await };
+        let embedder = loaded.map_err(|error| {
             let error: &dyn std::error::Error = &error;
             let causes = std::iter::successors(Some(error), |error| error.source());
             VectorsUnusable::NoEmbedder(causes.map(ToString::to_string).collect::<Vec<_>>().join(": "))
         });
         Ok(Searcher::new(index, embedder))
+    }
+
+    /// Loads an embedder, and leaves a thread behind that makes it ready for its first query.
+    async fn warm_embedder(&self, choice: &EmbedderChoice) -> Result<Arc<dyn Embedder>, EmbedError> {
+        let embedder = self.load_embedder(choice).await?;
+        let warmed = Arc::clone(&embedder);
+        // Nobody waits for it: a query that comes too early waits inside the embedder.
+        drop(tokio::task::spawn_blocking(move || warmed.warm_up()));
+        Ok(embedder)
     }
 
     /// Searches.
@@ -421,7 +439,7 @@ impl Engine {
         mode: SearchMode,
         collection: Option<&str>,
     ) -> Result<Figures, EngineError> {
-        let searcher = self.searcher().await?;
+        let searcher = self.searcher(mode).await?;
         let documents = searcher.index().documents(collection).await?;
         let indexed: HashSet<_> = documents.into_iter().map(|row| row.path).collect();
         check_indexed(judgments, &indexed)?;

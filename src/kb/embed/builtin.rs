@@ -5,22 +5,27 @@
 //! runs by itself: its vector depends on nothing else. That costs no speed, because threads work on different texts and
 //! nothing is padded.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
-use rten::{Model, NodeId, RunOptions, ThreadPool, ValueOrView};
+use rten::{Model, ModelOptions, NodeId, RunOptions, ThreadPool, ValueOrView};
 use rten_tensor::NdTensor;
 use rten_tensor::prelude::*;
-use tokenizers::Tokenizer;
 
 use super::batch;
 use super::bert_tokens::BertTokens;
+use super::word_piece::WordPiece;
 use super::{EmbedError, Embedder};
 use crate::base::token::CountTokens;
 
 static MODEL: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/all-MiniLM-L6-v2-int8/model.onnx"));
-static TOKENIZER: &[u8] =
-    include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/all-MiniLM-L6-v2-int8/tokenizer.json"));
+/// The graph of [`MODEL`], whose weights it uses where they are; what is embedded in a graph would be copied.
+static GRAPH: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/all-MiniLM-L6-v2-int8/graph.onnx"));
+/// What the graph calls [`MODEL`].
+const MODEL_NAME_IN_GRAPH: &str = "model.data";
+/// The tokens of the model, one a line.
+pub(super) const VOCABULARY: &str =
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/all-MiniLM-L6-v2-int8/vocab.txt"));
 
 const NAME: &str = "all-MiniLM-L6-v2-int8";
 /// Of the recipe below; a test says what it must be when the assets change.
@@ -39,32 +44,25 @@ pub(super) struct Builtin {
     threads: usize,
     tokens: Tokens,
     model: OnceLock<MiniLm>,
+    /// Held while the model is loaded, so that it is loaded once.
+    loading: Mutex<()>,
 }
 
 impl Builtin {
     /// Returns the embedder; it loads its tokenizer when it first counts and its model when it first embeds.
     pub(super) fn new(threads: Option<usize>) -> Self {
         let threads = threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)).max(1);
-        Self { threads, tokens: Tokens::default(), model: OnceLock::new() }
-    }
-
-    /// Returns both halves, made side by side the first time: a search waits for nothing longer than for this.
-    fn loaded(&self) -> Result<(&Tokenizer, &MiniLm), EmbedError> {
-        if let Some(model) = self.model.get() {
-            return Ok((self.tokens.tokenizer(), model));
-        }
-        thread::scope(|scope| {
-            scope.spawn(|| self.tokens.tokenizer());
-            let model = self.model()?;
-            Ok((self.tokens.tokenizer(), model))
-        })
+        Self { threads, tokens: Tokens::default(), model: OnceLock::new(), loading: Mutex::default() }
     }
 
     fn model(&self) -> Result<&MiniLm, EmbedError> {
         if let Some(model) = self.model.get() {
             return Ok(model);
         }
-        // Two threads may both get here; the second model is dropped.
+        let _loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(model) = self.model.get() {
+            return Ok(model);
+        }
         let model = MiniLm::load(self.threads)?;
         Ok(self.model.get_or_init(|| model))
     }
@@ -95,9 +93,9 @@ impl Embedder for Builtin {
         if texts.is_empty() {
             return Ok(Vec::new());
         }
-        let (tokenizer, model) = self.loaded()?;
+        let (words, model) = (self.tokens.words(), self.model()?);
         batch::spread(model.workers.len(), texts.len(), |worker, text| {
-            model.vector(&model_input(tokenizer, texts[text])?, &model.workers[worker])
+            model.vector(&model_input(words, texts[text])?, &model.workers[worker])
         })
     }
 
@@ -105,41 +103,42 @@ impl Embedder for Builtin {
         let mut vectors = self.embed_passages(&[text])?;
         Ok(vectors.pop().expect("one text gives one vector"))
     }
+
+    fn warm_up(&self) {
+        self.tokens.words();
+        // A failure comes up again for whoever embeds.
+        let _ = self.model();
+    }
 }
 
-/// The model's tokenizer, for counting and for reading, made when it is first needed.
+/// The model's words, for reading and for counting, made when they are first needed.
 #[derive(Default)]
 struct Tokens {
-    tokenizer: OnceLock<Tokenizer>,
+    words: OnceLock<Arc<WordPiece>>,
     counter: OnceLock<BertTokens>,
 }
 
 impl Tokens {
-    fn tokenizer(&self) -> &Tokenizer {
-        self.tokenizer.get_or_init(|| {
-            let mut tokenizer =
-                Tokenizer::from_bytes(TOKENIZER).expect("the tokenizer in the binary is read by this module's tests");
-            tokenizer.with_padding(None);
-            tokenizer.with_truncation(None).expect("no truncation is always valid");
-            tokenizer
-        })
+    fn words(&self) -> &Arc<WordPiece> {
+        self.words.get_or_init(|| Arc::new(WordPiece::new(VOCABULARY)))
     }
 }
 
 impl CountTokens for Tokens {
     fn count(&self, text: &str) -> usize {
-        let read =
-            || BertTokens::from_bytes(TOKENIZER).expect("the tokenizer in the binary is read by this module's tests");
-        self.counter.get_or_init(read).count(text)
+        let counter = self.counter.get_or_init(|| {
+            let words = Arc::clone(self.words());
+            BertTokens::new(move |word| words.encode(word).map_or(word.len(), |ids| ids.len()))
+        });
+        counter.count(text)
     }
 }
 
 /// Returns the tokens the model reads for a text: cut to its window, between `[CLS]` and `[SEP]`.
-fn model_input(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, EmbedError> {
-    let encoding = tokenizer.encode_fast(text, false).map_err(run_error)?;
-    let ids = encoding.get_ids();
-    let ids = &ids[..ids.len().min(MAX_LENGTH - 2)];
-    Ok([&[CLS], ids, &[SEP]].concat())
+fn model_input(words: &WordPiece, text: &str) -> Result<Vec<u32>, EmbedError> {
+    let mut ids = words.encode(text).map_err(run_error)?;
+    ids.truncate(MAX_LENGTH - 2);
+    Ok([&[CLS], ids.as_slice(), &[SEP]].concat())
 }
 
 fn run_error(source: impl Into<super::Cause>) -> EmbedError {
@@ -163,7 +162,12 @@ struct MiniLm {
 
 impl MiniLm {
     fn load(threads: usize) -> Result<Self, EmbedError> {
-        let model = Model::load_static_slice(MODEL).map_err(load_error)?;
+        let mut options = ModelOptions::with_all_ops();
+        options.external_data_static(MODEL_NAME_IN_GRAPH, MODEL);
+        Self::of(options.load_static_slice(GRAPH).map_err(load_error)?, threads)
+    }
+
+    fn of(model: Model, threads: usize) -> Result<Self, EmbedError> {
         let node = |name: &str| model.node_id(name).map_err(load_error);
         let (ids, mask, types) = (node("input_ids")?, node("attention_mask")?, node("token_type_ids")?);
         let output = node("last_hidden_state")?;
@@ -230,8 +234,21 @@ mod tests {
     }
 
     #[test]
-    fn fingerprint_is_that_of_the_files_in_the_binary() {
-        let (weights_hash, tokenizer_hash) = (blake3::hash(MODEL).to_hex(), blake3::hash(TOKENIZER).to_hex());
+    fn graph_gives_the_vectors_of_the_model_it_was_made_of() {
+        let ours = MiniLm::load(1).unwrap();
+        let whole = MiniLm::of(Model::load_static_slice(MODEL).unwrap(), 1).unwrap();
+        let words = WordPiece::new(VOCABULARY);
+        for text in texts(4) {
+            let tokens = model_input(&words, &text).unwrap();
+            let vectors = [&ours, &whole].map(|model| model.vector(&tokens, &model.workers[0]).unwrap());
+            assert_eq!(vectors[0], vectors[1], "{text}");
+        }
+    }
+
+    #[test]
+    fn fingerprint_is_that_of_the_published_files() {
+        let tokenizer = include_bytes!("../../../assets/all-MiniLM-L6-v2-int8/tokenizer.json");
+        let (weights_hash, tokenizer_hash) = (blake3::hash(MODEL).to_hex(), blake3::hash(tokenizer).to_hex());
         let recipe = Recipe {
             model: NAME,
             weights_hash: &weights_hash,

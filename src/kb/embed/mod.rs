@@ -9,6 +9,7 @@
 //! # Where to look
 //!
 //! - [`builtin`] is the model in the binary, [`fastembed`] the rest; [`batch`] has what both share.
+//! - [`word_piece`] reads texts for the one in the binary; [`bert_tokens`] counts for any like it.
 //! - [`catalogue`] knows fastembed's models by name, [`model_files`] finds one on disk, [`family`] what its files leave
 //!   out. [`recipe`] makes the fingerprint.
 //! - [`onnx_runtime`] finds the native library.
@@ -17,6 +18,8 @@ mod batch;
 mod recipe;
 
 pub(crate) mod bert_tokens;
+
+mod word_piece;
 
 mod builtin;
 
@@ -74,6 +77,11 @@ pub trait Embedder: Send + Sync {
     ///
     /// As [`Self::embed_passages`].
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError>;
+
+    /// Loads what [`Self::embed_query`] would load, so that a later query does not wait for it.
+    ///
+    /// Blocks meanwhile. A failure is not told here: whoever embeds gets it.
+    fn warm_up(&self) {}
 }
 
 /// Which embedder the user asked for: `builtin`, `fastembed:MODEL` or `fastembed:FOLDER`.

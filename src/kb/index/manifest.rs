@@ -45,6 +45,13 @@ pub enum ManifestError {
         found: u32,
     },
 
+    /// An older `dr` wrote it.
+    #[error("index has format {found}, but this `dr` reads from {SCHEMA_VERSION}")]
+    TooOld {
+        /// The stored version.
+        found: u32,
+    },
+
     /// An entry is absent or of the wrong form.
     #[error("entry `{key}` of the index manifest is missing or malformed")]
     Entry {
@@ -75,13 +82,17 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// Returns [`ManifestError::TooNew`] before looking at anything else, so that a newer format is never half read.
+    /// Returns [`ManifestError::TooNew`] or [`ManifestError::TooOld`] before looking at anything else, so that another
+    /// format is never half read.
     pub(super) fn from_entries(entries: Vec<(String, String)>) -> Result<Self, ManifestError> {
         let mut entries: BTreeMap<String, String> = entries.into_iter().collect();
         let mut take = |key: &'static str| entries.remove(key).ok_or(ManifestError::Entry { key });
         let found: u32 = number(&take("schema_version")?, "schema_version")?;
         if found > SCHEMA_VERSION {
             return Err(ManifestError::TooNew { found });
+        }
+        if found < SCHEMA_VERSION {
+            return Err(ManifestError::TooOld { found });
         }
         Ok(Self {
             generation: number(&take("generation")?, "generation")?,
@@ -137,6 +148,13 @@ mod tests {
         let entries = vec![("schema_version".to_owned(), (SCHEMA_VERSION + 1).to_string())];
         let error = Manifest::from_entries(entries).unwrap_err();
         assert!(matches!(error, ManifestError::TooNew { found } if found == SCHEMA_VERSION + 1));
+    }
+
+    #[test]
+    fn older_format_is_refused_before_its_entries_are_read() {
+        let entries = vec![("schema_version".to_owned(), (SCHEMA_VERSION - 1).to_string())];
+        let error = Manifest::from_entries(entries).unwrap_err();
+        assert!(matches!(error, ManifestError::TooOld { found } if found == SCHEMA_VERSION - 1));
     }
 
     #[test]

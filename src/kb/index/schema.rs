@@ -20,10 +20,16 @@ use arrow::error::ArrowError;
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
 
 /// Version of the tables' columns; a newer one on disk is refused.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// Between the parts of a column that holds several: the names of a document, the headings above a chunk.
 const PART_SEPARATOR: &str = "\n";
+
+/// How often a document's names stand in the column that is searched, and so what a word of theirs is worth.
+const NAMES_WEIGHT: usize = 2;
+
+/// How often the headings above a chunk stand there.
+const HEADINGS_WEIGHT: usize = 2;
 
 /// A file as the index knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +98,21 @@ impl ChunkRow {
     pub fn title(&self) -> &str {
         self.names.first().map_or("", String::as_str)
     }
+
+    /// Returns what the text index covers: names and headings as often as they are worth, then the text.
+    ///
+    /// BM25 over this one column is BM25F over the three it is made of: repeating a field multiplies its term
+    /// frequencies and its length. One column can be searched best first, where several have to be merged whole.
+    fn searched(&self) -> String {
+        let names = std::iter::repeat_n(&self.names, NAMES_WEIGHT).flatten();
+        let headings = std::iter::repeat_n(&self.heading_path, HEADINGS_WEIGHT).flatten();
+        let parts: Vec<_> = names.chain(headings).chain([&self.text]).map(String::as_str).collect();
+        parts.join(PART_SEPARATOR)
+    }
 }
+
+/// The column of the text index, made of a [`ChunkRow`] as it is written and never read back.
+pub(super) const SEARCHED: &str = "searched";
 
 /// Columns of a [`ChunkRow`] without its vector.
 pub(super) const CHUNK_COLUMNS: [&str; 17] = [
@@ -142,6 +162,7 @@ pub(super) fn chunks_schema(dimension: usize) -> SchemaRef {
         text_field("heading_path", false),
         text_field("context", true),
         text_field("text", false),
+        text_field(SEARCHED, false),
         Field::new("tags", DataType::List(Arc::new(text_field("item", true))), false),
         text_field("date", true),
         Field::new("line_start", DataType::UInt32, false),
@@ -207,6 +228,7 @@ pub(super) fn chunks_batch(rows: &[ChunkRow], dimension: usize) -> Result<Record
             texts(rows.iter().map(|row| row.heading_path.join(PART_SEPARATOR))),
             optional_texts(rows.iter().map(|row| row.context.as_deref())),
             texts(rows.iter().map(|row| &row.text)),
+            texts(rows.iter().map(ChunkRow::searched)),
             text_lists(rows.iter().map(|row| &row.tags)),
             optional_texts(rows.iter().map(|row| row.date.as_deref())),
             Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.line_start))),
