@@ -30,9 +30,6 @@ pub(super) struct AskArgs {
     #[command(flatten)]
     pub(super) what: QuestionArgs,
 
-    #[command(flatten)]
-    pub(super) limits: LimitArgs,
-
     /// Carry out the plan in this file, as `dr plan --save` writes it
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
@@ -59,6 +56,10 @@ pub(super) struct AskArgs {
 
     #[command(flatten)]
     report: ReportArgs,
+
+    // Last: its heading stands over whatever follows.
+    #[command(flatten)]
+    limits: LimitArgs,
 }
 
 /// A question and what may be searched for its answer.

@@ -29,9 +29,6 @@ pub(super) struct PlanArgs {
     #[command(flatten)]
     what: QuestionArgs,
 
-    #[command(flatten)]
-    limits: LimitArgs,
-
     /// Write the plan to this file
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
@@ -39,6 +36,10 @@ pub(super) struct PlanArgs {
     /// Print the plan as JSON
     #[arg(long)]
     json: bool,
+
+    // Last: its heading stands over whatever follows.
+    #[command(flatten)]
+    limits: LimitArgs,
 }
 
 impl PlanArgs {

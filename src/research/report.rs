@@ -409,7 +409,10 @@ mod tests {
     fn renamed_ids_stand_once_in_their_brackets() {
         let one: EvidenceId = "n2e1".parse().unwrap();
         let name = |id: &EvidenceId| if id.to_string() == "n3e1" { one.clone() } else { id.clone() };
-        assert_eq!(renamed("A [n2e1, n3e1]. B [n3e1] [n4e2], [the note].", &name), "A [n2e1]. B [n2e1] [n4e2], [the note].");
+        assert_eq!(
+            renamed("A [n2e1, n3e1]. B [n3e1] [n4e2], [the note].", &name),
+            "A [n2e1]. B [n2e1] [n4e2], [the note]."
+        );
     }
 
     #[test]

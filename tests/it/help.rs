@@ -2,7 +2,8 @@ use std::process::Stdio;
 
 use crate::common::World;
 
-const COMMANDS: [&str; 6] = ["index", "search", "get", "ask", "eval", "doctor"];
+const COMMANDS: [&str; 13] =
+    ["index", "search", "get", "ask", "plan", "resume", "replay", "runs", "show", "export", "rm", "eval", "doctor"];
 
 #[test]
 fn help_of_every_command_is_as_reviewed() {
