@@ -21,6 +21,21 @@ pub fn printable(text: &str) -> String {
         .collect()
 }
 
+/// Returns an error and its causes; a cause whose text its parent ends with already is not said twice.
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let said = cause.to_string();
+        if !text.ends_with(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
+        source = cause.source();
+    }
+    text
+}
+
 /// Returns a number with its noun: `1 file`, `2 files`.
 pub fn counted(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }

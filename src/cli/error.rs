@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt::Write;
 
 use super::exit::Exit;
-use crate::base::line::printable;
+use crate::base::line::{printable, with_causes};
 use crate::engine::EngineError;
 use crate::render::RenderError;
 
@@ -63,7 +63,7 @@ impl CliError {
 
     /// Returns `error: …: …` and, after an empty line, `hint: …`.
     pub fn message(&self) -> String {
-        let mut message = format!("error: {}", chain(self));
+        let mut message = format!("error: {}", with_causes(self));
         let hint = match self {
             Self::Engine(error) => error.hint(),
             Self::Usage { hint, .. } => hint.clone(),
@@ -85,20 +85,6 @@ pub fn panicked(panic: &(dyn Any + Send)) -> String {
          again; with DR_LOG=debug the place is shown",
         printable(text.unwrap_or("no message"))
     )
-}
-
-/// Returns an error and its causes; a cause whose text its parent ends with already is not said twice.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let said = cause.to_string();
-        if !text.ends_with(&said) {
-            let _ = write!(text, ": {said}");
-        }
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

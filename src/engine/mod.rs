@@ -23,7 +23,7 @@ pub use doctor::{Check, CheckStatus, Checkup};
 pub use passage::{Extent, GetError, Passage, Selector};
 pub use run::{AskBack, AskRequest, Asked, Planned, RunSummary, report_of};
 
-use crate::base::line::counted;
+use crate::base::line::{counted, with_causes};
 use crate::config::{ConfigError, Options, Paths, Settings};
 use crate::kb::embed::{self, EmbedError, Embedder, EmbedderChoice, EmbedderOptions};
 use crate::kb::eval::{EvalError, EvalQuery, Figures, Judgments, Ranking, check_indexed, measure};
@@ -400,11 +400,7 @@ impl Engine {
         let index = index?;
         let choice = self.embedder_choice(Some(&index), false);
         let loaded = if choice == likely { loaded } else { self.load_embedder(&choice).await };
-        let embedder = loaded.map_err(|error| {
-            let error: &dyn std::error::Error = &error;
-            let causes = std::iter::successors(Some(error), |error| error.source());
-            VectorsUnusable::NoEmbedder(causes.map(ToString::to_string).collect::<Vec<_>>().join(": "))
-        });
+        let embedder = loaded.map_err(|error| VectorsUnusable::NoEmbedder(with_causes(&error)));
         Ok(Searcher::new(index, embedder))
     }
 

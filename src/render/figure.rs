@@ -11,7 +11,7 @@ use crate::research::report::{Report, StopReason, Usage, UsageTable};
 pub fn cost(usd: Option<f64>) -> String {
     match usd {
         None => "unknown".to_owned(),
-        Some(usd) if usd == 0.0 => "$0".to_owned(),
+        Some(0.0) => "$0".to_owned(),
         Some(usd) if usd.abs() < 0.000_1 => "< $0.0001".to_owned(),
         Some(usd) if usd.abs() < 1.0 => format!("${usd:.4}"),
         Some(usd) => format!("${usd:.2}"),

@@ -156,7 +156,7 @@ pub async fn draft(caller: &dyn Caller, key: &CallKey, material: &Material<'_>) 
         Ok(written) => draft = written,
         Err(error) if ends_run(&error) => return Err(error),
         Err(error) => {
-            draft.limitations.push(format!("the answer was put together by code from what was found: {error}"))
+            draft.limitations.push(format!("the answer was put together by code from what was found: {error}"));
         }
     }
     if let Some(schema) = material.schema {

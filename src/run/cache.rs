@@ -13,7 +13,7 @@ use moka::future::Cache as Memory;
 use super::journal::{Journal, JournalError, Lookup, LookupAnswer};
 use crate::base::clock::{Clock, Moment};
 use crate::base::id::RunId;
-use crate::base::line::one_line;
+use crate::base::line::{one_line, with_causes};
 use crate::kb::embed::Embedder;
 use crate::research::node::NodeId;
 use crate::source::{Found, Passage, Place, Source, SourceError, SourceFile};
@@ -84,7 +84,7 @@ impl CachedSource {
     {
         let key = format!("{}\u{1f}{}\u{1f}{}", lookup.tool, lookup.version, lookup.query);
         if let Some(known) = self.cache.memory.get(&key).await {
-            if let Some(row) = self.cache.journal.find_lookup(&lookup).await.map_err(journal_failed)? {
+            if let Some(row) = self.cache.journal.find_lookup(&lookup).await? {
                 self.record(&lookup, LookupAnswer::Known(row.id)).await?;
             }
             return Ok(known);
@@ -98,7 +98,7 @@ impl CachedSource {
     where
         F: Future<Output = Result<String, SourceError>> + Send,
     {
-        if let Some(row) = self.cache.journal.find_lookup(&lookup).await.map_err(journal_failed)? {
+        if let Some(row) = self.cache.journal.find_lookup(&lookup).await? {
             self.record(&lookup, LookupAnswer::Known(row.id)).await?;
             return Ok(row.result.into());
         }
@@ -106,7 +106,7 @@ impl CachedSource {
         let vector = if is_search { self.embed(&lookup.query).await } else { None };
         if let Some(vector) = &vector {
             let near = self.cache.journal.near_lookups(&self.cache.run, &lookup, self.cache.since).await;
-            let near = near.map_err(journal_failed)?.into_iter().filter_map(|row| {
+            let near = near?.into_iter().filter_map(|row| {
                 let similarity = dot(vector, row.vector.as_deref()?);
                 (similarity >= SAME_QUESTION).then_some((similarity, row))
             });
@@ -123,7 +123,7 @@ impl CachedSource {
 
     async fn record(&self, lookup: &Lookup, answer: LookupAnswer) -> Result<(), SourceError> {
         let now = self.cache.clock.now();
-        self.cache.journal.record_lookup(&self.cache.run, lookup, answer, now).await.map_err(journal_failed)
+        Ok(self.cache.journal.record_lookup(&self.cache.run, lookup, answer, now).await?)
     }
 
     async fn embed(&self, query: &str) -> Option<Vec<f32>> {
@@ -187,6 +187,8 @@ fn unreadable(error: &serde_json::Error) -> SourceError {
     SourceError::Failed { name: "cache".into(), reason: error.to_string() }
 }
 
-fn journal_failed(error: JournalError) -> SourceError {
-    SourceError::Failed { name: "journal".into(), reason: error.to_string() }
+impl From<JournalError> for SourceError {
+    fn from(error: JournalError) -> Self {
+        Self::Failed { name: "journal".into(), reason: with_causes(&error) }
+    }
 }

@@ -22,6 +22,7 @@ use super::budget::{Budget, BudgetLimits, CallCost, Purpose, WritingReserve};
 use super::journal::{CallRow, Journal, JournalError, NewCall, Outcome};
 use crate::base::clock::Clock;
 use crate::base::id::{ContentHash, RunId};
+use crate::base::line::with_causes;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Reply, Role, Usage};
 use crate::llm::model::{Model, ModelError};
@@ -130,7 +131,7 @@ impl Desk {
         let counted = model.count_input(prompt);
         let limit = model.window_tokens().saturating_sub(model.max_output(prompt));
         let request = request_hash(model.as_ref(), prompt);
-        let recorded = self.journal.calls_of(&self.run, key).await.map_err(journal_failed)?;
+        let recorded = self.journal.calls_of(&self.run, key).await?;
         let same: Vec<_> = recorded.into_iter().filter(|call| call.request_hash == request.as_str()).collect();
         if let Some(reply) = same.iter().find_map(|call| call.reply.clone()) {
             return Ok(reply);
@@ -142,7 +143,7 @@ impl Desk {
             // It was sent by a process that died. What it cost stays charged, and whoever reads the journal can see
             // that the next request is a second one.
             let outcome = Outcome::Unknown("process ended before the reply was stored".into());
-            self.journal.end_call(call.id, &outcome, self.clock.now()).await.map_err(journal_failed)?;
+            self.journal.end_call(call.id, &outcome, self.clock.now()).await?;
         }
         let call = NewCall {
             key: key.clone(),
@@ -174,7 +175,7 @@ impl Desk {
             let mut reservation =
                 self.budget.reserve(worst, purpose).map_err(|refusal| CallError::Limit(refusal.limit()))?;
             call.sent_at = self.clock.now();
-            let id = self.journal.begin_call(&self.run, &call).await.map_err(journal_failed)?;
+            let id = self.journal.begin_call(&self.run, &call).await?;
             (self.listener)(&CallNotice::Sent(call.key.clone(), call.role));
             reservation.sent();
             let result = tokio::select! {
@@ -228,7 +229,7 @@ impl Desk {
     }
 
     async fn end(&self, id: i64, outcome: &Outcome) -> Result<(), CallError> {
-        self.journal.end_call(id, outcome, self.clock.now()).await.map_err(journal_failed)
+        Ok(self.journal.end_call(id, outcome, self.clock.now()).await?)
     }
 
     fn random(&self) -> f64 {
@@ -288,8 +289,8 @@ fn request_hash(model: &dyn Model, prompt: &Prompt) -> ContentHash {
     ContentHash::of(format!("{}\n{prompt}", model.name()).as_bytes())
 }
 
-fn journal_failed(error: JournalError) -> CallError {
-    let error: &dyn std::error::Error = &error;
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    CallError::Journal { reason: causes.map(ToString::to_string).collect::<Vec<_>>().join(": ") }
+impl From<JournalError> for CallError {
+    fn from(error: JournalError) -> Self {
+        Self::Journal { reason: with_causes(&error) }
+    }
 }

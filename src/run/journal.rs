@@ -1,6 +1,6 @@
 //! Events and calls on disk: what is written down here is never paid for twice.
 //!
-//! One SQLite database for all runs, in write-ahead mode with every commit flushed to the disk, readable by its owner
+//! One `SQLite` database for all runs, in write-ahead mode with every commit flushed to the disk, readable by its owner
 //! alone. A call is written down before it is sent, and its raw reply before anything uses it.
 
 use std::path::{Path, PathBuf};
@@ -567,7 +567,7 @@ fn migrate(connection: &mut Connection, migrations: &[&str]) -> rusqlite::Result
     transaction.commit()
 }
 
-/// Makes the file where it is missing, for its owner alone; SQLite gives its side files the same permissions.
+/// Makes the file where it is missing, for its owner alone; `SQLite` gives its side files the same permissions.
 fn make_private(path: &Path) -> std::io::Result<()> {
     // The folder may be somebody else's: a link here would have another file written to.
     if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
@@ -599,7 +599,7 @@ fn query<T>(
     rows.collect::<Result<_, _>>().map_err(read_failed)
 }
 
-/// SQLite has no unsigned numbers; ours never come near the difference.
+/// `SQLite` has no unsigned numbers; ours never come near the difference.
 fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -314,7 +314,7 @@ impl Steps {
         let mut draft = match (&self.desk, &state.draft) {
             (_, Some(draft)) if is_current => draft.clone(),
             (Some(desk), _) if stop != StopReason::Cancelled && state.has_evidence() => {
-                let memory = self.folded_by_rules(state);
+                let memory = folded_by_rules(state);
                 self.written(desk, &CallKey::new("write"), state, brief, &memory).await?
             }
             _ => draft_by_rules(state),
@@ -325,25 +325,11 @@ impl Steps {
                 Ok(output) => draft.output = Some(output),
                 Err(error @ CallError::Journal { .. }) => return Err(error.into()),
                 Err(error) => {
-                    draft.limitations.push(format!("the form that was asked for could not be filled: {error}"))
+                    draft.limitations.push(format!("the form that was asked for could not be filled: {error}"));
                 }
             }
         }
         Ok(draft)
-    }
-
-    /// Folds what the last round left unfolded without asking anybody: the round did not end.
-    fn folded_by_rules(&self, state: &RunState) -> Memory {
-        let mut memory = state.memory.clone();
-        for node in state.tree.workers().filter(|node| node.round == state.round) {
-            if let Some(branch) = state.branches.get(&node.id) {
-                let label = label(&state.tree, &state.branches, &node.id);
-                let r = state.settings.summary_tokens;
-                let text = fold_by_rules(&memory.global.text, branch, r, &estimate);
-                memory.global = Summary { text, label: memory.global.label.max(label) };
-            }
-        }
-        memory
     }
 
     async fn written(
@@ -388,6 +374,20 @@ impl Steps {
         let kept: Vec<_> = best.into_iter().take(MAX_LEDGER).map(|quote| &quote.id).collect();
         all.iter().filter(|quote| kept.contains(&&quote.id)).copied().collect()
     }
+}
+
+/// Folds what the last round left unfolded without asking anybody: the round did not end.
+fn folded_by_rules(state: &RunState) -> Memory {
+    let mut memory = state.memory.clone();
+    for node in state.tree.workers().filter(|node| node.round == state.round) {
+        if let Some(branch) = state.branches.get(&node.id) {
+            let label = label(&state.tree, &state.branches, &node.id);
+            let r = state.settings.summary_tokens;
+            let text = fold_by_rules(&memory.global.text, branch, r, &estimate);
+            memory.global = Summary { text, label: memory.global.label.max(label) };
+        }
+    }
+    memory
 }
 
 /// Makes an answer of what a run has, without a model.

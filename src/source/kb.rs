@@ -4,6 +4,7 @@ use futures::future::BoxFuture;
 
 use super::{Found, Label, Passage, Place, Source, SourceError, SourceFile};
 use crate::base::id::{ChunkId, ContentHash};
+use crate::base::line::with_causes;
 use crate::kb::index::{ChunkRow, Index, IndexError};
 use crate::kb::search::{Hit, SearchOptions, Searcher};
 use crate::kb::walk::read_inside;
@@ -96,9 +97,7 @@ impl Source for KbSource {
 }
 
 fn failed(error: &dyn std::error::Error) -> SourceError {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    let reason = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
-    SourceError::Failed { name: "kb".to_owned(), reason }
+    SourceError::Failed { name: "kb".to_owned(), reason: with_causes(error) }
 }
 
 impl From<Hit> for Passage {

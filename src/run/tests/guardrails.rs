@@ -43,7 +43,7 @@ async fn rounds_end_a_run() {
 #[tokio::test]
 async fn time_ends_a_run() {
     let mut world = World::new(TWO_ROUNDS);
-    world.limits.time = Some(Duration::from_secs(60));
+    world.limits.time = Some(Duration::from_mins(1));
     let clock = Arc::clone(&world.clock);
     let mut resources = world.resources();
     // Half a minute goes by with every worker that starts.
