@@ -22,6 +22,7 @@ snap:
 # Print how fast dr is on a folder, in a table (release build).
 bench folder="kb":
     cargo bench --bench figures -- "{{folder}}"
+    cargo bench --bench runs
 
 # Run what continuous integration runs.
 ci:

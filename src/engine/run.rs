@@ -166,6 +166,10 @@ impl Engine {
         let (_, state) = store.read(&run).await?;
         let mut limits = state.settings.limits;
         raise(&mut limits);
+        if state.is_over() && limits == state.settings.limits {
+            let report = report_of(&store, &run, &state).await?;
+            return Ok(Asked { run, state, report, is_kept: store.is_kept() });
+        }
         let models = if state.settings.by_rules { None } else { self.models()? };
         let resources = self.resources(searcher, &state.settings.scope, store, models, listener, stop).await?;
         finish(Orchestrator::resume(run, Some(limits), resources).await?).await

@@ -294,9 +294,6 @@ impl Orchestrator {
     ///
     /// Returns an error where the journal fails, or a model before anything was found. A limit is none.
     pub async fn conduct(&mut self) -> Result<StopReason, RunError> {
-        if let Some(stop) = self.state.end.filter(|_| self.is_over()) {
-            return Ok(stop);
-        }
         let grace = self.grace();
         let stop = self.rounds().await;
         grace.abort();
@@ -304,11 +301,6 @@ impl Orchestrator {
         let draft = self.final_draft(stop).await?;
         self.commit(Event::Ended { stop_reason: stop, draft }).await?;
         Ok(stop)
-    }
-
-    /// Tells whether the run has ended in a way that resuming it changes nothing of.
-    fn is_over(&self) -> bool {
-        matches!(self.state.end, Some(StopReason::Complete | StopReason::NoMoreTasks | StopReason::NoProgress))
     }
 
     /// Gives calls under way some time once the run is told to stop.

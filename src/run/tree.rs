@@ -136,6 +136,14 @@ impl RunState {
         self.branches.values().any(|branch| !branch.evidence.is_empty())
     }
 
+    /// Tells whether the run has ended in a way that going on changes nothing of.
+    pub fn is_over(&self) -> bool {
+        matches!(
+            self.end,
+            Some(StopReason::Complete | StopReason::NoMoreTasks | StopReason::NoProgress | StopReason::NoEvidence)
+        )
+    }
+
     /// Returns when the run began.
     pub fn started_at(&self) -> Moment {
         self.started

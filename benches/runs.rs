@@ -1,0 +1,132 @@
+//! What the machine around a run costs: a scripted model with fixed delays against the scheduler's own simulation.
+//!
+//! `cargo bench --bench runs` prints a table; see `kb/reference/performance.md`.
+
+#![expect(clippy::print_stdout, reason = "the table is the point")]
+
+#[path = "../tests/it/researcher.rs"]
+mod researcher;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dr::base::clock::{Clock, SystemClock};
+use dr::base::id::RunId;
+use dr::engine::report_of;
+use dr::kb::search::Scope;
+use dr::render::{ReportFormat, report};
+use dr::research::evidence::Picked;
+use dr::research::extract::Pick;
+use dr::research::node::NodeId;
+use dr::research::plan::TreeLimits;
+use dr::research::question::{Mode, Question};
+use dr::run::budget::BudgetLimits;
+use dr::run::event::{Event, RunSettings};
+use dr::run::orchestrator::{Orchestrator, Resources, Sources};
+use dr::run::scheduler::simulate;
+use dr::run::store::Store;
+use dr::source::{Passage, SourceError};
+use futures::future::BoxFuture;
+use researcher::{Researcher, ScriptedModel, ScriptedSource};
+use tokio_util::sync::CancellationToken;
+
+/// How long the model takes for every reply.
+const DELAY: Duration = Duration::from_millis(100);
+
+/// Calls the worker of a node makes: it searches, it notes, it reports.
+const CALLS_PER_NODE: u32 = 3;
+
+/// Nodes at the same time.
+const PARALLEL: usize = 8;
+
+struct NoPick;
+
+impl Pick for NoPick {
+    fn pick<'a>(
+        &'a self,
+        _: &'a NodeId,
+        _: &'a Question,
+        _: &'a [Passage],
+    ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+}
+
+/// Runs a tree of so many nodes, and prints what it took.
+async fn measure(nodes: usize, delay: Duration) {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let store = Store::open(folder.path()).expect("a journal can be made");
+    let model = ScriptedModel::new(Researcher { nodes, more_nodes: 0 }, delay);
+    let resources = Resources {
+        store: store.clone(),
+        clock: Arc::new(SystemClock) as Arc<dyn Clock>,
+        sources: Sources { internal: Arc::new(ScriptedSource), web: None },
+        picker: Arc::new(NoPick),
+        embedder: None,
+        recall: None,
+        models: Some(model.models()),
+        listener: Arc::new(|_| {}),
+        stop: CancellationToken::new(),
+        seed: 1,
+    };
+    let settings = RunSettings {
+        mode: Mode::Deep,
+        limits: BudgetLimits::NONE,
+        tree: TreeLimits { max_depth: 3, max_nodes: 2_000 },
+        parallel: PARALLEL,
+        summary_tokens: 4_000,
+        by_rules: false,
+        output_schema: None,
+        scope: Scope::default(),
+        searched: "files".into(),
+        source_version: "1".into(),
+        follows: None,
+    };
+    let run = RunId::random(1);
+    let question = "What is known of the topics?".parse().expect("the question has words");
+    let mut orchestrator =
+        Orchestrator::start(run.clone(), question, settings, resources).await.expect("the run starts");
+    let stop = orchestrator.conduct().await.expect("the run ends");
+    drop(orchestrator);
+    let (records, state) = store.read(&run).await.expect("the run reads back");
+    let moment = |name: &str| records.iter().filter(move |record| record.event.name() == name).map(|record| record.at);
+    let first = moment("planned").next().expect("the run was planned");
+    let last = moment("node_finished").next_back().expect("a node was done");
+    let mut planned = state.tree.clone();
+    for node in &mut planned.nodes {
+        node.status = dr::research::node::NodeStatus::Pending;
+    }
+    let durations: BTreeMap<_, _> = planned.workers().map(|node| (node.id.clone(), delay * CALLS_PER_NODE)).collect();
+    let ideal = simulate(&planned, &durations, PARALLEL).makespan;
+    let took = last.since(first);
+    let started = Instant::now();
+    let (_, state) = store.read(&run).await.expect("the run reads back");
+    let replayed = report_of(&store, &run, &state).await.expect("the report is made");
+    let text = report(&replayed, ReportFormat::Markdown).expect("the report renders");
+    let replay = started.elapsed();
+    let folds = records.iter().filter(|record| matches!(record.event, Event::NodeFinished { .. })).count();
+    println!(
+        "{nodes:>6} nodes  {stop:?}  {folds} done  nodes took {:.2} s, simulated {:.2} s ({:+.1} %)  replay {} ms, {} KiB  \
+         peak memory {} MiB",
+        took.as_secs_f64(),
+        ideal.as_secs_f64(),
+        (took.as_secs_f64() / ideal.as_secs_f64().max(1e-9) - 1.0) * 100.0,
+        replay.as_millis(),
+        text.len() / 1_024,
+        peak_mebibytes()
+    );
+}
+
+/// Returns the most memory this process has had, where the system says so.
+fn peak_mebibytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+    peak.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) / 1_024
+}
+
+#[tokio::main]
+async fn main() {
+    measure(200, DELAY).await;
+    measure(1_000, Duration::ZERO).await;
+}
