@@ -5,6 +5,7 @@
 //! that a resumed run sees what it saw. A result serves only under the version of the source it was found in, and an
 //! internal one never a node of the web.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -14,13 +15,14 @@ use super::journal::{Journal, JournalError, Lookup, LookupAnswer};
 use crate::base::clock::{Clock, Moment};
 use crate::base::id::RunId;
 use crate::base::line::{one_line, with_causes};
+use crate::base::word::WordSplitter;
 use crate::kb::embed::Embedder;
 use crate::research::node::NodeId;
 use crate::source::{Found, Passage, Place, Source, SourceError, SourceFile};
 
-/// Two queries closer than this, as a cosine, are the same question in other words; `kb/decisions/near-queries.md`
-/// says how it was set.
-const SAME_QUESTION: f32 = 0.96;
+/// Two queries of the same key words that are closer than this, as a cosine, ask the same; the cosine alone does not tell
+/// "increases" from "reduces". `kb/decisions/near-queries.md` says how it was set.
+const SAME_QUESTION: f32 = 0.94;
 
 /// Results kept in memory.
 const MEMORY_ENTRIES: u64 = 1_000;
@@ -105,10 +107,12 @@ impl CachedSource {
         let is_search = lookup.tool.ends_with(".search");
         let vector = if is_search { self.embed(&lookup.query).await } else { None };
         if let Some(vector) = &vector {
+            let words = key_words(&lookup.query);
             let near = self.cache.journal.near_lookups(&self.cache.run, &lookup, self.cache.since).await;
             let near = near?.into_iter().filter_map(|row| {
                 let similarity = dot(vector, row.vector.as_deref()?);
-                (similarity >= SAME_QUESTION).then_some((similarity, row))
+                let is_same = similarity >= SAME_QUESTION && key_words(&row.query) == words;
+                is_same.then_some((similarity, row))
             });
             if let Some((_, row)) = near.max_by(|(a, first), (b, second)| a.total_cmp(b).then(second.id.cmp(&first.id)))
             {
@@ -179,6 +183,11 @@ fn normalised(query: &str) -> String {
     line.trim_matches(|letter: char| letter.is_ascii_punctuation() && !matches!(letter, '"' | '`')).trim().to_owned()
 }
 
+/// Returns the key words of a normalised query; how many hits were wanted, which stands in front, is one of them.
+fn key_words(query: &str) -> BTreeSet<String> {
+    WordSplitter::default().key_stems(query).into_iter().collect()
+}
+
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
@@ -190,5 +199,64 @@ fn unreadable(error: &serde_json::Error) -> SourceError {
 impl From<JournalError> for SourceError {
     fn from(error: JournalError) -> Self {
         Self::Failed { name: "journal".into(), reason: with_causes(&error) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::ManualClock;
+    use crate::kb::embed::{EmbedderChoice, EmbedderOptions, load};
+    use crate::researcher::ScriptedSource;
+    use crate::run::event::{Event, Record};
+
+    async fn cache(run: &RunId, journal: &Journal, at: Moment) -> Cache {
+        let settings = serde_json::json!({
+            "mode": "quick", "limits": crate::run::budget::BudgetLimits::default(), "parallel": 1, "summary_tokens": 200,
+            "tree": { "max_depth": 1, "max_nodes": 9 }, "by_rules": true, "scope": {}, "searched": "", "source_version": "1",
+        });
+        let event =
+            Event::Started { question: "why?".parse().unwrap(), settings: serde_json::from_value(settings).unwrap() };
+        journal.create(run, "why?", &Record { seq: 1, at, event }).await.unwrap();
+        let options = EmbedderOptions {
+            choice: EmbedderChoice::Builtin,
+            offline: true,
+            cache_dir: std::env::temp_dir(),
+            data_dir: None,
+            threads: Some(1),
+        };
+        Cache::new(journal.clone(), run.clone(), at, Arc::new(ManualClock::at(at)), Some(load(&options).unwrap()))
+    }
+
+    /// Returns how many lookups of the run an earlier answer served.
+    async fn known(journal: &Journal, run: &RunId) -> u64 {
+        journal.lookup_counts(run).await.unwrap().iter().map(|(_, _, known)| known).sum()
+    }
+
+    #[tokio::test]
+    async fn question_asked_before_in_nearly_the_same_words_is_answered_from_the_record_and_its_opposite_is_not() {
+        let journal = Journal::in_memory().unwrap();
+        let (first, second) = (RunId::random(1), RunId::random(2));
+        let source = |cache: &Cache, node| cache.source(Arc::new(ScriptedSource), NodeId::numbered(node), "1".into());
+        let earlier = cache(&first, &journal, Moment(1)).await;
+        let asked = source(&earlier, 2).search("Does topic 4 increase survival?", 5).await.unwrap();
+        let later = cache(&second, &journal, Moment(2)).await;
+        let again = source(&later, 2).search("please tell me, does topic 4 increase survival", 5).await.unwrap();
+        assert_eq!((again, known(&journal, &second).await), (asked, 1));
+        source(&later, 2).search("Does topic 4 reduce survival?", 5).await.unwrap();
+        assert_eq!(known(&journal, &second).await, 1);
+    }
+
+    #[tokio::test]
+    async fn node_is_not_answered_from_what_another_node_of_its_run_has_just_found_in_other_words() {
+        let journal = Journal::in_memory().unwrap();
+        let run = RunId::random(1);
+        let cache = cache(&run, &journal, Moment(1)).await;
+        let source = |node| cache.source(Arc::new(ScriptedSource), NodeId::numbered(node), "1".into());
+        source(2).search("Does topic 4 increase survival?", 5).await.unwrap();
+        source(3).search("please tell me, does topic 4 increase survival", 5).await.unwrap();
+        assert_eq!(known(&journal, &run).await, 0);
+        source(3).search("Does topic 4 increase survival?", 5).await.unwrap();
+        assert_eq!(known(&journal, &run).await, 1, "the very same query is the same for everybody");
     }
 }
