@@ -77,6 +77,7 @@ async fn measure(nodes: usize, delay: Duration) {
         parallel: PARALLEL,
         summary_tokens: 4_000,
         by_rules: false,
+        models: BTreeMap::new(),
         output_schema: None,
         scope: Scope::default(),
         searched: "files".into(),

@@ -18,6 +18,7 @@ use crate::config::Options;
 use crate::engine::{AskRequest, Engine, EngineError, IndexRequest};
 use crate::kb::index::Index;
 use crate::kb::search::{Scope, SearchMode};
+use crate::llm::structured::check_schema;
 use crate::research::question::{Mode, Question};
 
 /// Answer a question with checked citations
@@ -126,7 +127,7 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
     if args.dry_run {
         let planned = engine.plan(&searcher, request, watch.listener(), stop).await;
         watch.finish();
-        return print_plan(ui, &planned?, false);
+        return print_plan(ui, &planned?, args.report.is_json());
     }
     let asks_back = !args.yes && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     let ask_back = |question: &str| watch.pause(|| ask_back(question));
@@ -135,7 +136,7 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
     let asked = asked?;
     args.report.print(ui, &asked.report)?;
     let exit = exit(&asked.report);
-    if matches!(exit, Exit::Interrupted | Exit::Partial) && asked.is_kept {
+    if matches!(exit, Exit::Interrupted | Exit::Partial) && asked.is_kept && !asked.state.is_over() {
         ui.tell(&format!("note: `dr resume {}` goes on with this run", asked.run));
     }
     Ok(exit)
@@ -169,8 +170,8 @@ async fn update(ui: &mut Ui, engine: &Engine, folder: &Path) -> Result<Option<St
 /// Reads the form the answer must have, and refuses what is no JSON Schema before anything is paid for.
 fn read_schema(file: &Path) -> Result<serde_json::Value, CliError> {
     let schema = super::read_json(file)?;
-    match jsonschema::validator_for(&schema) {
-        Ok(_) => Ok(schema),
+    match check_schema(&schema) {
+        Ok(()) => Ok(schema),
         Err(error) => {
             Err(CliError::Usage { message: format!("`{}` is not a JSON Schema: {error}", file.display()), hint: None })
         }

@@ -6,7 +6,9 @@ use std::fmt::Write;
 use super::exit::Exit;
 use crate::base::line::{printable, with_causes};
 use crate::engine::EngineError;
+use crate::llm::call::CallError;
 use crate::render::RenderError;
+use crate::run::orchestrator::RunError;
 
 /// A command failed, or was asked for something impossible.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +54,9 @@ impl CliError {
             | Self::Engine(EngineError::Config(_) | EngineError::Location(_) | EngineError::RemoteOffline { .. }) => {
                 Exit::Usage
             }
+            Self::Engine(EngineError::Run(RunError::Plan { .. }) | EngineError::Glob(_)) => Exit::Usage,
+            Self::Engine(EngineError::Run(RunError::Call { source: CallError::Cancelled, .. })) => Exit::Interrupted,
+            Self::Engine(EngineError::Run(RunError::Call { source: CallError::Limit(_), .. })) => Exit::Partial,
             _ => Exit::Failed,
         }
     }

@@ -183,7 +183,7 @@ async fn dispatch(ui: &mut Ui, cli: Cli) -> Result<Exit, CliError> {
         Command::Get(args) => get::get(ui, &Engine::new(&options)?, args).await,
         Command::Ask(args) => ask::ask(ui, &Engine::new(&args.options(options))?, args).await,
         Command::Plan(args) => plan::plan(ui, &Engine::new(&args.options(options))?, args).await,
-        Command::Resume(args) => resume::resume(ui, &Engine::new(&options)?, args).await,
+        Command::Resume(args) => resume::resume(ui, &Engine::new(&args.options(options))?, args).await,
         Command::Replay(args) => replay::replay(ui, &Engine::new(&options)?, args).await,
         Command::Runs(args) => runs::runs(ui, &Engine::new(&options)?, args).await,
         Command::Show(args) => show::show(ui, &Engine::new(&options)?, args).await,

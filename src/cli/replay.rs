@@ -23,7 +23,7 @@ pub(super) struct ReplayArgs {
 
 /// Runs the command.
 pub(super) async fn replay(ui: &mut Ui, engine: &Engine, args: ReplayArgs) -> Result<Exit, CliError> {
-    let store = engine.store()?;
+    let store = engine.known_runs()?;
     let run = store.find(args.run.as_deref()).await.map_err(EngineError::from)?;
     let (_, state) = store.read(&run).await.map_err(EngineError::from)?;
     let report = report_of(&store, &run, &state).await.map_err(EngineError::from)?;

@@ -33,6 +33,11 @@ fn formats() -> impl TypedValueParser<Value = ReportFormat> {
 }
 
 impl ReportArgs {
+    /// Tells whether an object for programs is wanted.
+    pub(super) fn is_json(&self) -> bool {
+        self.json || self.format == ReportFormat::Json
+    }
+
     /// Prints a report, or writes it to the file that was asked for; Markdown is laid out on a terminal.
     pub(super) fn print(&self, ui: &mut Ui, report: &Report) -> Result<(), CliError> {
         let format = if self.json { ReportFormat::Json } else { self.format };
@@ -60,6 +65,11 @@ fn write(file: &Path, text: &str) -> Result<(), CliError> {
 pub(super) fn exit(report: &Report) -> Exit {
     match report.stop_reason {
         StopReason::Cancelled => Exit::Interrupted,
+        _ if report.is_refusal() && !report.failed_nodes.is_empty() => Exit::Failed,
+        StopReason::BudgetExceeded
+        | StopReason::TokensExceeded
+        | StopReason::TimeExceeded
+        | StopReason::IterationsExceeded => Exit::Partial,
         _ if report.is_refusal() => Exit::NoEvidence,
         StopReason::Complete | StopReason::NoMoreTasks | StopReason::NoProgress if !report.degraded => Exit::Done,
         _ => Exit::Partial,

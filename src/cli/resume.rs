@@ -11,7 +11,7 @@ use super::report::{ReportArgs, exit};
 use super::ui::Ui;
 use super::watch::{EventFormat, Watch};
 use crate::base::money::nanos;
-use crate::config::{dollars, duration};
+use crate::config::{Options, dollars, duration};
 use crate::engine::Engine;
 use crate::kb::search::SearchMode;
 use crate::run::budget::BudgetLimits;
@@ -41,6 +41,10 @@ pub(super) struct ResumeArgs {
     #[arg(long, value_name = "N")]
     add_rounds: Option<u32>,
 
+    /// Use this model for everything, as the run did [env: `DR_MODEL`]
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+
     /// Tell what happens as text or jsonl, on stderr
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t, hide_possible_values = true)]
     events: EventFormat,
@@ -49,9 +53,16 @@ pub(super) struct ResumeArgs {
     report: ReportArgs,
 }
 
+impl ResumeArgs {
+    /// Adds what these flags set to the flags of every command.
+    pub(super) fn options(&self, options: Options) -> Options {
+        Options { model: self.model.clone(), ..options }
+    }
+}
+
 /// Runs the command.
 pub(super) async fn resume(ui: &mut Ui, engine: &Engine, args: ResumeArgs) -> Result<Exit, CliError> {
-    let run = engine.store()?.find(args.run.as_deref()).await.map_err(crate::engine::EngineError::from)?;
+    let run = engine.known_runs()?.find(args.run.as_deref()).await.map_err(crate::engine::EngineError::from)?;
     let searcher = engine.searcher(SearchMode::Hybrid).await?;
     let watch = Watch::new(ui, args.events);
     let raise = |limits: &mut BudgetLimits| {

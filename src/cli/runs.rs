@@ -99,7 +99,7 @@ fn stats_text(runs: &[RunSummary]) -> String {
 
 /// Runs `dr rm`.
 pub(super) async fn rm(ui: &mut Ui, engine: &Engine, args: RmArgs) -> Result<Exit, CliError> {
-    let store = engine.store()?;
+    let store = engine.known_runs()?;
     // All are found before one is removed.
     let mut runs = Vec::new();
     for name in &args.runs {
@@ -114,7 +114,7 @@ pub(super) async fn rm(ui: &mut Ui, engine: &Engine, args: RmArgs) -> Result<Exi
 
 /// Runs `dr export`.
 pub(super) async fn export(ui: &mut Ui, engine: &Engine, args: ExportArgs) -> Result<Exit, CliError> {
-    let store = engine.store()?;
+    let store = engine.known_runs()?;
     let run = store.find(args.run.as_deref()).await.map_err(EngineError::from)?;
     let lines = store.export(&run).await.map_err(EngineError::from)?;
     match &args.output {

@@ -41,11 +41,11 @@ pub(super) struct ShowArgs {
 
 /// Runs the command.
 pub(super) async fn show(ui: &mut Ui, engine: &Engine, args: ShowArgs) -> Result<Exit, CliError> {
-    let store = engine.store()?;
+    let store = engine.known_runs()?;
     let run = store.find(args.run.as_deref()).await.map_err(EngineError::from)?;
     let (records, state) = store.read(&run).await.map_err(EngineError::from)?;
     let usage = usage_of(store.journal(), &run).await.map_err(|error| EngineError::Run(error.into()))?;
-    let calls = store.journal().calls(&run).await.map_err(|error| EngineError::Run(error.into()))?;
+    let calls = store.journal().calls_in_short(&run).await.map_err(|error| EngineError::Run(error.into()))?;
     if args.json {
         let report = report_of(&store, &run, &state).await.map_err(EngineError::from)?;
         let shown = json!({

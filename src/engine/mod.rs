@@ -23,7 +23,7 @@ pub use doctor::{Check, CheckStatus, Checkup};
 pub use passage::{Extent, GetError, Passage, Selector};
 pub use run::{AskBack, AskRequest, Asked, Planned, RunSummary, report_of};
 
-use crate::base::line::{counted, with_causes};
+use crate::base::line::with_causes;
 use crate::config::{ConfigError, Options, Paths, Settings};
 use crate::kb::embed::{self, EmbedError, Embedder, EmbedderChoice, EmbedderOptions};
 use crate::kb::eval::{EvalError, EvalQuery, Figures, Judgments, Ranking, check_indexed, measure};
@@ -127,6 +127,16 @@ pub enum EngineError {
         /// Whose it is.
         role: Role,
     },
+    /// A run is to go on with another model than it was begun with.
+    #[error("run was begun with `{was}` as its {role}, and `{now}` is set now")]
+    OtherModel {
+        /// Whose model.
+        role: Role,
+        /// The model then.
+        was: String,
+        /// The model now.
+        now: String,
+    },
     /// A run.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -166,6 +176,9 @@ impl EngineError {
                 "set `[prices.\"{model}\"]` with `input` and `output`, `local = true` for a server of your own, or lift \
                  the limit with `--max-cost inf`"
             )),
+            Self::OtherModel { was, .. } => {
+                Some(format!("set the models as they were, for example with `--model {was}` where it was one for all"))
+            }
             Self::Run(error) => error.hint(),
             Self::Store(error) => error.hint(),
             Self::Folder { .. } | Self::Recall(_) | Self::Glob(_) | Self::Task(_) => None,
@@ -478,19 +491,4 @@ fn make_ignore_file(folder: &Path) -> std::io::Result<()> {
 
 fn folder_name(root: &Path) -> String {
     root.file_name().map_or_else(|| "root".to_owned(), |name| name.to_string_lossy().into_owned())
-}
-
-/// Says what was searched, for a refusal.
-async fn searched(index: &Index, options: &SearchOptions) -> Result<String, EngineError> {
-    let documents = index.documents(None).await?;
-    let wanted = &options.filter.collections;
-    let names: Vec<_> = index
-        .manifest()
-        .collections
-        .keys()
-        .filter(|name| wanted.is_empty() || wanted.contains(*name))
-        .cloned()
-        .collect();
-    let count = documents.iter().filter(|row| names.contains(&row.collection)).count();
-    Ok(format!("{} of {}", counted(count, "file"), names.join(", ")))
 }

@@ -1,5 +1,6 @@
 //! Runs as methods: ask, plan, resume, report, list, remove.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,11 +9,12 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{Engine, EngineError, check_collections, make_ignore_file, searched};
+use super::{Engine, EngineError, check_collections, make_ignore_file};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::id::RunId;
 use crate::kb::index::{DR_FOLDER, IndexLocation};
 use crate::kb::search::{Scope, Searcher};
+use crate::llm::message::Role;
 use crate::llm::roles::Models;
 use crate::research::evidence::{Picked, pick};
 use crate::research::extract::Pick;
@@ -23,11 +25,11 @@ use crate::research::report::{Material, Report, StopReason};
 use crate::run::budget::BudgetLimits;
 use crate::run::estimate::Estimate;
 use crate::run::event::{Followed, RunSettings};
-use crate::run::journal::RunRow;
+use crate::run::journal::{JournalError, RunRow};
 use crate::run::orchestrator::{Orchestrator, Resources, RunListener, Sources};
 use crate::run::recall::Recall;
 use crate::run::steps::draft_by_rules;
-use crate::run::store::{Store, StoreError};
+use crate::run::store::{STATE_FILE, Store, StoreError};
 use crate::run::tree::RunState;
 use crate::run::usage::usage_of;
 use crate::source::{KbSource, Passage, Source, SourceError};
@@ -97,6 +99,16 @@ impl Engine {
         Ok(Store::open(&folder)?)
     }
 
+    /// Opens the runs of this project where there are some; makes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError::Empty`] where there are none.
+    pub fn known_runs(&self) -> Result<Store, EngineError> {
+        let folder = self.runs_folder();
+        if folder.join(STATE_FILE).exists() { Ok(Store::open(&folder)?) } else { Err(StoreError::Empty.into()) }
+    }
+
     /// Returns the `.dr` folder runs are kept in: that of the index, else that of the folder the user stands in.
     fn runs_folder(&self) -> PathBuf {
         let of_index = match self.location() {
@@ -162,7 +174,7 @@ impl Engine {
         listener: RunListener,
         stop: CancellationToken,
     ) -> Result<Asked, EngineError> {
-        let store = self.store()?;
+        let store = self.known_runs()?;
         let (_, state) = store.read(&run).await?;
         let mut limits = state.settings.limits;
         raise(&mut limits);
@@ -170,7 +182,8 @@ impl Engine {
             let report = report_of(&store, &run, &state).await?;
             return Ok(Asked { run, state, report, is_kept: store.is_kept() });
         }
-        let models = if state.settings.by_rules { None } else { self.models()? };
+        let models = if state.settings.by_rules { None } else { self.models(&limits)? };
+        check_same_models(&state, models.as_ref())?;
         let resources = self.resources(searcher, &state.settings.scope, store, models, listener, stop).await?;
         finish(Orchestrator::resume(run, Some(limits), resources).await?).await
     }
@@ -185,9 +198,9 @@ impl Engine {
     }
 
     /// Returns the models, where none of them could pass a limit of money unseen.
-    fn models(&self) -> Result<Option<Models>, EngineError> {
+    fn models(&self, limits: &BudgetLimits) -> Result<Option<Models>, EngineError> {
         let models = self.settings().models()?;
-        let is_limited = self.settings().options.limits().cost_nanos.is_some();
+        let is_limited = limits.cost_nanos.is_some();
         match models.as_ref().filter(|_| is_limited).and_then(|models| models.unpriced().into_iter().next()) {
             Some((role, model)) => Err(EngineError::Unpriced { model, role }),
             None => Ok(models),
@@ -201,23 +214,28 @@ impl Engine {
         listener: RunListener,
         stop: CancellationToken,
     ) -> Result<Orchestrator, EngineError> {
-        // A folder that cannot be written to can still be asked; nothing is kept then.
-        let store = self.store().or_else(|_| Store::in_memory())?;
-        let models = self.models()?;
+        let limits = self.settings().options.limits();
+        let models = self.models(&limits)?;
         let by_rules = models.is_none();
+        let store = match self.store() {
+            // A folder that cannot be written to can still be asked where that costs nothing; nothing is kept then.
+            Err(error) if by_rules && is_read_only(&error) => Store::in_memory()?,
+            store => store?,
+        };
         let follows = match &request.follow {
             Some(name) => Some(followed(&store, name).await?),
             None => None,
         };
-        let resources = self.resources(searcher, &request.scope, store, models, listener, stop).await?;
+        let resources = self.resources(searcher, &request.scope, store, models.clone(), listener, stop).await?;
         let options = &self.settings().options;
         let settings = RunSettings {
             mode: request.mode,
-            limits: options.limits(),
+            limits,
             tree: options.tree_limits(),
             parallel: options.parallel(),
             summary_tokens: options.summary_tokens(),
             by_rules,
+            models: models_by_name(models.as_ref()),
             output_schema: request.output_schema.clone(),
             scope: request.scope.clone(),
             searched: resources.sources.internal.scope(),
@@ -239,8 +257,7 @@ impl Engine {
     ) -> Result<Resources, EngineError> {
         check_collections(searcher, &scope.collections)?;
         let options = scope.options()?;
-        let searched = searched(searcher.index(), &options).await?;
-        let internal = KbSource::new(searcher.clone(), options, searched).await?;
+        let internal = KbSource::new(searcher.clone(), options).await?;
         let embedder = searcher.embedder().map(Arc::clone);
         let recall = match (&embedder, store.is_kept()) {
             (Some(embedder), true) => Recall::open(&self.runs_folder(), Arc::clone(embedder)).await.ok(),
@@ -258,6 +275,33 @@ impl Engine {
             stop,
             seed: rand::random(),
         })
+    }
+}
+
+/// Tells whether a folder for runs cannot be written to, as on a read-only disk.
+fn is_read_only(error: &EngineError) -> bool {
+    let source = match error {
+        EngineError::Folder { source, .. }
+        | EngineError::Store(
+            StoreError::Folder { source, .. } | StoreError::Journal(JournalError::File { source, .. }),
+        ) => source,
+        _ => return false,
+    };
+    matches!(source.kind(), std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem)
+}
+
+fn models_by_name(models: Option<&Models>) -> BTreeMap<Role, String> {
+    let name = |models: &Models, role| models.role(role).model.name().to_owned();
+    models.map(|models| Role::ALL.into_iter().map(|role| (role, name(models, role))).collect()).unwrap_or_default()
+}
+
+/// Refuses to go on with other models: what they have not said is not on record, and would be paid for again.
+fn check_same_models(state: &RunState, models: Option<&Models>) -> Result<(), EngineError> {
+    let now = models_by_name(models);
+    let other = state.settings.models.iter().find(|(role, was)| now.get(*role).is_some_and(|now| now != *was));
+    match other {
+        Some((role, was)) => Err(EngineError::OtherModel { role: *role, was: was.clone(), now: now[role].clone() }),
+        None => Ok(()),
     }
 }
 
@@ -349,10 +393,13 @@ impl Engine {
     ///
     /// Returns an error where the journal cannot be read.
     pub async fn runs(&self) -> Result<Vec<RunSummary>, EngineError> {
-        let store = self.store()?;
+        let store = match self.known_runs() {
+            Err(EngineError::Store(StoreError::Empty)) => return Ok(Vec::new()),
+            store => store?,
+        };
         let mut runs = Vec::new();
         for RunRow { id, question, started_at } in store.journal().runs().await.map_err(StoreError::from)? {
-            let usage = usage_of(store.journal(), &id).await.map_err(StoreError::from)?;
+            let usage = usage_of(store.journal(), &id).await.unwrap_or_default();
             let at = i64::try_from(started_at.0).ok().and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
             let (state, nodes, seconds) = match store.read(&id).await {
                 Ok((_, state)) => {
@@ -360,7 +407,9 @@ impl Engine {
                     let open = if store.is_busy(&id) { "running" } else { "open" };
                     (ended.unwrap_or_else(|| open.to_owned()), state.tree.nodes.len(), state.active.as_secs_f64())
                 }
-                Err(StoreError::Broken { .. }) => ("broken".to_owned(), 0, 0.0),
+                Err(StoreError::Broken { .. } | StoreError::Journal(JournalError::Unreadable(_))) => {
+                    ("broken".to_owned(), 0, 0.0)
+                }
                 Err(error) => return Err(error.into()),
             };
             runs.push(RunSummary {
@@ -382,8 +431,9 @@ impl Engine {
     ///
     /// Returns an error for a run that does not exist, or that a process works on.
     pub async fn remove_run(&self, run: &RunId) -> Result<(), EngineError> {
-        let store = self.store()?;
-        store.remove(run).await?;
-        Recall::forget(&self.runs_folder(), run).await.map_err(EngineError::Recall)
+        let store = self.known_runs()?;
+        let _lock = store.lock(run)?;
+        Recall::forget(&self.runs_folder(), run).await.map_err(EngineError::Recall)?;
+        Ok(store.remove(run).await?)
     }
 }

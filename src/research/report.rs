@@ -232,7 +232,13 @@ impl Report {
             if stop_reason == StopReason::Complete {
                 report.stop_reason = StopReason::NoEvidence;
             }
-            let summary = format!("Nothing in the knowledge base answers this question (searched: {searched}).");
+            let summary = match stop_reason {
+                _ if !report.failed_nodes.is_empty() => "Everything that was tried failed.".to_owned(),
+                StopReason::Complete | StopReason::NoEvidence | StopReason::NoMoreTasks | StopReason::NoProgress => {
+                    format!("Nothing in the knowledge base answers this question (searched: {searched}).")
+                }
+                _ => "The run ended before anything was found.".to_owned(),
+            };
             report.limitations.insert(0, summary);
             if report.open_questions.is_empty() {
                 report.open_questions = vec![question.to_string()];
@@ -369,7 +375,9 @@ fn is_lost(node: &super::node::Node) -> bool {
 fn limitations(draft: &Draft, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<String> {
     let mut limitations = draft.limitations.clone();
     let notes = branches.values().flat_map(|branch| branch.notes.iter().cloned());
-    let lost = tree.nodes.iter().filter(|node| node.id != tree.root).filter_map(|node| {
+    // A root that is looked into by itself is the question: that it has no answer is said above.
+    let is_part = |node: &&super::node::Node| node.id != tree.root || node.status == NodeStatus::Failed;
+    let lost = tree.nodes.iter().filter(is_part).filter_map(|node| {
         let what = match node.status {
             NodeStatus::Done => return None,
             NodeStatus::Failed => "failed",

@@ -129,8 +129,8 @@ struct Worker<'a> {
 ///
 /// # Errors
 ///
-/// Returns an error where the run must stop, or where the model failed before anything was noted. A limit of the run is no
-/// error: the branch is kept with what it has.
+/// Returns an error where the run must stop, and where the model failed or a limit was reached before anything was noted;
+/// after that the branch is kept with what it has.
 pub async fn work(caller: &dyn Caller, source: &dyn Source, task: &Task<'_>) -> Result<Branch, CallError> {
     let desk = Desk::new(source, task.node, &task.aspects, task.limits.passages_per_search);
     let mut worker = Worker { caller, task, scope: source.scope(), desk, results: Vec::new(), spent_tokens: 0 };
@@ -186,7 +186,7 @@ impl Worker<'_> {
     /// Returns how a failed call ends the work; an error where there is nothing to keep.
     fn broken_off(&self, error: CallError) -> Result<Ending, CallError> {
         match error {
-            CallError::Limit(_) => Ok(Ending::of(BranchStop::BudgetExceeded)),
+            CallError::Limit(_) if !self.desk.noted.is_empty() => Ok(Ending::of(BranchStop::BudgetExceeded)),
             error if ends_run(&error) || self.desk.noted.is_empty() => Err(error),
             error => Ok(Ending { stop: BranchStop::ModelFailed, remark: Some(error.to_string()) }),
         }

@@ -63,8 +63,6 @@ pub struct Material<'a> {
     pub verdicts: &'a [Verdict],
     /// The quotes that matter most, best first.
     pub ledger: Vec<&'a Evidence>,
-    /// The form the caller wants the answer in besides, as a JSON Schema.
-    pub schema: Option<&'a Value>,
 }
 
 /// An answer, as a model says it.
@@ -154,16 +152,9 @@ pub async fn draft(caller: &dyn Caller, key: &CallKey, material: &Material<'_>) 
     }
     match writer.written().await {
         Ok(written) => draft = written,
-        Err(error) if ends_run(&error) => return Err(error),
+        Err(error) if ends_run(&error) || matches!(error, CallError::Limit(_)) => return Err(error),
         Err(error) => {
             draft.limitations.push(format!("the answer was put together by code from what was found: {error}"));
-        }
-    }
-    if let Some(schema) = material.schema {
-        match output(caller, &key.then("output"), material.brief.question.as_str(), &draft, schema).await {
-            Ok(value) => draft.output = Some(value),
-            Err(error) if ends_run(&error) => return Err(error),
-            Err(error) => draft.limitations.push(format!("the answer could not be put into the form wanted: {error}")),
         }
     }
     Ok(draft)
@@ -184,6 +175,15 @@ impl<'a> Writer<'a> {
         if findings <= SHORT_FINDINGS || self.material.brief.mode == Mode::Quick {
             return self.whole(Vec::new()).await;
         }
+        match self.at_length().await {
+            // What is left does not pay for a long answer.
+            Err(CallError::Limit(_)) => self.whole(Vec::new()).await,
+            written => written,
+        }
+    }
+
+    /// Writes outline, sections and whole.
+    async fn at_length(&self) -> Result<Draft, CallError> {
         let outline = self.outline().await?;
         let titles = outline.iter().map(|(title, _)| title.as_str()).collect::<Vec<_>>().join(" · ");
         let sections =

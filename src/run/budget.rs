@@ -11,10 +11,12 @@
 //! is reserved never pass a limit together. A part is set aside for writing the report, and research cannot touch it.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 
 use crate::base::clock::{Clock, Moment};
 pub use crate::llm::call::Limit;
@@ -190,6 +192,10 @@ pub struct Balance {
     pub reserved_research: Charge,
     /// Reserved by calls of writing that are under way.
     pub reserved_writing: Charge,
+    /// The limit that refused a call of research for good.
+    refused: Option<Limit>,
+    /// Time in which the run waited for somebody.
+    waited: Duration,
 }
 
 impl Balance {
@@ -247,16 +253,6 @@ impl Refusal {
             Self::UnknownPrice => Limit::Cost,
         }
     }
-
-    /// Returns what the user can do about this error.
-    pub fn hint(self) -> Option<String> {
-        match self {
-            Self::Limit(Limit::Rounds) => Some("raise it with `--max-rounds`".into()),
-            Self::Limit(Limit::Calls) => None,
-            Self::Limit(limit) => Some(format!("raise it with `--max-{limit}`")),
-            Self::UnknownPrice => Some("add the model to the price table, or lift the limit of money".into()),
-        }
-    }
 }
 
 /// What a run may spend, shared by all who spend it; clones are the same budget.
@@ -273,6 +269,8 @@ struct Shared {
     /// Active time from before this process.
     carried: Duration,
     balance: Mutex<Balance>,
+    /// Told when a reservation is closed.
+    released: Notify,
 }
 
 impl fmt::Debug for Budget {
@@ -293,7 +291,15 @@ impl Budget {
     /// Time between then and now does not count.
     pub fn resumed(limits: BudgetLimits, reserve: WritingReserve, spent: Spent, clock: Arc<dyn Clock>) -> Self {
         let balance = Mutex::new(Balance { spent, ..Balance::default() });
-        let shared = Shared { limits, reserve, started: clock.now(), clock, carried: spent.active, balance };
+        let shared = Shared {
+            limits,
+            reserve,
+            started: clock.now(),
+            clock,
+            carried: spent.active,
+            balance,
+            released: Notify::new(),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -322,27 +328,50 @@ impl Budget {
         Ok(Reservation { shared: Arc::clone(&self.shared), worst, purpose, state: ReservationState::Unsent })
     }
 
-    /// Begins a round and returns its number, from 1.
+    /// As [`Self::reserve`], but where only the worst cases of calls under way stand in the way, waits for them: mostly
+    /// they cost less. Dropping the future waits no longer and reserves nothing.
     ///
     /// # Errors
     ///
-    /// Returns the limit that stands in the way: of rounds, or one that research has reached.
-    pub fn start_round(&self) -> Result<u32, Limit> {
-        let mut balance = self.shared.balance();
-        self.shared.check_fit(&balance, Charge::default(), Purpose::Research)?;
-        self.shared.check_time(&mut balance, Purpose::Research)?;
-        if self.shared.limits.rounds.is_some_and(|limit| balance.spent.rounds >= limit) {
-            return Err(Limit::Rounds);
+    /// Returns a refusal where the call would not fit even beside none; research is then over, see [`Self::reached`].
+    pub async fn reserve_in_turn(&self, worst: CallCost, purpose: Purpose) -> Result<Reservation, Refusal> {
+        loop {
+            let mut released = pin!(self.shared.released.notified());
+            // From here on no release is missed.
+            released.as_mut().enable();
+            match self.reserve(worst, purpose) {
+                Err(Refusal::Limit(limit)) if limit != Limit::Time && self.fits_alone(worst, purpose) => released.await,
+                Err(refusal) => {
+                    if purpose == Purpose::Research {
+                        self.shared.balance().refused = Some(refusal.limit());
+                    }
+                    return Err(refusal);
+                }
+                reserved => return reserved,
+            }
         }
-        balance.spent.rounds = balance.spent.rounds.saturating_add(1);
-        Ok(balance.spent.rounds)
+    }
+
+    /// Tells whether a call fits beside what is settled and set aside, whatever is under way.
+    fn fits_alone(&self, worst: CallCost, purpose: Purpose) -> bool {
+        let settled = Balance { spent: self.shared.balance().spent, ..Balance::default() };
+        self.shared.check_fit(&settled, Charge::of(worst), purpose).is_ok()
+    }
+
+    /// Notes that the run waited so long for somebody: that is no time at work.
+    pub fn waited(&self, duration: Duration) {
+        let mut balance = self.shared.balance();
+        balance.waited = balance.waited.saturating_add(duration);
     }
 
     /// Returns the limit that leaves nothing to spend for a purpose, where there is one.
     ///
-    /// A limit may refuse a large call long before: its own worst case counts then.
+    /// A call of research that was refused for good counts: the next one would be refused too.
     pub fn reached(&self, purpose: Purpose) -> Option<Limit> {
         let mut balance = self.shared.balance();
+        if let (Purpose::Research, Some(limit)) = (purpose, balance.refused) {
+            return Some(limit);
+        }
         if let Err(limit) = self.shared.check_time(&mut balance, purpose) {
             return Some(limit);
         }
@@ -416,7 +445,7 @@ impl Shared {
 
     /// Notes and returns the time the run was at work; it never runs back, even where the clock does.
     fn active(&self, balance: &mut Balance) -> Duration {
-        let active = self.carried.saturating_add(self.clock.now().since(self.started));
+        let active = self.carried.saturating_add(self.clock.now().since(self.started)).saturating_sub(balance.waited);
         balance.spent.active = balance.spent.active.max(active);
         balance.spent.active
     }
@@ -535,6 +564,8 @@ impl Reservation {
         total.cost_nanos = total.cost_nanos.saturating_add(overrun.cost_nanos);
         total.tokens = total.tokens.saturating_add(overrun.tokens);
         self.state = ReservationState::Closed;
+        drop(balance);
+        self.shared.released.notify_waiters();
     }
 }
 

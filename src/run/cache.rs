@@ -117,7 +117,7 @@ impl CachedSource {
             if let Some((_, row)) = near.max_by(|(a, first), (b, second)| a.total_cmp(b).then(second.id.cmp(&first.id)))
             {
                 self.record(&lookup, LookupAnswer::Known(row.id)).await?;
-                return Ok(row.result.into());
+                return Ok(self.cache.journal.lookup_result(row.id).await?.into());
             }
         }
         let result = ask.await?;

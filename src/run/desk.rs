@@ -35,6 +35,9 @@ const MAX_UNKNOWN: usize = 2;
 /// Calls of the writer that are paid for beforehand: the report, and one more try.
 const WRITING_CALLS: u64 = 2;
 
+/// Tokens of a prompt below which a report cannot be written.
+const LEAST_WRITING_INPUT: u64 = 2_000;
+
 /// Time that is set aside for writing.
 const WRITING_TIME: Duration = Duration::from_mins(2);
 
@@ -172,8 +175,12 @@ impl Desk {
             }
             let purpose = if self.writing.load(Ordering::SeqCst) { Purpose::Writing } else { Purpose::Research };
             let worst = CallCost { cost_nanos: call.worst_cost, tokens: call.worst_tokens };
-            let mut reservation =
-                self.budget.reserve(worst, purpose).map_err(|refusal| CallError::Limit(refusal.limit()))?;
+            let mut reservation = tokio::select! {
+                reserved = self.budget.reserve_in_turn(worst, purpose) => {
+                    reserved.map_err(|refusal| CallError::Limit(refusal.limit()))?
+                }
+                () = self.closing.cancelled() => return Err(CallError::Cancelled),
+            };
             call.sent_at = self.clock.now();
             let id = self.journal.begin_call(&self.run, &call).await?;
             (self.listener)(&CallNotice::Sent(call.key.clone(), call.role));
@@ -181,6 +188,9 @@ impl Desk {
             let result = tokio::select! {
                 result = model.send(prompt) => result,
                 () = self.closed.cancelled() => Err(ModelError::Unknown { reason: "run was stopped".into() }),
+                () = time_up(self.budget.time_left(purpose)) => {
+                    Err(ModelError::Unknown { reason: "time of the run is up".into() })
+                }
             };
             let (outcome, error) = match result {
                 Ok(reply) => {
@@ -248,7 +258,8 @@ impl Caller for Desk {
 
     fn input_limit(&self, role: Role) -> u64 {
         let limit = self.models.role(role).max_input_tokens;
-        if role == Role::Writer { limit.min(self.writing_input) } else { limit }
+        let writes = role == Role::Writer && self.writing.load(Ordering::SeqCst);
+        if writes { limit.min(self.writing_input) } else { limit }
     }
 
     fn output_limit(&self, role: Role) -> u32 {
@@ -261,23 +272,33 @@ impl Caller for Desk {
     }
 }
 
+/// Completes when so much time has gone by, or never.
+async fn time_up(left: Option<Duration>) {
+    match left {
+        Some(left) => tokio::time::sleep(left).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Returns what is set aside for writing the report, and the tokens of a prompt it pays for.
 ///
 /// It pays for [`WRITING_CALLS`] calls of the writer at their worst, or for a third of what there is, whichever is less:
-/// a run whose limits are small still does some research.
+/// a run whose limits are small still does some research. Where that leaves two calls too little to say, it pays for one.
 pub fn writing_reserve(models: &Models, limits: &BudgetLimits) -> (WritingReserve, u64) {
     let writer = models.role(Role::Writer);
     let probe = Prompt::new(Role::Writer, "", "", writer.max_output_tokens);
     let output = writer.model.max_output(&probe);
     let wanted = WRITING_CALLS * (writer.max_input_tokens + output);
     let tokens = wanted.min(limits.tokens.map_or(u64::MAX, |limit| limit / 3));
-    let input = (tokens / WRITING_CALLS).saturating_sub(output).min(writer.max_input_tokens);
+    let input = |calls: u64| (tokens / calls).saturating_sub(output).min(writer.max_input_tokens);
+    let calls = if input(WRITING_CALLS) < LEAST_WRITING_INPUT { 1 } else { WRITING_CALLS };
+    let input = input(calls);
     let usage = Usage { input_tokens: input, output_tokens: output, ..Usage::default() };
-    let cost = WRITING_CALLS * writer.model.cost_nanos(&usage).unwrap_or(0);
+    let cost = calls * writer.model.cost_nanos(&usage).unwrap_or(0);
     let reserve = WritingReserve {
         cost_nanos: cost.min(limits.cost_nanos.map_or(u64::MAX, |limit| limit / 3)),
         tokens,
-        calls: WRITING_CALLS.min(limits.calls.unwrap_or(u64::MAX)),
+        calls: calls.min(limits.calls.unwrap_or(u64::MAX)),
         time: WRITING_TIME.min(limits.time.map_or(WRITING_TIME, |limit| limit / 5)),
     };
     (reserve, input)

@@ -1,10 +1,13 @@
 //! Everything that can happen in a run, as facts that can be written down.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::base::clock::Moment;
 use crate::base::id::RunId;
 use crate::kb::search::Scope;
+use crate::llm::message::Role;
 use crate::research::branch::Branch;
 use crate::research::memory::Memory;
 use crate::research::node::NodeId;
@@ -42,6 +45,9 @@ pub struct RunSettings {
     pub summary_tokens: u64,
     /// Whether models think, or rules.
     pub by_rules: bool,
+    /// The model of each role, by name.
+    #[serde(default)]
+    pub models: BTreeMap<Role, String>,
     /// A JSON Schema the answer must have.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output_schema: Option<serde_json::Value>,

@@ -68,7 +68,8 @@ const MIGRATIONS: [&str; 2] = [
         vector BLOB
     ) STRICT;
     CREATE INDEX lookups_by_query ON lookups (tool, version, query);
-    CREATE INDEX lookups_by_run ON lookups (run);",
+    CREATE INDEX lookups_by_run ON lookups (run);
+    CREATE INDEX lookups_by_answer ON lookups (answered_by);",
 ];
 
 /// All runs of a project.
@@ -439,6 +440,17 @@ impl Journal {
         .await
     }
 
+    /// Returns all calls of a run, oldest first, without their replies.
+    pub async fn calls_in_short(&self, run: &RunId) -> Result<Vec<CallRow>, JournalError> {
+        let run = run.to_string();
+        self.read(move |connection| {
+            let columns = CALL_COLUMNS.replace("reply", "NULL");
+            let sql = format!("SELECT {columns} FROM calls WHERE run = ?1 ORDER BY id");
+            query(connection, &sql, &run, call_columns)?.into_iter().map(call_row).collect()
+        })
+        .await
+    }
+
     /// Returns all calls of a run, oldest first.
     pub async fn calls(&self, run: &RunId) -> Result<Vec<CallRow>, JournalError> {
         let run = run.to_string();
@@ -502,7 +514,7 @@ impl Journal {
 
     /// Returns results on record of other queries to the same source whose query was embedded: those made before
     /// `before`, and those of the same node of the same run, so that what is found does not depend on which node of a
-    /// run was faster.
+    /// run was faster. Their results are left out, see [`Self::lookup_result`].
     pub async fn near_lookups(
         &self,
         run: &RunId,
@@ -511,7 +523,7 @@ impl Journal {
     ) -> Result<Vec<LookupRow>, JournalError> {
         let (run, lookup) = (run.to_string(), lookup.clone());
         self.read(move |connection| {
-            let sql = "SELECT id, query, result, vector FROM lookups WHERE tool = ?1 AND version = ?2 AND scope = ?3 \
+            let sql = "SELECT id, query, '', vector FROM lookups WHERE tool = ?1 AND version = ?2 AND scope = ?3 \
                        AND label = ?4 AND vector IS NOT NULL AND result IS NOT NULL AND (at < ?5 AND run <> ?6 OR \
                        run = ?6 AND node = ?7) ORDER BY id";
             let mut statement = connection.prepare_cached(sql).map_err(read_failed)?;
@@ -519,6 +531,15 @@ impl Journal {
                 params![lookup.tool, lookup.version, lookup.scope, lookup.label, stored(before), run, lookup.node];
             let rows = statement.query_map(keys, lookup_row).map_err(read_failed)?;
             rows.map(|row| row.map_err(read_failed)).collect()
+        })
+        .await
+    }
+
+    /// Returns the result of a lookup, as JSON.
+    pub async fn lookup_result(&self, id: i64) -> Result<String, JournalError> {
+        self.read(move |connection| {
+            let sql = "SELECT result FROM lookups WHERE id = ?1";
+            connection.query_row(sql, [id], |row| row.get(0)).map_err(read_failed)
         })
         .await
     }

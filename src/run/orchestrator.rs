@@ -20,6 +20,7 @@ use crate::base::id::RunId;
 use crate::base::lock::FileLock;
 use crate::kb::embed::Embedder;
 use crate::llm::call::{CallError, Limit};
+use crate::llm::model::ModelError;
 use crate::llm::roles::Models;
 use crate::research::branch::Branch;
 use crate::research::extract::Pick;
@@ -124,7 +125,11 @@ impl RunError {
             Self::OtherMind { with: "with" } => Some("configure a model, as it was when the run began".into()),
             Self::OtherMind { .. } => Some("add `--offline` to go on without a model".into()),
             Self::Plan { .. } => Some("`dr plan --save FILE` writes a plan that can be used".into()),
-            Self::Fold(_) | Self::Call { .. } => None,
+            Self::Call { source: CallError::Model(ModelError::Authentication), .. } => {
+                Some("check the key; `dr doctor --model` asks the endpoint".into())
+            }
+            Self::Call { .. } => Some("what there is is kept; `dr resume` goes on with it".into()),
+            Self::Fold(_) => None,
         }
     }
 }
@@ -173,7 +178,7 @@ impl Orchestrator {
             let with = if state.settings.by_rules { "without" } else { "with" };
             return Err(RunError::OtherMind { with });
         }
-        let calls = resources.store.journal().calls(&run).await?;
+        let calls = resources.store.journal().calls_in_short(&run).await?;
         let limits = limits.unwrap_or(state.settings.limits);
         let at = resources.clock.now().max(state.last_moment());
         let record = Record { seq: state.next_seq(), at, event: Event::Resumed { limits } };
@@ -248,7 +253,10 @@ impl Orchestrator {
         }
         let asked = self.steps.clarify(&self.state).await.map_err(|error| error.during("look at the question"))?;
         let Some(question) = asked.map(|clarification| clarification.question) else { return Ok(()) };
-        match ask(&question) {
+        let from = self.resources.clock.now();
+        let answer = ask(&question);
+        self.budget.waited(self.resources.clock.now().since(from));
+        match answer {
             Some(answer) => self.commit(Event::Clarified { question, answer }).await,
             None => Ok(()),
         }
@@ -295,9 +303,13 @@ impl Orchestrator {
     /// Returns an error where the journal fails, or a model before anything was found. A limit is none.
     pub async fn conduct(&mut self) -> Result<StopReason, RunError> {
         let grace = self.grace();
-        let stop = self.rounds().await;
+        let stop = self.rounds_and_report().await;
         grace.abort();
-        let stop = stop?;
+        stop
+    }
+
+    async fn rounds_and_report(&mut self) -> Result<StopReason, RunError> {
+        let stop = self.rounds().await?;
         let draft = self.final_draft(stop).await?;
         self.commit(Event::Ended { stop_reason: stop, draft }).await?;
         Ok(stop)
@@ -366,7 +378,7 @@ impl Orchestrator {
         };
         let work = |run: &Self, node: &NodeId| {
             let (steps, work) = (Arc::clone(&run.steps), run.prepare(node));
-            async move { steps.work(work?).await }
+            async move { steps.look_into(work?).await }
         };
         run_ready(self, work, &pace).await.map(drop)
     }
@@ -507,8 +519,8 @@ impl StepError {
     fn during(self, step: &'static str) -> RunError {
         let source = match self {
             Self::Call(source) => source,
-            Self::Invalid(complaint) => CallError::Model(crate::llm::model::ModelError::InvalidOutput { complaint }),
-            Self::Source(error) => CallError::Journal { reason: error.to_string() },
+            Self::Invalid(complaint) => CallError::Model(ModelError::InvalidOutput { complaint }),
+            Self::Source(error) => CallError::Model(ModelError::Permanent { reason: error.to_string() }),
         };
         RunError::Call { step, source }
     }

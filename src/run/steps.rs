@@ -28,7 +28,7 @@ use crate::research::report::{Draft, StopReason};
 use crate::research::route::{Route, route};
 use crate::research::rules::{brief_by_rules, plan_by_rules, replan_by_rules};
 use crate::research::verdict::{Verdict, by_coverage, judge};
-use crate::research::worker::{Conclusion, Task, WorkerLimits, work};
+use crate::research::worker::{self, Conclusion, Task, WorkerLimits};
 use crate::research::writer::{self, Material};
 use crate::source::{Label, Source, SourceError};
 
@@ -100,10 +100,6 @@ pub struct Work {
     context: String,
     source: Arc<dyn Source>,
     version: String,
-    /// The way it takes.
-    pub route: Route,
-    /// Why that way.
-    pub why: &'static str,
 }
 
 impl Work {
@@ -116,7 +112,7 @@ impl Work {
         source: impl FnOnce(Route) -> Arc<dyn Source>,
     ) -> Option<Self> {
         let node = state.tree.get(id)?.clone();
-        let (route, why) = route(&node, has_web);
+        let (route, _) = route(&node, has_web);
         let eyes = if route == Route::Internal { Label::Internal } else { Label::Public };
         let may_see = |id: &NodeId| label(&state.tree, &state.branches, id) <= eyes;
         let conclusions = node.depends_on.iter().filter(|id| may_see(id));
@@ -131,8 +127,6 @@ impl Work {
             source: source(route),
             version: state.settings.source_version.clone(),
             node,
-            route,
-            why,
         })
     }
 }
@@ -205,14 +199,14 @@ impl Steps {
         let limits = state.settings.tree;
         match planner::replan(desk, &key, brief, &state.tree, verdict, &state.memory, limits, &complaint).await {
             Ok(draft) => check(&draft).map_err(StepError::Invalid),
-            Err(StructuredError::Invalid { .. }) => Ok(by_rules()),
+            Err(StructuredError::Invalid { .. } | StructuredError::Call(CallError::Model(_))) => Ok(by_rules()),
             Err(error) => Err(error.into()),
         }
     }
 
     /// Works on a node.
-    pub async fn work(&self, work: Work) -> Result<Branch, StepError> {
-        let Work { node, aspects, conclusions, context, source, version, .. } = work;
+    pub async fn look_into(&self, work: Work) -> Result<Branch, StepError> {
+        let Work { node, aspects, conclusions, context, source, version } = work;
         let source = self.cache.source(source, node.id.clone(), version);
         let Some(desk) = &self.desk else {
             let branch = extract(&node, &source, self.picker.as_ref()).await?;
@@ -221,7 +215,7 @@ impl Steps {
         let conclusions = conclusions.iter().map(|(node, branch)| Conclusion { node, branch }).collect();
         let limits = WorkerLimits::default();
         let task = Task { node: &node, aspects: aspects.iter().collect(), conclusions, context: &context, limits };
-        Ok(work_on(desk, &source, &task).await?)
+        Ok(worker::work(desk, &source, &task).await?)
     }
 
     /// Folds what a round found into the summaries, drafts an answer and judges it.
@@ -240,7 +234,10 @@ impl Steps {
         } else {
             let key = CallKey::new(format!("judge/{}", state.round));
             match judge(desk, &key, brief, &state.tree, &state.branches, &draft).await {
-                Err(StructuredError::Invalid { .. }) => by_coverage(brief, &state.tree, &state.branches),
+                // What was found is worth more than a judge who cannot be asked.
+                Err(StructuredError::Invalid { .. } | StructuredError::Call(CallError::Model(_))) => {
+                    by_coverage(brief, &state.tree, &state.branches)
+                }
                 done => done?,
             }
         };
@@ -272,7 +269,7 @@ impl Steps {
         }
         memory.groups = match &self.desk {
             Some(desk) => {
-                let key = CallKey::new(format!("group/{}", state.round));
+                let key = CallKey::new("group");
                 group_summaries(desk, &key, brief, &state.tree, &state.branches, GROUP_TOKENS).await?
             }
             None => group_summaries_by_rules(&state.tree, &state.branches, GROUP_TOKENS, &estimate),
@@ -314,12 +311,17 @@ impl Steps {
         let mut draft = match (&self.desk, &state.draft) {
             (_, Some(draft)) if is_current => draft.clone(),
             (Some(desk), _) if stop != StopReason::Cancelled && state.has_evidence() => {
+                self.remember(state).await;
                 let memory = folded_by_rules(state);
                 self.written(desk, &CallKey::new("write"), state, brief, &memory).await?
             }
             _ => draft_by_rules(state),
         };
-        if let (Some(desk), Some(schema)) = (&self.desk, &state.settings.output_schema) {
+        let schema = state.settings.output_schema.as_ref().filter(|_| !draft.findings.is_empty());
+        if let (None, Some(_)) = (&self.desk, schema) {
+            draft.limitations.push("without a model the form that was asked for could not be filled".to_owned());
+        }
+        if let (Some(desk), Some(schema)) = (&self.desk, schema) {
             let key = CallKey::new("output");
             match writer::output(desk, &key, brief.question.as_str(), &draft, schema).await {
                 Ok(output) => draft.output = Some(output),
@@ -350,7 +352,6 @@ impl Steps {
             tree: &state.tree,
             branches: &state.branches,
             ledger,
-            schema: None,
         };
         Ok(writer::draft(desk, key, &material).await?)
     }
@@ -368,6 +369,9 @@ impl Steps {
                     *best = best.max(score);
                 }
             }
+        }
+        if scores.is_empty() {
+            return all.into_iter().take(MAX_LEDGER).collect();
         }
         let mut best: Vec<_> = all.iter().filter(|quote| scores.contains_key(&quote.id)).collect();
         best.sort_by(|a, b| scores[&b.id].total_cmp(&scores[&a.id]).then_with(|| a.id.cmp(&b.id)));
@@ -427,8 +431,4 @@ fn built_on(mut branch: Branch, conclusions: &[(Node, Branch)]) -> Branch {
 /// Counts tokens where no model will see them: a little more than any tokenizer finds in prose.
 fn estimate(text: &str) -> u64 {
     (text.len() as u64).div_ceil(3)
-}
-
-async fn work_on(desk: &Desk, source: &dyn Source, task: &Task<'_>) -> Result<Branch, CallError> {
-    work(desk, source, task).await
 }

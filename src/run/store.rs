@@ -145,13 +145,12 @@ impl Store {
         Ok((records, state))
     }
 
-    /// Removes a run nobody works on.
+    /// Removes a run whose lock the caller holds.
     pub async fn remove(&self, run: &RunId) -> Result<(), StoreError> {
-        let lock = self.lock(run)?;
         if !self.journal.remove(run).await? {
             return Err(StoreError::Missing(run.to_string()));
         }
-        if let Some(locks) = self.locks.as_ref().filter(|_| lock.is_some()) {
+        if let Some(locks) = &self.locks {
             // A lock file without a run is of no use, and none the worse for staying.
             let _ = std::fs::remove_file(locks.join(format!("{run}.lock")));
         }

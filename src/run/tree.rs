@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::event::{Event, Record, RunSettings};
 use crate::base::clock::Moment;
 use crate::research::branch::Branch;
-use crate::research::evidence::EvidenceId;
 use crate::research::memory::Memory;
 use crate::research::node::{NodeId, NodeStatus, Tree};
 use crate::research::plan::{Plan, Update};
@@ -51,7 +50,7 @@ pub struct RunState {
     pub end: Option<StopReason>,
     /// Time a process was at work, up to the last event.
     pub active: Duration,
-    known_evidence: BTreeSet<EvidenceId>,
+    known_evidence: BTreeSet<(String, String)>,
     started: Moment,
     last: Moment,
     seq: u64,
@@ -199,8 +198,8 @@ impl RunState {
             }
             Event::Ended { stop_reason, draft } => self.finish_run(*stop_reason, draft),
         }
-        // Between the end of one process and the start of the next nobody was at work.
-        if !matches!(record.event, Event::Resumed { .. }) {
+        // Nobody is at work between two processes, or while the user is asked something.
+        if !matches!(record.event, Event::Resumed { .. } | Event::Clarified { .. }) {
             self.active += record.at.since(self.last);
         }
         self.last = record.at;
@@ -283,8 +282,9 @@ impl RunState {
         self.draft = Some(draft.clone());
         self.verdicts.push(verdict.clone());
         let before = self.known_evidence.len();
-        let all = self.branches.values().flat_map(|branch| &branch.evidence).map(|quote| quote.id.clone());
-        self.known_evidence.extend(all);
+        // The same words in the same place are nothing new, whichever node finds them.
+        let all = self.branches.values().flat_map(|branch| &branch.evidence);
+        self.known_evidence.extend(all.map(|quote| (quote.source.for_people(), quote.quote.clone())));
         self.idle_rounds = if self.known_evidence.len() > before { 0 } else { self.idle_rounds + 1 };
     }
 

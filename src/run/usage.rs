@@ -12,7 +12,7 @@ const NANO: f64 = 1e9;
 
 /// Reads the usage of a run.
 pub async fn usage_of(journal: &Journal, run: &RunId) -> Result<UsageTable, JournalError> {
-    let mut table = usage_of_calls(&journal.calls(run).await?);
+    let mut table = usage_of_calls(&journal.calls_in_short(run).await?);
     for (node, lookups, known) in journal.lookup_counts(run).await? {
         let of_node = table.by_node.entry(node).or_default();
         for usage in [&mut table.total, of_node] {

@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 
 use super::{Found, Label, Passage, Place, Source, SourceError, SourceFile};
 use crate::base::id::{ChunkId, ContentHash};
-use crate::base::line::with_causes;
+use crate::base::line::{counted, with_causes};
 use crate::kb::index::{ChunkRow, Index, IndexError};
 use crate::kb::search::{Hit, SearchOptions, Searcher};
 use crate::kb::walk::read_inside;
@@ -18,17 +18,33 @@ pub struct KbSource {
 }
 
 impl KbSource {
-    /// Makes a source of what `options` let through; their limit is not used. `scope` says for people, and for
-    /// results on record, what that is.
+    /// Makes a source of what `options` let through; their limit is not used.
     ///
     /// # Errors
     ///
     /// Returns an error where the index cannot be read.
-    pub async fn new(searcher: Searcher, options: SearchOptions, scope: String) -> Result<Self, IndexError> {
-        let index = searcher.index().version().await?;
-        let version =
-            format!("{index}:{:?}:{}:{:?}:{:?}", options.mode, options.per_document, options.filter, options.paths);
-        let version = ContentHash::of(version.as_bytes()).as_str()[..16].to_owned();
+    pub async fn new(searcher: Searcher, options: SearchOptions) -> Result<Self, IndexError> {
+        let index = searcher.index();
+        let documents = index.documents(None).await?;
+        // What is found depends on what every file says, on the vectors there are, and on what may be searched; never on
+        // a number of commits alone, which another index has too.
+        let contents = documents.iter().map(|row| format!("{} {}\n", row.id, row.content_hash.as_str()));
+        let state = format!(
+            "{}{}:{}:{:?}:{}:{:?}:{:?}",
+            contents.collect::<String>(),
+            index.version().await?,
+            index.manifest().embedder.fingerprint,
+            options.mode,
+            options.per_document,
+            options.filter,
+            options.paths
+        );
+        let version = ContentHash::of(state.as_bytes()).as_str()[..16].to_owned();
+        let wanted = &options.filter.collections;
+        let is_searched = |name: &&String| wanted.is_empty() || wanted.contains(*name);
+        let names: Vec<_> = index.manifest().collections.keys().filter(is_searched).cloned().collect();
+        let count = documents.iter().filter(|row| names.contains(&row.collection)).count();
+        let scope = format!("{} of {}", counted(count, "file"), names.join(", "));
         Ok(Self { searcher, options, scope, version })
     }
 }

@@ -84,6 +84,7 @@ impl World {
             parallel: 3,
             summary_tokens: 600,
             by_rules: false,
+            models: std::collections::BTreeMap::new(),
             output_schema: None,
             scope: Scope::default(),
             searched: "many files of kb".into(),
