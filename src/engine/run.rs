@@ -166,7 +166,7 @@ impl Engine {
         let (_, state) = store.read(&run).await?;
         let mut limits = state.settings.limits;
         raise(&mut limits);
-        let models = if state.settings.by_rules { None } else { self.models()? };
+        let models = if state.settings.by_rules { None } else { self.models(&limits)? };
         let resources = self.resources(searcher, &state.settings.scope, store, models, listener, stop).await?;
         finish(Orchestrator::resume(run, Some(limits), resources).await?).await
     }
@@ -181,9 +181,9 @@ impl Engine {
     }
 
     /// Returns the models, where none of them could pass a limit of money unseen.
-    fn models(&self) -> Result<Option<Models>, EngineError> {
+    fn models(&self, limits: &BudgetLimits) -> Result<Option<Models>, EngineError> {
         let models = self.settings().models()?;
-        let is_limited = self.settings().options.limits().cost_nanos.is_some();
+        let is_limited = limits.cost_nanos.is_some();
         match models.as_ref().filter(|_| is_limited).and_then(|models| models.unpriced().into_iter().next()) {
             Some((role, model)) => Err(EngineError::Unpriced { model, role }),
             None => Ok(models),
@@ -199,7 +199,7 @@ impl Engine {
     ) -> Result<Orchestrator, EngineError> {
         // A folder that cannot be written to can still be asked; nothing is kept then.
         let store = self.store().or_else(|_| Store::in_memory())?;
-        let models = self.models()?;
+        let models = self.models(&self.settings().options.limits())?;
         let by_rules = models.is_none();
         let follows = match &request.follow {
             Some(name) => Some(followed(&store, name).await?),

@@ -272,7 +272,8 @@ impl Steps {
         }
         memory.groups = match &self.desk {
             Some(desk) => {
-                let key = CallKey::new(format!("group/{}", state.round));
+                // The same key in every round: a group nothing was added to is not paid for again.
+                let key = CallKey::new("group");
                 group_summaries(desk, &key, brief, &state.tree, &state.branches, GROUP_TOKENS).await?
             }
             None => group_summaries_by_rules(&state.tree, &state.branches, GROUP_TOKENS, &estimate),
