@@ -119,7 +119,7 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
     let Some(request) = args.what.request(ui, engine).await? else { return Ok(Exit::Interrupted) };
     let request = AskRequest { plan, output_schema, follow: args.follow, ..request };
     if !engine.has_model()? && !engine.settings().is_offline() {
-        ui.tell("note: no model is configured, so the answer is made of sentences from the knowledge base");
+        args.events.note(ui, "no model is configured, so the answer is made of sentences from the knowledge base");
     }
     let searcher = engine.searcher(SearchMode::Hybrid).await?;
     let stop = interruptible();
@@ -137,7 +137,7 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
     args.report.print(ui, &asked.report)?;
     let exit = exit(&asked.report);
     if matches!(exit, Exit::Interrupted | Exit::Partial) && asked.is_kept && !asked.state.is_over() {
-        ui.tell(&format!("note: `dr resume {}` goes on with this run", asked.run));
+        args.events.note(ui, &format!("`dr resume {}` goes on with this run", asked.run));
     }
     Ok(exit)
 }

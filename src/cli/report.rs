@@ -41,7 +41,11 @@ impl ReportArgs {
     /// Prints a report, or writes it to the file that was asked for; Markdown is laid out on a terminal.
     pub(super) fn print(&self, ui: &mut Ui, report: &Report) -> Result<(), CliError> {
         let format = if self.json { ReportFormat::Json } else { self.format };
-        let text = render::report(report, format)?;
+        let mut text = render::report(report, format)?;
+        // On paper and on the screen, the last line ends as every other.
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
         match &self.output {
             Some(file) => write(file, &text),
             None if format == ReportFormat::Markdown && ui.is_for_people() => {

@@ -92,7 +92,8 @@ fn stats_text(runs: &[RunSummary]) -> String {
     for group in stats(runs) {
         let cost = group["mean_cost_usd"].as_f64().map_or_else(|| "unknown".to_owned(), |cost| format!("${cost:.4}"));
         let seconds = group["mean_seconds"].as_f64().unwrap_or_default();
-        let _ = writeln!(text, "{:>6} {:>6} {cost:>12} {seconds:>8.1} s", group["nodes"], group["runs"]);
+        let [nodes, runs] = ["nodes", "runs"].map(|key| group[key].as_u64().unwrap_or_default());
+        let _ = writeln!(text, "{nodes:>6} {runs:>6} {cost:>12} {seconds:>8.1} s");
     }
     text
 }

@@ -32,6 +32,16 @@ pub(super) enum EventFormat {
     Jsonl,
 }
 
+impl EventFormat {
+    /// Tells people something beside the events, in their form.
+    pub(super) fn note(self, ui: &mut Ui, text: &str) {
+        match self {
+            Self::Text => ui.tell(&format!("note: {text}")),
+            Self::Jsonl => say(&json!({ "kind": "note", "text": text }).to_string()),
+        }
+    }
+}
+
 /// Watches a run for the user.
 pub(super) struct Watch {
     shown: Arc<Shown>,

@@ -269,6 +269,7 @@ impl Steps {
         }
         memory.groups = match &self.desk {
             Some(desk) => {
+                // The same key in every round: a group nothing was added to is not paid for again.
                 let key = CallKey::new("group");
                 group_summaries(desk, &key, brief, &state.tree, &state.branches, GROUP_TOKENS).await?
             }

@@ -12,7 +12,7 @@ fn keys(value: &Value) -> BTreeSet<&str> {
 }
 
 /// Makes sure that every quote stands, byte for byte, in the lines it is said to stand in.
-fn assert_quotes_stand_in_their_files(world: &World, report: &Value) {
+pub fn assert_quotes_stand_in_their_files(world: &World, report: &Value) {
     for evidence in report["evidence"].as_array().unwrap() {
         let source = &evidence["source"];
         let path = format!("{}/{}", source["collection"].as_str().unwrap(), source["path"].as_str().unwrap());

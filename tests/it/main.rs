@@ -10,6 +10,9 @@ mod common;
 /// An endpoint for language models that does as a test says.
 mod model_server;
 
+/// What a model says in each step of a run.
+mod researcher;
+
 /// The help of every command, its usage errors, and a reader that goes away.
 mod help;
 
@@ -24,6 +27,9 @@ mod get;
 
 /// `dr ask`: answers whose every quote stands in its file, and refusals.
 mod ask;
+
+/// Runs of research, on models behind a scripted endpoint.
+mod run;
 
 /// `dr eval`: figures against judgments.
 mod eval;

@@ -186,9 +186,13 @@ impl Request {
 
     /// Returns the words of every message, whichever API was asked.
     pub(crate) fn words(&self) -> String {
+        self.messages().join("\n")
+    }
+
+    /// Returns the words of each message.
+    pub(crate) fn messages(&self) -> Vec<&str> {
         let messages = ["input", "messages"].iter().find_map(|name| self.json[name].as_array());
-        let texts = messages.into_iter().flatten().filter_map(|message| message["content"].as_str());
-        texts.collect::<Vec<_>>().join("\n")
+        messages.into_iter().flatten().filter_map(|message| message["content"].as_str()).collect()
     }
 
     /// Returns the name of the form that was asked for, whichever API was asked.

@@ -1,0 +1,109 @@
+use serde_json::{Value, json};
+
+use super::{KEY, ONE_ROUND, QUESTION, calls, count, faulty, outcome, stored, undisturbed, world_at};
+use crate::ask::assert_quotes_stand_in_their_files;
+use crate::model_server::{ModelServer, Response};
+
+fn busy(status: u16) -> Response {
+    Response::text(status, r#"{"error": {"message": "come back"}}"#).with_header("Retry-After", "0")
+}
+
+#[test]
+fn busy_endpoint_is_asked_again_and_the_report_is_the_same() {
+    let (expected, requests) = undisturbed(ONE_ROUND, "");
+    for (status, times) in [(429, 1), (500, 3)] {
+        let server = faulty(ONE_ROUND, move |request| (2..2 + times).contains(&request.number).then(|| busy(status)));
+        let world = world_at(&server);
+        let run = world.dr(["ask", "--json", QUESTION]).succeeded();
+        assert_eq!(outcome(run.json()), expected, "{status}");
+        assert_eq!(server.count(), requests + times, "{status}");
+        let calls = calls(&world);
+        assert_eq!((count(&calls, "failed"), count(&calls, "replied")), (times, requests), "{status}");
+        assert_eq!(run.json()["usage"]["total"]["calls"], requests, "a call that brought nothing costs nothing");
+    }
+}
+
+#[test]
+fn endpoint_that_stays_busy_is_given_up() {
+    let server = ModelServer::always(busy(503));
+    let world = world_at(&server);
+    let run = world.dr(["ask", QUESTION]);
+    assert_eq!((run.exit, run.stdout.as_str(), server.count()), (Some(1), "", 5), "{run}");
+    assert!(run.stderr.contains("come back"), "{run}");
+}
+
+#[test]
+fn refused_key_is_said_at_once_and_not_shown() {
+    let server = ModelServer::always(Response::text(401, r#"{"error": {"message": "bad key"}}"#));
+    let world = world_at(&server);
+    let run = world.dr(["ask", QUESTION]);
+    assert_eq!((run.exit, run.stdout.as_str(), server.count()), (Some(1), "", 1), "{run}");
+    assert!(run.stderr.contains("error: failed to make a brief: ") && run.stderr.contains("key"), "{run}");
+    assert!(!run.stderr.contains(KEY), "{run}");
+}
+
+#[test]
+fn reply_that_is_no_json_is_repaired_in_one_turn() {
+    let (expected, requests) = undisturbed(ONE_ROUND, "");
+    let server =
+        faulty(ONE_ROUND, |request| (request.number == 1).then(|| request.reply("Of course! Here it comes:", 10, 5)));
+    let world = world_at(&server);
+    let report = world.dr(["ask", "--json", QUESTION]).succeeded().json();
+    assert_eq!(outcome(report), expected);
+    let received = server.requests();
+    assert_eq!(received.len(), requests + 1);
+    let said = received[1].messages();
+    assert_eq!(said[..2], received[0].messages()[..]);
+    assert_eq!(said[2], "Of course! Here it comes:");
+    assert!(said[3].starts_with("Your reply cannot be used: "), "{}", said[3]);
+    assert!(received[2..].iter().all(|request| request.messages().len() == 2), "one repair is enough");
+}
+
+#[test]
+fn lost_connection_stays_charged_and_the_run_goes_on() {
+    let (expected, requests) = undisturbed(ONE_ROUND, "");
+    let server = faulty(ONE_ROUND, |request| (request.number == 4).then_some(Response::Drop));
+    let world = world_at(&server);
+    let report = world.dr(["ask", "--json", QUESTION]).succeeded().json();
+    assert_eq!(outcome(report.clone()), expected);
+    assert_eq!(server.count(), requests + 1);
+    let calls = calls(&world);
+    let lost: Vec<_> = calls.iter().filter(|call| call["outcome"] == "unknown").collect();
+    assert_eq!((lost.len(), stored(&calls).len()), (1, requests));
+    let tokens = |call: &Value, key: &str| call[key].as_u64().unwrap();
+    assert!(tokens(lost[0], "worst_tokens") > tokens(lost[0], "counted_tokens"));
+    assert_eq!(report["usage"]["total"]["calls"], requests + 1, "nobody knows, so it counts");
+    let usage = world.dr(["show", "--usage"]).succeeded();
+    assert!(usage.stdout.contains(&(requests + 1).to_string()), "{usage}");
+}
+
+#[test]
+fn run_whose_workers_all_fail_says_so_and_answers_nothing() {
+    let server = faulty(ONE_ROUND, |request| {
+        (request.form() == Some("step")).then(|| Response::json(400, &json!({ "error": { "message": "no steps" } })))
+    });
+    let world = world_at(&server);
+    let run = world.dr(["ask", "--json", QUESTION]);
+    assert_eq!(run.exit, Some(3), "{run}");
+    let report = run.json();
+    assert_eq!((&report["answer"], &report["findings"]), (&json!(""), &json!([])));
+    assert_eq!(report["failed_nodes"], json!(["n2", "n3", "n4"]));
+    assert_eq!(report["degraded"], true);
+    let events = world.dr(["show", "--events"]).succeeded().stdout;
+    assert!(events.contains("n2 failed") && events.contains("no steps") && events.contains("n5 blocked"), "{events}");
+}
+
+#[test]
+fn run_that_lost_one_worker_is_partial_and_names_it() {
+    let server = faulty(ONE_ROUND, |request| {
+        let is_second = request.words().contains("Sub-question: What is said of topic 2?");
+        (request.form() == Some("step") && is_second).then(|| Response::text(400, "{}"))
+    });
+    let world = world_at(&server);
+    let run = world.dr(["ask", "--json", QUESTION]);
+    assert_eq!(run.exit, Some(4), "{run}");
+    let report = run.json();
+    assert_eq!((&report["failed_nodes"], &report["degraded"]), (&json!(["n3"]), &json!(true)));
+    assert!(!report["evidence"].as_array().unwrap().is_empty());
+    assert_quotes_stand_in_their_files(&world, &report);
+}

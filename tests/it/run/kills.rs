@@ -1,0 +1,117 @@
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use super::{
+    ONE_ROUND, QUESTION, TWO_ROUNDS, answer, assert_nothing_stored_was_sent_again, calls, count, outcome, runs, stored,
+    undisturbed, world_at,
+};
+use crate::common::{Run, World};
+use crate::model_server::{ModelServer, Response};
+use crate::researcher::Researcher;
+
+/// Moments at which a run is killed, spread over its requests.
+const KILLS: usize = 10;
+
+/// Starts an endpoint that says when its request `held` has come, and never answers that one.
+fn holding(researcher: Researcher, held: usize) -> (ModelServer, Receiver<()>) {
+    let (sender, receiver) = channel();
+    let server = ModelServer::start(move |request| {
+        if request.number == held {
+            // A test that has failed listens no more.
+            let _ = sender.send(());
+            return Response::Hang;
+        }
+        answer(researcher, request)
+    });
+    (server, receiver)
+}
+
+/// Starts `dr ask`, and returns once the request that is held has come.
+fn started(world: &World, held: &Receiver<()>) -> Child {
+    let mut command = world.command(["ask", "--json", QUESTION]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    held.recv_timeout(Duration::from_mins(1)).expect("the request comes");
+    child
+}
+
+fn interrupt(child: &Child) {
+    let pid = child.id().to_string();
+    // The shell's own `kill` is on every machine.
+    assert!(Command::new("sh").args(["-c", "kill -INT \"$1\"", "sh", &pid]).status().unwrap().success());
+}
+
+#[test]
+fn killed_at_any_request_it_ends_in_the_same_report_and_sends_nothing_stored_again() {
+    let (expected, requests) = undisturbed(TWO_ROUNDS, "");
+    assert!(requests >= 2 * KILLS, "{requests} requests");
+    for point in 0..KILLS {
+        let held = 1 + point * (requests - 1) / (KILLS - 1);
+        let (server, has_come) = holding(TWO_ROUNDS, held);
+        let world = world_at(&server);
+        let mut child = started(&world, &has_come);
+        child.kill().unwrap();
+        assert!(!child.wait().unwrap().success());
+
+        let (before, kept) = (server.count(), stored(&calls(&world)));
+        assert!(!kept.contains(&held) && kept.len() + 3 >= before.min(held), "{kept:?} of {before}");
+        let resumed = world.dr(["resume", "--json"]).succeeded().json();
+        assert_eq!(outcome(resumed), expected, "killed at request {held}");
+        assert_nothing_stored_was_sent_again(&server, &kept, before);
+        let calls = calls(&world);
+        assert_eq!(stored(&calls).len(), requests, "every reply is stored once, killed at request {held}");
+        let lost = count(&calls, "unknown");
+        assert!((1..=3).contains(&lost), "{lost} requests were under way when it was killed");
+        assert!(server.count() <= requests + lost);
+        assert_eq!(calls.len(), requests + lost);
+    }
+}
+
+#[test]
+fn run_that_is_being_worked_on_is_neither_resumed_nor_removed() {
+    let (server, has_come) = holding(ONE_ROUND, 5);
+    let world = world_at(&server);
+    let mut child = started(&world, &has_come);
+    let run = runs(&world)[0].clone();
+    let process = format!("error: run `{run}` is being worked on by process {} since ", child.id());
+    for command in ["resume", "rm"] {
+        let refused = world.dr([command, &run]);
+        assert_eq!((refused.exit, refused.stdout.as_str()), (Some(1), ""), "{refused}");
+        assert!(refused.stderr.starts_with(&process), "{refused}");
+        assert!(refused.stderr.ends_with("hint: wait until it is done, or end that process\n"), "{refused}");
+    }
+    assert_eq!(world.dr(["runs", "--json"]).succeeded().json()["runs"][0]["state"], "running");
+    assert_eq!(world.dr(["show", "--json"]).succeeded().json()["is_running"], true);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(world.dr(["runs", "--json"]).succeeded().json()["runs"][0]["state"], "open");
+    world.dr(["resume", &run]).succeeded();
+}
+
+#[test]
+fn interrupted_run_keeps_what_it_has_and_says_how_to_go_on() {
+    let (expected, requests) = undisturbed(ONE_ROUND, "");
+    let (sender, has_come) = channel();
+    let (release, released) = channel::<()>();
+    let released = std::sync::Mutex::new(released);
+    let server = ModelServer::start(move |request| {
+        if request.number == 6 {
+            let _ = sender.send(());
+            let _ = released.lock().unwrap().recv();
+        }
+        answer(ONE_ROUND, request)
+    });
+    let world = world_at(&server);
+    let child = started(&world, &has_come);
+    interrupt(&child);
+    release.send(()).unwrap();
+    let asked: Run = world.run_of(child.wait_with_output().unwrap());
+    assert_eq!(asked.exit, Some(130), "{asked}");
+    assert_eq!(asked.json()["stop_reason"], "cancelled");
+    let run = runs(&world)[0].clone();
+    assert!(asked.stderr.ends_with(&format!("note: `dr resume {run}` goes on with this run\n")), "{asked}");
+
+    let resumed = world.dr(["resume", &run, "--json"]).succeeded().json();
+    assert_eq!(outcome(resumed), expected);
+    assert_eq!((server.count(), count(&calls(&world), "replied")), (requests, requests), "what was under way was kept");
+}

@@ -1,0 +1,98 @@
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{
+    ONE_ROUND, QUESTION, SMALL, TWO_ROUNDS, assert_nothing_stored_was_sent_again, at, calls, count, endpoint, outcome,
+    runs, set, stored, topics, undisturbed, world_at,
+};
+
+/// Asks under a limit that ends the run, and goes on once it is raised.
+fn ends_and_goes_on(limit: [&str; 2], stop_reason: &str, raised: [&str; 2]) -> (Value, Value) {
+    let server = endpoint(TWO_ROUNDS);
+    let world = world_at(&server);
+    set(&world, SMALL);
+    let asked = world.dr(["ask", "--json", limit[0], limit[1], QUESTION]);
+    assert_eq!(asked.exit, Some(4), "{asked}");
+    let partial = asked.json();
+    assert_eq!(partial["stop_reason"], stop_reason);
+    assert!(!partial["evidence"].as_array().unwrap().is_empty(), "what was found is in the report");
+    let run = runs(&world)[0].clone();
+    assert!(asked.stderr.contains(&format!("note: `dr resume {run}` goes on with this run")), "{asked}");
+    let shown = world.dr(["replay"]);
+    assert_eq!(shown.exit, Some(4));
+
+    let (before, kept) = (server.count(), stored(&calls(&world)));
+    assert_eq!(kept, (1..=before).collect::<BTreeSet<_>>(), "every request was answered");
+    let resumed = world.dr(["resume", &run, "--json", raised[0], raised[1]]).succeeded().json();
+    assert_nothing_stored_was_sent_again(&server, &kept, before);
+    assert_eq!(count(&calls(&world), "replied"), server.count(), "every request is in the journal once");
+    (partial, resumed)
+}
+
+#[test]
+fn tokens_end_a_run_that_goes_on_when_there_are_more() {
+    let (partial, resumed) =
+        ends_and_goes_on(["--max-tokens", "20000"], "tokens_exceeded", ["--add-tokens", "1000000"]);
+    let total = &partial["usage"]["total"];
+    assert!(total["input_tokens"].as_u64().unwrap() + total["output_tokens"].as_u64().unwrap() <= 20_000);
+    assert_eq!(resumed["stop_reason"], "complete");
+    assert_eq!(resumed["tree"]["nodes"], undisturbed(TWO_ROUNDS, SMALL).0["tree"]["nodes"]);
+}
+
+#[test]
+fn money_ends_a_run_that_goes_on_when_there_is_more() {
+    let (partial, resumed) = ends_and_goes_on(["--max-cost", "0.03"], "budget_exceeded", ["--add-budget", "5"]);
+    let cost = partial["usage"]["total"]["cost_usd"].as_f64().unwrap();
+    assert!(0.0 < cost && cost <= 0.03, "{cost}");
+    assert_eq!(resumed["stop_reason"], "complete");
+    assert!(resumed["usage"]["total"]["cost_usd"].as_f64().unwrap() > cost);
+}
+
+#[test]
+fn rounds_end_a_run_that_goes_on_when_there_are_more() {
+    let (partial, resumed) = ends_and_goes_on(["--max-rounds", "1"], "iterations_exceeded", ["--add-rounds", "1"]);
+    assert_eq!(partial["tree"]["nodes"].as_array().unwrap().len(), 5);
+    assert_eq!(outcome(resumed), undisturbed(TWO_ROUNDS, SMALL).0);
+}
+
+#[test]
+fn report_says_in_words_which_limit_ended_it() {
+    let server = endpoint(TWO_ROUNDS);
+    let world = world_at(&server);
+    set(&world, SMALL);
+    dr_snapshot!(world.dr(["ask", "--quiet", "--max-rounds", "1", QUESTION]));
+}
+
+#[test]
+fn limit_that_allows_nothing_is_an_honest_refusal() {
+    let server = endpoint(ONE_ROUND);
+    let world = world_at(&server);
+    let run = world.dr(["ask", "--json", "--max-tokens", "1000", QUESTION]);
+    assert_eq!((run.exit, server.count()), (Some(3), 0), "{run}");
+    let report = run.json();
+    assert_eq!((&report["answer"], &report["stop_reason"]), (&json!(""), &json!("tokens_exceeded")));
+}
+
+#[test]
+fn model_without_a_price_is_refused_under_a_limit_of_money_before_anything_is_sent() {
+    let server = endpoint(ONE_ROUND);
+    // The same machine under an address that might be any.
+    let world = at(topics(), &server.url().replace("127.0.0.1", "0.0.0.0"));
+    let run = world.dr(["ask", QUESTION]);
+    assert_eq!((run.exit, server.count()), (Some(1), 0), "{run}");
+    assert!(run.stderr.starts_with("error: price of `scripted` (planner) is not known"), "{run}");
+    assert!(run.stderr.contains("hint: set `[prices.\"scripted\"]`") && run.stderr.contains("--max-cost inf"), "{run}");
+    assert!(runs(&world).is_empty());
+
+    let report = world.dr(["ask", "--json", "--max-cost", "inf", QUESTION]).succeeded().json();
+    assert_eq!(report["usage"]["total"]["cost_usd"], Value::Null, "a cost nobody knows is not zero");
+}
+
+#[test]
+fn run_without_a_limit_of_money_goes_on_without_one() {
+    let server = endpoint(ONE_ROUND);
+    let world = at(topics(), &server.url().replace("127.0.0.1", "0.0.0.0"));
+    world.dr(["plan", "--max-cost", "inf", QUESTION]).succeeded();
+    world.dr(["resume"]).succeeded();
+}

@@ -1,0 +1,101 @@
+use serde_json::{Value, json};
+
+use super::{ONE_ROUND, QUESTION, endpoint, runs, world_at};
+use crate::common::World;
+use crate::model_server::ModelServer;
+use crate::researcher::Researcher;
+
+/// Two nodes that need nothing of each other.
+const TWO_NODES: Researcher = Researcher { nodes: 2, more_nodes: 0 };
+
+/// Returns how often a form was asked for.
+fn asked(server: &ModelServer, form: &str) -> usize {
+    server.requests().iter().filter(|request| request.form() == Some(form)).count()
+}
+
+/// Saves a plan, and returns it.
+fn saved(world: &World) -> Value {
+    world.dr(["plan", "--save", "plan.json", QUESTION]).succeeded();
+    serde_json::from_str(&world.read("plan.json")).unwrap()
+}
+
+#[test]
+fn plan_that_was_saved_and_edited_is_carried_out() {
+    let server = endpoint(TWO_NODES);
+    let world = world_at(&server);
+    let mut plan = saved(&world);
+    plan["new_nodes"][0]["question"] = json!("What is said of topic 5?");
+    world.write("plan.json", &plan.to_string());
+    let report = world.dr(["ask", "--json", "--plan", "plan.json", QUESTION]).succeeded().json();
+    assert_eq!(report["tree"]["nodes"][1]["question"], "What is said of topic 5?");
+    assert_eq!(asked(&server, "plan"), 1, "the plan that is given is not made again");
+    let evidence = report["evidence"].as_array().unwrap();
+    assert!(evidence.iter().any(|quote| quote["source"]["path"] == "topic-5.md"), "{evidence:#?}");
+}
+
+#[test]
+fn plan_that_runs_in_a_circle_is_refused_with_the_complaint() {
+    let server = endpoint(TWO_NODES);
+    let world = world_at(&server);
+    let mut plan = saved(&world);
+    let ids = [0, 1].map(|at| plan["new_nodes"][at]["id"].clone());
+    for at in [0, 1] {
+        plan["new_nodes"][at]["depends_on"] = json!([ids[1 - at]]);
+    }
+    world.write("plan.json", &plan.to_string());
+    let run = world.dr(["ask", "--plan", "plan.json", QUESTION]);
+    assert_eq!((run.exit, run.stdout.as_str()), (Some(1), ""), "{run}");
+    let error = run.stderr.lines().find(|line| line.starts_with("error: ")).unwrap();
+    assert!(
+        error.contains("plan cannot be used") && ids.iter().all(|id| error.contains(id.as_str().unwrap())),
+        "{run}"
+    );
+    assert!(run.stderr.contains("hint: `dr plan --save FILE`"), "{run}");
+    assert_eq!(asked(&server, "step"), 0);
+}
+
+#[test]
+fn file_that_is_no_plan_is_refused_before_anything_is_asked() {
+    let server = endpoint(TWO_NODES);
+    let world = world_at(&server);
+    world.write("plan.json", r#"{"new_nodes": "all"}"#);
+    let run = world.dr(["ask", "--plan", "plan.json", QUESTION]);
+    assert_eq!((run.exit, server.count()), (Some(2), 0), "{run}");
+    assert!(run.stderr.starts_with("error: `plan.json` is not a plan: "), "{run}");
+}
+
+#[test]
+fn dry_run_asks_for_brief_and_plan_alone_and_says_what_the_rest_would_take() {
+    let server = endpoint(ONE_ROUND);
+    let world = world_at(&server);
+    let run = world.dr(["ask", "--dry-run", QUESTION]).succeeded();
+    let forms: Vec<_> = server.requests().iter().map(|request| request.form().unwrap().to_owned()).collect();
+    assert_eq!(forms, ["brief", "plan"]);
+    for line in ["  calls   ", "  tokens  ", "  cost    $0", "  time    "] {
+        assert!(run.stdout.lines().any(|shown| shown.starts_with(line)), "no `{line}` in {run}");
+    }
+    assert!(run.stdout.contains("What is said of topic 4?"), "{run}");
+}
+
+#[test]
+fn planned_run_is_carried_out_by_resuming_it() {
+    let server = endpoint(ONE_ROUND);
+    let world = world_at(&server);
+    let planned = world.dr(["plan", "--json", QUESTION]).succeeded().json();
+    assert_eq!(planned["plan"]["new_nodes"].as_array().unwrap().len(), 4);
+    assert!(planned["estimate"]["calls"]["low"].as_u64() <= planned["estimate"]["calls"]["high"].as_u64());
+    assert_eq!(server.count(), 2);
+    let run = planned["run_id"].as_str().unwrap();
+    let report = world.dr(["resume", run, "--json"]).succeeded().json();
+    assert_eq!((&report["stop_reason"], &report["run_id"]), (&json!("complete"), &planned["run_id"]));
+    assert_eq!((asked(&server, "brief"), asked(&server, "plan")), (1, 1));
+    assert_eq!(runs(&world), [run]);
+}
+
+#[test]
+fn plan_without_a_model_costs_nothing() {
+    let world = World::indexed_text();
+    let planned = world.dr(["plan", "--offline", "--json", "Compare basil and mint"]).succeeded().json();
+    assert_eq!(planned["estimate"]["calls"], json!({ "low": 0, "high": 0 }));
+    assert_eq!(planned["estimate"]["cost_nanos"], json!({ "low": 0, "high": 0 }));
+}

@@ -1,0 +1,169 @@
+use std::fs;
+
+use dr::run::store::Store;
+use serde_json::Value;
+
+use super::{KEY, ONE_ROUND, QUESTION, calls, endpoint, export, runs, topics, world_at};
+use crate::common::{World, block_on};
+
+/// Makes a world with one run that is over, and without its endpoint.
+fn after_a_run() -> World {
+    let server = endpoint(ONE_ROUND);
+    let world = world_at(&server);
+    world.dr(["ask", QUESTION]).succeeded();
+    world
+}
+
+/// Makes sure that a command fails with a message and a hint.
+fn assert_refused(world: &World, args: &[&str], message: &str, hint: &str) {
+    let run = world.dr(args);
+    assert_eq!((run.exit, run.stdout.as_str()), (Some(1), ""), "{run}");
+    assert_eq!(run.stderr, format!("error: {message}\n\nhint: {hint}\n"));
+}
+
+#[test]
+fn replay_prints_what_was_printed_without_index_and_endpoint() {
+    let server = endpoint(ONE_ROUND);
+    let world = world_at(&server);
+    let printed = ["markdown", "html", "json", "note"].map(|format| {
+        let run = world.dr(["ask", "--quiet", "--format", format, QUESTION]).succeeded();
+        (format, runs(&world)[0].clone(), run.stdout)
+    });
+    drop(server);
+    fs::remove_dir_all(world.path(".dr/index")).unwrap();
+    fs::remove_dir_all(world.path("kb")).unwrap();
+    for (format, run, expected) in printed {
+        let replayed = world.dr(["replay", &run, "--format", format]).succeeded();
+        assert!(replayed.stdout == expected, "{format}: {expected}\nis not\n{}", replayed.stdout);
+        assert_eq!(replayed.stderr, "");
+        let again = world.dr(["replay", &run, "--format", format, "-o", "again"]).succeeded();
+        assert_eq!((again.stdout.as_str(), world.read("again")), ("", expected));
+    }
+}
+
+#[test]
+fn refusal_is_replayed_with_the_exit_code_it_had() {
+    let world = topics();
+    let asked = world.dr(["ask", "--offline", "Who won the parliamentary election in Portugal?"]);
+    assert_eq!(asked.exit, Some(3), "{asked}");
+    let replayed = world.dr(["replay"]);
+    assert_eq!((replayed.exit, replayed.stdout), (asked.exit, asked.stdout));
+}
+
+#[test]
+fn runs_are_listed_with_state_and_cost_and_compared_by_their_nodes() {
+    let server = endpoint(ONE_ROUND);
+    let world = world_at(&server);
+    let none = world.dr(["runs"]).succeeded();
+    assert_eq!((none.stdout.as_str(), none.stderr.as_str()), ("", "no run is stored here; `dr ask` starts one\n"));
+    world.dr(["ask", QUESTION]).succeeded();
+    world.dr(["ask", "--offline", "What is said of topic 2?"]).succeeded();
+    let listed = world.dr(["runs"]).succeeded();
+    let lines: Vec<_> = listed.stdout.lines().collect();
+    assert_eq!(lines.len(), 4, "{listed}");
+    assert!(lines[1].ends_with("What is said of topic 2?") && lines[3].ends_with(QUESTION), "{listed}");
+    assert!(lines[2].contains("complete") && lines[2].contains("5 nodes") && lines[2].ends_with("$0.0000"), "{listed}");
+    let json = world.dr(["runs", "--json"]).succeeded().json();
+    assert_eq!(json["runs"][1]["question"], QUESTION);
+    assert_eq!((&json["runs"][1]["state"], &json["runs"][1]["nodes"]), (&"complete".into(), &5.into()));
+    let nodes: Vec<_> = json["stats"].as_array().unwrap().iter().map(|group| &group["nodes"]).collect();
+    assert_eq!(nodes.len(), 2, "{json:#}");
+    let stats = world.dr(["runs", "--stats"]).succeeded();
+    let lines: Vec<_> = stats.stdout.lines().collect();
+    assert_eq!(lines[0], " nodes   runs    mean cost  mean time");
+    assert!(lines[2].starts_with("     5      1      $0.0000 ") && lines.len() == 3, "{stats}");
+}
+
+#[test]
+fn run_is_shown_as_tree_usage_and_events() {
+    let world = after_a_run();
+    let shown = |flag: &str| world.dr(["show", flag]).succeeded().stdout;
+    let tree = shown("--tree");
+    assert_eq!(tree.lines().count(), 5, "{tree}");
+    assert!(tree.contains("What is said of topic 4?"), "{tree}");
+    let usage = shown("--usage");
+    assert!(usage.contains("worker") && usage.contains("tokens of `scripted` were counted"), "{usage}");
+    let events = shown("--events");
+    assert!(events.starts_with(&format!("asked: {QUESTION}\nbrief: 2 aspects\nround 1: 4 sub-questions planned\n")));
+    assert!(events.ends_with("\nended: complete\n"), "{events}");
+    let all = world.dr(["show", &runs(&world)[0][..6]]).succeeded().stdout;
+    for part in [&tree, &usage, &events] {
+        assert!(all.contains(part.trim()), "no\n{part}\nin\n{all}");
+    }
+    let json = world.dr(["show", "--json", "--events"]).succeeded().json();
+    assert_eq!(json["events"][0]["event"]["type"], "started");
+    assert_eq!((&json["is_running"], &json["stop_reason"]), (&false.into(), &"complete".into()));
+    assert_eq!(json["branches"].as_object().unwrap().len(), 4);
+}
+
+#[test]
+fn export_is_json_lines_and_no_key_is_written_down_anywhere() {
+    let world = after_a_run();
+    let lines = export(&world);
+    assert_eq!((&lines[0]["kind"], &lines[0]["id"]), (&"run".into(), &Value::from(runs(&world)[0].as_str())));
+    let events = lines.iter().filter(|line| line["kind"] == "event").count();
+    assert!(events >= 12, "{events} events");
+    assert!(calls(&world).iter().all(|call| call["outcome"] == "replied" && call["reply"]["raw"].is_object()));
+    world.dr(["export", "-o", "run.jsonl"]).succeeded();
+    assert_eq!(world.read("run.jsonl"), world.dr(["export"]).succeeded().stdout);
+    let mut read = 0;
+    for folder in ["", ".dr", ".dr/runs"] {
+        for entry in fs::read_dir(world.path(folder)).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_file() {
+                let bytes = fs::read(entry.path()).unwrap();
+                assert!(!bytes.windows(KEY.len()).any(|found| found == KEY.as_bytes()), "{}", entry.path().display());
+                read += 1;
+            }
+        }
+    }
+    assert!(read >= 2, "state.db and run.jsonl were looked into");
+}
+
+#[test]
+fn removed_run_is_gone_and_the_others_stay() {
+    let world = topics();
+    for topic in 1..=2 {
+        world.dr(["ask", "--offline", &format!("What is said of topic {topic}?")]).succeeded();
+    }
+    let [second, first] = runs(&world).try_into().unwrap();
+    assert_eq!(world.dr(["rm", &first]).succeeded().stderr, format!("removed {first}\n"));
+    assert_eq!(runs(&world), [second]);
+    assert_refused(&world, &["replay", &first], &format!("no run `{first}`"), "`dr runs` lists the runs and their ids");
+}
+
+#[test]
+fn nothing_is_removed_where_one_of_several_names_is_wrong() {
+    let world = topics();
+    world.dr(["ask", "--offline", "What is said of topic 1?"]).succeeded();
+    let run = runs(&world)[0].clone();
+    let hint = "`dr runs` lists the runs and their ids";
+    assert_refused(&world, &["rm", &run, "zzz"], "no run `zzz`", hint);
+    assert_eq!(runs(&world), [run]);
+}
+
+#[test]
+fn name_that_several_runs_begin_with_is_refused() {
+    let world = topics();
+    world.dr(["ask", "--offline", "What is said of topic 1?"]).succeeded();
+    let [run] = runs(&world).try_into().unwrap();
+    block_on(async {
+        let store = Store::open(&world.path(".dr")).unwrap();
+        let (records, _) = store.read(&run.parse().unwrap()).await.unwrap();
+        for twin in ["fa11fa11fa11fa11", "fa11fa11fa11fa12"] {
+            store.journal().create(&twin.parse().unwrap(), "What?", &records[0]).await.unwrap();
+        }
+    });
+    let hint = "`dr runs` lists the runs and their ids";
+    for command in ["rm", "show", "replay", "export", "resume"] {
+        assert_refused(&world, &[command, "fa11fa11"], "several runs begin with `fa11fa11`", hint);
+    }
+    assert_eq!(runs(&world).len(), 3);
+}
+
+#[test]
+fn without_runs_every_command_says_how_to_start_one() {
+    let world = topics();
+    for command in ["show", "replay", "export", "resume"] {
+        assert_refused(&world, &[command], "no run is stored here", "`dr ask` starts one");
+    }
+}
