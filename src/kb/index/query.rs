@@ -17,8 +17,8 @@ pub(super) const MISSING_VECTOR: &str = "vector IS NULL AND embed_key IS NOT NUL
 
 /// The effort at which all partitions of the vector index are looked into.
 ///
-/// Leaving out those far from the query loses near passages faster than it saves time: with half of them, 5 to 7 % of
-/// the first fifty were gone on 18,000 passages of documentation, whatever the size of a partition.
+/// Leaving out those far from the query loses near passages faster than it saves time: with half of them, 1 to 6 % of
+/// the first fifty were gone on 18,000 passages of documentation, depending on the size of a partition.
 const SEARCH_ALL: f64 = 1.0;
 
 /// Which chunks a search may return; applied before ranking, so that a narrow filter still fills the result.

@@ -84,7 +84,7 @@ fn run_whose_workers_all_fail_says_so_and_answers_nothing() {
     });
     let world = world_at(&server);
     let run = world.dr(["ask", "--json", QUESTION]);
-    assert_eq!(run.exit, Some(3), "{run}");
+    assert_eq!(run.exit, Some(1), "{run}");
     let report = run.json();
     assert_eq!((&report["answer"], &report["findings"]), (&json!(""), &json!([])));
     assert_eq!(report["failed_nodes"], json!(["n2", "n3", "n4"]));

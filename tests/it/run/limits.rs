@@ -69,7 +69,7 @@ fn limit_that_allows_nothing_is_an_honest_refusal() {
     let server = endpoint(ONE_ROUND);
     let world = world_at(&server);
     let run = world.dr(["ask", "--json", "--max-tokens", "1000", QUESTION]);
-    assert_eq!((run.exit, server.count()), (Some(3), 0), "{run}");
+    assert_eq!((run.exit, server.count()), (Some(4), 0), "{run}");
     let report = run.json();
     assert_eq!((&report["answer"], &report["stop_reason"]), (&json!(""), &json!("tokens_exceeded")));
 }
