@@ -91,7 +91,8 @@ async fn measure(nodes: usize, delay: Duration) {
     let stop = orchestrator.conduct().await.expect("the run ends");
     drop(orchestrator);
     let (records, state) = store.read(&run).await.expect("the run reads back");
-    let moment = |name: &str| records.iter().filter(move |record| record.event.name() == name).map(|record| record.at);
+    let moment =
+        |name: &'static str| records.iter().filter(move |record| record.event.name() == name).map(|record| record.at);
     let first = moment("planned").next().expect("the run was planned");
     let last = moment("node_finished").next_back().expect("a node was done");
     let mut planned = state.tree.clone();

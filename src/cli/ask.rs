@@ -114,6 +114,7 @@ impl QuestionArgs {
 
 /// Runs the command.
 pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<Exit, CliError> {
+    args.report.check()?;
     let plan = args.plan.as_deref().map(read_plan).transpose()?;
     let output_schema = args.schema.as_deref().map(read_schema).transpose()?;
     let Some(request) = args.what.request(ui, engine).await? else { return Ok(Exit::Interrupted) };

@@ -25,7 +25,7 @@ pub(super) struct LimitArgs {
     max_time: Option<String>,
 
     /// Do at most so many rounds of research (default: 6)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_rounds: Option<u32>,
 
     /// Nest sub-questions at most so deep (default: 3)

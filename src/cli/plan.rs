@@ -16,9 +16,9 @@ use crate::base::line::one_line;
 use crate::config::Options;
 use crate::engine::{Engine, Planned};
 use crate::kb::search::SearchMode;
-use crate::render::json::versioned;
+use crate::render::json::{plain, versioned};
 use crate::render::tree::{TreeStyle, tree_lines};
-use crate::research::plan::PlanDraft;
+use crate::research::plan::{PlanDraft, SavedPlan};
 
 /// Plan a run: its sub-questions and what they would take
 ///
@@ -58,8 +58,8 @@ pub(super) async fn plan(ui: &mut Ui, engine: &Engine, args: PlanArgs) -> Result
     watch.finish();
     let planned = planned?;
     if let Some(file) = &args.save {
-        let draft = PlanDraft::from(&planned.state.tree);
-        std::fs::write(file, draft.to_json()).map_err(|source| CliError::File {
+        let saved = SavedPlan { brief: planned.state.brief.clone(), draft: PlanDraft::from(&planned.state.tree) };
+        std::fs::write(file, plain(&saved)? + "\n").map_err(|source| CliError::File {
             action: "write",
             path: file.display().to_string(),
             source,
@@ -90,9 +90,13 @@ pub(super) fn print_plan(ui: &mut Ui, planned: &Planned, as_json: bool) -> Resul
 }
 
 /// Reads a plan somebody saved or wrote.
-pub(super) fn read_plan(file: &Path) -> Result<PlanDraft, CliError> {
-    serde_json::from_value(super::read_json(file)?).map_err(|error| CliError::Usage {
-        message: format!("`{}` is not a plan: {error}", file.display()),
+pub(super) fn read_plan(file: &Path) -> Result<SavedPlan, CliError> {
+    let unusable = |reason: String| CliError::Usage {
+        message: format!("`{}` is not a plan: {reason}", file.display()),
         hint: Some("`dr plan --save FILE` writes one".into()),
-    })
+    };
+    let plan: SavedPlan =
+        serde_json::from_value(super::read_json(file)?).map_err(|error| unusable(error.to_string()))?;
+    let is_empty = plan.draft.new_nodes.is_empty() && plan.draft.updates.is_empty() && plan.brief.is_none();
+    if is_empty { Err(unusable("it has no nodes".to_owned())) } else { Ok(plan) }
 }

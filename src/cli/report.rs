@@ -38,6 +38,17 @@ impl ReportArgs {
         self.json || self.format == ReportFormat::Json
     }
 
+    /// Makes sure that the file that was asked for can be written, before anything is spent on what goes into it.
+    pub(super) fn check(&self) -> Result<(), CliError> {
+        let Some(file) = &self.output else { return Ok(()) };
+        // A pipe or device is what it is.
+        if file.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
+            return Ok(());
+        }
+        let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
+        opened.map(drop).map_err(|source| CliError::File { action: "write", path: file.display().to_string(), source })
+    }
+
     /// Prints a report, or writes it to the file that was asked for; Markdown is laid out on a terminal.
     pub(super) fn print(&self, ui: &mut Ui, report: &Report) -> Result<(), CliError> {
         let format = if self.json { ReportFormat::Json } else { self.format };

@@ -62,6 +62,7 @@ impl ResumeArgs {
 
 /// Runs the command.
 pub(super) async fn resume(ui: &mut Ui, engine: &Engine, args: ResumeArgs) -> Result<Exit, CliError> {
+    args.report.check()?;
     let run = engine.known_runs()?.find(args.run.as_deref()).await.map_err(crate::engine::EngineError::from)?;
     let searcher = engine.searcher(SearchMode::Hybrid).await?;
     let watch = Watch::new(ui, args.events);

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Engine, EngineError, check_collections, make_ignore_file};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::id::RunId;
+use crate::base::money::{dollars_text, nanos};
 use crate::kb::index::{DR_FOLDER, IndexLocation};
 use crate::kb::search::{Scope, Searcher};
 use crate::llm::message::Role;
@@ -19,9 +20,9 @@ use crate::llm::roles::Models;
 use crate::research::evidence::{Picked, pick};
 use crate::research::extract::Pick;
 use crate::research::node::NodeId;
-use crate::research::plan::PlanDraft;
+use crate::research::plan::SavedPlan;
 use crate::research::question::{Mode, Question};
-use crate::research::report::{Material, Report, StopReason};
+use crate::research::report::{Material, Report, StopReason, Usage};
 use crate::run::budget::BudgetLimits;
 use crate::run::estimate::Estimate;
 use crate::run::event::{Followed, RunSettings};
@@ -44,7 +45,7 @@ pub struct AskRequest {
     /// How much is done.
     pub mode: Mode,
     /// A plan to run instead of making one.
-    pub plan: Option<PlanDraft>,
+    pub plan: Option<SavedPlan>,
     /// A JSON Schema the answer must have.
     pub output_schema: Option<Value>,
     /// An earlier run this question follows up, by its id or how that begins.
@@ -280,12 +281,12 @@ impl Engine {
 
 /// Tells whether a folder for runs cannot be written to, as on a read-only disk.
 fn is_read_only(error: &EngineError) -> bool {
-    let source = match error {
-        EngineError::Folder { source, .. }
-        | EngineError::Store(
-            StoreError::Folder { source, .. } | StoreError::Journal(JournalError::File { source, .. }),
-        ) => source,
-        _ => return false,
+    let (EngineError::Folder { source, .. }
+    | EngineError::Store(
+        StoreError::Folder { source, .. } | StoreError::Journal(JournalError::File { source, .. }),
+    )) = error
+    else {
+        return false;
     };
     matches!(source.kind(), std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem)
 }
@@ -320,10 +321,11 @@ async fn finish(mut run: Orchestrator) -> Result<Asked, EngineError> {
 /// Returns an error where the journal cannot be read.
 pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<Report, StoreError> {
     let usage = usage_of(store.journal(), run).await?;
-    let draft = match (&state.end, &state.draft) {
+    let mut draft = match (&state.end, &state.draft) {
         (Some(_), Some(draft)) => draft.clone(),
         _ => draft_by_rules(state),
     };
+    draft.limitations.extend(overrun(&usage.total, &state.settings.limits));
     Ok(Report::of(Material {
         run_id: store.is_kept().then(|| run.to_string()),
         question: &state.question,
@@ -335,6 +337,20 @@ pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<R
         usage,
         elapsed_ms: u64::try_from(state.active.as_millis()).unwrap_or(u64::MAX),
     }))
+}
+
+/// Says by how much a run passed its limits, where an endpoint charged more than a request can cost.
+fn overrun(total: &Usage, limits: &BudgetLimits) -> Option<String> {
+    let tokens = total.input_tokens + total.output_tokens;
+    let cost = total.cost_usd.map_or(0, nanos);
+    let is_over = |limit: Option<u64>, used: u64| limit.is_some_and(|limit| used > limit);
+    // A sum of dollars is not exact to the last billionth.
+    (is_over(limits.tokens, tokens) || is_over(limits.cost_nanos, cost.saturating_sub(1_000))).then(|| {
+        format!(
+            "the run passed its limits: an endpoint reported more than its requests can take ({tokens} tokens, {})",
+            dollars_text(cost)
+        )
+    })
 }
 
 /// Reads what a follow-up question is asked about.
@@ -407,9 +423,11 @@ impl Engine {
                     let open = if store.is_busy(&id) { "running" } else { "open" };
                     (ended.unwrap_or_else(|| open.to_owned()), state.tree.nodes.len(), state.active.as_secs_f64())
                 }
-                Err(StoreError::Broken { .. } | StoreError::Journal(JournalError::Unreadable(_))) => {
-                    ("broken".to_owned(), 0, 0.0)
-                }
+                Err(
+                    StoreError::Broken { .. }
+                    | StoreError::Missing(_)
+                    | StoreError::Journal(JournalError::Unreadable(_)),
+                ) => ("broken".to_owned(), 0, 0.0),
                 Err(error) => return Err(error.into()),
             };
             runs.push(RunSummary {

@@ -170,8 +170,10 @@ fn code(text: &str) -> String {
 
 /// Returns a text with its own references in brackets turned into such in parentheses.
 fn without_references(text: &str) -> String {
+    // Brackets of other scripts look the same.
+    let text = text.replace(['【', '［', '〔'], "[").replace(['】', '］', '〕'], "]");
     let mut shown = String::with_capacity(text.len());
-    let mut rest = text;
+    let mut rest = text.as_str();
     while let Some((before, after)) = rest.split_once('[') {
         shown.push_str(before);
         match after.split_once(']') {

@@ -49,6 +49,8 @@ pub mod worker;
 
 pub mod assemble;
 
+mod claim;
+
 pub mod writer;
 
 #[cfg(test)]

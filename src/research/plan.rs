@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use check::{PlanComplaint, complaints_text};
 
 use super::node::{Node, NodeId, SourceHint, Tool, Tree};
-use super::question::Question;
+use super::question::{Brief, Question};
 
 /// A plan as a model or a file says it: nothing in it has been checked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -25,6 +25,17 @@ pub struct PlanDraft {
     /// Changes to sub-questions that wait.
     #[serde(default)]
     pub updates: Vec<UpdateDraft>,
+}
+
+/// A plan in a file: with the brief it was made for, so that its aspects mean what they meant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SavedPlan {
+    /// What the answer must cover; made anew where the file does not say.
+    #[serde(default)]
+    pub brief: Option<Brief>,
+    /// The plan.
+    #[serde(flatten)]
+    pub draft: PlanDraft,
 }
 
 /// A sub-question as a model or a file says it.

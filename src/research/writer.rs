@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::assemble::draft_by_rules;
 use super::branch::Branch;
+use super::claim::{UNSUPPORTED, mark_unsupported, without_lookalikes};
 use super::compress::{FindingDraft, confidence, output_prompt};
 use super::evidence::{Evidence, EvidenceId};
 use super::memory::{Memory, branch_text, cited};
@@ -39,9 +40,6 @@ const MIN_WORDS: usize = 4;
 
 /// Share of an answer's key words that findings and quotes must have.
 const MIN_SHARED: f32 = 0.15;
-
-/// What stands where a claim lost all its citations.
-const UNSUPPORTED: &str = "[unsupported]";
 
 /// Words of a text that somebody meant to replace.
 const PLACEHOLDERS: [&str; 6] = ["lorem ipsum", "todo", "tbd", "placeholder", "your answer here", "insert answer"];
@@ -361,18 +359,26 @@ impl<'a> Writer<'a> {
         let mut struck = 0;
         let mut clean = |text: &str, instead: &str| {
             let (text, number) = strike(text, &is_citable, instead);
-            struck += number;
+            let (text, lookalikes) = without_lookalikes(&text);
+            struck += number + lookalikes;
             text
         };
-        let answer = clean(draft.answer.trim(), UNSUPPORTED);
-        let sections =
-            sections.into_iter().map(|section| Section { text: clean(&section.text, UNSUPPORTED), ..section });
+        let mut uncited = 0;
+        let mut borne_out = |text: String| {
+            let (text, number) = mark_unsupported(&text);
+            uncited += number;
+            text
+        };
+        let answer = borne_out(clean(draft.answer.trim(), UNSUPPORTED));
+        let sections = sections
+            .into_iter()
+            .map(|section| Section { text: borne_out(clean(&section.text, UNSUPPORTED)), ..section });
         let sections: Vec<_> = sections.collect();
         let mut lines = |texts: &[String]| -> Vec<String> {
             let lines = texts.iter().map(|text| one_line(&clean(text, ""))).filter(|text| !text.is_empty());
             lines.collect()
         };
-        let contradictions = lines(&draft.contradictions);
+        let contradictions = lines(&draft.contradictions).into_iter().filter(|text| !marks(text).is_empty()).collect();
         let open_questions = lines(&draft.open_questions);
         let mut limitations = lines(&draft.limitations);
         struck += draft.findings.iter().flat_map(FindingDraft::ids).filter(|id| !is_citable(id)).count();
@@ -387,6 +393,10 @@ impl<'a> Writer<'a> {
         );
         if struck > 0 {
             limitations.push(format!("{} of no checked quote struck out", counted(struck, "citation")));
+        }
+        if uncited > 0 {
+            limitations
+                .push(format!("{} of the answer without evidence, marked as unsupported", counted(uncited, "claim")));
         }
         let confidence = confidence(draft.confidence);
         Draft {

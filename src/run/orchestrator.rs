@@ -25,8 +25,8 @@ use crate::llm::roles::Models;
 use crate::research::branch::Branch;
 use crate::research::extract::Pick;
 use crate::research::node::{NodeId, Tree};
-use crate::research::plan::{Plan, PlanDraft};
-use crate::research::question::{Mode, Question};
+use crate::research::plan::{Plan, PlanDraft, SavedPlan};
+use crate::research::question::{Brief, Mode, Question};
 use crate::research::report::{Draft, StopReason};
 use crate::research::route::{Route, route};
 use crate::source::{MixedSource, Source};
@@ -267,14 +267,24 @@ impl Orchestrator {
     /// # Errors
     ///
     /// Returns an error where a model cannot be reached, or the plan given does not fit.
-    pub async fn plan(&mut self, plan: Option<&PlanDraft>) -> Result<(), RunError> {
+    pub async fn plan(&mut self, plan: Option<&SavedPlan>) -> Result<(), RunError> {
+        if let (None, Some(SavedPlan { brief: Some(brief), draft })) = (&self.state.brief, plan)
+            && brief.question == self.state.question
+        {
+            // What is wrong with it is said before anything is written down or paid for.
+            checked(draft, &self.state, brief)?;
+            self.commit(Event::Briefed { brief: brief.clone() }).await?;
+        }
         if self.state.brief.is_none() {
             let brief = self.steps.brief(&self.state).await.map_err(|error| error.during("make a brief"))?;
             self.commit(Event::Briefed { brief }).await?;
         }
         if self.state.round == 0 {
             let plan = match plan {
-                Some(draft) => self.checked(draft)?,
+                Some(plan) => match &self.state.brief {
+                    Some(brief) => checked(&plan.draft, &self.state, brief)?,
+                    None => Plan::default(),
+                },
                 None => match &self.state.brief {
                     Some(brief) => {
                         self.steps.plan(&self.state, brief).await.map_err(|error| error.during("make a plan"))?
@@ -285,15 +295,6 @@ impl Orchestrator {
             self.commit(Event::Planned { round: 1, plan }).await?;
         }
         Ok(())
-    }
-
-    fn checked(&self, draft: &PlanDraft) -> Result<Plan, RunError> {
-        let state = &self.state;
-        let Some(brief) = &state.brief else { return Err(RunError::Plan { complaints: "there is no brief".into() }) };
-        draft.check(&state.tree, brief, state.settings.tree, 1).map_err(|complaints| {
-            let complaints = complaints.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-            RunError::Plan { complaints }
-        })
     }
 
     /// Brings the run to its end: rounds of research until the answer is complete or a limit is reached.
@@ -498,6 +499,13 @@ impl Board for Orchestrator {
     async fn block(&mut self, id: &NodeId, reason: String) -> Result<(), RunError> {
         self.commit(Event::NodeBlocked { node: id.clone(), reason }).await
     }
+}
+
+fn checked(draft: &PlanDraft, state: &RunState, brief: &Brief) -> Result<Plan, RunError> {
+    draft.check(&state.tree, brief, state.settings.tree, 1).map_err(|complaints| {
+        let complaints = complaints.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        RunError::Plan { complaints }
+    })
 }
 
 /// Sets up what a run may spend, with what its journal says it has spent.
