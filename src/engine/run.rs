@@ -19,7 +19,7 @@ use crate::llm::message::Role;
 use crate::llm::roles::Models;
 use crate::research::evidence::{Picked, pick};
 use crate::research::extract::Pick;
-use crate::research::node::NodeId;
+use crate::research::node::{NodeId, Tree};
 use crate::research::plan::SavedPlan;
 use crate::research::question::{Mode, Question};
 use crate::research::report::{Material, Report, StopReason, Usage};
@@ -27,7 +27,7 @@ use crate::run::budget::BudgetLimits;
 use crate::run::estimate::Estimate;
 use crate::run::event::{Followed, RunSettings};
 use crate::run::journal::{JournalError, RunRow};
-use crate::run::orchestrator::{Orchestrator, Resources, RunListener, Sources};
+use crate::run::orchestrator::{Orchestrator, Resources, RunListener, Sources, check_plan};
 use crate::run::recall::Recall;
 use crate::run::steps::draft_by_rules;
 use crate::run::store::{STATE_FILE, Store, StoreError};
@@ -216,6 +216,13 @@ impl Engine {
         stop: CancellationToken,
     ) -> Result<Orchestrator, EngineError> {
         let limits = self.settings().options.limits();
+        if let Some(SavedPlan { brief: Some(brief), draft }) = &request.plan
+            && brief.question == request.question
+        {
+            // What is wrong with it is said before anything is written down or paid for.
+            let tree = Tree::of(request.question.clone());
+            check_plan(draft, &tree, brief, self.settings().options.tree_limits())?;
+        }
         let models = self.models(&limits)?;
         let by_rules = models.is_none();
         let store = match self.store() {

@@ -16,7 +16,8 @@ const FEWEST_WORDS: usize = 4;
 pub(super) fn mark_unsupported(text: &str) -> (String, usize) {
     let mut number = 0;
     let line = |line: &str| {
-        let from = marks(line).iter().map(|(range, _)| range.end).max().unwrap_or(0);
+        let marked = marks(line).into_iter().map(|(range, _)| range.end);
+        let from = marked.chain(line.rfind(UNSUPPORTED).map(|at| at + UNSUPPORTED.len())).max().unwrap_or(0);
         if is_claim(line, &line[from..]) {
             number += 1;
             format!("{} {UNSUPPORTED}", line.trim_end())
@@ -29,13 +30,9 @@ pub(super) fn mark_unsupported(text: &str) -> (String, usize) {
 }
 
 fn is_claim(line: &str, rest: &str) -> bool {
-    let rest = rest.replace(UNSUPPORTED, "");
     let words = rest.split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric)).count();
     let is_form = line.trim_start().starts_with(['#', '|', '>']);
-    words >= FEWEST_WORDS
-        && !is_form
-        && !rest.trim_end().ends_with([':', '?'])
-        && !line.trim_end().ends_with(UNSUPPORTED)
+    words >= FEWEST_WORDS && !is_form && !rest.trim_end().ends_with([':', '?'])
 }
 
 /// Replaces what looks like an id of a quote and is none where a reader could take it for one, and returns how often.

@@ -25,7 +25,7 @@ use crate::llm::roles::Models;
 use crate::research::branch::Branch;
 use crate::research::extract::Pick;
 use crate::research::node::{NodeId, Tree};
-use crate::research::plan::{Plan, PlanDraft, SavedPlan};
+use crate::research::plan::{Plan, PlanDraft, SavedPlan, TreeLimits};
 use crate::research::question::{Brief, Mode, Question};
 use crate::research::report::{Draft, StopReason};
 use crate::research::route::{Route, route};
@@ -271,8 +271,8 @@ impl Orchestrator {
         if let (None, Some(SavedPlan { brief: Some(brief), draft })) = (&self.state.brief, plan)
             && brief.question == self.state.question
         {
-            // What is wrong with it is said before anything is written down or paid for.
-            checked(draft, &self.state, brief)?;
+            let limits = self.state.settings.tree;
+            check_plan(draft, &self.state.tree, brief, limits)?;
             self.commit(Event::Briefed { brief: brief.clone() }).await?;
         }
         if self.state.brief.is_none() {
@@ -282,7 +282,7 @@ impl Orchestrator {
         if self.state.round == 0 {
             let plan = match plan {
                 Some(plan) => match &self.state.brief {
-                    Some(brief) => checked(&plan.draft, &self.state, brief)?,
+                    Some(brief) => check_plan(&plan.draft, &self.state.tree, brief, self.state.settings.tree)?,
                     None => Plan::default(),
                 },
                 None => match &self.state.brief {
@@ -501,8 +501,13 @@ impl Board for Orchestrator {
     }
 }
 
-fn checked(draft: &PlanDraft, state: &RunState, brief: &Brief) -> Result<Plan, RunError> {
-    draft.check(&state.tree, brief, state.settings.tree, 1).map_err(|complaints| {
+/// Checks a plan somebody saved or wrote.
+///
+/// # Errors
+///
+/// Returns everything that is wrong with it.
+pub fn check_plan(draft: &PlanDraft, tree: &Tree, brief: &Brief, limits: TreeLimits) -> Result<Plan, RunError> {
+    draft.check(tree, brief, limits, 1).map_err(|complaints| {
         let complaints = complaints.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         RunError::Plan { complaints }
     })
