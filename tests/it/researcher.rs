@@ -2,7 +2,12 @@
 //!
 //! The unit tests of the library and the benchmark include this file too.
 
-#![allow(dead_code, unreachable_pub, reason = "unit tests, integration tests and the benchmark each use a part of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "unit tests, integration tests and the benchmark each use a part of it, and a panic is how they fail"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
