@@ -102,6 +102,11 @@ async fn measure(nodes: usize, delay: Duration) {
     let durations: BTreeMap<_, _> = planned.workers().map(|node| (node.id.clone(), delay * CALLS_PER_NODE)).collect();
     let ideal = simulate(&planned, &durations, PARALLEL).makespan;
     let took = last.since(first);
+    // Without a delay there is nothing to be a share of.
+    let overhead = match ideal.as_secs_f64() {
+        0.0 => String::new(),
+        ideal => format!(" ({:+.1} %)", (took.as_secs_f64() / ideal - 1.0) * 100.0),
+    };
     let started = Instant::now();
     let (_, state) = store.read(&run).await.expect("the run reads back");
     let replayed = report_of(&store, &run, &state).await.expect("the report is made");
@@ -109,11 +114,10 @@ async fn measure(nodes: usize, delay: Duration) {
     let replay = started.elapsed();
     let folds = records.iter().filter(|record| matches!(record.event, Event::NodeFinished { .. })).count();
     println!(
-        "{nodes:>6} nodes  {stop:?}  {folds} done  nodes took {:.2} s, simulated {:.2} s ({:+.1} %)  replay {} ms, {} KiB  \
+        "{nodes:>6} nodes  {stop:?}  {folds} done  nodes took {:.2} s, simulated {:.2} s{overhead}  replay {} ms, {} KiB  \
          peak memory {} MiB",
         took.as_secs_f64(),
         ideal.as_secs_f64(),
-        (took.as_secs_f64() / ideal.as_secs_f64().max(1e-9) - 1.0) * 100.0,
         replay.as_millis(),
         text.len() / 1_024,
         peak_mebibytes()
