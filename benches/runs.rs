@@ -16,19 +16,14 @@ use dr::base::id::RunId;
 use dr::engine::report_of;
 use dr::kb::search::Scope;
 use dr::render::{ReportFormat, report};
-use dr::research::evidence::Picked;
-use dr::research::extract::Pick;
-use dr::research::node::NodeId;
 use dr::research::plan::TreeLimits;
-use dr::research::question::{Mode, Question};
+use dr::research::question::Mode;
 use dr::run::budget::BudgetLimits;
 use dr::run::event::{Event, RunSettings};
 use dr::run::orchestrator::{Orchestrator, Resources, Sources};
 use dr::run::scheduler::simulate;
 use dr::run::store::Store;
-use dr::source::{Passage, SourceError};
-use futures::future::BoxFuture;
-use researcher::{Researcher, ScriptedModel, ScriptedSource};
+use researcher::{NoPick, Researcher, ScriptedModel, ScriptedSource};
 use tokio_util::sync::CancellationToken;
 
 /// How long the model takes for every reply.
@@ -39,19 +34,6 @@ const CALLS_PER_NODE: u32 = 3;
 
 /// Nodes at the same time.
 const PARALLEL: usize = 8;
-
-struct NoPick;
-
-impl Pick for NoPick {
-    fn pick<'a>(
-        &'a self,
-        _: &'a NodeId,
-        _: &'a Question,
-        _: &'a [Passage],
-    ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-}
 
 /// Runs a tree of so many nodes, and prints what it took.
 async fn measure(nodes: usize, delay: Duration) {

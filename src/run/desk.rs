@@ -57,22 +57,7 @@ pub type CallListener = Arc<dyn Fn(&CallNotice) + Send + Sync>;
 
 /// Makes the calls of one run.
 pub struct Desk {
-    /// The run the calls are for.
-    pub run: RunId,
-    /// The model of each role.
-    pub models: Models,
-    /// Where calls are kept.
-    pub journal: Journal,
-    /// What may be spent.
-    pub budget: Budget,
-    /// The time.
-    pub clock: Arc<dyn Clock>,
-    /// Triggered when no new call may be made.
-    pub closing: CancellationToken,
-    /// Triggered when calls under way are given up.
-    pub closed: CancellationToken,
-    /// Hears of calls.
-    pub listener: CallListener,
+    parts: DeskParts,
     /// Tokens of a prompt that what is set aside for writing pays for.
     writing_input: u64,
     writing: AtomicBool,
@@ -105,22 +90,13 @@ pub struct DeskParts {
 impl Desk {
     /// Opens the desk of a run; `recorded` are the calls it has made before.
     pub fn open(parts: DeskParts, recorded: &[CallRow]) -> Self {
-        let DeskParts { run, models, journal, budget, clock, closing, closed, listener, seed } = parts;
-        let writing_input = writing_reserve(&models, &budget.limits()).1;
         let tight = recorded.iter().map(|call| (call.key.clone(), call.is_tight)).collect();
         Self {
-            run,
-            models,
-            journal,
-            budget,
-            clock,
-            closing,
-            closed,
-            listener,
-            writing_input,
+            writing_input: writing_reserve(&parts.models, &parts.budget.limits()).1,
             writing: AtomicBool::new(false),
-            random: Mutex::new(StdRng::seed_from_u64(seed)),
+            random: Mutex::new(StdRng::seed_from_u64(parts.seed)),
             tight: Mutex::new(tight),
+            parts,
         }
     }
 
@@ -130,11 +106,11 @@ impl Desk {
     }
 
     async fn make(&self, key: &CallKey, prompt: &Prompt) -> Result<Reply, CallError> {
-        let model = Arc::clone(&self.models.role(prompt.role).model);
+        let model = Arc::clone(&self.parts.models.role(prompt.role).model);
         let counted = model.count_input(prompt);
         let limit = model.window_tokens().saturating_sub(model.max_output(prompt));
         let request = request_hash(model.as_ref(), prompt);
-        let recorded = self.journal.calls_of(&self.run, key).await?;
+        let recorded = self.parts.journal.calls_of(&self.parts.run, key).await?;
         let same: Vec<_> = recorded.into_iter().filter(|call| call.request_hash == request.as_str()).collect();
         if let Some(reply) = same.iter().find_map(|call| call.reply.clone()) {
             return Ok(reply);
@@ -146,7 +122,7 @@ impl Desk {
             // It was sent by a process that died. What it cost stays charged, and whoever reads the journal can see
             // that the next request is a second one.
             let outcome = Outcome::Unknown("process ended before the reply was stored".into());
-            self.journal.end_call(call.id, &outcome, self.clock.now()).await?;
+            self.parts.journal.end_call(call.id, &outcome, self.parts.clock.now()).await?;
         }
         let call = NewCall {
             key: key.clone(),
@@ -161,7 +137,7 @@ impl Desk {
                 output_tokens: model.max_output(prompt),
                 ..Usage::default()
             }),
-            sent_at: self.clock.now(),
+            sent_at: self.parts.clock.now(),
         };
         self.send(model.as_ref(), prompt, call).await
     }
@@ -170,25 +146,25 @@ impl Desk {
     async fn send(&self, model: &dyn Model, prompt: &Prompt, mut call: NewCall) -> Result<Reply, CallError> {
         let (mut attempt, mut unknown) = (0, 0);
         loop {
-            if self.closing.is_cancelled() {
+            if self.parts.closing.is_cancelled() {
                 return Err(CallError::Cancelled);
             }
             let purpose = if self.writing.load(Ordering::SeqCst) { Purpose::Writing } else { Purpose::Research };
             let worst = CallCost { cost_nanos: call.worst_cost, tokens: call.worst_tokens };
             let mut reservation = tokio::select! {
-                reserved = self.budget.reserve_in_turn(worst, purpose) => {
+                reserved = self.parts.budget.reserve_in_turn(worst, purpose) => {
                     reserved.map_err(|refusal| CallError::Limit(refusal.limit()))?
                 }
-                () = self.closing.cancelled() => return Err(CallError::Cancelled),
+                () = self.parts.closing.cancelled() => return Err(CallError::Cancelled),
             };
-            call.sent_at = self.clock.now();
-            let id = self.journal.begin_call(&self.run, &call).await?;
-            (self.listener)(&CallNotice::Sent(call.key.clone(), call.role));
+            call.sent_at = self.parts.clock.now();
+            let id = self.parts.journal.begin_call(&self.parts.run, &call).await?;
+            (self.parts.listener)(&CallNotice::Sent(call.key.clone(), call.role));
             reservation.sent();
             let result = tokio::select! {
                 result = model.send(prompt) => result,
-                () = self.closed.cancelled() => Err(ModelError::Unknown { reason: "run was stopped".into() }),
-                () = time_up(self.budget.time_left(purpose)) => {
+                () = self.parts.closed.cancelled() => Err(ModelError::Unknown { reason: "run was stopped".into() }),
+                () = time_up(self.parts.budget.time_left(purpose)) => {
                     Err(ModelError::Unknown { reason: "time of the run is up".into() })
                 }
             };
@@ -202,7 +178,7 @@ impl Desk {
                     self.end(id, &outcome).await?;
                     let tokens = reply.usage.map_or(call.worst_tokens, |usage| usage.tokens());
                     reservation.settle(CallCost { cost_nanos: cost, tokens });
-                    (self.listener)(&CallNotice::Replied(call.key.clone(), call.role));
+                    (self.parts.listener)(&CallNotice::Replied(call.key.clone(), call.role));
                     return Ok(reply);
                 }
                 // A refusal was thought about and paid for, and its usage is not known.
@@ -219,7 +195,7 @@ impl Desk {
                 }
                 _ => reservation.release(),
             }
-            if self.closed.is_cancelled() {
+            if self.parts.closed.is_cancelled() {
                 return Err(CallError::Cancelled);
             }
             attempt += 1;
@@ -227,19 +203,19 @@ impl Desk {
             match wait_after(&error, attempt, self.random()) {
                 Some(delay) => {
                     tokio::select! {
-                        () = self.clock.sleep(delay) => {}
-                        () = self.closing.cancelled() => return Err(CallError::Cancelled),
+                        () = self.parts.clock.sleep(delay) => {}
+                        () = self.parts.closing.cancelled() => return Err(CallError::Cancelled),
                     }
                 }
                 None if again => {}
                 None => return Err(error.into()),
             }
-            (self.listener)(&CallNotice::Retried(call.key.clone(), error.to_string()));
+            (self.parts.listener)(&CallNotice::Retried(call.key.clone(), error.to_string()));
         }
     }
 
     async fn end(&self, id: i64, outcome: &Outcome) -> Result<(), CallError> {
-        Ok(self.journal.end_call(id, outcome, self.clock.now()).await?)
+        Ok(self.parts.journal.end_call(id, outcome, self.parts.clock.now()).await?)
     }
 
     fn random(&self) -> f64 {
@@ -253,22 +229,22 @@ impl Caller for Desk {
     }
 
     fn count(&self, role: Role, text: &str) -> u64 {
-        self.models.role(role).counter.count(text) as u64
+        self.parts.models.role(role).counter.count(text) as u64
     }
 
     fn input_limit(&self, role: Role) -> u64 {
-        let limit = self.models.role(role).max_input_tokens;
+        let limit = self.parts.models.role(role).max_input_tokens;
         let writes = role == Role::Writer && self.writing.load(Ordering::SeqCst);
         if writes { limit.min(self.writing_input) } else { limit }
     }
 
     fn output_limit(&self, role: Role) -> u32 {
-        self.models.role(role).max_output_tokens
+        self.parts.models.role(role).max_output_tokens
     }
 
     fn is_tight(&self, key: &CallKey) -> bool {
         let mut tight = self.tight.lock().unwrap_or_else(PoisonError::into_inner);
-        *tight.entry(key.clone()).or_insert_with(|| self.budget.is_tight())
+        *tight.entry(key.clone()).or_insert_with(|| self.parts.budget.is_tight())
     }
 }
 

@@ -209,6 +209,12 @@ impl CallRow {
         first.parse::<crate::research::node::NodeId>().is_ok().then_some(first)
     }
 
+    /// Returns the money this call is charged, in billionths of a dollar: its worst case where nobody knows what became of
+    /// it; none where no price is known.
+    pub fn charged_cost(&self) -> Option<u64> {
+        if self.is_open() { self.worst_cost } else { self.cost }
+    }
+
     /// Tells whether the worst case of this call stays charged because nobody knows what became of it.
     pub fn is_open(&self) -> bool {
         matches!(self.outcome.as_str(), "sent" | "unknown")

@@ -521,8 +521,7 @@ fn budget(state: &RunState, calls: &[CallRow], resources: &Resources) -> Budget 
     for call in calls.iter().filter(|call| call.outcome != "failed") {
         let purpose = if call.key.as_str().starts_with("write") { Purpose::Writing } else { Purpose::Research };
         let tokens = call.usage.map_or(call.worst_tokens, |usage| usage.tokens());
-        let cost_nanos = if call.is_open() { call.worst_cost } else { call.cost };
-        spent.add(purpose, CallCost { cost_nanos, tokens });
+        spent.add(purpose, CallCost { cost_nanos: call.charged_cost(), tokens });
     }
     Budget::resumed(limits, reserve, spent, Arc::clone(&resources.clock))
 }

@@ -47,9 +47,8 @@ fn usage_of_call(call: &CallRow) -> Usage {
         ..Tokens::default()
     };
     let tokens = call.usage.unwrap_or(worst);
-    let cost = if call.is_open() { call.worst_cost } else { call.cost };
     #[expect(clippy::cast_precision_loss, reason = "nobody pays so much that a dollar is lost")]
-    let cost_usd = cost.map(|nanos| nanos as f64 / NANO);
+    let cost_usd = call.charged_cost().map(|nanos| nanos as f64 / NANO);
     Usage {
         calls: 1,
         input_tokens: tokens.input_tokens,

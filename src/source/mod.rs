@@ -125,9 +125,6 @@ pub enum SourceError {
         /// Why.
         reason: String,
     },
-    /// There is no source of this kind.
-    #[error("no source for the web is configured")]
-    NotConfigured,
 }
 
 /// Somewhere evidence comes from.

@@ -18,6 +18,10 @@ use dr::base::token::CountTokens;
 use dr::llm::message::{Prompt, Reply, Usage};
 use dr::llm::model::{Model, ModelError};
 use dr::llm::roles::{Models, RoleModel};
+use dr::research::evidence::Picked;
+use dr::research::extract::Pick;
+use dr::research::node::NodeId;
+use dr::research::question::Question;
 use dr::source::{Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -262,6 +266,20 @@ impl Model for ScriptedModel {
             }
             Ok(reply)
         })
+    }
+}
+
+/// Picks nothing: a model takes the notes.
+pub struct NoPick;
+
+impl Pick for NoPick {
+    fn pick<'a>(
+        &'a self,
+        _: &'a NodeId,
+        _: &'a Question,
+        _: &'a [Passage],
+    ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
+        Box::pin(async { Ok(Vec::new()) })
     }
 }
 

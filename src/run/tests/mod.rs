@@ -7,7 +7,6 @@ mod guardrails;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::budget::BudgetLimits;
@@ -18,14 +17,10 @@ use super::usage::usage_of;
 use crate::base::clock::{Clock, ManualClock, Moment};
 use crate::base::id::RunId;
 use crate::kb::search::Scope;
-use crate::research::evidence::Picked;
-use crate::research::extract::Pick;
-use crate::research::node::NodeId;
 use crate::research::plan::TreeLimits;
-use crate::research::question::{Mode, Question};
+use crate::research::question::Mode;
 use crate::research::report::{Material, Report, StopReason, UsageTable};
-use crate::researcher::{Researcher, ScriptedModel, ScriptedSource};
-use crate::source::{Passage, SourceError};
+use crate::researcher::{NoPick, Researcher, ScriptedModel, ScriptedSource};
 
 /// Everything a run needs, with nothing of this machine in it.
 struct World {
@@ -34,20 +29,6 @@ struct World {
     clock: Arc<ManualClock>,
     limits: BudgetLimits,
     stop: CancellationToken,
-}
-
-/// Picks nothing: a model takes the notes.
-struct NoPick;
-
-impl Pick for NoPick {
-    fn pick<'a>(
-        &'a self,
-        _: &'a NodeId,
-        _: &'a Question,
-        _: &'a [Passage],
-    ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
 }
 
 impl World {
