@@ -84,6 +84,9 @@ impl Check {
 /// More pieces than this make searches slower than they could be.
 const MANY_FRAGMENTS: usize = 200;
 
+/// Less free space than this, in bytes, is worth saying however small the index is.
+const LEAST_ROOM: u64 = 100_000_000;
+
 impl Engine {
     /// Looks at the index, the embedder, the lock, the disk and the settings. Changes nothing.
     ///
@@ -235,18 +238,34 @@ fn lock_check(folder: &Path) -> Check {
 
 fn disk_check(folder: &Path) -> Check {
     // A file without a name goes with its handle, so nothing stays behind.
-    match tempfile::tempfile_in(folder).map(drop) {
-        Ok(()) => Check::ok("disk", format!("index takes {}, folder can be written", size(folder_bytes(folder)))),
-        Err(error) => Check::trouble(
-            "disk",
-            format!("folder of the index cannot be written: {error}"),
-            "make room on the disk, or give yourself the right to write there".to_owned(),
-        ),
+    if let Err(error) = tempfile::tempfile_in(folder).map(drop) {
+        let mend = "make room on the disk, or give yourself the right to write there".to_owned();
+        return Check::trouble("disk", format!("folder of the index cannot be written: {error}"), mend);
+    }
+    let taken = folder_bytes(folder);
+    match fs4::available_space(folder) {
+        Ok(free) => room_check(taken, free),
+        Err(error) => Check::note("disk", format!("index takes {}, free space unknown: {error}", size(taken)), None),
     }
 }
 
+/// Tells whether there is room for the index to be written anew beside itself, as `dr index` does when it tidies up.
+fn room_check(taken: u64, free: u64) -> Check {
+    let detail = format!("index takes {}, {} free", size(taken), size(free));
+    if free < taken.saturating_mul(2).max(LEAST_ROOM) {
+        let mend =
+            format!("make room: `dr index` can take {} for a while", size(taken.saturating_mul(2).max(LEAST_ROOM)));
+        return Check::note("disk", detail, Some(mend));
+    }
+    Check::ok("disk", detail)
+}
+
 fn size(bytes: u64) -> String {
-    if bytes < 10_000_000 { format!("{} kB", bytes.div_ceil(1_000)) } else { format!("{} MB", bytes / 1_000_000) }
+    match bytes {
+        0..10_000_000 => format!("{} kB", bytes.div_ceil(1_000)),
+        10_000_000..10_000_000_000 => format!("{} MB", bytes / 1_000_000),
+        _ => format!("{} GB", bytes / 1_000_000_000),
+    }
 }
 
 fn folder_bytes(folder: &Path) -> u64 {
@@ -257,4 +276,20 @@ fn folder_bytes(folder: &Path) -> u64 {
         .filter(std::fs::Metadata::is_file)
         .map(|file| file.len())
         .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disk_with_no_room_for_the_index_beside_itself_is_noted() {
+        assert_eq!(room_check(1_000, LEAST_ROOM).status, CheckStatus::Ok);
+        assert_eq!(room_check(LEAST_ROOM, 2 * LEAST_ROOM).status, CheckStatus::Ok);
+        let full = room_check(LEAST_ROOM, 2 * LEAST_ROOM - 1);
+        assert_eq!(full.status, CheckStatus::Note);
+        assert_eq!(full.detail, "index takes 100 MB, 199 MB free");
+        assert_eq!(full.mend.as_deref(), Some("make room: `dr index` can take 200 MB for a while"));
+        assert_eq!(room_check(0, 0).detail, "index takes 0 kB, 0 kB free");
+    }
 }

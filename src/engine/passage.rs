@@ -219,7 +219,7 @@ fn choices(found: &[DocumentRow], full: impl Fn(&DocumentRow) -> String) -> Vec<
 
 async fn read_chunk(index: &Index, chunk: ChunkRow, extent: Extent) -> Result<Passage, EngineError> {
     let rows = index.document_chunks(&chunk.document_id).await?;
-    let file = read_file(index, &chunk.collection, &chunk.path, &chunk.content_hash);
+    let file = read_file(index, &chunk.collection, &chunk.path, &chunk.content_hash).await;
     let (line_start, line_end, text) = match extent {
         Extent::Chunk => (chunk.line_start, chunk.line_end, chunk.text.clone()),
         Extent::Section => {
@@ -251,7 +251,7 @@ async fn read_document(
     document: DocumentRow,
     lines: Option<(u32, u32)>,
 ) -> Result<Passage, EngineError> {
-    let file = read_file(index, &document.collection, &document.path, &document.content_hash);
+    let file = read_file(index, &document.collection, &document.path, &document.content_hash).await;
     let stale = !matches!(file, SourceFile::AsIndexed(_));
     let text = match file {
         SourceFile::AsIndexed(text) => text,

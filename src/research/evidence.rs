@@ -10,6 +10,8 @@ use super::node::NodeId;
 use super::question::Question;
 use super::sentence::{Sentence, sentences};
 use crate::base::word::WordSplitter;
+use crate::kb::chunk::headings_above;
+use crate::kb::document::Document;
 use crate::kb::embed::{EmbedError, Embedder};
 use crate::source::{Label, Passage, Place, SourceFile};
 
@@ -112,7 +114,8 @@ pub struct Evidence {
 
 impl Evidence {
     /// Checks the quote against the lines it is said to stand in, or against `passage`, the text the index keeps of a
-    /// file that has changed since.
+    /// file that has changed since; names the headings right above it, which in a passage of several sections need not
+    /// be those of the passage.
     pub fn check(&mut self, file: &SourceFile, passage: &str) {
         self.stale = !matches!(file, SourceFile::AsIndexed(_));
         self.checked = !self.quote.trim().is_empty()
@@ -123,6 +126,12 @@ impl Evidence {
                 (SourceFile::AsIndexed(text), Place::Web { .. }) => text.contains(&self.quote),
                 (SourceFile::Changed | SourceFile::Gone, _) => passage.contains(&self.quote),
             };
+        if let (true, SourceFile::AsIndexed(text), Place::Kb { path, line_start, heading_path, .. }) =
+            (self.checked, file, &mut self.source)
+            && let Ok(document) = Document::parse(path, text.clone().into_bytes())
+        {
+            *heading_path = headings_above(&document, *line_start);
+        }
     }
 }
 

@@ -79,7 +79,7 @@ impl Source for KbSource {
             let chunk = index.chunk(&chunk).await.map_err(|error| failed(&error))?.ok_or_else(missing)?;
             let rows = index.document_chunks(&chunk.document_id).await.map_err(|error| failed(&error))?;
             let section = Section::around(&rows, &chunk);
-            let file = read_file(index, &chunk.collection, &chunk.path, &chunk.content_hash);
+            let file = read_file(index, &chunk.collection, &chunk.path, &chunk.content_hash).await;
             let text = section.text(&file);
             Ok(Passage {
                 id: id.to_owned(),
@@ -104,7 +104,7 @@ impl Source for KbSource {
         Box::pin(async move {
             match place {
                 Place::Kb { collection, path, content_hash, .. } => {
-                    read_file(self.searcher.index(), collection, path, content_hash)
+                    read_file(self.searcher.index(), collection, path, content_hash).await
                 }
                 Place::Web { .. } => SourceFile::Gone,
             }
@@ -181,13 +181,15 @@ impl<'a> Section<'a> {
 }
 
 /// Reads the file behind a passage, if it is still what was indexed.
-pub fn read_file(index: &Index, collection: &str, path: &str, indexed: &ContentHash) -> SourceFile {
-    match index.root(collection).and_then(|root| read_inside(&root, path).ok()) {
-        Some(bytes) if ContentHash::of(&bytes) == *indexed => match String::from_utf8(bytes) {
-            Ok(text) => SourceFile::AsIndexed(text),
-            Err(_) => SourceFile::Changed,
-        },
-        Some(_) => SourceFile::Changed,
-        None => SourceFile::Gone,
-    }
+pub async fn read_file(index: &Index, collection: &str, path: &str, indexed: &ContentHash) -> SourceFile {
+    let Some(root) = index.root(collection) else { return SourceFile::Gone };
+    let (path, indexed) = (path.to_owned(), indexed.clone());
+    let read = move || match read_inside(&root, &path) {
+        Ok(bytes) if ContentHash::of(&bytes) == indexed => {
+            String::from_utf8(bytes).map_or(SourceFile::Changed, SourceFile::AsIndexed)
+        }
+        Ok(_) => SourceFile::Changed,
+        Err(_) => SourceFile::Gone,
+    };
+    tokio::task::spawn_blocking(read).await.unwrap_or(SourceFile::Gone)
 }

@@ -158,7 +158,7 @@ struct Section {
 
 /// Puts each section in a group of its own, but for those of a line or two.
 fn groups<'a>(leaves: &'a [CostedLeaf<'a>], options: &ChunkOptions) -> impl Iterator<Item = Group<'a>> {
-    let mut sections = Sections { leaves, at: 0, path: Vec::new() }.peekable();
+    let mut sections = Sections { leaves, at: 0, path: HeadingPath::default() }.peekable();
     let target = options.target_tokens;
     std::iter::from_fn(move || {
         let mut group = sections.next()?;
@@ -197,25 +197,47 @@ fn merged_path(group: &Section, next: &Section, longest: usize) -> Vec<String> {
     group.path[..common].to_vec()
 }
 
+/// Returns the headings above a line of a document, counted from 1; a heading stands above its own line.
+///
+/// A chunk of several small sections has one heading path for all of them; this is the one of a line.
+pub fn headings_above(document: &Document, line: u32) -> Vec<String> {
+    let before = (line as usize).saturating_sub(1);
+    let line_ends = document.text.match_indices('\n').map(|(at, _)| at + 1);
+    let line_start = std::iter::once(0).chain(line_ends).nth(before).unwrap_or(document.text.len());
+    let mut above = HeadingPath::default();
+    for leaf in outline::leaves(document).iter().take_while(|leaf| leaf.start <= line_start) {
+        above.enter(&leaf.kind);
+    }
+    above.titles()
+}
+
+/// The headings above a place in a document, with their levels.
+#[derive(Default)]
+struct HeadingPath(Vec<(u8, String)>);
+
+impl HeadingPath {
+    /// Notes a heading; tells whether it was one.
+    fn enter(&mut self, kind: &LeafKind) -> bool {
+        let LeafKind::Heading { level, title } = kind else {
+            return false;
+        };
+        self.0.retain(|(above, _)| above < level);
+        if !title.is_empty() {
+            self.0.push((*level, title.clone()));
+        }
+        true
+    }
+
+    fn titles(&self) -> Vec<String> {
+        self.0.iter().map(|(_, title)| title.clone()).collect()
+    }
+}
+
 /// Walks over the sections of a document.
 struct Sections<'a> {
     leaves: &'a [CostedLeaf<'a>],
     at: usize,
-    path: Vec<(u8, String)>,
-}
-
-impl Sections<'_> {
-    /// Notes the heading at `at`, if one is there.
-    fn enter(&mut self, at: usize) -> bool {
-        let Some(LeafKind::Heading { level, title }) = self.leaves.get(at).map(|leaf| &leaf.leaf.kind) else {
-            return false;
-        };
-        self.path.retain(|(above, _)| above < level);
-        if !title.is_empty() {
-            self.path.push((*level, title.clone()));
-        }
-        true
-    }
+    path: HeadingPath,
 }
 
 impl Iterator for Sections<'_> {
@@ -223,7 +245,7 @@ impl Iterator for Sections<'_> {
 
     fn next(&mut self) -> Option<Section> {
         let start = self.at;
-        while self.enter(self.at) {
+        while self.leaves.get(self.at).is_some_and(|leaf| self.path.enter(&leaf.leaf.kind)) {
             self.at += 1;
         }
         let is_heading = |leaf: &CostedLeaf<'_>| matches!(leaf.leaf.kind, LeafKind::Heading { .. });
@@ -231,7 +253,7 @@ impl Iterator for Sections<'_> {
         let leaves = start..self.at;
         (!leaves.is_empty()).then(|| Section {
             cost: self.leaves[leaves.clone()].iter().map(|leaf| leaf.cost).sum(),
-            path: self.path.iter().map(|(_, title)| title.clone()).collect(),
+            path: self.path.titles(),
             leaves,
         })
     }

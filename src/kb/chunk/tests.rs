@@ -235,6 +235,27 @@ fn check_size(document: &Document) {
     assert!(found.iter().all(|chunk| chunk.tokens <= 254 && chunk.text.len() <= 254 * 16 + 64));
 }
 
+#[test]
+fn each_line_of_a_chunk_of_several_sections_has_its_own_headings() {
+    let filler = "words and words and words and more words. ".repeat(4);
+    let text = format!("# Manual\n\nOpening.\n\n## Small\n\nTiny.\n\n## Large\n\n{filler}\n\n### Inner\n\nLast.\n");
+    let document = document(&text);
+    let chunks = chunk(&document, &Words, &ChunkOptions { max_tokens: 254, target_tokens: 216 });
+    assert_eq!(chunks.len(), 1, "the sections are small enough to go together");
+    let line_of = |wanted: &str| text.lines().position(|line| line.starts_with(wanted)).unwrap() as u32 + 1;
+    for (line, path) in [
+        ("# Manual", vec!["Manual"]),
+        ("Opening", vec!["Manual"]),
+        ("Tiny", vec!["Manual", "Small"]),
+        ("## Large", vec!["Manual", "Large"]),
+        ("words", vec!["Manual", "Large"]),
+        ("Last", vec!["Manual", "Large", "Inner"]),
+    ] {
+        assert_eq!(headings_above(&document, line_of(line)), path, "{line}");
+    }
+    assert_eq!(headings_above(&document, 1000), ["Manual", "Large", "Inner"], "beyond the end");
+}
+
 /// Pieces of Markdown, put together at random.
 fn markdown() -> impl Strategy<Value = String> {
     let word = "[a-zé漢🦀]{1,9}[.,!]?";
