@@ -16,6 +16,12 @@ impl Moment {
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
+
+    /// Returns the day it lies in, in UTC, as `2026-11-21`; none for a moment beyond every calendar.
+    pub fn date(self) -> Option<String> {
+        let moment = jiff::Timestamp::from_millisecond(i64::try_from(self.0).ok()?).ok()?;
+        Some(moment.strftime("%F").to_string())
+    }
 }
 
 /// Tells the time and waits.

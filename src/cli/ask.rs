@@ -4,16 +4,18 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use futures::future::BoxFuture;
 
 use super::error::CliError;
 use super::exit::Exit;
-use super::interruptible;
 use super::limits::LimitArgs;
 use super::plan::{print_plan, read_plan};
 use super::report::{ReportArgs, exit};
 use super::search::FilterArgs;
+use super::signal::interruptible;
 use super::ui::Ui;
 use super::watch::{EventFormat, Watch};
+use crate::base::line::one_line;
 use crate::config::Options;
 use crate::engine::{AskRequest, Engine, EngineError, IndexRequest};
 use crate::kb::index::Index;
@@ -77,6 +79,10 @@ pub(super) struct QuestionArgs {
     #[command(flatten)]
     filter: FilterArgs,
 
+    /// Make sure the answer covers this; may be given several times
+    #[arg(long, value_name = "TEXT")]
+    cover: Vec<String>,
+
     /// How much to do: `quick`, `iterative`, `deep` or `auto` (by the question)
     #[arg(long, value_name = "MODE", default_value = "auto", hide_default_value = true)]
     mode: Mode,
@@ -96,11 +102,21 @@ impl QuestionArgs {
         parsed.map_err(|error| CliError::Usage { message: format!("{error}"), hint: None })
     }
 
+    /// Returns what the answer must cover, where each says something.
+    fn required(&self) -> Result<Vec<String>, CliError> {
+        let required: Vec<_> = self.cover.iter().map(|text| one_line(text)).collect();
+        match required.iter().all(|text| text.chars().any(char::is_alphanumeric)) {
+            true => Ok(required),
+            false => Err(CliError::Usage { message: "`--cover` has no words".to_owned(), hint: None }),
+        }
+    }
+
     /// Returns what is asked, once the index is up to date; nothing where the user stopped that.
     pub(super) async fn request(&self, ui: &mut Ui, engine: &Engine) -> Result<Option<AskRequest>, CliError> {
         let question = self.question()?;
-        // A pattern that is none is said before anything is indexed.
+        // What cannot be used is said before anything is indexed.
         self.filter.options()?;
+        let required = self.required()?;
         let mut scope = self.filter.scope();
         if let Some(folder) = &self.kb {
             match update(ui, engine, folder).await? {
@@ -108,7 +124,7 @@ impl QuestionArgs {
                 None => return Ok(None),
             }
         }
-        Ok(Some(AskRequest::new(question, scope, self.mode)))
+        Ok(Some(AskRequest { required, ..AskRequest::new(question, scope, self.mode) }))
     }
 }
 
@@ -131,7 +147,14 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
         return print_plan(ui, &planned?, args.report.is_json());
     }
     let asks_back = !args.yes && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    let ask_back = |question: &str| watch.pause(|| ask_back(question));
+    let ask_back = |question: String| -> BoxFuture<'static, Option<String>> {
+        let pause = watch.pause();
+        Box::pin(async move {
+            let answer = ask_back(&question).await;
+            drop(pause);
+            answer
+        })
+    };
     let asked = engine.ask(&searcher, request, asks_back.then_some(&ask_back as _), watch.listener(), stop).await;
     watch.finish();
     let asked = asked?;
@@ -144,14 +167,20 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
 }
 
 /// Asks the user a question on the terminal; nothing where there is no answer.
-fn ask_back(question: &str) -> Option<String> {
+async fn ask_back(question: &str) -> Option<String> {
     let mut err = std::io::stderr();
-    let question = crate::base::line::one_line(question);
+    let question = one_line(question);
     write!(err, "{question}\n(empty to go on without) > ").and_then(|()| err.flush()).ok()?;
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer).ok()?;
-    let answer = answer.trim();
-    (!answer.is_empty()).then(|| answer.to_owned())
+    // A thread of its own: nothing waits for it where the run is stopped before there is an answer.
+    let (said, answer) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let mut answer = String::new();
+        if std::io::stdin().read_line(&mut answer).is_ok() {
+            let _ = said.send(answer);
+        }
+    });
+    let answer = answer.await.ok()?.trim().to_owned();
+    (!answer.is_empty()).then_some(answer)
 }
 
 /// Indexes a folder and returns its collection, or nothing where the user stopped it.

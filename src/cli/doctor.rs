@@ -5,6 +5,7 @@ use std::fmt::Write;
 use clap::Args;
 
 use super::OutputArgs;
+use super::config::table;
 use super::error::CliError;
 use super::exit::Exit;
 use super::ui::{BAD, GOOD, NOTE, QUIET, Ui, styled};
@@ -53,10 +54,6 @@ fn text(checkup: &Checkup) -> String {
         }
     }
     text.push('\n');
-    let width = checkup.settings.iter().map(|setting| setting.key.chars().count()).max().unwrap_or(0) + 1;
-    for setting in &checkup.settings {
-        let (key, value, origin) = (one_line(&setting.key), one_line(&setting.value), styled(QUIET, &setting.origin));
-        let _ = writeln!(text, "{key:<width$} {value:<36} {origin}");
-    }
+    text.push_str(&table(&checkup.settings));
     text
 }

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::OutputArgs;
 use super::error::CliError;
 use super::exit::Exit;
 use super::progress::IngestProgress;
+use super::signal::interruptible;
 use super::ui::{BAD, GOOD, NOTE, Ui, styled};
-use super::{OutputArgs, interruptible};
 use crate::base::line::{counted, one_line};
 use crate::engine::{Engine, IndexRequest};
 use crate::kb::ingest::{IngestSummary, SkippedFile};

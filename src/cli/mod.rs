@@ -10,6 +10,8 @@ pub mod error;
 
 pub mod progress;
 
+mod signal;
+
 mod index;
 
 mod search;
@@ -38,12 +40,13 @@ mod eval;
 
 mod doctor;
 
+mod config;
+
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use futures::FutureExt;
-use tokio_util::sync::CancellationToken;
 
 use self::error::CliError;
 use self::exit::Exit;
@@ -106,6 +109,7 @@ enum Command {
     Rm(runs::RmArgs),
     Eval(eval::EvalArgs),
     Doctor(doctor::DoctorArgs),
+    Config(config::ConfigArgs),
 }
 
 /// How a result is printed by commands that know text and JSON.
@@ -191,6 +195,7 @@ async fn dispatch(ui: &mut Ui, cli: Cli) -> Result<Exit, CliError> {
         Command::Rm(args) => runs::rm(ui, &Engine::new(&options)?, args).await,
         Command::Eval(args) => eval::eval(ui, &Engine::new(&options)?, args).await,
         Command::Doctor(args) => doctor::doctor(ui, &Engine::new(&options)?, &args).await,
+        Command::Config(args) => config::config(ui, &Engine::new(&options)?, &args),
     }
 }
 
@@ -203,28 +208,6 @@ impl GlobalArgs {
             ..Options::default()
         }
     }
-}
-
-/// Returns a token that Ctrl-C triggers; a second Ctrl-C ends the program at once.
-fn interruptible() -> CancellationToken {
-    let token = CancellationToken::new();
-    let triggered = token.clone();
-    // The first poll registers the handler, so not even an early Ctrl-C ends the program by itself.
-    let mut first = Box::pin(tokio::signal::ctrl_c());
-    let registered = first.as_mut().now_or_never();
-    tokio::spawn(async move {
-        let pressed = match registered {
-            Some(at_once) => at_once,
-            None => first.await,
-        };
-        if pressed.is_ok() {
-            triggered.cancel();
-        }
-        if tokio::signal::ctrl_c().await.is_ok() {
-            std::process::exit(Exit::Interrupted as i32);
-        }
-    });
-    token
 }
 
 /// Reads a file of JSON the user named.

@@ -27,6 +27,9 @@ pub(super) async fn replay(ui: &mut Ui, engine: &Engine, args: ReplayArgs) -> Re
     let run = store.find(args.run.as_deref()).await.map_err(EngineError::from)?;
     let (_, state) = store.read(&run).await.map_err(EngineError::from)?;
     let report = report_of(&store, &run, &state).await.map_err(EngineError::from)?;
+    if store.is_busy(&run) {
+        ui.tell("note: this run is still being worked on; this is what it has so far");
+    }
     args.report.print(ui, &report)?;
     Ok(exit(&report))
 }

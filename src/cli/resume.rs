@@ -6,8 +6,8 @@ use clap::Args;
 
 use super::error::CliError;
 use super::exit::Exit;
-use super::interruptible;
 use super::report::{ReportArgs, exit};
+use super::signal::interruptible;
 use super::ui::Ui;
 use super::watch::{EventFormat, Watch};
 use crate::base::money::nanos;

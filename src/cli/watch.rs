@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
 use super::ui::Ui;
@@ -13,6 +13,7 @@ use crate::base::money::dollars_text;
 use crate::render::figure;
 use crate::render::tree::{TreeStyle, tree_lines};
 use crate::research::node::Tree;
+use crate::research::report::Section;
 use crate::run::budget::{BudgetLimits, Spent};
 use crate::run::desk::CallNotice;
 use crate::run::event::{Event, Record};
@@ -21,6 +22,12 @@ use crate::run::tree::RunState;
 
 /// Characters of a text in a line.
 const LINE_CHARACTERS: usize = 100;
+
+/// Lines of a section that are shown while the rest is written.
+const PREVIEW_LINES: usize = 6;
+
+/// How often the view is drawn anew while nothing happens.
+const TICK: Duration = Duration::from_millis(120);
 
 /// How events of a run are told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -60,6 +67,8 @@ struct View {
     call: String,
     spent: Option<Spent>,
     limits: BudgetLimits,
+    /// The section of the answer that was written last.
+    written: String,
 }
 
 impl Watch {
@@ -71,7 +80,7 @@ impl Watch {
             if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {msg}") {
                 bar.set_style(style);
             }
-            bar.enable_steady_tick(Duration::from_millis(120));
+            bar.enable_steady_tick(TICK);
             bar
         });
         let tells = bar.is_none() && (!ui.is_quiet() || format == EventFormat::Jsonl);
@@ -84,12 +93,13 @@ impl Watch {
         Arc::new(move |notice| shown.take(notice))
     }
 
-    /// Lets somebody else use the terminal for a while.
-    pub(super) fn pause<T>(&self, work: impl FnOnce() -> T) -> T {
-        match &self.shown.bar {
-            Some(bar) => bar.suspend(work),
-            None => work(),
+    /// Lets somebody else use the terminal, until what is returned is dropped.
+    pub(super) fn pause(&self) -> Pause {
+        if let Some(bar) = &self.shown.bar {
+            bar.disable_steady_tick();
+            bar.set_draw_target(ProgressDrawTarget::hidden());
         }
+        Pause(self.shown.bar.clone())
     }
 
     /// Removes what was drawn.
@@ -100,17 +110,27 @@ impl Watch {
     }
 }
 
+/// Nothing is drawn while this is alive.
+pub(super) struct Pause(Option<ProgressBar>);
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+            bar.enable_steady_tick(TICK);
+        }
+    }
+}
+
 impl Shown {
     fn take(&self, notice: &RunNotice<'_>) {
         match self.format {
             Some(EventFormat::Jsonl) => say(&as_json(notice)),
-            Some(EventFormat::Text) => {
-                if let RunNotice::Event(record, state) = notice
-                    && is_worth_telling(state)
-                {
-                    say(&event_line(record));
-                }
-            }
+            Some(EventFormat::Text) => match notice {
+                RunNotice::Event(record, state) if is_worth_telling(state) => say(&event_line(record)),
+                RunNotice::Written(section) => say(&format!("written: {}", cut(&section.title))),
+                RunNotice::Event(..) | RunNotice::Call(..) => {}
+            },
             None => {}
         }
         if let Some(bar) = &self.bar {
@@ -139,6 +159,7 @@ impl View {
                     CallNotice::Replied(key, role) => format!("{role} has answered ({key})"),
                 };
             }
+            RunNotice::Written(section) => self.written = preview(section),
         }
     }
 
@@ -146,7 +167,7 @@ impl View {
         let spent = self.spent.map(|spent| spent_text(spent, self.limits)).unwrap_or_default();
         let head = printable(&format!("{}{spent}", cut(&self.call)));
         let tree = self.tree.as_ref().map(|tree| tree_lines(tree, TreeStyle::default()).join("\n")).unwrap_or_default();
-        format!("{head}\n{}", printable(&tree))
+        format!("{head}\n{}{}", printable(&tree), printable(&self.written))
     }
 }
 
@@ -210,8 +231,16 @@ fn as_json(notice: &RunNotice<'_>) -> String {
             };
             json!({ "kind": "call", "what": what, "key": key, "detail": detail, "spent": spent })
         }
+        RunNotice::Written(section) => json!({ "kind": "written", "section": section }),
     };
     value.to_string()
+}
+
+/// Returns how a section of the answer begins, as it is being written.
+fn preview(section: &Section) -> String {
+    let lines = section.text.lines().filter(|line| !line.trim().is_empty()).take(PREVIEW_LINES);
+    let lines: Vec<_> = lines.map(|line| format!("  {}", cut(line))).collect();
+    format!("\n\nbeing written: {}\n{}", cut(&section.title), lines.join("\n"))
 }
 
 fn cut(text: &str) -> String {

@@ -6,10 +6,12 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::{Engine, EngineError};
+use crate::base::line::with_causes;
 use crate::kb::document::Document;
 use crate::kb::embed::{EmbedderChoice, find_runtime};
 use crate::kb::index::{DocumentRow, Index, IndexError, IndexStats, WriterLock};
 use crate::kb::walk::{read_inside, walk};
+use crate::run::store::StoreError;
 
 /// How a thing is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -112,13 +114,14 @@ impl Engine {
         checks.push(runtime_check(&self.settings.paths.data, self.settings.options.embedder.as_ref()));
         checks.extend(self.location.folder().map(lock_check));
         checks.extend(self.location.folder().filter(|folder| folder.is_dir()).map(disk_check));
+        checks.push(self.runs_check().await);
+        Ok(Checkup { index: self.location.to_string(), stats, checks, settings: self.explained_settings() })
+    }
+
+    /// Returns every setting, its value and where that came from; no key is among them.
+    pub fn explained_settings(&self) -> Vec<ExplainedSetting> {
         let settings = self.settings.explained().into_iter();
-        Ok(Checkup {
-            index: self.location.to_string(),
-            stats,
-            checks,
-            settings: settings.map(|(key, value, origin)| ExplainedSetting { key, value, origin }).collect(),
-        })
+        settings.map(|(key, value, origin)| ExplainedSetting { key, value, origin }).collect()
     }
 
     async fn index_checks(&self, index: &Index, stats: &IndexStats) -> Result<Vec<Check>, EngineError> {
@@ -148,6 +151,23 @@ impl Engine {
             checks.push(stale_check(index, name, &self.location.open_root(root)).await?);
         }
         Ok(checks)
+    }
+
+    /// Looks at the journal of runs, whole.
+    async fn runs_check(&self) -> Check {
+        let mend = "move `.dr/state.db` away: the runs in it are lost, and new ones work".to_owned();
+        let store = match self.known_runs() {
+            Err(EngineError::Store(StoreError::Empty)) => return Check::ok("runs", "none stored"),
+            Err(error) => return Check::trouble("runs", with_causes(&error), error.hint()),
+            Ok(store) => store,
+        };
+        match (store.journal().check().await, store.journal().runs().await) {
+            (Ok(complaints), Ok(runs)) if complaints.is_empty() => {
+                Check::ok("runs", format!("{} stored, journal is sound", runs.len()))
+            }
+            (Ok(complaints), Ok(_)) => Check::trouble("runs", format!("journal is damaged: {complaints}"), mend),
+            (Err(error), _) | (_, Err(error)) => Check::trouble("runs", with_causes(&error), mend),
+        }
     }
 
     async fn embedder_check(&self, index: Option<&Index>) -> Check {

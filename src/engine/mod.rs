@@ -19,9 +19,10 @@ use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
 
-pub use doctor::{Check, CheckStatus, Checkup};
+pub use crate::run::orchestrator::AskBack;
+pub use doctor::{Check, CheckStatus, Checkup, ExplainedSetting};
 pub use passage::{Extent, GetError, Passage, Selector};
-pub use run::{AskBack, AskRequest, Asked, Planned, RunSummary, report_of};
+pub use run::{AskRequest, Asked, Planned, RunSummary, report_of};
 
 use crate::base::line::with_causes;
 use crate::config::{ConfigError, Options, Paths, Settings};

@@ -27,7 +27,7 @@ use crate::run::budget::BudgetLimits;
 use crate::run::estimate::Estimate;
 use crate::run::event::{Followed, RunSettings};
 use crate::run::journal::{JournalError, RunRow};
-use crate::run::orchestrator::{Orchestrator, Resources, RunListener, Sources, check_plan};
+use crate::run::orchestrator::{AskBack, Orchestrator, Resources, RunListener, Sources, check_plan};
 use crate::run::recall::Recall;
 use crate::run::steps::draft_by_rules;
 use crate::run::store::{STATE_FILE, Store, StoreError};
@@ -44,6 +44,8 @@ pub struct AskRequest {
     pub scope: Scope,
     /// How much is done.
     pub mode: Mode,
+    /// What the answer must cover, whatever else it does.
+    pub required: Vec<String>,
     /// A plan to run instead of making one.
     pub plan: Option<SavedPlan>,
     /// A JSON Schema the answer must have.
@@ -52,13 +54,10 @@ pub struct AskRequest {
     pub follow: Option<String>,
 }
 
-/// Shows the user a question and returns what they say.
-pub type AskBack<'a> = &'a (dyn Fn(&str) -> Option<String> + Sync);
-
 impl AskRequest {
     /// Asks a question of what `scope` lets through, and leaves everything else open.
     pub fn new(question: Question, scope: Scope, mode: Mode) -> Self {
-        Self { question, scope, mode, plan: None, output_schema: None, follow: None }
+        Self { question, scope, mode, required: Vec::new(), plan: None, output_schema: None, follow: None }
     }
 }
 
@@ -100,14 +99,21 @@ impl Engine {
         Ok(Store::open(&folder)?)
     }
 
-    /// Opens the runs of this project where there are some; makes nothing.
+    /// Opens the runs of this project where there are some; makes nothing. Where they cannot be written to they can
+    /// still be read, and locking one is an error.
     ///
     /// # Errors
     ///
     /// Returns [`StoreError::Empty`] where there are none.
     pub fn known_runs(&self) -> Result<Store, EngineError> {
         let folder = self.runs_folder();
-        if folder.join(STATE_FILE).exists() { Ok(Store::open(&folder)?) } else { Err(StoreError::Empty.into()) }
+        if !folder.join(STATE_FILE).exists() {
+            return Err(StoreError::Empty.into());
+        }
+        match Store::open(&folder).map_err(EngineError::from) {
+            Err(error) if is_read_only(&error) => Ok(Store::read_only(&folder)?),
+            store => Ok(store?),
+        }
     }
 
     /// Returns the `.dr` folder runs are kept in: that of the index, else that of the folder the user stands in.
@@ -238,6 +244,7 @@ impl Engine {
         let options = &self.settings().options;
         let settings = RunSettings {
             mode: request.mode,
+            required: request.required.clone(),
             limits,
             tree: options.tree_limits(),
             parallel: options.parallel(),

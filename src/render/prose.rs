@@ -177,7 +177,7 @@ fn without_references(text: &str) -> String {
     while let Some((before, after)) = rest.split_once('[') {
         shown.push_str(before);
         match after.split_once(']') {
-            Some((inner, after)) if !inner.is_empty() && inner.chars().all(is_of_references) => {
+            Some((inner, after)) if is_reference(inner) => {
                 shown.push_str(&format!("({inner})"));
                 rest = after;
             }
@@ -191,8 +191,27 @@ fn without_references(text: &str) -> String {
     shown
 }
 
-fn is_of_references(letter: char) -> bool {
-    letter.is_numeric() || matches!(letter, ' ' | ',' | ';' | '-' | '–')
+/// Turns brackets around a number that has a style of its own into parentheses, as [`without_references`] does within one.
+fn without_marked_references(words: &mut [(Style, String)]) {
+    for at in 1..words.len().saturating_sub(1) {
+        let is_in_brackets = words[at - 1].1.ends_with('[') && words[at + 1].1.starts_with(']');
+        if is_in_brackets && is_reference(&words[at].1) {
+            words[at - 1].1.pop();
+            words[at - 1].1.push('(');
+            words[at + 1].1.replace_range(..1, ")");
+        }
+    }
+}
+
+/// Tells whether what stands in brackets could be taken for the numbers of quotes: `1`, `1, 2`, `*1*`, `^1`, `ref. 1`.
+fn is_reference(inner: &str) -> bool {
+    let words = inner.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
+    let is_of_references = |word: &str| {
+        let word = word.to_lowercase();
+        word.chars().all(char::is_numeric)
+            || matches!(word.as_str(), "ref" | "refs" | "source" | "sources" | "cit" | "fn" | "note")
+    };
+    inner.chars().any(char::is_numeric) && words.into_iter().all(is_of_references)
 }
 
 /// Puts blocks together from events of Markdown.
@@ -315,6 +334,7 @@ impl Reader {
         if let Some((_, last)) = self.words.last_mut() {
             last.truncate(last.trim_end().len());
         }
+        without_marked_references(&mut self.words);
         for (style, text) in self.words.drain(..) {
             match style {
                 Style::Plain => cut(&mut spans, &text, Span::Text),
@@ -374,6 +394,10 @@ mod tests {
             shown(&line("proven elsewhere [9], [1, 2] and [3–5].", &known)),
             "proven elsewhere (9), (1, 2) and (3–5)."
         );
+        assert_eq!(
+            shown(&line("so [*1*], [1.], [ref. 1], [^1], [#2], [Source 3] and not [v1] or [item 1]", &known)),
+            "so (*1*), (1.), (ref. 1), (^1), (#2), (Source 3) and not [v1] or [item 1]"
+        );
         assert_eq!(shown(&line("see [the note] ⸨1⸩ and `a[0]`", &known)), "see [the note] 1 and <code a[0]>");
         assert_eq!(shown(&line("code `[n2e1]`, odd `", &known)), "code `<2>`, odd `");
     }
@@ -408,6 +432,18 @@ mod tests {
                 "paragraph <script>x</script>",
                 "paragraph <1>: http://evil",
             ]
+        );
+    }
+
+    #[test]
+    fn number_in_brackets_with_a_style_of_its_own_does_not_pass_for_a_citation() {
+        let text = "proven [*1*], [`2`] and [**3**], see [*the* note]";
+        assert_eq!(
+            blocks(text, &known)
+                .iter()
+                .map(|block| if let Block::Paragraph { spans } = block { shown(spans) } else { String::new() })
+                .collect::<String>(),
+            "proven (<i 1>), (<code 2>) and (<b 3>), see [<i the> note]"
         );
     }
 

@@ -30,6 +30,7 @@ pub fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<NodeId, Br
         open_questions: distinct(missing.chain(open)),
         limitations: Vec::new(),
         confidence: verdict.overall_confidence,
+        is_makeshift: false,
         output: None,
     }
 }

@@ -5,16 +5,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::prompt::Template;
-use super::question::{Aspect, AspectId, Brief, Mode, Question};
+use super::question::{Aspect, Brief, MAX_ASPECTS, Mode, Question};
 use crate::base::line::one_line;
 use crate::llm::call::{CallKey, Caller};
 use crate::llm::structured::{StructuredError, structured, structured_checked};
-
-/// Aspects a model may name; what the caller requires is kept beyond that.
-const MAX_ASPECTS: usize = 8;
-
-/// Longest aspect, in characters.
-const MAX_ASPECT_CHARACTERS: usize = 300;
 
 /// Longest task, in characters.
 const MAX_TASK_CHARACTERS: usize = 8_000;
@@ -110,7 +104,7 @@ pub async fn brief(caller: &dyn Caller, request: Request<'_>) -> Result<Brief, S
     Ok(Brief {
         question: question.clone(),
         task: short(&draft.task, MAX_TASK_CHARACTERS),
-        aspects: aspects(required, &draft.aspects),
+        aspects: Aspect::list(required, &draft.aspects),
         mode: match (request.mode, draft.mode) {
             (Mode::Auto, ModeDraft::Quick) => Mode::Quick,
             (Mode::Auto, ModeDraft::Iterative) => Mode::Iterative,
@@ -118,19 +112,6 @@ pub async fn brief(caller: &dyn Caller, request: Request<'_>) -> Result<Brief, S
             (mode, _) => mode,
         },
     })
-}
-
-/// Returns what is required, then what else was named, none twice, numbered.
-fn aspects(required: &[String], named: &[String]) -> Vec<Aspect> {
-    let mut texts: Vec<String> = Vec::new();
-    for (place, text) in required.iter().chain(named).enumerate() {
-        let text = short(text, MAX_ASPECT_CHARACTERS);
-        let is_new = !texts.iter().any(|known| known.to_lowercase() == text.to_lowercase());
-        if has_words(&text) && is_new && (place < required.len() || texts.len() < MAX_ASPECTS) {
-            texts.push(text);
-        }
-    }
-    texts.into_iter().zip(1..).map(|(text, number)| Aspect { id: AspectId::numbered(number), text }).collect()
 }
 
 fn has_words(text: &str) -> bool {

@@ -147,45 +147,6 @@ fn yes() -> bool {
     true
 }
 
-/// A file holds no plan.
-#[derive(Debug, thiserror::Error)]
-#[error("file holds no plan")]
-pub struct ReadPlanError(#[from] serde_json::Error);
-
-impl ReadPlanError {
-    /// Returns what the user can do about this error.
-    pub fn hint(&self) -> Option<String> {
-        Some("`dr plan --save <FILE>` writes a plan that can be edited".into())
-    }
-}
-
-impl PlanDraft {
-    /// Returns the plan as JSON for people to edit; equal plans make equal text.
-    pub fn to_json(&self) -> String {
-        // Strings, numbers and lists of them: there is nothing in a draft that JSON cannot hold.
-        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
-        text.push('\n');
-        text
-    }
-
-    /// Reads what [`Self::to_json`] wrote, perhaps edited since.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error where the text is no JSON or has not the form of a plan. Whether the plan makes sense is for
-    /// [`Self::check`] to say.
-    pub fn from_json(text: &str) -> Result<Self, ReadPlanError> {
-        Ok(serde_json::from_str(text)?)
-    }
-}
-
-impl Plan {
-    /// Tells whether the plan changes nothing.
-    pub fn is_empty(&self) -> bool {
-        self.nodes.is_empty() && self.updates.is_empty()
-    }
-}
-
 impl From<&Node> for NodeDraft {
     fn from(node: &Node) -> Self {
         Self {

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::base::line::one_line;
+
 /// Longest question, in characters.
 const MAX_CHARACTERS: usize = 4_000;
 
@@ -102,6 +104,33 @@ pub struct Aspect {
     pub id: AspectId,
     /// What must be covered, in words that may be searched for.
     pub text: String,
+}
+
+/// Aspects a brief may have beside what the caller requires.
+pub(super) const MAX_ASPECTS: usize = 8;
+
+/// Longest aspect, in characters.
+const MAX_ASPECT_CHARACTERS: usize = 300;
+
+impl Aspect {
+    /// Returns what is required, then what else was named, none twice, numbered.
+    pub(super) fn list(required: &[String], named: &[String]) -> Vec<Self> {
+        let mut texts: Vec<String> = Vec::new();
+        for (place, text) in required.iter().chain(named).enumerate() {
+            let text = Self::text_of(text);
+            let is_new = !texts.iter().any(|known| known.to_lowercase() == text.to_lowercase());
+            let has_words = text.chars().any(char::is_alphanumeric);
+            if has_words && is_new && (place < required.len() || texts.len() < MAX_ASPECTS) {
+                texts.push(text);
+            }
+        }
+        texts.into_iter().zip(1..).map(|(text, number)| Self { id: AspectId::numbered(number), text }).collect()
+    }
+
+    /// Returns a text as an aspect has it: one line that does not go on for ever.
+    pub(super) fn text_of(text: &str) -> String {
+        one_line(text).chars().take(MAX_ASPECT_CHARACTERS).collect()
+    }
 }
 
 /// How much is done for an answer.

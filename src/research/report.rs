@@ -125,9 +125,20 @@ pub struct Draft {
     pub limitations: Vec<String>,
     /// How far it can be relied on, from 0 to 1.
     pub confidence: f32,
+    /// Whether code stood in for a model that was to write or judge it.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub is_makeshift: bool,
     /// The answer in the form the caller wanted, where one was wanted.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output: Option<serde_json::Value>,
+}
+
+impl Draft {
+    /// Notes what was to be done by a model and was done by code, and why.
+    pub fn made_do(&mut self, what: &str, why: &dyn std::fmt::Display) {
+        self.is_makeshift = true;
+        self.limitations.push(format!("{what} by code: {why}"));
+    }
 }
 
 /// The answer to a question, with everything needed to check it.
@@ -157,7 +168,7 @@ pub struct Report {
     pub confidence: f32,
     /// Why the run ended.
     pub stop_reason: StopReason,
-    /// Whether something was lost on the way.
+    /// Whether something was lost on the way: a node, or the model that was to write or judge the answer.
     pub degraded: bool,
     /// Nodes that failed.
     pub failed_nodes: Vec<NodeId>,
@@ -220,7 +231,7 @@ impl Report {
             limitations: limitations(draft, tree, branches),
             confidence: 0.0,
             stop_reason,
-            degraded: !failed_nodes.is_empty() || tree.nodes.iter().any(is_lost),
+            degraded: !failed_nodes.is_empty() || tree.nodes.iter().any(is_lost) || draft.is_makeshift,
             failed_nodes,
             tree: tree.clone(),
             usage,

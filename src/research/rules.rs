@@ -2,11 +2,12 @@
 //!
 //! Pure functions of the user's own words and of what is made of them here, so nothing that was found can reach a
 //! query. A comparison is one node a thing and one that puts them together; a question of several parts is one node a
-//! part; all else is the root alone.
+//! part; a report on a subject is one node a side of it; all else is the root alone.
 
 mod comparison;
 mod parts;
 mod shape;
+mod survey;
 
 use std::collections::BTreeSet;
 
@@ -60,16 +61,16 @@ const WEB_WORDS: [&str; 14] = [
 
 /// Returns what a question asks for, by its wording: one aspect a part, or a thing that is compared.
 ///
-/// [`Mode::Auto`] becomes [`Mode::Deep`] for a question that falls into several, else [`Mode::Quick`].
-pub fn brief_by_rules(question: &Question, mode: Mode) -> Brief {
+/// What the caller requires comes first, in the caller's words. [`Mode::Auto`] becomes [`Mode::Deep`] where there is
+/// more than one aspect, else [`Mode::Quick`].
+pub fn brief_by_rules(question: &Question, mode: Mode, required: &[String]) -> Brief {
     let asked = Asked::of(question, &WordSplitter::default());
+    let aspects = Aspect::list(required, &asked.aspects(question));
     let mode = match mode {
-        Mode::Auto if asked.nodes.is_empty() => Mode::Quick,
+        Mode::Auto if aspects.len() == 1 => Mode::Quick,
         Mode::Auto => Mode::Deep,
         Mode::Quick | Mode::Iterative | Mode::Deep => mode,
     };
-    let texts = asked.aspects(question).into_iter();
-    let aspects = texts.zip(1..).map(|(text, number)| Aspect { id: AspectId::numbered(number), text }).collect();
     Brief { question: question.clone(), task: question.to_string(), aspects, mode }
 }
 
@@ -133,6 +134,10 @@ impl Asked {
                 let nodes = parts.into_iter().map(|part| (without_mark(&part), part)).collect();
                 Self { nodes, is_comparison: false }
             }
+            Shape::Survey(subject) => {
+                let nodes = survey::sides(&subject).into_iter().map(|side| (side.clone(), side)).collect();
+                Self { nodes, is_comparison: false }
+            }
         }
     }
 
@@ -165,7 +170,8 @@ fn planned(brief: &Brief, asked: &Asked, hint: SourceHint, splitter: &WordSplitt
     let mut nodes: Vec<NodeDraft> = Vec::new();
     let mut served = BTreeSet::new();
     for (text, question) in &asked.nodes {
-        let aspect = brief.aspects.iter().find(|aspect| aspect.text == *text).map(|aspect| aspect.id.clone());
+        let aspect =
+            brief.aspects.iter().find(|aspect| aspect.text == Aspect::text_of(text)).map(|aspect| aspect.id.clone());
         served.extend(aspect.clone());
         let hint = if asked.is_comparison { hint } else { own_hint(question).unwrap_or(hint) };
         let aspects = aspect.iter().map(ToString::to_string).collect();

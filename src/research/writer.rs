@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use futures::future::join_all;
+use futures::StreamExt;
+use futures::stream::FuturesOrdered;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -45,7 +46,7 @@ const MIN_SHARED: f32 = 0.15;
 const PLACEHOLDERS: [&str; 6] = ["lorem ipsum", "todo", "tbd", "placeholder", "your answer here", "insert answer"];
 
 /// Everything a writer is given.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Material<'a> {
     /// What is to be answered.
     pub brief: &'a Brief,
@@ -61,6 +62,8 @@ pub struct Material<'a> {
     pub verdicts: &'a [Verdict],
     /// The quotes that matter most, best first.
     pub ledger: Vec<&'a Evidence>,
+    /// Hears of each section of a long answer as it is written, in their order and held to evidence.
+    pub on_section: &'a (dyn Fn(&Section) + Send + Sync),
 }
 
 /// An answer, as a model says it.
@@ -152,7 +155,7 @@ pub async fn draft(caller: &dyn Caller, key: &CallKey, material: &Material<'_>) 
         Ok(written) => draft = written,
         Err(error) if ends_run(&error) || matches!(error, CallError::Limit(_)) => return Err(error),
         Err(error) => {
-            draft.limitations.push(format!("the answer was put together by code from what was found: {error}"));
+            draft.made_do("the answer was put together", &error);
         }
     }
     Ok(draft)
@@ -186,8 +189,23 @@ impl<'a> Writer<'a> {
         let titles = outline.iter().map(|(title, _)| title.as_str()).collect::<Vec<_>>().join(" · ");
         let sections =
             outline.iter().enumerate().map(|(number, (title, nodes))| self.section(number, title, nodes, &titles));
-        let sections = join_all(sections).await.into_iter().collect::<Result<Vec<_>, CallError>>()?;
-        self.whole(sections).await
+        let mut writing: FuturesOrdered<_> = sections.collect();
+        let mut sections = Vec::new();
+        let mut failed = None;
+        // All are waited for, so that each that is paid for is on record.
+        while let Some(section) = writing.next().await {
+            match section {
+                Ok(section) => {
+                    (self.material.on_section)(&self.section_as_shown(&section));
+                    sections.push(section);
+                }
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => self.whole(sections).await,
+        }
     }
 
     /// Returns titles, each with its nodes; every node that found something is under one.
@@ -242,6 +260,12 @@ impl<'a> Writer<'a> {
         let key = self.key.then(&format!("section/{}", number + 1));
         let draft = structured_checked(self.caller, &key, &prompt, "section", check).await.map_err(failure)?;
         Ok(Section { title: one_line(title), text: draft.text.trim().to_owned() })
+    }
+
+    /// Returns a section as the report will have it.
+    fn section_as_shown(&self, section: &Section) -> Section {
+        let known = strike(&section.text, &|id| self.is_citable(id), UNSUPPORTED).0;
+        Section { text: mark_unsupported(&without_lookalikes(&known).0).0, ..section.clone() }
     }
 
     /// Writes the answer, from its sections where it has some.
@@ -332,6 +356,9 @@ impl<'a> Writer<'a> {
                 Err("it cites no evidence: put ids that were given in brackets after each claim, such as `[n2e1]`"
                     .to_owned())
             }
+            () if text.lines().any(is_own_list) => {
+                Err("it has a list of sources of its own: leave that out, the sources are printed by code".to_owned())
+            }
             () if self.has_own_address(&plain) => {
                 Err("it has an address that stands in no quote: cite ids only".to_owned())
             }
@@ -407,6 +434,7 @@ impl<'a> Writer<'a> {
             open_questions,
             limitations,
             confidence,
+            is_makeshift: false,
             output: None,
         }
     }
@@ -453,6 +481,22 @@ fn node_text(node: &Node, branch: &Branch) -> String {
 
 fn named(quote: &Evidence) -> Named {
     Named { id: quote.id.to_string(), text: quote.quote.clone() }
+}
+
+/// Tells whether a line is the heading of a list of sources, however it is marked.
+fn is_own_list(line: &str) -> bool {
+    const NAMES: [&str; 8] = [
+        "sources",
+        "references",
+        "bibliography",
+        "citations",
+        "works cited",
+        "footnotes",
+        "endnotes",
+        "further reading",
+    ];
+    let words: String = line.chars().filter(|letter| letter.is_alphabetic() || *letter == ' ').collect();
+    NAMES.contains(&words.trim().to_lowercase().as_str())
 }
 
 /// Tells whether a text has these words as words.

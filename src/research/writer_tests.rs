@@ -35,6 +35,7 @@ impl World {
             memory: &self.memory,
             verdicts: &[],
             ledger: self.branches.values().flat_map(|branch| &branch.evidence).collect(),
+            on_section: &|_| {},
         }
     }
 
@@ -127,12 +128,27 @@ async fn long_answer_is_outlined_written_by_section_and_drawn_together() {
     ])
     .with_input_limit(2_000);
     world.memory.global.text = "Apples weigh stones. ".repeat(2_000);
-    let draft = world.draft(&caller).await.unwrap();
+    let heard = std::sync::Mutex::new(Vec::new());
+    let hear = |section: &Section| heard.lock().unwrap().push(format!("{}: {}", section.title, section.text));
+    let material = Material { on_section: &hear, ..world.material() };
+    let draft = draft(&caller, &CallKey::new("write"), &material).await.unwrap();
     assert_eq!(caller.keys(), ["write/outline", "write/section/1", "write/section/2", "write/answer"]);
     let shown: Vec<_> = draft.sections.iter().map(|section| format!("{}: {}", section.title, section.text)).collect();
     assert_eq!(shown, ["First: Apple 0 weighs 3 stones [n2e4].", "Further findings: Apple 2 weighs 3 stones [n4e4]."]);
+    assert_eq!(heard.into_inner().unwrap(), shown, "each is shown as the report has it");
     assert!(caller.sizes().iter().all(|size| *size <= 2_000), "{:?}", caller.sizes());
     assert_eq!(draft.limitations, ["1 citation of no checked quote struck out"]);
+}
+
+#[tokio::test]
+async fn list_of_sources_of_a_writers_own_is_refused() {
+    let world = World::of(1, 1);
+    for heading in ["## Sources", "**References:**", "Works cited"] {
+        let text = format!("Apple 0 weighs 0 stones [n2e1].\n\n{heading}\n\n1. The Book of Apples");
+        let caller = Scripted::replying(answer(&text, &json!([])));
+        let draft = world.draft(&caller).await.unwrap();
+        assert!(was_assembled(&draft) && draft.is_makeshift, "{heading}");
+    }
 }
 
 #[tokio::test]

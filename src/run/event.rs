@@ -35,6 +35,9 @@ pub struct Record {
 pub struct RunSettings {
     /// How much is done.
     pub mode: Mode,
+    /// What the answer must cover, in the caller's words.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub required: Vec<String>,
     /// What it may spend.
     pub limits: BudgetLimits,
     /// How large its tree may grow.

@@ -76,6 +76,8 @@ const MIGRATIONS: [&str; 2] = [
 #[derive(Clone)]
 pub struct Journal {
     connection: Arc<Mutex<Connection>>,
+    /// The folder this is a copy in, removed with it.
+    copy: Option<Arc<tempfile::TempDir>>,
     #[cfg(test)]
     writes_left: Arc<std::sync::atomic::AtomicI64>,
 }
@@ -278,6 +280,27 @@ impl Journal {
         Self::of(connection)
     }
 
+    /// Opens a copy of the journal at `path`, with what its side file has; nothing that is written to it is kept.
+    ///
+    /// `SQLite` cannot read a database in write-ahead mode where it cannot write beside it.
+    pub fn open_copy(path: &Path) -> Result<Self, JournalError> {
+        let failed = |source| JournalError::File { path: path.to_path_buf(), source };
+        let folder = tempfile::tempdir().map_err(failed)?;
+        let copy = folder.path().join("state.db");
+        std::fs::copy(path, &copy).map_err(failed)?;
+        let side = |path: &Path| PathBuf::from(format!("{}-wal", path.display()));
+        match std::fs::copy(side(path), side(&copy)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        // Whoever may not write to the original may have made a copy that is just as closed.
+        make_writable(&copy).map_err(failed)?;
+        make_writable(&side(&copy)).map_err(failed)?;
+        let mut journal = Self::open(&copy)?;
+        journal.copy = Some(Arc::new(folder));
+        Ok(journal)
+    }
+
     /// Makes a journal that is gone when it is dropped, for folders that cannot be written to.
     pub fn in_memory() -> Result<Self, JournalError> {
         Self::of(Connection::open_in_memory().map_err(|source| JournalError::Database { action: "open", source })?)
@@ -293,6 +316,7 @@ impl Journal {
         }
         Ok(Self {
             connection: Arc::new(Mutex::new(connection)),
+            copy: None,
             #[cfg(test)]
             writes_left: Arc::new(i64::MAX.into()),
         })
@@ -366,6 +390,16 @@ impl Journal {
                     Ok(Record { seq: natural(seq), at: Moment(natural(at)), event: serde_json::from_str(&body)? })
                 })
                 .collect()
+        })
+        .await
+    }
+
+    /// Reads every page of the database, and returns what is wrong with it; nothing where it is sound.
+    pub async fn check(&self) -> Result<String, JournalError> {
+        self.read(|connection| {
+            let rows = query(connection, "SELECT * FROM pragma_quick_check WHERE ?1 = ''", "", |row| row.get(0))?;
+            let found: Vec<String> = rows;
+            Ok(found.into_iter().filter(|line| line != "ok").collect::<Vec<_>>().join("; "))
         })
         .await
     }
@@ -607,6 +641,18 @@ fn make_private(path: &Path) -> std::io::Result<()> {
     options.open(path).map(drop)
 }
 
+fn make_writable(path: &Path) -> std::io::Result<()> {
+    let mut permissions = match path.metadata() {
+        Ok(metadata) => metadata.permissions(),
+        Err(_) => return Ok(()),
+    };
+    #[cfg(unix)]
+    std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o600);
+    #[cfg(not(unix))]
+    permissions.set_readonly(false);
+    std::fs::set_permissions(path, permissions)
+}
+
 fn body(event: &Event) -> Result<String, JournalError> {
     Ok(serde_json::to_string(event)?)
 }
@@ -749,6 +795,22 @@ mod tests {
         }
         assert!(journal.remove(&run).await.unwrap());
         assert!(journal.calls(&run).await.unwrap().is_empty() && journal.runs().await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn copy_of_a_journal_has_what_its_side_file_has_and_leaves_both_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.db");
+        // It stays open, so that the newest entries are in its side file alone.
+        let journal = Journal::open(&path).unwrap();
+        let (run, record) = (RunId::random(1), started());
+        journal.create(&run, "q", &record).await.unwrap();
+        let before = std::fs::read(&path).unwrap();
+        let copy = Journal::open_copy(&path).unwrap();
+        assert_eq!(copy.records(&run).await.unwrap(), vec![record]);
+        assert!(copy.remove(&run).await.unwrap());
+        assert_eq!((journal.runs().await.unwrap().len(), std::fs::read(&path).unwrap()), (1, before));
+        assert_eq!(journal.check().await.unwrap(), "");
     }
 
     #[tokio::test]

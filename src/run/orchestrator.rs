@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::budget::{Budget, BudgetLimits, CallCost, Purpose, Spent};
@@ -27,7 +28,7 @@ use crate::research::extract::Pick;
 use crate::research::node::{NodeId, Tree};
 use crate::research::plan::{Plan, PlanDraft, SavedPlan, TreeLimits};
 use crate::research::question::{Brief, Mode, Question};
-use crate::research::report::{Draft, StopReason};
+use crate::research::report::{Draft, Section, StopReason};
 use crate::research::route::{Route, route};
 use crate::source::{MixedSource, Source};
 
@@ -52,6 +53,8 @@ pub enum RunNotice<'a> {
     Event(&'a Record, &'a RunState),
     /// A call of a model.
     Call(&'a CallNotice, Spent),
+    /// A section of a long answer was written; the report may still leave it out.
+    Written(&'a Section),
 }
 
 /// Watches a run.
@@ -141,8 +144,37 @@ pub struct Orchestrator {
     state: RunState,
     steps: Arc<Steps>,
     budget: Budget,
-    closed: CancellationToken,
+    grace: Grace,
     _lock: Option<FileLock>,
+}
+
+/// Shows the user a question, and comes back with what they say.
+pub type AskBack<'a> = &'a (dyn Fn(String) -> BoxFuture<'static, Option<String>> + Sync);
+
+/// The task that gives calls under way some time once the run is told to stop; it ends with the run.
+struct Grace {
+    task: tokio::task::JoinHandle<()>,
+    /// Triggered when that time is over.
+    closed: CancellationToken,
+}
+
+impl Grace {
+    fn after(stop: CancellationToken, clock: Arc<dyn Clock>) -> Self {
+        let closed = CancellationToken::new();
+        let over = closed.clone();
+        let task = tokio::spawn(async move {
+            stop.cancelled().await;
+            clock.sleep(GRACE).await;
+            over.cancel();
+        });
+        Self { task, closed }
+    }
+}
+
+impl Drop for Grace {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 impl Orchestrator {
@@ -190,7 +222,7 @@ impl Orchestrator {
 
     fn of(run: RunId, resources: Resources, state: RunState, calls: &[CallRow], lock: Option<FileLock>) -> Self {
         let budget = budget(&state, calls, &resources);
-        let closed = CancellationToken::new();
+        let grace = Grace::after(resources.stop.clone(), Arc::clone(&resources.clock));
         let journal = resources.store.journal().clone();
         let cache = Cache::new(
             journal.clone(),
@@ -209,7 +241,7 @@ impl Orchestrator {
                     budget: budget.clone(),
                     clock: Arc::clone(&resources.clock),
                     closing: resources.stop.clone(),
-                    closed: closed.clone(),
+                    closed: grace.closed.clone(),
                     listener: Arc::new(move |notice| listener(&RunNotice::Call(notice, spent.spent()))),
                     seed: resources.seed,
                 },
@@ -222,8 +254,12 @@ impl Orchestrator {
             cache,
             picker: Arc::clone(&resources.picker),
             recall: resources.recall.clone(),
+            on_section: {
+                let listener = Arc::clone(&resources.listener);
+                Arc::new(move |section| listener(&RunNotice::Written(section)))
+            },
         });
-        Self { run, resources, state, steps, budget, closed, _lock: lock }
+        Self { run, resources, state, steps, budget, grace, _lock: lock }
     }
 
     /// Returns the run's id.
@@ -241,20 +277,26 @@ impl Orchestrator {
         &self.state
     }
 
-    /// Asks the user back where the question leaves something open that matters; `ask` shows a question and returns what
-    /// the user said.
+    /// Asks the user back where the question leaves something open that matters. Told to stop, it waits for no answer.
     ///
     /// # Errors
     ///
     /// Returns an error where a model cannot be reached.
-    pub async fn clarify(&mut self, ask: &(dyn Fn(&str) -> Option<String> + Sync)) -> Result<(), RunError> {
+    pub async fn clarify(&mut self, ask: AskBack<'_>) -> Result<(), RunError> {
         if self.state.brief.is_some() || self.state.clarification.is_some() {
             return Ok(());
         }
-        let asked = self.steps.clarify(&self.state).await.map_err(|error| error.during("look at the question"))?;
+        let asked = match self.steps.clarify(&self.state).await {
+            // The run that follows ends for the same reason, and says so.
+            Err(StepError::Call(CallError::Cancelled | CallError::Limit(_))) => None,
+            asked => asked.map_err(|error| error.during("look at the question"))?,
+        };
         let Some(question) = asked.map(|clarification| clarification.question) else { return Ok(()) };
         let from = self.resources.clock.now();
-        let answer = ask(&question);
+        let answer = tokio::select! {
+            answer = ask(question.clone()) => answer,
+            () = self.resources.stop.cancelled() => None,
+        };
         self.budget.waited(self.resources.clock.now().since(from));
         match answer {
             Some(answer) => self.commit(Event::Clarified { question, answer }).await,
@@ -303,28 +345,10 @@ impl Orchestrator {
     ///
     /// Returns an error where the journal fails, or a model before anything was found. A limit is none.
     pub async fn conduct(&mut self) -> Result<StopReason, RunError> {
-        let grace = self.grace();
-        let stop = self.rounds_and_report().await;
-        grace.abort();
-        stop
-    }
-
-    async fn rounds_and_report(&mut self) -> Result<StopReason, RunError> {
         let stop = self.rounds().await?;
         let draft = self.final_draft(stop).await?;
         self.commit(Event::Ended { stop_reason: stop, draft }).await?;
         Ok(stop)
-    }
-
-    /// Gives calls under way some time once the run is told to stop.
-    fn grace(&self) -> tokio::task::JoinHandle<()> {
-        let (stop, closed, clock) =
-            (self.resources.stop.clone(), self.closed.clone(), Arc::clone(&self.resources.clock));
-        tokio::spawn(async move {
-            stop.cancelled().await;
-            clock.sleep(GRACE).await;
-            closed.cancel();
-        })
     }
 
     async fn rounds(&mut self) -> Result<StopReason, RunError> {
@@ -375,7 +399,7 @@ impl Orchestrator {
             is_tight: &move || tight.is_tight(),
             is_over: &move || over.reached(Purpose::Research).is_some(),
             stop: self.resources.stop.clone(),
-            abort: self.closed.clone(),
+            abort: self.grace.closed.clone(),
         };
         let work = |run: &Self, node: &NodeId| {
             let (steps, work) = (Arc::clone(&run.steps), run.prepare(node));
@@ -449,7 +473,11 @@ impl Orchestrator {
                 Err(StepError::Call(CallError::Journal { reason }).during("write the report"))
             }
             // Everything found is in the report whatever becomes of its writer.
-            Err(_) => Ok(draft_by_rules(&self.state)),
+            Err(error) => {
+                let mut draft = draft_by_rules(&self.state);
+                draft.made_do("the answer was put together", &error);
+                Ok(draft)
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use futures::TryStreamExt;
 use lancedb::query::{ExecutableQuery, QueryBase, Select};
+use lancedb::table::{CompactionOptions, Duration, OptimizeAction};
 use lancedb::{DistanceType, Table};
 
 use crate::base::id::{ContentHash, RunId};
@@ -24,6 +25,12 @@ use crate::source::{Label, Place};
 
 /// Folder of the table in `.dr`.
 const FOLDER: &str = "memory";
+
+/// Small pieces of the table that are left alone.
+const MAX_SMALL_FRAGMENTS: usize = 32;
+
+/// How long versions of the table are kept that another process may still be reading, in hours.
+const KEPT_VERSIONS_HOURS: i64 = 1;
 
 /// The entries of all runs that one embedder made vectors of.
 #[derive(Clone)]
@@ -112,6 +119,23 @@ impl Recall {
         merge.when_matched_update_all(None).when_not_matched_insert_all();
         let reader = Box::new(RecordBatchIterator::new([Ok(batch)], schema));
         merge.execute(reader).await.map_err(during("write"))?;
+        self.tidy().await
+    }
+
+    /// Joins the small pieces that every round of every run leaves behind. Another run that writes at the same time may
+    /// win; the next one tidies up then.
+    async fn tidy(&self) -> Result<(), RecallError> {
+        let stats = self.table.stats().await.map_err(during("measure"))?;
+        if stats.fragment_stats.num_small_fragments > MAX_SMALL_FRAGMENTS {
+            let compact = OptimizeAction::Compact { options: CompactionOptions::default(), remap_options: None };
+            let _ = self.table.optimize(compact).await;
+            let prune = OptimizeAction::Prune {
+                older_than: Some(Duration::hours(KEPT_VERSIONS_HOURS)),
+                delete_unverified: None,
+                error_if_tagged_old_versions: Some(false),
+            };
+            let _ = self.table.optimize(prune).await;
+        }
         Ok(())
     }
 

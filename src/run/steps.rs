@@ -24,7 +24,7 @@ use crate::research::node::{Node, NodeId};
 use crate::research::plan::{Plan, PlanDraft};
 use crate::research::planner;
 use crate::research::question::{Aspect, Brief, Mode};
-use crate::research::report::{Draft, StopReason};
+use crate::research::report::{Draft, Section, StopReason};
 use crate::research::route::{Route, route};
 use crate::research::rules::{brief_by_rules, plan_by_rules, replan_by_rules};
 use crate::research::verdict::{Verdict, by_coverage, judge};
@@ -56,6 +56,8 @@ pub struct Steps {
     pub picker: Arc<dyn Pick>,
     /// Finds again what was found.
     pub recall: Option<Recall>,
+    /// Hears of each section of a long answer as it is written.
+    pub on_section: Arc<dyn Fn(&Section) + Send + Sync>,
 }
 
 /// A step could not be taken.
@@ -145,19 +147,21 @@ impl Steps {
 
     /// Fixes what the answer must cover.
     pub async fn brief(&self, state: &RunState) -> Result<Brief, StepError> {
-        let by_rules = || brief_by_rules(&state.question, state.settings.mode);
+        let required = &state.settings.required;
+        let by_rules = || brief_by_rules(&state.question, state.settings.mode, required);
         let Some(desk) = &self.desk else { return Ok(by_rules()) };
         let follows = state.settings.follows.as_ref().map(|followed| {
             format!("This follows up the question \"{}\", which was answered: {}", followed.question, followed.answer)
         });
         let more: Vec<_> = state.clarification.iter().chain(&follows).map(String::as_str).collect();
         let more = more.join("\n");
+        let today = state.started_at().date();
         let request = Request {
             question: &state.question,
             answer: Some(more.as_str()).filter(|more| !more.is_empty()),
             mode: state.settings.mode,
-            required: &[],
-            today: None,
+            required,
+            today: today.as_deref(),
         };
         match brief(desk, request).await {
             Err(StructuredError::Invalid { .. }) => Ok(by_rules()),
@@ -228,14 +232,15 @@ impl Steps {
             return Ok((memory, draft, by_coverage(brief, &state.tree, &state.branches)));
         };
         let key = CallKey::new(format!("draft/{}", state.round));
-        let draft = self.written(desk, &key, state, brief, &memory).await?;
+        let mut draft = self.written(desk, &key, state, brief, &memory).await?;
         let verdict = if brief.mode == Mode::Quick {
             by_coverage(brief, &state.tree, &state.branches)
         } else {
             let key = CallKey::new(format!("judge/{}", state.round));
             match judge(desk, &key, brief, &state.tree, &state.branches, &draft).await {
                 // What was found is worth more than a judge who cannot be asked.
-                Err(StructuredError::Invalid { .. } | StructuredError::Call(CallError::Model(_))) => {
+                Err(error @ (StructuredError::Invalid { .. } | StructuredError::Call(CallError::Model(_)))) => {
+                    draft.made_do("the answer was judged", &error);
                     by_coverage(brief, &state.tree, &state.branches)
                 }
                 done => done?,
@@ -353,6 +358,7 @@ impl Steps {
             tree: &state.tree,
             branches: &state.branches,
             ledger,
+            on_section: self.on_section.as_ref(),
         };
         Ok(writer::draft(desk, key, &material).await?)
     }

@@ -21,8 +21,18 @@ const LOCKS: &str = "runs";
 #[derive(Clone)]
 pub struct Store {
     journal: Journal,
-    /// Where locks are; none where nothing can be kept.
-    locks: Option<PathBuf>,
+    keeping: Keeping,
+}
+
+/// What becomes of what is written.
+#[derive(Clone)]
+enum Keeping {
+    /// It stays; the locks of runs are in this folder.
+    Locked(PathBuf),
+    /// What is there stays as it is, and nothing may be added.
+    ReadOnly,
+    /// It is gone when the process ends.
+    Forgotten,
 }
 
 /// A run could not be found or used.
@@ -60,6 +70,9 @@ pub enum StoreError {
     /// The lock cannot be used.
     #[error(transparent)]
     Lock(FileLockError),
+    /// The runs can be read and not gone on with.
+    #[error("runs are in a folder that cannot be written to")]
+    ReadOnly,
     /// A folder cannot be made.
     #[error("failed to make `{path}`")]
     Folder {
@@ -90,12 +103,17 @@ impl Store {
         let locks = folder.join(LOCKS);
         let failed = |source| StoreError::Folder { path: locks.clone(), source };
         std::fs::create_dir_all(&locks).map_err(failed)?;
-        Ok(Self { journal: Journal::open(&folder.join(STATE_FILE))?, locks: Some(locks) })
+        Ok(Self { journal: Journal::open(&folder.join(STATE_FILE))?, keeping: Keeping::Locked(locks) })
+    }
+
+    /// Opens the runs kept in a folder that cannot be written to; they can be read, and nothing else.
+    pub fn read_only(folder: &Path) -> Result<Self, StoreError> {
+        Ok(Self { journal: Journal::open_copy(&folder.join(STATE_FILE))?, keeping: Keeping::ReadOnly })
     }
 
     /// Makes a store that keeps nothing, for folders that cannot be written to.
     pub fn in_memory() -> Result<Self, StoreError> {
-        Ok(Self { journal: Journal::in_memory()?, locks: None })
+        Ok(Self { journal: Journal::in_memory()?, keeping: Keeping::Forgotten })
     }
 
     /// Returns the journal of all runs.
@@ -105,7 +123,7 @@ impl Store {
 
     /// Tells whether runs outlive this process.
     pub fn is_kept(&self) -> bool {
-        self.locks.is_some()
+        !matches!(self.keeping, Keeping::Forgotten)
     }
 
     /// Finds a run by its id or by how the id begins; the newest where nothing is said.
@@ -122,7 +140,11 @@ impl Store {
 
     /// Takes the lock of a run; without it no process may write to its journal.
     pub fn lock(&self, run: &RunId) -> Result<Option<FileLock>, StoreError> {
-        let Some(locks) = &self.locks else { return Ok(None) };
+        let locks = match &self.keeping {
+            Keeping::Locked(locks) => locks,
+            Keeping::ReadOnly => return Err(StoreError::ReadOnly),
+            Keeping::Forgotten => return Ok(None),
+        };
         match FileLock::take(&locks.join(format!("{run}.lock"))) {
             Ok(lock) => Ok(Some(lock)),
             Err(FileLockError::Held { holder, .. }) => Err(StoreError::Busy { run: run.clone(), holder }),
@@ -132,7 +154,7 @@ impl Store {
 
     /// Tells whether a process works on a run right now.
     pub fn is_busy(&self, run: &RunId) -> bool {
-        self.locks.as_ref().is_some_and(|locks| FileLock::holder(&locks.join(format!("{run}.lock"))).is_some())
+        matches!(&self.keeping, Keeping::Locked(locks) if FileLock::holder(&locks.join(format!("{run}.lock"))).is_some())
     }
 
     /// Reads a run: its events, and the state they fold to.
@@ -150,7 +172,7 @@ impl Store {
         if !self.journal.remove(run).await? {
             return Err(StoreError::Missing(run.to_string()));
         }
-        if let Some(locks) = &self.locks {
+        if let Keeping::Locked(locks) = &self.keeping {
             // A lock file without a run is of no use, and none the worse for staying.
             let _ = std::fs::remove_file(locks.join(format!("{run}.lock")));
         }

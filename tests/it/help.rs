@@ -2,8 +2,10 @@ use std::process::Stdio;
 
 use crate::common::World;
 
-const COMMANDS: [&str; 13] =
-    ["index", "search", "get", "ask", "plan", "resume", "replay", "runs", "show", "export", "rm", "eval", "doctor"];
+const COMMANDS: [&str; 14] = [
+    "index", "search", "get", "ask", "plan", "resume", "replay", "runs", "show", "export", "rm", "eval", "doctor",
+    "config",
+];
 
 #[test]
 fn help_of_every_command_is_as_reviewed() {

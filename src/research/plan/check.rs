@@ -44,6 +44,14 @@ pub enum PlanComplaint {
         /// What is wrong with it.
         source: QuestionError,
     },
+    /// A question that has its answer.
+    #[error("`{id}` asks what `{done}` has answered already: ask something else, or leave it out")]
+    Answered {
+        /// The node.
+        id: String,
+        /// The node that is done.
+        done: String,
+    },
     /// A parent that is not there.
     #[error("`{id}` belongs under `{parent}`, which does not exist")]
     UnknownParent {
@@ -201,6 +209,7 @@ impl PlanDraft {
         let mut check = Check::new(self, tree, brief);
         check.names();
         check.size(limits);
+        check.repeats();
         let depths = check.parents(limits);
         check.dependencies();
         let nodes = self.new_nodes.iter().enumerate().map(|(at, node)| check.node(at, node, depths[at], round));
@@ -272,6 +281,25 @@ impl<'a> Check<'a> {
         if nodes > limits.max_nodes as usize && !self.draft.new_nodes.is_empty() {
             self.complaints.push(PlanComplaint::TooMany { nodes, limit: limits.max_nodes });
         }
+    }
+
+    /// A node that is done cannot be reopened, and not by another name either. Elsewhere it may be asked again.
+    fn repeats(&mut self) {
+        let words = |text: &str| -> Vec<String> {
+            let words = text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
+            words.map(str::to_lowercase).collect()
+        };
+        let done = |node: &&Node| node.status == NodeStatus::Done && node.id != self.tree.root;
+        let mut repeats = Vec::new();
+        for node in &self.draft.new_nodes {
+            let asks_the_same = |done: &&Node| {
+                done.source_hint == node.source_hint && words(done.question.as_str()) == words(&node.question)
+            };
+            if let Some(done) = self.tree.nodes.iter().filter(done).find(asks_the_same) {
+                repeats.push(PlanComplaint::Answered { id: shown(&node.id), done: done.id.to_string() });
+            }
+        }
+        self.complaints.extend(repeats);
     }
 
     /// Checks what each new node lies under, and returns how deep each is.

@@ -30,7 +30,7 @@ pub(super) fn comparison(span: Span<'_>) -> Option<Comparison> {
         .or_else(|| versus(span))
 }
 
-fn without_courtesy(mut span: Span<'_>) -> Span<'_> {
+pub(super) fn without_courtesy(mut span: Span<'_>) -> Span<'_> {
     const COURTESY: &str = "please |can you |could you |i want to |i want you to |i would like to |we want to \
         |give me |write |make |help me ";
     while let Some(rest) = span.strip_any(COURTESY) {

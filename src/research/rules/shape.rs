@@ -5,6 +5,7 @@
 
 use super::comparison::{Comparison, comparison};
 use super::parts::{complete, parts};
+use super::survey::subject;
 use crate::base::word::WordSplitter;
 
 /// Things compared, or parts, at most; more are put together.
@@ -19,6 +20,8 @@ pub(super) enum Shape {
     Comparison(Comparison),
     /// Several things are asked, each complete in itself.
     Parts(Vec<String>),
+    /// All there is on a subject is asked.
+    Survey(String),
 }
 
 impl Shape {
@@ -35,7 +38,10 @@ impl Shape {
         let is_about_first = parts.iter().skip(1).all(|part| part.has_word(BACK_WORDS));
         match comparison(first) {
             Some(comparison) if is_about_first => Self::Comparison(comparison),
-            _ if parts.len() < 2 => Self::Plain,
+            _ if parts.len() < 2 => match subject(span) {
+                Some(subject) => Self::Survey(subject.to_owned()),
+                None => Self::Plain,
+            },
             _ => Self::Parts(grouped(&complete(&parts), " ")),
         }
     }

@@ -5,7 +5,7 @@ use crate::research::node::{Node, NodeId};
 use crate::research::plan::{Plan, TreeLimits};
 
 fn brief(question: &str) -> Brief {
-    brief_by_rules(&question.parse().unwrap(), Mode::Auto)
+    brief_by_rules(&question.parse().unwrap(), Mode::Auto, &[])
 }
 
 fn shape(question: &str) -> Shape {
@@ -16,14 +16,14 @@ fn shape(question: &str) -> Shape {
 fn compared(question: &str) -> Option<(Vec<String>, String)> {
     match shape(question) {
         Shape::Comparison(Comparison { entities, topic, .. }) => Some((entities, topic)),
-        Shape::Plain | Shape::Parts(_) => None,
+        Shape::Plain | Shape::Parts(_) | Shape::Survey(_) => None,
     }
 }
 
 fn parts(question: &str) -> Vec<String> {
     match shape(question) {
         Shape::Parts(parts) => parts,
-        Shape::Plain | Shape::Comparison(_) => Vec::new(),
+        Shape::Plain | Shape::Comparison(_) | Shape::Survey(_) => Vec::new(),
     }
 }
 
@@ -196,22 +196,59 @@ fn a_comparison_is_one_node_a_thing_and_one_that_needs_them_all() {
 }
 
 #[test]
+fn report_on_a_subject_is_asked_for_by_its_wording_and_looked_into_side_by_side() {
+    for (question, subject) in [
+        ("Write a comprehensive, well organised report about: 2022 Luzon earthquake", "2022 Luzon earthquake"),
+        ("Give me an overview of our backup strategy.", "our backup strategy"),
+        ("Tell me everything about ownership in Rust", "ownership in Rust"),
+        ("Please write a report on `dr index`", "`dr index`"),
+    ] {
+        assert_eq!(shape(question), Shape::Survey(subject.into()), "{question}");
+    }
+    for question in [
+        "What does the report on backups say?",
+        "the summary of chapter 3",
+        "How many reports about bugs are there?",
+        "What is a page of memory?",
+        "Write a report about",
+    ] {
+        assert_eq!(shape(question), Shape::Plain, "{question}");
+    }
+    let brief = brief("Write a report about tea");
+    let plan = plan_by_rules(&brief);
+    assert_eq!((brief.mode, brief.aspects.len(), plan.new_nodes.len()), (Mode::Deep, 6, 6));
+    assert_eq!(questions(&plan)[0], "tea: background, origin and history");
+}
+
+#[test]
 fn a_plain_question_is_the_root_alone() {
     let brief = brief("Who decides?");
     assert_eq!((brief.mode, brief.aspects[0].text.as_str()), (Mode::Quick, "Who decides"));
-    assert!(check(&plan_by_rules(&brief), &Tree::of(brief.question.clone()), &brief).is_empty());
+    assert!(check(&plan_by_rules(&brief), &Tree::of(brief.question.clone()), &brief).nodes.is_empty());
 }
 
 #[test]
 fn a_mode_that_was_asked_for_is_kept() {
     let question: Question = "A vs B".parse().unwrap();
     for mode in [Mode::Quick, Mode::Iterative] {
-        let brief = brief_by_rules(&question, mode);
+        let brief = brief_by_rules(&question, mode, &[]);
         assert_eq!((brief.mode, brief.aspects.len()), (mode, 2));
         assert!(plan_by_rules(&brief).new_nodes.is_empty());
     }
-    let deep = brief_by_rules(&"Who decides?".parse().unwrap(), Mode::Deep);
+    let deep = brief_by_rules(&"Who decides?".parse().unwrap(), Mode::Deep, &[]);
     assert_eq!((deep.mode, plan_by_rules(&deep).new_nodes.len()), (Mode::Deep, 0));
+}
+
+#[test]
+fn what_the_caller_requires_is_an_aspect_and_a_node_of_its_own() {
+    let required = ["what it costs".to_owned(), "who runs it".to_owned()];
+    let brief = brief_by_rules(&"How do backups work?".parse().unwrap(), Mode::Auto, &required);
+    let texts: Vec<_> = brief.aspects.iter().map(|aspect| aspect.text.as_str()).collect();
+    assert_eq!((brief.mode, texts), (Mode::Deep, vec!["what it costs", "who runs it", "How do backups work"]));
+    let plan = plan_by_rules(&brief);
+    let served: Vec<_> = plan.new_nodes.iter().flat_map(|node| node.aspects.clone()).collect();
+    assert_eq!(served, ["a1", "a2", "a3"]);
+    assert!(questions(&plan)[0].contains("costs backups"), "{plan:?}");
 }
 
 #[test]
@@ -262,7 +299,7 @@ fn a_missing_aspect_is_asked_in_other_words_and_only_once() {
 #[test]
 fn a_root_that_was_asked_everything_at_once_is_asked_by_aspect() {
     let question: Question = "Compare Vec and LinkedList for queues".parse().unwrap();
-    let brief = brief_by_rules(&question, Mode::Iterative);
+    let brief = brief_by_rules(&question, Mode::Iterative, &[]);
     let mut tree = Tree::of(question);
     tree.nodes[0].status = crate::research::node::NodeStatus::Done;
     let draft = replan_by_rules(&brief, &tree, &[AspectId::numbered(2)]);
@@ -337,7 +374,7 @@ proptest! {
     #[test]
     fn every_question_gets_a_brief_and_a_plan_that_checks(text in wordy(), deep in any::<bool>()) {
         let Ok(question) = text.parse::<Question>() else { return Ok(()) };
-        let brief = brief_by_rules(&question, if deep { Mode::Deep } else { Mode::Auto });
+        let brief = brief_by_rules(&question, if deep { Mode::Deep } else { Mode::Auto }, &[]);
         prop_assert!((1..=8).contains(&brief.aspects.len()));
         prop_assert!(brief.mode != Mode::Auto);
         let mut tree = Tree::of(question);

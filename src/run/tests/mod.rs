@@ -60,6 +60,7 @@ impl World {
     fn settings(&self) -> RunSettings {
         RunSettings {
             mode: Mode::Auto,
+            required: Vec::new(),
             limits: self.limits,
             tree: TreeLimits::default(),
             parallel: 3,

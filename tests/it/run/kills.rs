@@ -35,10 +35,11 @@ fn started(world: &World, held: &Receiver<()>) -> Child {
     child
 }
 
-fn interrupt(child: &Child) {
+fn send(signal: &str, child: &Child) {
     let pid = child.id().to_string();
     // The shell's own `kill` is on every machine.
-    assert!(Command::new("sh").args(["-c", "kill -INT \"$1\"", "sh", &pid]).status().unwrap().success());
+    let sent = Command::new("sh").args(["-c", "kill -\"$1\" \"$2\"", "sh", signal, &pid]).status().unwrap();
+    assert!(sent.success());
 }
 
 #[test]
@@ -90,6 +91,15 @@ fn run_that_is_being_worked_on_is_neither_resumed_nor_removed() {
 
 #[test]
 fn interrupted_run_keeps_what_it_has_and_says_how_to_go_on() {
+    keeps_what_it_has_on("INT");
+}
+
+#[test]
+fn run_that_is_asked_to_end_does_as_on_an_interrupt() {
+    keeps_what_it_has_on("TERM");
+}
+
+fn keeps_what_it_has_on(signal: &str) {
     let (expected, requests) = undisturbed(ONE_ROUND, "");
     let (sender, has_come) = channel();
     let (release, released) = channel::<()>();
@@ -103,7 +113,7 @@ fn interrupted_run_keeps_what_it_has_and_says_how_to_go_on() {
     });
     let world = world_at(&server);
     let child = started(&world, &has_come);
-    interrupt(&child);
+    send(signal, &child);
     release.send(()).unwrap();
     let asked: Run = world.run_of(child.wait_with_output().unwrap());
     assert_eq!(asked.exit, Some(130), "{asked}");
