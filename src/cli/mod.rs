@@ -12,6 +12,8 @@ pub mod progress;
 
 mod signal;
 
+mod allocator;
+
 mod index;
 
 mod search;
@@ -149,6 +151,9 @@ pub fn run() -> ExitCode {
             return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
         }
     };
+    if matches!(cli.command, Command::Index(_)) {
+        allocator::give_memory_back();
+    }
     start_log();
     let mut ui = Ui::new(cli.global.color, cli.global.quiet);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
