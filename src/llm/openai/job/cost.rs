@@ -14,6 +14,9 @@ pub struct JobCost {
 
 impl JobCost {
     /// Adds up what a report says it took, at the price of its model.
+    ///
+    /// A job is many requests, and its tokens are their sum: where long requests cost more, a long sum is charged as one,
+    /// which is never too little.
     pub fn of(report: &JobReport, price: Option<&Price>) -> Self {
         let Some(price) = price else { return Self { nanos: None, has_unknown: true } };
         if *price == Price::FREE {
