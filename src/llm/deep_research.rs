@@ -1,4 +1,4 @@
-//! Settings become DeepResearchSettings: which models do research in the background, where, and within what limits.
+//! Settings become Deep Research as it is set up: which models do research in the background, where, and within what limits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -309,21 +309,21 @@ fn key_in(name: &str, environment: &ModelEnvironment<'_>) -> Result<Secret, Deep
 
 fn max_cost(dollars: f64) -> Result<u64, DeepResearchError> {
     let is_usable = (0.0..=MOST_COST).contains(&dollars) && dollars > 0.0;
-    let error = || bad_limit("max_cost", dollars, "more than 0 and up to 10,000 dollars");
+    let error = || bad_limit("max_cost", &dollars, "more than 0 and up to 10,000 dollars");
     if is_usable { Ok(nanos(dollars)) } else { Err(error()) }
 }
 
 fn at_least_one(field: &'static str, value: u32) -> Result<u32, DeepResearchError> {
-    if value > 0 { Ok(value) } else { Err(bad_limit(field, value, "1 or more")) }
+    if value > 0 { Ok(value) } else { Err(bad_limit(field, &value, "1 or more")) }
 }
 
 fn timeout(minutes: u64) -> Result<Duration, DeepResearchError> {
     let is_usable = (1..=MOST_MINUTES).contains(&minutes);
-    let error = || bad_limit("timeout_minutes", minutes, "1 to 1,440");
+    let error = || bad_limit("timeout_minutes", &minutes, "1 to 1,440");
     if is_usable { Ok(Duration::from_mins(minutes)) } else { Err(error()) }
 }
 
-fn bad_limit(field: &'static str, value: impl ToString, expected: &'static str) -> DeepResearchError {
+fn bad_limit(field: &'static str, value: &dyn std::fmt::Display, expected: &'static str) -> DeepResearchError {
     DeepResearchError::BadLimit { field, value: value.to_string(), expected }
 }
 

@@ -1,4 +1,4 @@
-//! The raw reply of a job becomes a JobReport, whatever it leaves out and whatever is new in it.
+//! The raw reply of a job becomes a report, whatever it leaves out and whatever is new in it.
 //!
 //! Reading never fails and never slices blindly: citations are counted in characters by the provider, and their ends are
 //! clamped. The words are the provider's and its pages': data, not yet cleaned for a prompt or a screen.
@@ -14,6 +14,9 @@ use crate::llm::openai::reply;
 
 /// Between the texts of two messages.
 const GAP: &str = "\n\n";
+
+/// Citations, searches and opened pages that are kept of each, many times what a long job has.
+const MAX_LISTED: usize = 2_000;
 
 /// Longest address that is kept, in bytes.
 const MAX_URL_BYTES: usize = 4_096;
@@ -110,11 +113,13 @@ impl JobReport {
             return;
         }
         let places = Places::of(text);
-        self.citations.extend(annotations.iter().filter_map(|annotation| {
+        let free = MAX_LISTED.saturating_sub(self.citations.len());
+        let citations = annotations.iter().filter_map(|annotation| {
             let mut citation = citation(annotation, &places)?;
             citation.span = citation.span.map(|span| start + span.start..start + span.end);
             Some(citation)
-        }));
+        });
+        self.citations.extend(citations.take(free));
     }
 
     fn take_action(&mut self, action: &Value) {
@@ -123,9 +128,10 @@ impl JobReport {
         for query in queries.iter().filter_map(Value::as_str) {
             push_new(&mut self.searches, shortened(query));
         }
-        if action["type"] == "open_page" {
-            let url = action["url"].as_str().and_then(web_address);
-            url.into_iter().for_each(|url| push_new(&mut self.opened, url));
+        if action["type"] == "open_page"
+            && let Some(url) = action["url"].as_str().and_then(web_address)
+        {
+            push_new(&mut self.opened, url);
         }
     }
 }
@@ -135,7 +141,7 @@ fn list(value: &Value) -> &[Value] {
 }
 
 fn push_new(list: &mut Vec<String>, text: String) {
-    if !text.is_empty() && !list.contains(&text) {
+    if list.len() < MAX_LISTED && !text.is_empty() && !list.contains(&text) {
         list.push(text);
     }
 }
@@ -344,6 +350,15 @@ mod tests {
             assert_eq!(web_address(url), None, "{url}");
         }
         assert_eq!(web_address("HTTPS://Drip.Example/a b\n").as_deref(), Some("https://drip.example/a%20b"));
+    }
+
+    #[test]
+    fn endless_list_is_cut() {
+        let report = cited("Lines.", vec![(0, 3); MAX_LISTED + 9]);
+        assert_eq!(report.citations.len(), MAX_LISTED);
+        let queries: Vec<_> = (0..MAX_LISTED + 9).map(|number| number.to_string()).collect();
+        let call = json!({ "type": "web_search_call", "action": { "type": "search", "queries": queries } });
+        assert_eq!(JobReport::read(&json!({ "output": [call] }).to_string()).searches.len(), MAX_LISTED);
     }
 
     #[test]

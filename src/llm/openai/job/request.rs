@@ -1,4 +1,4 @@
-//! A JobRequest becomes the body of the request that starts a job, as far as its model takes it.
+//! A question becomes the body of the request that starts a job, as far as its model takes it.
 
 use std::collections::BTreeMap;
 
