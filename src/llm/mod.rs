@@ -14,6 +14,8 @@
 //! # Where to look
 //!
 //! - [`openai`] speaks to endpoints, [`tape`] to recordings of them; [`roles`] says who speaks to which.
+//! - [`openai::job`] follows research that a provider does in the background; [`deep_research`] says with which model
+//!   and within which limits.
 //! - [`retry`] and [`price`] are tables without a clock or a purse; whoever implements [`call::Caller`] uses them.
 
 pub mod message;
@@ -39,6 +41,8 @@ pub mod openai;
 pub mod tape;
 
 pub mod roles;
+
+pub mod deep_research;
 
 pub mod probe;
 

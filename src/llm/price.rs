@@ -77,7 +77,7 @@ struct LongPrice {
 
 impl Price {
     /// What costs nothing: a model on this machine.
-    pub const FREE: Self = Self { input: 0, cached: 0, output: 0, search: None, long: None };
+    pub const FREE: Self = Self { input: 0, cached: 0, output: 0, search: Some(0), long: None };
 
     /// Takes a price as it is written in a file.
     pub fn new(model: &str, options: &PriceOptions) -> Result<Self, PriceError> {

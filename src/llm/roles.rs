@@ -12,14 +12,14 @@ use serde_json::Value;
 
 use super::message::Role;
 use super::model::Model;
-use super::openai::{Api, Effort, OpenAiModel, OpenAiSettings, SchemaSupport};
+use super::openai::{Api, Effort, OpenAiModel, OpenAiSettings, SchemaSupport, reasons};
 use super::price::{Price, PriceTable};
 use super::tape::Tape;
 use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret, client_for};
 use crate::base::token::{CountTokens, Encoding, TokenCounter};
 
 /// Where OpenAI is.
-const OPENAI: &str = "https://api.openai.com/v1";
+pub(super) const OPENAI: &str = "https://api.openai.com/v1";
 
 /// The variable a key for OpenAI is in.
 pub const OPENAI_KEY: &str = "OPENAI_API_KEY";
@@ -396,15 +396,6 @@ fn key(
         },
     };
     key.parse().map(Some).map_err(|_| ModelsError::BadKey { variable: variable.to_owned() })
-}
-
-/// Tells whether a model thinks before it speaks, by its name.
-fn reasons(model: &str) -> bool {
-    // What an endpoint for several providers puts in front is no part of the name.
-    let model = model.rsplit('/').next().unwrap_or(model);
-    ["gpt-5", "gpt-6", "gpt-oss", "o1", "o3", "o4", "deepseek-r1", "magistral", "qwq"]
-        .iter()
-        .any(|family| model.starts_with(family))
 }
 
 /// How the window of a model is divided.

@@ -14,6 +14,8 @@ mod reply;
 
 mod failure;
 
+pub mod job;
+
 #[cfg(test)]
 mod tests;
 
@@ -71,6 +73,15 @@ pub enum SchemaSupport {
     Json,
     /// Not at all; the schema is told in words.
     None,
+}
+
+/// Tells whether a model thinks before it speaks, by its name.
+pub(super) fn reasons(model: &str) -> bool {
+    // What an endpoint for several providers puts in front is no part of the name.
+    let model = model.rsplit('/').next().unwrap_or(model);
+    ["gpt-5", "gpt-6", "gpt-oss", "o1", "o3", "o4", "deepseek-r1", "magistral", "qwq"]
+        .iter()
+        .any(|family| model.starts_with(family))
 }
 
 /// Everything that makes up one model behind one endpoint.

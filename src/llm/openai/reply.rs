@@ -87,7 +87,7 @@ fn filtered() -> ModelError {
 }
 
 /// Reads what an endpoint counted, under the names of either API; nothing where it counted no prompt.
-fn usage(raw: &Value) -> Option<Usage> {
+pub(super) fn usage(raw: &Value) -> Option<Usage> {
     let usage = raw.get("usage")?;
     let count = |paths: [&str; 2]| paths.iter().find_map(|path| whole(usage.pointer(path)?));
     let input_tokens = count(["/input_tokens", "/prompt_tokens"]).filter(|tokens| *tokens > 0)?;
@@ -106,7 +106,7 @@ fn usage(raw: &Value) -> Option<Usage> {
 }
 
 /// Reads a count, as a whole number or as `12.0`; what no endpoint can have counted is none.
-fn whole(value: &Value) -> Option<u64> {
+pub(super) fn whole(value: &Value) -> Option<u64> {
     let is_sane = |count: &f64| (0.0..=1e12).contains(count);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
     value.as_f64().filter(is_sane).map(|count| count as u64)

@@ -1,0 +1,98 @@
+//! What a job cost, as far as its provider says.
+
+use super::report::JobReport;
+use crate::llm::price::Price;
+
+/// What a job cost. What is not known is not counted as nothing: it is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobCost {
+    /// The parts that are known, in billionths of a dollar; none where no part is.
+    pub nanos: Option<u64>,
+    /// Whether some part is not known, so that it cost more than that.
+    pub has_unknown: bool,
+}
+
+impl JobCost {
+    /// Adds up what a report says it took, at the price of its model.
+    ///
+    /// A job is many requests, and its tokens are their sum: where long requests cost more, a long sum is charged as one,
+    /// which is never too little.
+    pub fn of(report: &JobReport, price: Option<&Price>) -> Self {
+        let Some(price) = price else { return Self { nanos: None, has_unknown: true } };
+        if *price == Price::FREE {
+            return Self { nanos: Some(0), has_unknown: false };
+        }
+        let tokens = report.usage.as_ref().map(|usage| price.cost_nanos(usage));
+        let searches = report.web_searches.and_then(|searches| match searches {
+            0 => Some(0),
+            some => price.searches_nanos(some),
+        });
+        // A place to run code in costs something too, and no reply says how many there were.
+        let has_unknown = tokens.is_none() || searches.is_none() || report.code_runs > 0;
+        let nanos = match (tokens, searches) {
+            (None, None) => None,
+            (tokens, searches) => Some(tokens.unwrap_or(0).saturating_add(searches.unwrap_or(0))),
+        };
+        Self { nanos, has_unknown }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::llm::message::Usage;
+    use crate::llm::price::{PriceOptions, PriceTable};
+
+    fn price(model: &str) -> Price {
+        PriceTable::with(&BTreeMap::new()).unwrap().find(model).unwrap()
+    }
+
+    fn report(usage: Option<Usage>, web_searches: Option<u64>) -> JobReport {
+        JobReport { usage, web_searches, ..JobReport::default() }
+    }
+
+    fn usage() -> Option<Usage> {
+        Some(Usage { input_tokens: 60_506, cached_tokens: 0, output_tokens: 22_883, reasoning_tokens: 20_416 })
+    }
+
+    #[test]
+    fn job_costs_its_tokens_and_its_searches() {
+        let cost = JobCost::of(&report(usage(), Some(45)), Some(&price("o4-mini-deep-research")));
+        let nanos = 60_506 * 2_000 + 22_883 * 8_000 + 45 * 10_000_000;
+        assert_eq!(cost, JobCost { nanos: Some(nanos), has_unknown: false });
+    }
+
+    #[test]
+    fn unknown_part_stays_unknown() {
+        let price = price("gpt-6-sol");
+        let tokens = price.cost_nanos(&usage().unwrap());
+        let coded = JobReport { code_runs: 2, ..report(usage(), Some(0)) };
+        for (report, nanos) in [
+            (report(usage(), None), Some(tokens)),
+            (report(None, Some(2)), Some(20_000_000)),
+            (report(None, None), None),
+            (coded, Some(tokens)),
+        ] {
+            assert_eq!(JobCost::of(&report, Some(&price)), JobCost { nanos, has_unknown: true });
+        }
+        assert_eq!(JobCost::of(&report(usage(), Some(2)), None), JobCost { nanos: None, has_unknown: true });
+    }
+
+    #[test]
+    fn search_without_a_price_is_unknown_and_none_is_free() {
+        let options: PriceOptions = serde_json::from_str(r#"{ "input": 1, "output": 1 }"#).unwrap();
+        let price = Price::new("mine", &options).unwrap();
+        assert!(JobCost::of(&report(usage(), Some(1)), Some(&price)).has_unknown);
+        assert!(!JobCost::of(&report(usage(), Some(0)), Some(&price)).has_unknown);
+    }
+
+    #[test]
+    fn what_is_free_is_known_to_be() {
+        assert_eq!(
+            JobCost::of(&report(None, None), Some(&Price::FREE)),
+            JobCost { nanos: Some(0), has_unknown: false }
+        );
+    }
+}

@@ -1,0 +1,435 @@
+//! The raw reply of a job becomes a report, whatever it leaves out and whatever is new in it.
+//!
+//! Reading never fails and never slices blindly: citations are counted in characters by the provider, and their ends are
+//! clamped. The words are the provider's and its pages': data, not yet cleaned for a prompt or a screen.
+
+use std::ops::Range;
+
+use reqwest::Url;
+use serde_json::Value;
+
+use crate::llm::message::Usage;
+use crate::llm::openai::failure::shortened;
+use crate::llm::openai::reply;
+
+/// Between the texts of two messages.
+const GAP: &str = "\n\n";
+
+/// Citations, searches and opened pages that are kept of each, many times what a long job has.
+const MAX_LISTED: usize = 2_000;
+
+/// Longest address that is kept, in bytes.
+const MAX_URL_BYTES: usize = 4_096;
+
+/// Longest stretch in which a citation's address is looked for, in bytes.
+const MAX_MARKER_BYTES: usize = 2 * MAX_URL_BYTES;
+
+/// What a job found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobReport {
+    /// Its words, of all messages in order.
+    pub text: String,
+    /// What it cites, in order.
+    pub citations: Vec<JobCitation>,
+    /// What it searched for, each once.
+    pub searches: Vec<String>,
+    /// Addresses of pages it opened, each once.
+    pub opened: Vec<String>,
+    /// Summaries of its reasoning.
+    pub reasoning: Vec<String>,
+    /// Tokens; none where the provider does not say.
+    pub usage: Option<Usage>,
+    /// Searches that cost something; none where the provider does not say.
+    pub web_searches: Option<u64>,
+    /// Its words where it would not answer.
+    pub refusal: Option<String>,
+    /// Times it ran code of its own.
+    pub code_runs: usize,
+    /// Parts of the reply of a kind nobody knows.
+    pub unknown_items: usize,
+}
+
+/// A page a report cites.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobCitation {
+    /// Its address, `http` or `https`.
+    pub url: String,
+    /// Its title, on one line.
+    pub title: String,
+    /// The marker in the text, in bytes, always between characters; none where it lies outside.
+    pub span: Option<Range<usize>>,
+}
+
+impl JobReport {
+    /// Reads a raw reply; one that is no JSON says nothing.
+    pub fn read(raw: &str) -> Self {
+        let raw: Value = serde_json::from_str(raw).unwrap_or_default();
+        let mut report = Self {
+            usage: reply::usage(&raw),
+            web_searches: raw.pointer("/tool_usage/web_search/num_requests").and_then(reply::whole),
+            ..Self::default()
+        };
+        for item in list(&raw["output"]) {
+            report.take(item);
+        }
+        report
+    }
+
+    fn take(&mut self, item: &Value) {
+        match item["type"].as_str().unwrap_or_default() {
+            "message" => match &item["content"] {
+                Value::String(text) => self.take_text(text, &Value::Null),
+                content => list(content).iter().for_each(|part| self.take_part(part)),
+            },
+            "web_search_call" => self.take_action(&item["action"]),
+            "reasoning" => {
+                let summaries = list(&item["summary"]).iter().filter_map(|part| part["text"].as_str());
+                self.reasoning.extend(summaries.filter(|text| !text.trim().is_empty()).map(str::to_owned));
+            }
+            "code_interpreter_call" => self.code_runs += 1,
+            "mcp_call" | "mcp_tool_call" | "mcp_list_tools" | "file_search_call" => {}
+            _ => self.unknown_items += 1,
+        }
+    }
+
+    fn take_part(&mut self, part: &Value) {
+        if let Some(refusal) = part["refusal"].as_str() {
+            self.refusal.get_or_insert_with(|| shortened(refusal));
+        } else if let Some(text) = part["text"].as_str() {
+            self.take_text(text, &part["annotations"]);
+        } else {
+            self.unknown_items += 1;
+        }
+    }
+
+    fn take_text(&mut self, text: &str, annotations: &Value) {
+        if !self.text.is_empty() && !text.is_empty() {
+            self.text.push_str(GAP);
+        }
+        let start = self.text.len();
+        self.text.push_str(text);
+        let annotations = list(annotations);
+        if annotations.is_empty() {
+            return;
+        }
+        let places = Places::of(text);
+        let free = MAX_LISTED.saturating_sub(self.citations.len());
+        let citations = annotations.iter().filter_map(|annotation| {
+            let mut citation = citation(annotation, &places)?;
+            citation.span = citation.span.map(|span| start + span.start..start + span.end);
+            Some(citation)
+        });
+        self.citations.extend(citations.take(free));
+    }
+
+    fn take_action(&mut self, action: &Value) {
+        let queries = list(&action["queries"]);
+        let queries = if queries.is_empty() { std::slice::from_ref(&action["query"]) } else { queries };
+        for query in queries.iter().filter_map(Value::as_str) {
+            push_new(&mut self.searches, shortened(query));
+        }
+        if action["type"] == "open_page"
+            && let Some(url) = action["url"].as_str().and_then(web_address)
+        {
+            push_new(&mut self.opened, url);
+        }
+    }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+fn push_new(list: &mut Vec<String>, text: String) {
+    if list.len() < MAX_LISTED && !text.is_empty() && !list.contains(&text) {
+        list.push(text);
+    }
+}
+
+fn citation(annotation: &Value, places: &Places<'_>) -> Option<JobCitation> {
+    if annotation["type"] != "url_citation" {
+        return None;
+    }
+    // Chat Completions has the same one level deeper, and gateways mix the two up.
+    let cited = annotation.get("url_citation").unwrap_or(annotation);
+    let said = cited["url"].as_str()?.trim();
+    let index = |name: &str| cited[name].as_u64().and_then(|index| usize::try_from(index).ok());
+    let span = index("start_index").zip(index("end_index")).and_then(|(start, end)| places.find(start, end, said));
+    let title = cited["title"].as_str().map(shortened).unwrap_or_default();
+    Some(JobCitation { url: web_address(said)?, title, span })
+}
+
+/// Returns an address in its usual spelling, if it is one of the web and presents nobody's password.
+fn web_address(text: &str) -> Option<String> {
+    let url = Url::parse(text).ok().filter(|_| text.len() <= MAX_URL_BYTES)?;
+    let is_bare = url.username().is_empty() && url.password().is_none();
+    (is_bare && url.has_host() && matches!(url.scheme(), "http" | "https")).then(|| url.into())
+}
+
+/// Where the characters of a text stand.
+struct Places<'a> {
+    text: &'a str,
+    /// The byte each character begins at, and the end.
+    letters: Vec<usize>,
+    /// The same by units of UTF-16, where those differ.
+    units: Option<Vec<usize>>,
+}
+
+impl<'a> Places<'a> {
+    fn of(text: &'a str) -> Self {
+        let letters: Vec<_> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
+        let by_unit = || text.char_indices().flat_map(|(at, letter)| std::iter::repeat_n(at, letter.len_utf16()));
+        let units: Option<Vec<_>> =
+            text.chars().any(|letter| letter.len_utf16() > 1).then(|| by_unit().chain([text.len()]).collect());
+        Self { text, letters, units }
+    }
+
+    /// Returns the stretch from `start` to `end` in bytes; nothing where it lies outside of the text.
+    ///
+    /// Providers count characters and mean the end exclusively, while their specification has it inclusive and leaves
+    /// open what a character is. A marker has its address in it and closes its brackets, which tells the readings apart
+    /// where it matters.
+    fn find(&self, start: usize, end: usize, url: &str) -> Option<Range<usize>> {
+        let tables = [Some(&self.letters), self.units.as_ref()].into_iter().flatten();
+        let readings: Vec<_> =
+            tables.flat_map(|table| [end, end.saturating_add(1)].map(|end| stretch(table, start, end))).collect();
+        let has_url = |range: &&Range<usize>| {
+            !url.is_empty() && range.len() <= MAX_MARKER_BYTES && self.text[(*range).clone()].contains(url)
+        };
+        let is_closed = |range: &&Range<usize>| {
+            let count = |bracket| self.text[(*range).clone()].matches(bracket).count();
+            has_url(range) && count('(') == count(')') && count('[') == count(']')
+        };
+        let known = || readings.iter().flatten();
+        known().find(is_closed).or_else(|| known().find(has_url)).or(readings[0].as_ref()).cloned()
+    }
+}
+
+/// Returns the bytes from one place to another; the end is clamped to that of the text.
+fn stretch(table: &[usize], start: usize, end: usize) -> Option<Range<usize>> {
+    let last = table.len().saturating_sub(1);
+    let range = *table.get(start)?..*table.get(end.min(last))?;
+    (!range.is_empty()).then_some(range)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    const URL: &str = "https://drip.example/costs";
+
+    /// A reply of one message that cites `URL` at the given indexes.
+    fn cited(text: &str, indexes: impl IntoIterator<Item = (i64, i64)>) -> JobReport {
+        let annotations: Vec<_> = indexes
+            .into_iter()
+            .map(|(start, end)| json!({ "type": "url_citation", "url": URL, "title": "Costs", "start_index": start, "end_index": end }))
+            .collect();
+        let part = json!({ "type": "output_text", "text": text, "annotations": annotations });
+        JobReport::read(&json!({ "output": [{ "type": "message", "content": [part] }] }).to_string())
+    }
+
+    fn marked(report: &JobReport) -> Vec<Option<&str>> {
+        report.citations.iter().map(|citation| Some(&report.text[citation.span.clone()?])).collect()
+    }
+
+    fn letters(text: &str) -> i64 {
+        i64::try_from(text.chars().count()).unwrap()
+    }
+
+    #[test]
+    fn reply_of_a_job_is_read() {
+        let marker = format!("([drip.example]({URL}))");
+        let text = format!("Lines cost €2 a metre {marker}.");
+        let start = letters("Lines cost €2 a metre ");
+        let raw = json!({
+            "id": "resp_1",
+            "status": "completed",
+            "output": [
+                { "type": "reasoning", "summary": [{ "type": "summary_text", "text": "**Looking** for prices" }] },
+                { "type": "web_search_call", "status": "completed", "action": {
+                    "type": "search", "query": "drip line price", "queries": ["drip line price", "drip hose cost"],
+                } },
+                { "type": "web_search_call", "action": { "type": "search", "query": "drip line price" } },
+                { "type": "web_search_call", "action": { "type": "open_page", "url": URL } },
+                { "type": "web_search_call", "action": { "type": "find_in_page", "pattern": "metre", "url": URL } },
+                { "type": "web_search_call", "action": { "type": "open_page", "url": "javascript:alert(1)" } },
+                { "type": "web_search_call", "status": "in_progress" },
+                { "type": "code_interpreter_call", "code": "2 * 3" },
+                { "type": "mcp_list_tools" },
+                { "type": "telepathy_call", "thought": {} },
+                { "type": "message", "role": "assistant", "content": [
+                    { "type": "output_text", "text": text, "annotations": [
+                        { "type": "url_citation", "url": URL, "title": " Drip\nlines ", "start_index": start, "end_index": start + letters(&marker) },
+                        { "type": "file_citation", "file_id": "file_1", "index": 3 },
+                    ] },
+                ] },
+            ],
+            "usage": {
+                "input_tokens": 60_506, "input_tokens_details": { "cached_tokens": 500 },
+                "output_tokens": 22_883, "output_tokens_details": { "reasoning_tokens": 20_416 },
+            },
+            "tool_usage": { "web_search": { "num_requests": 2 } },
+        });
+        let report = JobReport::read(&raw.to_string());
+        assert_eq!(report.text, text);
+        assert_eq!(marked(&report), [Some(marker.as_str())]);
+        assert_eq!((report.citations[0].url.as_str(), report.citations[0].title.as_str()), (URL, "Drip lines"));
+        assert_eq!(report.searches, ["drip line price", "drip hose cost"]);
+        assert_eq!(report.opened, [URL]);
+        assert_eq!(report.reasoning, ["**Looking** for prices"]);
+        let usage = Usage { input_tokens: 60_506, cached_tokens: 500, output_tokens: 22_883, reasoning_tokens: 20_416 };
+        assert_eq!((report.usage, report.web_searches), (Some(usage), Some(2)));
+        assert_eq!((report.code_runs, report.unknown_items, report.refusal), (1, 1, None));
+    }
+
+    #[test]
+    fn marker_is_found_by_characters_whatever_they_take() {
+        let marker = format!("([drip.example]({URL}))");
+        for before in ["", "Zwölf Schläuche ", "滴灌管的价格是 ", "🌱🚿 e\u{301} 👩‍🌾 "] {
+            let text = format!("{before}{marker} 🌱.");
+            let start = letters(before);
+            let end = start + letters(&marker);
+            let units = i64::try_from(before.encode_utf16().count()).unwrap();
+            let readings = [(start, end), (start, end - 1), (units, units + letters(&marker))];
+            assert_eq!(marked(&cited(&text, readings)), [Some(marker.as_str()); 3], "{before}");
+        }
+    }
+
+    #[test]
+    fn stretch_without_its_address_is_taken_as_it_is_counted() {
+        assert_eq!(
+            marked(&cited("🌱 Lines are cheap.", [(2, 7), (2, 999)])),
+            [Some("Lines"), Some("Lines are cheap.")]
+        );
+    }
+
+    #[test]
+    fn bad_span_keeps_its_address() {
+        let report = cited("Short.", [(90, 99), (6, 6), (5, 2), (-1, 3), (i64::MAX, i64::MAX)]);
+        assert_eq!(marked(&report), [None; 5]);
+        assert!(report.citations.iter().all(|citation| citation.url == URL));
+        let part =
+            json!({ "type": "output_text", "text": "", "annotations": [{ "type": "url_citation", "url": URL }] });
+        let report = JobReport::read(&json!({ "output": [{ "type": "message", "content": [part] }] }).to_string());
+        assert_eq!((marked(&report), report.citations[0].title.as_str()), (vec![None], ""));
+    }
+
+    #[test]
+    fn several_messages_are_one_text_and_their_markers_move_along() {
+        let part = |text: &str, start: u32, end: u32| {
+            let annotation = json!({ "type": "url_citation", "url": URL, "start_index": start, "end_index": end });
+            json!({ "type": "output_text", "text": text, "annotations": [annotation] })
+        };
+        let raw = json!({ "output": [
+            { "type": "message", "content": [part("Ein Öl.", 4, 6), { "type": "refusal", "refusal": "Not that." }] },
+            { "type": "reasoning", "summary": [] },
+            { "type": "message", "content": [part("", 0, 1), part("水と油", 2, 3)] },
+            { "type": "message", "content": "plain" },
+        ] });
+        let report = JobReport::read(&raw.to_string());
+        assert_eq!(report.text, "Ein Öl.\n\n水と油\n\nplain");
+        assert_eq!(marked(&report), [Some("Öl"), None, Some("油")]);
+        assert_eq!(report.refusal.as_deref(), Some("Not that."));
+    }
+
+    #[test]
+    fn only_addresses_of_the_web_are_kept() {
+        for url in [
+            "javascript:alert(1)",
+            "file:///etc/passwd",
+            "data:text/html,x",
+            "//drip.example",
+            "https://",
+            "https://me:pass@drip.example/",
+            "",
+            &format!("https://drip.example/{}", "a".repeat(MAX_URL_BYTES)),
+        ] {
+            assert_eq!(web_address(url), None, "{url}");
+        }
+        assert_eq!(web_address("HTTPS://Drip.Example/a b\n").as_deref(), Some("https://drip.example/a%20b"));
+    }
+
+    #[test]
+    fn endless_list_is_cut() {
+        let report = cited("Lines.", vec![(0, 3); MAX_LISTED + 9]);
+        assert_eq!(report.citations.len(), MAX_LISTED);
+        let queries: Vec<_> = (0..MAX_LISTED + 9).map(|number| number.to_string()).collect();
+        let call = json!({ "type": "web_search_call", "action": { "type": "search", "queries": queries } });
+        assert_eq!(JobReport::read(&json!({ "output": [call] }).to_string()).searches.len(), MAX_LISTED);
+    }
+
+    #[test]
+    fn reply_that_says_nothing_is_an_empty_report() {
+        for raw in ["", "<html>502</html>", "{\"output\": [", "null", "[]", "7", "{\"output\": {}, \"usage\": 3}"] {
+            assert_eq!(JobReport::read(raw), JobReport::default(), "{raw}");
+        }
+    }
+
+    /// Any JSON, with the names a reply has more often than others.
+    fn json_value() -> impl Strategy<Value = Value> {
+        let name = prop_oneof![
+            Just("output"),
+            Just("type"),
+            Just("content"),
+            Just("text"),
+            Just("annotations"),
+            Just("action"),
+            Just("query"),
+            Just("queries"),
+            Just("summary"),
+            Just("usage"),
+            Just("status"),
+            Just("url"),
+        ];
+        let word = prop_oneof![
+            Just("message".to_owned()),
+            Just("reasoning".to_owned()),
+            Just("web_search_call".to_owned()),
+            ".{0,12}"
+        ];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            word.prop_map(Value::from),
+        ];
+        leaf.prop_recursive(6, 64, 6, move |inner| {
+            let members = proptest::collection::vec((name.clone(), inner.clone()), 0..6);
+            prop_oneof![
+                proptest::collection::vec(inner, 0..6).prop_map(Value::from),
+                members.prop_map(|members| members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_reply_is_read(value in json_value(), output in proptest::collection::vec(json_value(), 0..4)) {
+            JobReport::read(&value.to_string());
+            JobReport::read(&json!({ "output": output, "usage": value }).to_string());
+        }
+
+        #[test]
+        fn every_span_lies_between_characters(
+            texts in proptest::collection::vec("[a-zéß水🌱\u{301}()\\[\\] ]{0,24}", 1..4),
+            indexes in proptest::collection::vec((-2_i64..40, -2_i64..40), 0..6),
+            far in any::<(i64, i64)>(),
+        ) {
+            let parts: Vec<_> = texts.iter().map(|text| {
+                let annotations: Vec<_> = indexes.iter().chain([&far]).map(|(start, end)| {
+                    json!({ "type": "url_citation", "url": URL, "start_index": start, "end_index": end })
+                }).collect();
+                json!({ "type": "output_text", "text": text, "annotations": annotations })
+            }).collect();
+            let report = JobReport::read(&json!({ "output": [{ "type": "message", "content": parts }] }).to_string());
+            prop_assert_eq!(report.citations.len(), texts.len() * (indexes.len() + 1));
+            for span in report.citations.iter().filter_map(|citation| citation.span.clone()) {
+                prop_assert!(report.text.get(span.clone()).is_some_and(|stretch| !stretch.is_empty()), "{:?}", span);
+            }
+        }
+    }
+}

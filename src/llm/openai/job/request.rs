@@ -1,0 +1,281 @@
+//! A question becomes the body of the request that starts a job, as far as its model takes it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::base::http::{BaseUrl, Secret};
+use crate::llm::openai::{Effort, reasons};
+
+/// Pairs of metadata a job can have.
+const MAX_PAIRS: usize = 16;
+
+/// Letters of a key of metadata.
+const MAX_KEY: usize = 64;
+
+/// Letters of a value of metadata.
+const MAX_VALUE: usize = 512;
+
+/// The tools a research model of OpenAI's can use of an MCP server.
+const RESEARCH_TOOLS: [&str; 2] = ["search", "fetch"];
+
+/// What a job is to do, and within which limits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobRequest {
+    /// The name the endpoint knows the model by.
+    pub model: String,
+    /// The whole prompt: no one is asked back.
+    pub instructions: String,
+    /// How hard a model thinks that can be told so.
+    pub effort: Effort,
+    /// Whether summaries of its reasoning are asked for; some accounts may not have them.
+    pub summaries: bool,
+    /// Calls of all tools together, at most; the model goes on without those beyond.
+    pub max_tool_calls: u32,
+    /// Tokens of the reply, reasoning included.
+    pub max_output_tokens: u32,
+    /// Hosts it may search, their subdomains included; all where there are none.
+    pub allowed_domains: Vec<String>,
+    /// Hosts it may not search, their subdomains included.
+    pub blocked_domains: Vec<String>,
+    /// Whether it may run code of its own, at the provider's.
+    pub code_interpreter: bool,
+    /// A server of the user's choice that it may ask.
+    pub mcp: Option<McpServer>,
+    /// What the job is found by at the provider's: the run and the node.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// A tool server that the provider reaches by itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct McpServer {
+    /// What the model calls it.
+    pub label: String,
+    /// Where it is.
+    pub url: BaseUrl,
+    /// What it is presented with.
+    pub authorization: Option<Secret>,
+    /// The tools that may be used; all where there are none.
+    pub allowed_tools: Vec<String>,
+}
+
+/// What a model takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Whether research is all it does: it takes neither an effort nor functions nor a schema.
+    pub is_research_model: bool,
+    /// Whether it thinks, and says how.
+    pub reasons: bool,
+    /// Whether its search can be kept to some hosts; others are only told.
+    pub filters_domains: bool,
+}
+
+impl Capabilities {
+    /// Returns what a model takes, by its name.
+    pub fn of(model: &str) -> Self {
+        let is_research_model = model.contains("-deep-research");
+        Self { is_research_model, reasons: is_research_model || reasons(model), filters_domains: !is_research_model }
+    }
+
+    fn search_tool(self) -> &'static str {
+        if self.is_research_model { "web_search_preview" } else { "web_search" }
+    }
+}
+
+/// Returns the body that starts a job.
+pub fn request_body(request: &JobRequest, capabilities: &Capabilities) -> Value {
+    let mut body = stored_body(request, capabilities);
+    let authorization = request.mcp.as_ref().and_then(|server| server.authorization.as_ref());
+    let tools = body["tools"].as_array_mut().into_iter().flatten();
+    if let (Some(secret), Some(tool)) = (authorization, tools.into_iter().find(|tool| tool["type"] == "mcp")) {
+        tool["authorization"] = secret.reveal().into();
+    }
+    body
+}
+
+/// Returns the same body without the secret in it, for keeping and comparing.
+pub fn stored_body(request: &JobRequest, capabilities: &Capabilities) -> Value {
+    let mut body = json!({
+        "model": request.model,
+        "input": [{ "type": "message", "role": "user", "content": told(request, *capabilities) }],
+        "background": true,
+        // A run that is resumed after a day asks for the reply it has not read.
+        "store": true,
+        "max_tool_calls": request.max_tool_calls,
+        "max_output_tokens": request.max_output_tokens,
+        "tools": tools(request, *capabilities),
+        "metadata": metadata(&request.metadata),
+    });
+    let mut reasoning = serde_json::Map::new();
+    if capabilities.reasons && request.summaries {
+        reasoning.insert("summary".into(), "auto".into());
+    }
+    if capabilities.reasons && !capabilities.is_research_model {
+        reasoning.insert("effort".into(), json!(request.effort));
+    }
+    if !reasoning.is_empty() {
+        body["reasoning"] = reasoning.into();
+    }
+    body
+}
+
+/// Returns the prompt, with the hosts in words where the search tool takes no filter.
+fn told(request: &JobRequest, capabilities: Capabilities) -> String {
+    let mut prompt = request.instructions.clone();
+    if capabilities.filters_domains {
+        return prompt;
+    }
+    if !request.allowed_domains.is_empty() {
+        prompt.push_str(&format!("\n\nUse only sources from these sites: {}.", request.allowed_domains.join(", ")));
+    }
+    if !request.blocked_domains.is_empty() {
+        prompt.push_str(&format!("\n\nUse no source from these sites: {}.", request.blocked_domains.join(", ")));
+    }
+    prompt
+}
+
+fn tools(request: &JobRequest, capabilities: Capabilities) -> Vec<Value> {
+    let mut search = json!({ "type": capabilities.search_tool() });
+    if capabilities.filters_domains {
+        for (name, domains) in
+            [("allowed_domains", &request.allowed_domains), ("blocked_domains", &request.blocked_domains)]
+        {
+            if !domains.is_empty() {
+                search["filters"][name] = json!(domains);
+            }
+        }
+    }
+    let mut tools = vec![search];
+    if request.code_interpreter {
+        tools.push(json!({ "type": "code_interpreter", "container": { "type": "auto" } }));
+    }
+    tools.extend(request.mcp.as_ref().map(|server| mcp_tool(server, capabilities)));
+    tools
+}
+
+fn mcp_tool(server: &McpServer, capabilities: Capabilities) -> Value {
+    let mut tool = json!({
+        "type": "mcp",
+        "server_label": server.label,
+        "server_url": server.url.to_string(),
+        // Nobody is there to approve of a call while a job runs.
+        "require_approval": "never",
+    });
+    if !server.allowed_tools.is_empty() {
+        tool["allowed_tools"] = json!(server.allowed_tools);
+    } else if capabilities.is_research_model {
+        tool["allowed_tools"] = json!(RESEARCH_TOOLS);
+    }
+    tool
+}
+
+fn metadata(pairs: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let first = |text: &str, letters| text.chars().take(letters).collect();
+    pairs.iter().take(MAX_PAIRS).map(|(key, value)| (first(key, MAX_KEY), first(value, MAX_VALUE))).collect()
+}
+
+#[cfg(test)]
+pub(super) fn sample(model: &str) -> JobRequest {
+    JobRequest {
+        model: model.into(),
+        instructions: "Find out what drip lines cost.".into(),
+        effort: Effort::High,
+        summaries: true,
+        max_tool_calls: 12,
+        max_output_tokens: 9_000,
+        allowed_domains: vec![],
+        blocked_domains: vec![],
+        code_interpreter: false,
+        mcp: None,
+        metadata: BTreeMap::from([("dr_run".into(), "4f1c09a2b7de5533".into()), ("dr_node".into(), "n2".into())]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(request: &JobRequest) -> Value {
+        request_body(request, &Capabilities::of(&request.model))
+    }
+
+    #[test]
+    fn reasoning_model_is_told_its_effort_and_searches_with_filters() {
+        let request = JobRequest {
+            allowed_domains: vec!["example.org".into()],
+            blocked_domains: vec!["spam.example".into()],
+            effort: Effort::Xhigh,
+            ..sample("gpt-6.1-sol")
+        };
+        let expected = json!({
+            "model": "gpt-6.1-sol",
+            "input": [{ "type": "message", "role": "user", "content": "Find out what drip lines cost." }],
+            "background": true,
+            "store": true,
+            "max_tool_calls": 12,
+            "max_output_tokens": 9_000,
+            "reasoning": { "effort": "xhigh", "summary": "auto" },
+            "tools": [{
+                "type": "web_search",
+                "filters": { "allowed_domains": ["example.org"], "blocked_domains": ["spam.example"] },
+            }],
+            "metadata": { "dr_run": "4f1c09a2b7de5533", "dr_node": "n2" },
+        });
+        assert_eq!(body(&request), expected);
+    }
+
+    #[test]
+    fn research_model_gets_no_effort_and_is_told_its_hosts_in_words() {
+        let request = JobRequest {
+            allowed_domains: vec!["example.org".into(), "example.com".into()],
+            blocked_domains: vec!["spam.example".into()],
+            code_interpreter: true,
+            ..sample("o4-mini-deep-research-2025-06-26")
+        };
+        let body = body(&request);
+        assert_eq!(body["reasoning"], json!({ "summary": "auto" }));
+        let tools = json!([
+            { "type": "web_search_preview" },
+            { "type": "code_interpreter", "container": { "type": "auto" } },
+        ]);
+        assert_eq!(body["tools"], tools);
+        let prompt = body["input"][0]["content"].as_str().unwrap();
+        assert!(prompt.contains("only sources from these sites: example.org, example.com."), "{prompt}");
+        assert!(prompt.contains("no source from these sites: spam.example."), "{prompt}");
+        assert_eq!((body.get("text"), body.get("temperature")), (None, None));
+    }
+
+    #[test]
+    fn model_that_does_not_reason_is_told_nothing_of_it() {
+        assert_eq!(body(&sample("gpt-4.1")).get("reasoning"), None);
+        let silent = JobRequest { summaries: false, ..sample("o3-deep-research") };
+        assert_eq!(body(&silent).get("reasoning"), None);
+    }
+
+    #[test]
+    fn secret_of_a_tool_server_is_sent_and_not_stored() {
+        let server = McpServer {
+            label: "notes".into(),
+            url: "https://notes.example/mcp".parse().unwrap(),
+            authorization: Some("mcp-secret".parse().unwrap()),
+            allowed_tools: vec![],
+        };
+        let request = JobRequest { mcp: Some(server), ..sample("o3-deep-research") };
+        let mut sent = body(&request);
+        let stored = stored_body(&request, &Capabilities::of("o3-deep-research"));
+        assert_eq!(sent["tools"][1]["authorization"], "mcp-secret");
+        assert_eq!(sent["tools"][1]["require_approval"], "never");
+        assert_eq!(sent["tools"][1]["allowed_tools"], json!(["search", "fetch"]));
+        assert!(!stored.to_string().contains("mcp-secret") && !format!("{request:?}").contains("mcp-secret"));
+        sent["tools"][1].as_object_mut().unwrap().remove("authorization");
+        assert_eq!(sent, stored);
+    }
+
+    #[test]
+    fn metadata_is_cut_to_what_is_taken() {
+        let pairs = (0..20).map(|number| (format!("{number:0>80}"), "é".repeat(600))).collect();
+        let metadata = metadata(&pairs);
+        assert_eq!(metadata.values().next().unwrap().chars().count(), MAX_VALUE);
+        assert!(metadata.len() <= MAX_PAIRS && metadata.keys().all(|key| key.len() <= MAX_KEY));
+    }
+}

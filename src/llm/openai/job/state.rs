@@ -1,0 +1,210 @@
+//! A Job: its id, where it is in its life, and the reply that says so.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::llm::openai::failure::shortened;
+
+/// Longest id of a job.
+const MAX_ID: usize = 200;
+
+/// Names a job at its provider.
+///
+/// Letters, digits, `_` and `-`. Servers make ids up; anything else is refused on the way in, so a `JobId` is always
+/// safe to join onto the path of an address.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct JobId(String);
+
+/// The text is not the id of a job. It is not shown: nobody knows what it is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("id of the job cannot be used (expected up to 200 letters, digits, `_` and `-`)")]
+pub struct ParseJobIdError;
+
+impl FromStr for JobId {
+    type Err = ParseJobIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        let is_id = (1..=MAX_ID).contains(&text.len()) && text.bytes().all(is_part);
+        if is_id { Ok(Self(text.to_owned())) } else { Err(ParseJobIdError) }
+    }
+}
+
+impl TryFrom<String> for JobId {
+    type Error = ParseJobIdError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<JobId> for String {
+    fn from(id: JobId) -> Self {
+        id.0
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where a job is in its life.
+///
+/// ```text
+/// Queued ─▶ InProgress ─▶ Completed
+///   │           ├───────▶ Incomplete, Failed
+///   └───────────┴───────▶ Cancelled            any of them, after a while ─▶ Vanished
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    /// It waits for its turn.
+    Queued,
+    /// It is worked on.
+    InProgress,
+    /// Its reply is whole.
+    Completed,
+    /// It ended without a reply.
+    Failed {
+        /// What the provider says.
+        reason: String,
+    },
+    /// It was stopped at a limit; what it has so far is in its reply.
+    Incomplete {
+        /// Which limit.
+        reason: String,
+    },
+    /// It was called off.
+    Cancelled,
+    /// The provider does not know it, or no longer.
+    Vanished,
+    /// The provider says something new of it.
+    Unknown(String),
+}
+
+impl JobState {
+    /// Reads where a job is; what is not said is not known.
+    pub fn read(raw: &Value) -> Self {
+        let status = raw["status"].as_str().unwrap_or_default();
+        match status {
+            "queued" => Self::Queued,
+            "in_progress" => Self::InProgress,
+            "completed" => Self::Completed,
+            "failed" => Self::Failed { reason: failure_of(raw) },
+            "expired" => Self::Failed { reason: "it expired at the provider's".into() },
+            "incomplete" => Self::Incomplete { reason: limit_of(raw) },
+            "cancelled" | "canceled" => Self::Cancelled,
+            // Not every server that answers at once says that it is done.
+            "" if raw["output"].as_array().is_some_and(|items| !items.is_empty()) => Self::Completed,
+            other => Self::Unknown(shortened(other)),
+        }
+    }
+
+    /// Tells whether asking again can bring nothing new.
+    pub fn is_over(&self) -> bool {
+        match self {
+            Self::Completed | Self::Failed { .. } | Self::Incomplete { .. } | Self::Cancelled | Self::Vanished => true,
+            Self::Queued | Self::InProgress | Self::Unknown(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for JobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Queued => f.write_str("queued"),
+            Self::InProgress => f.write_str("in progress"),
+            Self::Completed => f.write_str("completed"),
+            Self::Failed { reason } => write!(f, "failed: {reason}"),
+            Self::Incomplete { reason } => write!(f, "incomplete: {reason}"),
+            Self::Cancelled => f.write_str("cancelled"),
+            Self::Vanished => f.write_str("vanished"),
+            Self::Unknown(status) => write!(f, "in an unknown state `{status}`"),
+        }
+    }
+}
+
+fn failure_of(raw: &Value) -> String {
+    let said = |path: &str| raw.pointer(path).and_then(Value::as_str).map(shortened).filter(|text| !text.is_empty());
+    match (said("/error/code"), said("/error/message").or_else(|| said("/error"))) {
+        (Some(code), Some(message)) => format!("{message} ({code})"),
+        (Some(only), None) | (None, Some(only)) => only,
+        (None, None) => "the provider does not say why".into(),
+    }
+}
+
+fn limit_of(raw: &Value) -> String {
+    let said = raw.pointer("/incomplete_details/reason").and_then(Value::as_str).map(shortened);
+    said.filter(|text| !text.is_empty()).unwrap_or_else(|| "the provider does not say why".into())
+}
+
+/// What a provider says of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// What it is asked after by.
+    pub id: JobId,
+    /// Where it is.
+    pub state: JobState,
+    /// The reply as it came, without secrets: keep it before reading it.
+    pub raw: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn id_that_would_lead_elsewhere_is_refused() {
+        assert_eq!("resp_06a-B".parse::<JobId>().unwrap().to_string(), "resp_06a-B");
+        for text in ["", "../models", "resp_1/cancel", "resp_1?x", "a b", "é", "resp_1\n", &"a".repeat(201)] {
+            assert_eq!(text.parse::<JobId>(), Err(ParseJobIdError), "{text}");
+            assert!(serde_json::from_value::<JobId>(json!(text)).is_err());
+        }
+    }
+
+    #[test]
+    fn every_status_is_read_and_a_new_one_is_kept_as_it_is() {
+        let failed = |reason: &str| JobState::Failed { reason: reason.into() };
+        for (raw, expected, is_over) in [
+            (json!({ "status": "queued" }), JobState::Queued, false),
+            (json!({ "status": "in_progress" }), JobState::InProgress, false),
+            (json!({ "status": "completed" }), JobState::Completed, true),
+            (json!({ "status": "cancelled" }), JobState::Cancelled, true),
+            (
+                json!({ "status": "failed", "error": { "code": "server_error", "message": "oh\nno" } }),
+                failed("oh no (server_error)"),
+                true,
+            ),
+            (json!({ "status": "failed", "error": null }), failed("the provider does not say why"), true),
+            (json!({ "status": "expired" }), failed("it expired at the provider's"), true),
+            (
+                json!({ "status": "incomplete", "incomplete_details": { "reason": "max_output_tokens" } }),
+                JobState::Incomplete { reason: "max_output_tokens".into() },
+                true,
+            ),
+            (json!({ "status": "dreaming" }), JobState::Unknown("dreaming".into()), false),
+            (json!({ "status": "cancelling" }), JobState::Unknown("cancelling".into()), false),
+            (json!({ "output": [{ "type": "message" }] }), JobState::Completed, true),
+            (json!(["odd"]), JobState::Unknown(String::new()), false),
+        ] {
+            let state = JobState::read(&raw);
+            assert_eq!((&state, state.is_over()), (&expected, is_over), "{raw}");
+        }
+    }
+
+    #[test]
+    fn state_survives_a_journal() {
+        for state in [JobState::Queued, JobState::Failed { reason: "oh".into() }, JobState::Unknown("new".into())] {
+            let text = serde_json::to_string(&state).unwrap();
+            assert_eq!(serde_json::from_str::<JobState>(&text).unwrap(), state);
+        }
+    }
+}
