@@ -30,7 +30,7 @@ use crate::kb::embed::{self, EmbedError, Embedder, EmbedderChoice, EmbedderOptio
 use crate::kb::eval::{EvalError, EvalQuery, Figures, Judgments, Ranking, check_indexed, measure};
 use crate::kb::index::{DR_FOLDER, Filter, Index, IndexError, IndexLocation, LocationError, WriterLock};
 use crate::kb::ingest::{CollectionSource, IngestError, IngestEvent, IngestOptions, IngestSummary, Listener, ingest};
-use crate::kb::search::{Found, SearchError, SearchMode, SearchOptions, Searcher, VectorsUnusable};
+use crate::kb::search::{Found, PerDocument, SearchError, SearchMode, SearchOptions, Searcher, VectorsUnusable};
 use crate::llm::message::Role;
 use crate::llm::roles::ModelsError;
 use crate::run::orchestrator::RunError;
@@ -454,7 +454,8 @@ impl Engine {
         let indexed: HashSet<_> = documents.into_iter().map(|row| row.path).collect();
         check_indexed(judgments, &indexed)?;
         let filter = Filter { collections: collection.map(str::to_owned).into_iter().collect(), ..Filter::default() };
-        let options = SearchOptions { mode, limit: EVAL_DEPTH, per_document: 1, filter, paths: None };
+        let options =
+            SearchOptions { mode, limit: EVAL_DEPTH, per_document: PerDocument::Only(1), filter, paths: None };
         let mut rankings = Vec::new();
         for query in queries.iter().filter(|query| judgments.contains_key(&query.id)) {
             let started = Instant::now();

@@ -30,7 +30,7 @@ impl KbSource {
         // a number of commits alone, which another index has too.
         let contents = documents.iter().map(|row| format!("{} {}\n", row.id, row.content_hash.as_str()));
         let state = format!(
-            "{}{}:{}:{:?}:{}:{:?}:{:?}",
+            "{}{}:{}:{:?}:{:?}:{:?}:{:?}",
             contents.collect::<String>(),
             index.version().await?,
             index.manifest().embedder.fingerprint,

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use crate::base::id::ChunkId;
+use crate::base::id::{ChunkId, DocumentId};
 use crate::kb::index::LegHit;
 
 /// What the vector leg counts for; the text leg counts for the rest.
@@ -68,6 +68,39 @@ pub fn sort(candidates: &mut [Candidate]) {
     candidates.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.hit.chunk_id.cmp(&b.hit.chunk_id)));
 }
 
+/// What a hit counts for when its document has had its share of hits already.
+const FURTHER_SHARE: f32 = 0.75;
+
+/// How many hits one document may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PerDocument {
+    /// So many and no more.
+    Only(usize),
+    /// So many; further ones count for less, so that they stay where nothing else comes near.
+    ///
+    /// A plain limit was worse where a few long documents have all the answers: see `kb/decisions/fusion.md`.
+    First(usize),
+}
+
+/// Makes room for other documents; the best come first again.
+pub fn spread(candidates: &mut Vec<Candidate>, per_document: PerDocument) {
+    let mut of_document: HashMap<DocumentId, usize> = HashMap::new();
+    candidates.retain_mut(|candidate| {
+        let count = of_document.entry(candidate.hit.document_id.clone()).or_default();
+        *count += 1;
+        match per_document {
+            PerDocument::Only(most) => *count <= most,
+            PerDocument::First(share) => {
+                if *count > share {
+                    candidate.score *= FURTHER_SHARE;
+                }
+                true
+            }
+        }
+    });
+    sort(candidates);
+}
+
 impl Candidate {
     fn new(hit: &LegHit) -> Self {
         Self { hit: hit.clone(), text: None, vector: None, score: 0.0 }
@@ -103,6 +136,27 @@ mod tests {
         assert_eq!(order(&fuse(&[], &leg), &["a", "b", "c"]), [0, 1, 2]);
         assert!((fuse(&[], &leg)[0].score - 1.0).abs() < 1e-6);
         assert!(fuse(&[], &[]).is_empty());
+    }
+
+    #[test]
+    fn further_hits_of_a_document_make_room_for_others_that_are_nearly_as_good() {
+        let other = |name: &str, score| {
+            let document_id = DocumentId::new("kb", "other");
+            LegHit { row_id: 0, chunk_id: ChunkId::new(&document_id, "", name, 0), document_id, score }
+        };
+        let document_id = DocumentId::new("kb", "same");
+        let same = |name: &str, score| LegHit {
+            row_id: 0,
+            chunk_id: ChunkId::new(&document_id, "", name, 0),
+            document_id: document_id.clone(),
+            score,
+        };
+        let mut found = fuse(&[same("a", 10.0), same("b", 9.0), same("c", 8.0), other("d", 7.0), other("e", 5.0)], &[]);
+        spread(&mut found, PerDocument::First(2));
+        let scores: Vec<_> = found.iter().map(|found| (found.score * 100.0).round()).collect();
+        assert_eq!(scores, [100.0, 90.0, 70.0, 60.0, 50.0], "the third of the same document stands behind the other");
+        spread(&mut found, PerDocument::Only(1));
+        assert_eq!(found.len(), 2, "the best of each");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! typed ─▶ Query ─┬─▶ text leg ───┐
-//!                 ├─▶ vector leg ─┼─▶ fusion ─▶ exact matches ─▶ per-document cap ─▶ hits, support
+//!                 ├─▶ vector leg ─┼─▶ fusion ─▶ exact matches ─▶ room for other documents ─▶ hits, support
 //!                 └─▶ phrase legs ┘
 //! ```
 //!
@@ -30,6 +30,7 @@ pub use scope::Scope;
 pub use snippet::Snippet;
 pub use support::{Signals, Support};
 
+pub use fusion::PerDocument;
 use fusion::{Candidate, fuse};
 
 use super::embed::{EmbedError, Embedder};
@@ -49,8 +50,8 @@ const EXACT_DEPTH: usize = 200;
 /// Identifiers count for at least this share of the score where a query has some.
 const MIN_IDENTIFIER_WEIGHT: f32 = 0.3;
 
-/// Hits of one document, unless more are asked for.
-pub const DEFAULT_PER_DOCUMENT: usize = 5;
+/// Hits a document has before others go first that are nearly as good.
+const DEFAULT_PER_DOCUMENT: PerDocument = PerDocument::First(5);
 
 /// Hits that are looked at for [`Support`].
 const SUPPORT_HITS: usize = 5;
@@ -88,8 +89,8 @@ pub struct SearchOptions {
     pub mode: SearchMode,
     /// Hits wanted.
     pub limit: usize,
-    /// Hits of one document at most.
-    pub per_document: usize,
+    /// Hits of one document.
+    pub per_document: PerDocument,
     /// What may be found.
     pub filter: Filter,
     /// Only documents whose path matches, where there is a choice.
@@ -376,12 +377,7 @@ impl Searcher {
             }
             fusion::sort(&mut candidates);
         }
-        let mut of_document: HashMap<DocumentId, usize> = HashMap::new();
-        candidates.retain(|candidate| {
-            let count = of_document.entry(candidate.hit.document_id.clone()).or_default();
-            *count += 1;
-            *count <= options.per_document
-        });
+        fusion::spread(&mut candidates, options.per_document);
         candidates.truncate(options.limit);
         if !is_exact {
             rows = self.read_rows(&candidates).await?;
