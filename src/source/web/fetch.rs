@@ -229,7 +229,7 @@ impl Fetcher {
             let mut robots = self.robots.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(robots.entry(origin.clone()).or_default())
         };
-        let robots = cell.get_or_init(|| self.robots_of(url)).await;
+        let robots = cell.get_or_try_init(|| self.robots_of(url)).await?;
         let path = url
             .url()
             .query()
@@ -241,11 +241,16 @@ impl Fetcher {
         }
     }
 
-    async fn robots_of(&self, url: &WebUrl) -> Robots {
-        let Ok(at) = url.join("/robots.txt") else { return Robots::Unknown };
+    /// Asks the owner of a site; an error where the site itself may not be asked.
+    async fn robots_of(&self, url: &WebUrl) -> Result<Robots, FetchError> {
+        let Ok(at) = url.join("/robots.txt") else { return Ok(Robots::Unknown) };
         // Boxed, since following a page asks for this, which follows another.
-        let Ok((_, response)) = Box::pin(self.follow(&at, false)).await else { return Robots::Unknown };
-        match response.status().as_u16() {
+        let response = match Box::pin(self.follow(&at, false)).await {
+            Ok((_, response)) => response,
+            Err(FetchError::Closed { host }) if host == url.host() => return Err(FetchError::Closed { host }),
+            Err(_) => return Ok(Robots::Unknown),
+        };
+        Ok(match response.status().as_u16() {
             200..=299 => match self.body(response, MAX_ROBOTS_BYTES).await {
                 Ok(body) => Robots::read(&String::from_utf8_lossy(&body)),
                 Err(_) => Robots::Unknown,
@@ -254,7 +259,7 @@ impl Fetcher {
             429 => Robots::Unknown,
             400..=499 => Robots::silent(),
             _ => Robots::Unknown,
-        }
+        })
     }
 
     /// Reads a body to its end and unpacks it, neither further than `max_bytes`.
