@@ -22,7 +22,7 @@ const METADATA: [IpAddr; 4] = [
 /// Networks of IPv4 that are not the open web: this network, private, shared, loopback, link-local, protocols,
 /// documentation, relays, benchmarks, multicast, reserved and broadcast.
 const CLOSED_V4: [(Ipv4Addr, u8); 15] = [
-    (Ipv4Addr::new(0, 0, 0, 0), 8),
+    (Ipv4Addr::UNSPECIFIED, 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
     (Ipv4Addr::new(100, 64, 0, 0), 10),
     (Ipv4Addr::new(127, 0, 0, 0), 8),

@@ -12,8 +12,11 @@ use html5ever::{Attribute, ParseOpts, QualName, parse_document};
 /// Nodes a page may have.
 const MAX_NODES: usize = 300_000;
 
-/// Elements that format text a page may have: the parser compares each with those before it.
-const MAX_FORMATTING: usize = 30_000;
+/// Elements around an element, at most: the parser looks through those that are open again and again.
+const MAX_DEPTH: usize = 2_000;
+
+/// Elements that format text a page may have in all, those included that the parser opens anew.
+const MAX_FORMATTING: usize = 100_000;
 
 /// Looks at its tree that the parser may take.
 const MAX_STEPS: u64 = 100_000_000;
@@ -32,6 +35,8 @@ pub(super) struct Dom {
 #[derive(Debug)]
 struct Node {
     parent: Option<usize>,
+    /// Elements around it when it came to its place.
+    depth: usize,
     children: Vec<usize>,
     data: Data,
 }
@@ -141,7 +146,7 @@ impl Builder {
             drop(nodes);
             resume_unwind(Box::new(Tangled));
         }
-        nodes.push(Node { parent: None, children: Vec::new(), data });
+        nodes.push(Node { parent: None, depth: 0, children: Vec::new(), data });
         nodes.len() - 1
     }
 
@@ -166,6 +171,11 @@ impl Builder {
         };
         let mut nodes = self.nodes.borrow_mut();
         nodes[node].parent = Some(parent);
+        nodes[node].depth = nodes[parent].depth + 1;
+        if nodes[node].depth > MAX_DEPTH {
+            drop(nodes);
+            resume_unwind(Box::new(Tangled));
+        }
         let children = &mut nodes[parent].children;
         children.insert(at.unwrap_or(children.len()).min(children.len()), node);
     }
@@ -300,13 +310,17 @@ mod tests {
 
     #[test]
     fn page_built_to_waste_memory_is_given_up() {
-        let open: String = (0..20_000).map(|number| format!("<b a={number}>")).collect();
-        assert_eq!(Dom::parse(&format!("<p>{open}</p>{}", "<p>x".repeat(100_000))).unwrap_err(), Tangled);
+        let open = |count: usize| (0..count).map(|number| format!("<b a={number}>")).collect::<String>();
+        assert_eq!(Dom::parse(&open(20_000)).unwrap_err(), Tangled, "more than anybody opens");
+        // The parser opens each again in every paragraph.
+        assert_eq!(Dom::parse(&format!("<p>{}{}", open(1_000), "<p>x".repeat(10_000))).unwrap_err(), Tangled);
     }
 
     #[test]
     fn page_built_to_waste_time_is_given_up() {
         assert_eq!(Dom::parse(&"<div>".repeat(200_000)).unwrap_err(), Tangled);
+        let wide = format!("{}{}", "<div>".repeat(1_900), "<p></p>".repeat(100_000));
+        assert_eq!(Dom::parse(&wide).unwrap_err(), Tangled);
     }
 
     #[test]

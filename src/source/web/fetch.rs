@@ -200,7 +200,7 @@ impl Fetcher {
             content_hash: ContentHash::of(text.as_bytes()),
             text,
             fetched_at: self.clock.now(),
-            content_type: kind.to_owned(),
+            content_type: kind,
         })
     }
 
@@ -273,7 +273,7 @@ impl Fetcher {
             "" | "identity" => Ok(body),
             "gzip" | "x-gzip" => {
                 let unpacked = tokio::task::spawn_blocking(move || unpack(&body, max_bytes)).await;
-                unpacked.unwrap_or_else(|_| Err(FetchError::Packed { found: packed }))
+                unpacked.unwrap_or(Err(FetchError::Packed { found: packed }))
             }
             _ => Err(FetchError::Packed { found: shortened(&packed) }),
         }

@@ -1,4 +1,4 @@
-//! SearXNG: an engine that asks others, on a machine of one's own; it wants no key.
+//! `SearXNG`: an engine that asks others, on a machine of one's own; it wants no key.
 
 use futures::future::BoxFuture;
 
@@ -8,7 +8,7 @@ use crate::base::http::{BaseUrl, HttpError};
 /// What it is called.
 pub(super) const NAME: &str = "searxng";
 
-/// A SearXNG at an address.
+/// A `SearXNG` at an address.
 ///
 /// It knows no range of dates: what is outside is dropped where a date is known.
 #[derive(Clone, Debug)]
