@@ -5,15 +5,18 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use reqwest::header::HeaderValue;
+use jiff::fmt::rfc2822;
+use reqwest::header::{DATE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
 
+use super::retry::MAX_WAIT;
+
 /// How long a connection may take to come about.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How `dr` introduces itself.
-const USER_AGENT: &str = concat!("dr/", env!("CARGO_PKG_VERSION"));
+pub const USER_AGENT: &str = concat!("dr/", env!("CARGO_PKG_VERSION"));
 
 /// Key or password: it can be sent, and not be shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -27,10 +30,12 @@ pub struct ParseSecretError;
 impl Secret {
     /// Returns the header that presents the secret to a server.
     pub fn bearer(&self) -> HeaderValue {
-        let mut value = HeaderValue::from_str(&format!("Bearer {}", self.0))
-            .expect("a secret has nothing but visible ASCII characters");
-        value.set_sensitive(true);
-        value
+        sensitive(&format!("Bearer {}", self.0))
+    }
+
+    /// Returns the secret as a header of its own, for servers that want it so.
+    pub fn header(&self) -> HeaderValue {
+        sensitive(&self.0)
     }
 
     /// Returns the secret itself, for another part of `dr` to make it a secret again.
@@ -42,6 +47,12 @@ impl Secret {
     pub fn scrub(&self, text: &str) -> String {
         text.replace(&self.0, "[key]")
     }
+}
+
+fn sensitive(text: &str) -> HeaderValue {
+    let mut value = HeaderValue::from_str(text).expect("a secret has nothing but visible ASCII characters");
+    value.set_sensitive(true);
+    value
 }
 
 impl FromStr for Secret {
@@ -181,9 +192,44 @@ pub async fn read_capped(mut response: Response, max_bytes: usize) -> Result<Vec
     Ok(body)
 }
 
+/// Returns when an endpoint wants to be asked again, in seconds or as a date, and in a minute at most.
+///
+/// A date counts from the endpoint's own, so that no two clocks have to agree.
+pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let wanted = text(RETRY_AFTER)?;
+    let seconds = match wanted.parse::<f64>() {
+        Ok(seconds) => seconds,
+        Err(_) => {
+            let then = rfc2822::parse(wanted).ok()?.timestamp();
+            let now = rfc2822::parse(text(DATE)?).ok()?.timestamp();
+            then.duration_since(now).as_secs_f64()
+        }
+    };
+    Duration::try_from_secs_f64(seconds.clamp(0.0, MAX_WAIT.as_secs_f64())).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date_and_a_minute_at_most() {
+        let wait = |wanted: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, HeaderValue::from_static(wanted));
+            headers.insert(DATE, HeaderValue::from_static("Sat, 21 Nov 2026 12:00:00 GMT"));
+            retry_after(&headers)
+        };
+        assert_eq!(wait("7"), Some(Duration::from_secs(7)));
+        assert_eq!(wait("0.5"), Some(Duration::from_millis(500)));
+        assert_eq!(wait("86400"), Some(MAX_WAIT));
+        assert_eq!(wait("Sat, 21 Nov 2026 12:00:20 GMT"), Some(Duration::from_secs(20)));
+        assert_eq!(wait("Sat, 21 Nov 2026 11:00:00 GMT"), Some(Duration::ZERO));
+        assert_eq!(wait("-5"), Some(Duration::ZERO));
+        assert_eq!(wait("soon"), None);
+        assert_eq!(wait("NaN"), None);
+    }
 
     #[test]
     fn secret_is_not_shown_and_is_taken_out_of_what_others_say() {

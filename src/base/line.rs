@@ -1,5 +1,8 @@
 //! Text of others on one line, with nothing in it that could steer a terminal or hide from a reader.
 
+/// Letters of what a server or library says that are shown.
+const MAX_SHOWN: usize = 300;
+
 /// Returns `text` with runs of white space and control characters as one space, and invisible characters removed.
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
@@ -12,6 +15,13 @@ pub fn one_line(text: &str) -> String {
     }
     line.truncate(line.trim_end().len());
     line
+}
+
+/// Returns a text of others on one line, and no more of it than anybody wants to read.
+pub fn shortened(text: &str) -> String {
+    let line = one_line(text);
+    let end = line.char_indices().nth(MAX_SHOWN).map_or(line.len(), |(end, _)| end);
+    if end < line.len() { format!("{}…", &line[..end]) } else { line }
 }
 
 /// Returns `text` with its lines and tabs, and every other control or invisible character removed.

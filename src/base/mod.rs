@@ -14,4 +14,6 @@ pub mod token;
 
 pub mod word;
 
+pub mod retry;
+
 pub mod http;

@@ -3,15 +3,7 @@
 use std::time::Duration;
 
 use super::model::ModelError;
-
-/// Requests for one reply, at most.
-const MAX_ATTEMPTS: u32 = 5;
-
-/// The first wait, before chance shortens it; each further one is twice as long.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-
-/// The longest wait, whatever an endpoint asks for.
-pub const MAX_WAIT: Duration = Duration::from_mins(1);
+use crate::base::retry::wait;
 
 /// Returns how long to wait before sending again, or nothing where that cannot help or may cost twice.
 ///
@@ -28,12 +20,7 @@ pub fn wait_after(error: &ModelError, attempts: u32, chance: f64) -> Option<Dura
         | ModelError::Authentication
         | ModelError::Permanent { .. } => return None,
     };
-    if attempts >= MAX_ATTEMPTS {
-        return None;
-    }
-    let ceiling = FIRST_WAIT.saturating_mul(2_u32.saturating_pow(attempts.saturating_sub(1))).min(MAX_WAIT);
-    let chance = if chance.is_finite() { chance.clamp(0.0, 1.0) } else { 1.0 };
-    Some(retry_after.map_or_else(|| ceiling.mul_f64(chance), |wait| wait.min(MAX_WAIT)))
+    wait(attempts, retry_after, chance)
 }
 
 #[cfg(test)]
@@ -41,6 +28,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::base::retry::MAX_WAIT;
 
     fn transient(retry_after: Option<Duration>) -> ModelError {
         ModelError::Transient { retry_after, reason: "busy".into() }

@@ -104,7 +104,12 @@ mod tests {
 
     #[test]
     fn page_is_read_on_a_day_of_utc() {
-        let page = |fetched_at| Place::Web { url: "https://example.org".into(), title: "A page".into(), fetched_at };
+        let page = |fetched_at| Place::Web {
+            url: "https://example.org".into(),
+            title: "A page".into(),
+            fetched_at,
+            content_hash: None,
+        };
         assert_eq!(read_on(&page(Some(1_795_219_199_000))).as_deref(), Some("2026-11-20"));
         assert_eq!(read_on(&page(None)), None);
         assert_eq!(read_on(&page(Some(u64::MAX))), None);

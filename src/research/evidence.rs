@@ -117,14 +117,16 @@ impl Evidence {
     /// file that has changed since; names the headings right above it, which in a passage of several sections need not
     /// be those of the passage.
     pub fn check(&mut self, file: &SourceFile, passage: &str) {
-        self.stale = !matches!(file, SourceFile::AsIndexed(_));
+        self.stale = matches!(self.source, Place::Kb { .. }) && !matches!(file, SourceFile::AsIndexed(_));
         self.checked = !self.quote.trim().is_empty()
             && match (file, &self.source) {
                 (SourceFile::AsIndexed(text), Place::Kb { line_start, line_end, .. }) => {
                     lines(text, *line_start, *line_end).contains(&self.quote)
                 }
                 (SourceFile::AsIndexed(text), Place::Web { .. }) => text.contains(&self.quote),
-                (SourceFile::Changed | SourceFile::Gone, _) => passage.contains(&self.quote),
+                (SourceFile::Changed | SourceFile::Gone, Place::Kb { .. }) => passage.contains(&self.quote),
+                // What a search engine shows of a page may be anything; only the page itself bears a quote out.
+                (SourceFile::Changed | SourceFile::Gone, Place::Web { .. }) => false,
             };
         if let (true, SourceFile::AsIndexed(text), Place::Kb { path, line_start, heading_path, .. }) =
             (self.checked, file, &mut self.source)
@@ -356,5 +358,29 @@ mod tests {
         for text in ["", "e1", "n1", "n1e0", "n01e1", "n1e+1", "n1e1e1", "1e1"] {
             assert!(text.parse::<EvidenceId>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn words_of_a_page_are_checked_only_against_the_page_as_stored() {
+        let passage = Passage {
+            id: "https://example.org/".into(),
+            place: Place::Web {
+                url: "https://example.org/".into(),
+                title: "A page".into(),
+                fetched_at: None,
+                content_hash: None,
+            },
+            label: Label::Public,
+            text: "Valves open at six.".into(),
+            snippet: "Valves open at six.".into(),
+            score: 1.0,
+        };
+        let mut evidence = passage.quote(0..19, EvidenceId::new(NodeId::numbered(1), 1), 1.0);
+        evidence.check(&SourceFile::Gone, &passage.text);
+        assert!(!evidence.checked && !evidence.stale, "a snippet is nobody's word");
+        evidence.check(&SourceFile::AsIndexed("Beds\n\nValves open at six.".into()), &passage.text);
+        assert!(evidence.checked);
+        evidence.check(&SourceFile::AsIndexed("Valves open at seven.".into()), &passage.text);
+        assert!(!evidence.checked);
     }
 }

@@ -269,7 +269,12 @@ pub(crate) fn branch(node: &NodeId, texts: &[&str], label: Label) -> Branch {
         let id = EvidenceId::new(node.clone(), number);
         let source = match label {
             Label::Internal => ScriptedSource::of(&[]).passage("a.md", "a.md#0", text, 1, 1).place,
-            Label::Public => Place::Web { url: "https://example.org/".into(), title: "web".into(), fetched_at: None },
+            Label::Public => Place::Web {
+                url: "https://example.org/".into(),
+                title: "web".into(),
+                fetched_at: None,
+                content_hash: None,
+            },
         };
         evidence.push(Evidence {
             id: id.clone(),

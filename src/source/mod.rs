@@ -7,6 +7,8 @@ mod kb;
 
 mod mixed;
 
+pub mod web;
+
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +56,9 @@ pub enum Place {
         title: String,
         /// When it was fetched, in milliseconds since 1970; none where only somebody's report of it is known.
         fetched_at: Option<u64>,
+        /// Hash of the text it was stored with; none where it was never fetched.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        content_hash: Option<ContentHash>,
     },
 }
 

@@ -5,18 +5,13 @@
 
 use std::time::Duration;
 
-use jiff::fmt::rfc2822;
 use reqwest::StatusCode;
-use reqwest::header::{DATE, HeaderMap, LOCATION, RETRY_AFTER};
+use reqwest::header::{HeaderMap, LOCATION};
 use serde_json::Value;
 
-use crate::base::http::BodyError;
-use crate::base::line::one_line;
+use crate::base::http::{BodyError, retry_after};
+use crate::base::line::shortened;
 use crate::llm::model::ModelError;
-use crate::llm::retry::MAX_WAIT;
-
-/// Letters of what an endpoint says that are shown.
-const MAX_SHOWN: usize = 300;
 
 /// Words by which endpoints say that a prompt is too long.
 const TOO_LONG: [&str; 14] = [
@@ -121,30 +116,6 @@ pub(super) fn reported(error: &Value) -> ModelError {
         }
         None => ModelError::Permanent { reason: said.reason(200) },
     }
-}
-
-/// Returns a text of others on one line, and no more of it than anybody wants to read.
-pub(super) fn shortened(text: &str) -> String {
-    let line = one_line(text);
-    let end = line.char_indices().nth(MAX_SHOWN).map_or(line.len(), |(end, _)| end);
-    if end < line.len() { format!("{}…", &line[..end]) } else { line }
-}
-
-/// Returns when an endpoint wants to be asked again, in seconds or as a date, and in a minute at most.
-///
-/// A date counts from the endpoint's own, so that no two clocks have to agree.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
-    let wanted = text(RETRY_AFTER)?;
-    let seconds = match wanted.parse::<f64>() {
-        Ok(seconds) => seconds,
-        Err(_) => {
-            let then = rfc2822::parse(wanted).ok()?.timestamp();
-            let now = rfc2822::parse(text(DATE)?).ok()?.timestamp();
-            then.duration_since(now).as_secs_f64()
-        }
-    };
-    Duration::try_from_secs_f64(seconds.clamp(0.0, MAX_WAIT.as_secs_f64())).ok()
 }
 
 /// What an endpoint says about a failure, in whichever form.
@@ -263,8 +234,6 @@ fn numbers(text: &str) -> Vec<(usize, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use reqwest::header::HeaderValue;
-
     use super::*;
 
     fn answer(status: u16, body: &str) -> ModelError {
@@ -362,24 +331,6 @@ mod tests {
         let body = r#"{"error":{"message":"'response_format.type' must be 'json_object' or 'text'"}}"#;
         let error = answer(400, body).to_string();
         assert!(error.ends_with("; set `schema = \"json\"` (or \"none\") for this model"), "{error}");
-    }
-
-    #[test]
-    fn retry_after_is_seconds_or_a_date_and_a_minute_at_most() {
-        let wait = |wanted: &'static str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(RETRY_AFTER, HeaderValue::from_static(wanted));
-            headers.insert(DATE, HeaderValue::from_static("Sat, 21 Nov 2026 12:00:00 GMT"));
-            retry_after(&headers)
-        };
-        assert_eq!(wait("7"), Some(Duration::from_secs(7)));
-        assert_eq!(wait("0.5"), Some(Duration::from_millis(500)));
-        assert_eq!(wait("86400"), Some(MAX_WAIT));
-        assert_eq!(wait("Sat, 21 Nov 2026 12:00:20 GMT"), Some(Duration::from_secs(20)));
-        assert_eq!(wait("Sat, 21 Nov 2026 11:00:00 GMT"), Some(Duration::ZERO));
-        assert_eq!(wait("-5"), Some(Duration::ZERO));
-        assert_eq!(wait("soon"), None);
-        assert_eq!(wait("NaN"), None);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::failure::{self, shortened};
+use super::failure;
+use crate::base::line::shortened;
 use crate::llm::message::{Reply, Usage};
 use crate::llm::model::ModelError;
 use crate::llm::thinking::spoken;

@@ -1,0 +1,78 @@
+//! Brave Search: an engine with an index of its own, with a key.
+
+use futures::future::BoxFuture;
+use jiff::civil::{Date, date};
+use serde_json::Value;
+
+use super::provider::{DateRange, Endpoint, SearchProvider, WebError, WebHit, WebQuery, cut, hit, without_markup};
+use crate::base::http::{BaseUrl, HttpError, Secret};
+
+/// Where it is.
+const ADDRESS: &str = "https://api.search.brave.com";
+
+/// Pages it lists at most.
+const MAX_RESULTS: usize = 20;
+
+/// Letters a query may have.
+const MAX_QUERY_CHARS: usize = 400;
+
+/// Words a query may have.
+const MAX_QUERY_WORDS: usize = 50;
+
+/// Days that stand for no limit.
+const FIRST_DAY: Date = date(1990, 1, 1);
+const LAST_DAY: Date = date(2100, 1, 1);
+
+/// Brave Search, or something that speaks as it does.
+#[derive(Clone, Debug)]
+pub struct Brave {
+    endpoint: Endpoint,
+    key: Secret,
+}
+
+impl Brave {
+    /// Sets it up with a key, at its own address where no other is given.
+    pub fn new(key: Secret, address: Option<BaseUrl>) -> Result<Self, HttpError> {
+        let address = address.unwrap_or_else(|| ADDRESS.parse().expect("the address is one"));
+        Ok(Self { endpoint: Endpoint::new("brave", address, Some(key.clone()))?, key })
+    }
+}
+
+impl SearchProvider for Brave {
+    fn name(&self) -> &'static str {
+        "brave"
+    }
+
+    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
+        Box::pin(async move {
+            let words: Vec<_> = query.text.split_whitespace().take(MAX_QUERY_WORDS).collect();
+            let count = query.limit.clamp(1, MAX_RESULTS).to_string();
+            let mut asked = vec![
+                ("q", cut(&words.join(" "), MAX_QUERY_CHARS)),
+                ("count", count),
+                ("text_decorations", "false".to_owned()),
+            ];
+            asked.extend(freshness(query.dates).map(|dates| ("freshness", dates)));
+            let request = self.endpoint.get("/res/v1/web/search").query(&asked);
+            let request = request.header("X-Subscription-Token", self.key.header());
+            let reply = self.endpoint.send(request).await?;
+            // Where nothing was found there is no list at all.
+            if reply.is_object() && reply["web"].is_null() {
+                return Ok(Vec::new());
+            }
+            let entries = self.endpoint.list(&reply, "/web/results")?;
+            Ok(entries.iter().filter_map(read).collect())
+        })
+    }
+}
+
+fn read(entry: &Value) -> Option<WebHit> {
+    let snippet = entry["description"].as_str().map(without_markup);
+    hit(entry, snippet.as_deref(), "page_age")
+}
+
+fn freshness(dates: DateRange) -> Option<String> {
+    let is_open = dates == DateRange::default();
+    let (since, until) = (dates.since.unwrap_or(FIRST_DAY), dates.until.unwrap_or(LAST_DAY));
+    (!is_open).then(|| format!("{since}to{until}"))
+}

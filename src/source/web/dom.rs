@@ -1,0 +1,331 @@
+//! A page as a tree, built by html5ever: within limits, so that no page takes more than its share of time and memory.
+
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+
+use html5ever::interface::{ElementFlags, NodeOrText, QuirksMode, TreeSink};
+use html5ever::tendril::{StrTendril, TendrilSink};
+use html5ever::{Attribute, ParseOpts, QualName, parse_document};
+
+/// Nodes a page may have.
+const MAX_NODES: usize = 300_000;
+
+/// Elements around an element, at most: the parser looks through those that are open again and again.
+const MAX_DEPTH: usize = 2_000;
+
+/// Elements that format text a page may have in all, those included that the parser opens anew.
+const MAX_FORMATTING: usize = 100_000;
+
+/// Looks at its tree that the parser may take.
+const MAX_STEPS: u64 = 100_000_000;
+
+/// Elements that format text, which the parser opens anew in paragraph after paragraph until they are closed.
+const FORMATTING: [&str; 14] =
+    ["a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u"];
+
+/// A page as a tree of nodes; the first is the document.
+#[derive(Debug)]
+pub(super) struct Dom {
+    nodes: Vec<Node>,
+}
+
+/// A node: what it is and what is in it.
+#[derive(Debug)]
+struct Node {
+    parent: Option<usize>,
+    /// Elements around it when it came to its place.
+    depth: usize,
+    children: Vec<usize>,
+    data: Data,
+}
+
+/// What a node is; comments and the like are nothing.
+#[derive(Debug)]
+enum Data {
+    Element { name: Rc<QualName>, attributes: Vec<Attribute>, contents: Option<usize> },
+    Text(String),
+    Nothing,
+}
+
+/// The page is built to waste time or memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("page is too tangled to read")]
+pub(super) struct Tangled;
+
+impl Dom {
+    /// Reads a page. Whatever happens inside the parser stays there.
+    pub(super) fn parse(html: &str) -> Result<Self, Tangled> {
+        let parse = || parse_document(Builder::default(), ParseOpts::default()).one(html);
+        catch_unwind(AssertUnwindSafe(parse)).map_err(|_| Tangled)
+    }
+
+    /// Returns what is in a node, in order.
+    pub(super) fn children(&self, node: usize) -> &[usize] {
+        &self.nodes[node].children
+    }
+
+    /// Returns the name of an element.
+    pub(super) fn name(&self, node: usize) -> Option<&str> {
+        match &self.nodes[node].data {
+            Data::Element { name, .. } => Some(&name.local),
+            Data::Text(_) | Data::Nothing => None,
+        }
+    }
+
+    /// Returns the words of a text.
+    pub(super) fn text(&self, node: usize) -> Option<&str> {
+        match &self.nodes[node].data {
+            Data::Text(text) => Some(text),
+            Data::Element { .. } | Data::Nothing => None,
+        }
+    }
+
+    /// Returns an attribute of an element.
+    pub(super) fn attribute(&self, node: usize, wanted: &str) -> Option<&str> {
+        match &self.nodes[node].data {
+            Data::Element { attributes, .. } => {
+                attributes.iter().find(|attribute| &*attribute.name.local == wanted).map(|found| &*found.value)
+            }
+            Data::Text(_) | Data::Nothing => None,
+        }
+    }
+
+    /// Returns a node and everything in it, as it stands in the page.
+    pub(super) fn inside(&self, node: usize) -> impl Iterator<Item = usize> + '_ {
+        let mut open = vec![node];
+        std::iter::from_fn(move || {
+            let node = open.pop()?;
+            open.extend(self.children(node).iter().rev());
+            Some(node)
+        })
+    }
+}
+
+/// Names a node to the parser, which asks for names more often than for anything else.
+#[derive(Clone)]
+struct Handle {
+    node: usize,
+    name: Option<Rc<QualName>>,
+}
+
+/// Builds the tree as the parser says.
+struct Builder {
+    nodes: RefCell<Vec<Node>>,
+    steps: Cell<u64>,
+    formatting: Cell<usize>,
+    nameless: QualName,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        let builder = Self {
+            nodes: RefCell::default(),
+            steps: Cell::default(),
+            formatting: Cell::default(),
+            nameless: QualName::new(None, html5ever::ns!(), html5ever::local_name!("")),
+        };
+        builder.add(Data::Nothing);
+        builder
+    }
+}
+
+impl Builder {
+    /// Counts looks at the tree; the parser can be left only by unwinding, which is not a panic and is not reported.
+    fn step(&self, steps: usize) {
+        self.steps.set(self.steps.get() + steps as u64);
+        if self.steps.get() > MAX_STEPS {
+            resume_unwind(Box::new(Tangled));
+        }
+    }
+
+    fn add(&self, data: Data) -> usize {
+        let mut nodes = self.nodes.borrow_mut();
+        if nodes.len() >= MAX_NODES {
+            drop(nodes);
+            resume_unwind(Box::new(Tangled));
+        }
+        nodes.push(Node { parent: None, depth: 0, children: Vec::new(), data });
+        nodes.len() - 1
+    }
+
+    /// Puts a node or text into `parent` before the child at `at`, or at the end.
+    fn insert(&self, parent: usize, at: Option<usize>, child: NodeOrText<Handle>) {
+        let node = match child {
+            NodeOrText::AppendNode(handle) => {
+                self.detach(handle.node);
+                handle.node
+            }
+            NodeOrText::AppendText(text) => {
+                let mut nodes = self.nodes.borrow_mut();
+                let before = at.unwrap_or(nodes[parent].children.len()).checked_sub(1);
+                let before = before.and_then(|before| nodes[parent].children.get(before).copied());
+                if let Some(Data::Text(known)) = before.map(|before| &mut nodes[before].data) {
+                    known.push_str(&text);
+                    return;
+                }
+                drop(nodes);
+                self.add(Data::Text(text.into()))
+            }
+        };
+        let mut nodes = self.nodes.borrow_mut();
+        nodes[node].parent = Some(parent);
+        nodes[node].depth = nodes[parent].depth + 1;
+        if nodes[node].depth > MAX_DEPTH {
+            drop(nodes);
+            resume_unwind(Box::new(Tangled));
+        }
+        let children = &mut nodes[parent].children;
+        children.insert(at.unwrap_or(children.len()).min(children.len()), node);
+    }
+
+    /// Returns where a node stands among its parent's children; those at the end are found first.
+    fn place(&self, node: usize) -> Option<(usize, usize)> {
+        let nodes = self.nodes.borrow();
+        let parent = nodes[node].parent?;
+        let at = nodes[parent].children.iter().rposition(|child| *child == node)?;
+        self.step(nodes[parent].children.len() - at);
+        Some((parent, at))
+    }
+
+    fn detach(&self, node: usize) {
+        if let Some((parent, at)) = self.place(node) {
+            let mut nodes = self.nodes.borrow_mut();
+            nodes[parent].children.remove(at);
+            nodes[node].parent = None;
+        }
+    }
+}
+
+impl TreeSink for Builder {
+    type Handle = Handle;
+    type Output = Dom;
+    type ElemName<'a> = &'a QualName;
+
+    fn finish(self) -> Dom {
+        Dom { nodes: self.nodes.into_inner() }
+    }
+
+    fn parse_error(&self, _message: Cow<'static, str>) {}
+
+    fn get_document(&self) -> Handle {
+        Handle { node: 0, name: None }
+    }
+
+    fn elem_name<'a>(&'a self, target: &'a Handle) -> &'a QualName {
+        self.step(1);
+        target.name.as_deref().unwrap_or(&self.nameless)
+    }
+
+    fn create_element(&self, name: QualName, attributes: Vec<Attribute>, flags: ElementFlags) -> Handle {
+        if FORMATTING.contains(&&*name.local) {
+            self.formatting.set(self.formatting.get() + 1);
+            if self.formatting.get() > MAX_FORMATTING {
+                resume_unwind(Box::new(Tangled));
+            }
+        }
+        let name = Rc::new(name);
+        let contents = flags.template.then(|| self.add(Data::Nothing));
+        let node = self.add(Data::Element { name: Rc::clone(&name), attributes, contents });
+        Handle { node, name: Some(name) }
+    }
+
+    fn create_comment(&self, _text: StrTendril) -> Handle {
+        Handle { node: self.add(Data::Nothing), name: None }
+    }
+
+    fn create_pi(&self, _target: StrTendril, _data: StrTendril) -> Handle {
+        Handle { node: self.add(Data::Nothing), name: None }
+    }
+
+    fn append(&self, parent: &Handle, child: NodeOrText<Handle>) {
+        self.insert(parent.node, None, child);
+    }
+
+    fn append_based_on_parent_node(&self, element: &Handle, before: &Handle, child: NodeOrText<Handle>) {
+        let has_parent = self.nodes.borrow()[element.node].parent.is_some();
+        if has_parent {
+            self.append_before_sibling(element, child);
+        } else {
+            self.append(before, child);
+        }
+    }
+
+    fn append_doctype_to_document(&self, _name: StrTendril, _public_id: StrTendril, _system_id: StrTendril) {}
+
+    fn get_template_contents(&self, target: &Handle) -> Handle {
+        let contents = match &self.nodes.borrow()[target.node].data {
+            Data::Element { contents, .. } => *contents,
+            Data::Text(_) | Data::Nothing => None,
+        };
+        Handle { node: contents.unwrap_or(target.node), name: None }
+    }
+
+    fn same_node(&self, x: &Handle, y: &Handle) -> bool {
+        self.step(1);
+        x.node == y.node
+    }
+
+    fn set_quirks_mode(&self, _mode: QuirksMode) {}
+
+    fn append_before_sibling(&self, sibling: &Handle, child: NodeOrText<Handle>) {
+        if let NodeOrText::AppendNode(node) = &child {
+            self.detach(node.node);
+        }
+        if let Some((parent, at)) = self.place(sibling.node) {
+            self.insert(parent, Some(at), child);
+        }
+    }
+
+    fn add_attrs_if_missing(&self, target: &Handle, more: Vec<Attribute>) {
+        self.step(more.len());
+        if let Data::Element { attributes, .. } = &mut self.nodes.borrow_mut()[target.node].data {
+            for attribute in more {
+                if !attributes.iter().any(|known| known.name == attribute.name) {
+                    attributes.push(attribute);
+                }
+            }
+        }
+    }
+
+    fn remove_from_parent(&self, target: &Handle) {
+        self.detach(target.node);
+    }
+
+    fn reparent_children(&self, node: &Handle, new_parent: &Handle) {
+        let mut nodes = self.nodes.borrow_mut();
+        let children = std::mem::take(&mut nodes[node.node].children);
+        self.step(children.len());
+        for child in &children {
+            nodes[*child].parent = Some(new_parent.node);
+        }
+        nodes[new_parent.node].children.extend(children);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_built_to_waste_memory_is_given_up() {
+        let open = |count: usize| (0..count).map(|number| format!("<b a={number}>")).collect::<String>();
+        assert_eq!(Dom::parse(&open(20_000)).unwrap_err(), Tangled, "more than anybody opens");
+        // The parser opens each again in every paragraph.
+        assert_eq!(Dom::parse(&format!("<p>{}{}", open(1_000), "<p>x".repeat(10_000))).unwrap_err(), Tangled);
+    }
+
+    #[test]
+    fn page_built_to_waste_time_is_given_up() {
+        assert_eq!(Dom::parse(&"<div>".repeat(200_000)).unwrap_err(), Tangled);
+        let wide = format!("{}{}", "<div>".repeat(1_900), "<p></p>".repeat(100_000));
+        assert_eq!(Dom::parse(&wide).unwrap_err(), Tangled);
+    }
+
+    #[test]
+    fn large_page_without_tricks_is_read() {
+        let dom = Dom::parse(&"<p>Valves <b>open</b> at <a href=x>six</a>.</p>".repeat(5_000)).unwrap();
+        assert_eq!(dom.inside(0).filter(|node| dom.name(*node) == Some("p")).count(), 5_000);
+    }
+}

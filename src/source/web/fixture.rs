@@ -1,0 +1,87 @@
+//! A search engine that is a file: for tests, and for playing without a network.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use super::provider::{SearchProvider, WebError, WebHit, WebQuery, hit};
+use crate::base::line::one_line;
+use crate::base::word::WordSplitter;
+
+/// A file of queries and what is found for them: `{"query": [{"url": …, "title": …, "snippet": …}, …], …}`.
+///
+/// A query that is in the file finds what stands there; any other finds whatever shares a key word with it, the most
+/// first.
+pub struct FixtureProvider {
+    hits: BTreeMap<String, Vec<WebHit>>,
+    splitter: WordSplitter,
+}
+
+/// A file is no list of what is found.
+#[derive(Debug, thiserror::Error)]
+pub enum FixtureError {
+    /// It cannot be read.
+    #[error("failed to read `{path}`")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The error from the system.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It has another form.
+    #[error("`{path}` has no queries with lists of pages")]
+    Form {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl FixtureProvider {
+    /// Reads a file.
+    pub fn from_file(path: &Path) -> Result<Self, FixtureError> {
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|source| FixtureError::File { path: path.to_owned(), source })?;
+        let wrong = || FixtureError::Form { path: path.to_owned() };
+        Self::read(&serde_json::from_str(&text).map_err(|_| wrong())?).ok_or_else(wrong)
+    }
+
+    /// Takes what a file would say; nothing where it has another form.
+    pub fn read(value: &Value) -> Option<Self> {
+        let read = |entry: &Value| hit(entry, entry["snippet"].as_str(), "published");
+        let list = |list: &Value| Some(list.as_array()?.iter().filter_map(read).collect());
+        let hits = value.as_object()?.iter().map(|(query, hits)| Some((normal(query), list(hits)?)));
+        Some(Self { hits: hits.collect::<Option<_>>()?, splitter: WordSplitter::default() })
+    }
+
+    fn find(&self, query: &WebQuery) -> Vec<WebHit> {
+        if let Some(hits) = self.hits.get(&normal(&query.text)) {
+            return hits.clone();
+        }
+        let stems = self.splitter.key_stems(&query.text);
+        let shared = |hit: &WebHit| {
+            let words = self.splitter.key_stems(&format!("{} {}", hit.title, hit.snippet));
+            stems.iter().filter(|stem| words.contains(stem)).count()
+        };
+        let mut found: Vec<_> = self.hits.values().flatten().map(|hit| (shared(hit), hit)).collect();
+        found.retain(|(shared, _)| *shared > 0);
+        found.sort_by_key(|(shared, _)| std::cmp::Reverse(*shared));
+        found.into_iter().map(|(_, hit)| hit.clone()).collect()
+    }
+}
+
+fn normal(query: &str) -> String {
+    one_line(query).to_lowercase()
+}
+
+impl SearchProvider for FixtureProvider {
+    fn name(&self) -> &'static str {
+        "fixture"
+    }
+
+    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
+        Box::pin(async move { Ok(self.find(query)) })
+    }
+}

@@ -1,0 +1,201 @@
+//! Pages as they were fetched, kept under the hash of their text, so that a quote can be checked for ever.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
+
+use super::url::WebUrl;
+use crate::base::clock::Moment;
+use crate::base::id::ContentHash;
+
+/// A page as it was fetched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Page {
+    /// Where it was found in the end, in the form under which it is counted once.
+    pub url: WebUrl,
+    /// What was asked for, in that form too.
+    pub requested: WebUrl,
+    /// Its title, on one line.
+    pub title: String,
+    /// What a reader sees of it.
+    pub text: String,
+    /// Hash of the text.
+    pub content_hash: ContentHash,
+    /// When.
+    pub fetched_at: Moment,
+    /// What the server said it is, for example `text/html`.
+    pub content_type: String,
+}
+
+/// A folder of pages: `pages/ab/<hash>.json` has a page, `urls/cd/<hash of its address>.json` which one an address had
+/// last.
+#[derive(Clone, Debug)]
+pub struct PageStore {
+    folder: PathBuf,
+}
+
+/// A page could not be kept.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to keep a page in `{path}`")]
+pub struct PageStoreError {
+    /// The file.
+    path: PathBuf,
+    /// The error from the system.
+    #[source]
+    source: std::io::Error,
+}
+
+impl PageStore {
+    /// Keeps pages in a folder, which is made with the first of them.
+    pub fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// Keeps a page, and returns the hash it is found under.
+    ///
+    /// It is on disk when this returns. Where the same text is there already, only its address is noted.
+    pub fn put(&self, page: &Page) -> Result<ContentHash, PageStoreError> {
+        let hash = ContentHash::of(page.text.as_bytes());
+        let page = Page { content_hash: hash.clone(), ..page.clone() };
+        if self.get(&hash).is_none() {
+            self.write(&self.path("pages", &hash), &page)?;
+        }
+        let note = Page { text: String::new(), ..page };
+        for url in [&note.url, &note.requested] {
+            self.write(&self.path("urls", &key(url)), &note)?;
+        }
+        Ok(hash)
+    }
+
+    /// Returns a page, if it is there and its text is what the hash says.
+    pub fn get(&self, hash: &ContentHash) -> Option<Page> {
+        let is_hash = hash.as_str().len() == 64
+            && hash.as_str().bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+        if !is_hash {
+            return None;
+        }
+        let page: Page = read(&self.path("pages", hash))?;
+        (ContentHash::of(page.text.as_bytes()) == *hash && page.content_hash == *hash).then_some(page)
+    }
+
+    /// Returns the page that was last fetched from an address.
+    pub fn latest(&self, url: &WebUrl) -> Option<Page> {
+        let url = url.canonical();
+        let note: Page = read(&self.path("urls", &key(&url)))?;
+        let is_of = note.url == url || note.requested == url;
+        let text = self.get(&note.content_hash).filter(|_| is_of)?.text;
+        Some(Page { text, ..note })
+    }
+
+    /// Returns the file of a hash, which has only hex digits here.
+    fn path(&self, kind: &str, hash: &ContentHash) -> PathBuf {
+        self.folder.join(kind).join(&hash.as_str()[..2]).join(format!("{}.json", hash.as_str()))
+    }
+
+    /// Writes a file whole or not at all; only its owner can read it.
+    fn write(&self, path: &Path, page: &Page) -> Result<(), PageStoreError> {
+        let write = || {
+            let folder = path.parent().unwrap_or(&self.folder);
+            make_folder(folder)?;
+            let mut file = NamedTempFile::new_in(folder)?;
+            file.write_all(&serde_json::to_vec(page)?)?;
+            file.as_file().sync_all()?;
+            file.persist(path)?;
+            #[cfg(unix)]
+            std::fs::File::open(folder)?.sync_all()?;
+            Ok(())
+        };
+        write().map_err(|source| PageStoreError { path: path.to_owned(), source })
+    }
+}
+
+fn key(url: &WebUrl) -> ContentHash {
+    ContentHash::of(url.as_str().as_bytes())
+}
+
+fn make_folder(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+fn read(path: &Path) -> Option<Page> {
+    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(url: &str, text: &str) -> Page {
+        let url: WebUrl = url.parse().unwrap();
+        Page {
+            requested: url.join("/old").unwrap(),
+            url,
+            title: "Beds".into(),
+            text: text.into(),
+            content_hash: ContentHash::of(text.as_bytes()),
+            fetched_at: Moment(5),
+            content_type: "text/html".into(),
+        }
+    }
+
+    #[test]
+    fn page_comes_back_as_it_was_put_by_its_hash_and_both_addresses() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = PageStore::new(folder.path().join("web"));
+        let kept = page("https://example.org/beds", "Valves open at six.");
+        let hash = store.put(&kept).unwrap();
+        assert_eq!(store.get(&hash), Some(kept.clone()));
+        for url in ["https://example.org/beds/?utm_source=x", "https://example.org/old"] {
+            assert_eq!(store.latest(&url.parse().unwrap()), Some(kept.clone()), "{url}");
+        }
+        assert_eq!(store.latest(&"https://example.org/".parse().unwrap()), None);
+        let copy = page("https://copy.example/", "Valves open at six.");
+        assert_eq!(store.put(&copy).unwrap(), hash);
+        assert_eq!(store.latest(&copy.url), Some(copy));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_the_owner_can_read_a_page() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let store = PageStore::new(folder.path().join("web"));
+        let hash = store.put(&page("https://example.org/", "Beds.")).unwrap();
+        let path = store.path("pages", &hash);
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+    }
+
+    #[test]
+    fn page_that_was_tampered_with_is_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = PageStore::new(folder.path().to_owned());
+        let kept = page("https://example.org/", "Valves open at six.");
+        let hash = store.put(&kept).unwrap();
+        let path = store.path("pages", &hash);
+        let text = std::fs::read_to_string(&path).unwrap();
+        for wrong in [text.replace("six", "ten"), text[..text.len() / 2].to_owned(), String::new()] {
+            std::fs::write(&path, wrong).unwrap();
+            assert_eq!(store.get(&hash), None);
+            assert_eq!(store.latest(&kept.url), None);
+        }
+        store.put(&kept).unwrap();
+        assert_eq!(store.get(&hash), Some(kept), "putting it again mends it");
+    }
+
+    #[test]
+    fn what_is_no_hash_becomes_no_path() {
+        let store = PageStore::new("/".into());
+        let long = format!("../../etc/passwd{}", "a".repeat(48));
+        for text in ["", "é", "../../etc/passwd", long.as_str(), &"A".repeat(64)] {
+            assert_eq!(store.get(&ContentHash::from_stored(text)), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Search engines behind one trait: a query goes out, what is shown of pages comes back.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use jiff::civil::Date;
+use reqwest::header::{HeaderMap, LOCATION};
+use reqwest::{Client, RequestBuilder, StatusCode};
+use serde_json::Value;
+
+use super::url::WebUrl;
+use crate::base::clock::Clock;
+use crate::base::http::{BaseUrl, HttpError, Secret, client_for, read_capped, retry_after};
+use crate::base::line::{one_line, shortened};
+use crate::base::retry::wait;
+
+/// How long one search may take.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Bytes of an answer that are read.
+const MAX_REPLY_BYTES: usize = 4 << 20;
+
+/// Letters that are kept of what is shown of a page.
+const MAX_SNIPPET_CHARS: usize = 2_000;
+
+/// Letters that are kept of a title.
+const MAX_TITLE_CHARS: usize = 300;
+
+/// Days between which a page must have been published, both inclusive; pages without a date are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DateRange {
+    /// The first day.
+    pub since: Option<Date>,
+    /// The last day.
+    pub until: Option<Date>,
+}
+
+/// What is looked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WebQuery {
+    /// The words.
+    pub text: String,
+    /// Pages that are wanted, at most.
+    pub limit: usize,
+    /// When they were published.
+    pub dates: DateRange,
+}
+
+/// What a search engine shows of a page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WebHit {
+    /// Its address, as given.
+    pub url: WebUrl,
+    /// Its title, on one line.
+    pub title: String,
+    /// Some of its words, on one line.
+    pub snippet: String,
+    /// When it was published, in the engine's words.
+    pub published: Option<String>,
+    /// How well it fits, by the engine's own measure.
+    pub score: Option<f32>,
+}
+
+/// A search did not come about.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WebError {
+    /// The engine is out of reach or out of order; trying again may help.
+    #[error("`{provider}` does not answer: {reason}")]
+    Transient {
+        /// Which engine.
+        provider: &'static str,
+        /// When it wants to be asked again.
+        retry_after: Option<Duration>,
+        /// Why.
+        reason: String,
+    },
+    /// It was asked too often.
+    #[error("`{provider}` was asked too often")]
+    RateLimited {
+        /// Which engine.
+        provider: &'static str,
+        /// When it wants to be asked again.
+        retry_after: Option<Duration>,
+    },
+    /// It does not take the key.
+    #[error("`{provider}` does not take the key")]
+    Authentication {
+        /// Which engine.
+        provider: &'static str,
+    },
+    /// The account is used up.
+    #[error("account with `{provider}` is used up")]
+    Quota {
+        /// Which engine.
+        provider: &'static str,
+    },
+    /// Its answer cannot be read.
+    #[error("answer of `{provider}` cannot be read: {reason}")]
+    BadReply {
+        /// Which engine.
+        provider: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// It refuses the request.
+    #[error("`{provider}` refuses the search: {reason}")]
+    Refused {
+        /// Which engine.
+        provider: &'static str,
+        /// What it says.
+        reason: String,
+    },
+}
+
+impl WebError {
+    /// Returns what the user can do about this error, if there is something.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Authentication { .. } => Some("check the key in the environment".into()),
+            Self::Quota { .. } => Some("top up the account, or search with another provider".into()),
+            Self::Refused { provider: super::searxng::NAME, .. } => {
+                Some("SearXNG answers programs only where its `search.formats` setting lists `json`".into())
+            }
+            Self::RateLimited { .. } => Some("wait a while, or search with another provider".into()),
+            Self::BadReply { .. } => Some("check that the address is that of the search engine".into()),
+            Self::Transient { .. } | Self::Refused { .. } => None,
+        }
+    }
+
+    /// Returns how long to wait before asking again, or nothing where that cannot help; see [`wait`].
+    pub fn wait_after(&self, attempts: u32, chance: f64) -> Option<Duration> {
+        match self {
+            Self::Transient { retry_after, .. } | Self::RateLimited { retry_after, .. } => {
+                wait(attempts, *retry_after, chance)
+            }
+            Self::Authentication { .. } | Self::Quota { .. } | Self::BadReply { .. } | Self::Refused { .. } => None,
+        }
+    }
+}
+
+/// Searches the web.
+pub trait SearchProvider: Send + Sync {
+    /// Returns its name, for people and journals: `searxng`.
+    fn name(&self) -> &'static str;
+
+    /// Sends one query, once.
+    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>>;
+}
+
+/// Searches, and again after a while where that can help; drops what was published on other days.
+///
+/// `chance` gives numbers from 0 to 1 that spread out those who failed together.
+pub async fn search_patiently(
+    provider: &dyn SearchProvider,
+    query: &WebQuery,
+    clock: &dyn Clock,
+    chance: impl Fn() -> f64 + Send,
+) -> Result<Vec<WebHit>, WebError> {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        match provider.search(query).await {
+            Ok(hits) => {
+                let mut hits = hits;
+                hits.retain(|hit| query.dates.admits(hit.published.as_deref()));
+                hits.truncate(query.limit);
+                return Ok(hits);
+            }
+            Err(error) => match error.wait_after(attempts, chance()) {
+                Some(duration) => clock.sleep(duration).await,
+                None => return Err(error),
+            },
+        }
+    }
+}
+
+impl DateRange {
+    /// Tells whether a page may be from these days; one without a date, or with one nobody can read, may be.
+    pub fn admits(&self, published: Option<&str>) -> bool {
+        let Some(day) = published.and_then(day) else { return true };
+        self.since.is_none_or(|since| since <= day) && self.until.is_none_or(|until| day <= until)
+    }
+}
+
+/// Returns the day of a date like `2026-02-03` or `2026-02-03T10:00:00Z`.
+fn day(text: &str) -> Option<Date> {
+    text.trim().get(..10)?.parse().ok()
+}
+
+/// One engine at one address.
+#[derive(Clone, Debug)]
+pub(super) struct Endpoint {
+    provider: &'static str,
+    address: BaseUrl,
+    key: Option<Secret>,
+    client: Client,
+}
+
+impl Endpoint {
+    pub(super) fn new(provider: &'static str, address: BaseUrl, key: Option<Secret>) -> Result<Self, HttpError> {
+        Ok(Self { provider, client: client_for(&address)?, address, key })
+    }
+
+    pub(super) fn get(&self, path: &str) -> RequestBuilder {
+        self.client.get(self.address.with_path(path))
+    }
+
+    pub(super) fn post(&self, path: &str) -> RequestBuilder {
+        self.client.post(self.address.with_path(path))
+    }
+
+    /// Sends a request and returns what comes back as JSON.
+    pub(super) async fn send(&self, request: RequestBuilder) -> Result<Value, WebError> {
+        let sent = request.timeout(TIMEOUT).send().await;
+        let response = sent.map_err(|error| self.transient(None, &with_innermost(&error)))?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let body = read_capped(response, MAX_REPLY_BYTES).await;
+        let text = |bytes: &[u8]| self.scrubbed(&String::from_utf8_lossy(bytes));
+        if !status.is_success() {
+            return Err(self.answered(status, &headers, &text(&body.unwrap_or_default())));
+        }
+        match body {
+            Ok(body) => serde_json::from_str(&text(&body)).map_err(|_| self.bad_reply("it is no JSON")),
+            Err(crate::base::http::BodyError::Broken(error)) => Err(self.transient(None, &with_innermost(&error))),
+            Err(error) => Err(self.bad_reply(&error.to_string())),
+        }
+    }
+
+    /// Returns the entries of a list, or says that there is none.
+    pub(super) fn list<'a>(&self, reply: &'a Value, place: &str) -> Result<&'a Vec<Value>, WebError> {
+        let list = reply.pointer(place).and_then(Value::as_array);
+        list.ok_or_else(|| self.bad_reply(&format!("it has no list at `{place}`")))
+    }
+
+    pub(super) fn bad_reply(&self, reason: &str) -> WebError {
+        WebError::BadReply { provider: self.provider, reason: reason.to_owned() }
+    }
+
+    fn transient(&self, retry_after: Option<Duration>, reason: &str) -> WebError {
+        let reason = shortened(&self.scrubbed(reason));
+        WebError::Transient { provider: self.provider, retry_after, reason }
+    }
+
+    fn scrubbed(&self, text: &str) -> String {
+        self.key.as_ref().map_or_else(|| text.to_owned(), |key| key.scrub(text))
+    }
+
+    /// Tells what an answer with an error status means.
+    fn answered(&self, status: StatusCode, headers: &HeaderMap, body: &str) -> WebError {
+        let provider = self.provider;
+        let said = said(body);
+        let reason = if said.is_empty() {
+            format!("status {}", status.as_u16())
+        } else {
+            format!("status {}: {said}", status.as_u16())
+        };
+        let names_quota =
+            ["quota", "credits", "usage limit", "plan limit"].iter().any(|word| said.to_lowercase().contains(word));
+        match status.as_u16() {
+            // An engine without a key has none to complain about.
+            401 | 403 if self.key.is_some() => WebError::Authentication { provider },
+            // Brave says so of keys it does not know.
+            422 if body.contains("SUBSCRIPTION_TOKEN_INVALID") => WebError::Authentication { provider },
+            // Tavily has numbers of its own for accounts that are used up.
+            402 | 432 | 433 => WebError::Quota { provider },
+            429 if names_quota => WebError::Quota { provider },
+            429 => WebError::RateLimited { provider, retry_after: retry_after(headers) },
+            408 | 409 | 500..=599 => self.transient(retry_after(headers), &reason),
+            300..=399 => {
+                let place = headers.get(LOCATION).and_then(|place| place.to_str().ok()).unwrap_or("elsewhere");
+                WebError::Refused {
+                    provider,
+                    reason: format!("it redirects to `{}`", shortened(&self.scrubbed(place))),
+                }
+            }
+            _ => WebError::Refused { provider, reason },
+        }
+    }
+}
+
+/// Returns the innermost cause: those around it repeat the address, and with it the query.
+fn with_innermost(error: &reqwest::Error) -> String {
+    if error.is_timeout() && !error.is_connect() {
+        return format!("nothing came within {} s", TIMEOUT.as_secs());
+    }
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}
+
+/// Returns what an engine says of a failure, in whichever form; nothing of a page for people.
+fn said(body: &str) -> String {
+    let Ok(value) = serde_json::from_str::<Value>(body) else {
+        return if body.trim_start().starts_with('<') { String::new() } else { shortened(body) };
+    };
+    let places = ["/error/message", "/error/detail", "/detail/error", "/detail", "/message", "/error"];
+    shortened(places.iter().find_map(|place| value.pointer(place)?.as_str()).unwrap_or_default())
+}
+
+/// Reads one entry of a list; nothing where it has no address of the web or says nothing.
+pub(super) fn hit(entry: &Value, snippet: Option<&str>, published: &str) -> Option<WebHit> {
+    let text = |name: &str| entry[name].as_str().map(str::trim).filter(|text| !text.is_empty());
+    let url: WebUrl = text("url")?.parse().ok()?;
+    let snippet = cut(&one_line(snippet.unwrap_or_default()), MAX_SNIPPET_CHARS);
+    let title = cut(&one_line(text("title").unwrap_or_default()), MAX_TITLE_CHARS);
+    if snippet.is_empty() && title.is_empty() {
+        return None;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "a score needs no more digits")]
+    let score = entry["score"].as_f64().map(|score| score as f32).filter(|score| score.is_finite());
+    Some(WebHit {
+        title: if title.is_empty() { url.host().to_owned() } else { title },
+        url,
+        snippet,
+        published: text(published).map(shortened),
+        score,
+    })
+}
+
+/// Returns no more than so many letters of a text.
+pub(super) fn cut(text: &str, max_chars: usize) -> String {
+    text.chars().take(max_chars).collect()
+}
+
+/// Returns a text of HTML as words: engines mark what was found, and write letters as entities.
+pub(super) fn without_markup(text: &str) -> String {
+    let mut words = text.to_owned();
+    for tag in ["<strong>", "</strong>", "<b>", "</b>", "<em>", "</em>"] {
+        words = words.replace(tag, "");
+    }
+    for (entity, letter) in
+        [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#x27;", "'"), ("&#39;", "'"), ("&amp;", "&")]
+    {
+        words = words.replace(entity, letter);
+    }
+    words
+}

@@ -1,0 +1,152 @@
+//! A long page becomes the stretches of it that bear on a query, word for word.
+
+use std::ops::Range;
+
+use crate::base::word::WordSplitter;
+use crate::kb::embed::{EmbedError, Embedder};
+
+/// Letters a stretch has at most, where there is a place to cut.
+const MAX_PIECE_CHARS: usize = 900;
+
+/// Stretches that are compared with the query by meaning; of more, those with most of its words.
+const MAX_PIECES: usize = 160;
+
+/// Returns the stretches of a page that bear most on a query, as they stand and in their order, with an empty line
+/// between those that are not neighbours; `max_chars` letters at most.
+///
+/// # Errors
+///
+/// Returns an error where the embedder fails.
+pub fn relevant(page_text: &str, query: &str, embedder: &dyn Embedder, max_chars: usize) -> Result<String, EmbedError> {
+    if page_text.chars().count() <= max_chars {
+        return Ok(page_text.to_owned());
+    }
+    let pieces = closest_in_words(page_text, query, pieces(page_text));
+    let texts: Vec<_> = pieces.iter().map(|piece| &page_text[piece.clone()]).collect();
+    let wanted = embedder.embed_query(query)?;
+    let vectors = embedder.embed_passages(&texts)?;
+    let similarity = |vector: &Vec<f32>| wanted.iter().zip(vector).map(|(a, b)| a * b).sum::<f32>();
+    let mut ranked: Vec<_> = vectors.iter().map(similarity).zip(pieces).collect();
+    ranked.sort_by(|(a, one), (b, other)| b.total_cmp(a).then(one.start.cmp(&other.start)));
+    Ok(within(page_text, ranked.into_iter().map(|(_, piece)| piece), max_chars))
+}
+
+/// Keeps the pieces with most of the query's words, in the order of the page.
+fn closest_in_words(text: &str, query: &str, mut pieces: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    let splitter = WordSplitter::default();
+    pieces.retain(|piece| splitter.has_key_word(&text[piece.clone()]));
+    if pieces.len() > MAX_PIECES {
+        let stems = splitter.key_stems(query);
+        let shared = |piece: &Range<usize>| {
+            let words = splitter.key_stems(&text[piece.clone()]);
+            stems.iter().filter(|stem| words.contains(stem)).count()
+        };
+        pieces.sort_by_cached_key(|piece| std::cmp::Reverse(shared(piece)));
+        pieces.truncate(MAX_PIECES);
+        pieces.sort_by_key(|piece| piece.start);
+    }
+    pieces
+}
+
+/// Joins the best pieces that fit, neighbours as they stand.
+fn within(text: &str, ranked: impl Iterator<Item = Range<usize>>, max_chars: usize) -> String {
+    let mut kept: Vec<Range<usize>> = Vec::new();
+    let mut left = max_chars;
+    for piece in ranked {
+        // The empty line before it counts too.
+        let size = text[piece.clone()].chars().count() + 2;
+        if size <= left + usize::from(kept.is_empty()) * 2 {
+            left = left.saturating_sub(size);
+            kept.push(piece);
+        }
+    }
+    kept.sort_by_key(|piece| piece.start);
+    let mut joined: Vec<Range<usize>> = Vec::new();
+    for piece in kept {
+        match joined.last_mut() {
+            Some(last) if text[last.end..piece.start].trim().is_empty() && piece.start - last.end <= 2 => {
+                last.end = piece.end;
+            }
+            _ => joined.push(piece),
+        }
+    }
+    joined.into_iter().map(|piece| &text[piece]).collect::<Vec<_>>().join("\n\n")
+}
+
+/// Cuts a text into its paragraphs, and those that are too long at the ends of lines or sentences.
+fn pieces(text: &str) -> Vec<Range<usize>> {
+    let mut pieces = Vec::new();
+    let mut start = 0;
+    for paragraph in text.split("\n\n") {
+        cut(text, start..start + paragraph.len(), &mut pieces);
+        start += paragraph.len() + 2;
+    }
+    pieces
+}
+
+fn cut(text: &str, mut paragraph: Range<usize>, pieces: &mut Vec<Range<usize>>) {
+    loop {
+        let rest = &text[paragraph.clone()];
+        let rest = rest.trim_start();
+        paragraph.start = paragraph.end - rest.len();
+        let Some((limit, _)) = rest.char_indices().nth(MAX_PIECE_CHARS) else { break };
+        let head = &rest[..limit];
+        let ends = ["\n", ". ", "! ", "? ", "; ", " "];
+        let at = ends.iter().find_map(|end| head.rfind(end).filter(|at| *at > limit / 3).map(|at| at + end.len()));
+        let at = at.unwrap_or(limit);
+        pieces.push(paragraph.start..paragraph.start + head[..at].trim_end().len());
+        paragraph.start += at;
+    }
+    let end = paragraph.start + text[paragraph.clone()].trim_end().len();
+    if paragraph.start < end {
+        pieces.push(paragraph.start..end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::kb::embed::{EmbedderChoice, EmbedderOptions, load};
+
+    fn embedder() -> std::sync::Arc<dyn Embedder> {
+        let options = EmbedderOptions {
+            choice: EmbedderChoice::Builtin,
+            offline: true,
+            cache_dir: "none".into(),
+            data_dir: None,
+            threads: Some(1),
+        };
+        load(&options).unwrap()
+    }
+
+    #[test]
+    fn paragraphs_about_the_query_are_kept_word_for_word_and_in_order() {
+        let others = "The cat sat on the mat and slept all day long in the sun.";
+        let text = format!(
+            "{others}\n\nThe irrigation valve opens at six.\n\n{others}\n\n{others}\n\nWater flows until nine o'clock."
+        );
+        let short = relevant(&text, "When is the garden watered?", &*embedder(), 80).unwrap();
+        assert_eq!(short, "The irrigation valve opens at six.\n\nWater flows until nine o'clock.");
+        assert_eq!(relevant("short", "anything", &*embedder(), 80).unwrap(), "short");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_kept_stands_in_the_page_and_fits(
+            text in "([a-zé.]{1,30}( |\n|\n\n)){0,400}", order in any::<u64>(), max_chars in 1..3_000_usize
+        ) {
+            let mut pieces = pieces(&text);
+            let words: usize = pieces.iter().map(|piece| text[piece.clone()].split_whitespace().count()).sum();
+            let whole: usize = text.split_whitespace().count();
+            prop_assert!(words == whole, "nothing is lost: {words} of {whole}");
+            pieces.sort_by_key(|piece| (piece.start as u64).wrapping_mul(order | 1));
+            let kept = within(&text, pieces.into_iter(), max_chars);
+            prop_assert!(kept.chars().count() <= max_chars);
+            for part in kept.split("\n\n") {
+                prop_assert!(text.contains(part));
+            }
+        }
+    }
+}

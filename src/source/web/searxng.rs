@@ -1,0 +1,37 @@
+//! `SearXNG`: an engine that asks others, on a machine of one's own; it wants no key.
+
+use futures::future::BoxFuture;
+
+use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery, hit};
+use crate::base::http::{BaseUrl, HttpError};
+
+/// What it is called.
+pub(super) const NAME: &str = "searxng";
+
+/// A `SearXNG` at an address.
+///
+/// It knows no range of dates: what is outside is dropped where a date is known.
+#[derive(Clone, Debug)]
+pub struct SearxNg(Endpoint);
+
+impl SearxNg {
+    /// Sets up the engine at an address; there is no public one to fall back on.
+    pub fn new(address: BaseUrl) -> Result<Self, HttpError> {
+        Ok(Self(Endpoint::new(NAME, address, None)?))
+    }
+}
+
+impl SearchProvider for SearxNg {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
+        Box::pin(async move {
+            let words = [("q", query.text.as_str()), ("format", "json")];
+            let reply = self.0.send(self.0.get("/search").query(&words)).await?;
+            let entries = self.0.list(&reply, "/results")?;
+            Ok(entries.iter().filter_map(|entry| hit(entry, entry["content"].as_str(), "publishedDate")).collect())
+        })
+    }
+}

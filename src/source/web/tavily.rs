@@ -1,0 +1,58 @@
+//! Tavily: a search engine for programs, with a key.
+
+use futures::future::BoxFuture;
+use reqwest::header::AUTHORIZATION;
+use serde_json::json;
+
+use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery, cut, hit};
+use crate::base::http::{BaseUrl, HttpError, Secret};
+
+/// Where it is.
+const ADDRESS: &str = "https://api.tavily.com";
+
+/// Pages it lists at most.
+const MAX_RESULTS: usize = 20;
+
+/// Letters a query may have.
+const MAX_QUERY_CHARS: usize = 400;
+
+/// Tavily, or something that speaks as it does.
+#[derive(Clone, Debug)]
+pub struct Tavily {
+    endpoint: Endpoint,
+    key: Secret,
+}
+
+impl Tavily {
+    /// Sets it up with a key, at its own address where no other is given.
+    pub fn new(key: Secret, address: Option<BaseUrl>) -> Result<Self, HttpError> {
+        let address = address.unwrap_or_else(|| ADDRESS.parse().expect("the address is one"));
+        Ok(Self { endpoint: Endpoint::new("tavily", address, Some(key.clone()))?, key })
+    }
+}
+
+impl SearchProvider for Tavily {
+    fn name(&self) -> &'static str {
+        "tavily"
+    }
+
+    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
+        Box::pin(async move {
+            let mut body = json!({
+                "query": cut(&query.text, MAX_QUERY_CHARS),
+                "max_results": query.limit.clamp(1, MAX_RESULTS),
+                "search_depth": "basic",
+                "include_answer": false,
+            });
+            for (name, day) in [("start_date", query.dates.since), ("end_date", query.dates.until)] {
+                if let Some(day) = day {
+                    body[name] = day.to_string().into();
+                }
+            }
+            let request = self.endpoint.post("/search").header(AUTHORIZATION, self.key.bearer()).json(&body);
+            let reply = self.endpoint.send(request).await?;
+            let entries = self.endpoint.list(&reply, "/results")?;
+            Ok(entries.iter().filter_map(|entry| hit(entry, entry["content"].as_str(), "published_date")).collect())
+        })
+    }
+}

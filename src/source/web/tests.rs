@@ -1,0 +1,652 @@
+//! Engines and pages on loopback: real servers that do as a test says.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use jiff::civil::date;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::base::clock::{ManualClock, Moment};
+use crate::base::http::{BaseUrl, Secret};
+use crate::base::id::ContentHash;
+
+/// What was asked.
+#[derive(Clone, Debug)]
+struct Request {
+    line: String,
+    headers: BTreeMap<String, String>,
+    body: Value,
+}
+
+/// An answer: bytes, and whether the connection is then kept open without another.
+#[derive(Clone)]
+struct Answer {
+    bytes: Vec<u8>,
+    hangs: bool,
+}
+
+impl Answer {
+    fn new(status: u16, content_type: &str, body: impl AsRef<[u8]>) -> Self {
+        Self::with(status, &format!("Content-Type: {content_type}\r\n"), body)
+    }
+
+    fn with(status: u16, headers: &str, body: impl AsRef<[u8]>) -> Self {
+        let body = body.as_ref();
+        let head =
+            format!("HTTP/1.1 {status} S\r\n{headers}Connection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+        Self { bytes: [head.as_bytes(), body].concat(), hangs: false }
+    }
+
+    fn html(body: &str) -> Self {
+        Self::new(200, "text/html; charset=utf-8", body)
+    }
+
+    fn json(status: u16, body: &Value) -> Self {
+        Self::new(status, "application/json", body.to_string())
+    }
+
+    fn redirect(to: &str) -> Self {
+        Self::with(302, &format!("Location: {to}\r\n"), "")
+    }
+}
+
+type Script = dyn Fn(&str) -> Answer + Send + Sync;
+
+/// A server; it ends when it is dropped.
+struct Server {
+    address: SocketAddr,
+    requests: Arc<Mutex<Vec<Request>>>,
+    is_over: Arc<AtomicBool>,
+    listening: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts a server that answers for a path as `script` says.
+    fn start(script: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (requests, is_over) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+        let script: Arc<Script> = Arc::new(script);
+        let (kept, over): (Arc<Mutex<Vec<Request>>>, _) = (Arc::clone(&requests), Arc::clone(&is_over));
+        let listening = std::thread::spawn(move || {
+            let mut open = Vec::new();
+            for stream in listener.incoming().map_while(Result::ok) {
+                if over.load(Ordering::SeqCst) {
+                    return;
+                }
+                // A client that has gone away is no failure of the server.
+                open.extend(serve(stream, &*script, &kept).ok().flatten());
+            }
+        });
+        Self { address, requests, is_over, listening: Some(listening) }
+    }
+
+    /// Starts a site of one page that has no `robots.txt`.
+    fn page(answer: Answer) -> Self {
+        Self::start(move |path| if path == "/robots.txt" { Answer::html("").missing() } else { answer.clone() })
+    }
+
+    fn base(&self) -> BaseUrl {
+        format!("http://{}", self.address).parse().unwrap()
+    }
+
+    fn url(&self, path: &str) -> WebUrl {
+        format!("http://{}{path}", self.address).parse().unwrap()
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.requests.lock().unwrap().iter().map(|request| request.line.clone()).collect()
+    }
+
+    fn first(&self) -> Request {
+        self.requests.lock().unwrap()[0].clone()
+    }
+
+    /// Returns a fetcher that may ask this server, and no other machine around here.
+    fn fetcher(&self) -> Fetcher {
+        self.fetcher_with(FetchOptions::default())
+    }
+
+    fn fetcher_with(&self, options: FetchOptions) -> Fetcher {
+        let allowed_hosts = vec![self.address.to_string().parse().unwrap()];
+        Fetcher::new(FetchOptions { allowed_hosts, ..options }, Arc::new(ManualClock::at(Moment(7)))).unwrap()
+    }
+}
+
+impl Answer {
+    fn missing(self) -> Self {
+        Self::with(404, "", self.bytes)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        // Wakes the listener, which then sees that it is over.
+        let _ = TcpStream::connect(self.address);
+        if let Some(listening) = self.listening.take() {
+            let _ = listening.join();
+        }
+    }
+}
+
+fn serve(stream: TcpStream, script: &Script, log: &Mutex<Vec<Request>>) -> std::io::Result<Option<TcpStream>> {
+    let mut reader = BufReader::new(&stream);
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        match line.trim_end() {
+            "" => break,
+            line => lines.push(line.to_owned()),
+        }
+    }
+    let pairs = lines[1..].iter().filter_map(|line| line.split_once(':'));
+    let headers: BTreeMap<_, _> =
+        pairs.map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned())).collect();
+    let length = headers.get("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+    let mut body = Vec::new();
+    reader.take(length).read_to_end(&mut body)?;
+    let line = lines[0].trim_end_matches(" HTTP/1.1").to_owned();
+    let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+    let body = serde_json::from_slice(&body).unwrap_or_default();
+    log.lock().unwrap().push(Request { line, headers, body });
+    let answer = script(&path);
+    (&stream).write_all(&answer.bytes)?;
+    Ok(answer.hangs.then_some(stream))
+}
+
+fn key() -> Secret {
+    "tok-very-secret".parse().unwrap()
+}
+
+/// Returns every engine, set up at an address.
+fn engines(address: &BaseUrl) -> Vec<Box<dyn SearchProvider>> {
+    vec![
+        Box::new(SearxNg::new(address.clone()).unwrap()),
+        Box::new(Tavily::new(key(), Some(address.clone())).unwrap()),
+        Box::new(Brave::new(key(), Some(address.clone())).unwrap()),
+        Box::new(Exa::new(key(), Some(address.clone())).unwrap()),
+    ]
+}
+
+fn query(text: &str) -> WebQuery {
+    let dates = DateRange { since: Some(date(2026, 1, 2)), until: Some(date(2026, 2, 3)) };
+    WebQuery { text: text.into(), limit: 5, dates }
+}
+
+/// Returns what each engine is asked and how its answer is read.
+async fn exchange(engine: usize, reply: &Value) -> (Request, Result<Vec<WebHit>, WebError>) {
+    let answer = Answer::json(200, reply);
+    let server = Server::start(move |_| answer.clone());
+    let hits = engines(&server.base())[engine].search(&query("beds & valves")).await;
+    (server.first(), hits)
+}
+
+type Shown<'a> = (&'a str, &'a str, &'a str, Option<&'a str>);
+
+fn shown(hits: &[WebHit]) -> Vec<Shown<'_>> {
+    fn show(hit: &WebHit) -> Shown<'_> {
+        (hit.url.as_str(), &hit.title, &hit.snippet, hit.published.as_deref())
+    }
+    hits.iter().map(show).collect()
+}
+
+#[tokio::test]
+async fn searxng_is_asked_and_read() {
+    let reply = json!({ "query": "x", "results": [
+        { "url": "https://a.example/", "title": "A", "content": " Valves\nopen. ", "publishedDate": "2026-01-05T00:00:00", "score": 2.5 },
+        { "url": "ftp://b.example/", "title": "B", "content": "…" },
+        { "url": 7 }, "no entry", { "url": "https://c.example/", "title": null, "content": ["x"] },
+        { "url": "https://d.example/x", "content": "No title.", "publishedDate": null },
+    ] });
+    let (request, hits) = exchange(0, &reply).await;
+    assert_eq!(request.line, "GET /search?q=beds+%26+valves&format=json");
+    assert!(request.headers["user-agent"].starts_with("dr/"));
+    let hits = hits.unwrap();
+    let expected = [
+        ("https://a.example/", "A", "Valves open.", Some("2026-01-05T00:00:00")),
+        ("https://d.example/x", "d.example", "No title.", None),
+    ];
+    assert_eq!(shown(&hits), expected);
+    assert_eq!(hits[0].score, Some(2.5));
+}
+
+#[tokio::test]
+async fn tavily_is_asked_and_read() {
+    let reply = json!({ "answer": null, "results": [
+        { "url": "https://a.example/", "title": "A", "content": "Valves.", "score": 0.9, "raw_content": null },
+    ] });
+    let (request, hits) = exchange(1, &reply).await;
+    assert_eq!(
+        (request.line.as_str(), request.headers["authorization"].as_str()),
+        ("POST /search", "Bearer tok-very-secret")
+    );
+    let expected = json!({
+        "query": "beds & valves", "max_results": 5, "search_depth": "basic", "include_answer": false,
+        "start_date": "2026-01-02", "end_date": "2026-02-03",
+    });
+    assert_eq!(request.body, expected);
+    assert_eq!(shown(&hits.unwrap()), [("https://a.example/", "A", "Valves.", None)]);
+}
+
+#[tokio::test]
+async fn brave_is_asked_and_read() {
+    let reply = json!({ "type": "search", "web": { "results": [
+        { "url": "https://a.example/", "title": "A", "description": "<strong>Valves</strong> &amp; beds", "page_age": "2026-01-05T10:00:00" },
+    ] } });
+    let (request, hits) = exchange(2, &reply).await;
+    let expected =
+        "GET /res/v1/web/search?q=beds+%26+valves&count=5&text_decorations=false&freshness=2026-01-02to2026-02-03";
+    assert_eq!(
+        (request.line.as_str(), request.headers["x-subscription-token"].as_str()),
+        (expected, "tok-very-secret")
+    );
+    let expected = [("https://a.example/", "A", "Valves & beds", Some("2026-01-05T10:00:00"))];
+    assert_eq!(shown(&hits.unwrap()), expected);
+    assert_eq!(exchange(2, &json!({ "type": "search" })).await.1.unwrap(), [], "nothing was found");
+}
+
+#[tokio::test]
+async fn exa_is_asked_and_read() {
+    let reply = json!({ "results": [
+        { "url": "https://a.example/", "title": "A", "highlights": ["Valves.", "Beds."], "text": "…", "publishedDate": "2026-01-05T10:00:00.000Z", "score": null },
+        { "url": "https://b.example/", "title": "B", "text": "The beginning." },
+    ] });
+    let (request, hits) = exchange(3, &reply).await;
+    assert_eq!((request.line.as_str(), request.headers["x-api-key"].as_str()), ("POST /search", "tok-very-secret"));
+    let expected = json!({
+        "query": "beds & valves", "numResults": 5,
+        "contents": { "highlights": true, "text": { "maxCharacters": 1000 } },
+        "startPublishedDate": "2026-01-02T00:00:00.000Z", "endPublishedDate": "2026-02-03T23:59:59.999Z",
+    });
+    assert_eq!(request.body, expected);
+    let expected = [
+        ("https://a.example/", "A", "Valves. … Beds.", Some("2026-01-05T10:00:00.000Z")),
+        ("https://b.example/", "B", "The beginning.", None),
+    ];
+    assert_eq!(shown(&hits.unwrap()), expected);
+}
+
+#[tokio::test]
+async fn failure_of_an_engine_says_what_can_be_done_and_never_the_key() {
+    let said = json!({ "detail": { "error": "bad key tok-very-secret" } }).to_string();
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    for (status, headers, body, is_expected) in [
+        (
+            429,
+            "Retry-After: 7\r\n",
+            said.as_str(),
+            (|error, wait| matches!(error, WebError::RateLimited { retry_after, .. } if retry_after == wait))
+                as fn(WebError, Option<Duration>) -> bool,
+        ),
+        (
+            500,
+            "Retry-After: 7\r\n",
+            said.as_str(),
+            |error, wait| matches!(error, WebError::Transient { retry_after, .. } if retry_after == wait),
+        ),
+        (
+            502,
+            "Retry-After: 7\r\n",
+            "<html>Bad gateway</html>",
+            |error, _| matches!(&error, WebError::Transient { reason, .. } if reason == "status 502"),
+        ),
+        (402, "", "{}", |error, _| matches!(error, WebError::Quota { .. })),
+        (432, "", "{}", |error, _| matches!(error, WebError::Quota { .. })),
+        (429, "", "{\"error\":\"monthly quota reached\"}", |error, _| matches!(error, WebError::Quota { .. })),
+        (400, "", said.as_str(), |error, _| matches!(error, WebError::Refused { .. })),
+        (301, "Location: https://elsewhere.example/?k=tok-very-secret\r\n", "", |error, _| {
+            matches!(error, WebError::Refused { .. })
+        }),
+        (200, "", "<html>Sign in, tok-very-secret</html>", |error, _| matches!(error, WebError::BadReply { .. })),
+        (200, "", "{\"results\": {\"a\": 1}, \"web\": []}", |error, _| matches!(error, WebError::BadReply { .. })),
+        (200, "", "[]", |error, _| matches!(error, WebError::BadReply { .. })),
+    ] {
+        let answer = Answer::with(status, headers, body);
+        let server = Server::start(move |_| answer.clone());
+        for engine in engines(&server.base()) {
+            let error = engine.search(&query("beds")).await.unwrap_err();
+            let text = format!("{error} {error:?} {:?}", error.hint());
+            // An engine that has no key was not given this one.
+            assert!(engine.name() == "searxng" || !text.contains("very-secret"), "{text}");
+            assert!(text.len() < 1_000 && !text.contains("<html>"), "{text}");
+            assert!(is_expected(error, seconds(7)), "{} {status}: {text}", engine.name());
+        }
+        assert_eq!(server.lines().len(), 4, "each is asked once");
+    }
+}
+
+#[tokio::test]
+async fn key_that_is_not_taken_is_told_from_an_engine_that_answers_no_programs() {
+    let server = Server::start(|_| Answer::json(403, &json!({ "error": "no" })));
+    for engine in engines(&server.base()) {
+        let error = engine.search(&query("beds")).await.unwrap_err();
+        if engine.name() == "searxng" {
+            assert!(error.hint().unwrap().contains("search.formats"), "{error}");
+        } else {
+            assert!(matches!(error, WebError::Authentication { .. }), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn answer_that_is_too_large_or_breaks_off_is_no_answer() {
+    let large = Answer::new(200, "application/json", format!("\"{}\"", "a".repeat(5 << 20)));
+    let mut broken = Answer::new(200, "application/json", "{\"results\": []}");
+    broken.bytes.truncate(broken.bytes.len() - 3);
+    for (answer, is_bad) in [(large, true), (broken, false)] {
+        let server = Server::start(move |_| answer.clone());
+        let error = engines(&server.base())[0].search(&query("beds")).await.unwrap_err();
+        assert_eq!(matches!(error, WebError::BadReply { .. }), is_bad, "{error}");
+        assert_eq!(matches!(error, WebError::Transient { .. }), !is_bad, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn search_is_repeated_while_that_can_help_and_leaves_out_other_days() {
+    let count = Arc::new(Mutex::new(0));
+    let counted = Arc::clone(&count);
+    let server = Server::start(move |_| {
+        let mut count = counted.lock().unwrap();
+        *count += 1;
+        let hit = |url: &str, day: &str| json!({ "url": url, "title": "T", "content": "C", "publishedDate": day });
+        let hits = [
+            hit("https://old.example/", "2025-12-31"),
+            hit("https://a.example/", "2026-01-05"),
+            hit("https://b.example/", "soon"),
+        ];
+        match *count {
+            1 => Answer::with(429, "Retry-After: 7\r\n", ""),
+            2 => Answer::with(503, "", ""),
+            _ => Answer::json(200, &json!({ "results": hits })),
+        }
+    });
+    let clock = ManualClock::at(Moment(0));
+    let engine = SearxNg::new(server.base()).unwrap();
+    let hits = search_patiently(&engine, &query("beds"), &clock, || 1.0).await.unwrap();
+    assert_eq!(hits.iter().map(|hit| hit.url.host()).collect::<Vec<_>>(), ["a.example", "b.example"]);
+    assert_eq!(clock.now(), Moment(9_000));
+
+    let server = Server::start(|_| Answer::with(401, "", ""));
+    let engine = Tavily::new(key(), Some(server.base())).unwrap();
+    search_patiently(&engine, &query("beds"), &clock, || 1.0).await.unwrap_err();
+    assert_eq!((server.lines().len(), clock.now()), (1, Moment(9_000)));
+}
+
+#[tokio::test]
+async fn page_is_fetched_as_text() {
+    let server = Server::page(Answer::html("<title>Beds</title><p>Valves open at six.</p>"));
+    let page = server.fetcher().fetch(&server.url("/a/?utm_source=x#top")).await.unwrap();
+    assert_eq!((page.title.as_str(), page.text.as_str()), ("Beds", "Valves open at six."));
+    assert_eq!((page.content_type.as_str(), page.fetched_at), ("text/html", Moment(7)));
+    assert_eq!(page.url, server.url("/a"));
+    assert_eq!(page.content_hash, ContentHash::of(b"Valves open at six."));
+    assert_eq!(server.lines(), ["GET /robots.txt", "GET /a/?utm_source=x"]);
+    let sent = server.first().headers;
+    assert!(sent["user-agent"].starts_with("dr/"));
+    for name in ["cookie", "referer", "authorization"] {
+        assert!(!sent.contains_key(name), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn page_on_this_machine_is_refused_by_number_and_by_name() {
+    let server = Server::page(Answer::html("<p>secret</p>"));
+    let fetcher = Fetcher::new(FetchOptions::default(), Arc::new(ManualClock::default())).unwrap();
+    let port = server.address.port();
+    for host in ["127.0.0.1", "localhost", "LOCALHOST", "2130706433", "[::ffff:127.0.0.1]", "0.0.0.0"] {
+        let error = fetcher.fetch(&format!("http://{host}:{port}/").parse().unwrap()).await.unwrap_err();
+        assert!(matches!(&error, FetchError::Closed { .. }), "{host}: {error}");
+    }
+    assert_eq!(server.lines(), [""; 0]);
+}
+
+#[tokio::test]
+async fn name_that_was_allowed_is_fetched() {
+    let server = Server::page(Answer::html("<p>Beds.</p>"));
+    let allowed = format!("localhost:{}", server.address.port());
+    let options = FetchOptions { allowed_hosts: vec![allowed.parse().unwrap()], ..FetchOptions::default() };
+    let fetcher = Fetcher::new(options, Arc::new(ManualClock::default())).unwrap();
+    assert_eq!(fetcher.fetch(&format!("http://{allowed}/").parse().unwrap()).await.unwrap().text, "Beds.");
+    let other = format!("http://localhost:{}/", if server.address.port() == 80 { 81 } else { 80 });
+    assert!(matches!(fetcher.fetch(&other.parse().unwrap()).await, Err(FetchError::Closed { .. })));
+}
+
+#[tokio::test]
+async fn redirect_is_followed_where_it_may_lead_and_nowhere_else() {
+    let inner = Server::page(Answer::html("<p>secret</p>"));
+    let inside = inner.url("/").to_string();
+    for (target, expected) in [
+        (inside.as_str(), FetchError::Closed { host: "127.0.0.1".into() }),
+        ("http://169.254.169.254/latest/meta-data/", FetchError::Closed { host: "169.254.169.254".into() }),
+        ("//[::1]/", FetchError::Closed { host: "::1".into() }),
+        ("http://0x7f.1/", FetchError::Closed { host: "127.0.0.1".into() }),
+        ("file:///etc/passwd", FetchError::BadRedirect(ParseWebUrlError::WrongScheme)),
+        ("data:text/html,x", FetchError::BadRedirect(ParseWebUrlError::WrongScheme)),
+        ("http://me:you@example.org/", FetchError::BadRedirect(ParseWebUrlError::HasUser)),
+        ("http://[", FetchError::BadRedirect(ParseWebUrlError::NotAnAddress)),
+        ("/loop", FetchError::TooManyRedirects),
+    ] {
+        let server = Server::page(Answer::redirect(target));
+        assert_eq!(server.fetcher().fetch(&server.url("/a")).await.unwrap_err(), expected, "{target}");
+        assert!(server.lines().len() <= 7, "{target}");
+    }
+    assert_eq!(inner.lines(), [""; 0]);
+
+    let server = Server::start(|path| match path {
+        "/robots.txt" => Answer::with(404, "", ""),
+        "/a" => Answer::redirect("b?x=1"),
+        _ => Answer::html("<p>Here.</p>"),
+    });
+    let page = server.fetcher().fetch(&server.url("/a")).await.unwrap();
+    assert_eq!((page.requested, page.url), (server.url("/a"), server.url("/b?x=1")));
+}
+
+#[tokio::test]
+async fn owner_of_a_site_is_asked_once_and_obeyed() {
+    let server = Server::start(|path| match path {
+        "/robots.txt" => Answer::new(200, "text/plain", "user-agent: *\ndisallow: /private"),
+        "/a" => Answer::redirect("/private/b"),
+        _ => Answer::html("<p>Open.</p>"),
+    });
+    let fetcher = server.fetcher();
+    let origin = server.url("/").origin();
+    assert_eq!(fetcher.fetch(&server.url("/open")).await.unwrap().text, "Open.");
+    for path in ["/private/x", "/a"] {
+        let error = fetcher.fetch(&server.url(path)).await.unwrap_err();
+        assert_eq!(error, FetchError::Robots { origin: origin.clone() }, "{path}");
+    }
+    assert_eq!(server.lines(), ["GET /robots.txt", "GET /open", "GET /a"]);
+}
+
+#[tokio::test]
+async fn site_that_cannot_be_asked_is_left_alone() {
+    for answer in [
+        Answer::with(503, "", ""),
+        Answer::with(429, "", ""),
+        Answer { bytes: Vec::new(), hangs: false },
+        Answer::new(200, "text/plain", "#".repeat(600 << 10)),
+    ] {
+        let server = Server::start(move |_| answer.clone());
+        let fetcher = server.fetcher();
+        for _ in 0..2 {
+            let error = fetcher.fetch(&server.url("/")).await.unwrap_err();
+            assert_eq!(error, FetchError::RobotsUnknown { origin: server.url("/").origin() });
+        }
+        assert_eq!(server.lines().iter().filter(|line| *line != "GET /robots.txt").count(), 0);
+    }
+}
+
+fn packed(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[tokio::test]
+async fn page_is_unpacked_no_further_than_anybody_reads() {
+    let gzip = "Content-Type: text/plain\r\nContent-Encoding: gzip\r\n";
+    let bomb = packed(&vec![b'a'; 64 << 20]);
+    assert!(bomb.len() < 100 << 10);
+    let max_bytes = FetchOptions::default().max_bytes;
+    for (answer, expected) in [
+        (Answer::with(200, gzip, packed(b"Valves open.")), Ok("Valves open.")),
+        (Answer::with(200, gzip, bomb), Err(FetchError::TooLarge { max_bytes })),
+        (Answer::with(200, gzip, b"no gzip"), Err(FetchError::Packed { found: "gzip".into() })),
+        (
+            Answer::with(200, "Content-Type: text/plain\r\nContent-Encoding: br\r\n", b"x"),
+            Err(FetchError::Packed { found: "br".into() }),
+        ),
+        (Answer::new(200, "text/plain", vec![b'a'; max_bytes + 1]), Err(FetchError::TooLarge { max_bytes })),
+    ] {
+        let server = Server::page(answer);
+        let page = server.fetcher().fetch(&server.url("/")).await;
+        assert_eq!(page.as_ref().map(|page| page.text.as_str()), expected.as_ref().map(|text| *text));
+        assert_eq!(server.first().headers["accept-encoding"], "identity");
+    }
+}
+
+#[tokio::test]
+async fn page_that_never_ends_is_given_up() {
+    let mut hanging = Answer::html("<p>Beginning …</p>");
+    hanging.bytes.pop();
+    hanging.hangs = true;
+    let silent = Answer { bytes: Vec::new(), hangs: true };
+    for answer in [hanging, silent] {
+        let server = Server::page(answer);
+        let options = FetchOptions { timeout: Duration::from_millis(300), ..FetchOptions::default() };
+        let error = server.fetcher_with(options).fetch(&server.url("/")).await.unwrap_err();
+        assert_eq!(error, FetchError::TimedOut { millis: 300 });
+    }
+}
+
+#[tokio::test]
+async fn page_is_read_as_what_it_is_or_refused() {
+    let refused = |found: &str| Err(FetchError::ContentType { found: found.to_owned() });
+    for (content_type, body, expected) in [
+        ("text/html; charset=iso-8859-1", b"<p>caf\xe9</p>".as_slice(), Ok(("café", "text/html"))),
+        ("text/html", b"<meta charset='shift_jis'><p>\x93\xfa\x96{</p>", Ok(("日本", "text/html"))),
+        ("text/html", "<p>café</p>".as_bytes(), Ok(("café", "text/html"))),
+        ("text/html", b"<p>\x93caf\xe9\x94</p>", Ok(("“café”", "text/html"))),
+        ("text/html; charset=utf-8", b"\xff\xfe<\0p\0>\0x\0", Ok(("x", "text/html"))),
+        ("application/xhtml+xml", b"<html><body><p>x</p></body></html>", Ok(("x", "application/xhtml+xml"))),
+        ("text/markdown", b"# Beds\r\n\r\n<b>kept</b> \x1b[31m", Ok(("# Beds\n\n<b>kept</b> [31m", "text/markdown"))),
+        ("application/ld+json", b"{\"a\": 1}", Ok(("{\"a\": 1}", "application/ld+json"))),
+        ("", b" <p>x</p>", Ok(("x", "text/html"))),
+        ("", b"a < b", Ok(("a < b", "text/plain"))),
+        ("application/pdf", b"%PDF-1.7", refused("application/pdf")),
+        ("text/html", b"%PDF-1.7", refused("application/pdf")),
+        ("image/png", b"x", refused("image/png")),
+        ("text/plain", b"a\0b", refused("application/octet-stream")),
+        ("text/html", b"<script>x</script>", Err(FetchError::Empty)),
+    ] {
+        let server = Server::page(Answer::new(200, content_type, body));
+        let page = server.fetcher().fetch(&server.url("/")).await;
+        let found = page.as_ref().map(|page| (page.text.as_str(), page.content_type.as_str()));
+        assert_eq!(found, expected.as_ref().map(|found| *found), "{content_type}: {body:?}");
+    }
+    let server = Server::page(Answer::new(404, "text/html", "<p>not here</p>"));
+    assert_eq!(server.fetcher().fetch(&server.url("/")).await.unwrap_err(), FetchError::Status { status: 404 });
+}
+
+/// A source over fixtures and a site on loopback, with a folder of its own.
+struct Web {
+    source: WebSource,
+    server: Server,
+    folder: tempfile::TempDir,
+}
+
+fn web() -> Web {
+    let server = Server::page(Answer::html("<title>Beds</title><p>Valves open at six.</p><p>They close at nine.</p>"));
+    let site = server.url("/beds").to_string();
+    let hit = |url: &str, snippet: &str| json!({ "url": url, "title": "Beds", "snippet": snippet });
+    let hits = json!({ "when do the valves open": [
+        hit(&site, "Valves open …"),
+        hit(&format!("{site}/?utm_source=x"), "the same"),
+        hit("https://www.a.example/1", "Opening valves."), hit("https://a.example/2", "x"), hit("https://a.example/3", "x"),
+        hit("https://b.example/", "Something else."),
+    ] });
+    let folder = tempfile::tempdir().unwrap();
+    let source = source(&hits, Some(server.fetcher()), folder.path());
+    Web { source, server, folder }
+}
+
+fn source(hits: &Value, fetcher: Option<Fetcher>, folder: &std::path::Path) -> WebSource {
+    let provider = Arc::new(FixtureProvider::read(hits).unwrap());
+    let pages = PageStore::new(folder.to_owned());
+    WebSource::new(provider, fetcher.map(Arc::new), pages, Arc::new(ManualClock::default()))
+}
+
+#[tokio::test]
+async fn search_gives_each_page_once_and_few_of_one_site() {
+    let web = web();
+    let found = web.source.search("When do the valves open", 10).await.unwrap();
+    let ids: Vec<_> = found.passages.iter().map(|passage| passage.id.as_str()).collect();
+    let site = web.server.url("/beds").to_string();
+    assert_eq!(ids, [site.as_str(), "https://www.a.example/1", "https://a.example/2", "https://b.example/"]);
+    assert!(found.passages.iter().all(|passage| passage.label == Label::Public));
+    assert_eq!(found.support, Support::Strong);
+    assert_eq!(web.source.search("When do the valves open", 2).await.unwrap().passages.len(), 2);
+    let nothing = web.source.search("price of tea", 5).await.unwrap();
+    assert_eq!((nothing.passages.len(), nothing.support), (0, Support::None));
+    assert_eq!(web.server.lines(), [""; 0], "searching fetches nothing");
+}
+
+#[tokio::test]
+async fn page_is_opened_stored_and_read_again_without_the_network() {
+    let web = web();
+    let found = web.source.search("when do the valves open", 5).await.unwrap();
+    assert_eq!(web.source.read(&found.passages[0].place).await, SourceFile::Gone, "a snippet is no page");
+    let opened = web.source.open(&found.passages[0].id).await.unwrap();
+    assert_eq!(opened.text, "Valves open at six.\n\nThey close at nine.");
+    assert_eq!(web.source.read(&opened.place).await, SourceFile::AsIndexed(opened.text.clone()));
+
+    let again = source(&json!({}), None, web.folder.path());
+    again.permit_named_in(&format!("What does {} say?", web.server.url("/beds")));
+    assert_eq!(again.open(&found.passages[0].id).await.unwrap(), opened);
+    assert_eq!(web.server.lines(), ["GET /robots.txt", "GET /beds"]);
+}
+
+#[tokio::test]
+async fn address_that_no_search_returned_and_nobody_named_is_not_opened() {
+    let web = web();
+    let url = web.server.url("/beds?leak=secret").to_string();
+    for id in [url.as_str(), "file:///etc/passwd", "kb-chunk", ""] {
+        let error = web.source.open(id).await.unwrap_err();
+        assert_eq!(error, SourceError::NoSuchPassage { id: id.into() });
+    }
+    assert_eq!(web.server.lines(), [""; 0]);
+}
+
+#[tokio::test]
+async fn place_with_a_hash_that_is_none_is_gone() {
+    let web = web();
+    for hash in ["../../../etc/passwd", "", "zz"] {
+        let place = Place::Web {
+            url: "https://a.example/".into(),
+            title: "A".into(),
+            fetched_at: Some(1),
+            content_hash: Some(ContentHash::from_stored(hash)),
+        };
+        assert_eq!(web.source.read(&place).await, SourceFile::Gone, "{hash}");
+    }
+}
+
+#[test]
+fn place_written_before_there_were_stored_pages_is_still_read() {
+    let place: Place =
+        serde_json::from_value(json!({ "kind": "web", "url": "u", "title": "t", "fetched_at": null })).unwrap();
+    assert!(matches!(place, Place::Web { content_hash: None, .. }));
+    assert!(serde_json::to_value(&place).unwrap().get("content_hash").is_none());
+}

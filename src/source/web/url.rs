@@ -1,0 +1,229 @@
+//! Addresses of the web: which texts are one, and which of them mean the same page.
+
+use std::fmt;
+use std::str::FromStr;
+
+use reqwest::Url;
+use reqwest::header::HeaderValue;
+use serde::{Deserialize, Serialize};
+
+/// Bytes an address may have.
+const MAX_URL_BYTES: usize = 2_048;
+
+/// Parameters that say where a reader came from, not what the page is; besides those that begin with `utm_`.
+const TRACKING: [&str; 18] = [
+    "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "fbclid", "msclkid", "yclid", "twclid", "ttclid", "igshid",
+    "mc_cid", "mc_eid", "_ga", "_gl", "_hsenc", "_hsmi", "ref_src",
+];
+
+/// The address of a page: `http` or `https`, a host, no user name or password, no fragment.
+///
+/// Whether its host may be asked is another question; [`super::Fetcher`] answers it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct WebUrl(Url);
+
+/// The text is not the address of a page. It is not shown: it may have a password in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseWebUrlError {
+    /// It is no address, or one that is too long.
+    #[error("not an address of the web")]
+    NotAnAddress,
+    /// It is of another kind than `http` and `https`.
+    #[error("address is neither `http` nor `https`")]
+    WrongScheme,
+    /// It has a user name or a password.
+    #[error("address has a user name or a password")]
+    HasUser,
+}
+
+impl WebUrl {
+    /// Returns the address as it is sent.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// Returns the address in the parts that HTTP knows.
+    pub(super) fn url(&self) -> &Url {
+        &self.0
+    }
+
+    /// Returns the name or number of the machine, in lower case, without brackets or a dot at its end.
+    pub fn host(&self) -> &str {
+        let host = self.0.host_str().unwrap_or_default();
+        host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.')
+    }
+
+    /// Returns the port that is connected to.
+    pub fn port(&self) -> u16 {
+        self.0.port_or_known_default().unwrap_or(80)
+    }
+
+    /// Returns whose page it is: the host without its `www.`.
+    pub fn domain(&self) -> &str {
+        self.host().strip_prefix("www.").unwrap_or(self.host())
+    }
+
+    /// Returns scheme, host and port, for example `https://example.org`.
+    pub fn origin(&self) -> String {
+        self.0.origin().ascii_serialization()
+    }
+
+    /// Returns the address under which a page is counted once: without the parameters that say where a reader came
+    /// from, and without a slash at the end of its path.
+    #[must_use]
+    pub fn canonical(&self) -> Self {
+        let mut url = self.0.clone();
+        let is_tracking = |name: &str| name.starts_with("utm_") || TRACKING.contains(&name);
+        let name = |pair: &str| pair.split('=').next().unwrap_or_default().to_ascii_lowercase();
+        let query = url.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+        let kept = query.filter(|pair| !is_tracking(&name(pair))).collect::<Vec<_>>().join("&");
+        url.set_query((!kept.is_empty()).then_some(&kept));
+        let path = url.path().trim_end_matches('/').to_owned();
+        url.set_path(&path);
+        Self(url)
+    }
+
+    /// Returns the address that `reference` means on this page, if it is one of the web.
+    pub fn join(&self, reference: &str) -> Result<Self, ParseWebUrlError> {
+        Self::of(self.0.join(reference.trim()).map_err(|_| ParseWebUrlError::NotAnAddress)?)
+    }
+
+    /// Returns where a redirect from this page leads.
+    pub(super) fn redirected(&self, location: &HeaderValue) -> Result<Self, ParseWebUrlError> {
+        self.join(&String::from_utf8_lossy(location.as_bytes()))
+    }
+
+    fn of(mut url: Url) -> Result<Self, ParseWebUrlError> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(ParseWebUrlError::WrongScheme);
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(ParseWebUrlError::HasUser);
+        }
+        url.set_fragment(None);
+        let is_fit = url.as_str().len() <= MAX_URL_BYTES && url.host_str().is_some_and(|host| !host.is_empty());
+        if is_fit { Ok(Self(url)) } else { Err(ParseWebUrlError::NotAnAddress) }
+    }
+}
+
+/// Returns the addresses of the web that a text names.
+pub fn named_in(text: &str) -> Vec<WebUrl> {
+    let starts = text.match_indices("http").map(|(at, _)| &text[at..]);
+    let is_end = |letter: char| letter.is_whitespace() || matches!(letter, '<' | '>' | '"' | '`' | '|' | '{' | '}');
+    let address = |text: &str| {
+        let text = text
+            .split(is_end)
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches(['.', ',', ';', ':', '!', '?', '\'', ']', '*']);
+        // A bracket at the end belongs to the address only where it was opened in it.
+        let text = if text.contains('(') { text } else { text.trim_end_matches(')') };
+        text.parse().ok()
+    };
+    starts.filter(|text| text.starts_with("http://") || text.starts_with("https://")).filter_map(address).collect()
+}
+
+impl FromStr for WebUrl {
+    type Err = ParseWebUrlError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::of(Url::parse(text.trim()).map_err(|_| ParseWebUrlError::NotAnAddress)?)
+    }
+}
+
+impl fmt::Display for WebUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_str())
+    }
+}
+
+impl TryFrom<String> for WebUrl {
+    type Error = ParseWebUrlError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<WebUrl> for String {
+    fn from(url: WebUrl) -> Self {
+        url.0.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn canonical(text: &str) -> String {
+        text.parse::<WebUrl>().unwrap().canonical().to_string()
+    }
+
+    #[test]
+    fn one_page_has_one_address() {
+        for text in [
+            "https://example.org/a?id=7",
+            "HTTPS://Example.ORG:443/a/?utm_source=x&id=7&gclid=1#top",
+            "https://example.org/b/../a?fbclid=9&id=7&UTM_Medium=mail",
+            " https://example.org/a?&id=7& ",
+        ] {
+            assert_eq!(canonical(text), "https://example.org/a?id=7", "{text}");
+        }
+        assert_eq!(canonical("https://example.org?utm_source=x"), "https://example.org/");
+        assert_ne!(canonical("https://example.org/a?id=7"), canonical("https://example.org/a?id=8"));
+        assert_ne!(canonical("http://example.org:8080/"), canonical("http://example.org/"));
+    }
+
+    #[test]
+    fn what_is_no_address_of_the_web_is_refused() {
+        for (text, expected) in [
+            ("file:///etc/passwd", ParseWebUrlError::WrongScheme),
+            ("ftp://example.org/", ParseWebUrlError::WrongScheme),
+            ("javascript:alert(1)", ParseWebUrlError::WrongScheme),
+            ("https://me:hunter2@example.org/", ParseWebUrlError::HasUser),
+            ("https://me@example.org/", ParseWebUrlError::HasUser),
+            ("example.org", ParseWebUrlError::NotAnAddress),
+            ("https://", ParseWebUrlError::NotAnAddress),
+        ] {
+            assert_eq!(text.parse::<WebUrl>(), Err(expected), "{text}");
+        }
+        assert!(format!("https://example.org/{}", "a".repeat(3_000)).parse::<WebUrl>().is_err());
+    }
+
+    #[test]
+    fn redirect_is_read_from_where_it_stands_and_leads_nowhere_but_the_web() {
+        let page: WebUrl = "https://example.org/a/b".parse().unwrap();
+        assert_eq!(page.join("../c#d").unwrap().as_str(), "https://example.org/c");
+        assert_eq!(page.join("//other.example/x").unwrap().host(), "other.example");
+        for target in ["file:///etc/passwd", "data:text/html,x", "gopher://example.org", "http://a:b@example.org"] {
+            assert!(page.join(target).is_err(), "{target}");
+        }
+    }
+
+    #[test]
+    fn domain_is_the_host_without_www() {
+        assert_eq!("https://www.Example.org./x".parse::<WebUrl>().unwrap().domain(), "example.org");
+        assert_eq!("http://[::1]:80/".parse::<WebUrl>().unwrap().host(), "::1");
+    }
+
+    #[test]
+    fn addresses_are_found_in_a_question() {
+        let found = named_in("Is https://example.org/a_(b) like (http://other.example/x?y=1)? Or httpd, https://?");
+        let found: Vec<_> = found.iter().map(WebUrl::as_str).collect();
+        assert_eq!(found, ["https://example.org/a_(b)", "http://other.example/x?y=1"]);
+    }
+
+    proptest! {
+        #[test]
+        fn canonical_form_stays_as_it_is(path in "[a-z/.?&=#%_]{0,40}") {
+            if let Ok(url) = format!("https://example.org/{path}").parse::<WebUrl>() {
+                let once = url.canonical();
+                prop_assert_eq!(once.canonical(), once.clone());
+                prop_assert_eq!(once.as_str().parse::<WebUrl>().unwrap(), once);
+            }
+        }
+    }
+}
