@@ -9,9 +9,10 @@ use serde_json::Value;
 
 use super::state::{Job, JobId, JobState};
 use crate::base::http::{BaseUrl, Secret, read_capped};
+use crate::base::line::shortened;
 use crate::llm::model::ModelError;
 use crate::llm::openai::{MAX_REPLY_BYTES, failure};
-use crate::llm::retry::MAX_WAIT;
+use crate::base::retry::MAX_WAIT;
 
 /// The first wait before a job is asked after again.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
@@ -304,7 +305,7 @@ fn read_started(body: &str) -> Result<(JobId, JobState), JobError> {
         None if raw["object"] == "response" || raw.get("status").is_some() || raw.get("output").is_some() => {
             Err(unknown("the answer has no id".into()))
         }
-        None => Err(permanent(format!("what it answers is no job: {}", failure::shortened(body)))),
+        None => Err(permanent(format!("what it answers is no job: {}", shortened(body)))),
     }
 }
 
@@ -330,5 +331,5 @@ fn no_answer(failed: Failed) -> JobError {
 }
 
 fn not_json(body: &str) -> JobError {
-    JobError::NoAnswer { reason: format!("the answer is not JSON: {}", failure::shortened(body)) }
+    JobError::NoAnswer { reason: format!("the answer is not JSON: {}", shortened(body)) }
 }

@@ -9,7 +9,7 @@ use reqwest::Url;
 use serde_json::Value;
 
 use crate::llm::message::Usage;
-use crate::llm::openai::failure::shortened;
+use crate::base::line::shortened;
 use crate::llm::openai::reply;
 
 /// Between the texts of two messages.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::llm::openai::failure::shortened;
+use crate::base::line::shortened;
 
 /// Longest id of a job.
 const MAX_ID: usize = 200;
