@@ -74,6 +74,11 @@ impl WordSplitter {
         runs(text).into_iter().any(|range| !self.stop_words.contains(text[range].to_lowercase().as_str()))
     }
 
+    /// Tells whether a lower-case word says nothing about what a text is about.
+    pub fn is_stop_word(&self, word: &str) -> bool {
+        self.stop_words.contains(word)
+    }
+
     fn stem(&self, word: &str) -> String {
         self.stemmer.stem(&word.to_lowercase()).into_owned()
     }

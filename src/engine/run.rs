@@ -19,7 +19,7 @@ use crate::llm::message::Role;
 use crate::llm::roles::Models;
 use crate::research::evidence::{Picked, pick};
 use crate::research::extract::Pick;
-use crate::research::node::{NodeId, Tree};
+use crate::research::node::{NodeId, SourceHint, Tree};
 use crate::research::plan::SavedPlan;
 use crate::research::question::{Mode, Question};
 use crate::research::report::{Material, Report, StopReason, Usage};
@@ -46,6 +46,10 @@ pub struct AskRequest {
     pub mode: Mode,
     /// What the answer must cover, whatever else it does.
     pub required: Vec<String>,
+    /// Where everything is to be looked for; as planned where none.
+    pub source: Option<SourceHint>,
+    /// Whether texts made of the knowledge base may leave this machine.
+    pub allow_egress: bool,
     /// A plan to run instead of making one.
     pub plan: Option<SavedPlan>,
     /// A JSON Schema the answer must have.
@@ -57,7 +61,17 @@ pub struct AskRequest {
 impl AskRequest {
     /// Asks a question of what `scope` lets through, and leaves everything else open.
     pub fn new(question: Question, scope: Scope, mode: Mode) -> Self {
-        Self { question, scope, mode, required: Vec::new(), plan: None, output_schema: None, follow: None }
+        Self {
+            question,
+            scope,
+            mode,
+            required: Vec::new(),
+            source: None,
+            allow_egress: false,
+            plan: None,
+            output_schema: None,
+            follow: None,
+        }
     }
 }
 
@@ -245,6 +259,8 @@ impl Engine {
         let settings = RunSettings {
             mode: request.mode,
             required: request.required.clone(),
+            source: request.source,
+            allow_egress: request.allow_egress,
             limits,
             tree: options.tree_limits(),
             parallel: options.parallel(),

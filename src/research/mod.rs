@@ -9,6 +9,8 @@
 
 pub mod question;
 
+pub mod egress;
+
 pub mod node;
 
 pub mod plan;

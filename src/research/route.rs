@@ -10,22 +10,62 @@ use super::node::{Node, SourceHint};
 pub enum Route {
     /// The knowledge base.
     Internal,
-    /// The web.
+    /// The web, by a worker of our own.
     Web,
+    /// The web, by a job at a provider's.
+    DeepResearch,
     /// The knowledge base, then the web for what is missing.
     Mixed,
+    /// The knowledge base, then a job for what is missing.
+    MixedDeepResearch,
 }
 
-/// Picks the way for a node: as its plan hints, where there is a source for that.
+impl Route {
+    /// Tells whether the knowledge base is asked.
+    pub fn is_inside(self) -> bool {
+        matches!(self, Self::Internal | Self::Mixed | Self::MixedDeepResearch)
+    }
+
+    /// Tells whether a job is started, or may be.
+    pub fn has_job(self) -> bool {
+        matches!(self, Self::DeepResearch | Self::MixedDeepResearch)
+    }
+}
+
+/// The ways out there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ways {
+    /// Whether the web can be searched.
+    pub web: bool,
+    /// Whether a job may be started.
+    pub job: bool,
+    /// Whether a node for the web waits in vain where neither is there; else the knowledge base is asked, which may have
+    /// the answer, and says so where it has not.
+    pub is_strict: bool,
+}
+
+/// Picks the way for a node, as its plan hints; nothing where there is none, with the reason.
 ///
-/// The knowledge base is asked where the web cannot be: it may have the answer, and says so where it has not.
-pub fn route(node: &Node, has_web: bool) -> (Route, &'static str) {
-    match (node.source_hint, has_web) {
-        (SourceHint::Internal, _) => (Route::Internal, "planned for the knowledge base"),
-        (SourceHint::Web, true) => (Route::Web, "planned for the web"),
-        (SourceHint::Mixed, true) => (Route::Mixed, "planned for both: the knowledge base first, then what is missing"),
-        (SourceHint::Web, false) => (Route::Internal, "planned for the web, for which there is no source"),
-        (SourceHint::Mixed, false) => (Route::Internal, "planned for both, and there is no source for the web"),
+/// # Errors
+///
+/// Returns why no way leads there.
+pub fn route(node: &Node, ways: Ways) -> Result<(Route, &'static str), &'static str> {
+    match (node.source_hint, ways) {
+        (SourceHint::Internal, _) => Ok((Route::Internal, "planned for the knowledge base")),
+        (SourceHint::Web, Ways { job: true, .. }) => Ok((Route::DeepResearch, "planned for the web, by Deep Research")),
+        (SourceHint::Web, Ways { web: true, .. }) => Ok((Route::Web, "planned for the web")),
+        (SourceHint::Web, Ways { is_strict: true, .. }) => {
+            Err("it is planned for the web, and no search engine or Deep Research is set up")
+        }
+        (SourceHint::Web, _) => Ok((Route::Internal, "planned for the web, for which there is no source")),
+        (SourceHint::Mixed, Ways { web: true, .. }) => {
+            Ok((Route::Mixed, "planned for both: the knowledge base first, then what is missing"))
+        }
+        (SourceHint::Mixed, Ways { job: true, .. }) => Ok((
+            Route::MixedDeepResearch,
+            "planned for both: the knowledge base first, then Deep Research for the rest",
+        )),
+        (SourceHint::Mixed, _) => Ok((Route::Internal, "planned for both, and there is no source for the web")),
     }
 }
 
@@ -37,11 +77,16 @@ mod tests {
     #[test]
     fn node_takes_the_way_its_plan_hints_where_there_is_a_source() {
         let mut node = Node::new(NodeId::numbered(2), None, "why?".parse().unwrap(), 1);
-        let ways = [SourceHint::Internal, SourceHint::Web, SourceHint::Mixed].map(|hint| {
+        let ways = |web, job, is_strict| Ways { web, job, is_strict };
+        let all = [ways(true, true, true), ways(true, false, true), ways(false, true, true), ways(false, false, false)];
+        let mut routes = |hint| {
             node.source_hint = hint;
-            (route(&node, true).0, route(&node, false).0)
-        });
-        let (internal, web, mixed) = (Route::Internal, Route::Web, Route::Mixed);
-        assert_eq!(ways, [(internal, internal), (web, internal), (mixed, internal)]);
+            all.map(|ways| route(&node, ways).unwrap().0)
+        };
+        assert_eq!(routes(SourceHint::Internal), [Route::Internal; 4]);
+        assert_eq!(routes(SourceHint::Web), [Route::DeepResearch, Route::Web, Route::DeepResearch, Route::Internal]);
+        assert_eq!(routes(SourceHint::Mixed), [Route::Mixed, Route::Mixed, Route::MixedDeepResearch, Route::Internal]);
+        node.source_hint = SourceHint::Web;
+        assert!(route(&node, ways(false, false, true)).unwrap_err().contains("no search engine"));
     }
 }

@@ -157,7 +157,9 @@ impl Source for CachedSource {
                 serde_json::to_string(&found).map_err(|error| unreadable(&error))
             };
             let result = self.answer(self.lookup("search", normalised, self.version.clone()), ask).await?;
-            serde_json::from_str(&result).map_err(|error| unreadable(&error))
+            let found = serde_json::from_str(&result).map_err(|error| unreadable(&error))?;
+            self.inner.recognise(&found);
+            Ok(found)
         })
     }
 
@@ -174,6 +176,10 @@ impl Source for CachedSource {
 
     fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
         self.inner.read(place)
+    }
+
+    fn recognise(&self, found: &Found) {
+        self.inner.recognise(found);
     }
 }
 

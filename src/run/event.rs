@@ -10,7 +10,7 @@ use crate::kb::search::Scope;
 use crate::llm::message::Role;
 use crate::research::branch::Branch;
 use crate::research::memory::Memory;
-use crate::research::node::NodeId;
+use crate::research::node::{NodeId, SourceHint};
 use crate::research::plan::{Plan, TreeLimits};
 use crate::research::question::{Brief, Mode, Question};
 use crate::research::report::{Draft, StopReason};
@@ -38,6 +38,12 @@ pub struct RunSettings {
     /// What the answer must cover, in the caller's words.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub required: Vec<String>,
+    /// Where all of it is to be looked for, whatever the plan hints.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub source: Option<SourceHint>,
+    /// Whether texts made of the knowledge base may leave this machine.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub allow_egress: bool,
     /// What it may spend.
     pub limits: BudgetLimits,
     /// How large its tree may grow.

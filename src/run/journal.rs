@@ -20,7 +20,7 @@ use crate::llm::message::{Reply, Role, Usage};
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What brings a database from each version of the format to the next; their number is the version of this program.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     "CREATE TABLE runs (
         id TEXT PRIMARY KEY,
         question TEXT NOT NULL,
@@ -70,6 +70,18 @@ const MIGRATIONS: [&str; 2] = [
     CREATE INDEX lookups_by_query ON lookups (tool, version, query);
     CREATE INDEX lookups_by_run ON lookups (run);
     CREATE INDEX lookups_by_answer ON lookups (answered_by);",
+    "ALTER TABLE calls ADD COLUMN job TEXT;
+    CREATE TABLE egress (
+        id INTEGER PRIMARY KEY,
+        run TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+        node TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        target TEXT NOT NULL,
+        text TEXT NOT NULL,
+        withheld TEXT
+    ) STRICT;
+    CREATE INDEX egress_by_run ON egress (run);",
 ];
 
 /// All runs of a project.
@@ -584,6 +596,37 @@ impl Journal {
         .await
     }
 
+    /// Writes down a text that is about to leave, or that was kept back.
+    pub async fn record_egress(&self, run: &RunId, row: &EgressRow) -> Result<(), JournalError> {
+        let (run, row) = (run.to_string(), row.clone());
+        self.write(move |connection| {
+            let sql =
+                "INSERT INTO egress (run, node, at, kind, target, text, withheld) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+            let values = params![run, row.node, stored(row.at), row.kind, row.target, row.text, row.withheld];
+            connection.execute(sql, values).map(drop)
+        })
+        .await
+    }
+
+    /// Returns every text of a run that left or was kept back, in order.
+    pub async fn egress(&self, run: &RunId) -> Result<Vec<EgressRow>, JournalError> {
+        let run = run.to_string();
+        self.read(move |connection| {
+            let sql = "SELECT node, at, kind, target, text, withheld FROM egress WHERE run = ?1 ORDER BY id";
+            query(connection, sql, &run, |row| {
+                Ok(EgressRow {
+                    node: row.get(0)?,
+                    at: Moment(natural(row.get(1)?)),
+                    kind: row.get(2)?,
+                    target: row.get(3)?,
+                    text: row.get(4)?,
+                    withheld: row.get(5)?,
+                })
+            })
+        })
+        .await
+    }
+
     /// Counts the lookups of each node of a run: all, and those that an earlier answer served.
     pub async fn lookup_counts(&self, run: &RunId) -> Result<Vec<(String, u64, u64)>, JournalError> {
         let run = run.to_string();
@@ -593,6 +636,24 @@ impl Journal {
         })
         .await
     }
+}
+
+/// A text that left the machine, or was to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EgressRow {
+    /// The node it was for.
+    pub node: String,
+    /// When.
+    pub at: Moment,
+    /// `query`, `address` or `job`.
+    pub kind: String,
+    /// Who was to get it.
+    pub target: String,
+    /// The text.
+    pub text: String,
+    /// Why it was kept back; none where it left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<String>,
 }
 
 /// Where the answer to a lookup comes from.

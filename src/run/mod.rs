@@ -23,6 +23,10 @@ pub mod usage;
 
 pub mod cache;
 
+pub mod egress;
+
+pub mod sources;
+
 pub mod desk;
 
 pub mod recall;

@@ -9,10 +9,13 @@ use tokio_util::sync::CancellationToken;
 use super::budget::{Budget, BudgetLimits, CallCost, Purpose, Spent};
 use super::cache::Cache;
 use super::desk::{CallNotice, Desk, DeskParts, writing_reserve};
+use super::egress::Egress;
 use super::event::{Event, Record, RunSettings};
 use super::journal::{CallRow, JournalError};
 use super::recall::Recall;
 use super::scheduler::{Board, Lost, Pace, run_ready};
+use super::sources::RunSources;
+pub use super::sources::Sources;
 use super::steps::{StepError, Steps, Work, draft_by_rules};
 use super::store::{Store, StoreError};
 use super::tree::{FoldError, RunState};
@@ -30,22 +33,12 @@ use crate::research::plan::{Plan, PlanDraft, SavedPlan, TreeLimits};
 use crate::research::question::{Brief, Mode, Question};
 use crate::research::report::{Draft, Section, StopReason};
 use crate::research::route::{Route, route};
-use crate::source::{MixedSource, Source};
 
 /// Rounds in a row without new evidence after which a run gives up.
 const MAX_IDLE_ROUNDS: u32 = 2;
 
 /// How long calls under way may go on after the run was told to stop.
 const GRACE: Duration = Duration::from_secs(10);
-
-/// Where evidence can come from.
-#[derive(Clone)]
-pub struct Sources {
-    /// The knowledge base.
-    pub internal: Arc<dyn Source>,
-    /// The web, where there is a source for it.
-    pub web: Option<Arc<dyn Source>>,
-}
 
 /// Something that happened, for whoever watches.
 pub enum RunNotice<'a> {
@@ -224,13 +217,23 @@ impl Orchestrator {
         let budget = budget(&state, calls, &resources);
         let grace = Grace::after(resources.stop.clone(), Arc::clone(&resources.clock));
         let journal = resources.store.journal().clone();
+        let clock = Arc::clone(&resources.clock);
         let cache = Cache::new(
             journal.clone(),
             run.clone(),
             state.started_at(),
-            Arc::clone(&resources.clock),
+            Arc::clone(&clock),
             resources.embedder.clone(),
         );
+        let egress = Egress::new(run.clone(), journal.clone(), clock, state.settings.allow_egress);
+        egress.learn(&state);
+        let sources = RunSources {
+            sources: resources.sources.clone(),
+            cache,
+            egress,
+            internal_version: state.settings.source_version.clone(),
+            day: state.started_at().date().unwrap_or_default(),
+        };
         let (listener, spent) = (Arc::clone(&resources.listener), budget.clone());
         let desk = resources.models.clone().map(|models| {
             Desk::open(
@@ -251,7 +254,7 @@ impl Orchestrator {
         let steps = Arc::new(Steps {
             run: run.clone(),
             desk,
-            cache,
+            sources,
             picker: Arc::clone(&resources.picker),
             recall: resources.recall.clone(),
             on_section: {
@@ -410,17 +413,10 @@ impl Orchestrator {
 
     /// Gathers everything the worker of a node may see.
     fn prepare(&self, node: &NodeId) -> Result<Work, StepError> {
-        let Sources { internal, web } = self.resources.sources.clone();
-        let source = |route, web: Option<Arc<dyn Source>>| -> Arc<dyn Source> {
-            match (route, web) {
-                (Route::Web, Some(web)) => web,
-                (Route::Mixed, Some(web)) => Arc::new(MixedSource::new(internal, web)),
-                _ => internal,
-            }
-        };
-        let has_web = web.is_some();
-        Work::of(&self.state, node, has_web, |route| source(route, web))
-            .ok_or_else(|| StepError::Invalid(format!("there is no node `{node}`")))
+        let missing = || StepError::Invalid(format!("there is no node `{node}`"));
+        let planned = self.state.tree.get(node).ok_or_else(missing)?;
+        route(planned, self.steps.sources.ways(&self.state)).map_err(StepError::NoWay)?;
+        Work::of(&self.state, node).ok_or_else(missing)
     }
 
     async fn end_round(&mut self) -> Result<(), RunError> {
@@ -487,6 +483,9 @@ impl Orchestrator {
         let record = Record { seq: self.state.next_seq(), at, event };
         self.resources.store.journal().append(&self.run, &record).await?;
         self.state.apply(&record)?;
+        if matches!(record.event, Event::Briefed { .. } | Event::Planned { .. } | Event::RoundEnded { .. }) {
+            self.steps.sources.egress.learn(&self.state);
+        }
         (self.resources.listener)(&RunNotice::Event(&record, &self.state));
         Ok(())
     }
@@ -501,9 +500,14 @@ impl Board for Orchestrator {
     }
 
     async fn start(&mut self, id: &NodeId) -> Result<(), RunError> {
-        let node = self.state.tree.get(id).cloned();
-        let (route, why) =
-            node.map_or((Route::Internal, ""), |node| route(&node, self.resources.sources.web.is_some()));
+        let ways = self.steps.sources.ways(&self.state);
+        let node = self.state.tree.get(id);
+        let (route, why) = match node.map(|node| route(node, ways)) {
+            Some(Ok(found)) => found,
+            // Its worker will find that no way leads there, and the node is blocked with the reason.
+            Some(Err(reason)) => (Route::Web, reason),
+            None => (Route::Internal, ""),
+        };
         self.commit(Event::NodeStarted { node: id.clone(), route, why: why.to_owned() }).await
     }
 
@@ -518,6 +522,7 @@ impl Board for Orchestrator {
             Ok(Err(StepError::Call(CallError::Cancelled | CallError::Limit(_)))) | Err(Lost::Cancelled) => {
                 Event::NodePaused { node }
             }
+            Ok(Err(error @ StepError::NoWay(_))) => Event::NodeBlocked { node, reason: error.to_string() },
             Ok(Err(error)) => Event::NodeFailed { node, error: error.to_string() },
             Err(error @ Lost::Panicked { .. }) => Event::NodeFailed { node, error: error.to_string() },
         };
@@ -561,6 +566,7 @@ impl StepError {
             Self::Call(source) => source,
             Self::Invalid(complaint) => CallError::Model(ModelError::InvalidOutput { complaint }),
             Self::Source(error) => CallError::Model(ModelError::Permanent { reason: error.to_string() }),
+            Self::NoWay(reason) => CallError::Model(ModelError::Permanent { reason: reason.to_owned() }),
         };
         RunError::Call { step, source }
     }

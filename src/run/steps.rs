@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::cache::Cache;
 use super::desk::Desk;
 use super::recall::{Recall, entries};
+use super::sources::RunSources;
 use super::tree::RunState;
 use crate::base::id::RunId;
+use crate::base::line::counted;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::Role;
 use crate::llm::model::ModelError;
@@ -20,12 +21,12 @@ use crate::research::extract::{Pick, extract};
 use crate::research::memory::{
     Memory, Summary, fold, fold_by_rules, group_summaries, group_summaries_by_rules, label, slice,
 };
-use crate::research::node::{Node, NodeId};
-use crate::research::plan::{Plan, PlanDraft};
+use crate::research::node::{Node, NodeId, SourceHint};
+use crate::research::plan::{Plan, PlanDraft, Update};
 use crate::research::planner;
 use crate::research::question::{Aspect, Brief, Mode};
 use crate::research::report::{Draft, Section, StopReason};
-use crate::research::route::{Route, route};
+use crate::research::route::Route;
 use crate::research::rules::{brief_by_rules, plan_by_rules, replan_by_rules};
 use crate::research::verdict::{Verdict, by_coverage, judge};
 use crate::research::worker::{self, Conclusion, Task, WorkerLimits};
@@ -50,8 +51,8 @@ pub struct Steps {
     pub run: RunId,
     /// Makes calls; without it rules decide.
     pub desk: Option<Desk>,
-    /// Knows what sources have said.
-    pub cache: Cache,
+    /// Where evidence comes from.
+    pub sources: RunSources,
     /// Picks sentences.
     pub picker: Arc<dyn Pick>,
     /// Finds again what was found.
@@ -72,6 +73,9 @@ pub enum StepError {
     /// A source.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// There is none where a node is to be looked into.
+    #[error("{0}")]
+    NoWay(&'static str),
 }
 
 impl From<StructuredError> for StepError {
@@ -90,6 +94,7 @@ impl From<StepError> for CallError {
             StepError::Call(error) => error,
             StepError::Invalid(complaint) => ModelError::InvalidOutput { complaint }.into(),
             StepError::Source(error) => ModelError::Permanent { reason: error.to_string() }.into(),
+            StepError::NoWay(reason) => ModelError::Permanent { reason: reason.to_owned() }.into(),
         }
     }
 }
@@ -100,22 +105,16 @@ pub struct Work {
     aspects: Vec<Aspect>,
     conclusions: Vec<(Node, Branch)>,
     context: String,
-    source: Arc<dyn Source>,
-    version: String,
+    route: Route,
 }
 
 impl Work {
     /// Gathers what the worker of `id` may see of a run: what was asked, what the nodes it builds on found out, and the
     /// part of the summary that bears on it. Who looks outside sees nothing that came from inside.
-    pub fn of(
-        state: &RunState,
-        id: &NodeId,
-        has_web: bool,
-        source: impl FnOnce(Route) -> Arc<dyn Source>,
-    ) -> Option<Self> {
+    pub fn of(state: &RunState, id: &NodeId) -> Option<Self> {
         let node = state.tree.get(id)?.clone();
-        let (route, _) = route(&node, has_web);
-        let eyes = if route == Route::Internal { Label::Internal } else { Label::Public };
+        let route = *state.routes.get(id)?;
+        let eyes = if route.is_inside() { Label::Internal } else { Label::Public };
         let may_see = |id: &NodeId| label(&state.tree, &state.branches, id) <= eyes;
         let conclusions = node.depends_on.iter().filter(|id| may_see(id));
         let conclusions =
@@ -126,9 +125,8 @@ impl Work {
             aspects: aspects.cloned().collect(),
             conclusions: conclusions.collect(),
             context: slice(state.memory.global_for(eyes), node.question.as_str(), CONTEXT_TOKENS, &estimate),
-            source: source(route),
-            version: state.settings.source_version.clone(),
-            node,
+            route,
+            node: outward(node, route, state),
         })
     }
 }
@@ -169,8 +167,14 @@ impl Steps {
         }
     }
 
-    /// Plans the first round. A plan no repair can mend gives way to one by rules, which says so.
+    /// Plans the first round, for where the user wants it looked into.
     pub async fn plan(&self, state: &RunState, brief: &Brief) -> Result<Plan, StepError> {
+        let plan = self.first_plan(state, brief).await?;
+        Ok(directed(plan, state.settings.source, &state.tree.root))
+    }
+
+    /// A plan no repair can mend gives way to one by rules, which says so.
+    async fn first_plan(&self, state: &RunState, brief: &Brief) -> Result<Plan, StepError> {
         let check = |draft: &PlanDraft| checked(draft, state, brief, 1);
         let by_rules = |why: String| {
             let plan = check(&plan_by_rules(brief)).unwrap_or_default();
@@ -178,7 +182,8 @@ impl Steps {
         };
         let Some(desk) = &self.desk else { return Ok(by_rules(String::new())) };
         if brief.mode != Mode::Deep {
-            return Ok(Plan::default());
+            // The root alone; the wording says where to look.
+            return Ok(Plan { reasoning: String::new(), ..by_rules(String::new()) });
         }
         let key = CallKey::new("plan/1");
         let complaint = |draft: &PlanDraft| check(draft).map(drop);
@@ -193,6 +198,14 @@ impl Steps {
 
     /// Plans another round for what the last verdict says is missing; an empty plan where there is nothing to do.
     pub async fn replan(&self, state: &RunState) -> Result<Plan, StepError> {
+        let mut plan = self.next_plan(state).await?;
+        if let Some(hint) = state.settings.source {
+            plan.nodes.iter_mut().for_each(|node| node.source_hint = hint);
+        }
+        Ok(plan)
+    }
+
+    async fn next_plan(&self, state: &RunState) -> Result<Plan, StepError> {
         let (Some(brief), Some(verdict)) = (&state.brief, state.verdicts.last()) else { return Ok(Plan::default()) };
         let round = state.round + 1;
         let check = |draft: &PlanDraft| checked(draft, state, brief, round);
@@ -210,16 +223,30 @@ impl Steps {
 
     /// Works on a node.
     pub async fn look_into(&self, work: Work) -> Result<Branch, StepError> {
-        let Work { node, aspects, conclusions, context, source, version } = work;
-        let source = self.cache.source(source, node.id.clone(), version);
+        let source = self.sources.of_node(work.route, &work.node.id);
+        let mut branch = self.searched(&work, source.as_ref()).await?;
+        match self.sources.egress.withheld(&work.node.id) {
+            0 => {}
+            number => branch.notes.push(format!(
+                "{} about `{}` not sent, because what the knowledge base says would have left with it",
+                counted(number, "text"),
+                work.node.question
+            )),
+        }
+        Ok(branch)
+    }
+
+    /// Works on a node by searching.
+    async fn searched(&self, work: &Work, source: &dyn Source) -> Result<Branch, StepError> {
+        let Work { node, aspects, conclusions, context, .. } = work;
         let Some(desk) = &self.desk else {
-            let branch = extract(&node, &source, self.picker.as_ref()).await?;
-            return Ok(built_on(branch, &conclusions));
+            let branch = extract(node, source, self.picker.as_ref()).await?;
+            return Ok(built_on(branch, conclusions));
         };
         let conclusions = conclusions.iter().map(|(node, branch)| Conclusion { node, branch }).collect();
         let limits = WorkerLimits::default();
-        let task = Task { node: &node, aspects: aspects.iter().collect(), conclusions, context: &context, limits };
-        Ok(worker::work(desk, &source, &task).await?)
+        let task = Task { node, aspects: aspects.iter().collect(), conclusions, context, limits };
+        Ok(worker::work(desk, source, &task).await?)
     }
 
     /// Folds what a round found into the summaries, drafts an answer and judges it.
@@ -385,6 +412,39 @@ impl Steps {
         let kept: Vec<_> = best.into_iter().take(MAX_LEDGER).map(|quote| &quote.id).collect();
         all.iter().filter(|quote| kept.contains(&&quote.id)).copied().collect()
     }
+}
+
+/// Returns a node as who looks outside may see it: planned after something was looked up, it asks for its aspects, which
+/// were fixed before, in place of what its plan says.
+fn outward(mut node: Node, route: Route, state: &RunState) -> Node {
+    let is_blind = node.round <= 1 && state.settings.follows.is_none();
+    if route.is_inside() || is_blind {
+        return node;
+    }
+    let aspect = |id| state.brief.as_ref().and_then(|brief| brief.aspect(id)).map(|aspect| aspect.text.clone());
+    let aspects = node.aspects.iter().filter_map(aspect).filter(|_| state.settings.follows.is_none());
+    let texts: Vec<_> = aspects.chain([state.question.to_string()]).collect();
+    node.question = texts.join("; ").parse().unwrap_or_else(|_| state.question.clone());
+    node
+}
+
+/// Has every node of a plan looked into where the user said.
+fn directed(mut plan: Plan, source: Option<SourceHint>, root: &NodeId) -> Plan {
+    let Some(hint) = source else { return plan };
+    for node in &mut plan.nodes {
+        node.source_hint = hint;
+    }
+    match plan.updates.iter_mut().find(|update| update.id == *root) {
+        Some(update) => update.source_hint = Some(hint),
+        None => plan.updates.push(Update {
+            id: root.clone(),
+            question: None,
+            priority: None,
+            source_hint: Some(hint),
+            drop: false,
+        }),
+    }
+    plan
 }
 
 /// Folds what the last round left unfolded without asking anybody: the round did not end.

@@ -11,6 +11,7 @@ use crate::research::node::{NodeId, NodeStatus, Tree};
 use crate::research::plan::{Plan, Update};
 use crate::research::question::{Brief, Question};
 use crate::research::report::{Draft, StopReason};
+use crate::research::route::Route;
 use crate::research::verdict::Verdict;
 
 /// Where a run stands.
@@ -36,6 +37,8 @@ pub struct RunState {
     pub reasons: Vec<String>,
     /// The round that was planned last; 0 before the first plan.
     pub round: u32,
+    /// Which way each node that was started was looked into.
+    pub routes: BTreeMap<NodeId, Route>,
     /// What the nodes found.
     pub branches: BTreeMap<NodeId, Branch>,
     /// The summaries as they stood when the last round ended: what workers of this round see.
@@ -111,6 +114,7 @@ impl RunState {
             brief: None,
             reasons: Vec::new(),
             round: 0,
+            routes: BTreeMap::new(),
             branches: BTreeMap::new(),
             memory: Memory::default(),
             verdicts: Vec::new(),
@@ -185,7 +189,10 @@ impl RunState {
                 self.brief = Some(brief.clone());
             }
             Event::Planned { round, plan } => self.plan(*round, plan).map_err(unfit)?,
-            Event::NodeStarted { node, .. } => self.settle(node, NodeStatus::Running, "").map_err(unfit)?,
+            Event::NodeStarted { node, route, .. } => {
+                self.settle(node, NodeStatus::Running, "").map_err(unfit)?;
+                self.routes.insert(node.clone(), *route);
+            }
             Event::NodeFinished { node, branch } => self.finish(node, branch).map_err(unfit)?,
             Event::NodePaused { node } => self.settle(node, NodeStatus::Pending, "").map_err(unfit)?,
             Event::NodeFailed { node, error } => self.settle(node, NodeStatus::Failed, error).map_err(unfit)?,

@@ -122,6 +122,12 @@ pub enum SourceError {
         /// The id that was asked for.
         id: String,
     },
+    /// The text may not leave this machine.
+    #[error("not sent: {reason}")]
+    Withheld {
+        /// Why.
+        reason: String,
+    },
     /// The source failed.
     #[error("source `{name}` failed: {reason}")]
     Failed {
@@ -153,6 +159,9 @@ pub trait Source: Send + Sync {
 
     /// Reads the document behind a place as it is now, to check a quote against.
     fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile>;
+
+    /// Takes note of a result that this source gave before and that was answered from a record this time.
+    fn recognise(&self, _found: &Found) {}
 }
 
 impl Place {

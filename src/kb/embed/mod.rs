@@ -84,6 +84,11 @@ pub trait Embedder: Send + Sync {
     fn warm_up(&self) {}
 }
 
+/// Returns the words the built-in embedder knows as a whole: common English ones in lower case, numbers and signs.
+pub fn common_words() -> impl Iterator<Item = &'static str> {
+    builtin::VOCABULARY.lines().filter(|token| !token.starts_with("##") && !token.starts_with('['))
+}
+
 /// Which embedder the user asked for: `builtin`, `fastembed:MODEL` or `fastembed:FOLDER`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]

@@ -61,6 +61,8 @@ impl World {
         RunSettings {
             mode: Mode::Auto,
             required: Vec::new(),
+            source: None,
+            allow_egress: false,
             limits: self.limits,
             tree: TreeLimits::default(),
             parallel: 3,

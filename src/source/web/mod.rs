@@ -258,6 +258,10 @@ impl Source for WebSource {
         })
     }
 
+    fn recognise(&self, found: &Found) {
+        self.permit(found.passages.iter().filter_map(|passage| passage.id.parse().ok()));
+    }
+
     fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
         Box::pin(async move {
             let Place::Web { content_hash: Some(hash), .. } = place else { return SourceFile::Gone };

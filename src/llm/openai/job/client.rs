@@ -10,9 +10,9 @@ use serde_json::Value;
 use super::state::{Job, JobId, JobState};
 use crate::base::http::{BaseUrl, Secret, read_capped};
 use crate::base::line::shortened;
+use crate::base::retry::MAX_WAIT;
 use crate::llm::model::ModelError;
 use crate::llm::openai::{MAX_REPLY_BYTES, failure};
-use crate::base::retry::MAX_WAIT;
 
 /// The first wait before a job is asked after again.
 const FIRST_WAIT: Duration = Duration::from_secs(2);

@@ -8,8 +8,8 @@ use std::ops::Range;
 use reqwest::Url;
 use serde_json::Value;
 
-use crate::llm::message::Usage;
 use crate::base::line::shortened;
+use crate::llm::message::Usage;
 use crate::llm::openai::reply;
 
 /// Between the texts of two messages.

@@ -1,0 +1,258 @@
+//! What leaves the machine: each text is checked, then written down, and only then sent.
+//!
+//! ```text
+//! knowledge base ─▶ Heard ─────────────▶ worker          its texts are kept in
+//! web ─▶ Outgoing ─▶ on record? ─▶ Heard ─▶ worker       its texts may leave again; queries to it are checked
+//! ```
+//!
+//! One [`Egress`] is shared by all workers of a run. It begins with the user's own words, the brief and the first plan,
+//! which were made before anything was looked up.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::future::BoxFuture;
+
+use super::journal::{EgressRow, Journal};
+use super::tree::RunState;
+use crate::base::clock::Clock;
+use crate::base::id::RunId;
+use crate::base::line::one_line;
+use crate::research::egress::Gate;
+use crate::research::node::NodeId;
+use crate::source::{Found, Label, Passage, Place, Source, SourceError, SourceFile};
+
+/// Decides what of a run may leave, and writes down what does.
+#[derive(Clone)]
+pub struct Egress(Arc<Parts>);
+
+struct Parts {
+    run: RunId,
+    journal: Journal,
+    clock: Arc<dyn Clock>,
+    /// Whether the user lets everything leave.
+    is_open: bool,
+    gate: Mutex<Gate>,
+    withheld: Mutex<BTreeMap<NodeId, usize>>,
+}
+
+impl Egress {
+    /// Lets nothing leave yet that anybody has found; `is_open` lets everything.
+    pub fn new(run: RunId, journal: Journal, clock: Arc<dyn Clock>, is_open: bool) -> Self {
+        let (gate, withheld) = (Mutex::new(Gate::new()), Mutex::default());
+        Self(Arc::new(Parts { run, journal, clock, is_open, gate, withheld }))
+    }
+
+    /// Takes what a run knows so far, so that a resumed one is as careful as before.
+    pub fn learn(&self, state: &RunState) {
+        let mut gate = self.gate();
+        for text in free_texts(state) {
+            gate.may_leave(text);
+        }
+        for quote in state.branches.values().flat_map(|branch| &branch.evidence) {
+            hear(&mut gate, quote.label, &quote.quote, &quote.source);
+        }
+        for text in derived_texts(state) {
+            gate.keep_in(text);
+        }
+    }
+
+    /// Returns how a query may be worded outside, with no word that came from inside; none where too little remains.
+    pub fn wording(&self, query: &str) -> Option<String> {
+        if self.0.is_open { Some(query.to_owned()) } else { self.gate().reduced(query) }
+    }
+
+    /// Checks a text and writes it down; only where this succeeds may it be sent.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`SourceError::Withheld`] for a text that must stay, and an error where it cannot be written down.
+    pub async fn release(&self, node: &NodeId, kind: &str, target: &str, text: &str) -> Result<(), SourceError> {
+        let checked = if self.0.is_open { Ok(()) } else { self.gate().check(text) };
+        let withheld = checked.err().map(|withheld| withheld.to_string());
+        let row = EgressRow {
+            node: node.to_string(),
+            at: self.0.clock.now(),
+            kind: kind.to_owned(),
+            target: one_line(target),
+            text: text.to_owned(),
+            withheld: withheld.clone(),
+        };
+        self.0.journal.record_egress(&self.0.run, &row).await?;
+        match withheld {
+            None => Ok(()),
+            Some(reason) => {
+                *self.counts().entry(node.clone()).or_default() += 1;
+                Err(SourceError::Withheld { reason })
+            }
+        }
+    }
+
+    /// Returns how many texts of a node were kept back.
+    pub fn withheld(&self, node: &NodeId) -> usize {
+        self.counts().get(node).copied().unwrap_or(0)
+    }
+
+    fn gate(&self) -> MutexGuard<'_, Gate> {
+        self.0.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn counts(&self) -> MutexGuard<'_, BTreeMap<NodeId, usize>> {
+        self.0.withheld.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hear(&self, passages: &[Passage]) {
+        let mut gate = self.gate();
+        for passage in passages {
+            hear(&mut gate, passage.label, &passage.text, &passage.place);
+        }
+    }
+}
+
+/// Returns the texts that were there before anything was looked up: they may leave.
+///
+/// A run that follows up another one had that one's answer in its brief, so only the user's own words are free there.
+fn free_texts(state: &RunState) -> Vec<&str> {
+    let mut texts = vec![state.question.as_str()];
+    texts.extend(state.clarification.as_deref());
+    texts.extend(state.settings.required.iter().map(String::as_str));
+    if state.settings.follows.is_none() {
+        let brief = state.brief.iter();
+        texts.extend(brief.clone().map(|brief| brief.task.as_str()));
+        texts.extend(brief.flat_map(|brief| brief.aspects.iter().map(|aspect| aspect.text.as_str())));
+        let first = state.tree.nodes.iter().filter(|node| node.round <= 1);
+        texts.extend(first.map(|node| node.question.as_str()));
+    }
+    texts
+}
+
+/// Returns texts that were made of what was found inside.
+fn derived_texts(state: &RunState) -> Vec<&str> {
+    let mut texts = Vec::new();
+    if state.memory.global.label == Label::Internal {
+        texts.push(state.memory.global.text.as_str());
+    }
+    texts.extend(
+        state.memory.groups.values().filter(|group| group.label == Label::Internal).map(|group| group.text.as_str()),
+    );
+    texts.extend(state.settings.follows.iter().map(|followed| followed.answer.as_str()));
+    texts
+}
+
+fn hear(gate: &mut Gate, label: Label, text: &str, place: &Place) {
+    let names = std::iter::once(place.title()).chain(place.heading_path().iter().map(String::as_str));
+    let names: Vec<_> = names.collect();
+    match (label, place) {
+        (Label::Public, Place::Web { url, .. }) => {
+            names.into_iter().chain([text, url.as_str()]).for_each(|text| gate.may_leave(text));
+        }
+        (Label::Public, Place::Kb { .. }) => gate.may_leave(text),
+        (Label::Internal, _) => names.into_iter().chain([text]).for_each(|text| gate.keep_in(text)),
+    }
+}
+
+/// A source whose answers a run remembers the wording of: where they came from decides whether it may leave.
+pub struct Heard {
+    inner: Arc<dyn Source>,
+    egress: Egress,
+}
+
+impl Heard {
+    /// Listens to a source.
+    pub fn new(inner: Arc<dyn Source>, egress: Egress) -> Self {
+        Self { inner, egress }
+    }
+}
+
+impl Source for Heard {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn scope(&self) -> String {
+        self.inner.scope()
+    }
+
+    fn version(&self) -> String {
+        self.inner.version()
+    }
+
+    fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
+        Box::pin(async move {
+            let found = self.inner.search(query, limit).await?;
+            self.egress.hear(&found.passages);
+            Ok(found)
+        })
+    }
+
+    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
+        Box::pin(async move {
+            let passage = self.inner.open(id).await?;
+            self.egress.hear(std::slice::from_ref(&passage));
+            Ok(passage)
+        })
+    }
+
+    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
+        self.inner.read(place)
+    }
+
+    fn recognise(&self, found: &Found) {
+        self.inner.recognise(found);
+    }
+}
+
+/// A source outside: whatever is said to it has to be released first.
+pub struct Outgoing {
+    inner: Arc<dyn Source>,
+    egress: Egress,
+    node: NodeId,
+    /// Whether who asks has seen what must stay, so that queries are put together from other words.
+    is_reworded: bool,
+}
+
+impl Outgoing {
+    /// Stands between a node and the outside.
+    pub fn new(inner: Arc<dyn Source>, egress: Egress, node: NodeId, is_reworded: bool) -> Self {
+        Self { inner, egress, node, is_reworded }
+    }
+}
+
+impl Source for Outgoing {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn scope(&self) -> String {
+        self.inner.scope()
+    }
+
+    fn version(&self) -> String {
+        self.inner.version()
+    }
+
+    fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
+        Box::pin(async move {
+            let reworded = if self.is_reworded { self.egress.wording(query) } else { Some(query.to_owned()) };
+            // What cannot be worded otherwise is written down as what it was, and kept back.
+            let query = reworded.unwrap_or_else(|| query.to_owned());
+            self.egress.release(&self.node, "query", &self.inner.scope(), &query).await?;
+            self.inner.search(&query, limit).await
+        })
+    }
+
+    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
+        Box::pin(async move {
+            self.egress.release(&self.node, "address", "the page's own site", id).await?;
+            self.inner.open(id).await
+        })
+    }
+
+    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
+        self.inner.read(place)
+    }
+
+    fn recognise(&self, found: &Found) {
+        self.inner.recognise(found);
+    }
+}

@@ -1,0 +1,64 @@
+//! Where the evidence of a run comes from, put together for one node: cached, heard, and guarded on the way out.
+
+use std::sync::Arc;
+
+use super::cache::Cache;
+use super::egress::{Egress, Heard, Outgoing};
+use super::tree::RunState;
+use crate::research::node::NodeId;
+use crate::research::route::{Route, Ways};
+use crate::source::{MixedSource, Source};
+
+/// Where evidence can come from.
+#[derive(Clone)]
+pub struct Sources {
+    /// The knowledge base.
+    pub internal: Arc<dyn Source>,
+    /// The web, where there is a search engine for it.
+    pub web: Option<Arc<dyn Source>>,
+}
+
+/// The sources of one run.
+#[derive(Clone)]
+pub struct RunSources {
+    /// Where they come from.
+    pub sources: Sources,
+    /// What they have said.
+    pub cache: Cache,
+    /// What may be said to them.
+    pub egress: Egress,
+    /// See [`crate::run::event::RunSettings::source_version`].
+    pub internal_version: String,
+    /// The day the run began: what the web said is used again on that day.
+    pub day: String,
+}
+
+impl RunSources {
+    /// Returns the ways out there are for a run.
+    pub fn ways(&self, state: &RunState) -> Ways {
+        Ways { web: self.sources.web.is_some(), job: false, is_strict: !state.settings.by_rules }
+    }
+
+    /// Returns what a node is looked into with.
+    pub fn of_node(&self, route: Route, node: &NodeId) -> Arc<dyn Source> {
+        match (route, &self.sources.web) {
+            (Route::Web | Route::DeepResearch, Some(web)) => self.outside(web, node, false),
+            (Route::Mixed, Some(web)) => Arc::new(MixedSource::new(self.inside(node), self.outside(web, node, true))),
+            _ => self.inside(node),
+        }
+    }
+
+    fn inside(&self, node: &NodeId) -> Arc<dyn Source> {
+        let internal = Arc::clone(&self.sources.internal);
+        let cached = self.cache.source(internal, node.clone(), self.internal_version.clone());
+        Arc::new(Heard::new(Arc::new(cached), self.egress.clone()))
+    }
+
+    /// Returns the web for a node; what a worker that has seen the knowledge base asks is worded anew.
+    fn outside(&self, web: &Arc<dyn Source>, node: &NodeId, has_seen_inside: bool) -> Arc<dyn Source> {
+        let outgoing = Outgoing::new(Arc::clone(web), self.egress.clone(), node.clone(), has_seen_inside);
+        let version = format!("{} {}", web.version(), self.day);
+        let cached = self.cache.source(Arc::new(outgoing), node.clone(), version);
+        Arc::new(Heard::new(Arc::new(cached), self.egress.clone()))
+    }
+}
