@@ -202,7 +202,7 @@ impl<'a> Reader<'a> {
     fn branch_report(&self) -> Value {
         let claims = self.claims();
         json!({
-            "summary": self.prose(&claims, 3),
+            "summary": prose(&claims, 3),
             "findings": self.findings(&claims),
             "confidence": 0.75,
             "open_questions": [],
@@ -231,7 +231,7 @@ impl<'a> Reader<'a> {
     fn answer(&self) -> Value {
         let claims = self.claims();
         json!({
-            "answer": self.prose(&claims, MAX_CLAIMS),
+            "answer": prose(&claims, MAX_CLAIMS),
             "findings": self.findings(&claims[..claims.len().min(MAX_CLAIMS)]),
             "contradictions": [],
             "open_questions": [],
@@ -260,9 +260,10 @@ impl<'a> Reader<'a> {
         let room = self.words.split("At most ").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse().ok());
         let mut room: usize = room.unwrap_or(200);
         let claims = self.claims();
-        let texts: Vec<_> = match claims.is_empty() {
-            true => self.blocks.iter().flat_map(|(_, text)| sentences(text)).map(|sentence| sentence.plain).collect(),
-            false => claims.iter().map(Claim::marked).collect(),
+        let texts: Vec<_> = if claims.is_empty() {
+            self.blocks.iter().flat_map(|(_, text)| sentences(text)).map(|sentence| sentence.plain).collect()
+        } else {
+            claims.iter().map(Claim::marked).collect()
         };
         let mut kept = Vec::new();
         for text in texts {
@@ -300,10 +301,6 @@ impl<'a> Reader<'a> {
         };
         claims.sort_by_key(place);
         claims
-    }
-
-    fn prose(&self, claims: &[Claim], most: usize) -> String {
-        claims.iter().take(most).map(Claim::marked).collect::<Vec<_>>().join(" ")
     }
 
     fn findings(&self, claims: &[Claim]) -> Vec<Value> {
@@ -368,6 +365,11 @@ impl Claim {
         let end = if text.ends_with(['.', '!', '?']) { "" } else { "." };
         format!("{text}{end} [{}]", self.ids.join(", "))
     }
+}
+
+/// Returns the first claims as running text.
+fn prose(claims: &[Claim], most: usize) -> String {
+    claims.iter().take(most).map(Claim::marked).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns what a line says before each of its marks.

@@ -1,3 +1,5 @@
+//! The servers themselves: each test reads off the wire what a client would.
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -90,7 +92,8 @@ fn job_cites_in_characters_what_stands_in_its_pages() {
     let (text, citations) = (part["text"].as_str().unwrap(), part["annotations"].as_array().unwrap());
     assert_eq!(citations.len(), 5);
     for citation in citations {
-        let [start, end] = ["start_index", "end_index"].map(|name| citation[name].as_u64().unwrap() as usize);
+        let [start, end] =
+            ["start_index", "end_index"].map(|name| usize::try_from(citation[name].as_u64().unwrap()).unwrap());
         let url = citation["url"].as_str().unwrap();
         let marker: String = text.chars().skip(start).take(end - start).collect();
         assert!(marker.starts_with("([") && marker.ends_with(&format!("]({url}))")), "{marker}");

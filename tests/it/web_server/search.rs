@@ -8,7 +8,7 @@ use super::pages::{Article, articles, forum};
 use super::text;
 use crate::model_server::{Request, Response};
 
-/// Answers as SearXNG does; to people, where it is not asked for JSON.
+/// Answers as `SearXNG` does; to people, where it is not asked for JSON.
 pub(super) fn searxng(origin: &str, query: &BTreeMap<String, String>) -> Response {
     let words = &query["q"];
     if query.get("format").is_none_or(|format| format != "json") {
