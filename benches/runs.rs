@@ -54,6 +54,7 @@ async fn measure(nodes: usize, delay: Duration) {
     };
     let settings = RunSettings {
         mode: Mode::Deep,
+        required: Vec::new(),
         limits: BudgetLimits::NONE,
         tree: TreeLimits { max_depth: 3, max_nodes: 2_000 },
         parallel: PARALLEL,

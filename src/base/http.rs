@@ -18,6 +18,10 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// How `dr` introduces itself.
 pub const USER_AGENT: &str = concat!("dr/", env!("CARGO_PKG_VERSION"));
 
+/// Shortest secret that is taken out of texts, in bytes. What is shorter is no secret but a stand-in for servers that want
+/// none, such as `x` or `ollama`, and part of ordinary words.
+const SHORTEST_HIDDEN: usize = 7;
+
 /// Key or password: it can be sent, and not be shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -45,7 +49,7 @@ impl Secret {
 
     /// Returns `text` with the secret taken out, for what a server said: some repeat what they were sent.
     pub fn scrub(&self, text: &str) -> String {
-        text.replace(&self.0, "[key]")
+        if self.0.len() < SHORTEST_HIDDEN { text.to_owned() } else { text.replace(&self.0, "[key]") }
     }
 }
 
@@ -237,6 +241,7 @@ mod tests {
         assert!(!format!("{secret:?} {:?}", secret.bearer()).contains("very"));
         assert_eq!(secret.bearer().to_str().unwrap(), "Bearer sk-very-secret");
         assert_eq!(secret.scrub("you sent sk-very-secret!"), "you sent [key]!");
+        assert_eq!("x".parse::<Secret>().unwrap().scrub("an extra text"), "an extra text");
     }
 
     #[test]

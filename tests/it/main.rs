@@ -13,6 +13,15 @@ mod model_server;
 /// What a model says in each step of a run.
 mod researcher;
 
+/// What a model would say that has read its prompt and nothing else, whatever it is about.
+mod reader;
+
+/// Models, jobs, search engines and pages on loopback, and what goes wrong with them.
+mod web_server;
+
+/// The servers themselves: what they send is what they say they send.
+mod servers;
+
 /// The help of every command, its usage errors, and a reader that goes away.
 mod help;
 

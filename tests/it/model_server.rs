@@ -1,4 +1,4 @@
-//! A model endpoint that does as a test says: a real server on loopback, and nothing but the standard library.
+//! A model endpoint that does as a test says: a real server on loopback, and hardly more than the standard library.
 //!
 //! The unit tests of the library include this file too.
 
@@ -10,8 +10,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use socket2::SockRef;
 
 /// What was asked.
 #[derive(Clone, Debug)]
@@ -37,7 +39,16 @@ pub(crate) enum Response {
     Hang,
     /// The beginning of an answer, and then nothing more.
     Truncated { body: String },
+    /// The connection is reset: the client hears that it is broken, and nothing else.
+    Reset,
+    /// An answer that is no text.
+    Bytes { status: u16, headers: Vec<(&'static str, String)>, body: Vec<u8> },
+    /// An answer that comes one byte at a time, with a pause before each, until the client has had enough.
+    Drip { headers: Vec<(&'static str, String)>, body: String, pause: Duration },
 }
+
+/// Names and values.
+type Headers = [(&'static str, String)];
 
 type Script = dyn Fn(&Request) -> Response + Send + Sync;
 
@@ -59,7 +70,11 @@ pub(crate) struct ModelServer {
 impl ModelServer {
     /// Starts a server that answers as `script` says.
     pub(crate) fn start(script: impl Fn(&Request) -> Response + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        Self::on(TcpListener::bind(("127.0.0.1", 0)).unwrap(), script)
+    }
+
+    /// Starts a server where `listener` listens.
+    pub(crate) fn on(listener: TcpListener, script: impl Fn(&Request) -> Response + Send + Sync + 'static) -> Self {
         let address = listener.local_addr().unwrap();
         let log = Arc::new(Mutex::new(Log::default()));
         let is_over = Arc::new(AtomicBool::new(false));
@@ -81,6 +96,11 @@ impl ModelServer {
     /// Starts a server that gives every request the same answer.
     pub(crate) fn always(response: Response) -> Self {
         Self::start(move |_| response.clone())
+    }
+
+    /// Returns where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Returns what goes into `base_url`.
@@ -127,9 +147,25 @@ impl Response {
         Self::Answer { status, headers: Vec::new(), body: body.to_owned() }
     }
 
+    /// Returns an answer with another status.
+    pub(crate) fn with_status(mut self, new: u16) -> Self {
+        if let Self::Answer { status, .. } | Self::Bytes { status, .. } = &mut self {
+            *status = new;
+        }
+        self
+    }
+
+    /// Returns an answer with some of its words replaced.
+    pub(crate) fn with_text_replaced(mut self, from: &str, to: &str) -> Self {
+        if let Self::Answer { body, .. } = &mut self {
+            *body = body.replace(from, to);
+        }
+        self
+    }
+
     /// Adds a header to an answer.
     pub(crate) fn with_header(mut self, name: &'static str, value: &str) -> Self {
-        if let Self::Answer { headers, .. } = &mut self {
+        if let Self::Answer { headers, .. } | Self::Bytes { headers, .. } | Self::Drip { headers, .. } = &mut self {
             headers.push((name, value.to_owned()));
         }
         self
@@ -195,6 +231,19 @@ impl Request {
         messages.into_iter().flatten().filter_map(|message| message["content"].as_str()).collect()
     }
 
+    /// Returns what was said: the rules, and below a line the task with whatever followed.
+    pub(crate) fn said(&self) -> String {
+        let messages = self.messages();
+        let (rules, rest) = messages.split_first().map_or(("", &[][..]), |(rules, rest)| (*rules, rest));
+        format!("{rules}\n--- task ---\n{}", rest.join("\n"))
+    }
+
+    /// Returns the schema of the form that was asked for, whichever API was asked.
+    pub(crate) fn schema(&self) -> Option<&Value> {
+        let places = ["/text/format/schema", "/response_format/json_schema/schema"];
+        places.iter().find_map(|place| self.json.pointer(place))
+    }
+
     /// Returns the name of the form that was asked for, whichever API was asked.
     pub(crate) fn form(&self) -> Option<&str> {
         let places = ["/text/format/name", "/response_format/json_schema/name"];
@@ -223,16 +272,34 @@ fn serve(stream: TcpStream, script: &Script, log: &Mutex<Log>) -> std::io::Resul
             let length = body.len() + 100;
             write!(&stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}")
         }
-        Response::Answer { status, headers, body } => {
-            let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-            let length = body.len();
-            write!(
-                &stream,
-                "HTTP/1.1 {status} Status\r\nContent-Type: application/json\r\nConnection: close\r\n{headers}\
-                 Content-Length: {length}\r\n\r\n{body}"
-            )
+        Response::Reset => {
+            // What lingers for no time at all is not closed but broken off.
+            SockRef::from(&stream).set_linger(Some(Duration::ZERO))
+        }
+        Response::Answer { status, headers, body } => write_whole(&stream, status, &headers, body.as_bytes()),
+        Response::Bytes { status, headers, body } => write_whole(&stream, status, &headers, &body),
+        Response::Drip { headers, body, pause } => {
+            write_head(&stream, 200, &headers, body.len())?;
+            body.as_bytes().iter().try_for_each(|byte| {
+                std::thread::sleep(pause);
+                (&stream).write_all(&[*byte])
+            })
         }
     }
+}
+
+fn write_whole(stream: &TcpStream, status: u16, headers: &Headers, body: &[u8]) -> std::io::Result<()> {
+    write_head(stream, status, headers, body.len())?;
+    let mut stream = stream;
+    stream.write_all(body)
+}
+
+fn write_head(mut stream: &TcpStream, status: u16, headers: &Headers, length: usize) -> std::io::Result<()> {
+    let said: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let has_type = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+    let kind = if has_type { "" } else { "Content-Type: application/json\r\n" };
+    let head = format!("HTTP/1.1 {status} Status\r\n{kind}Connection: close\r\n{said}Content-Length: {length}\r\n\r\n");
+    stream.write_all(head.as_bytes())
 }
 
 /// Reads a request, and returns it with the bytes it came as; nothing where the client said nothing.

@@ -144,7 +144,7 @@ fn answer(words: &str) -> Value {
 
 /// Returns the first aspect that is named.
 fn aspect(words: &str) -> Option<String> {
-    let user = words.rsplit("--- task ---").next().unwrap_or(words);
+    let user = task(words);
     words_like(user, |word| matches!(word, "a1" | "a2")).into_iter().next()
 }
 
@@ -162,6 +162,11 @@ fn folded(words: &str) -> String {
     )
 }
 
+/// Returns what was said below the rules.
+pub(crate) fn task(words: &str) -> &str {
+    words.rsplit("--- task ---").next().unwrap_or(words)
+}
+
 /// Returns a block of data.
 fn block(words: &str, id: &str) -> Option<String> {
     let from = words.find(&format!("<data id=\"{id}\">"))?;
@@ -169,7 +174,7 @@ fn block(words: &str, id: &str) -> Option<String> {
     Some(rest.split("\n</data>").next()?.to_owned())
 }
 
-fn words_like(words: &str, is_one: impl Fn(&str) -> bool) -> Vec<String> {
+pub(crate) fn words_like(words: &str, is_one: impl Fn(&str) -> bool) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for word in words.split(|letter: char| !letter.is_ascii_alphanumeric()) {
         if is_one(word) && !found.iter().any(|known| known == word) {
@@ -181,13 +186,13 @@ fn words_like(words: &str, is_one: impl Fn(&str) -> bool) -> Vec<String> {
 
 /// Returns the ids of quotes, as they come.
 fn evidence(words: &str) -> Vec<String> {
-    let user = words.rsplit("--- task ---").next().unwrap_or(words);
+    let user = task(words);
     words_like(user, |word| word.parse::<dr::research::evidence::EvidenceId>().is_ok())
 }
 
 /// Returns the ids of nodes other than the root.
-fn nodes(words: &str) -> Vec<String> {
-    let user = words.rsplit("--- task ---").next().unwrap_or(words);
+pub(crate) fn nodes(words: &str) -> Vec<String> {
+    let user = task(words);
     words_like(user, |word| word != "n1" && word.parse::<dr::research::node::NodeId>().is_ok())
 }
 

@@ -88,23 +88,13 @@ fn faulty(researcher: Researcher, fault: impl Fn(&Request) -> Option<Response> +
 
 /// Answers as `researcher` does; the id of a chat is the number of its request.
 fn answer(researcher: Researcher, request: &Request) -> Response {
-    let words = said(request);
+    let words = request.said();
     let text = match request.form() {
         Some("output") => r#"{"topics": 4}"#.to_owned(),
         form => researcher.say(form, &words),
     };
-    let mut response = request.reply(&text, Words.count(&words) as u64, Words.count(&text) as u64);
-    if let Response::Answer { body, .. } = &mut response {
-        *body = body.replace("\"chatcmpl-1\"", &format!("\"chatcmpl-{}\"", request.number));
-    }
-    response
-}
-
-/// Returns what was said: the rules, and below a line the task with whatever followed.
-fn said(request: &Request) -> String {
-    let messages = request.messages();
-    let (rules, rest) = messages.split_first().unwrap();
-    format!("{rules}\n--- task ---\n{}", rest.join("\n"))
+    let response = request.reply(&text, Words.count(&words) as u64, Words.count(&text) as u64);
+    response.with_text_replaced("\"chatcmpl-1\"", &format!("\"chatcmpl-{}\"", request.number))
 }
 
 /// Returns the stored runs, newest first.

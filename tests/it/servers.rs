@@ -1,0 +1,263 @@
+//! The servers themselves: each test reads off the wire what a client would.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use flate2::read::GzDecoder;
+use serde_json::{Value, json};
+
+use crate::common::World;
+use crate::reader;
+use crate::web_server::{Fault, Kind, Setup, WebServer};
+
+/// Bytes of an answer: those of its head as text, and its body.
+struct Answer {
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn status(&self) -> u16 {
+        self.head.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+fn connect(server: &WebServer, method: &str, path: &str, body: Option<&Value>) -> TcpStream {
+    let mut stream = TcpStream::connect(server.origin().trim_start_matches("http://")).unwrap();
+    let body = body.map(Value::to_string).unwrap_or_default();
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: here\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.write_all((head + &body).as_bytes()).unwrap();
+    stream
+}
+
+/// Sends a request and reads whatever comes, to its end.
+fn ask(server: &WebServer, method: &str, path: &str, body: Option<&Value>) -> std::io::Result<Answer> {
+    let mut bytes = Vec::new();
+    connect(server, method, path, body).read_to_end(&mut bytes)?;
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").ok_or(ErrorKind::UnexpectedEof)?;
+    let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+    Ok(Answer { head, body: bytes[end + 4..].to_vec() })
+}
+
+fn get(server: &WebServer, path: &str) -> Answer {
+    ask(server, "GET", path, None).unwrap()
+}
+
+fn job_request() -> Value {
+    let prompt = "Find out what is published.\nQuestion: what do drip lines cost?";
+    json!({ "model": "o3-deep-research", "background": true, "max_tool_calls": 9, "metadata": { "dr_node": "n2" },
+            "input": [{ "role": "user", "content": prompt }] })
+}
+
+fn start_job(server: &WebServer) -> String {
+    let started = ask(server, "POST", "/v1/responses", Some(&job_request())).unwrap().json();
+    assert_eq!((&started["status"], &started["output"]), (&json!("queued"), &json!([])));
+    started["id"].as_str().unwrap().to_owned()
+}
+
+/// Starts a server where everything goes wrong in one way.
+fn faulty(fault: Fault) -> WebServer {
+    Setup::new(|_| "said".into()).with_faults(move |_| Some(fault.clone())).start()
+}
+
+fn chat() -> Value {
+    json!({ "model": "m", "messages": [{ "role": "user", "content": "Say: ready" }] })
+}
+
+fn ask_chat(server: &WebServer) -> std::io::Result<Answer> {
+    ask(server, "POST", "/v1/chat/completions", Some(&chat()))
+}
+
+#[test]
+fn job_cites_in_characters_what_stands_in_its_pages() {
+    let server = Setup::new(reader::say).with_polls(2).start();
+    let id = start_job(&server);
+    let path = format!("/v1/responses/{id}");
+    for _ in 0..2 {
+        assert_eq!(get(&server, &path).json()["status"], "in_progress");
+    }
+    let done = get(&server, &path).json();
+    assert_eq!((&done["status"], &done["metadata"]["dr_node"]), (&json!("completed"), &json!("n2")));
+    assert_eq!(done["tool_usage"]["web_search"]["num_requests"], 2);
+    let part = done.pointer("/output").unwrap().as_array().unwrap().last().unwrap()["content"][0].clone();
+    let (text, citations) = (part["text"].as_str().unwrap(), part["annotations"].as_array().unwrap());
+    assert_eq!(citations.len(), 5);
+    for citation in citations {
+        let [start, end] =
+            ["start_index", "end_index"].map(|name| usize::try_from(citation[name].as_u64().unwrap()).unwrap());
+        let url = citation["url"].as_str().unwrap();
+        let marker: String = text.chars().skip(start).take(end - start).collect();
+        assert!(marker.starts_with("([") && marker.ends_with(&format!("]({url}))")), "{marker}");
+        let before: String = text.chars().take(start).collect();
+        // Neither bytes nor units of UTF-16 are as many.
+        assert!(before.len() > start + 1 && before.encode_utf16().count() > start);
+        let sentence = before.trim_end().rsplit([')', '\n']).next().unwrap().trim();
+        let page = get(&server, url.strip_prefix(server.origin()).unwrap());
+        assert!(sentence.ends_with('.') && page.text().contains(&format!("<p>{sentence}</p>")), "{sentence}");
+    }
+}
+
+#[test]
+fn job_ends_as_it_is_called_off_or_forgotten() {
+    let server = Setup::new(reader::say).with_polls(9).start();
+    let id = start_job(&server);
+    for _ in 0..2 {
+        let cancelled = ask(&server, "POST", &format!("/v1/responses/{id}/cancel"), None).unwrap();
+        assert_eq!((cancelled.status(), &cancelled.json()["status"]), (200, &json!("cancelled")));
+    }
+    assert_eq!(server.jobs()[0].status, "cancelled");
+    assert_eq!(get(&server, "/v1/responses/resp_unknown").status(), 404);
+    for (fault, status) in [(Fault::FailedJob, "failed"), (Fault::IncompleteJob, "incomplete")] {
+        let server = Setup::new(reader::say).with_faults(move |_| Some(fault.clone())).with_polls(0).start();
+        assert_eq!(get(&server, &format!("/v1/responses/{}", start_job(&server))).json()["status"], status);
+    }
+    let losing = Setup::new(reader::say)
+        .with_polls(9)
+        .with_faults(|call| (call.kind == Kind::AskJob && call.number == 2).then_some(Fault::LostJob));
+    let server = losing.start();
+    let path = format!("/v1/responses/{}", start_job(&server));
+    assert_eq!([(); 4].map(|()| get(&server, &path).status()), [200, 404, 404, 404]);
+}
+
+#[test]
+fn fault_with_a_status_has_it_and_nothing_was_worked_on() {
+    for (fault, status, said) in [
+        (Fault::RateLimited { retry_after: Some(7) }, 429, "Retry-After: 7"),
+        (Fault::RateLimited { retry_after: None }, 429, "rate_limit_exceeded"),
+        (Fault::ServerError, 500, "server_error"),
+        (Fault::BadGateway, 502, "<h1>502 Bad Gateway</h1>"),
+    ] {
+        let server = faulty(fault.clone());
+        let answer = ask_chat(&server).unwrap();
+        assert_eq!(answer.status(), status);
+        assert!(format!("{}{}", answer.head, answer.text()).contains(said), "{fault:?}: {}", answer.head);
+        assert_eq!(answer.head.contains("Retry-After"), said.contains("Retry-After"));
+        assert_eq!(server.worked_on().len(), 0);
+    }
+}
+
+#[test]
+fn connection_is_reset_before_or_after_the_work() {
+    for (fault, worked_on) in [(Fault::ResetBefore, 0), (Fault::ResetAfter, 1)] {
+        let server = faulty(fault);
+        assert_eq!(ask_chat(&server).err().unwrap().kind(), ErrorKind::ConnectionReset);
+        assert_eq!((server.worked_on().len(), server.count()), (worked_on, 1));
+    }
+    let server = faulty(Fault::ResetAfter);
+    assert!(ask(&server, "POST", "/v1/responses", Some(&job_request())).is_err());
+    assert_eq!(server.jobs().len(), 1);
+}
+
+#[test]
+fn reply_is_cut_off_or_no_json_or_has_things_nobody_knows() {
+    let promised = |answer: &Answer| {
+        let length = answer.head.split("Content-Length: ").nth(1).unwrap();
+        length.split("\r\n").next().unwrap().parse::<usize>().unwrap()
+    };
+    let cut = ask_chat(&faulty(Fault::Truncated)).unwrap();
+    assert!(promised(&cut) > cut.body.len() && !cut.body.is_empty());
+    let invalid = ask_chat(&faulty(Fault::InvalidJson)).unwrap();
+    assert_eq!(promised(&invalid), invalid.body.len());
+    assert!(serde_json::from_slice::<Value>(&invalid.body).is_err());
+
+    let server = Setup::new(reader::say).with_polls(0).with_faults(|_| Some(Fault::UnknownItems)).start();
+    let job = get(&server, &format!("/v1/responses/{}", start_strange_job(&server))).json();
+    assert_eq!(job["output"][0]["type"], "hologram_call");
+    let message = job["output"].as_array().unwrap().last().unwrap();
+    assert_eq!(message["content"][0]["annotations"][0]["type"], "hologram_citation");
+    assert_eq!(get(&server, "/search?q=a&format=json").json()["results"][0]["type"], "hologram_result");
+}
+
+fn start_strange_job(server: &WebServer) -> String {
+    let started = ask(server, "POST", "/v1/responses", Some(&job_request())).unwrap().json();
+    started["id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn reply_that_never_comes_does_not_and_one_that_drips_does_in_its_time() {
+    let server = faulty(Fault::TimeOut);
+    let mut stream = connect(&server, "POST", "/v1/chat/completions", Some(&chat()));
+    stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let kind = stream.read(&mut [0]).unwrap_err().kind();
+    assert!(matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut), "{kind:?}");
+    assert_eq!(server.worked_on().len(), 1);
+
+    let pause = Duration::from_millis(1);
+    let server = faulty(Fault::Drip { pause });
+    let started = Instant::now();
+    let answer = ask_chat(&server).unwrap();
+    assert!(started.elapsed() >= pause * u32::try_from(answer.body.len()).unwrap());
+    assert!(answer.json()["choices"].is_array());
+}
+
+#[test]
+fn redirect_leads_on_for_ever() {
+    let server = faulty(Fault::RedirectLoop);
+    let mut path = "/articles/survey/drip-lines?a=b".to_owned();
+    for hop in 1..=30 {
+        let answer = get(&server, &path);
+        assert_eq!(answer.status(), 302);
+        let location = answer.head.split("Location: ").nth(1).unwrap().split("\r\n").next().unwrap();
+        assert!(location.starts_with("/articles/") && location.ends_with(&format!("&hop={hop}")), "{location}");
+        path = location.to_owned();
+    }
+}
+
+#[test]
+fn bomb_is_small_until_it_is_unpacked() {
+    let answer = get(&faulty(Fault::GzipBomb), "/articles/survey/drip-lines");
+    assert!(answer.head.contains("Content-Encoding: gzip") && answer.body.len() < 100_000, "{}", answer.body.len());
+    let mut page = Vec::new();
+    GzDecoder::new(answer.body.as_slice()).read_to_end(&mut page).unwrap();
+    assert!(page.len() > 10_000_000 && page.ends_with(b"</html>\n"));
+}
+
+#[test]
+fn engines_find_pages_that_are_there_and_one_wants_a_key() {
+    let server = Setup::new(reader::say).with_page("/own", "<p>Own words.</p>").start();
+    let found = get(&server, "/search?q=drip+lines%3F&format=json").json();
+    let pages = found["results"].as_array().unwrap();
+    assert_eq!(pages.len(), 4);
+    for page in pages {
+        let path = page["url"].as_str().unwrap().strip_prefix(server.origin()).unwrap();
+        let (answer, content) = (get(&server, path), page["content"].as_str().unwrap());
+        assert!(answer.head.contains("text/html") && answer.text().contains(content.split(". ").next().unwrap()));
+    }
+    let query = json!({ "query": "drip lines" });
+    assert_eq!(ask(&server, "POST", "/search", Some(&query)).unwrap().status(), 401);
+    assert_eq!(get(&server, "/own").text(), "<p>Own words.</p>");
+    assert_eq!(get(&server, "/articles/survey/..%2F").status(), 404);
+    assert!(get(&server, "/robots.txt").text().contains("Disallow: /private/"));
+}
+
+#[test]
+fn what_came_in_is_found_however_it_was_packed() {
+    let server = Setup::new(reader::say).start();
+    get(&server, "/search?q=the+secret+%C3%BC%2541&format=json");
+    ask(&server, "POST", "/collect", Some(&json!({ "notes": "another secret" }))).unwrap();
+    assert!(server.received().contains("another secret") && !server.received().contains("the secret"));
+    assert!(server.received_decoded().contains("the secret üA"));
+}
+
+#[test]
+fn reader_answers_from_any_folder_and_code_has_nothing_to_object() {
+    let server = Setup::new(reader::say).start();
+    let world = World::indexed_text().with_variable("OPENAI_BASE_URL", server.url());
+    let world = world.with_variable("OPENAI_API_KEY", "x").with_variable("DR_MODEL", "fixture");
+    for (mode, question) in [("quick", "When does the siren sound?"), ("deep", "Compare watering and alarms")] {
+        let report = world.dr(["ask", "--json", "--mode", mode, question]).succeeded().json();
+        assert_eq!(report["stop_reason"], "complete", "{report:#}");
+        assert!(!report["findings"].as_array().unwrap().is_empty(), "{report:#}");
+        let limitations = report["limitations"].to_string();
+        assert!(!limitations.contains("by code"), "{limitations}");
+    }
+}
