@@ -10,6 +10,7 @@ mod limits;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use etcetera::BaseStrategy;
 use figment::Figment;
@@ -19,12 +20,15 @@ use serde::{Deserialize, Serialize};
 
 pub use limits::{dollars, duration};
 
+use crate::base::clock::SystemClock;
 use crate::base::http::{BaseUrl, Secret};
 use crate::base::money::dollars_text;
 use crate::kb::embed::EmbedderChoice;
 use crate::kb::search::SearchMode;
-use crate::llm::price::{PriceOptions, PriceTable};
+use crate::llm::deep_research::{DeepResearchError, DeepResearchOptions, DeepResearchSettings};
+use crate::llm::price::{PriceError, PriceOptions, PriceTable};
 use crate::llm::roles::{ModelEnvironment, ModelOptions, Models, ModelsError, ModelsOptions, OPENAI_KEY};
+use crate::source::web::{WebAccess, WebEnvironment, WebOptions, WebSettingsError};
 
 /// Name of the project's file.
 pub const PROJECT_FILE: &str = "dr.toml";
@@ -105,6 +109,27 @@ pub struct Options {
     /// What models cost, over the built-in prices.
     #[serde(default, skip_serializing)]
     pub prices: BTreeMap<String, PriceOptions>,
+    /// How the web is searched, and which pages may be fetched.
+    #[serde(default, skip_serializing)]
+    pub web: WebOptions,
+    /// Jobs of research at a provider's.
+    #[serde(default, skip_serializing)]
+    pub deep_research: DeepResearchOptions,
+    /// What may become of the texts of a collection, by its name.
+    #[serde(default, skip_serializing)]
+    pub collections: BTreeMap<String, CollectionOptions>,
+}
+
+/// What may become of the texts of a collection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CollectionOptions {
+    /// Whether only models on machines of one's own may see them.
+    #[serde(default)]
+    pub local_only: bool,
+    /// Whether texts made of them may leave this machine.
+    #[serde(default)]
+    pub allow_egress: bool,
 }
 
 /// Folders of this user, and the one the command was started in.
@@ -221,7 +246,7 @@ impl Settings {
             model => options.models.all.model = options.models.all.model.take().or(model),
         }
         let variables = Variables::read(&project.join(DOTENV_FILE));
-        let tables = ["models", "prices"].into_iter().flat_map(|table| entries(&figment, table)).collect();
+        let tables = ["models", "prices", "web", "deep_research", "collections"].into_iter().flat_map(|table| entries(&figment, table)).collect();
         Ok(Self { options, origins, paths, tables, variables })
     }
 
@@ -235,10 +260,52 @@ impl Settings {
             return Ok(None);
         }
         let prices = PriceTable::with(&self.options.prices)?;
-        let dotenv_key = self.variables.dotenv_key.as_ref();
-        let key = |name: &str| variable(name).or_else(|| dotenv_key.filter(|_| name == OPENAI_KEY).map(Secret::reveal));
+        let key = self.model_variable();
         let environment = ModelEnvironment { base_url: self.variables.base_url.clone(), variable: &key };
         Models::resolve(&self.options.models, &environment, &prices)
+    }
+
+    /// Returns the web, as far as it is set up; nothing where `dr` is offline.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for settings that cannot be used. Nothing is sent.
+    pub fn web(&self, pages: PathBuf) -> Result<Option<WebAccess>, WebSettingsError> {
+        if self.is_offline() {
+            return Ok(None);
+        }
+        let models_at = self.variables.base_url.clone();
+        let clock = Arc::new(SystemClock);
+        self.options.web.resolve(WebEnvironment { variable: &variable, models_at, pages, clock }).map(Some)
+    }
+
+    /// Returns the jobs of research that may be started; nothing where there is no endpoint for them, or `dr` is offline.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for settings that cannot be used. Nothing is sent.
+    pub fn deep_research(&self) -> Result<Option<DeepResearchSettings>, DeepResearchError> {
+        if self.is_offline() {
+            return Ok(None);
+        }
+        let key = self.model_variable();
+        let environment = ModelEnvironment { base_url: self.variables.base_url.clone(), variable: &key };
+        DeepResearchSettings::resolve(&self.options.deep_research, &environment)
+    }
+
+    /// Returns what models cost.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a price that is none.
+    pub fn prices(&self) -> Result<PriceTable, PriceError> {
+        PriceTable::with(&self.options.prices)
+    }
+
+    /// Reads variables as settings of models do: a key may be in the project's `.env`.
+    fn model_variable(&self) -> impl Fn(&str) -> Option<String> {
+        let dotenv_key = self.variables.dotenv_key.as_ref();
+        move |name| variable(name).or_else(|| dotenv_key.filter(|_| name == OPENAI_KEY).map(Secret::reveal))
     }
 
     /// Tells whether the network may not be touched.
@@ -353,6 +420,15 @@ fn check_project_file(file: &Path) -> Result<(), ConfigError> {
     }
     if options.max_cost.is_some() {
         return forbidden("max_cost");
+    }
+    if options.web != WebOptions::default() {
+        return forbidden("web");
+    }
+    if options.deep_research != DeepResearchOptions::default() {
+        return forbidden("deep_research");
+    }
+    if options.collections.values().any(|options| options.allow_egress) {
+        return forbidden("allow_egress");
     }
     match options.embedder {
         Some(EmbedderChoice::Fastembed(model)) if model.contains(['/', '\\', '.']) || Path::new(&model).exists() => {

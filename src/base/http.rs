@@ -106,6 +106,12 @@ impl BaseUrl {
         self.0.host_str().unwrap_or_default()
     }
 
+    /// Returns the machine with its port: `localhost:11434`.
+    pub fn authority(&self) -> String {
+        let port = self.0.port_or_known_default().map(|port| format!(":{port}")).unwrap_or_default();
+        format!("{}{port}", self.host())
+    }
+
     /// Tells whether the endpoint is on this machine.
     pub fn is_loopback(&self) -> bool {
         let host = self.host();

@@ -21,6 +21,7 @@ use crate::engine::{AskRequest, Engine, EngineError, IndexRequest};
 use crate::kb::index::Index;
 use crate::kb::search::{Scope, SearchMode};
 use crate::llm::structured::check_schema;
+use crate::research::node::SourceHint;
 use crate::research::question::{Mode, Question};
 
 /// Answer a question with checked citations
@@ -83,6 +84,14 @@ pub(super) struct QuestionArgs {
     #[arg(long, value_name = "TEXT")]
     cover: Vec<String>,
 
+    /// Look for everything there: `internal`, `web` or `mixed` (default: as planned)
+    #[arg(long, value_name = "WHERE", value_parser = source_hint)]
+    source: Option<SourceHint>,
+
+    /// Let texts made of the knowledge base leave this machine, in web queries and Deep Research prompts
+    #[arg(long)]
+    allow_egress: bool,
+
     /// How much to do: `quick`, `iterative`, `deep` or `auto` (by the question)
     #[arg(long, value_name = "MODE", default_value = "auto", hide_default_value = true)]
     mode: Mode,
@@ -124,7 +133,8 @@ impl QuestionArgs {
                 None => return Ok(None),
             }
         }
-        Ok(Some(AskRequest { required, ..AskRequest::new(question, scope, self.mode) }))
+        let (source, allow_egress) = (self.source, self.allow_egress);
+        Ok(Some(AskRequest { required, source, allow_egress, ..AskRequest::new(question, scope, self.mode) }))
     }
 }
 
@@ -164,6 +174,15 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
         args.events.note(ui, &format!("`dr resume {}` goes on with this run", asked.run));
     }
     Ok(exit)
+}
+
+fn source_hint(text: &str) -> Result<SourceHint, String> {
+    match text {
+        "internal" => Ok(SourceHint::Internal),
+        "web" => Ok(SourceHint::Web),
+        "mixed" => Ok(SourceHint::Mixed),
+        _ => Err("expected `internal`, `web` or `mixed`".to_owned()),
+    }
 }
 
 /// Asks the user a question on the terminal; nothing where there is no answer.

@@ -9,10 +9,12 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::ui::Ui;
 use super::watch::event_line;
+use crate::base::line::one_line;
 use crate::engine::{Engine, EngineError, report_of};
 use crate::render::figure::usage_lines;
 use crate::render::json::versioned;
 use crate::render::tree::{TreeStyle, tree_lines};
+use crate::run::journal::EgressRow;
 use crate::run::usage::{token_drift, usage_of};
 
 /// Show a run: its tree, its usage, its events
@@ -34,6 +36,10 @@ pub(super) struct ShowArgs {
     #[arg(long)]
     events: bool,
 
+    /// Show every text that left this machine for it, and those that were kept back
+    #[arg(long)]
+    egress: bool,
+
     /// Print as JSON: the state of the run, all of its evidence included
     #[arg(long)]
     json: bool,
@@ -46,6 +52,7 @@ pub(super) async fn show(ui: &mut Ui, engine: &Engine, args: ShowArgs) -> Result
     let (records, state) = store.read(&run).await.map_err(EngineError::from)?;
     let usage = usage_of(store.journal(), &run).await.map_err(|error| EngineError::Run(error.into()))?;
     let calls = store.journal().calls_in_short(&run).await.map_err(|error| EngineError::Run(error.into()))?;
+    let egress = store.journal().egress(&run).await.map_err(|error| EngineError::Run(error.into()))?;
     if args.json {
         let report = report_of(&store, &run, &state).await.map_err(EngineError::from)?;
         let shown = json!({
@@ -60,13 +67,14 @@ pub(super) async fn show(ui: &mut Ui, engine: &Engine, args: ShowArgs) -> Result
             "stop_reason": state.end,
             "usage": usage,
             "token_drift": token_drift(&calls),
+            "egress": egress,
             "events": if args.events { json!(records) } else { json!(records.len()) },
             "report": report,
         });
         ui.print(&versioned(&shown)?)?;
         return Ok(Exit::Done);
     }
-    let all = !(args.tree || args.usage || args.events);
+    let all = !(args.tree || args.usage || args.events || args.egress);
     let mut text = String::new();
     if args.tree || all {
         text.push_str(&(tree_lines(&state.tree, TreeStyle::default()).join("\n") + "\n"));
@@ -83,6 +91,25 @@ pub(super) async fn show(ui: &mut Ui, engine: &Engine, args: ShowArgs) -> Result
             let _ = writeln!(text, "{}", event_line(record));
         }
     }
+    if args.egress || all && !egress.is_empty() {
+        text.push_str(&egress_text(&egress));
+    }
     ui.print(text.trim_start())?;
     Ok(Exit::Done)
+}
+
+/// Returns what left, and what was kept back and why, a line each.
+fn egress_text(rows: &[EgressRow]) -> String {
+    let mut text = String::new();
+    if rows.is_empty() {
+        text.push_str("\nnothing left this machine but the prompts of its models\n");
+    }
+    for row in rows {
+        let what = match &row.withheld {
+            None => format!("sent to {}", row.target),
+            Some(reason) => format!("kept back: {reason}"),
+        };
+        let _ = writeln!(text, "{} {}: {} ({})", row.node, row.kind, one_line(&row.text), one_line(&what));
+    }
+    text
 }

@@ -32,8 +32,11 @@ use crate::kb::index::{DR_FOLDER, Filter, Index, IndexError, IndexLocation, Loca
 use crate::kb::ingest::{CollectionSource, IngestError, IngestEvent, IngestOptions, IngestSummary, Listener, ingest};
 use crate::kb::search::{Found, PerDocument, SearchError, SearchMode, SearchOptions, Searcher, VectorsUnusable};
 use crate::llm::message::Role;
+use crate::llm::deep_research::DeepResearchError;
+use crate::llm::price::PriceError;
 use crate::llm::roles::ModelsError;
 use crate::run::orchestrator::RunError;
+use crate::source::web::WebSettingsError;
 use crate::run::recall::RecallError;
 use crate::run::store::StoreError;
 
@@ -120,6 +123,25 @@ pub enum EngineError {
     /// Settings of models.
     #[error(transparent)]
     Models(#[from] ModelsError),
+    /// Settings of the web.
+    #[error(transparent)]
+    Web(#[from] WebSettingsError),
+    /// Settings of Deep Research.
+    #[error(transparent)]
+    DeepResearch(#[from] DeepResearchError),
+    /// A price.
+    #[error(transparent)]
+    Price(#[from] PriceError),
+    /// A model elsewhere would see what is for models of one's own.
+    #[error("collection `{collection}` is for local models only, and the {role} is at `{endpoint}`")]
+    NotLocal {
+        /// The collection.
+        collection: String,
+        /// Whose model it is.
+        role: Role,
+        /// Where that is.
+        endpoint: String,
+    },
     /// Money is limited, and nobody knows what a model costs.
     #[error("price of `{model}` ({role}) is not known, and the cost of a run is limited")]
     Unpriced {
@@ -173,6 +195,9 @@ impl EngineError {
             Self::NothingToIndex => Some("run `dr index <FOLDER>`".into()),
             Self::SameName { .. } => Some("name them with `--collection`, once for each folder".into()),
             Self::Models(error) => error.hint(),
+            Self::Web(error) => error.hint(),
+            Self::DeepResearch(error) => error.hint(),
+            Self::NotLocal { .. } => Some("ask other collections with `--collection`, or set up a model of your own".into()),
             Self::Unpriced { model, .. } => Some(format!(
                 "set `[prices.\"{model}\"]` with `input` and `output`, `local = true` for a server of your own, or lift \
                  the limit with `--max-cost inf`"
@@ -182,7 +207,7 @@ impl EngineError {
             }
             Self::Run(error) => error.hint(),
             Self::Store(error) => error.hint(),
-            Self::Folder { .. } | Self::Recall(_) | Self::Glob(_) | Self::Task(_) => None,
+            Self::Price(_) | Self::Folder { .. } | Self::Recall(_) | Self::Glob(_) | Self::Task(_) => None,
         }
     }
 }

@@ -35,6 +35,9 @@ use crate::run::tree::RunState;
 use crate::run::usage::usage_of;
 use crate::source::{KbSource, Passage, Source, SourceError};
 
+/// Folder of fetched pages in `.dr`.
+const PAGES: &str = "pages";
+
 /// What [`Engine::ask`] is to do.
 #[derive(Clone, Debug)]
 pub struct AskRequest {
@@ -204,6 +207,7 @@ impl Engine {
             return Ok(Asked { run, state, report, is_kept: store.is_kept() });
         }
         let models = if state.settings.by_rules { None } else { self.models(&limits)? };
+        self.check_trust(searcher, &state.settings.scope, models.as_ref())?;
         check_same_models(&state, models.as_ref())?;
         let resources = self.resources(searcher, &state.settings.scope, store, models, listener, stop).await?;
         finish(Orchestrator::resume(run, Some(limits), resources).await?).await
@@ -228,6 +232,32 @@ impl Engine {
         }
     }
 
+    /// Refuses to show a model elsewhere what is for models on machines of one's own.
+    fn check_trust(&self, searcher: &Searcher, scope: &Scope, models: Option<&Models>) -> Result<(), EngineError> {
+        let Some(models) = models else { return Ok(()) };
+        let known = searcher.index().manifest().collections.keys();
+        let is_searched = |name: &&String| scope.collections.is_empty() || scope.collections.contains(*name);
+        let options = &self.settings().options.collections;
+        let closed = known.filter(is_searched).find(|name| options.get(*name).is_some_and(|options| options.local_only));
+        let away = Role::ALL.into_iter().find(|role| !models.role(*role).is_local);
+        match (closed, away) {
+            (Some(collection), Some(role)) => Err(EngineError::NotLocal {
+                collection: collection.clone(),
+                role,
+                endpoint: models.role(role).endpoint.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells whether all that is searched may leave, as the settings of its collections say.
+    fn allows_egress(&self, searcher: &Searcher, scope: &Scope) -> bool {
+        let options = &self.settings().options.collections;
+        let is_searched = |name: &&String| scope.collections.is_empty() || scope.collections.contains(*name);
+        let mut searched = searcher.index().manifest().collections.keys().filter(is_searched).peekable();
+        searched.peek().is_some() && searched.all(|name| options.get(name).is_some_and(|options| options.allow_egress))
+    }
+
     async fn begin(
         &self,
         searcher: &Searcher,
@@ -244,6 +274,7 @@ impl Engine {
             check_plan(draft, &tree, brief, self.settings().options.tree_limits())?;
         }
         let models = self.models(&limits)?;
+        self.check_trust(searcher, &request.scope, models.as_ref())?;
         let by_rules = models.is_none();
         let store = match self.store() {
             // A folder that cannot be written to can still be asked where that costs nothing; nothing is kept then.
@@ -260,7 +291,7 @@ impl Engine {
             mode: request.mode,
             required: request.required.clone(),
             source: request.source,
-            allow_egress: request.allow_egress,
+            allow_egress: request.allow_egress || self.allows_egress(searcher, &request.scope),
             limits,
             tree: options.tree_limits(),
             parallel: options.parallel(),
@@ -294,10 +325,12 @@ impl Engine {
             (Some(embedder), true) => Recall::open(&self.runs_folder(), Arc::clone(embedder)).await.ok(),
             _ => None,
         };
+        let access = self.settings().web(self.runs_folder().join(PAGES))?;
+        let web = access.filter(|access| access.can_search).map(|access| access.source as Arc<dyn Source>);
         Ok(Resources {
             store,
             clock: Arc::new(SystemClock) as Arc<dyn Clock>,
-            sources: Sources { internal: Arc::new(internal) as Arc<dyn Source>, web: None },
+            sources: Sources { internal: Arc::new(internal) as Arc<dyn Source>, web },
             picker: Arc::new(Picker(searcher.clone())),
             embedder,
             recall,

@@ -237,6 +237,8 @@ pub struct RoleModel {
     pub max_output_tokens: u32,
     /// Where it is, for people.
     pub endpoint: String,
+    /// Whether that is a machine of one's own.
+    pub is_local: bool,
 }
 
 impl fmt::Debug for RoleModel {
@@ -276,13 +278,16 @@ impl Models {
         let mut clients = BTreeMap::new();
         for role in Role::ALL {
             let own = options.roles.get(&role).cloned().unwrap_or_default();
-            let (settings, limits) = resolve_role(role, own.or(options.all.clone()), environment, prices)?;
+            let own = own.or(options.all.clone());
+            let is_own = own.local == Some(true);
+            let (settings, limits) = resolve_role(role, own, environment, prices)?;
             let client = match clients.entry(settings.address.clone()) {
                 Entry::Occupied(client) => client.into_mut(),
                 Entry::Vacant(place) => place.insert(client_for(&settings.address)?),
             };
             let model = RoleModel {
                 endpoint: settings.address.to_string(),
+                is_local: is_own || settings.address.is_loopback(),
                 max_input_tokens: limits.max_input_tokens,
                 max_output_tokens: limits.max_output_tokens,
                 counter: Arc::new(settings.counter),
@@ -339,10 +344,12 @@ fn resolve_role(
     let address = options.base_url.as_ref().or(environment.base_url.as_ref()).map_or(OPENAI, String::as_str);
     let address: BaseUrl = address.parse().map_err(|reason| ModelsError::BadAddress { role, reason })?;
     let is_openai = address.host() == "api.openai.com";
-    let model = options.model.clone().or_else(|| is_openai.then(|| default_model(role).to_owned()));
-    let model = model.ok_or_else(|| ModelsError::NoModel { role, address: address.clone() })?;
     let is_paired = options.base_url.is_none() || is_openai;
     let key = key(role, options.key_env.as_deref(), is_paired, environment)?;
+    // An address that was set together with OpenAI's key stands in for OpenAI.
+    let stands_in = is_openai || (options.base_url.is_none() && options.key_env.is_none() && key.is_some());
+    let model = options.model.clone().or_else(|| stands_in.then(|| default_model(role).to_owned()));
+    let model = model.ok_or_else(|| ModelsError::NoModel { role, address: address.clone() })?;
     if key.is_none() && is_openai {
         return Err(ModelsError::NoKey { role, variable: OPENAI_KEY.into() });
     }

@@ -218,6 +218,7 @@ impl ScriptedModel {
             max_input_tokens: 12_000,
             max_output_tokens: 1_000,
             endpoint: "here".into(),
+            is_local: true,
         })
     }
 }

@@ -14,6 +14,7 @@ use crate::base::word::WordSplitter;
 ///
 /// A query that is in the file finds what stands there; any other finds whatever shares a key word with it, the most
 /// first.
+#[derive(Default)]
 pub struct FixtureProvider {
     hits: BTreeMap<String, Vec<WebHit>>,
     splitter: WordSplitter,
