@@ -43,7 +43,7 @@ async fn measure(nodes: usize, delay: Duration) {
     let resources = Resources {
         store: store.clone(),
         clock: Arc::new(SystemClock) as Arc<dyn Clock>,
-        sources: Sources { internal: Arc::new(ScriptedSource), web: None },
+        sources: Sources { internal: Arc::new(ScriptedSource), web: None, pages: None },
         picker: Arc::new(NoPick),
         embedder: None,
         recall: None,
@@ -51,10 +51,13 @@ async fn measure(nodes: usize, delay: Duration) {
         listener: Arc::new(|_| {}),
         stop: CancellationToken::new(),
         seed: 1,
+        jobs: None,
     };
     let settings = RunSettings {
         mode: Mode::Deep,
         required: Vec::new(),
+        source: None,
+        allow_egress: false,
         limits: BudgetLimits::NONE,
         tree: TreeLimits { max_depth: 3, max_nodes: 2_000 },
         parallel: PARALLEL,

@@ -103,6 +103,12 @@ pub struct Options {
     /// Tokens of the rolling summary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary_tokens: Option<u64>,
+    /// Jobs of Deep Research one run may start.
+    #[serde(skip)]
+    pub deep_research_max: Option<usize>,
+    /// Whether a job whose start has an unknown outcome is started again.
+    #[serde(skip)]
+    pub retry_unknown: Option<bool>,
     /// Everything else about language models, for all roles and for each.
     #[serde(default, skip_serializing)]
     pub models: ModelsOptions,
@@ -246,7 +252,10 @@ impl Settings {
             model => options.models.all.model = options.models.all.model.take().or(model),
         }
         let variables = Variables::read(&project.join(DOTENV_FILE));
-        let tables = ["models", "prices", "web", "deep_research", "collections"].into_iter().flat_map(|table| entries(&figment, table)).collect();
+        let tables = ["models", "prices", "web", "deep_research", "collections"]
+            .into_iter()
+            .flat_map(|table| entries(&figment, table))
+            .collect();
         Ok(Self { options, origins, paths, tables, variables })
     }
 

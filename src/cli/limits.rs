@@ -32,6 +32,14 @@ pub(super) struct LimitArgs {
     #[arg(long, value_name = "N")]
     max_depth: Option<u32>,
 
+    /// Start at most so many jobs of Deep Research (default: 3)
+    #[arg(long, value_name = "N", conflicts_with = "no_deep_research")]
+    deep_research_max: Option<usize>,
+
+    /// Start no job of Deep Research; the web is searched by workers, where an engine is set up
+    #[arg(long)]
+    no_deep_research: bool,
+
     /// Work on so many sub-questions at the same time (default: 3)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     parallel: Option<u16>,
@@ -48,6 +56,7 @@ impl LimitArgs {
             max_rounds: self.max_rounds,
             max_depth: self.max_depth,
             parallel: self.parallel.map(usize::from),
+            deep_research_max: if self.no_deep_research { Some(0) } else { self.deep_research_max },
             ..options
         }
     }

@@ -41,6 +41,10 @@ pub(super) struct ResumeArgs {
     #[arg(long, value_name = "N")]
     add_rounds: Option<u32>,
 
+    /// Start a job of Deep Research again where nobody knows whether it was started; it may be paid for twice
+    #[arg(long)]
+    retry_unknown: bool,
+
     /// Use this model for everything, as the run did [env: `DR_MODEL`]
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
@@ -56,7 +60,7 @@ pub(super) struct ResumeArgs {
 impl ResumeArgs {
     /// Adds what these flags set to the flags of every command.
     pub(super) fn options(&self, options: Options) -> Options {
-        Options { model: self.model.clone(), ..options }
+        Options { model: self.model.clone(), retry_unknown: Some(self.retry_unknown), ..options }
     }
 }
 

@@ -31,14 +31,14 @@ use crate::kb::eval::{EvalError, EvalQuery, Figures, Judgments, Ranking, check_i
 use crate::kb::index::{DR_FOLDER, Filter, Index, IndexError, IndexLocation, LocationError, WriterLock};
 use crate::kb::ingest::{CollectionSource, IngestError, IngestEvent, IngestOptions, IngestSummary, Listener, ingest};
 use crate::kb::search::{Found, PerDocument, SearchError, SearchMode, SearchOptions, Searcher, VectorsUnusable};
-use crate::llm::message::Role;
 use crate::llm::deep_research::DeepResearchError;
+use crate::llm::message::Role;
 use crate::llm::price::PriceError;
 use crate::llm::roles::ModelsError;
 use crate::run::orchestrator::RunError;
-use crate::source::web::WebSettingsError;
 use crate::run::recall::RecallError;
 use crate::run::store::StoreError;
+use crate::source::web::WebSettingsError;
 
 /// Threads of the embedder, at most; more would only cost memory.
 const MAX_THREADS: usize = 256;
@@ -197,7 +197,9 @@ impl EngineError {
             Self::Models(error) => error.hint(),
             Self::Web(error) => error.hint(),
             Self::DeepResearch(error) => error.hint(),
-            Self::NotLocal { .. } => Some("ask other collections with `--collection`, or set up a model of your own".into()),
+            Self::NotLocal { .. } => {
+                Some("ask other collections with `--collection`, or set up a model of your own".into())
+            }
             Self::Unpriced { model, .. } => Some(format!(
                 "set `[prices.\"{model}\"]` with `input` and `output`, `local = true` for a server of your own, or lift \
                  the limit with `--max-cost inf`"

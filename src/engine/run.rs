@@ -16,7 +16,7 @@ use crate::base::money::{dollars_text, nanos};
 use crate::kb::index::{DR_FOLDER, IndexLocation};
 use crate::kb::search::{Scope, Searcher};
 use crate::llm::message::Role;
-use crate::llm::roles::Models;
+use crate::llm::roles::{Models, ModelsError};
 use crate::research::evidence::{Picked, pick};
 use crate::research::extract::Pick;
 use crate::research::node::{NodeId, SourceHint, Tree};
@@ -26,6 +26,7 @@ use crate::research::report::{Material, Report, StopReason, Usage};
 use crate::run::budget::BudgetLimits;
 use crate::run::estimate::Estimate;
 use crate::run::event::{Followed, RunSettings};
+use crate::run::jobs::Jobs;
 use crate::run::journal::{JournalError, RunRow};
 use crate::run::orchestrator::{AskBack, Orchestrator, Resources, RunListener, Sources, check_plan};
 use crate::run::recall::Recall;
@@ -209,7 +210,7 @@ impl Engine {
         let models = if state.settings.by_rules { None } else { self.models(&limits)? };
         self.check_trust(searcher, &state.settings.scope, models.as_ref())?;
         check_same_models(&state, models.as_ref())?;
-        let resources = self.resources(searcher, &state.settings.scope, store, models, listener, stop).await?;
+        let resources = self.resources(searcher, &state.settings.scope, &limits, store, models, listener, stop).await?;
         finish(Orchestrator::resume(run, Some(limits), resources).await?).await
     }
 
@@ -238,7 +239,8 @@ impl Engine {
         let known = searcher.index().manifest().collections.keys();
         let is_searched = |name: &&String| scope.collections.is_empty() || scope.collections.contains(*name);
         let options = &self.settings().options.collections;
-        let closed = known.filter(is_searched).find(|name| options.get(*name).is_some_and(|options| options.local_only));
+        let closed =
+            known.filter(is_searched).find(|name| options.get(*name).is_some_and(|options| options.local_only));
         let away = Role::ALL.into_iter().find(|role| !models.role(*role).is_local);
         match (closed, away) {
             (Some(collection), Some(role)) => Err(EngineError::NotLocal {
@@ -285,7 +287,8 @@ impl Engine {
             Some(name) => Some(followed(&store, name).await?),
             None => None,
         };
-        let resources = self.resources(searcher, &request.scope, store, models.clone(), listener, stop).await?;
+        let resources =
+            self.resources(searcher, &request.scope, &limits, store, models.clone(), listener, stop).await?;
         let options = &self.settings().options;
         let settings = RunSettings {
             mode: request.mode,
@@ -312,6 +315,7 @@ impl Engine {
         &self,
         searcher: &Searcher,
         scope: &Scope,
+        limits: &BudgetLimits,
         store: Store,
         models: Option<Models>,
         listener: RunListener,
@@ -326,11 +330,13 @@ impl Engine {
             _ => None,
         };
         let access = self.settings().web(self.runs_folder().join(PAGES))?;
+        let pages = access.clone().map(|access| access.source as Arc<dyn Source>);
         let web = access.filter(|access| access.can_search).map(|access| access.source as Arc<dyn Source>);
+        let jobs = self.jobs(models.as_ref(), limits)?;
         Ok(Resources {
             store,
             clock: Arc::new(SystemClock) as Arc<dyn Clock>,
-            sources: Sources { internal: Arc::new(internal) as Arc<dyn Source>, web },
+            sources: Sources { internal: Arc::new(internal) as Arc<dyn Source>, web, pages },
             picker: Arc::new(Picker(searcher.clone())),
             embedder,
             recall,
@@ -338,7 +344,20 @@ impl Engine {
             listener,
             stop,
             seed: rand::random(),
+            jobs,
         })
+    }
+
+    /// Sets up research at a provider's, where it is wanted and could not pass a limit of money unseen.
+    fn jobs(&self, models: Option<&Models>, limits: &BudgetLimits) -> Result<Option<Arc<Jobs>>, EngineError> {
+        let options = &self.settings().options;
+        let Some(mut settings) = self.settings().deep_research()?.filter(|_| models.is_some()) else { return Ok(None) };
+        settings.max_jobs = options.deep_research_max.unwrap_or(settings.max_jobs);
+        let client = settings.client().map_err(ModelsError::from)?;
+        let retry_unknown = options.retry_unknown.unwrap_or(false);
+        let jobs = Jobs::new(settings, client, self.settings().prices()?, retry_unknown);
+        let may_run = limits.cost_nanos.is_none() || jobs.is_priced();
+        Ok(may_run.then(|| Arc::new(jobs)))
     }
 }
 

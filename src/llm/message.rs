@@ -20,10 +20,12 @@ pub enum Role {
     Judge,
     /// Writes the report.
     Writer,
+    /// Does research at a provider's, as a job; its models are set up apart.
+    Researcher,
 }
 
 impl Role {
-    /// Every role.
+    /// Every role that is asked call by call.
     pub const ALL: [Self; 5] = [Self::Planner, Self::Worker, Self::Summariser, Self::Judge, Self::Writer];
 
     /// Returns the name as it is written in settings.
@@ -34,6 +36,7 @@ impl Role {
             Self::Summariser => "summariser",
             Self::Judge => "judge",
             Self::Writer => "writer",
+            Self::Researcher => "researcher",
         }
     }
 }

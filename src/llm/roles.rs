@@ -377,7 +377,7 @@ fn resolve_role(
 
 fn default_model(role: Role) -> &'static str {
     match role {
-        Role::Planner | Role::Judge | Role::Writer => STRONG_MODEL,
+        Role::Planner | Role::Judge | Role::Writer | Role::Researcher => STRONG_MODEL,
         Role::Worker | Role::Summariser => CHEAP_MODEL,
     }
 }

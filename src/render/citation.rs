@@ -49,6 +49,14 @@ pub(super) fn checks(report: &Report) -> String {
     }
 }
 
+/// What stands over claims of a provider that no page was found to bear out.
+pub(super) const UNCHECKED: &str = "Reported by Deep Research, unchecked";
+
+/// Returns such claims, each with the page it cites.
+pub(super) fn reported(report: &Report) -> Vec<String> {
+    report.reported.iter().map(|said| format!("{} ({}, {})", said.text, said.title, said.url)).collect()
+}
+
 /// Returns the title of a document and the headings above a place in it, as one line.
 pub(super) fn names(place: &Place) -> String {
     let title = place.title();

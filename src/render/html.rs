@@ -132,6 +132,7 @@ impl Page {
             }
             None => plain("Nothing was found that bears on this question."),
         });
+        let reported = citation::reported(report);
         // A refusal that only repeats the question has nothing open to list.
         let open_questions = if is_refusal { &[] } else { report.open_questions.as_slice() };
         Self {
@@ -143,6 +144,7 @@ impl Page {
             sections: report.sections.iter().map(|section| Section::of(section, &number)).collect(),
             output: report.output.as_ref().map(|output| format!("{output:#}")),
             lists: [
+                (citation::UNCHECKED, reported.as_slice()),
                 ("Contradictions", report.contradictions.as_slice()),
                 ("Open questions", open_questions),
                 ("Limitations", limitations),

@@ -90,6 +90,7 @@ fn full(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
         heading(text, "Result");
         blocks(text, &[Block::Code { text: format!("{output:#}") }]);
     }
+    list(text, citation::UNCHECKED, &citation::reported(report));
     list(text, "Contradictions", &report.contradictions);
     list(text, "Open questions", &report.open_questions);
     list(text, "Limitations", &report.limitations);
@@ -111,6 +112,7 @@ fn refusal(text: &mut String, report: &Report) {
     let why =
         limitations.next().map_or_else(|| "Nothing was found that bears on this question.".into(), |why| line(why));
     let _ = writeln!(text, "\n**No answer.** {why}");
+    list(text, citation::UNCHECKED, &citation::reported(report));
     list(text, "Limitations", limitations.as_slice());
     if !figure::is_run(report) {
         further(text, report);

@@ -67,6 +67,7 @@ pub(super) fn answer() -> Report {
         failed_nodes: Vec::new(),
         tree,
         usage: UsageTable::default(),
+        reported: Vec::new(),
         passages: Vec::new(),
         output: None,
         elapsed_ms: 40,

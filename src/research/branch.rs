@@ -70,4 +70,18 @@ pub struct Branch {
     pub support: Support,
     /// What people should know, for example of a file that has changed.
     pub notes: Vec<String>,
+    /// What Deep Research says and no page was found to bear out.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub reported: Vec<Reported>,
+}
+
+/// A claim of a provider that no page was found to bear out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reported {
+    /// The claim.
+    pub text: String,
+    /// The page it cites.
+    pub url: String,
+    /// Its title.
+    pub title: String,
 }

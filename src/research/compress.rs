@@ -238,6 +238,7 @@ async fn output(
         further: Vec::new(),
         support: Support::Strong,
         notes: Vec::new(),
+        reported: Vec::new(),
     };
     let prompt = output_prompt(caller, task.node.question.as_str(), branch_text(&branch), schema);
     let key = CallKey::new(format!("{}/output", task.node.id));
@@ -271,5 +272,5 @@ fn branch(task: &Task<'_>, desk: Desk<'_>, report: BranchReport, notes: Vec<Stri
     let mut further: Vec<_> =
         desk.shown.into_iter().filter(|shown| !shown.is_opened).map(|shown| shown.passage).collect();
     further.sort_by(|a, b| b.score.total_cmp(&a.score));
-    Branch { report, evidence, further: without_texts(further), support, notes }
+    Branch { report, evidence, further: without_texts(further), support, notes, reported: Vec::new() }
 }

@@ -10,14 +10,23 @@
 //! order, or a rare word: one that is neither a common English word nor free. That holds for words that are split, joined,
 //! reversed or encoded as well. The gate keeps hashes, no texts.
 //!
+//! Common are the words the built-in embedder knows as a whole, and what is plainly derived of them; see [`lexicon`].
+//!
 //! # What it does not catch
 //!
-//! It compares letters, not meanings. Not caught are: facts told in other words, or in common words and numbers below
-//! 1000 alone (`a purchase in spring`, `41.5 million`), seven words or fewer of a kept-in text at a time (so a text sent
-//! piece by piece over several calls), translations, a rare word of two letters, or of three or four that is encoded, a
-//! name that falls into two common words (`night jar`), acrostics, substitution ciphers other than ROT13 and digits for
-//! letters, encryption, compression, Base58, Base85 and Morse, pictures, and the number, size and time of requests.
-//! Words of languages other than English count as rare.
+//! It compares letters, not meanings. These get out:
+//!
+//! - facts told in other words, in another language, or in common words and numbers below 1000 (`41.5 million`), as long
+//!   as no stretch is repeated;
+//! - what is said piece by piece, in one text or several: seven words of an internal text, then others, then seven more;
+//! - a rare word of two letters, or of three or four in disguise, and one that falls into two common words with a space
+//!   between (`night jar`); a name that is a common English word (`falcon`);
+//! - acrostics, every second letter, ciphers other than ROT13 and digits for letters, encryption, compression, Base58,
+//!   Base85, Morse, runs of more than 96 letters whose words are cut elsewhere, four encodings within one another;
+//! - which of the free words are sent, how many texts, how long and when: a page that lists all numbers below a million
+//!   makes them free once it is public evidence.
+//!
+//! In the other direction: words of languages other than English count as rare, and so does a year.
 
 mod decode;
 mod letters;
@@ -51,7 +60,7 @@ const HIDDEN_LETTERS: usize = 5;
 const MAX_RARE_LETTERS: usize = 48;
 
 /// Longest run that is put together of words cut elsewhere, in letters.
-const MAX_RUN_LETTERS: usize = 160;
+const MAX_RUN_LETTERS: usize = 96;
 
 /// A longer word may be several, in letters.
 const LONG_WORD_LETTERS: usize = 16;
@@ -67,7 +76,7 @@ type Hashes = HashSet<u64, BuildHasherDefault<AsIs>>;
 
 /// Knows what may leave and what may not.
 ///
-/// Takes some 20 bytes for a word of internal text.
+/// Takes some 15 to 30 bytes for a word of internal text.
 #[derive(Default)]
 pub struct Gate {
     free: Known,
@@ -152,7 +161,7 @@ impl Gate {
     /// Lets the words of a text leave, in any order: for the question and what was made of it before anything was
     /// retrieved.
     pub fn may_leave(&mut self, text: &str) {
-        let (letters, _) = self.free.learn(text, |_, _| true);
+        let letters = self.free.learn(text, |_, _| true);
         self.own_words.extend(letters.pieces.iter().map(|piece| letters.hash(piece)));
         self.own_words.extend(letters.parts().map(Roll::of));
         self.own_stems.extend(letters.pieces.iter().map(|piece| piece.stem));
@@ -260,7 +269,10 @@ impl Gate {
     /// Finds words in a row that are kept in, wherever the words are cut.
     fn find_run(&self, letters: &Letters) -> Option<Reason> {
         let is_kept = |roll: &Roll| self.kept.runs.contains(&roll.hash()) && !self.free.runs.contains(&roll.hash());
-        let is_odd = |piece: &Piece| piece.len() == 1 || piece.len() > LONG_WORD_LETTERS;
+        let is_odd = |piece: &Piece| {
+            let is_part = !letters.is_disguised && !piece.is_common;
+            is_part || piece.len() == 1 || piece.len() > LONG_WORD_LETTERS
+        };
         let mut longest: usize = 0;
         for (start, window) in letters.windows() {
             let (mut roll, mut is_cut, mut is_own) = (Roll::default(), false, true);
@@ -300,18 +312,25 @@ impl Gate {
         let is_kept = |roll: &Roll| {
             roll.len() >= least && self.kept.words.contains(&roll.hash()) && !self.free.words.contains(&roll.hash())
         };
+        // Backwards and the like, common words make rare ones by chance.
+        let is_strict = least > RARE_LETTERS;
+        let is_odd = |piece: &Piece| !piece.is_common || letters.word(piece).iter().all(char::is_ascii_digit);
         let joined = letters.windows().any(|(_, window)| {
-            let (mut roll, mut is_own, mut is_odd, mut is_glued) = (Roll::default(), true, false, true);
+            let mut roll = Roll::default();
+            let (mut is_own, mut is_any_odd, mut is_glued, mut is_short) = (true, false, true, true);
             for (count, piece) in (1..).zip(window) {
                 roll.extend(letters.word(piece));
-                if roll.len() > MAX_RARE_LETTERS {
+                is_own &= piece.is_own;
+                is_any_odd |= is_odd(piece);
+                is_glued &= count == 1 || piece.is_glued;
+                is_short &= piece.len() <= 2;
+                let is_by_chance = is_strict && !is_glued && !is_odd(piece) && piece.len() > 2;
+                if roll.len() > MAX_RARE_LETTERS || is_by_chance {
                     return false;
                 }
-                is_own &= piece.is_own;
-                is_odd |= !piece.is_common || piece.len() == 1;
-                is_glued &= count == 1 || piece.is_glued;
-                let may_be = if count == 1 { !piece.is_free } else { !is_own && (is_odd || is_glued) };
-                if may_be && is_kept(&roll) {
+                let is_whole = count == 1 && !piece.is_free && !(is_strict && piece.is_common);
+                let is_joined = count > 1 && !is_own && (is_any_odd || is_glued || is_short);
+                if (is_whole || is_joined) && is_kept(&roll) {
                     return true;
                 }
             }
@@ -361,7 +380,7 @@ impl Gate {
 
 impl Known {
     /// Adds what a text has: of its words, and of the codes and parts in them, those that `is_wanted`.
-    fn learn(&mut self, text: &str, is_wanted: impl Fn(&[char], Option<&Piece>) -> bool) -> (Letters, ()) {
+    fn learn(&mut self, text: &str, is_wanted: impl Fn(&[char], Option<&Piece>) -> bool) -> Letters {
         let clean = normalized(text);
         let letters = Letters::of(&clean);
         let whole = letters.pieces.iter().map(|piece| (letters.word(piece), Some(piece)));
@@ -370,7 +389,7 @@ impl Known {
         self.words.extend(wanted.map(|(word, _)| Roll::of(word)));
         self.runs.extend(letters.pieces.windows(RUN_WORDS).map(|run| letters.hash_all(run)));
         self.learn_key_words(&letters);
-        (letters, ())
+        letters
     }
 
     fn learn_key_words(&mut self, letters: &Letters) {

@@ -52,6 +52,13 @@ impl EvidenceId {
         Self { node, number }
     }
 
+    /// Returns the id so many places further on.
+    #[must_use]
+    pub fn after(&self, places: usize) -> Self {
+        let places = u32::try_from(places).unwrap_or(u32::MAX);
+        Self { node: self.node.clone(), number: self.number.saturating_add(places) }
+    }
+
     /// Returns the node it was found for.
     pub fn node(&self) -> &NodeId {
         &self.node

@@ -66,7 +66,8 @@ pub async fn extract(node: &Node, source: &dyn Source, picker: &dyn Pick) -> Res
         output: None,
         stop_reason: if is_empty { BranchStop::NoEvidence } else { BranchStop::Done },
     };
-    Ok(Branch { report, evidence, further: without_texts(found.passages), support: found.support, notes })
+    let further = without_texts(found.passages);
+    Ok(Branch { report, evidence, further, support: found.support, notes, reported: Vec::new() })
 }
 
 /// Checks a quote against its document as it is now, and notes where that is not what was searched.

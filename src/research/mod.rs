@@ -47,6 +47,8 @@ mod action;
 
 mod compress;
 
+pub mod reported;
+
 pub mod worker;
 
 pub mod assemble;

@@ -53,6 +53,8 @@ pub enum Template {
     Group,
     /// Draft to verdict.
     Judge,
+    /// A node to what a job at a provider's is told.
+    DeepResearch,
     /// Findings to the headings of a long report.
     Outline,
     /// Findings to one section of it.
@@ -62,7 +64,7 @@ pub enum Template {
 }
 
 impl Template {
-    const ALL: [(Self, &'static str); 13] = [
+    const ALL: [(Self, &'static str); 14] = [
         (Self::Clarify, include_str!("prompts/clarify.md")),
         (Self::Brief, include_str!("prompts/brief.md")),
         (Self::Plan, include_str!("prompts/plan.md")),
@@ -73,6 +75,7 @@ impl Template {
         (Self::Fold, include_str!("prompts/fold.md")),
         (Self::Group, include_str!("prompts/group.md")),
         (Self::Judge, include_str!("prompts/judge.md")),
+        (Self::DeepResearch, include_str!("prompts/deep_research.md")),
         (Self::Outline, include_str!("prompts/outline.md")),
         (Self::Section, include_str!("prompts/section.md")),
         (Self::Write, include_str!("prompts/write.md")),
@@ -81,7 +84,7 @@ impl Template {
     /// Returns who asks.
     pub fn role(self) -> Role {
         match self {
-            Self::Clarify | Self::Brief | Self::Plan | Self::Replan => Role::Planner,
+            Self::Clarify | Self::Brief | Self::Plan | Self::Replan | Self::DeepResearch => Role::Planner,
             Self::Work => Role::Worker,
             Self::Compress | Self::Fold | Self::Group => Role::Summariser,
             Self::Judge => Role::Judge,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::branch::{Branch, Finding};
+use super::branch::{Branch, Finding, Reported};
 use super::evidence::{Evidence, EvidenceId};
 use super::node::{NodeId, NodeStatus, Tree};
 use super::question::Question;
@@ -176,6 +176,9 @@ pub struct Report {
     pub tree: Tree,
     /// What the calls cost.
     pub usage: UsageTable,
+    /// What Deep Research says and no page was found to bear out.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub reported: Vec<Reported>,
     /// Passages to read further, best first.
     pub passages: Vec<Passage>,
     /// The answer in the form the caller wanted, where one was wanted.
@@ -235,6 +238,7 @@ impl Report {
             failed_nodes,
             tree: tree.clone(),
             usage,
+            reported: branches.values().flat_map(|branch| branch.reported.iter().cloned()).collect(),
             passages: passages(further, if is_refusal { MAX_NEAREST } else { MAX_PASSAGES }),
             output: None,
             elapsed_ms,

@@ -302,5 +302,6 @@ pub(crate) fn branch(node: &NodeId, texts: &[&str], label: Label) -> Branch {
         further: Vec::new(),
         support: if is_empty { Support::None } else { Support::Strong },
         notes: Vec::new(),
+        reported: Vec::new(),
     }
 }

@@ -19,6 +19,7 @@ use rand::{RngExt, SeedableRng};
 use tokio_util::sync::CancellationToken;
 
 use super::budget::{Budget, BudgetLimits, CallCost, Purpose, WritingReserve};
+use super::jobs::Jobs;
 use super::journal::{CallRow, Journal, JournalError, NewCall, Outcome};
 use crate::base::clock::Clock;
 use crate::base::id::{ContentHash, RunId};
@@ -57,7 +58,7 @@ pub type CallListener = Arc<dyn Fn(&CallNotice) + Send + Sync>;
 
 /// Makes the calls of one run.
 pub struct Desk {
-    parts: DeskParts,
+    pub(super) parts: DeskParts,
     /// Tokens of a prompt that what is set aside for writing pays for.
     writing_input: u64,
     writing: AtomicBool,
@@ -85,6 +86,8 @@ pub struct DeskParts {
     pub listener: CallListener,
     /// Seed of the waiting times.
     pub seed: u64,
+    /// Starts research at a provider's, where that is set up.
+    pub jobs: Option<Arc<Jobs>>,
 }
 
 impl Desk {
@@ -214,7 +217,7 @@ impl Desk {
         }
     }
 
-    async fn end(&self, id: i64, outcome: &Outcome) -> Result<(), CallError> {
+    pub(super) async fn end(&self, id: i64, outcome: &Outcome) -> Result<(), CallError> {
         Ok(self.parts.journal.end_call(id, outcome, self.parts.clock.now()).await?)
     }
 

@@ -144,9 +144,9 @@ fn hear(gate: &mut Gate, label: Label, text: &str, place: &Place) {
     let names: Vec<_> = names.collect();
     match (label, place) {
         (Label::Public, Place::Web { url, .. }) => {
-            names.into_iter().chain([text, url.as_str()]).for_each(|text| gate.may_leave(text));
+            names.into_iter().chain([text, url.as_str()]).for_each(|text| gate.seen_in_public(text));
         }
-        (Label::Public, Place::Kb { .. }) => gate.may_leave(text),
+        (Label::Public, Place::Kb { .. }) => gate.seen_in_public(text),
         (Label::Internal, _) => names.into_iter().chain([text]).for_each(|text| gate.keep_in(text)),
     }
 }

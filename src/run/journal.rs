@@ -15,6 +15,7 @@ use crate::base::clock::Moment;
 use crate::base::id::{ContentHash, RunId};
 use crate::llm::call::CallKey;
 use crate::llm::message::{Reply, Role, Usage};
+use crate::llm::openai::job::JobId;
 
 /// How long another process's commit is waited for.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -177,6 +178,8 @@ pub enum Outcome {
     Failed(String),
     /// Nobody knows; the worst case stays charged.
     Unknown(String),
+    /// Without one, for certain, and it has cost so much; where nobody knows how much, the worst case stays charged.
+    Lost(String, Option<u64>),
 }
 
 /// A call as it is stored.
@@ -202,7 +205,7 @@ pub struct CallRow {
     pub worst_cost: Option<u64>,
     /// When it was sent.
     pub sent_at: Moment,
-    /// `sent`, `replied`, `failed` or `unknown`.
+    /// `sent`, `replied`, `failed`, `unknown` or `lost`.
     pub outcome: String,
     /// When it ended.
     pub ended_at: Option<Moment>,
@@ -214,6 +217,8 @@ pub struct CallRow {
     pub usage: Option<Usage>,
     /// Money it cost, in billionths of a dollar.
     pub cost: Option<u64>,
+    /// The job it started, where it started one.
+    pub job: Option<String>,
 }
 
 impl CallRow {
@@ -226,7 +231,11 @@ impl CallRow {
     /// Returns the money this call is charged, in billionths of a dollar: its worst case where nobody knows what became of
     /// it; none where no price is known.
     pub fn charged_cost(&self) -> Option<u64> {
-        if self.is_open() { self.worst_cost } else { self.cost }
+        match self.outcome.as_str() {
+            _ if self.is_open() => self.worst_cost,
+            "lost" => self.cost.or(self.worst_cost),
+            _ => self.cost,
+        }
     }
 
     /// Tells whether the worst case of this call stays charged because nobody knows what became of it.
@@ -471,11 +480,21 @@ impl Journal {
             }
             Outcome::Failed(error) => ("failed", None, Some(error.clone()), None, Some(0)),
             Outcome::Unknown(error) => ("unknown", None, Some(error.clone()), None, None),
+            Outcome::Lost(error, cost) => ("lost", None, Some(error.clone()), None, cost.map(number)),
         };
         self.write(move |connection| {
             let sql = "UPDATE calls SET outcome = ?2, ended_at = ?3, reply = ?4, error = ?5, usage = ?6, cost = ?7 \
                        WHERE id = ?1";
             connection.execute(sql, params![id, name, stored(at), reply, error, usage, cost]).map(drop)
+        })
+        .await
+    }
+
+    /// Writes down which job a call has started, before anybody asks after it.
+    pub async fn attach_job(&self, id: i64, job: &JobId) -> Result<(), JournalError> {
+        let job = job.to_string();
+        self.write(move |connection| {
+            connection.execute("UPDATE calls SET job = ?2 WHERE id = ?1", params![id, job]).map(drop)
         })
         .await
     }
@@ -747,7 +766,7 @@ fn stored(moment: Moment) -> i64 {
 }
 
 const CALL_COLUMNS: &str = "id, key, role, model, request_hash, is_tight, worst_tokens, worst_cost, sent_at, outcome, \
-                            ended_at, reply, error, usage, cost, counted_tokens";
+                            ended_at, reply, error, usage, cost, counted_tokens, job";
 
 /// A call as the database has it: its JSON columns are still text.
 struct CallColumns {
@@ -779,6 +798,7 @@ fn call_columns(row: &Row<'_>) -> rusqlite::Result<CallColumns> {
             error: row.get(12)?,
             usage: None,
             cost: row.get::<_, Option<i64>>(14)?.map(natural),
+            job: row.get(16)?,
         },
     })
 }
@@ -905,6 +925,6 @@ mod tests {
         let path = folder.path().join("state.db");
         Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
         let error = Journal::open(&path).err().unwrap();
-        assert_eq!(error.to_string(), "journal has format 99, and this version of dr knows 2");
+        assert_eq!(error.to_string(), "journal has format 99, and this version of dr knows 3");
     }
 }

@@ -27,6 +27,8 @@ pub mod egress;
 
 pub mod sources;
 
+pub mod jobs;
+
 pub mod desk;
 
 pub mod recall;

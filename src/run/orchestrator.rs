@@ -11,6 +11,7 @@ use super::cache::Cache;
 use super::desk::{CallNotice, Desk, DeskParts, writing_reserve};
 use super::egress::Egress;
 use super::event::{Event, Record, RunSettings};
+use super::jobs::Jobs;
 use super::journal::{CallRow, JournalError};
 use super::recall::Recall;
 use super::scheduler::{Board, Lost, Pace, run_ready};
@@ -24,6 +25,7 @@ use crate::base::id::RunId;
 use crate::base::lock::FileLock;
 use crate::kb::embed::Embedder;
 use crate::llm::call::{CallError, Limit};
+use crate::llm::message::Role;
 use crate::llm::model::ModelError;
 use crate::llm::roles::Models;
 use crate::research::branch::Branch;
@@ -32,7 +34,7 @@ use crate::research::node::{NodeId, Tree};
 use crate::research::plan::{Plan, PlanDraft, SavedPlan, TreeLimits};
 use crate::research::question::{Brief, Mode, Question};
 use crate::research::report::{Draft, Section, StopReason};
-use crate::research::route::{Route, route};
+use crate::research::route::{Route, Ways, route};
 
 /// Rounds in a row without new evidence after which a run gives up.
 const MAX_IDLE_ROUNDS: u32 = 2;
@@ -75,6 +77,8 @@ pub struct Resources {
     pub stop: CancellationToken,
     /// Seed of waiting times.
     pub seed: u64,
+    /// Starts research at a provider's, where that is set up.
+    pub jobs: Option<Arc<Jobs>>,
 }
 
 /// A run could not be brought to its end; what it has is kept, and it can be resumed.
@@ -231,6 +235,7 @@ impl Orchestrator {
             sources: resources.sources.clone(),
             cache,
             egress,
+            max_jobs: resources.jobs.as_ref().filter(|_| resources.models.is_some()).map_or(0, |jobs| jobs.max_jobs()),
             internal_version: state.settings.source_version.clone(),
             day: state.started_at().date().unwrap_or_default(),
         };
@@ -247,6 +252,7 @@ impl Orchestrator {
                     closed: grace.closed.clone(),
                     listener: Arc::new(move |notice| listener(&RunNotice::Call(notice, spent.spent()))),
                     seed: resources.seed,
+                    jobs: resources.jobs.clone(),
                 },
                 calls,
             )
@@ -411,11 +417,18 @@ impl Orchestrator {
         run_ready(self, work, &pace).await.map(drop)
     }
 
+    /// Returns the ways there are for a node; one that a job was started for before goes that way again.
+    fn ways(&self, node: &NodeId) -> Ways {
+        let ways = self.steps.sources.ways(&self.state);
+        let had_job = self.state.jobs().any(|known| known == node) && self.resources.jobs.is_some();
+        Ways { job: ways.job || had_job, ..ways }
+    }
+
     /// Gathers everything the worker of a node may see.
     fn prepare(&self, node: &NodeId) -> Result<Work, StepError> {
         let missing = || StepError::Invalid(format!("there is no node `{node}`"));
         let planned = self.state.tree.get(node).ok_or_else(missing)?;
-        route(planned, self.steps.sources.ways(&self.state)).map_err(StepError::NoWay)?;
+        route(planned, self.ways(node)).map_err(StepError::NoWay)?;
         Work::of(&self.state, node).ok_or_else(missing)
     }
 
@@ -500,7 +513,7 @@ impl Board for Orchestrator {
     }
 
     async fn start(&mut self, id: &NodeId) -> Result<(), RunError> {
-        let ways = self.steps.sources.ways(&self.state);
+        let ways = self.ways(id);
         let node = self.state.tree.get(id);
         let (route, why) = match node.map(|node| route(node, ways)) {
             Some(Ok(found)) => found,
@@ -551,9 +564,15 @@ fn budget(state: &RunState, calls: &[CallRow], resources: &Resources) -> Budget 
     let limits = state.settings.limits;
     let reserve = resources.models.as_ref().map(|models| writing_reserve(models, &limits).0).unwrap_or_default();
     let mut spent = Spent { rounds: state.rounds_ended(), active: state.active, ..Spent::default() };
-    for call in calls.iter().filter(|call| call.outcome != "failed") {
+    // A job that is still under way reserves its cap again when it is asked after.
+    let is_charged = |call: &&CallRow| call.outcome != "failed" && !(call.outcome == "sent" && call.job.is_some());
+    for call in calls.iter().filter(is_charged) {
         let purpose = if call.key.as_str().starts_with("write") { Purpose::Writing } else { Purpose::Research };
-        let tokens = call.usage.map_or(call.worst_tokens, |usage| usage.tokens());
+        // Jobs are limited by money and number.
+        let tokens = match call.role {
+            Role::Researcher => 0,
+            _ => call.usage.map_or(call.worst_tokens, |usage| usage.tokens()),
+        };
         spent.add(purpose, CallCost { cost_nanos: call.charged_cost(), tokens });
     }
     Budget::resumed(limits, reserve, spent, Arc::clone(&resources.clock))

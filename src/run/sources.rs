@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::cache::Cache;
 use super::egress::{Egress, Heard, Outgoing};
 use super::tree::RunState;
-use crate::research::node::NodeId;
+use crate::llm::openai::job::JobReport;
+use crate::research::node::{NodeId, SourceHint};
 use crate::research::route::{Route, Ways};
-use crate::source::{MixedSource, Source};
+use crate::source::{Found, Label, MixedSource, Passage, Place, Source, Support};
 
 /// Where evidence can come from.
 #[derive(Clone)]
@@ -16,6 +17,8 @@ pub struct Sources {
     pub internal: Arc<dyn Source>,
     /// The web, where there is a search engine for it.
     pub web: Option<Arc<dyn Source>>,
+    /// Pages of the web that somebody else names, where they may be fetched.
+    pub pages: Option<Arc<dyn Source>>,
 }
 
 /// The sources of one run.
@@ -29,6 +32,8 @@ pub struct RunSources {
     pub egress: Egress,
     /// See [`crate::run::event::RunSettings::source_version`].
     pub internal_version: String,
+    /// Nodes that may be looked into by a job.
+    pub max_jobs: usize,
     /// The day the run began: what the web said is used again on that day.
     pub day: String,
 }
@@ -36,7 +41,33 @@ pub struct RunSources {
 impl RunSources {
     /// Returns the ways out there are for a run.
     pub fn ways(&self, state: &RunState) -> Ways {
-        Ways { web: self.sources.web.is_some(), job: false, is_strict: !state.settings.by_rules }
+        let has_web = self.sources.web.is_some();
+        let job = self.max_jobs > state.jobs().count();
+        Ways {
+            web: has_web,
+            job,
+            is_strict: !state.settings.by_rules || state.settings.source == Some(SourceHint::Web),
+        }
+    }
+
+    /// Returns the pages a job cites, for a node; only those it cites can be opened.
+    pub fn pages(&self, node: &NodeId, report: &JobReport) -> Option<Arc<dyn Source>> {
+        let pages = self.sources.pages.as_ref()?;
+        let cited = report.citations.iter().map(|citation| Passage {
+            id: citation.url.clone(),
+            place: Place::Web {
+                url: citation.url.clone(),
+                title: citation.title.clone(),
+                fetched_at: None,
+                content_hash: None,
+            },
+            label: Label::Public,
+            text: String::new(),
+            snippet: String::new(),
+            score: 0.0,
+        });
+        pages.recognise(&Found { passages: cited.collect(), support: Support::None, notes: Vec::new() });
+        Some(self.outside(pages, node, false))
     }
 
     /// Returns what a node is looked into with.

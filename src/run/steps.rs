@@ -26,12 +26,13 @@ use crate::research::plan::{Plan, PlanDraft, Update};
 use crate::research::planner;
 use crate::research::question::{Aspect, Brief, Mode};
 use crate::research::report::{Draft, Section, StopReason};
+use crate::research::reported;
 use crate::research::route::Route;
 use crate::research::rules::{brief_by_rules, plan_by_rules, replan_by_rules};
 use crate::research::verdict::{Verdict, by_coverage, judge};
 use crate::research::worker::{self, Conclusion, Task, WorkerLimits};
 use crate::research::writer::{self, Material};
-use crate::source::{Label, Source, SourceError};
+use crate::source::{Label, Source, SourceError, Support};
 
 /// Tokens of the global summary a worker is shown.
 const CONTEXT_TOKENS: u64 = 1_000;
@@ -44,6 +45,9 @@ const MAX_LEDGER: usize = 60;
 
 /// Quotes that are looked up for the question, and for each aspect.
 const RECALLED: usize = 20;
+
+/// Pages that are read to check what one job says of them.
+const MAX_VERIFIED_PAGES: usize = 12;
 
 /// Takes the steps.
 pub struct Steps {
@@ -106,6 +110,12 @@ pub struct Work {
     conclusions: Vec<(Node, Branch)>,
     context: String,
     route: Route,
+    /// The node as who works on it outside may see it.
+    outward: Node,
+    outward_aspects: Vec<Aspect>,
+    /// The task, where that may leave.
+    task: Option<String>,
+    today: Option<String>,
 }
 
 impl Work {
@@ -121,12 +131,19 @@ impl Work {
             conclusions.filter_map(|id| Some((state.tree.get(id)?.clone(), state.branches.get(id)?.clone())));
         let aspects =
             state.brief.iter().flat_map(|brief| &brief.aspects).filter(|aspect| node.aspects.contains(&aspect.id));
+        // A brief that was made with an answer of an earlier run in view may say what that one found.
+        let is_blind = state.settings.follows.is_none();
+        let aspects: Vec<_> = aspects.cloned().collect();
         Some(Self {
-            aspects: aspects.cloned().collect(),
+            aspects: aspects.clone(),
             conclusions: conclusions.collect(),
             context: slice(state.memory.global_for(eyes), node.question.as_str(), CONTEXT_TOKENS, &estimate),
             route,
-            node: outward(node, route, state),
+            outward: outward(node.clone(), state),
+            outward_aspects: if is_blind { aspects } else { Vec::new() },
+            task: state.brief.as_ref().filter(|_| is_blind).map(|brief| brief.task.clone()),
+            today: state.started_at().date(),
+            node: if route.is_inside() { node } else { outward(node, state) },
         })
     }
 }
@@ -224,7 +241,19 @@ impl Steps {
     /// Works on a node.
     pub async fn look_into(&self, work: Work) -> Result<Branch, StepError> {
         let source = self.sources.of_node(work.route, &work.node.id);
-        let mut branch = self.searched(&work, source.as_ref()).await?;
+        let mut branch = match (work.route, &self.desk) {
+            (Route::DeepResearch, Some(desk)) => self.researched(desk, &work).await?,
+            (Route::MixedDeepResearch, Some(desk)) => {
+                let inside = self.searched(&work, source.as_ref()).await?;
+                // Only what the knowledge base leaves open goes out.
+                if inside.support == Support::Strong && inside.report.open_questions.is_empty() {
+                    inside
+                } else {
+                    joined(inside, self.researched(desk, &work).await)?
+                }
+            }
+            _ => self.searched(&work, source.as_ref()).await?,
+        };
         match self.sources.egress.withheld(&work.node.id) {
             0 => {}
             number => branch.notes.push(format!(
@@ -234,6 +263,18 @@ impl Steps {
             )),
         }
         Ok(branch)
+    }
+
+    /// Works on a node by a job at a provider's, and reads the pages that cites.
+    async fn researched(&self, desk: &Desk, work: &Work) -> Result<Branch, StepError> {
+        let Work { outward, outward_aspects, task, today, .. } = work;
+        let instructions =
+            reported::instructions(desk, &outward.question, task.as_deref(), outward_aspects, today.as_deref());
+        self.sources.egress.release(&outward.id, "job", "Deep Research", &instructions).await?;
+        let key = CallKey::new(format!("{}/research", outward.id));
+        let report = desk.research(&key, &instructions).await?;
+        let pages = self.sources.pages(&outward.id, &report);
+        Ok(reported::branch_of(outward, &work.aspects, &report, pages.as_deref(), MAX_VERIFIED_PAGES).await)
     }
 
     /// Works on a node by searching.
@@ -416,9 +457,9 @@ impl Steps {
 
 /// Returns a node as who looks outside may see it: planned after something was looked up, it asks for its aspects, which
 /// were fixed before, in place of what its plan says.
-fn outward(mut node: Node, route: Route, state: &RunState) -> Node {
+fn outward(mut node: Node, state: &RunState) -> Node {
     let is_blind = node.round <= 1 && state.settings.follows.is_none();
-    if route.is_inside() || is_blind {
+    if is_blind {
         return node;
     }
     let aspect = |id| state.brief.as_ref().and_then(|brief| brief.aspect(id)).map(|aspect| aspect.text.clone());
@@ -426,6 +467,42 @@ fn outward(mut node: Node, route: Route, state: &RunState) -> Node {
     let texts: Vec<_> = aspects.chain([state.question.to_string()]).collect();
     node.question = texts.join("; ").parse().unwrap_or_else(|_| state.question.clone());
     node
+}
+
+/// Joins what was found inside with what a job reports; what was found stays when that fails.
+fn joined(mut inside: Branch, outside: Result<Branch, StepError>) -> Result<Branch, StepError> {
+    let outside = match outside {
+        Ok(outside) => outside,
+        Err(StepError::Call(error @ (CallError::Cancelled | CallError::Journal { .. }))) => return Err(error.into()),
+        Err(error) if inside.report.findings.is_empty() => return Err(error),
+        Err(error) => {
+            inside.notes.push(format!("the web was not asked for the rest: {error}"));
+            return Ok(inside);
+        }
+    };
+    // Quotes are numbered on from those of the knowledge base.
+    let from = inside.evidence.len();
+    let renumber = |id: &EvidenceId| id.after(from);
+    for mut quote in outside.evidence {
+        quote.id = renumber(&quote.id);
+        inside.evidence.push(quote);
+    }
+    for mut finding in outside.report.findings {
+        finding.evidence = finding.evidence.iter().map(renumber).collect();
+        inside.report.findings.push(finding);
+    }
+    let summaries = [inside.report.summary, outside.report.summary];
+    inside.report.summary = summaries.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ");
+    if !inside.report.findings.is_empty() {
+        inside.report.stop_reason = BranchStop::Done;
+    }
+    inside.report.open_questions = outside.report.open_questions;
+    inside.report.confidence = inside.report.confidence.max(outside.report.confidence);
+    inside.support = inside.support.max(outside.support);
+    inside.further.extend(outside.further);
+    inside.notes.extend(outside.notes);
+    inside.reported.extend(outside.reported);
+    Ok(inside)
 }
 
 /// Has every node of a plan looked into where the user said.

@@ -129,6 +129,11 @@ impl RunState {
         })
     }
 
+    /// Returns the nodes a job was started for, or may have been.
+    pub fn jobs(&self) -> impl Iterator<Item = &NodeId> {
+        self.routes.iter().filter(|(_, route)| route.has_job()).map(|(node, _)| node)
+    }
+
     /// Returns the number of the next event.
     pub fn next_seq(&self) -> u64 {
         self.seq + 1

@@ -12,6 +12,9 @@ const MIN_NUMBERS: usize = 4;
 /// Longest character reference or escape, in characters.
 const MAX_ESCAPE: usize = 12;
 
+/// What the name of a letter with a mark ends with, after the letter.
+const MARKS: [&str; 9] = ["acute", "grave", "circ", "uml", "tilde", "cedil", "ring", "caron", "slash"];
+
 /// What an encoding hid.
 pub(super) struct Decoded {
     /// Its text; what is no text is replaced.
@@ -79,7 +82,6 @@ fn reference(text: &str) -> Option<(Vec<u8>, usize)> {
         return Some((utf8(code)?, end));
     }
     // Of a letter with a mark the letter counts; all else is between words.
-    const MARKS: [&str; 9] = ["acute", "grave", "circ", "uml", "tilde", "cedil", "ring", "caron", "slash"];
     let is_marked = MARKS.iter().any(|mark| name.strip_suffix(mark).is_some_and(|letter| letter.len() == 1));
     let letter = if is_marked { name.as_bytes()[0] } else { b' ' };
     (!name.is_empty() && body[name.len()..].starts_with(';')).then(|| (vec![letter], end))

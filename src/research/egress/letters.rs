@@ -1,7 +1,8 @@
 //! A text as letters and digits alone, with where its words begin and end.
 
-use std::hash::{DefaultHasher, Hasher};
+use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
@@ -13,6 +14,9 @@ use crate::base::line::is_invisible;
 /// Letters that look like others, each before the one it looks like.
 const LOOKALIKES: &str = "аaеeоoрpсcуyхxіiјjѕsһhԁdԛqԝwАAВBЕEЅSІIЈJКKМMНHОOРPСCТTУYХXαaεeιiκkνvοoρpτtυuχxΑAΒBΕEΖZΗHΙIΚKΜMΝNΟOΡPΤTΥYΧX\
     ᴀaʙbᴄcᴅdᴇeꜰfɢgʜhɪiᴊjᴋkʟlᴍmɴnᴏoᴘpʀrꜱsᴛtᴜuᴠvᴡwʏyᴢzıiɡgɑaøoØOłlŁLđdĐD";
+
+static PLAIN: LazyLock<HashMap<char, char>> =
+    LazyLock::new(|| LOOKALIKES.chars().zip(LOOKALIKES.chars().skip(1)).step_by(2).collect());
 
 /// Returns `text` without marks on its letters and invisible characters, and each letter in its plainest form.
 pub(super) fn normalized(text: &str) -> String {
@@ -40,18 +44,19 @@ fn plain(letter: char) -> char {
         0x1F150..=0x1F169 => from(0x1F150),
         0x1F170..=0x1F189 => from(0x1F170),
         0x1F1E6..=0x1F1FF => from(0x1F1E6),
-        _ => {
-            let mut pairs = LOOKALIKES.chars().zip(LOOKALIKES.chars().skip(1)).step_by(2);
-            pairs.find(|(other, _)| *other == letter).map_or(letter, |(_, plain)| plain)
-        }
+        _ => PLAIN.get(&letter).copied().unwrap_or(letter),
     }
 }
 
 /// The letters and digits of a text, lower-cased, and its words.
 #[derive(Clone, Default)]
 pub(super) struct Letters {
-    letters: Vec<char>,
+    /// All of them, without what is between words.
+    chars: Vec<char>,
+    /// Its words, in their order.
     pub(super) pieces: Vec<Piece>,
+    /// Whether these are other letters than were written.
+    pub(super) is_disguised: bool,
     /// Where words are put together of others, as in `FooBar`.
     parts: Vec<Range<usize>>,
     /// Where words are parts of something longer, as in `foo@bar.org`.
@@ -93,15 +98,15 @@ impl Letters {
         let mut all = Self::default();
         let mut last_end = 0;
         for word in lexicon.splitter.words(clean) {
-            let start = all.letters.len();
+            let start = all.chars.len();
             let text = &clean[word.range.clone()];
-            all.letters.extend(text.chars().flat_map(char::to_lowercase).filter(|letter| letter.is_alphanumeric()));
+            all.chars.extend(text.chars().flat_map(char::to_lowercase).filter(|letter| letter.is_alphanumeric()));
             all.add_parts(text, start);
             let between = &clean[last_end..word.range.start];
             last_end = word.range.end;
-            let lower: String = all.letters[start..].iter().collect();
+            let lower: String = all.chars[start..].iter().collect();
             all.pieces.push(Piece {
-                place: start..all.letters.len(),
+                place: start..all.chars.len(),
                 range: word.range,
                 stem: Roll::of_text(&word.stem),
                 is_stop: lexicon.splitter.is_stop_word(&lower),
@@ -118,7 +123,7 @@ impl Letters {
     /// Notes where capitals and digits begin new words in a word that starts at `start`.
     fn add_parts(&mut self, text: &str, start: usize) {
         let letters: Vec<_> = text.chars().collect();
-        if letters.len() != self.letters.len() - start {
+        if letters.len() != self.chars.len() - start {
             return;
         }
         let is_cut = |at: &usize| {
@@ -147,7 +152,7 @@ impl Letters {
             }
             let pieces = &self.pieces[first..at];
             let place = pieces[0].place.start..pieces[pieces.len() - 1].place.end;
-            let has_digits = self.letters[place.clone()].iter().any(char::is_ascii_digit);
+            let has_digits = self.chars[place.clone()].iter().any(char::is_ascii_digit);
             let is_joined = pieces[1..].iter().any(|piece| piece.is_glued);
             if pieces.len() > 1 && place.len() > HIDDEN_LETTERS && (has_digits || is_joined) {
                 self.codes.push(place);
@@ -158,17 +163,17 @@ impl Letters {
 
     /// Returns the letters of a word.
     pub(super) fn word(&self, piece: &Piece) -> &[char] {
-        &self.letters[piece.place.clone()]
+        &self.chars[piece.place.clone()]
     }
 
     /// Returns the words that other words are put together of.
     pub(super) fn parts(&self) -> impl Iterator<Item = &[char]> {
-        self.parts.iter().map(|place| &self.letters[place.clone()])
+        self.parts.iter().map(|place| &self.chars[place.clone()])
     }
 
     /// Returns what words are parts of.
     pub(super) fn codes(&self) -> impl Iterator<Item = &[char]> {
-        self.codes.iter().map(|place| &self.letters[place.clone()])
+        self.codes.iter().map(|place| &self.chars[place.clone()])
     }
 
     /// Returns the words from each word on, with the place of that word.
@@ -184,16 +189,18 @@ impl Letters {
     /// Returns the hash of words in a row.
     pub(super) fn hash_all(&self, pieces: &[Piece]) -> u64 {
         let mut roll = Roll::default();
-        pieces.iter().for_each(|piece| roll.extend(self.word(piece)));
+        for piece in pieces {
+            roll.extend(self.word(piece));
+        }
         roll.hash()
     }
 
     /// Returns the text with the last letter first.
     pub(super) fn reversed(&self) -> Self {
         let mut view = self.disguised(|letter| letter);
-        view.letters.reverse();
+        view.chars.reverse();
         view.pieces.reverse();
-        let length = view.letters.len();
+        let length = view.chars.len();
         let mut was_glued = false;
         for piece in &mut view.pieces {
             piece.place = length - piece.place.end..length - piece.place.start;
@@ -243,18 +250,18 @@ impl Letters {
         vec![read('i'), read('l')]
     }
 
-    /// Returns the text with other letters; what its words are is no longer known.
+    /// Returns the text with other letters; whether a word is common is still that of the word as written.
     fn disguised(&self, letter: impl Fn(char) -> char) -> Self {
-        let letters = self.letters.iter().map(|old| letter(*old)).collect();
-        let pieces = self.pieces.iter().map(|piece| Piece { is_common: false, ..piece.clone() }).collect();
-        Self { letters, pieces, parts: Vec::new(), codes: Vec::new() }
+        let chars = self.chars.iter().map(|old| letter(*old)).collect();
+        Self { chars, pieces: self.pieces.clone(), is_disguised: true, parts: Vec::new(), codes: Vec::new() }
     }
 }
 
-/// A hash that grows with the letters, the same wherever words are cut; not for keeping on disk.
-#[derive(Clone, Default)]
+/// A hash that grows with the letters, the same wherever words are cut. Nothing depends on its being hard to
+/// guess: two texts of one hash are one refusal too many.
+#[derive(Clone, Copy, Default)]
 pub(super) struct Roll {
-    hasher: DefaultHasher,
+    hash: u64,
     length: usize,
 }
 
@@ -281,29 +288,32 @@ impl Roll {
     pub(super) fn grown(stretch: &[char], max_letters: usize) -> impl Iterator<Item = Self> {
         stretch.iter().take(max_letters).scan(Self::default(), |roll, letter| {
             roll.push(*letter);
-            Some(roll.clone())
+            Some(*roll)
         })
     }
 
     /// Adds letters.
     pub(super) fn extend(&mut self, word: &[char]) {
-        word.iter().for_each(|letter| self.push(*letter));
+        for letter in word {
+            self.push(*letter);
+        }
     }
 
     fn push(&mut self, letter: char) {
-        self.hasher.write_u32(u32::from(letter));
-        self.length += 1;
+        self.push_hash(u64::from(letter));
     }
 
     /// Adds a hash.
     pub(super) fn push_hash(&mut self, hash: u64) {
-        self.hasher.write_u64(hash);
+        // Odd and without a pattern, so that each step can be undone and spreads what it is given.
+        self.hash = (self.hash.rotate_left(23) ^ hash).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.length += 1;
     }
 
     /// Returns the hash of what was added.
     pub(super) fn hash(&self) -> u64 {
-        self.hasher.finish()
+        let hash = (self.hash ^ self.hash >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+        hash ^ hash >> 32
     }
 
     /// Returns how much was added.

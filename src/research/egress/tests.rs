@@ -161,7 +161,11 @@ fn no_way_to_write_a_secret_gets_it_out() {
     let gate = gate();
     let mut out = Vec::new();
     for secret in ["CANARY-7f3a9c", SECRETS[1]] {
-        out.extend(WAYS.iter().filter(|(_, way)| gate.check(&way(secret)).is_ok()).map(|(name, _)| (*name, secret)));
+        for (name, way) in &WAYS {
+            let alone = way(secret);
+            let within = format!("how do other tools lock the index, {alone} and what is crash safety?");
+            out.extend([alone, within].into_iter().filter(|text| gate.check(text).is_ok()).map(|text| (*name, text)));
+        }
     }
     assert!(out.is_empty(), "{out:#?}");
 }
@@ -179,7 +183,7 @@ fn rare_word_is_refused_in_each_encoding_and_the_reason_says_which() {
         (hex("Globex"), Encoding::Hex),
         ("7 12 15 2 5 24".into(), Encoding::Numbers),
         ("107 154 157 142 145 170".into(), Encoding::Numbers),
-        ("https://xn--globx-dva.example/".into(), Encoding::Punycode),
+        ("https://xn--globx-esa.example/".into(), Encoding::Punycode),
     ] {
         assert_eq!(reason(&gate, &format!("what is {text}")), Some(Reason::Encoded { encoding }), "{text}");
     }
@@ -292,7 +296,7 @@ proptest! {
     fn text_of_free_words_passes(
         free in words("[a-m]{2,9}|[0-9]{2,6}|[a-m0-9]{3,9}|[A-M][a-m]{3,7}", 1..30),
         kept in words("[a-z]{2,9}|[0-9]{2,6}|[a-z0-9]{3,9}", 0..60),
-        picks in proptest::collection::vec((0..1000_usize, prop_oneof![" ", "-", ", ", "/", ".", "_", "\n"]), 0..60),
+        picks in proptest::collection::vec((0..1000_usize, prop_oneof![" ", "-", ", ", "/", "[.]", "_", "\n"]), 0..60),
     ) {
         let mut gate = Gate::new();
         gate.keep_in(&kept.join(" "));

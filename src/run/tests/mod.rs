@@ -46,7 +46,7 @@ impl World {
         Resources {
             store: self.store.clone(),
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
-            sources: Sources { internal: Arc::new(ScriptedSource), web: None },
+            sources: Sources { internal: Arc::new(ScriptedSource), web: None, pages: None },
             picker: Arc::new(NoPick),
             embedder: None,
             recall: None,
@@ -54,6 +54,7 @@ impl World {
             listener: Arc::new(|_| {}),
             stop: self.stop.clone(),
             seed: 7,
+            jobs: None,
         }
     }
 

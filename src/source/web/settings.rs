@@ -82,7 +82,9 @@ impl WebSettingsError {
     /// Returns what the user can do about this error.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::UnknownProvider { .. } => Some("`searxng`, `tavily`, `brave`, `exa` and `fixture:FILE` are known".into()),
+            Self::UnknownProvider { .. } => {
+                Some("`searxng`, `tavily`, `brave`, `exa` and `fixture:FILE` are known".into())
+            }
             Self::NoKey { variable, .. } => Some(format!("export `{variable}`, or name another engine in `[web]`")),
             Self::NoAddress => Some(format!("set `base_url` in `[web]`, or export `{SEARXNG_URL}`")),
             Self::BadKey { .. } => Some("a key is one word of letters, digits and signs".into()),
@@ -164,10 +166,8 @@ impl WebOptions {
             return Err(WebSettingsError::UnknownProvider { name: name.to_owned() });
         };
         let variable = self.key_env.clone().unwrap_or_else(|| (*variable).to_owned());
-        let key = (environment.variable)(&variable).ok_or_else(|| WebSettingsError::NoKey {
-            provider: name.to_owned(),
-            variable: variable.clone(),
-        })?;
+        let key = (environment.variable)(&variable)
+            .ok_or_else(|| WebSettingsError::NoKey { provider: name.to_owned(), variable: variable.clone() })?;
         let key: Secret = key.parse().map_err(|source| WebSettingsError::BadKey { variable, source })?;
         Ok(Some(match name {
             "tavily" => Arc::new(Tavily::new(key, address)?),
@@ -190,9 +190,8 @@ mod tests {
 
     fn resolve(toml: &str, variables: &[(&str, &str)]) -> Result<WebAccess, WebSettingsError> {
         let options: WebOptions = serde_json::from_str(toml).unwrap();
-        let variable = |name: &str| {
-            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
-        };
+        let variable =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
         options.resolve(WebEnvironment {
             variable: &variable,
             models_at: None,

@@ -1,0 +1,256 @@
+//! The report of a job becomes a Branch: each cited sentence a claim, borne out by the page it cites or by nobody.
+//!
+//! What a provider says of a page is its own prose. It counts as evidence only once the page has been read and a passage
+//! of it says the same: every number and every name of the claim stands there, and most of its words.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
+
+use serde_json::json;
+
+use super::branch::{Branch, BranchReport, BranchStop, Finding, Reported};
+use super::evidence::{Evidence, EvidenceId};
+use super::extract::{check, without_texts};
+use super::node::Node;
+use super::prompt::Template;
+use super::question::{Aspect, Question};
+use super::sentence::sentences;
+use crate::base::line::{counted, one_line};
+use crate::base::word::WordSplitter;
+use crate::llm::call::Caller;
+use crate::llm::openai::job::JobReport;
+use crate::source::{Passage, Source, Support};
+
+/// Claims that are taken from one report.
+const MAX_CLAIMS: usize = 30;
+
+/// Share of a claim's key words that a passage must have to bear it out.
+const MIN_SHARED: f32 = 0.6;
+
+/// Sentences a passage that bears a claim out may have.
+const MAX_SENTENCES: usize = 3;
+
+/// A sentence of a report and the pages it cites.
+struct Claim {
+    text: String,
+    pages: Vec<(String, String)>,
+}
+
+/// Returns what a job is told: the question and its aspects, by the rules its provider gives for such prompts.
+///
+/// All of it leaves this machine, so the caller gives only what was there before anything was looked up.
+pub fn instructions(
+    caller: &dyn Caller,
+    question: &Question,
+    task: Option<&str>,
+    aspects: &[Aspect],
+    today: Option<&str>,
+) -> String {
+    let context = json!({"question": question, "task": task, "aspects": aspects, "today": today});
+    let prompt = Template::DeepResearch.prompt(caller, context);
+    prompt.messages.into_iter().map(|message| message.text).collect::<Vec<_>>().join("\n\n")
+}
+
+/// Reads up to `max_pages` of the pages a report cites, and keeps what they bear out as findings.
+pub async fn branch_of(
+    node: &Node,
+    aspects: &[Aspect],
+    report: &JobReport,
+    pages: Option<&dyn Source>,
+    max_pages: usize,
+) -> Branch {
+    let claims = claims(report);
+    let urls: Vec<_> = claims.iter().flat_map(|claim| claim.pages.iter().map(|(url, _)| url.clone())).collect();
+    let (read, mut notes) = read(&urls, pages, max_pages).await;
+    let mut branch = Verified { node, aspects, evidence: Vec::new(), findings: Vec::new(), reported: Vec::new() };
+    for claim in claims {
+        branch.take(claim, &read, pages, &mut notes).await;
+    }
+    let Verified { evidence, findings, reported, .. } = branch;
+    if !reported.is_empty() {
+        notes.push(format!(
+            "{} of Deep Research not borne out by a page that was read; listed apart as unchecked",
+            counted(reported.len(), "statement")
+        ));
+    }
+    let all = findings.len() + reported.len();
+    #[expect(clippy::cast_precision_loss, reason = "a report has a handful of claims")]
+    let confidence = findings.len() as f32 / all.max(1) as f32 * 0.8;
+    let is_empty = findings.is_empty();
+    Branch {
+        report: BranchReport {
+            summary: findings.iter().map(|finding| finding.text.as_str()).collect::<Vec<_>>().join(" "),
+            findings,
+            confidence,
+            open_questions: if is_empty { vec![node.question.to_string()] } else { Vec::new() },
+            output: None,
+            stop_reason: if is_empty { BranchStop::NoEvidence } else { BranchStop::Done },
+        },
+        evidence,
+        further: without_texts(read.into_values().map(|page| Passage { snippet: String::new(), ..page }).collect()),
+        support: if is_empty { Support::None } else { Support::Strong },
+        notes,
+        reported,
+    }
+}
+
+/// What becomes of the claims, one after the other.
+struct Verified<'a> {
+    node: &'a Node,
+    aspects: &'a [Aspect],
+    evidence: Vec<Evidence>,
+    findings: Vec<Finding>,
+    reported: Vec<Reported>,
+}
+
+impl Verified<'_> {
+    async fn take(
+        &mut self,
+        claim: Claim,
+        read: &BTreeMap<String, Passage>,
+        pages: Option<&dyn Source>,
+        notes: &mut Vec<String>,
+    ) {
+        for (url, _) in &claim.pages {
+            let (Some(page), Some(source)) = (read.get(url), pages) else { continue };
+            let Some(range) = borne_out(&claim.text, &page.text) else { continue };
+            let number = u32::try_from(self.evidence.len() + 1).unwrap_or(u32::MAX);
+            let id = EvidenceId::new(self.node.id.clone(), number);
+            let mut quote = page.quote(range, id, 0.8);
+            check(&mut quote, page, source, notes).await;
+            if quote.checked {
+                let aspect = self.aspect_of(&claim.text);
+                self.findings.push(Finding { text: claim.text, evidence: vec![quote.id.clone()], aspect });
+                self.evidence.push(quote);
+                return;
+            }
+        }
+        if let Some((url, title)) = claim.pages.into_iter().next() {
+            self.reported.push(Reported { text: claim.text, url, title });
+        }
+    }
+
+    /// Returns the aspect a claim shares most words with.
+    fn aspect_of(&self, claim: &str) -> Option<super::question::AspectId> {
+        let splitter = WordSplitter::default();
+        let said: HashSet<_> = splitter.key_stems(claim).into_iter().collect();
+        let shared =
+            |aspect: &&Aspect| splitter.key_stems(&aspect.text).iter().filter(|stem| said.contains(*stem)).count();
+        let best = self.aspects.iter().rev().max_by_key(shared)?;
+        Some(best.id.clone())
+    }
+}
+
+/// Opens pages, each once; what cannot be read is noted.
+async fn read(
+    urls: &[String],
+    pages: Option<&dyn Source>,
+    max_pages: usize,
+) -> (BTreeMap<String, Passage>, Vec<String>) {
+    let (mut read, mut notes, mut tried) = (BTreeMap::new(), Vec::new(), HashSet::new());
+    let Some(pages) = pages else { return (read, notes) };
+    for url in urls {
+        if tried.len() < max_pages && tried.insert(url.as_str()) {
+            match pages.open(url).await {
+                Ok(page) => drop(read.insert(url.clone(), page)),
+                Err(error) => notes.push(format!("a page that Deep Research cites was not read: {error}")),
+            }
+        }
+    }
+    (read, notes)
+}
+
+/// Returns the sentences of a report that cite pages, without the marks of that.
+fn claims(report: &JobReport) -> Vec<Claim> {
+    let mut text = report.text.clone().into_bytes();
+    for span in report.citations.iter().filter_map(|citation| citation.span.clone()) {
+        text[span].fill(b' ');
+    }
+    // Spans lie between characters, so blanking them leaves whole characters.
+    let text = String::from_utf8(text).unwrap_or_else(|_| report.text.clone());
+    let sentences = sentences(&text);
+    let mut claims: BTreeMap<usize, Claim> = BTreeMap::new();
+    for citation in &report.citations {
+        let Some(span) = &citation.span else { continue };
+        // A mark stands in its sentence, or right behind it.
+        let Some(place) = sentences.iter().rposition(|sentence| sentence.range.start <= span.start) else { continue };
+        let said = one_line(sentences[place].plain.trim_end_matches(['(', ')', '[', ']', ' ']));
+        let claim = claims.entry(place).or_insert_with(|| Claim { text: said, pages: Vec::new() });
+        let page = (citation.url.clone(), one_line(&citation.title));
+        if !claim.pages.contains(&page) {
+            claim.pages.push(page);
+        }
+    }
+    claims.into_values().filter(|claim| !claim.text.is_empty()).take(MAX_CLAIMS).collect()
+}
+
+/// Returns the shortest stretch of a page that says what a claim says, if there is one.
+fn borne_out(claim: &str, page: &str) -> Option<Range<usize>> {
+    let splitter = WordSplitter::default();
+    let stems = splitter.key_stems(claim);
+    let needed = exact_words(claim);
+    let sentences = sentences(page);
+    for length in 1..=MAX_SENTENCES {
+        for window in sentences.windows(length) {
+            let plain = window.iter().map(|sentence| sentence.plain.as_str()).collect::<Vec<_>>().join(" ");
+            let said = exact_words(&plain);
+            let words: HashSet<_> = splitter.words(&plain).into_iter().map(|word| word.stem).collect();
+            let shared = stems.iter().filter(|stem| words.contains(*stem)).count();
+            #[expect(clippy::cast_precision_loss, reason = "a sentence has a handful of words")]
+            let share = shared as f32 / stems.len().max(1) as f32;
+            let has_names =
+                needed.iter().all(|word| said.contains(word) || plain.to_lowercase().contains(word.as_str()));
+            if share >= MIN_SHARED && has_names {
+                return Some(window[0].range.start..window[length - 1].range.end);
+            }
+        }
+    }
+    None
+}
+
+/// Returns the numbers of a text, and its names: words with a capital that do not begin it.
+fn exact_words(text: &str) -> HashSet<String> {
+    let words = text.split(|letter: char| letter.is_whitespace() || "()[]{},;:\"“”".contains(letter));
+    let words = words
+        .map(|word| word.trim_matches(|letter: char| !letter.is_alphanumeric() && letter != '%'))
+        .filter(|word| !word.is_empty());
+    let is_exact = |(place, word): &(usize, &str)| {
+        word.chars().any(char::is_numeric) || (*place > 0 && word.chars().next().is_some_and(char::is_uppercase))
+    };
+    words.enumerate().filter(is_exact).map(|(_, word)| word.to_lowercase()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passage_bears_a_claim_out_only_with_its_numbers_and_names() {
+        let page = "Tea came late. In 2021 the Ministry of Water counted 412 wells in Arland. More will follow.";
+        let said = |claim: &str| borne_out(claim, page).map(|range| &page[range]);
+        assert_eq!(
+            said("The Ministry counted 412 wells in Arland in 2021."),
+            Some("In 2021 the Ministry of Water counted 412 wells in Arland.")
+        );
+        assert_eq!(said("The Ministry counted 413 wells in Arland in 2021."), None);
+        assert_eq!(said("The Ministry counted 412 wells in Borland in 2021."), None);
+        assert_eq!(said("Wells in Arland are deep, dry and mostly abandoned by their owners."), None);
+    }
+
+    #[test]
+    fn cited_sentence_is_a_claim_without_its_mark() {
+        let text = "Über Tee: Arland has 412 wells ([ministry](https://a.example/w)). Nobody says more.";
+        let start = text.find("([").unwrap();
+        let end = text.find("). N").unwrap() + 1;
+        let citation = crate::llm::openai::job::JobCitation {
+            url: "https://a.example/w".into(),
+            title: "Wells".into(),
+            span: Some(start..end),
+        };
+        let report = JobReport { text: text.into(), citations: vec![citation], ..JobReport::default() };
+        let claims = claims(&report);
+        assert_eq!(claims.len(), 1);
+        assert_eq!(claims[0].text, "Über Tee: Arland has 412 wells .");
+        assert_eq!(claims[0].pages, [("https://a.example/w".to_owned(), "Wells".to_owned())]);
+    }
+}

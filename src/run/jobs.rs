@@ -1,0 +1,263 @@
+//! Research at a provider's: a job is reserved, started once, followed, and settled; a resumed run finds it again.
+//!
+//! ```text
+//! on record? ─▶ its report, for nothing
+//!     │ no            started before? ─▶ asked after again, by the id that was stored before the first question
+//! reserve the cap ─▶ write down ─▶ start (one POST) ─▶ store its id ─▶ ask after it … ─▶ store its reply ─▶ settle
+//! ```
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+
+use super::budget::{CallCost, Purpose, Reservation};
+use super::desk::{CallNotice, Desk};
+use super::journal::{CallRow, NewCall, Outcome};
+use crate::base::id::ContentHash;
+use crate::llm::call::{CallError, CallKey};
+use crate::llm::deep_research::{DeepResearchSettings, job_cap};
+use crate::llm::message::{Reply, Role};
+use crate::llm::model::ModelError;
+use crate::llm::openai::job::{
+    Capabilities, Job, JobClient, JobCost, JobError, JobReport, JobState, poll_delay, request_body,
+};
+use crate::llm::price::{Price, PriceTable};
+
+/// Requests for a job that are refused for the moment are sent again so often.
+const MAX_TRIES: u32 = 4;
+
+/// Questions after a job in a row that may go without an answer.
+const MAX_SILENCE: u32 = 10;
+
+/// Starts jobs, within what the settings allow.
+pub struct Jobs {
+    settings: DeepResearchSettings,
+    client: JobClient,
+    prices: PriceTable,
+    /// Whether a job whose start has an unknown outcome is started again.
+    retry_unknown: bool,
+    model: OnceCell<String>,
+}
+
+impl Jobs {
+    /// Sets jobs up.
+    pub fn new(settings: DeepResearchSettings, client: JobClient, prices: PriceTable, retry_unknown: bool) -> Self {
+        Self { settings, client, prices, retry_unknown, model: OnceCell::new() }
+    }
+
+    /// Returns how many jobs one run may start.
+    pub fn max_jobs(&self) -> usize {
+        self.settings.max_jobs
+    }
+
+    /// Tells whether some model has a price, so that its jobs can run under a limit of money.
+    pub fn is_priced(&self) -> bool {
+        self.settings.models.iter().any(|model| self.price(model).is_some())
+    }
+
+    fn price(&self, model: &str) -> Option<Price> {
+        self.settings.price(model, &self.prices)
+    }
+
+    /// Returns the first model that can be had.
+    async fn model(&self, today: jiff::civil::Date) -> Result<&str, CallError> {
+        let choose = async || {
+            let choice = self.client.first_available(&self.settings.models, today).await.map_err(call_error)?;
+            choice.model.ok_or_else(|| {
+                let tried = self.settings.models.join("`, `");
+                CallError::from(ModelError::Permanent { reason: format!("none of `{tried}` can be had") })
+            })
+        };
+        self.model.get_or_try_init(choose).await.map(String::as_str)
+    }
+}
+
+impl Desk {
+    /// Returns what jobs are started with, where there is anything.
+    pub fn jobs(&self) -> Option<&Jobs> {
+        self.parts.jobs.as_deref()
+    }
+
+    /// Has `instructions` carried out by a job, and returns its report: the one on record, else of a job that was started
+    /// before, else of a new one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error where a limit is reached, where the run is stopped (the job is called off), and where the job
+    /// brings no report. A start whose outcome is not known is not repeated unless the user said so.
+    pub async fn research(&self, key: &CallKey, instructions: &str) -> Result<JobReport, CallError> {
+        let jobs = self.jobs().ok_or_else(|| permanent("no Deep Research is set up"))?;
+        let request = ContentHash::of(instructions.as_bytes());
+        let recorded = self.parts.journal.calls_of(&self.parts.run, key).await?;
+        let same: Vec<_> = recorded.into_iter().filter(|call| call.request_hash == request.as_str()).collect();
+        if let Some(reply) = same.iter().find_map(|call| call.reply.as_ref()) {
+            return Ok(JobReport::read(&reply.raw.to_string()));
+        }
+        if let Some((call, id)) = same.iter().find_map(under_way) {
+            let reservation = self.reserve_job(call.worst_cost).await?;
+            let job = Job { id, state: JobState::Queued, raw: String::new() };
+            return self.follow(jobs, call.id, key, &call.model, job, reservation).await;
+        }
+        if same.iter().any(CallRow::is_open) && !jobs.retry_unknown {
+            return Err(permanent(
+                "a job may have been started already, and nobody knows; `dr resume --retry-unknown` starts another",
+            ));
+        }
+        let now = self.parts.clock.now();
+        let today = now.date().and_then(|date| date.parse().ok()).unwrap_or_default();
+        let model = jobs.model(today).await?.to_owned();
+        let price = jobs.price(&model);
+        let call = NewCall {
+            key: key.clone(),
+            role: Role::Researcher,
+            model,
+            request,
+            is_tight: false,
+            counted_tokens: 0,
+            worst_tokens: 0,
+            worst_cost: job_cap(&jobs.settings, price.as_ref()),
+            sent_at: now,
+        };
+        self.start(jobs, call, instructions).await
+    }
+
+    /// Starts a job: each request is written down first, and sent again only where none was started for certain.
+    async fn start(&self, jobs: &Jobs, mut call: NewCall, instructions: &str) -> Result<JobReport, CallError> {
+        let run = self.parts.run.to_string();
+        let node = call.key.as_str().split('/').next().unwrap_or_default().to_owned();
+        let metadata = BTreeMap::from([("dr_run".to_owned(), run), ("dr_node".to_owned(), node)]);
+        let request = jobs.settings.request(&call.model, instructions.to_owned(), metadata);
+        let body = request_body(&request, &Capabilities::of(&call.model));
+        let mut tries = 0;
+        loop {
+            let mut reservation = self.reserve_job(call.worst_cost).await?;
+            call.sent_at = self.parts.clock.now();
+            let id = self.parts.journal.begin_call(&self.parts.run, &call).await?;
+            (self.parts.listener)(&CallNotice::Sent(call.key.clone(), call.role));
+            reservation.sent();
+            let error = match jobs.client.create(&body).await {
+                Ok(job) => {
+                    self.parts.journal.attach_job(id, &job.id).await?;
+                    return self.follow(jobs, id, &call.key, &call.model, job, reservation).await;
+                }
+                Err(error) => error,
+            };
+            if matches!(error, JobError::OutcomeUnknown { .. }) {
+                self.end(id, &Outcome::Unknown(error.to_string())).await?;
+                reservation.keep();
+                return Err(call_error(error));
+            }
+            self.end(id, &Outcome::Failed(error.to_string())).await?;
+            reservation.release();
+            tries += 1;
+            if !error.is_passing() || tries == MAX_TRIES {
+                return Err(call_error(error));
+            }
+            self.pause(poll_delay(tries, error.retry_after())).await?;
+        }
+    }
+
+    /// Asks after a job until it is over, the time is up, or the run is stopped; then it is called off.
+    async fn follow(
+        &self,
+        jobs: &Jobs,
+        call: i64,
+        key: &CallKey,
+        model: &str,
+        mut job: Job,
+        reservation: Reservation,
+    ) -> Result<JobReport, CallError> {
+        let left = self.parts.budget.time_left(Purpose::Research).unwrap_or(Duration::MAX);
+        let begun = self.parts.clock.now();
+        let (mut attempt, mut silence) = (0, 0);
+        let mut why = None;
+        while !job.state.is_over() {
+            let waited = self.parts.clock.now().since(begun);
+            if waited >= jobs.settings.timeout.min(left) {
+                why = Some("it took longer than it may");
+            } else if self.pause(poll_delay(attempt, None)).await.is_err() {
+                why = Some("run was stopped");
+            }
+            if why.is_some() {
+                // What it has cost by then is on its last reply, where the provider says.
+                job = jobs.client.cancel(&job.id).await.unwrap_or(job);
+                break;
+            }
+            attempt += 1;
+            match jobs.client.retrieve(&job.id).await {
+                Ok(now) => (job, silence) = (now, 0),
+                Err(error) if error.is_passing() && silence < MAX_SILENCE => silence += 1,
+                // It goes on at the provider's, and is found again when the run is resumed.
+                Err(error) => {
+                    reservation.keep();
+                    return Err(call_error(error));
+                }
+            }
+        }
+        let report = JobReport::read(&job.raw);
+        let cost = JobCost::of(&report, jobs.price(model).as_ref());
+        // A part nobody knows is not nothing: the cap stands in for the whole where that is more.
+        let known = if cost.has_unknown { cost.nanos.max(reservation.worst().cost_nanos) } else { cost.nanos };
+        let settled = CallCost { cost_nanos: known, tokens: 0 };
+        let is_usable =
+            !report.text.trim().is_empty() && matches!(job.state, JobState::Completed | JobState::Incomplete { .. });
+        if is_usable {
+            let raw = serde_json::from_str(&job.raw).unwrap_or_default();
+            let reply = Reply { text: report.text.clone(), usage: report.usage, cut_off: false, raw };
+            self.end(call, &Outcome::Replied(Box::new(reply), known)).await?;
+            reservation.settle(settled);
+            (self.parts.listener)(&CallNotice::Replied(key.clone(), Role::Researcher));
+            return Ok(report);
+        }
+        let reason = why.map_or_else(|| job.state.to_string(), str::to_owned);
+        let spent = report.usage.is_some().then_some(known).flatten();
+        self.end(call, &Outcome::Lost(reason.clone(), spent)).await?;
+        match spent {
+            Some(_) => drop(reservation.settle(settled)),
+            None => reservation.keep(),
+        }
+        if self.parts.closing.is_cancelled() {
+            return Err(CallError::Cancelled);
+        }
+        Err(permanent(&format!("Deep Research brought nothing: {reason}")))
+    }
+
+    async fn reserve_job(&self, cap: Option<u64>) -> Result<Reservation, CallError> {
+        if self.parts.closing.is_cancelled() {
+            return Err(CallError::Cancelled);
+        }
+        let worst = CallCost { cost_nanos: cap, tokens: 0 };
+        tokio::select! {
+            reserved = self.parts.budget.reserve_in_turn(worst, Purpose::Research) => {
+                reserved.map_err(|refusal| CallError::Limit(refusal.limit()))
+            }
+            () = self.parts.closing.cancelled() => Err(CallError::Cancelled),
+        }
+    }
+
+    async fn pause(&self, delay: Duration) -> Result<(), CallError> {
+        tokio::select! {
+            () = self.parts.clock.sleep(delay) => Ok(()),
+            () = self.parts.closing.cancelled() => Err(CallError::Cancelled),
+        }
+    }
+}
+
+/// Returns the job a call has started that nobody has seen the end of.
+fn under_way(call: &CallRow) -> Option<(&CallRow, crate::llm::openai::job::JobId)> {
+    let job = call.job.as_ref().filter(|_| call.outcome == "sent")?;
+    Some((call, job.parse().ok()?))
+}
+
+fn permanent(reason: &str) -> CallError {
+    ModelError::Permanent { reason: reason.to_owned() }.into()
+}
+
+fn call_error(error: JobError) -> CallError {
+    let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+    match error {
+        JobError::Refused(error) => error.into(),
+        error => CallError::Model(ModelError::Unknown { reason: format!("{error}{hint}") }),
+    }
+}
