@@ -115,6 +115,7 @@ impl Engine {
         checks.extend(self.location.folder().map(lock_check));
         checks.extend(self.location.folder().filter(|folder| folder.is_dir()).map(disk_check));
         checks.push(self.runs_check().await);
+        checks.extend(self.outside_checks());
         Ok(Checkup { index: self.location.to_string(), stats, checks, settings: self.explained_settings() })
     }
 

@@ -9,6 +9,8 @@ mod doctor;
 
 mod model_checks;
 
+mod outside_checks;
+
 mod run;
 
 use std::collections::HashSet;

@@ -179,6 +179,8 @@ pub struct DeepResearchSettings {
     pub is_free: bool,
     /// The models to use, the first that can be had.
     pub models: Vec<String>,
+    /// Whether the user named them.
+    pub is_named: bool,
     /// How hard a model thinks that can be told so.
     pub effort: Effort,
     /// Whether summaries of the reasoning are asked for.
@@ -229,6 +231,7 @@ impl DeepResearchSettings {
         let settings = Self {
             is_free: address.is_loopback() || options.local == Some(true),
             models: options.models.clone().unwrap_or_else(default_models),
+            is_named: options.models.is_some(),
             effort: options.effort.clone().unwrap_or(Effort::High),
             summaries: options.summaries.unwrap_or(true),
             max_cost_nanos: max_cost(options.max_cost.unwrap_or(MAX_COST))?,
@@ -280,7 +283,7 @@ impl DeepResearchSettings {
 
     /// Returns what a model costs here; none where nobody knows it.
     pub fn price(&self, model: &str, prices: &PriceTable) -> Option<Price> {
-        prices.find(model).or(self.is_free.then_some(Price::FREE))
+        prices.at(model, self.is_free, self.is_named)
     }
 }
 
@@ -426,7 +429,8 @@ mod tests {
             job_cap(&settings, settings.price(model, &prices()).as_ref())
         };
         assert_eq!(cap(json!({ "base_url": LOCAL }), "mine"), Some(0));
-        assert_eq!(cap(json!({ "base_url": LOCAL, "max_cost": 0.5 }), "gpt-6-sol"), Some(500_000_000));
+        assert_eq!(cap(json!({ "base_url": LOCAL, "max_cost": 0.5, "models": ["gpt-6-sol"] }), "gpt-6-sol"), Some(500_000_000));
+        assert_eq!(cap(json!({ "base_url": LOCAL, "max_cost": 0.5 }), "gpt-6-sol"), Some(0), "nobody named it");
         assert_eq!(cap(json!({ "base_url": "https://gpu.example/v1" }), "mine"), None);
         assert_eq!(cap(json!({ "base_url": "https://gpu.example/v1", "local": true }), "mine"), Some(0));
     }

@@ -2,7 +2,7 @@
 //!
 //! A price that nobody knows is none, never zero; what is not a whole billionth is rounded up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -133,6 +133,8 @@ impl Price {
 pub struct PriceTable {
     as_of: String,
     prices: BTreeMap<String, Price>,
+    /// Models the user has given a price.
+    own: BTreeSet<String>,
 }
 
 #[derive(Deserialize)]
@@ -149,12 +151,23 @@ impl PriceTable {
         for (model, options) in file.models.iter().chain(overrides) {
             prices.insert(model.clone(), Price::new(model, options)?);
         }
-        Ok(Self { as_of: file.as_of, prices })
+        Ok(Self { as_of: file.as_of, prices, own: overrides.keys().cloned().collect() })
     }
 
     /// Returns the day up to which the built-in prices are known.
     pub fn as_of(&self) -> &str {
         &self.as_of
+    }
+
+    /// Returns the price of a model at an endpoint; one that is `free` asks for nothing but what is known of its model.
+    ///
+    /// A model the user named is known by its name: behind an endpoint on this machine may be somebody who charges for it.
+    /// One that nobody named is only a name to send along, and costs there what the user says, or nothing.
+    pub fn at(&self, model: &str, is_free: bool, is_named: bool) -> Option<Price> {
+        let is_own = |name: &str| self.own.contains(name);
+        let has_own = is_own(model) || without_date(model).is_some_and(is_own);
+        let known = self.find(model).filter(|_| !is_free || is_named || has_own);
+        known.or(is_free.then_some(Price::FREE))
     }
 
     /// Returns the price of a model; a snapshot (`gpt-5.4-2026-03-05`) costs what its model costs.

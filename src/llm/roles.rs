@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::message::Role;
 use super::model::Model;
 use super::openai::{Api, Effort, OpenAiModel, OpenAiSettings, SchemaSupport, reasons};
-use super::price::{Price, PriceTable};
+use super::price::PriceTable;
 use super::tape::Tape;
 use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret, client_for};
 use crate::base::token::{CountTokens, Encoding, TokenCounter};
@@ -355,7 +355,7 @@ fn resolve_role(
     }
     let limits = Limits::resolve(role, &model, &options)?;
     let is_free = address.is_loopback() || options.local == Some(true);
-    let price = prices.find(&model).or(is_free.then_some(Price::FREE));
+    let price = prices.at(&model, is_free, options.model.is_some());
     let counter = options.encoding.map_or_else(|| TokenCounter::for_model(&model), TokenCounter::of);
     let settings = OpenAiSettings {
         api: options.api.unwrap_or(if is_openai { Api::Responses } else { Api::Chat }),

@@ -16,6 +16,15 @@ use crate::llm::structured::{StructuredError, structured_checked};
 /// Says what is wrong with a plan, if anything is.
 pub type PlanCheck<'a> = &'a (dyn Fn(&PlanDraft) -> Result<(), String> + Sync);
 
+/// What a plan has to keep to.
+#[derive(Clone, Copy, Debug)]
+pub struct Outlook {
+    /// How large the tree may grow.
+    pub limits: TreeLimits,
+    /// Whether anything outside can be asked.
+    pub has_web: bool,
+}
+
 /// A node as the planner sees it.
 #[derive(Clone, Debug, Serialize)]
 struct NodeLine {
@@ -35,9 +44,10 @@ pub async fn plan(
     key: &CallKey,
     brief: &Brief,
     tree: &Tree,
-    limits: TreeLimits,
+    outlook: Outlook,
     check: PlanCheck<'_>,
 ) -> Result<PlanDraft, StructuredError> {
+    let Outlook { limits, has_web } = outlook;
     let prompt = Template::Plan.prompt(
         caller,
         json!({
@@ -47,6 +57,7 @@ pub async fn plan(
             "nodes": node_lines(tree),
             "max_nodes": nodes_left(tree, limits),
             "max_depth": limits.max_depth,
+            "has_web": has_web,
         }),
     );
     structured_checked(caller, key, &prompt, "plan", check).await
@@ -68,9 +79,10 @@ pub async fn replan(
     tree: &Tree,
     verdict: &Verdict,
     memory: &Memory,
-    limits: TreeLimits,
+    outlook: Outlook,
     check: PlanCheck<'_>,
 ) -> Result<PlanDraft, StructuredError> {
+    let Outlook { limits, has_web } = outlook;
     let room = room::<PlanDraft>(caller, Role::Planner);
     let aspects: Vec<_> = brief
         .aspects
@@ -92,6 +104,7 @@ pub async fn replan(
                 "memory": summary,
                 "max_nodes": nodes_left(tree, limits),
                 "max_depth": limits.max_depth,
+                "has_web": has_web,
             }),
         )
     };
@@ -156,7 +169,8 @@ mod tests {
         let tree = Tree::of("What is A?".parse().unwrap());
         let check = |_: &PlanDraft| Err("aspect `a1` is served by no node".to_owned());
         let brief = brief("What is A?", &["cost", "speed"]);
-        let failed = plan(&caller, &CallKey::new("plan/1"), &brief, &tree, TreeLimits::default(), &check).await;
+        let outlook = Outlook { limits: TreeLimits::default(), has_web: false };
+        let failed = plan(&caller, &CallKey::new("plan/1"), &brief, &tree, outlook, &check).await;
         assert_eq!(failed, Err(StructuredError::Invalid { complaint: "aspect `a1` is served by no node".into() }));
         assert_eq!(caller.keys(), ["plan/1", "plan/1/repair", "plan/1/small"]);
         let repair = caller.prompts()[1].messages.last().unwrap().text.clone();
@@ -170,8 +184,8 @@ mod tests {
         let mut memory = Memory::default();
         memory.global.text = "A costs nine. ".repeat(5_000);
         let brief = brief("What is A?", &["cost", "speed"]);
-        let (key, limits) = (CallKey::new("plan/2"), TreeLimits::default());
-        let draft = replan(&caller, &key, &brief, &tree, &verdict(), &memory, limits, &|_| Ok(())).await.unwrap();
+        let (key, outlook) = (CallKey::new("plan/2"), Outlook { limits: TreeLimits::default(), has_web: true });
+        let draft = replan(&caller, &key, &brief, &tree, &verdict(), &memory, outlook, &|_| Ok(())).await.unwrap();
         assert!(draft.new_nodes.is_empty());
         let prompt = &caller.prompts()[0];
         assert!(prompt.messages[1].text.contains("- a2: speed (missing)"), "{}", prompt.messages[1].text);

@@ -254,7 +254,7 @@ mod tests {
         json!({
             "question": "Compare A and B", "task": "Compare A and B by cost and speed.", "answer": "By cost.",
             "required": ["cost"], "today": "2026-11-21", "most_aspects": 8, "aspects": aspects, "nodes": nodes,
-            "max_nodes": 12, "max_depth": 3, "verdict": "not complete\nmissing: a1", "memory": "A costs nine. [n2e1]",
+            "max_nodes": 12, "max_depth": 3, "has_web": true, "verdict": "not complete\nmissing: a1", "memory": "A costs nine. [n2e1]",
             "scope": "12 files of kb", "may_search": true, "may_open": true,
             "conclusions": [{"id": "n2", "question": "What does A cost?", "text": "A costs nine. [n2e1]"}],
             "context": "B is fast. [n4e1]", "notes": [{"id": "n3e1", "text": "B costs ten.\nQuote: ten euros for B"}],

@@ -271,15 +271,11 @@ impl Worker<'_> {
         let count = |text: &str| self.caller.count(Role::Worker, text);
         let view = |place: usize| {
             let shown = &self.desk.shown[place];
-            let (text, most) = if shown.is_opened {
-                (&shown.passage.text, limits.open_tokens)
-            } else {
-                (&shown.passage.snippet, limits.snippet_tokens)
-            };
+            let most = if shown.is_opened { limits.open_tokens } else { limits.snippet_tokens };
             PassageView {
                 id: format!("p{}", place + 1),
                 place: place_of(&shown.passage),
-                text: cut(text, most, &count).to_owned(),
+                text: cut(&shown.passage.snippet, most, &count).to_owned(),
             }
         };
         StepResult { step, call, outcome: said, passages: passages.into_iter().map(view).collect() }

@@ -18,9 +18,14 @@ use super::tree::RunState;
 use crate::base::clock::Clock;
 use crate::base::id::RunId;
 use crate::base::line::one_line;
+use crate::kb::embed::Embedder;
 use crate::research::egress::Gate;
 use crate::research::node::NodeId;
+use crate::source::web::relevant;
 use crate::source::{Found, Label, Passage, Place, Source, SourceError, SourceFile};
+
+/// Characters of a page that a worker is shown.
+const SHOWN_CHARACTERS: usize = 6_000;
 
 /// Decides what of a run may leave, and writes down what does.
 #[derive(Clone)]
@@ -209,12 +214,30 @@ pub struct Outgoing {
     node: NodeId,
     /// Whether who asks has seen what must stay, so that queries are put together from other words.
     is_reworded: bool,
+    reader: Reader,
+}
+
+/// Reads a page for somebody with a question: no page is shown whole.
+pub struct Reader {
+    /// What is asked.
+    pub question: String,
+    /// Tells what bears on it; without one the beginning of the page is all there is.
+    pub embedder: Option<Arc<dyn Embedder>>,
+}
+
+impl Reader {
+    /// Returns what of a text bears on the question.
+    async fn read(&self, text: &str) -> Option<String> {
+        let (embedder, question, text) = (self.embedder.clone()?, self.question.clone(), text.to_owned());
+        let read = move || relevant(&text, &question, embedder.as_ref(), SHOWN_CHARACTERS);
+        tokio::task::spawn_blocking(read).await.ok()?.ok()
+    }
 }
 
 impl Outgoing {
     /// Stands between a node and the outside.
-    pub fn new(inner: Arc<dyn Source>, egress: Egress, node: NodeId, is_reworded: bool) -> Self {
-        Self { inner, egress, node, is_reworded }
+    pub fn new(inner: Arc<dyn Source>, egress: Egress, node: NodeId, is_reworded: bool, reader: Reader) -> Self {
+        Self { inner, egress, node, is_reworded, reader }
     }
 }
 
@@ -244,7 +267,11 @@ impl Source for Outgoing {
     fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
         Box::pin(async move {
             self.egress.release(&self.node, "address", "the page's own site", id).await?;
-            self.inner.open(id).await
+            let mut passage = self.inner.open(id).await?;
+            if let Some(relevant) = self.reader.read(&passage.text).await.filter(|text| !text.is_empty()) {
+                passage.snippet = relevant;
+            }
+            Ok(passage)
         })
     }
 

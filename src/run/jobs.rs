@@ -79,6 +79,18 @@ impl Desk {
         self.parts.jobs.as_deref()
     }
 
+    /// Tells whether these instructions were carried out before, or are being: then nothing is sent for them again.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error where the journal cannot be read.
+    pub async fn has_research(&self, key: &CallKey, instructions: &str) -> Result<bool, CallError> {
+        let request = ContentHash::of(instructions.as_bytes());
+        let recorded = self.parts.journal.calls_of(&self.parts.run, key).await?;
+        let same = recorded.iter().filter(|call| call.request_hash == request.as_str());
+        Ok(same.into_iter().any(|call| call.reply.is_some() || under_way(call).is_some()))
+    }
+
     /// Has `instructions` carried out by a job, and returns its report: the one on record, else of a job that was started
     /// before, else of a new one.
     ///
@@ -95,7 +107,8 @@ impl Desk {
             return Ok(JobReport::read(&reply.raw.to_string()));
         }
         if let Some((call, id)) = same.iter().find_map(under_way) {
-            let reservation = self.reserve_job(call.worst_cost).await?;
+            let mut reservation = self.reserve_job(call.worst_cost).await?;
+            reservation.sent();
             let job = Job { id, state: JobState::Queued, raw: String::new() };
             return self.follow(jobs, call.id, key, &call.model, job, reservation).await;
         }

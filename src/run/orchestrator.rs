@@ -236,6 +236,7 @@ impl Orchestrator {
             cache,
             egress,
             max_jobs: resources.jobs.as_ref().filter(|_| resources.models.is_some()).map_or(0, |jobs| jobs.max_jobs()),
+            embedder: resources.embedder.clone(),
             internal_version: state.settings.source_version.clone(),
             day: state.started_at().date().unwrap_or_default(),
         };

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::cache::Cache;
-use super::egress::{Egress, Heard, Outgoing};
+use super::egress::{Egress, Heard, Outgoing, Reader};
 use super::tree::RunState;
+use crate::kb::embed::Embedder;
 use crate::llm::openai::job::JobReport;
-use crate::research::node::{NodeId, SourceHint};
+use crate::research::node::{Node, NodeId, SourceHint};
 use crate::research::route::{Route, Ways};
 use crate::source::{Found, Label, MixedSource, Passage, Place, Source, Support};
 
@@ -32,6 +33,8 @@ pub struct RunSources {
     pub egress: Egress,
     /// See [`crate::run::event::RunSettings::source_version`].
     pub internal_version: String,
+    /// Finds what of a page bears on a question.
+    pub embedder: Option<Arc<dyn Embedder>>,
     /// Nodes that may be looked into by a job.
     pub max_jobs: usize,
     /// The day the run began: what the web said is used again on that day.
@@ -51,7 +54,7 @@ impl RunSources {
     }
 
     /// Returns the pages a job cites, for a node; only those it cites can be opened.
-    pub fn pages(&self, node: &NodeId, report: &JobReport) -> Option<Arc<dyn Source>> {
+    pub fn pages(&self, node: &Node, report: &JobReport) -> Option<Arc<dyn Source>> {
         let pages = self.sources.pages.as_ref()?;
         let cited = report.citations.iter().map(|citation| Passage {
             id: citation.url.clone(),
@@ -71,11 +74,13 @@ impl RunSources {
     }
 
     /// Returns what a node is looked into with.
-    pub fn of_node(&self, route: Route, node: &NodeId) -> Arc<dyn Source> {
+    pub fn of_node(&self, route: Route, node: &Node) -> Arc<dyn Source> {
         match (route, &self.sources.web) {
             (Route::Web | Route::DeepResearch, Some(web)) => self.outside(web, node, false),
-            (Route::Mixed, Some(web)) => Arc::new(MixedSource::new(self.inside(node), self.outside(web, node, true))),
-            _ => self.inside(node),
+            (Route::Mixed, Some(web)) => {
+                Arc::new(MixedSource::new(self.inside(&node.id), self.outside(web, node, true)))
+            }
+            _ => self.inside(&node.id),
         }
     }
 
@@ -86,8 +91,10 @@ impl RunSources {
     }
 
     /// Returns the web for a node; what a worker that has seen the knowledge base asks is worded anew.
-    fn outside(&self, web: &Arc<dyn Source>, node: &NodeId, has_seen_inside: bool) -> Arc<dyn Source> {
-        let outgoing = Outgoing::new(Arc::clone(web), self.egress.clone(), node.clone(), has_seen_inside);
+    fn outside(&self, web: &Arc<dyn Source>, node: &Node, has_seen_inside: bool) -> Arc<dyn Source> {
+        let reader = Reader { question: node.question.to_string(), embedder: self.embedder.clone() };
+        let node = &node.id;
+        let outgoing = Outgoing::new(Arc::clone(web), self.egress.clone(), node.clone(), has_seen_inside, reader);
         let version = format!("{} {}", web.version(), self.day);
         let cached = self.cache.source(Arc::new(outgoing), node.clone(), version);
         Arc::new(Heard::new(Arc::new(cached), self.egress.clone()))

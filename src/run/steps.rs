@@ -23,7 +23,7 @@ use crate::research::memory::{
 };
 use crate::research::node::{Node, NodeId, SourceHint};
 use crate::research::plan::{Plan, PlanDraft, Update};
-use crate::research::planner;
+use crate::research::planner::{self, Outlook};
 use crate::research::question::{Aspect, Brief, Mode};
 use crate::research::report::{Draft, Section, StopReason};
 use crate::research::reported;
@@ -184,6 +184,11 @@ impl Steps {
         }
     }
 
+    fn outlook(&self, state: &RunState) -> Outlook {
+        let ways = self.sources.ways(state);
+        Outlook { limits: state.settings.tree, has_web: ways.web || ways.job }
+    }
+
     /// Plans the first round, for where the user wants it looked into.
     pub async fn plan(&self, state: &RunState, brief: &Brief) -> Result<Plan, StepError> {
         let plan = self.first_plan(state, brief).await?;
@@ -204,7 +209,7 @@ impl Steps {
         }
         let key = CallKey::new("plan/1");
         let complaint = |draft: &PlanDraft| check(draft).map(drop);
-        match planner::plan(desk, &key, brief, &state.tree, state.settings.tree, &complaint).await {
+        match planner::plan(desk, &key, brief, &state.tree, self.outlook(state), &complaint).await {
             Ok(draft) => check(&draft).map_err(StepError::Invalid),
             Err(StructuredError::Invalid { complaint }) => {
                 Ok(by_rules(format!("the planner's plan was refused ({complaint}), so rules planned: ")))
@@ -230,8 +235,8 @@ impl Steps {
         let Some(desk) = &self.desk else { return Ok(by_rules()) };
         let key = CallKey::new(format!("plan/{round}"));
         let complaint = |draft: &PlanDraft| check(draft).map(drop);
-        let limits = state.settings.tree;
-        match planner::replan(desk, &key, brief, &state.tree, verdict, &state.memory, limits, &complaint).await {
+        let outlook = self.outlook(state);
+        match planner::replan(desk, &key, brief, &state.tree, verdict, &state.memory, outlook, &complaint).await {
             Ok(draft) => check(&draft).map_err(StepError::Invalid),
             Err(StructuredError::Invalid { .. } | StructuredError::Call(CallError::Model(_))) => Ok(by_rules()),
             Err(error) => Err(error.into()),
@@ -240,7 +245,7 @@ impl Steps {
 
     /// Works on a node.
     pub async fn look_into(&self, work: Work) -> Result<Branch, StepError> {
-        let source = self.sources.of_node(work.route, &work.node.id);
+        let source = self.sources.of_node(work.route, &work.node);
         let mut branch = match (work.route, &self.desk) {
             (Route::DeepResearch, Some(desk)) => self.researched(desk, &work).await?,
             (Route::MixedDeepResearch, Some(desk)) => {
@@ -270,10 +275,12 @@ impl Steps {
         let Work { outward, outward_aspects, task, today, .. } = work;
         let instructions =
             reported::instructions(desk, &outward.question, task.as_deref(), outward_aspects, today.as_deref());
-        self.sources.egress.release(&outward.id, "job", "Deep Research", &instructions).await?;
         let key = CallKey::new(format!("{}/research", outward.id));
+        if !desk.has_research(&key, &instructions).await? {
+            self.sources.egress.release(&outward.id, "job", "Deep Research", &instructions).await?;
+        }
         let report = desk.research(&key, &instructions).await?;
-        let pages = self.sources.pages(&outward.id, &report);
+        let pages = self.sources.pages(outward, &report);
         Ok(reported::branch_of(outward, &work.aspects, &report, pages.as_deref(), MAX_VERIFIED_PAGES).await)
     }
 

@@ -1,0 +1,63 @@
+//! Ways out of this machine become checks: which are set up, and what is missing. Nothing is sent.
+
+use super::Engine;
+use super::doctor::Check;
+use crate::llm::message::Role;
+
+impl Engine {
+    /// Looks at models, prices, search engine and Deep Research as the settings have them.
+    pub(super) fn outside_checks(&self) -> Vec<Check> {
+        if self.settings.is_offline() {
+            return vec![Check::ok("outside", "nothing is asked: dr is offline")];
+        }
+        vec![self.models_check(), self.web_check(), self.deep_research_check(), self.prices_check()]
+    }
+
+    fn models_check(&self) -> Check {
+        match self.settings.models() {
+            Ok(None) => Check::ok("models", "none is set up, so dr works by rules"),
+            Err(error) => Check::trouble("models", error.to_string(), error.hint()),
+            Ok(Some(models)) => match models.unpriced().into_iter().next() {
+                Some((role, model)) => {
+                    let mend = format!("set `[prices.\"{model}\"]`, or ask with `--max-cost inf`");
+                    Check::note("models", format!("price of `{model}` ({role}) is not known"), Some(mend))
+                }
+                None => {
+                    let writer = models.role(Role::Writer);
+                    let distinct = models.distinct().len();
+                    Check::ok("models", format!("{distinct} in use, the writer at {}", writer.endpoint))
+                }
+            },
+        }
+    }
+
+    fn web_check(&self) -> Check {
+        use crate::source::Source;
+        match self.settings.web(std::path::PathBuf::new()) {
+            Ok(Some(web)) if web.can_search => Check::ok("web", web.source.scope()),
+            Ok(_) => Check::ok("web", "no search engine is set up"),
+            Err(error) => Check::trouble("web", crate::base::line::with_causes(&error), error.hint()),
+        }
+    }
+
+    fn deep_research_check(&self) -> Check {
+        let name = "deep research";
+        match self.settings.deep_research() {
+            Ok(None) => Check::ok(name, "no endpoint is set up for it"),
+            Err(error) => Check::trouble(name, crate::base::line::with_causes(&error), error.hint()),
+            Ok(Some(settings)) => {
+                let most = crate::base::money::dollars_text(settings.max_cost_nanos);
+                let cost = if settings.is_free { "free".to_owned() } else { format!("{most} each set aside") };
+                let (jobs, models) = (settings.max_jobs, settings.models.join(", "));
+                Check::ok(name, format!("up to {jobs} jobs a run, {cost}, at {}: {models}", settings.address))
+            }
+        }
+    }
+
+    fn prices_check(&self) -> Check {
+        match self.settings.prices() {
+            Ok(prices) => Check::ok("prices", format!("built in as of {}", prices.as_of())),
+            Err(error) => Check::trouble("prices", error.to_string(), None),
+        }
+    }
+}
