@@ -15,17 +15,17 @@ impl Engine {
 
     fn models_check(&self) -> Check {
         match self.settings.models() {
-            Ok(None) => Check::ok("models", "none is set up, so dr works by rules"),
-            Err(error) => Check::trouble("models", error.to_string(), error.hint()),
+            Ok(None) => Check::ok("endpoints", "none is set up, so dr works by rules"),
+            Err(error) => Check::trouble("endpoints", error.to_string(), error.hint()),
             Ok(Some(models)) => match models.unpriced().into_iter().next() {
                 Some((role, model)) => {
                     let mend = format!("set `[prices.\"{model}\"]`, or ask with `--max-cost inf`");
-                    Check::note("models", format!("price of `{model}` ({role}) is not known"), Some(mend))
+                    Check::note("endpoints", format!("price of `{model}` ({role}) is not known"), Some(mend))
                 }
                 None => {
                     let writer = models.role(Role::Writer);
                     let distinct = models.distinct().len();
-                    Check::ok("models", format!("{distinct} in use, the writer at {}", writer.endpoint))
+                    Check::ok("endpoints", format!("{distinct} in use, the writer at {}", writer.endpoint))
                 }
             },
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde::Serialize;
@@ -35,6 +36,9 @@ use crate::run::store::{STATE_FILE, Store, StoreError};
 use crate::run::tree::RunState;
 use crate::run::usage::usage_of;
 use crate::source::{KbSource, Passage, Source, SourceError};
+
+/// How long a run may work where nobody says, and research at a provider's may be part of it.
+const TIME_WITH_JOBS: Duration = Duration::from_hours(1);
 
 /// Folder of fetched pages in `.dr`.
 const PAGES: &str = "pages";
@@ -182,7 +186,8 @@ impl Engine {
         let mut run = self.begin(searcher, &request, listener, stop).await?;
         run.plan(request.plan.as_ref()).await?;
         let models = self.settings().models()?;
-        let estimate = Estimate::of(run.state(), models.as_ref());
+        let jobs = self.jobs(models.as_ref(), &run.state().settings.limits)?;
+        let estimate = Estimate::of(run.state(), models.as_ref(), jobs.as_deref());
         Ok(Planned { run: run.id().clone(), state: run.state().clone(), estimate })
     }
 
@@ -267,7 +272,7 @@ impl Engine {
         listener: RunListener,
         stop: CancellationToken,
     ) -> Result<Orchestrator, EngineError> {
-        let limits = self.settings().options.limits();
+        let mut limits = self.settings().options.limits();
         if let Some(SavedPlan { brief: Some(brief), draft }) = &request.plan
             && brief.question == request.question
         {
@@ -277,6 +282,9 @@ impl Engine {
         }
         let models = self.models(&limits)?;
         self.check_trust(searcher, &request.scope, models.as_ref())?;
+        if self.settings().options.max_time.is_none() && self.jobs(models.as_ref(), &limits)?.is_some() {
+            limits.time = Some(TIME_WITH_JOBS);
+        }
         let by_rules = models.is_none();
         let store = match self.store() {
             // A folder that cannot be written to can still be asked where that costs nothing; nothing is kept then.

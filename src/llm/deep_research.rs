@@ -429,7 +429,10 @@ mod tests {
             job_cap(&settings, settings.price(model, &prices()).as_ref())
         };
         assert_eq!(cap(json!({ "base_url": LOCAL }), "mine"), Some(0));
-        assert_eq!(cap(json!({ "base_url": LOCAL, "max_cost": 0.5, "models": ["gpt-6-sol"] }), "gpt-6-sol"), Some(500_000_000));
+        assert_eq!(
+            cap(json!({ "base_url": LOCAL, "max_cost": 0.5, "models": ["gpt-6-sol"] }), "gpt-6-sol"),
+            Some(500_000_000)
+        );
         assert_eq!(cap(json!({ "base_url": LOCAL, "max_cost": 0.5 }), "gpt-6-sol"), Some(0), "nobody named it");
         assert_eq!(cap(json!({ "base_url": "https://gpu.example/v1" }), "mine"), None);
         assert_eq!(cap(json!({ "base_url": "https://gpu.example/v1", "local": true }), "mine"), Some(0));

@@ -13,7 +13,7 @@ use super::locate::locate;
 use super::node::{Node, Tool};
 use super::question::{Aspect, AspectId};
 use crate::base::line::{counted, one_line};
-use crate::source::{Found, Passage, Source, SourceError, Support};
+use crate::source::{Found, Passage, Place, Source, SourceError, Support};
 
 /// Actions of one step that are carried out; the rest is refused.
 const MAX_ACTIONS: usize = 8;
@@ -91,7 +91,19 @@ pub(super) struct Outcome {
 enum Action {
     Search(String),
     Open(usize),
-    Note { at: usize, range: Range<usize>, text: String, aspect: Option<AspectId> },
+    Note {
+        at: usize,
+        range: Range<usize>,
+        text: String,
+        aspect: Option<AspectId>,
+    },
+    /// A note from what a search engine shows of a page: the page itself has to say so.
+    NoteOfPage {
+        at: usize,
+        quote: String,
+        text: String,
+        aspect: Option<AspectId>,
+    },
 }
 
 /// What carrying an action out came to, before anything was numbered.
@@ -194,6 +206,14 @@ impl<'a> Desk<'a> {
             return Err("`quote` is not a sentence or two".to_owned());
         }
         let passage = &self.shown[at].passage;
+        let aspect = draft.aspect.as_deref().map(|id| AspectId::named(id.trim()));
+        let aspect = aspect.filter(|id| self.aspects.iter().any(|aspect| aspect.id == *id));
+        let said = one_line(draft.text.as_deref().unwrap_or_default());
+        if matches!(passage.place, Place::Web { content_hash: None, .. }) {
+            let text = if said.is_empty() { one_line(quote) } else { said };
+            let text = text.chars().take(MAX_NOTE_CHARACTERS).collect();
+            return Ok(Action::NoteOfPage { at, quote: quote.to_owned(), text, aspect });
+        }
         let range = locate(&passage.text, quote).ok_or_else(|| {
             format!(
                 "these words do not stand in p{}: copy the quote word for word, without leaving anything out",
@@ -204,10 +224,7 @@ impl<'a> Desk<'a> {
         if let Some(known) = self.noted.iter().find(|note| is_same_quote(&note.evidence, &words)) {
             return Err(format!("that quote is noted as {}", known.evidence.id));
         }
-        let aspect = draft.aspect.as_deref().map(|id| AspectId::named(id.trim()));
-        let aspect = aspect.filter(|id| self.aspects.iter().any(|aspect| aspect.id == *id));
-        let text = one_line(draft.text.as_deref().unwrap_or_default());
-        let text = if text.is_empty() { one_line(&words.quote) } else { text };
+        let text = if said.is_empty() { one_line(&words.quote) } else { said };
         Ok(Action::Note { at, range, text: text.chars().take(MAX_NOTE_CHARACTERS).collect(), aspect })
     }
 
@@ -230,15 +247,34 @@ impl<'a> Desk<'a> {
                 opened.map_or_else(Done::Failed, |passage| Done::Opened(Passage { score: known.score, ..passage }))
             }
             Ok(Action::Note { at, range, text, aspect }) => {
-                let mut evidence = self.quote(at, &range);
-                let mut remarks = Vec::new();
-                check(&mut evidence, &self.shown[at].passage, self.source, &mut remarks).await;
-                if evidence.checked {
-                    Done::Noted(Note { evidence, text, aspect }, remarks)
-                } else {
-                    Done::Refused("the document does not say this any more".to_owned())
+                self.noted_from(&self.shown[at].passage, range, text, aspect).await
+            }
+            Ok(Action::NoteOfPage { at, quote, text, aspect }) => {
+                let known = &self.shown[at].passage;
+                let page = match self.source.open(&known.id).await {
+                    Ok(page) => Passage { score: known.score, ..page },
+                    Err(error) => return Done::Failed(error),
+                };
+                match locate(&page.text, &quote) {
+                    Some(range) => self.noted_from(&page, range, text, aspect).await,
+                    None => Done::Refused(format!(
+                        "the page behind p{} does not say this word for word: open it, and quote from it",
+                        at + 1
+                    )),
                 }
             }
+        }
+    }
+
+    /// Returns a note of a stretch of a passage, once its document is found to say so.
+    async fn noted_from(&self, passage: &Passage, range: Range<usize>, text: String, aspect: Option<AspectId>) -> Done {
+        let mut evidence = passage.quote(range, EvidenceId::new(self.node.id.clone(), 0), passage.score);
+        let mut remarks = Vec::new();
+        check(&mut evidence, passage, self.source, &mut remarks).await;
+        if evidence.checked {
+            Done::Noted(Note { evidence, text, aspect }, remarks)
+        } else {
+            Done::Refused("the document does not say this any more".to_owned())
         }
     }
 

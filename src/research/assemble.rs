@@ -23,7 +23,7 @@ pub fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<NodeId, Br
     let open = branches.values().flat_map(|branch| branch.report.open_questions.iter().cloned());
     Draft {
         answer: in_short(&found),
-        sections: if found.len() > 1 { sections(&found) } else { Vec::new() },
+        sections: if found.len() > 1 { sections(&found, brief, tree) } else { Vec::new() },
         findings: without_repeats(found.iter().flat_map(|(_, findings)| findings.iter().cloned())),
         // Whether two claims contradict each other is not for rules to say.
         contradictions: Vec::new(),
@@ -51,6 +51,14 @@ fn found<'a>(tree: &'a Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<(&'a No
     };
     let mut found: Vec<_> = tree.workers().filter_map(findings).collect();
     found.sort_by_key(|(node, _)| !node.depends_on.is_empty());
+    // In a comparison the same sentence may be about several things; elsewhere it is said once.
+    if found.iter().all(|(node, _)| node.depends_on.is_empty()) {
+        let mut said = BTreeSet::new();
+        for (_, findings) in &mut found {
+            findings.retain(|finding| said.insert(finding.text.clone()));
+        }
+        found.retain(|(_, findings)| !findings.is_empty());
+    }
     found
 }
 
@@ -69,18 +77,25 @@ fn in_short(found: &[(&Node, Vec<Finding>)]) -> String {
     }
 }
 
-fn sections(found: &[(&Node, Vec<Finding>)]) -> Vec<Section> {
-    let titles = titles(found);
+fn sections(found: &[(&Node, Vec<Finding>)], brief: &Brief, tree: &Tree) -> Vec<Section> {
+    let of_aspects: Vec<_> = found.iter().map(|(node, _)| aspect_of(node, brief)).collect();
+    let has_aspects = of_aspects.iter().any(Option::is_some);
+    let titles: Vec<_> =
+        titles(found).into_iter().zip(of_aspects).map(|(title, aspect)| aspect.unwrap_or(title)).collect();
     let lines = |findings: &[Finding]| {
         let lines: Vec<_> = findings.iter().map(|finding| format!("- {}", cited(finding))).collect();
         lines.join("\n")
     };
-    let mut sections: Vec<_> = found
-        .iter()
-        .zip(&titles)
-        .map(|((_, findings), title)| Section { title: title.clone(), text: lines(findings) })
-        .collect();
-    if found.iter().all(|(node, _)| node.depends_on.is_empty()) {
+    let mut sections: Vec<Section> = Vec::new();
+    for ((_, findings), title) in found.iter().zip(&titles) {
+        // Later rounds look for the same from another side.
+        match sections.iter_mut().find(|section| section.title == *title) {
+            Some(section) => section.text = format!("{}\n{}", section.text, lines(findings)),
+            None => sections.push(Section { title: title.clone(), text: lines(findings) }),
+        }
+    }
+    let is_comparison = !has_aspects || tree.workers().any(|node| !node.depends_on.is_empty());
+    if is_comparison && found.iter().all(|(node, _)| node.depends_on.is_empty()) {
         let first = |((_, findings), title): (&(&Node, Vec<Finding>), &String)| {
             format!("- {title}: {}", findings.first().map(cited).unwrap_or_default())
         };
@@ -88,6 +103,13 @@ fn sections(found: &[(&Node, Vec<Finding>)]) -> Vec<Section> {
         sections.push(Section { title: "Side by side".to_owned(), text: text.join("\n") });
     }
     sections
+}
+
+/// Returns the aspect a node serves, where it serves one that is not the whole question.
+fn aspect_of(node: &Node, brief: &Brief) -> Option<String> {
+    let [aspect] = node.aspects.as_slice() else { return None };
+    let text = &brief.aspect(aspect)?.text;
+    (brief.aspects.len() > 1 && node.depends_on.is_empty()).then(|| text.clone())
 }
 
 /// Returns what each section is about: the words of a question that its siblings do not have, where they ask the same of

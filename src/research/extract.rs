@@ -87,6 +87,8 @@ pub fn without_texts(passages: Vec<Passage>) -> Vec<Passage> {
 /// Returns the mean score of the quotes, halved where the support is weak.
 #[expect(clippy::cast_precision_loss, reason = "there are a handful of quotes")]
 fn confidence(evidence: &[Evidence], support: Support) -> f32 {
-    let mean = evidence.iter().map(|quote| quote.score).sum::<f32>() / evidence.len().max(1) as f32;
+    // A sum of nothing is below zero by a sign.
+    let sum = evidence.iter().map(|quote| quote.score).sum::<f32>() + 0.0;
+    let mean = sum / evidence.len().max(1) as f32;
     if support == Support::Strong { mean } else { mean / 2.0 }
 }

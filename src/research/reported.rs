@@ -27,6 +27,9 @@ const MAX_CLAIMS: usize = 30;
 /// Share of a claim's key words that a passage must have to bear it out.
 const MIN_SHARED: f32 = 0.6;
 
+/// Characters of a page that are shown beside its address.
+const MAX_SNIPPET: usize = 240;
+
 /// Sentences a passage that bears a claim out may have.
 const MAX_SENTENCES: usize = 3;
 
@@ -87,7 +90,9 @@ pub async fn branch_of(
             stop_reason: if is_empty { BranchStop::NoEvidence } else { BranchStop::Done },
         },
         evidence,
-        further: without_texts(read.into_values().map(|page| Passage { snippet: String::new(), ..page }).collect()),
+        further: without_texts(
+            read.into_values().map(|page| Passage { snippet: beginning(&page.text), ..page }).collect(),
+        ),
         support: if is_empty { Support::None } else { Support::Strong },
         notes,
         reported,
@@ -158,6 +163,13 @@ async fn read(
         }
     }
     (read, notes)
+}
+
+/// Returns how a page begins, for a reader who decides whether to open it.
+fn beginning(text: &str) -> String {
+    let line = one_line(text);
+    let end = line.char_indices().nth(MAX_SNIPPET).map_or(line.len(), |(end, _)| end);
+    line[..end].to_owned()
 }
 
 /// Returns the sentences of a report that cite pages, without the marks of that.

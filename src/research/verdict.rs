@@ -274,7 +274,7 @@ pub fn by_coverage(brief: &Brief, tree: &Tree, branches: &BTreeMap<NodeId, Branc
     let is_complete = missing.is_empty() && !found.is_empty();
     let is_in_vain = missing.iter().all(|aspect| was_tried_in_vain(&aspect.id, tree));
     let covered = 1.0 - missing.len() as f32 / brief.aspects.len().max(1) as f32;
-    let mean = found.iter().map(|(_, branch)| branch.report.confidence).sum::<f32>() / found.len().max(1) as f32;
+    let mean = found.iter().map(|(_, branch)| branch.report.confidence).sum::<f32>().abs() / found.len().max(1) as f32;
     let weak = found.iter().filter(|(_, branch)| branch.support == Support::Weak);
     let weak = weak.filter_map(|(id, _)| tree.get(id)).map(|node| node.question.to_string());
     Verdict {

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::jobs::Jobs;
 use super::tree::RunState;
 use crate::base::money::dollars_text;
 use crate::llm::message::{Role, Usage};
 use crate::llm::roles::Models;
+use crate::research::node::SourceHint;
 use crate::research::worker::WorkerLimits;
 
 /// Tokens of a prompt that has little to say.
@@ -19,6 +21,12 @@ const SMALL_REPLY: u64 = 300;
 
 /// How long a call takes, at best and at worst.
 const CALL_TIME: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(40));
+
+/// The part of its cap that a job takes at least, as one in so many: a rule of thumb.
+const JOB_SHARE: u64 = 5;
+
+/// How long a job takes at best.
+const JOB_TIME: Duration = Duration::from_mins(2);
 
 /// The least and the most of something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -51,7 +59,7 @@ struct Share {
 
 impl Estimate {
     /// Estimates what is left of a run that was planned; without models nothing is called.
-    pub fn of(state: &RunState, models: Option<&Models>) -> Self {
+    pub fn of(state: &RunState, models: Option<&Models>, jobs: Option<&Jobs>) -> Self {
         let nothing = Self {
             calls: Bounds::default(),
             tokens: Bounds::default(),
@@ -86,7 +94,27 @@ impl Estimate {
             estimate.seconds.low += CALL_TIME.0.as_secs() * share.calls.low.div_ceil(beside);
             estimate.seconds.high += CALL_TIME.1.as_secs() * share.calls.high.div_ceil(beside);
         }
+        if let Some(jobs) = jobs {
+            estimate.add_jobs(state, jobs);
+        }
         estimate.capped(state)
+    }
+
+    /// Adds the jobs of Deep Research that a plan calls for, as many as a run may start.
+    fn add_jobs(&mut self, state: &RunState, jobs: &Jobs) {
+        let waiting = || state.tree.workers().filter(|node| !node.status.is_settled());
+        let of = |hint| waiting().filter(|node| node.source_hint == hint).count().min(jobs.max_jobs()) as u64;
+        // A node that asks the knowledge base first may need none.
+        let low = of(SourceHint::Web);
+        let high = (low + of(SourceHint::Mixed)).min(jobs.max_jobs() as u64);
+        self.calls.low += low;
+        self.calls.high += high;
+        self.cost_nanos = self
+            .cost_nanos
+            .zip(jobs.cap())
+            .map(|(sum, cap)| Bounds { low: sum.low + low * cap / JOB_SHARE, high: sum.high + high * cap });
+        self.seconds.low += JOB_TIME.as_secs() * low.min(1);
+        self.seconds.high += jobs.timeout().as_secs() * high;
     }
 
     /// Whatever happens, the limits hold.

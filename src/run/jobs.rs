@@ -51,6 +51,17 @@ impl Jobs {
         self.settings.max_jobs
     }
 
+    /// Returns what is set aside for one job, in billionths of a dollar; none where no price is known.
+    pub fn cap(&self) -> Option<u64> {
+        let model = self.settings.models.first()?;
+        job_cap(&self.settings, self.price(model).as_ref())
+    }
+
+    /// Returns how long one job may take.
+    pub fn timeout(&self) -> Duration {
+        self.settings.timeout
+    }
+
     /// Tells whether some model has a price, so that its jobs can run under a limit of money.
     pub fn is_priced(&self) -> bool {
         self.settings.models.iter().any(|model| self.price(model).is_some())
