@@ -245,6 +245,9 @@ impl Settings {
         let figment =
             Figment::new().merge(Toml::file(&paths.user_file)).merge(Toml::file(&project_file)).merge(last.clone());
         let mut options: Options = figment.extract().map_err(invalid)?;
+        // These are flags alone, which no layer below them has.
+        options.deep_research_max = flags.deep_research_max;
+        options.retry_unknown = flags.retry_unknown;
         let origins: BTreeMap<_, _> = KEYS.into_iter().filter_map(|key| Some((key, origin(&figment, key)?))).collect();
         // One line sets all roles that say nothing else; as a variable or flag it has the last word.
         match options.model.clone() {
