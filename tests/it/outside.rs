@@ -7,6 +7,9 @@ mod answers;
 #[cfg(unix)]
 mod jobs;
 
+/// P5: what is said inside reaches the models and nobody else.
+mod canary;
+
 use std::fs;
 use std::path::Path;
 

@@ -164,7 +164,7 @@ impl<'a> Reader<'a> {
             return step("That answers it.", Vec::new(), true);
         }
         let pages = self.pages();
-        if !pages.is_empty() && !self.calls().any(|call| call.starts_with("open ")) {
+        if !pages.is_empty() && !self.calls().any(|call| call.starts_with("open p")) {
             let open = |id: &str| json!({ "tool": "open", "query": null, "passage": id, "quote": null, "text": null, "aspect": null });
             return step("The pages say more.", pages.into_iter().take(MAX_OPENED).map(open).collect(), false);
         }
