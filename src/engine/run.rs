@@ -27,7 +27,7 @@ use crate::research::report::{Material, Report, StopReason, Usage};
 use crate::run::budget::BudgetLimits;
 use crate::run::estimate::Estimate;
 use crate::run::event::{Followed, RunSettings};
-use crate::run::jobs::Jobs;
+use crate::run::jobs::{Jobs, of_unknown_start};
 use crate::run::journal::{JournalError, RunRow};
 use crate::run::orchestrator::{AskBack, Orchestrator, Resources, RunListener, Sources, check_plan};
 use crate::run::recall::Recall;
@@ -208,7 +208,10 @@ impl Engine {
         let (_, state) = store.read(&run).await?;
         let mut limits = state.settings.limits;
         raise(&mut limits);
-        if state.is_over() && limits == state.settings.limits {
+        let retries = self.settings().options.retry_unknown == Some(true);
+        let calls = store.journal().calls_in_short(&run).await.map_err(StoreError::from)?;
+        let is_over = state.is_over() && !(retries && !of_unknown_start(&state, &calls).is_empty());
+        if is_over && limits == state.settings.limits {
             let report = report_of(&store, &run, &state).await?;
             return Ok(Asked { run, state, report, is_kept: store.is_kept() });
         }

@@ -97,6 +97,9 @@ pub enum Event {
     Resumed {
         /// What it may spend now.
         limits: BudgetLimits,
+        /// Nodes that failed and are worked on again.
+        #[serde(skip_serializing_if = "Vec::is_empty", default)]
+        again: Vec<NodeId>,
     },
     /// The user was asked something, and said this.
     Clarified {

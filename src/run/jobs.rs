@@ -14,6 +14,7 @@ use tokio::sync::OnceCell;
 use super::budget::{CallCost, Purpose, Reservation};
 use super::desk::{CallNotice, Desk};
 use super::journal::{CallRow, NewCall, Outcome};
+use super::tree::RunState;
 use crate::base::id::ContentHash;
 use crate::llm::call::{CallError, CallKey};
 use crate::llm::deep_research::{DeepResearchSettings, job_cap};
@@ -23,6 +24,7 @@ use crate::llm::openai::job::{
     Capabilities, Job, JobClient, JobCost, JobError, JobReport, JobState, poll_delay, request_body,
 };
 use crate::llm::price::{Price, PriceTable};
+use crate::research::node::{Node, NodeId, NodeStatus};
 
 /// Requests for a job that are refused for the moment are sent again so often.
 const MAX_TRIES: u32 = 4;
@@ -60,6 +62,11 @@ impl Jobs {
     /// Returns how long one job may take.
     pub fn timeout(&self) -> Duration {
         self.settings.timeout
+    }
+
+    /// Tells whether a job whose start has an unknown outcome is started again.
+    pub fn retries_unknown(&self) -> bool {
+        self.retry_unknown
     }
 
     /// Tells whether some model has a price, so that its jobs can run under a limit of money.
@@ -266,6 +273,17 @@ impl Desk {
             () = self.parts.closing.cancelled() => Err(CallError::Cancelled),
         }
     }
+}
+
+/// Returns the nodes that failed because nobody knows whether a job was started for them.
+pub fn of_unknown_start(state: &RunState, calls: &[CallRow]) -> Vec<NodeId> {
+    let is_unknown = |node: &&Node| {
+        let id = node.id.to_string();
+        let mut jobs = calls.iter().rev().filter(|call| call.role == Role::Researcher);
+        let last = jobs.find(|call| call.node() == Some(&id));
+        node.status == NodeStatus::Failed && last.is_some_and(|call| call.is_open() && under_way(call).is_none())
+    };
+    state.tree.nodes.iter().filter(is_unknown).map(|node| node.id.clone()).collect()
 }
 
 /// Returns the job a call has started that nobody has seen the end of.

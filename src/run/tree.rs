@@ -14,6 +14,9 @@ use crate::research::report::{Draft, StopReason};
 use crate::research::route::Route;
 use crate::research::verdict::Verdict;
 
+/// What is said of a node that a plan has dropped.
+const DROPPED: &str = "dropped by a later plan";
+
 /// Where a run stands.
 ///
 /// ```text
@@ -53,6 +56,8 @@ pub struct RunState {
     pub end: Option<StopReason>,
     /// Time a process was at work, up to the last event.
     pub active: Duration,
+    /// The summaries as they stood before the last round ended.
+    memory_before: Memory,
     known_evidence: BTreeSet<(String, String)>,
     started: Moment,
     last: Moment,
@@ -117,6 +122,7 @@ impl RunState {
             routes: BTreeMap::new(),
             branches: BTreeMap::new(),
             memory: Memory::default(),
+            memory_before: Memory::default(),
             verdicts: Vec::new(),
             draft: None,
             idle_rounds: 0,
@@ -180,9 +186,10 @@ impl RunState {
         let unfit = |reason: String| FoldError::Unfit { seq: record.seq, name: record.event.name(), reason };
         match &record.event {
             Event::Started { .. } => return Err(unfit("it has started already".into())),
-            Event::Resumed { limits } => {
+            Event::Resumed { limits, again } => {
                 self.settings.limits = *limits;
                 self.reopen();
+                self.try_again(again);
             }
             Event::Clarified { question, answer } => self.clarification = Some(format!("{question} {answer}")),
             Event::Briefed { brief } => {
@@ -240,7 +247,7 @@ impl RunState {
             node.source_hint = source_hint.unwrap_or(node.source_hint);
             if *drop {
                 node.status = NodeStatus::Blocked;
-                node.summary = "dropped by a later plan".into();
+                node.summary = DROPPED.into();
             }
         }
         self.tree.nodes.extend(plan.nodes.iter().cloned());
@@ -260,6 +267,33 @@ impl RunState {
                 node.confidence = 0.0;
                 node.summary.clear();
             }
+        }
+    }
+
+    /// Has nodes that failed wait again, and those that waited for them; the round is then not over any more.
+    fn try_again(&mut self, again: &[NodeId]) {
+        let mut waiting: BTreeSet<NodeId> = again.iter().cloned().collect();
+        // A node comes after those it builds on, or is found in a later turn.
+        loop {
+            let before = waiting.len();
+            for node in &mut self.tree.nodes {
+                let is_stuck = node.status == NodeStatus::Blocked
+                    && node.summary != DROPPED
+                    && !self.branches.contains_key(&node.id)
+                    && node.depends_on.iter().any(|id| waiting.contains(id));
+                if is_stuck || node.status == NodeStatus::Failed && waiting.contains(&node.id) {
+                    node.status = NodeStatus::Pending;
+                    node.summary.clear();
+                    waiting.insert(node.id.clone());
+                }
+            }
+            if waiting.len() == before {
+                break;
+            }
+        }
+        if !again.is_empty() && self.rounds_ended() == self.round && self.verdicts.pop().is_some() {
+            self.memory = self.memory_before.clone();
+            self.idle_rounds = self.idle_rounds.saturating_sub(1);
         }
     }
 
@@ -290,7 +324,7 @@ impl RunState {
     }
 
     fn end_round(&mut self, memory: &Memory, draft: &Draft, verdict: &Verdict) {
-        self.memory = memory.clone();
+        self.memory_before = std::mem::replace(&mut self.memory, memory.clone());
         self.draft = Some(draft.clone());
         self.verdicts.push(verdict.clone());
         let before = self.known_evidence.len();

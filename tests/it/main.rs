@@ -40,6 +40,9 @@ mod ask;
 /// Runs of research, on models behind a scripted endpoint.
 mod run;
 
+/// The world outside: jobs, the web, what may leave, and what comes in.
+mod outside;
+
 /// `dr eval`: figures against judgments.
 mod eval;
 

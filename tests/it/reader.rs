@@ -26,6 +26,9 @@ const MAX_NOTES: usize = 4;
 /// Notes from one passage.
 const MAX_NOTES_EACH: usize = 2;
 
+/// Pages that are opened.
+const MAX_OPENED: usize = 3;
+
 /// Claims of an answer.
 const MAX_CLAIMS: usize = 8;
 
@@ -154,18 +157,23 @@ impl<'a> Reader<'a> {
         serde_json::from_value(draft).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Searches, then notes the sentences that have most words of the question, then is done.
+    /// Searches, opens what pages were found, notes the sentences that have most words of the question, then is done.
     fn step(&self) -> Value {
         let step = |thought: &str, actions: Vec<Value>, done: bool| json!({ "thought": thought, "actions": actions, "done": done });
         if self.blocks.iter().any(|(id, _)| is_evidence(id)) {
             return step("That answers it.", Vec::new(), true);
+        }
+        let pages = self.pages();
+        if !pages.is_empty() && !self.calls().any(|call| call.starts_with("open p")) {
+            let open = |id: &str| json!({ "tool": "open", "query": null, "passage": id, "quote": null, "text": null, "aspect": null });
+            return step("The pages say more.", pages.into_iter().take(MAX_OPENED).map(open).collect(), false);
         }
         let notes = self.notes();
         if !notes.is_empty() {
             return step("These sentences answer it.", notes, true);
         }
         let question = self.question();
-        let searched = self.blocks.iter().filter(|(id, _)| *id == "call").count();
+        let searched = self.calls().filter(|call| call.starts_with("search ")).count();
         let query = match searched {
             0 => question.to_owned(),
             1 => self.splitter.without_stop_words(question),
@@ -176,10 +184,34 @@ impl<'a> Reader<'a> {
         step("Nothing is known yet.", vec![search], false)
     }
 
+    /// Returns what was done so far.
+    fn calls(&self) -> impl Iterator<Item = &'a str> {
+        self.blocks.iter().filter(|(id, _)| *id == "call").map(|(_, text)| *text)
+    }
+
+    /// Returns the passages that may be what a search engine shows of a page, of which nothing can be checked.
+    fn pages(&self) -> Vec<&'a str> {
+        if !self.words.contains("by searching") || !self.words.contains("the web (") {
+            return Vec::new();
+        }
+        let (mut found, mut opened, mut is_opened) = (Vec::new(), HashSet::new(), false);
+        for (id, text) in &self.blocks {
+            match *id {
+                "call" => is_opened = text.starts_with("open "),
+                id if is_passage(id) && is_opened => drop(opened.insert(id)),
+                id if is_passage(id) => found.push(id),
+                _ => {}
+            }
+        }
+        found.retain(|id| !opened.contains(id));
+        found
+    }
+
     fn notes(&self) -> Vec<Value> {
         let asked = self.stems(self.question());
+        let pages = self.pages();
         let mut found = Vec::new();
-        for (id, text) in self.blocks.iter().filter(|(id, _)| is_passage(id)) {
+        for (id, text) in self.blocks.iter().filter(|(id, _)| is_passage(id) && !pages.contains(id)) {
             let text = without_place(text);
             let quotable = sentences(text).into_iter().filter(|sentence| !text[sentence.range.clone()].contains('…'));
             let shared = |words: &str| self.stems(words).intersection(&asked).count();

@@ -17,7 +17,7 @@ mod failures;
 
 /// P2: killed or interrupted at any request, a run goes on and pays for nothing twice.
 #[cfg(unix)]
-mod kills;
+pub(crate) mod kills;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -35,7 +35,8 @@ fn started(world: &World, held: &Receiver<()>) -> Child {
     child
 }
 
-fn send(signal: &str, child: &Child) {
+/// Sends a signal to a process that was started here.
+pub(crate) fn send(signal: &str, child: &Child) {
     let pid = child.id().to_string();
     // The shell's own `kill` is on every machine.
     let sent = Command::new("sh").args(["-c", "kill -\"$1\" \"$2\"", "sh", signal, &pid]).status().unwrap();

@@ -1,0 +1,97 @@
+use super::{KEY, QUESTION, count, greenhouse, is_stored, models_at, nodes, quotes, set};
+use crate::reader;
+use crate::web_server::{Kind, Setup};
+
+/// A key of a search engine.
+const ENGINE_KEY: &str = "tvly-never-written-down";
+
+#[test]
+fn question_about_both_ends_is_answered_from_both_with_a_key_and_nothing_else() {
+    let server = Setup::new(reader::say).with_polls(0).start();
+    let world = models_at(greenhouse(), &server);
+    let asked = world.dr(["ask", "--quiet", "--mode", "deep", QUESTION]).succeeded();
+    let origin = server.origin().to_owned();
+    assert!(asked.stdout.contains(&format!("{origin}/articles/")), "{asked}");
+    assert!(asked.stdout.contains("`watering.md:"), "{asked}");
+    let today = jiff::Zoned::now().with_time_zone(jiff::tz::TimeZone::UTC).date();
+    let days = [today, today.yesterday().unwrap()].map(|day| day.to_string());
+    assert!(days.iter().any(|day| asked.stdout.contains(day.as_str())), "{asked}");
+
+    let again = world.dr(["replay", "--json"]).succeeded().json();
+    for label in ["internal", "public"] {
+        let quotes = quotes(&again, label);
+        assert!(!quotes.is_empty() && quotes.iter().all(|quote| quote["checked"] == true), "{label}: {quotes:#?}");
+    }
+    let jobs = server.jobs().len();
+    assert!(jobs > 0);
+    assert_eq!(again["usage"]["by_role"]["researcher"]["calls"], jobs, "{:#}", again["usage"]);
+    assert_eq!(again["stop_reason"], "complete");
+
+    let egress = world.dr(["show", "--egress"]).succeeded().stdout;
+    assert_eq!(egress.matches(" job: ").count(), jobs, "{egress}");
+    assert!(egress.contains("(sent to Deep Research)"), "{egress}");
+    let opened = egress.lines().filter(|line| line.contains(&format!(" address: {origin}/articles/"))).count();
+    assert_eq!(opened, count(&server, Kind::Page), "{egress}");
+
+    drop(server);
+    assert_eq!(world.dr(["replay"]).succeeded().stdout, asked.stdout);
+    assert!(!is_stored(&world.path(""), KEY.as_bytes()));
+}
+
+#[test]
+fn web_worker_searches_opens_and_cites_where_no_job_may_be_started() {
+    let server = Setup::new(reader::say).start();
+    let world = models_at(greenhouse(), &server).with_variable("SEARXNG_URL", server.origin());
+    let report = world.dr(["ask", "--json", "--no-deep-research", "--source", "web", "--mode", "deep", QUESTION]);
+    let report = report.succeeded().json();
+    assert!(count(&server, Kind::SearxNg) > 0 && count(&server, Kind::Page) > 0);
+    assert!(server.jobs().is_empty() && count(&server, Kind::AskModel) == 0);
+    let (internal, public) = (quotes(&report, "internal"), quotes(&report, "public"));
+    assert!(internal.is_empty() && !public.is_empty(), "{report:#}");
+    assert!(public.iter().all(|quote| quote["checked"] == true), "{public:#?}");
+    assert!(nodes(&report).iter().all(|node| node["source_hint"] == "web"), "{report:#}");
+}
+
+#[test]
+fn mixed_asks_the_knowledge_base_first_and_the_web_for_what_it_lacks() {
+    let server = Setup::new(reader::say).start();
+    let world = models_at(greenhouse(), &server).with_variable("SEARXNG_URL", server.origin());
+    let ask = ["ask", "--json", "--no-deep-research", "--source", "mixed", "--mode", "quick"];
+    let known = world.dr(ask.iter().chain(&["When does the siren sound?"])).succeeded().json();
+    assert!(!quotes(&known, "internal").is_empty(), "{known:#}");
+    assert_eq!((quotes(&known, "public").len(), count(&server, Kind::SearxNg)), (0, 0), "{known:#}");
+    let unknown = world.dr(ask.iter().chain(&["How often are copper gutters polished?"])).succeeded().json();
+    assert!(!quotes(&unknown, "public").is_empty() && count(&server, Kind::SearxNg) > 0, "{unknown:#}");
+}
+
+#[test]
+fn web_node_without_an_engine_is_blocked_and_says_why() {
+    let server = Setup::new(reader::say).start();
+    let world = models_at(greenhouse(), &server);
+    let run = world.dr(["ask", "--json", "--no-deep-research", "--mode", "deep", QUESTION]);
+    let report = run.json();
+    let (blocked, rest): (Vec<_>, Vec<_>) = nodes(&report).into_iter().partition(|node| node["source_hint"] == "web");
+    assert!(!blocked.is_empty() && !rest.is_empty(), "{report:#}");
+    for node in blocked {
+        assert_eq!(node["status"], "blocked");
+        assert!(node["summary"].as_str().unwrap().contains("no search engine or Deep Research is set up"), "{node:#}");
+    }
+    assert!(server.requests().iter().all(|request| request.path == "/v1/chat/completions"));
+    assert!(!quotes(&report, "internal").is_empty());
+}
+
+#[test]
+fn key_of_an_engine_goes_to_the_engine_and_into_no_file() {
+    let server = Setup::new(reader::say).start();
+    let world = models_at(greenhouse(), &server).with_variable("TAVILY_API_KEY", ENGINE_KEY);
+    set(&world, &format!("[web]\nbase_url = \"{}\"\nprovider = \"tavily\"\n", server.origin()));
+    let report = world.dr(["ask", "--json", "--no-deep-research", "--source", "web", "--mode", "quick", QUESTION]);
+    assert!(!quotes(&report.succeeded().json(), "public").is_empty());
+    let searches = server.requests().into_iter().filter(|request| request.path == "/search");
+    let keys: Vec<_> = searches.map(|request| request.headers["authorization"].clone()).collect();
+    assert!(!keys.is_empty() && keys.iter().all(|key| *key == format!("Bearer {ENGINE_KEY}")), "{keys:?}");
+    assert_eq!(server.received().matches(ENGINE_KEY).count(), keys.len(), "nobody else is told");
+    for folder in [world.path(""), world.home("")] {
+        assert!(!is_stored(&folder, ENGINE_KEY.as_bytes()) && !is_stored(&folder, KEY.as_bytes()));
+    }
+}

@@ -1,0 +1,145 @@
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use super::{QUESTION, count, greenhouse, models_at, nodes, quotes, set};
+use crate::common::World;
+use crate::reader;
+use crate::run::kills::send;
+use crate::web_server::{Call, Fault, Kind, Setup, WebServer};
+
+/// A run with one node for a job and others beside it.
+const ASK: [&str; 6] = ["ask", "--json", "--quiet", "--mode", "deep", QUESTION];
+
+/// Starts a server on which a fault happens to the first call of a kind.
+fn faulty(kind: Kind, fault: Fault) -> WebServer {
+    let first = move |call: &Call<'_>| (call.kind == kind && call.number == 1).then(|| fault.clone());
+    Setup::new(reader::say).with_polls(0).with_faults(first).start()
+}
+
+/// Starts a server that says when the first call of a kind has come, which then has `fault`.
+fn telling(kind: Kind, fault: Option<Fault>, polls: usize) -> (WebServer, Receiver<()>) {
+    let (sender, receiver) = channel();
+    let setup = Setup::new(reader::say).with_polls(polls).with_faults(move |call| {
+        if call.kind != kind || call.number != 1 {
+            return None;
+        }
+        // A test that has failed listens no more.
+        let _ = sender.send(());
+        fault.clone()
+    });
+    (setup.start(), receiver)
+}
+
+/// Starts `dr ask`, and returns once the call that is waited for has come.
+fn started(world: &World, has_come: &Receiver<()>) -> Child {
+    let child = world.command(ASK).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    has_come.recv_timeout(Duration::from_mins(1)).expect("the call comes");
+    child
+}
+
+#[test]
+fn killed_while_a_job_is_asked_after_it_goes_on_with_that_job() {
+    let (server, has_come) = telling(Kind::AskJob, Some(Fault::TimeOut), 0);
+    let world = models_at(greenhouse(), &server);
+    let mut child = started(&world, &has_come);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let report = world.dr(["resume", "--json"]).succeeded().json();
+    assert_eq!((count(&server, Kind::StartJob), server.jobs().len()), (1, 1));
+    assert!(!quotes(&report, "public").is_empty(), "{report:#}");
+    assert_eq!(report["usage"]["by_role"]["researcher"]["calls"], 1);
+}
+
+#[test]
+fn killed_before_the_reply_to_its_start_a_job_is_started_again_only_when_told() {
+    let (server, has_come) = telling(Kind::StartJob, Some(Fault::TimeOut), 0);
+    let world = models_at(greenhouse(), &server);
+    let mut child = started(&world, &has_come);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    starts_again_only_when_told(&server, &world);
+}
+
+#[test]
+fn job_whose_start_has_an_unknown_outcome_is_started_again_only_when_told() {
+    let server = faulty(Kind::StartJob, Fault::ResetAfter);
+    let world = models_at(greenhouse(), &server);
+    let run = world.dr(ASK);
+    assert_eq!(run.exit, Some(4), "{run}");
+    assert!(run.stdout.contains("--retry-unknown"), "{run}");
+    assert_eq!(run.json()["degraded"], true);
+    starts_again_only_when_told(&server, &world);
+}
+
+fn starts_again_only_when_told(server: &WebServer, world: &World) {
+    assert_eq!(server.jobs().len(), 1);
+    let without = world.dr(["resume", "--json"]);
+    assert_eq!((without.exit, server.jobs().len()), (Some(4), 1), "{without}");
+    let report = without.json();
+    let failed = report["failed_nodes"].as_array().unwrap();
+    assert_eq!(failed.len(), 1, "{report:#}");
+    let summary = nodes(&report).into_iter().find(|node| node["status"] == "failed").unwrap()["summary"].to_string();
+    assert!(summary.contains("may have been started") || summary.contains("may be running"), "{summary}");
+    assert!(quotes(&report, "public").is_empty() && !quotes(&report, "internal").is_empty(), "{report:#}");
+
+    let with = world.dr(["resume", "--json", "--retry-unknown"]).succeeded().json();
+    assert_eq!(server.jobs().len(), 2);
+    assert!(!quotes(&with, "public").is_empty() && with["degraded"] == false, "{with:#}");
+    world.dr(["resume", "--json", "--retry-unknown"]).succeeded();
+    assert_eq!(server.jobs().len(), 2, "what is known is not tried again");
+}
+
+#[test]
+fn job_that_comes_to_nothing_is_told_of_and_the_rest_is_reported() {
+    for (kind, fault, why) in
+        [(Kind::AskJob, Fault::LostJob, "vanished"), (Kind::StartJob, Fault::FailedJob, "The job ran into an error")]
+    {
+        let server = faulty(kind, fault);
+        let world = models_at(greenhouse(), &server);
+        let run = world.dr(ASK);
+        assert_eq!((run.exit, server.jobs().len()), (Some(4), 1), "{run}");
+        let report = run.json();
+        assert!(report["degraded"] == true && report["failed_nodes"].as_array().unwrap().len() == 1, "{run}");
+        let node = nodes(&report).into_iter().find(|node| node["status"] == "failed").unwrap();
+        assert!(node["summary"].as_str().unwrap().contains(why), "{node:#}");
+        assert!(!quotes(&report, "internal").is_empty(), "{run}");
+        // What is known to have come to nothing stays so.
+        assert_eq!((world.dr(["resume", "--json"]).exit, server.jobs().len()), (Some(4), 1));
+    }
+}
+
+#[test]
+fn job_that_ended_at_a_limit_is_worth_what_it_brought() {
+    let server = faulty(Kind::StartJob, Fault::IncompleteJob);
+    let world = models_at(greenhouse(), &server);
+    let report = world.dr(ASK).json();
+    assert!(quotes(&report, "public").iter().any(|quote| quote["checked"] == true), "{report:#}");
+    assert_eq!(report["usage"]["by_role"]["researcher"]["calls"], 1);
+}
+
+#[test]
+fn interrupted_run_calls_its_job_off() {
+    let (server, has_come) = telling(Kind::AskJob, None, usize::MAX);
+    let world = models_at(greenhouse(), &server);
+    let child = started(&world, &has_come);
+    send("INT", &child);
+    let run = world.run_of(child.wait_with_output().unwrap());
+    assert_eq!((run.exit, run.json()["stop_reason"].as_str()), (Some(130), Some("cancelled")), "{run}");
+    let jobs = server.jobs();
+    assert_eq!((jobs.len(), jobs[0].status, count(&server, Kind::CancelJob)), (1, "cancelled", 1));
+}
+
+#[test]
+fn model_that_is_gone_or_retired_is_passed_over() {
+    let server = Setup::new(reader::say).with_polls(0).start();
+    let world = models_at(greenhouse(), &server);
+    set(&world, "[deep_research]\nmodels = [\"gone-1\", \"retired-2\", \"fresh-3\", \"fresh-4\"]\n");
+    world.dr(ASK).succeeded();
+    assert_eq!(server.jobs()[0].body["model"], "fresh-3");
+    assert_eq!(count(&server, Kind::AskModel), 3, "the last is not asked for");
+    set(&world, "[deep_research]\nmodels = [\"gone-1\", \"retired-2\"]\n");
+    let none = world.dr(ASK);
+    assert_eq!((none.exit, server.jobs().len()), (Some(4), 1), "{none}");
+    assert!(none.stdout.contains("none of `gone-1`, `retired-2` can be had"), "{none}");
+}
