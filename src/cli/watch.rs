@@ -198,7 +198,7 @@ pub(super) fn event_line(record: &Record) -> String {
             format!("round {round}: {} planned", counted(plan.nodes.len(), "sub-question"))
         }
         Event::NodeStarted { node, route, why } => {
-            format!("{node} started: {} ({why})", format!("{route:?}").to_lowercase())
+            format!("{node} started: {route} ({why})")
         }
         Event::NodeFinished { node, branch } => format!(
             "{node} finished: {}, {}, confidence {:.2}",

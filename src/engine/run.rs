@@ -23,7 +23,8 @@ use crate::research::extract::Pick;
 use crate::research::node::{NodeId, SourceHint, Tree};
 use crate::research::plan::SavedPlan;
 use crate::research::question::{Mode, Question};
-use crate::research::report::{Material, Report, StopReason, Usage};
+use crate::research::report::{Material, Report, StopReason, Usage, UsageTable};
+use crate::research::route::Route;
 use crate::run::budget::BudgetLimits;
 use crate::run::estimate::Estimate;
 use crate::run::event::{Followed, RunSettings};
@@ -418,7 +419,7 @@ pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<R
         (Some(_), Some(draft)) => draft.clone(),
         _ => draft_by_rules(state),
     };
-    draft.limitations.extend(overrun(&usage.total, &state.settings.limits));
+    draft.limitations.extend(overrun(&usage, &state.settings.limits));
     Ok(Report::of(Material {
         run_id: store.is_kept().then(|| run.to_string()),
         question: &state.question,
@@ -427,14 +428,19 @@ pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<R
         draft: &draft,
         stop_reason: state.end.unwrap_or(StopReason::Cancelled),
         searched: &state.settings.searched,
+        has_asked_web: state.routes.values().any(|route| *route != Route::Internal),
         usage,
         elapsed_ms: u64::try_from(state.active.as_millis()).unwrap_or(u64::MAX),
     }))
 }
 
 /// Says by how much a run passed its limits, where an endpoint charged more than a request can cost.
-fn overrun(total: &Usage, limits: &BudgetLimits) -> Option<String> {
-    let tokens = total.input_tokens + total.output_tokens;
+fn overrun(usage: &UsageTable, limits: &BudgetLimits) -> Option<String> {
+    let total = &usage.total;
+    let tokens = |usage: &Usage| usage.input_tokens + usage.output_tokens;
+    // Jobs are limited by money and number.
+    let of_jobs = usage.by_role.get(Role::Researcher.name()).map_or(0, tokens);
+    let tokens = tokens(total) - of_jobs;
     let cost = total.cost_usd.map_or(0, nanos);
     let is_over = |limit: Option<u64>, used: u64| limit.is_some_and(|limit| used > limit);
     // A sum of dollars is not exact to the last billionth.

@@ -205,6 +205,8 @@ pub struct Material<'a> {
     pub stop_reason: StopReason,
     /// What was searched, for people: `12 files of kb`.
     pub searched: &'a str,
+    /// Whether the web was asked too.
+    pub has_asked_web: bool,
     /// What the calls cost.
     pub usage: UsageTable,
     /// Active time, in milliseconds.
@@ -214,7 +216,18 @@ pub struct Material<'a> {
 impl Report {
     /// Puts a report together. Without a single checked quote there is a refusal, whatever the draft says.
     pub fn of(material: Material<'_>) -> Self {
-        let Material { run_id, question, tree, branches, draft, stop_reason, searched, usage, elapsed_ms } = material;
+        let Material {
+            run_id,
+            question,
+            tree,
+            branches,
+            draft,
+            stop_reason,
+            searched,
+            has_asked_web,
+            usage,
+            elapsed_ms,
+        } = material;
         let draft = &without_twins(draft, branches);
         let evidence = cited(draft, branches);
         let is_refusal = evidence.is_empty();
@@ -250,7 +263,12 @@ impl Report {
             let summary = match stop_reason {
                 _ if !report.failed_nodes.is_empty() => "Everything that was tried failed.".to_owned(),
                 StopReason::Complete | StopReason::NoEvidence | StopReason::NoMoreTasks | StopReason::NoProgress => {
-                    format!("Nothing in the knowledge base answers this question (searched: {searched}).")
+                    match has_asked_web {
+                        false => format!("Nothing in the knowledge base answers this question (searched: {searched})."),
+                        true => {
+                            format!("Nothing that was found answers this question (asked: {searched}, and the web).")
+                        }
+                    }
                 }
                 _ => "The run ended before anything was found.".to_owned(),
             };

@@ -32,6 +32,18 @@ impl Route {
     }
 }
 
+impl std::fmt::Display for Route {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Internal => "internal",
+            Self::Web => "web",
+            Self::DeepResearch => "deep research",
+            Self::Mixed => "mixed",
+            Self::MixedDeepResearch => "mixed, with deep research",
+        })
+    }
+}
+
 /// The ways out there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ways {

@@ -27,6 +27,24 @@ use crate::source::{Found, Label, Passage, Place, Source, SourceError, SourceFil
 /// Characters of a page that a worker is shown.
 const SHOWN_CHARACTERS: usize = 6_000;
 
+/// A text that is to leave.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaving<'a> {
+    /// `query`, `address` or `job`.
+    pub kind: &'static str,
+    /// All of it.
+    pub text: &'a str,
+    /// What of it somebody has said; the rest is part of this program, or the date.
+    pub said: &'a str,
+}
+
+impl<'a> Leaving<'a> {
+    /// Returns a text all of which somebody has said.
+    pub fn all(kind: &'static str, text: &'a str) -> Self {
+        Self { kind, text, said: text }
+    }
+}
+
 /// Decides what of a run may leave, and writes down what does.
 #[derive(Clone)]
 pub struct Egress(Arc<Parts>);
@@ -67,13 +85,15 @@ impl Egress {
         if self.0.is_open { Some(query.to_owned()) } else { self.gate().reduced(query) }
     }
 
-    /// Checks a text and writes it down; only where this succeeds may it be sent.
+    /// Checks what of a text is not part of this program, and writes all of it down; only where this succeeds may it be
+    /// sent.
     ///
     /// # Errors
     ///
     /// Returns [`SourceError::Withheld`] for a text that must stay, and an error where it cannot be written down.
-    pub async fn release(&self, node: &NodeId, kind: &str, target: &str, text: &str) -> Result<(), SourceError> {
-        let checked = if self.0.is_open { Ok(()) } else { self.gate().check(text) };
+    pub async fn release(&self, node: &NodeId, target: &str, text: Leaving<'_>) -> Result<(), SourceError> {
+        let Leaving { kind, text, said } = text;
+        let checked = if self.0.is_open { Ok(()) } else { self.gate().check(said) };
         let withheld = checked.err().map(|withheld| withheld.to_string());
         let row = EgressRow {
             node: node.to_string(),
@@ -91,6 +111,12 @@ impl Egress {
                 Err(SourceError::Withheld { reason })
             }
         }
+    }
+
+    /// Takes texts from the open web: they may leave as they came.
+    pub fn seen_in_public<'a>(&self, texts: impl Iterator<Item = &'a str>) {
+        let mut gate = self.gate();
+        texts.for_each(|text| gate.seen_in_public(text));
     }
 
     /// Returns how many texts of a node were kept back.
@@ -259,14 +285,14 @@ impl Source for Outgoing {
             let reworded = if self.is_reworded { self.egress.wording(query) } else { Some(query.to_owned()) };
             // What cannot be worded otherwise is written down as what it was, and kept back.
             let query = reworded.unwrap_or_else(|| query.to_owned());
-            self.egress.release(&self.node, "query", &self.inner.scope(), &query).await?;
+            self.egress.release(&self.node, &self.inner.scope(), Leaving::all("query", &query)).await?;
             self.inner.search(&query, limit).await
         })
     }
 
     fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
         Box::pin(async move {
-            self.egress.release(&self.node, "address", "the page's own site", id).await?;
+            self.egress.release(&self.node, "the page's own site", Leaving::all("address", id)).await?;
             let mut passage = self.inner.open(id).await?;
             if let Some(relevant) = self.reader.read(&passage.text).await.filter(|text| !text.is_empty()) {
                 passage.snippet = relevant;

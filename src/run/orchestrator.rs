@@ -35,6 +35,7 @@ use crate::research::plan::{Plan, PlanDraft, SavedPlan, TreeLimits};
 use crate::research::question::{Brief, Mode, Question};
 use crate::research::report::{Draft, Section, StopReason};
 use crate::research::route::{Route, Ways, route};
+use crate::source::SourceError;
 
 /// Rounds in a row without new evidence after which a run gives up.
 const MAX_IDLE_ROUNDS: u32 = 2;
@@ -538,7 +539,9 @@ impl Board for Orchestrator {
             Ok(Err(StepError::Call(CallError::Cancelled | CallError::Limit(_)))) | Err(Lost::Cancelled) => {
                 Event::NodePaused { node }
             }
-            Ok(Err(error @ StepError::NoWay(_))) => Event::NodeBlocked { node, reason: error.to_string() },
+            Ok(Err(error @ (StepError::NoWay(_) | StepError::Source(SourceError::Withheld { .. })))) => {
+                Event::NodeBlocked { node, reason: error.to_string() }
+            }
             Ok(Err(error)) => Event::NodeFailed { node, error: error.to_string() },
             Err(error @ Lost::Panicked { .. }) => Event::NodeFailed { node, error: error.to_string() },
         };

@@ -53,6 +53,11 @@ impl RunSources {
         }
     }
 
+    /// Tells whether the web can be searched.
+    pub fn can_search(&self) -> bool {
+        self.sources.web.is_some()
+    }
+
     /// Returns the pages a job cites, for a node; only those it cites can be opened.
     pub fn pages(&self, node: &Node, report: &JobReport) -> Option<Arc<dyn Source>> {
         let pages = self.sources.pages.as_ref()?;

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::desk::Desk;
+use super::egress::Leaving;
 use super::recall::{Recall, entries};
 use super::sources::RunSources;
 use super::tree::RunState;
 use crate::base::id::RunId;
 use crate::base::line::counted;
-use crate::llm::call::{CallError, CallKey, Caller};
+use crate::llm::call::{CallError, CallKey, Caller, Limit};
 use crate::llm::message::Role;
 use crate::llm::model::ModelError;
 use crate::llm::structured::StructuredError;
@@ -247,7 +248,14 @@ impl Steps {
     pub async fn look_into(&self, work: Work) -> Result<Branch, StepError> {
         let source = self.sources.of_node(work.route, &work.node);
         let mut branch = match (work.route, &self.desk) {
-            (Route::DeepResearch, Some(desk)) => self.researched(desk, &work).await?,
+            (Route::DeepResearch, Some(desk)) => match self.researched(desk, &work).await {
+                Err(error) if self.sources.can_search() && may_be_searched_instead(&error) => {
+                    let mut branch = self.searched(&work, source.as_ref()).await?;
+                    branch.notes.push(format!("the web was searched, since Deep Research could not be had: {error}"));
+                    branch
+                }
+                researched => researched?,
+            },
             (Route::MixedDeepResearch, Some(desk)) => {
                 let inside = self.searched(&work, source.as_ref()).await?;
                 // Only what the knowledge base leaves open goes out.
@@ -277,9 +285,15 @@ impl Steps {
             reported::instructions(desk, &outward.question, task.as_deref(), outward_aspects, today.as_deref());
         let key = CallKey::new(format!("{}/research", outward.id));
         if !desk.has_research(&key, &instructions).await? {
-            self.sources.egress.release(&outward.id, "job", "Deep Research", &instructions).await?;
+            let aspects = outward_aspects.iter().map(|aspect| aspect.text.as_str());
+            let said: Vec<_> = [outward.question.as_str()].into_iter().chain(task.as_deref()).chain(aspects).collect();
+            let text = Leaving { kind: "job", text: &instructions, said: &said.join("\n") };
+            self.sources.egress.release(&outward.id, "Deep Research", text).await?;
         }
         let report = desk.research(&key, &instructions).await?;
+        // What a provider says of public pages is public, their addresses among it.
+        let addresses = report.citations.iter().map(|citation| citation.url.as_str());
+        self.sources.egress.seen_in_public([report.text.as_str()].into_iter().chain(addresses));
         let pages = self.sources.pages(outward, &report);
         Ok(reported::branch_of(outward, &work.aspects, &report, pages.as_deref(), MAX_VERIFIED_PAGES).await)
     }
@@ -474,6 +488,16 @@ fn outward(mut node: Node, state: &RunState) -> Node {
     let texts: Vec<_> = aspects.chain([state.question.to_string()]).collect();
     node.question = texts.join("; ").parse().unwrap_or_else(|_| state.question.clone());
     node
+}
+
+/// Tells whether a job that was not to be had leaves a search of one's own to try. What may be under way, or may be had
+/// again when the run goes on, is waited for.
+fn may_be_searched_instead(error: &StepError) -> bool {
+    match error {
+        StepError::Call(CallError::Model(error)) => !matches!(error, ModelError::Unknown { .. }),
+        StepError::Call(CallError::Limit(limit)) => *limit == Limit::Cost,
+        _ => false,
+    }
 }
 
 /// Joins what was found inside with what a job reports; what was found stays when that fails.

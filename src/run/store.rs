@@ -185,6 +185,7 @@ impl Store {
         let mut lines = vec![json!({"kind": "run", "id": run, "format": 1}).to_string()];
         lines.extend(records.iter().map(|record| line("event", record)));
         lines.extend(self.journal.calls(run).await?.iter().map(|call| line("call", call)));
+        lines.extend(self.journal.egress(run).await?.iter().map(|row| line("egress", row)));
         Ok(lines.join("\n") + "\n")
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::journal::{CallRow, Journal, JournalError};
 use crate::base::id::RunId;
-use crate::llm::message::Usage as Tokens;
+use crate::llm::message::{Role, Usage as Tokens};
 use crate::research::report::{Usage, UsageTable};
 
 /// Billionths in one.
@@ -74,7 +74,8 @@ fn add(sum: &mut Usage, usage: &Usage) {
 pub fn token_drift(calls: &[CallRow]) -> BTreeMap<String, f64> {
     let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for call in calls {
-        if let Some(usage) = call.usage {
+        // The prompt of a job is the least of what it reads.
+        if let Some(usage) = call.usage.filter(|_| call.role != Role::Researcher) {
             let (counted, billed) = sums.entry(&call.model).or_default();
             *counted += call.counted_tokens;
             *billed += usage.input_tokens;

@@ -102,6 +102,7 @@ impl World {
             draft: state.draft.as_ref().unwrap(),
             stop_reason: state.end.unwrap(),
             searched: "",
+            has_asked_web: false,
             usage: UsageTable::default(),
             elapsed_ms: 0,
         })

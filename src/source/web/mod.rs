@@ -50,6 +50,7 @@ mod tests;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 
@@ -80,6 +81,9 @@ const HITS_PER_PASSAGE: usize = 2;
 
 /// Letters of a page that are given at once; all of it is stored.
 const MAX_PAGE_CHARS: usize = 60_000;
+
+/// How long a page that was fetched stands for what is there now.
+const FRESH: Duration = Duration::from_hours(24);
 
 /// The name of this source.
 const NAME: &str = "web";
@@ -155,7 +159,9 @@ impl WebSource {
     async fn page(&self, url: &WebUrl) -> Result<Page, SourceError> {
         let (pages, stored) = (self.pages.clone(), url.clone());
         let stored = tokio::task::spawn_blocking(move || pages.latest(&stored)).await;
-        if let Ok(Some(page)) = stored {
+        if let Ok(Some(page)) = stored
+            && self.clock.now().since(page.fetched_at) < FRESH
+        {
             return Ok(page);
         }
         let fetcher = self.fetcher.as_ref().ok_or_else(|| failed("pages are not fetched".to_owned()))?;
