@@ -114,10 +114,10 @@ impl QuestionArgs {
     /// Returns what the answer must cover, where each says something.
     fn required(&self) -> Result<Vec<String>, CliError> {
         let required: Vec<_> = self.cover.iter().map(|text| one_line(text)).collect();
-        match required.iter().all(|text| text.chars().any(char::is_alphanumeric)) {
-            true => Ok(required),
-            false => Err(CliError::Usage { message: "`--cover` has no words".to_owned(), hint: None }),
+        if required.iter().any(|text| !text.chars().any(char::is_alphanumeric)) {
+            return Err(CliError::Usage { message: "`--cover` has no words".to_owned(), hint: None });
         }
+        Ok(required)
     }
 
     /// Returns what is asked, once the index is up to date; nothing where the user stopped that.

@@ -211,7 +211,8 @@ impl Engine {
         raise(&mut limits);
         let retries = self.settings().options.retry_unknown == Some(true);
         let calls = store.journal().calls_in_short(&run).await.map_err(StoreError::from)?;
-        let is_over = state.is_over() && !(retries && !of_unknown_start(&state, &calls).is_empty());
+        let has_more = retries && !of_unknown_start(&state, &calls).is_empty();
+        let is_over = state.is_over() && !has_more;
         if is_over && limits == state.settings.limits {
             let report = report_of(&store, &run, &state).await?;
             return Ok(Asked { run, state, report, is_kept: store.is_kept() });
@@ -219,7 +220,9 @@ impl Engine {
         let models = if state.settings.by_rules { None } else { self.models(&limits)? };
         self.check_trust(searcher, &state.settings.scope, models.as_ref())?;
         check_same_models(&state, models.as_ref())?;
-        let resources = self.resources(searcher, &state.settings.scope, &limits, store, models, listener, stop).await?;
+        let jobs = self.jobs(models.as_ref(), &limits)?;
+        let mut resources = self.resources(searcher, &state.settings.scope, store, models, listener, stop).await?;
+        resources.jobs = jobs;
         finish(Orchestrator::resume(run, Some(limits), resources).await?).await
     }
 
@@ -299,8 +302,9 @@ impl Engine {
             Some(name) => Some(followed(&store, name).await?),
             None => None,
         };
-        let resources =
-            self.resources(searcher, &request.scope, &limits, store, models.clone(), listener, stop).await?;
+        let jobs = self.jobs(models.as_ref(), &limits)?;
+        let mut resources = self.resources(searcher, &request.scope, store, models.clone(), listener, stop).await?;
+        resources.jobs = jobs;
         let options = &self.settings().options;
         let settings = RunSettings {
             mode: request.mode,
@@ -327,7 +331,6 @@ impl Engine {
         &self,
         searcher: &Searcher,
         scope: &Scope,
-        limits: &BudgetLimits,
         store: Store,
         models: Option<Models>,
         listener: RunListener,
@@ -344,7 +347,6 @@ impl Engine {
         let access = self.settings().web(self.runs_folder().join(PAGES))?;
         let pages = access.clone().map(|access| access.source as Arc<dyn Source>);
         let web = access.filter(|access| access.can_search).map(|access| access.source as Arc<dyn Source>);
-        let jobs = self.jobs(models.as_ref(), limits)?;
         Ok(Resources {
             store,
             clock: Arc::new(SystemClock) as Arc<dyn Clock>,
@@ -356,7 +358,7 @@ impl Engine {
             listener,
             stop,
             seed: rand::random(),
-            jobs,
+            jobs: None,
         })
     }
 

@@ -263,11 +263,10 @@ impl Report {
             let summary = match stop_reason {
                 _ if !report.failed_nodes.is_empty() => "Everything that was tried failed.".to_owned(),
                 StopReason::Complete | StopReason::NoEvidence | StopReason::NoMoreTasks | StopReason::NoProgress => {
-                    match has_asked_web {
-                        false => format!("Nothing in the knowledge base answers this question (searched: {searched})."),
-                        true => {
-                            format!("Nothing that was found answers this question (asked: {searched}, and the web).")
-                        }
+                    if has_asked_web {
+                        format!("Nothing that was found answers this question (asked: {searched}, and the web).")
+                    } else {
+                        format!("Nothing in the knowledge base answers this question (searched: {searched}).")
                     }
                 }
                 _ => "The run ended before anything was found.".to_owned(),

@@ -242,7 +242,9 @@ fn each_line_of_a_chunk_of_several_sections_has_its_own_headings() {
     let document = document(&text);
     let chunks = chunk(&document, &Words, &ChunkOptions { max_tokens: 254, target_tokens: 216 });
     assert_eq!(chunks.len(), 1, "the sections are small enough to go together");
-    let line_of = |wanted: &str| text.lines().position(|line| line.starts_with(wanted)).unwrap() as u32 + 1;
+    let line_of = |wanted: &str| {
+        (1_u32..).zip(text.lines()).find(|(_, line)| line.starts_with(wanted)).map(|(at, _)| at).unwrap()
+    };
     for (line, path) in [
         ("# Manual", vec!["Manual"]),
         ("Opening", vec!["Manual"]),

@@ -12,7 +12,9 @@ const QUESTION: &str = "How do writers lock the index, and what do other tools d
 fn gate() -> Gate {
     let mut gate = Gate::new();
     gate.may_leave(QUESTION);
-    SECRETS.iter().for_each(|secret| gate.keep_in(secret));
+    for secret in SECRETS {
+        gate.keep_in(secret);
+    }
     gate
 }
 

@@ -67,7 +67,7 @@ pub enum WebSettingsError {
     /// A host is none.
     #[error("`allowed_hosts` of the web")]
     Host(#[from] super::ParseAllowedHostError),
-    /// SearXNG is a program of one's own, so it has no place of its own.
+    /// `SearXNG` is a program of one's own, so it has no place of its own.
     #[error("address of SearXNG is not known")]
     NoAddress,
     /// The file of a fixture.

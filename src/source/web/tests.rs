@@ -112,12 +112,12 @@ impl Server {
 
     /// Returns a fetcher that may ask this server, and no other machine around here.
     fn fetcher(&self) -> Fetcher {
-        self.fetcher_with(FetchOptions::default())
+        self.fetcher_with(&FetchOptions::default())
     }
 
-    fn fetcher_with(&self, options: FetchOptions) -> Fetcher {
+    fn fetcher_with(&self, options: &FetchOptions) -> Fetcher {
         let allowed_hosts = vec![self.address.to_string().parse().unwrap()];
-        Fetcher::new(FetchOptions { allowed_hosts, ..options }, Arc::new(ManualClock::at(Moment(7)))).unwrap()
+        Fetcher::new(FetchOptions { allowed_hosts, ..options.clone() }, Arc::new(ManualClock::at(Moment(7)))).unwrap()
     }
 }
 
@@ -526,7 +526,7 @@ async fn page_that_never_ends_is_given_up() {
     for answer in [hanging, silent] {
         let server = Server::page(answer);
         let options = FetchOptions { timeout: Duration::from_millis(300), ..FetchOptions::default() };
-        let error = server.fetcher_with(options).fetch(&server.url("/")).await.unwrap_err();
+        let error = server.fetcher_with(&options).fetch(&server.url("/")).await.unwrap_err();
         assert_eq!(error, FetchError::TimedOut { millis: 300 });
     }
 }

@@ -53,13 +53,12 @@ mod tests {
         JobReport { usage, web_searches, ..JobReport::default() }
     }
 
-    fn usage() -> Option<Usage> {
-        Some(Usage { input_tokens: 60_506, cached_tokens: 0, output_tokens: 22_883, reasoning_tokens: 20_416 })
-    }
+    const USAGE: Usage =
+        Usage { input_tokens: 60_506, cached_tokens: 0, output_tokens: 22_883, reasoning_tokens: 20_416 };
 
     #[test]
     fn job_costs_its_tokens_and_its_searches() {
-        let cost = JobCost::of(&report(usage(), Some(45)), Some(&price("o4-mini-deep-research")));
+        let cost = JobCost::of(&report(Some(USAGE), Some(45)), Some(&price("o4-mini-deep-research")));
         let nanos = 60_506 * 2_000 + 22_883 * 8_000 + 45 * 10_000_000;
         assert_eq!(cost, JobCost { nanos: Some(nanos), has_unknown: false });
     }
@@ -67,25 +66,25 @@ mod tests {
     #[test]
     fn unknown_part_stays_unknown() {
         let price = price("gpt-6-sol");
-        let tokens = price.cost_nanos(&usage().unwrap());
-        let coded = JobReport { code_runs: 2, ..report(usage(), Some(0)) };
+        let tokens = price.cost_nanos(&USAGE);
+        let coded = JobReport { code_runs: 2, ..report(Some(USAGE), Some(0)) };
         for (report, nanos) in [
-            (report(usage(), None), Some(tokens)),
+            (report(Some(USAGE), None), Some(tokens)),
             (report(None, Some(2)), Some(20_000_000)),
             (report(None, None), None),
             (coded, Some(tokens)),
         ] {
             assert_eq!(JobCost::of(&report, Some(&price)), JobCost { nanos, has_unknown: true });
         }
-        assert_eq!(JobCost::of(&report(usage(), Some(2)), None), JobCost { nanos: None, has_unknown: true });
+        assert_eq!(JobCost::of(&report(Some(USAGE), Some(2)), None), JobCost { nanos: None, has_unknown: true });
     }
 
     #[test]
     fn search_without_a_price_is_unknown_and_none_is_free() {
         let options: PriceOptions = serde_json::from_str(r#"{ "input": 1, "output": 1 }"#).unwrap();
         let price = Price::new("mine", &options).unwrap();
-        assert!(JobCost::of(&report(usage(), Some(1)), Some(&price)).has_unknown);
-        assert!(!JobCost::of(&report(usage(), Some(0)), Some(&price)).has_unknown);
+        assert!(JobCost::of(&report(Some(USAGE), Some(1)), Some(&price)).has_unknown);
+        assert!(!JobCost::of(&report(Some(USAGE), Some(0)), Some(&price)).has_unknown);
     }
 
     #[test]
