@@ -10,6 +10,12 @@ mod jobs;
 /// P5: what is said inside reaches the models and nobody else.
 mod canary;
 
+/// Hostile texts.
+mod injections;
+
+/// What comes in is data, whatever it says.
+mod hostile;
+
 use std::fs;
 use std::path::Path;
 
