@@ -16,6 +16,9 @@ mod injections;
 /// What comes in is data, whatever it says.
 mod hostile;
 
+/// Whatever goes wrong out there, a run ends and pays for nothing twice.
+mod faults;
+
 use std::fs;
 use std::path::Path;
 
