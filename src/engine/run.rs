@@ -205,7 +205,7 @@ impl Engine {
         raise(&mut limits);
         let retries = self.settings().options.retry_unknown == Some(true);
         let calls = store.journal().calls_in_short(&run).await.map_err(StoreError::from)?;
-        let is_over = state.is_over() && !(retries && !of_unknown_start(&state, &calls).is_empty());
+        let is_over = state.is_over() && (!retries || of_unknown_start(&state, &calls).is_empty());
         if is_over && limits == state.settings.limits {
             let report = report_of(&store, &run, &state).await?;
             return Ok(Asked { run, state, report, is_kept: store.is_kept() });

@@ -70,7 +70,7 @@ fn stored(world: &World) -> BTreeSet<usize> {
 }
 
 /// Runs into `fault` everywhere, goes on, and makes sure that both end as they should.
-fn survives(fault: Fault) {
+fn survives(fault: &Fault) {
     let server = faulty(fault.clone());
     let world = models_at(greenhouse(), &server).with_variable("SEARXNG_URL", server.origin());
     set(&world, "[deep_research]\nmodels = [\"fixture\"]\n");
@@ -103,34 +103,34 @@ fn run_survives_servers_that_are_busy_or_broken() {
         Fault::ServerError,
         Fault::BadGateway,
     ] {
-        survives(fault);
+        survives(&fault);
     }
 }
 
 #[test]
 fn run_survives_connections_that_break() {
     for fault in [Fault::ResetBefore, Fault::ResetAfter, Fault::Truncated] {
-        survives(fault);
+        survives(&fault);
     }
 }
 
 #[test]
 fn run_survives_replies_that_do_not_come_or_come_slowly() {
     for fault in [Fault::TimeOut, Fault::Drip { pause: Duration::from_millis(1) }] {
-        survives(fault);
+        survives(&fault);
     }
 }
 
 #[test]
 fn run_survives_replies_that_are_not_what_they_should_be() {
     for fault in [Fault::InvalidJson, Fault::UnknownItems, Fault::RedirectLoop, Fault::GzipBomb] {
-        survives(fault);
+        survives(&fault);
     }
 }
 
 #[test]
 fn run_survives_jobs_that_come_to_nothing() {
     for fault in [Fault::LostJob, Fault::FailedJob, Fault::IncompleteJob] {
-        survives(fault);
+        survives(&fault);
     }
 }
