@@ -32,6 +32,9 @@ const MAX_TRIES: u32 = 4;
 /// Questions after a job in a row that may go without an answer.
 const MAX_SILENCE: u32 = 10;
 
+/// How long a request may take when the time of the run is up: a job has to be called off.
+const LAST_REQUEST: Duration = Duration::from_secs(5);
+
 /// Starts jobs, within what the settings allow.
 pub struct Jobs {
     settings: DeepResearchSettings,
@@ -79,12 +82,12 @@ impl Jobs {
     }
 
     /// Returns the first model that can be had.
-    async fn model(&self, today: jiff::civil::Date) -> Result<&str, CallError> {
+    async fn model(&self, client: &JobClient, today: jiff::civil::Date) -> Result<&str, JobError> {
         let choose = async || {
-            let choice = self.client.first_available(&self.settings.models, today).await.map_err(call_error)?;
+            let choice = client.first_available(&self.settings.models, today).await?;
             choice.model.ok_or_else(|| {
                 let tried = self.settings.models.join("`, `");
-                CallError::from(ModelError::Permanent { reason: format!("none of `{tried}` can be had") })
+                JobError::Refused(ModelError::Permanent { reason: format!("none of `{tried}` can be had") })
             })
         };
         self.model.get_or_try_init(choose).await.map(String::as_str)
@@ -137,7 +140,7 @@ impl Desk {
         }
         let now = self.parts.clock.now();
         let today = now.date().and_then(|date| date.parse().ok()).unwrap_or_default();
-        let model = jobs.model(today).await?.to_owned();
+        let model = self.model(jobs, today).await?;
         let price = jobs.price(&model);
         let call = NewCall {
             key: key.clone(),
@@ -151,6 +154,22 @@ impl Desk {
             sent_at: now,
         };
         self.start(jobs, call, instructions).await
+    }
+
+    /// Returns the model to be used; asking for it costs nothing, so what passes is waited for.
+    async fn model(&self, jobs: &Jobs, today: jiff::civil::Date) -> Result<String, CallError> {
+        let mut tries = 0;
+        loop {
+            let error = match jobs.model(&self.way(jobs), today).await {
+                Ok(model) => return Ok(model.to_owned()),
+                Err(error) => error,
+            };
+            tries += 1;
+            if !error.is_passing() || tries == MAX_TRIES {
+                return Err(call_error(error));
+            }
+            self.pause(poll_delay(tries, error.retry_after())).await?;
+        }
     }
 
     /// Starts a job: each request is written down first, and sent again only where none was started for certain.
@@ -167,7 +186,7 @@ impl Desk {
             let id = self.parts.journal.begin_call(&self.parts.run, &call).await?;
             (self.parts.listener)(&CallNotice::Sent(call.key.clone(), call.role));
             reservation.sent();
-            let error = match jobs.client.create(&body).await {
+            let error = match self.way(jobs).create(&body).await {
                 Ok(job) => {
                     self.parts.journal.attach_job(id, &job.id).await?;
                     return self.follow(jobs, id, &call.key, &call.model, job, reservation).await;
@@ -212,11 +231,11 @@ impl Desk {
             }
             if why.is_some() {
                 // What it has cost by then is on its last reply, where the provider says.
-                job = jobs.client.cancel(&job.id).await.unwrap_or(job);
+                job = self.way(jobs).cancel(&job.id).await.unwrap_or(job);
                 break;
             }
             attempt += 1;
-            match jobs.client.retrieve(&job.id).await {
+            match self.way(jobs).retrieve(&job.id).await {
                 Ok(now) => (job, silence) = (now, 0),
                 Err(error) if error.is_passing() && silence < MAX_SILENCE => silence += 1,
                 // It goes on at the provider's, and is found again when the run is resumed.
@@ -252,6 +271,12 @@ impl Desk {
             return Err(CallError::Cancelled);
         }
         Err(permanent(&format!("Deep Research brought nothing: {reason}")))
+    }
+
+    /// Returns the way to the endpoint, on which no request outlasts the run by much.
+    fn way(&self, jobs: &Jobs) -> JobClient {
+        let left = self.parts.budget.time_left(Purpose::Research).unwrap_or(Duration::MAX);
+        jobs.client.within(left.max(LAST_REQUEST))
     }
 
     async fn reserve_job(&self, cap: Option<u64>) -> Result<Reservation, CallError> {

@@ -10,6 +10,15 @@ mod jobs;
 /// P5: what is said inside reaches the models and nobody else.
 mod canary;
 
+/// Hostile texts.
+mod injections;
+
+/// What comes in is data, whatever it says.
+mod hostile;
+
+/// Whatever goes wrong out there, a run ends and pays for nothing twice.
+mod faults;
+
 use std::fs;
 use std::path::Path;
 

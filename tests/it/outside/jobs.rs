@@ -2,8 +2,11 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 use super::{QUESTION, count, greenhouse, models_at, nodes, quotes, set};
 use crate::common::World;
+use crate::model_server::Request;
 use crate::reader;
 use crate::run::kills::send;
 use crate::web_server::{Call, Fault, Kind, Setup, WebServer};
@@ -88,6 +91,36 @@ fn starts_again_only_when_told(server: &WebServer, world: &World) {
     assert!(!quotes(&with, "public").is_empty() && with["degraded"] == false, "{with:#}");
     world.dr(["resume", "--json", "--retry-unknown"]).succeeded();
     assert_eq!(server.jobs().len(), 2, "what is known is not tried again");
+}
+
+#[test]
+fn node_that_builds_on_a_job_goes_on_when_that_is_started_again() {
+    let first = |call: &Call<'_>| (call.kind == Kind::StartJob && call.number == 1).then_some(Fault::ResetAfter);
+    let server = Setup::new(say_one_after_the_other).with_polls(0).with_faults(first).start();
+    let world = models_at(greenhouse(), &server);
+    let status = |report: &Value| {
+        let nodes = nodes(report);
+        nodes.iter().map(|node| node["status"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let lost = world.dr(ASK).json();
+    assert_eq!(status(&lost), ["done", "failed", "blocked"], "{lost:#}");
+    let found = world.dr(["resume", "--json", "--retry-unknown"]).succeeded().json();
+    assert_eq!(status(&found), ["done", "done", "done"], "{found:#}");
+    assert_eq!(world.dr(["replay", "--json"]).succeeded().json(), found);
+}
+
+/// Says what the reader says, for a plan of which the last node builds on a job.
+fn say_one_after_the_other(request: &Request) -> String {
+    if request.form() != Some("plan") || request.said().starts_with("You go on planning") {
+        return reader::say(request);
+    }
+    let node = |id: &str, question: &str, hint: &str, depends_on: &[&str]| json!({ "id": id, "question": question, "aspects": ["a1"], "source_hint": hint, "depends_on": depends_on, "why": "it is asked for" });
+    let new_nodes = [
+        node("inside", "How do we water the greenhouse beds?", "internal", &[]),
+        node("outside", "How do others water greenhouse beds?", "web", &[]),
+        node("after", "How much water do the greenhouse beds take?", "internal", &["outside"]),
+    ];
+    json!({ "reasoning": "one after the other", "new_nodes": new_nodes, "updates": [] }).to_string()
 }
 
 #[test]

@@ -73,12 +73,19 @@ pub(crate) struct Setup {
     faults: Box<Faults>,
     polls: usize,
     pages: BTreeMap<String, String>,
+    snippet: String,
 }
 
 impl Setup {
     /// Takes what models say: `speak` is given the request and returns the text of the reply.
     pub(crate) fn new(speak: impl Fn(&Request) -> String + Send + Sync + 'static) -> Self {
-        Self { speak: Box::new(speak), faults: Box::new(|_| None), polls: 1, pages: BTreeMap::new() }
+        Self {
+            speak: Box::new(speak),
+            faults: Box::new(|_| None),
+            polls: 1,
+            pages: BTreeMap::new(),
+            snippet: String::new(),
+        }
     }
 
     /// Decides for each call whether something goes wrong with it.
@@ -96,6 +103,12 @@ impl Setup {
     /// Adds a page of HTML at a path.
     pub(crate) fn with_page(mut self, path: &str, html: &str) -> Self {
         self.pages.insert(path.to_owned(), html.to_owned());
+        self
+    }
+
+    /// Adds words to whatever a search engine shows of a page.
+    pub(crate) fn with_snippet(mut self, words: &str) -> Self {
+        words.clone_into(&mut self.snippet);
         self
     }
 
@@ -198,8 +211,8 @@ impl World {
             Kind::AskJob => self.ask_job(job()),
             Kind::CancelJob => self.cancel_job(job()),
             Kind::AskModel => model(path.trim_start_matches("/models").trim_start_matches('/')),
-            Kind::SearxNg => search::searxng(&self.origin, &query),
-            Kind::Tavily => search::tavily(&self.origin, request),
+            Kind::SearxNg => self.with_snippet(search::searxng(&self.origin, &query)),
+            Kind::Tavily => self.with_snippet(search::tavily(&self.origin, request)),
             Kind::Robots => text("text/plain", "User-agent: *\nDisallow: /private/\nAllow: /\n"),
             Kind::Page => self.page(path),
         };
@@ -215,6 +228,16 @@ impl World {
         let count = |text: &str| Words.count(text) as u64;
         let response = request.reply(&text, count(&request.said()), count(&text));
         response.with_text_replaced("\"chatcmpl-1\"", &format!("\"chatcmpl-{}\"", request.number))
+    }
+
+    fn with_snippet(&self, response: Response) -> Response {
+        let words = Value::from(self.setup.snippet.as_str()).to_string();
+        let words = words.trim_matches('"');
+        if words.is_empty() {
+            response
+        } else {
+            response.with_text_replaced("\"content\":\"", &format!("\"content\":\"{words} "))
+        }
     }
 
     fn page(&self, path: &str) -> Response {

@@ -146,6 +146,12 @@ impl JobClient {
         self
     }
 
+    /// Returns the same way, on which a request may take no longer than `most` either.
+    #[must_use]
+    pub fn within(&self, most: Duration) -> Self {
+        Self { timeout: self.timeout.min(most), ..self.clone() }
+    }
+
     /// Starts a job. The request goes out once; dropping the future leaves its outcome unknown.
     ///
     /// # Errors
