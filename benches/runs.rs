@@ -58,6 +58,7 @@ async fn measure(nodes: usize, delay: Duration) {
         required: Vec::new(),
         source: None,
         allow_egress: false,
+        verify_web: true,
         limits: BudgetLimits::NONE,
         tree: TreeLimits { max_depth: 3, max_nodes: 2_000 },
         parallel: PARALLEL,

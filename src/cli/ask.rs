@@ -88,6 +88,10 @@ pub(super) struct QuestionArgs {
     #[arg(long, value_name = "WHERE", value_parser = source_hint)]
     source: Option<SourceHint>,
 
+    /// Do not read the pages Deep Research cites: what it says of them stays unchecked
+    #[arg(long)]
+    no_verify_web: bool,
+
     /// Let texts made of the knowledge base leave this machine, in web queries and Deep Research prompts
     #[arg(long)]
     allow_egress: bool,
@@ -133,8 +137,14 @@ impl QuestionArgs {
                 None => return Ok(None),
             }
         }
-        let (source, allow_egress) = (self.source, self.allow_egress);
-        Ok(Some(AskRequest { required, source, allow_egress, ..AskRequest::new(question, scope, self.mode) }))
+        let (source, allow_egress, verify_web) = (self.source, self.allow_egress, !self.no_verify_web);
+        Ok(Some(AskRequest {
+            required,
+            source,
+            allow_egress,
+            verify_web,
+            ..AskRequest::new(question, scope, self.mode)
+        }))
     }
 }
 

@@ -33,7 +33,7 @@ impl Engine {
 
     fn web_check(&self) -> Check {
         use crate::source::Source;
-        match self.settings.web(std::path::PathBuf::new()) {
+        match self.settings.web(std::path::PathBuf::new(), None) {
             Ok(Some(web)) if web.can_search => Check::ok("web", web.source.scope()),
             Ok(_) => Check::ok("web", "no search engine is set up"),
             Err(error) => Check::trouble("web", crate::base::line::with_causes(&error), error.hint()),

@@ -59,6 +59,8 @@ pub struct AskRequest {
     pub source: Option<SourceHint>,
     /// Whether texts made of the knowledge base may leave this machine.
     pub allow_egress: bool,
+    /// Whether the pages Deep Research cites are read.
+    pub verify_web: bool,
     /// A plan to run instead of making one.
     pub plan: Option<SavedPlan>,
     /// A JSON Schema the answer must have.
@@ -77,6 +79,7 @@ impl AskRequest {
             required: Vec::new(),
             source: None,
             allow_egress: false,
+            verify_web: true,
             plan: None,
             output_schema: None,
             follow: None,
@@ -310,6 +313,7 @@ impl Engine {
             mode: request.mode,
             required: request.required.clone(),
             source: request.source,
+            verify_web: request.verify_web,
             allow_egress: request.allow_egress || self.allows_egress(searcher, &request.scope),
             limits,
             tree: options.tree_limits(),
@@ -344,7 +348,8 @@ impl Engine {
             (Some(embedder), true) => Recall::open(&self.runs_folder(), Arc::clone(embedder)).await.ok(),
             _ => None,
         };
-        let access = self.settings().web(self.runs_folder().join(PAGES))?;
+        let since = scope.since.as_deref().and_then(|day| day.parse().ok());
+        let access = self.settings().web(self.runs_folder().join(PAGES), since)?;
         let pages = access.clone().map(|access| access.source as Arc<dyn Source>);
         let web = access.filter(|access| access.can_search).map(|access| access.source as Arc<dyn Source>);
         Ok(Resources {

@@ -44,6 +44,9 @@ pub struct RunSettings {
     /// Whether texts made of the knowledge base may leave this machine.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub allow_egress: bool,
+    /// Whether the pages Deep Research cites are read, so that what it says of them can be checked.
+    #[serde(default = "yes")]
+    pub verify_web: bool,
     /// What it may spend.
     pub limits: BudgetLimits,
     /// How large its tree may grow.
@@ -69,6 +72,10 @@ pub struct RunSettings {
     /// The run this one follows up, and what came of it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub follows: Option<Followed>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What a follow-up question is asked about.

@@ -117,6 +117,8 @@ pub struct Work {
     /// The task, where that may leave.
     task: Option<String>,
     today: Option<String>,
+    /// Whether pages that are cited are read.
+    verify_web: bool,
 }
 
 impl Work {
@@ -144,6 +146,7 @@ impl Work {
             outward_aspects: if is_blind { aspects } else { Vec::new() },
             task: state.brief.as_ref().filter(|_| is_blind).map(|brief| brief.task.clone()),
             today: state.started_at().date(),
+            verify_web: state.settings.verify_web,
             node: if route.is_inside() { node } else { outward(node, state) },
         })
     }
@@ -294,7 +297,7 @@ impl Steps {
         // What a provider says of public pages is public, their addresses among it.
         let addresses = report.citations.iter().map(|citation| citation.url.as_str());
         self.sources.egress.seen_in_public([report.text.as_str()].into_iter().chain(addresses));
-        let pages = self.sources.pages(outward, &report);
+        let pages = self.sources.pages(outward, &report).filter(|_| work.verify_web);
         Ok(reported::branch_of(outward, &work.aspects, &report, pages.as_deref(), MAX_VERIFIED_PAGES).await)
     }
 

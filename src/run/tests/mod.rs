@@ -64,6 +64,7 @@ impl World {
             required: Vec::new(),
             source: None,
             allow_egress: false,
+            verify_web: true,
             limits: self.limits,
             tree: TreeLimits::default(),
             parallel: 3,

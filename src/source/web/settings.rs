@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -101,6 +102,8 @@ pub struct WebEnvironment<'a> {
     pub models_at: Option<String>,
     /// Where pages are kept.
     pub pages: PathBuf,
+    /// The first day of pages that are wanted, where their day is known.
+    pub since: Option<Date>,
     /// The time.
     pub clock: Arc<dyn Clock>,
 }
@@ -133,7 +136,8 @@ impl WebOptions {
         };
         let provider = provider.unwrap_or_else(|| Arc::new(FixtureProvider::default()));
         let pages = PageStore::new(environment.pages);
-        let source = WebSource::new(provider, fetcher, pages, environment.clock).with_dates(DateRange::default());
+        let source = WebSource::new(provider, fetcher, pages, environment.clock)
+            .with_dates(DateRange { since: environment.since, until: None });
         Ok(WebAccess { source: Arc::new(source), can_search })
     }
 
@@ -196,6 +200,7 @@ mod tests {
             variable: &variable,
             models_at: None,
             pages: std::env::temp_dir(),
+            since: None,
             clock: Arc::new(ManualClock::default()),
         })
     }
