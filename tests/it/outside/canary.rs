@@ -234,20 +234,22 @@ fn secrets_arrive_by_queries_where_the_user_lets_them() {
 
 #[test]
 fn no_secret_arrives_in_what_a_job_is_told_unless_the_user_lets_it() {
-    for (flags, is_open) in [(&[][..], false), (&["--allow-egress"], true)] {
+    for (source, flags, is_open) in [("web", &[][..], false), ("mixed", &[], false), ("web", &["--allow-egress"], true)]
+    {
         let outside = outside();
         let models = traitor(outside.origin().to_owned());
-        let world = between(&models, &outside);
-        let run = report(&world, &[&["--source", "web", "--deep-research-max", "9"], flags].concat());
-        let rounds = outside.jobs().len();
-        assert!(rounds > 3, "jobs of two rounds: {rounds}, {run}");
+        // Without an engine, jobs do what the knowledge base leaves open.
+        let world = between(&models, &outside).with_variable("SEARXNG_URL", "");
+        let run = report(&world, &[&["--source", source, "--deep-research-max", "9"], flags].concat());
+        let jobs = outside.jobs().len();
+        assert!(jobs > 3, "jobs of two rounds: {jobs}, {run}");
         let arrived = arrived(&outside);
         assert_eq!(!arrived.is_empty(), is_open, "{arrived:?}");
     }
 }
 
 #[test]
-fn no_secret_of_an_answer_arrives_by_the_question_that_follows_it_up() {
+fn no_secret_of_an_answer_arrives_by_the_question_that_follows_it_up_unless_the_user_lets_it() {
     let outside = outside();
     let models = traitor(outside.origin().to_owned());
     let world = between(&models, &outside);
@@ -256,9 +258,10 @@ fn no_secret_of_an_answer_arrives_by_the_question_that_follows_it_up() {
     let first = first.succeeded().json();
     let answer = first["answer"].as_str().unwrap();
     assert!(SECRETS.iter().all(|secret| answer.contains(secret)), "{answer}");
-    let run = first["run_id"].as_str().unwrap();
-    let before = outside.count();
-    let run = report(&world, &["--follow", run, "--deep-research-max", "1"]);
-    assert!(outside.count() > before && outside.jobs().len() == 1, "{run}");
+    let follow = ["--follow", first["run_id"].as_str().unwrap(), "--deep-research-max", "1"];
+    let run = report(&world, &follow);
+    assert!(outside.count() > 0 && outside.jobs().len() == 1, "{run}");
     assert_eq!(arrived(&outside), Vec::<String>::new(), "{run}");
+    report(&world, &[&follow[..], &["--allow-egress"]].concat());
+    assert!(!arrived(&outside).is_empty(), "it would be seen");
 }
