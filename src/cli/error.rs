@@ -54,6 +54,7 @@ impl CliError {
             | Self::Engine(EngineError::Config(_) | EngineError::Location(_) | EngineError::RemoteOffline { .. }) => {
                 Exit::Usage
             }
+            Self::Engine(EngineError::Web(_) | EngineError::DeepResearch(_)) => Exit::Usage,
             Self::Engine(EngineError::Run(RunError::Plan { .. }) | EngineError::Glob(_)) => Exit::Usage,
             Self::Engine(EngineError::Run(RunError::Call { source: CallError::Cancelled, .. })) => Exit::Interrupted,
             Self::Engine(EngineError::Run(RunError::Call { source: CallError::Limit(_), .. })) => Exit::Partial,

@@ -148,6 +148,11 @@ impl Engine {
         } else {
             Check::note("fragments", stats.fragments.to_string(), rerun)
         });
+        let unknown = |name: &&String| !index.manifest().collections.contains_key(*name);
+        let unknown = self.settings.options.collections.keys().filter(unknown);
+        checks.extend(unknown.map(|name| {
+            Check::note("collection", format!("`[collections.{name}]` is set, and the index has no `{name}`"), None)
+        }));
         for (name, root) in &index.manifest().collections {
             checks.push(stale_check(index, name, &self.location.open_root(root)).await?);
         }

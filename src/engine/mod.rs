@@ -126,10 +126,10 @@ pub enum EngineError {
     #[error(transparent)]
     Models(#[from] ModelsError),
     /// Settings of the web.
-    #[error(transparent)]
+    #[error("settings of `[web]` cannot be used")]
     Web(#[from] WebSettingsError),
     /// Settings of Deep Research.
-    #[error(transparent)]
+    #[error("settings of `[deep_research]` cannot be used")]
     DeepResearch(#[from] DeepResearchError),
     /// A price.
     #[error(transparent)]

@@ -24,7 +24,6 @@ use crate::research::node::{NodeId, SourceHint, Tree};
 use crate::research::plan::SavedPlan;
 use crate::research::question::{Mode, Question};
 use crate::research::report::{Material, Report, StopReason, Usage, UsageTable};
-use crate::research::route::Route;
 use crate::run::budget::BudgetLimits;
 use crate::run::estimate::Estimate;
 use crate::run::event::{Followed, RunSettings};
@@ -435,7 +434,7 @@ pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<R
         draft: &draft,
         stop_reason: state.end.unwrap_or(StopReason::Cancelled),
         searched: &state.settings.searched,
-        has_asked_web: state.routes.values().any(|route| *route != Route::Internal),
+        has_asked_web: store.journal().egress(run).await?.iter().any(|text| text.withheld.is_none()),
         usage,
         elapsed_ms: u64::try_from(state.active.as_millis()).unwrap_or(u64::MAX),
     }))

@@ -53,6 +53,12 @@ pub enum WebSettingsError {
         /// Where the key should be.
         variable: String,
     },
+    /// The name of the variable is none. It is not shown: it may be the key itself.
+    #[error("`key_env` of `{provider}` is not the name of a variable")]
+    BadKeyName {
+        /// The engine.
+        provider: String,
+    },
     /// The key cannot be sent.
     #[error("key in `{variable}` cannot be used")]
     BadKey {
@@ -87,6 +93,7 @@ impl WebSettingsError {
                 Some("`searxng`, `tavily`, `brave`, `exa` and `fixture:FILE` are known".into())
             }
             Self::NoKey { variable, .. } => Some(format!("export `{variable}`, or name another engine in `[web]`")),
+            Self::BadKeyName { .. } => Some("name the variable the key is in, for example `MY_API_KEY`".into()),
             Self::NoAddress => Some(format!("set `base_url` in `[web]`, or export `{SEARXNG_URL}`")),
             Self::BadKey { .. } => Some("a key is one word of letters, digits and signs".into()),
             Self::Address(_) | Self::Host(_) | Self::Fixture(_) | Self::Http(_) => None,
@@ -170,6 +177,10 @@ impl WebOptions {
             return Err(WebSettingsError::UnknownProvider { name: name.to_owned() });
         };
         let variable = self.key_env.clone().unwrap_or_else(|| (*variable).to_owned());
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        if variable.is_empty() || !variable.bytes().all(is_part) {
+            return Err(WebSettingsError::BadKeyName { provider: name.to_owned() });
+        }
         let key = (environment.variable)(&variable)
             .ok_or_else(|| WebSettingsError::NoKey { provider: name.to_owned(), variable: variable.clone() })?;
         let key: Secret = key.parse().map_err(|source| WebSettingsError::BadKey { variable, source })?;
@@ -221,6 +232,10 @@ mod tests {
         assert_eq!(scope(r#"{"provider": "none"}"#, &both), "none");
     }
 
+    fn error_of_key_name() -> WebSettingsError {
+        resolve(r#"{"provider": "exa", "key_env": "sk-1"}"#, &[]).err().unwrap()
+    }
+
     #[test]
     fn setting_that_cannot_be_used_is_an_error_that_says_what_to_do_and_shows_no_key() {
         let error = |toml: &str, variables: &[(&str, &str)]| resolve(toml, variables).err().unwrap();
@@ -229,5 +244,8 @@ mod tests {
         assert!(matches!(error(r#"{"provider": "searxng"}"#, &[]), WebSettingsError::NoAddress));
         let error = error(r#"{"provider": "exa", "key_env": "MY"}"#, &[("MY", "two words")]);
         assert!(!error.to_string().contains("two words"), "{error}");
+        let error = error_of_key_name();
+        assert_eq!(error.to_string(), "`key_env` of `exa` is not the name of a variable");
+        assert!(!error.hint().unwrap().contains("sk-1"));
     }
 }
