@@ -383,7 +383,7 @@ fn variable(name: &str) -> Option<String> {
 /// Returns a value as it can be shown: a key that was put into the wrong place stays hidden.
 fn without_secrets(key: &str, text: &str) -> String {
     let is_name = || text.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
-    if key.ends_with(".base_url") || key.ends_with(".url") {
+    if matches!(key.rsplit('.').next(), Some("base_url" | "url")) {
         text.parse().map_or_else(|_| "not an address".to_owned(), |url: BaseUrl| url.to_string())
     } else if key.ends_with(".key_env") && !is_name() {
         "not the name of a variable".to_owned()

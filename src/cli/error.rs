@@ -51,11 +51,15 @@ impl CliError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Usage { .. }
-            | Self::Engine(EngineError::Config(_) | EngineError::Location(_) | EngineError::RemoteOffline { .. }) => {
-                Exit::Usage
-            }
-            Self::Engine(EngineError::Web(_) | EngineError::DeepResearch(_)) => Exit::Usage,
-            Self::Engine(EngineError::Run(RunError::Plan { .. }) | EngineError::Glob(_)) => Exit::Usage,
+            | Self::Engine(
+                EngineError::Config(_)
+                | EngineError::Location(_)
+                | EngineError::RemoteOffline { .. }
+                | EngineError::Web(_)
+                | EngineError::DeepResearch(_)
+                | EngineError::Run(RunError::Plan { .. })
+                | EngineError::Glob(_),
+            ) => Exit::Usage,
             Self::Engine(EngineError::Run(RunError::Call { source: CallError::Cancelled, .. })) => Exit::Interrupted,
             Self::Engine(EngineError::Run(RunError::Call { source: CallError::Limit(_), .. })) => Exit::Partial,
             _ => Exit::Failed,
