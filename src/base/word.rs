@@ -108,6 +108,14 @@ fn is_ideograph(letter: char) -> bool {
     matches!(u32::from(letter), 0x0E00..=0x0EFF | 0x3040..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x20000..=0x3FFFF)
 }
 
+/// Returns where words stand in a text, not as part of others.
+pub fn find_words(text: &str, words: &str) -> Option<usize> {
+    let is_edge = |letter: Option<char>| letter.is_none_or(|letter| !letter.is_alphanumeric());
+    let is_whole =
+        |at: &usize| is_edge(text[..*at].chars().next_back()) && is_edge(text[at + words.len()..].chars().next());
+    text.match_indices(words).map(|(at, _)| at).find(is_whole)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

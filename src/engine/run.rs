@@ -40,6 +40,12 @@ use crate::source::{KbSource, Passage, Source, SourceError};
 /// How long a run may work where nobody says, and research at a provider's may be part of it.
 const TIME_WITH_JOBS: Duration = Duration::from_hours(1);
 
+/// Who thinks for a run; rules do where there is nobody.
+struct Minds {
+    models: Option<Models>,
+    jobs: Option<Arc<Jobs>>,
+}
+
 /// Folder of fetched pages in `.dr`.
 const PAGES: &str = "pages";
 
@@ -189,8 +195,7 @@ impl Engine {
         let mut run = self.begin(searcher, &request, listener, stop).await?;
         run.plan(request.plan.as_ref()).await?;
         let models = self.settings().models()?;
-        let jobs = self.jobs(models.as_ref(), &run.state().settings.limits)?;
-        let estimate = Estimate::of(run.state(), models.as_ref(), jobs.as_deref());
+        let estimate = Estimate::of(run.state(), models.as_ref(), run.jobs());
         Ok(Planned { run: run.id().clone(), state: run.state().clone(), estimate })
     }
 
@@ -223,8 +228,8 @@ impl Engine {
         self.check_trust(searcher, &state.settings.scope, models.as_ref())?;
         check_same_models(&state, models.as_ref())?;
         let jobs = self.jobs(models.as_ref(), &limits)?;
-        let mut resources = self.resources(searcher, &state.settings.scope, store, models, listener, stop).await?;
-        resources.jobs = jobs;
+        let minds = Minds { models, jobs };
+        let resources = self.resources(searcher, &state.settings.scope, store, minds, listener, stop).await?;
         finish(Orchestrator::resume(run, Some(limits), resources).await?).await
     }
 
@@ -291,7 +296,8 @@ impl Engine {
         }
         let models = self.models(&limits)?;
         self.check_trust(searcher, &request.scope, models.as_ref())?;
-        if self.settings().options.max_time.is_none() && self.jobs(models.as_ref(), &limits)?.is_some() {
+        let jobs = self.jobs(models.as_ref(), &limits)?;
+        if self.settings().options.max_time.is_none() && jobs.is_some() {
             limits.time = Some(TIME_WITH_JOBS);
         }
         let by_rules = models.is_none();
@@ -304,9 +310,8 @@ impl Engine {
             Some(name) => Some(followed(&store, name).await?),
             None => None,
         };
-        let jobs = self.jobs(models.as_ref(), &limits)?;
-        let mut resources = self.resources(searcher, &request.scope, store, models.clone(), listener, stop).await?;
-        resources.jobs = jobs;
+        let minds = Minds { models: models.clone(), jobs };
+        let resources = self.resources(searcher, &request.scope, store, minds, listener, stop).await?;
         let options = &self.settings().options;
         let settings = RunSettings {
             mode: request.mode,
@@ -335,10 +340,11 @@ impl Engine {
         searcher: &Searcher,
         scope: &Scope,
         store: Store,
-        models: Option<Models>,
+        minds: Minds,
         listener: RunListener,
         stop: CancellationToken,
     ) -> Result<Resources, EngineError> {
+        let Minds { models, jobs } = minds;
         check_collections(searcher, &scope.collections)?;
         let options = scope.options()?;
         let internal = KbSource::new(searcher.clone(), options).await?;
@@ -349,6 +355,8 @@ impl Engine {
         };
         let since = scope.since.as_deref().and_then(|day| day.parse().ok());
         let access = self.settings().web(self.runs_folder().join(PAGES), since)?;
+        // Without a search engine nobody but a job names pages that could be read.
+        let access = access.filter(|access| access.can_search || jobs.is_some());
         let pages = access.clone().map(|access| access.source as Arc<dyn Source>);
         let web = access.filter(|access| access.can_search).map(|access| access.source as Arc<dyn Source>);
         Ok(Resources {
@@ -362,7 +370,7 @@ impl Engine {
             listener,
             stop,
             seed: rand::random(),
-            jobs: None,
+            jobs,
         })
     }
 

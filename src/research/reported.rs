@@ -14,9 +14,9 @@ use super::extract::{check, without_texts};
 use super::node::Node;
 use super::prompt::Template;
 use super::question::{Aspect, Question};
-use super::sentence::sentences;
+use super::sentence::{Sentence, sentences};
 use crate::base::line::{counted, one_line};
-use crate::base::word::WordSplitter;
+use crate::base::word::{WordSplitter, find_words};
 use crate::llm::call::Caller;
 use crate::llm::openai::job::JobReport;
 use crate::source::{Passage, Source, Support};
@@ -32,6 +32,27 @@ const MAX_SNIPPET: usize = 240;
 
 /// Sentences a passage that bears a claim out may have.
 const MAX_SENTENCES: usize = 3;
+
+/// A page that was read, and what it says.
+struct Page {
+    passage: Passage,
+    sentences: Vec<Said>,
+}
+
+/// A sentence of a page, taken apart once for all claims.
+struct Said {
+    range: Range<usize>,
+    stems: HashSet<String>,
+    words: HashSet<String>,
+    text: String,
+}
+
+impl Said {
+    /// Tells whether a number stands here as it is, or a name as a word.
+    fn has(&self, word: &str) -> bool {
+        self.words.contains(word) || (!has_digit(word) && find_words(&self.text, word).is_some())
+    }
+}
 
 /// A sentence of a report and the pages it cites.
 struct Claim {
@@ -91,7 +112,7 @@ pub async fn branch_of(
         },
         evidence,
         further: without_texts(
-            read.into_values().map(|page| Passage { snippet: beginning(&page.text), ..page }).collect(),
+            read.into_values().map(|page| Passage { snippet: beginning(&page.passage.text), ..page.passage }).collect(),
         ),
         support: if is_empty { Support::None } else { Support::Strong },
         notes,
@@ -112,17 +133,17 @@ impl Verified<'_> {
     async fn take(
         &mut self,
         claim: Claim,
-        read: &BTreeMap<String, Passage>,
+        read: &BTreeMap<String, Page>,
         pages: Option<&dyn Source>,
         notes: &mut Vec<String>,
     ) {
         for (url, _) in &claim.pages {
             let (Some(page), Some(source)) = (read.get(url), pages) else { continue };
-            let Some(range) = borne_out(&claim.text, &page.text) else { continue };
+            let Some(range) = borne_out(&claim.text, &page.sentences) else { continue };
             let number = u32::try_from(self.evidence.len() + 1).unwrap_or(u32::MAX);
             let id = EvidenceId::new(self.node.id.clone(), number);
-            let mut quote = page.quote(range, id, 0.8);
-            check(&mut quote, page, source, notes).await;
+            let mut quote = page.passage.quote(range, id, 0.8);
+            check(&mut quote, &page.passage, source, notes).await;
             if quote.checked {
                 let aspect = self.aspect_of(&claim.text);
                 self.findings.push(Finding { text: claim.text, evidence: vec![quote.id.clone()], aspect });
@@ -147,17 +168,16 @@ impl Verified<'_> {
 }
 
 /// Opens pages, each once; what cannot be read is noted.
-async fn read(
-    urls: &[String],
-    pages: Option<&dyn Source>,
-    max_pages: usize,
-) -> (BTreeMap<String, Passage>, Vec<String>) {
+async fn read(urls: &[String], pages: Option<&dyn Source>, max_pages: usize) -> (BTreeMap<String, Page>, Vec<String>) {
     let (mut read, mut notes, mut tried) = (BTreeMap::new(), Vec::new(), HashSet::new());
     let Some(pages) = pages else { return (read, notes) };
     for url in urls {
         if tried.len() < max_pages && tried.insert(url.as_str()) {
             match pages.open(url).await {
-                Ok(page) => drop(read.insert(url.clone(), page)),
+                Ok(passage) => {
+                    let sentences = said(&passage.text);
+                    read.insert(url.clone(), Page { passage, sentences });
+                }
                 Err(error) => notes.push(format!("a page that Deep Research cites was not read: {error}")),
             }
         }
@@ -197,39 +217,48 @@ fn claims(report: &JobReport) -> Vec<Claim> {
 }
 
 /// Returns the shortest stretch of a page that says what a claim says, if there is one.
-fn borne_out(claim: &str, page: &str) -> Option<Range<usize>> {
-    let splitter = WordSplitter::default();
-    let stems = splitter.key_stems(claim);
+fn borne_out(claim: &str, page: &[Said]) -> Option<Range<usize>> {
+    let stems = WordSplitter::default().key_stems(claim);
     let needed = exact_words(claim);
-    let sentences = sentences(page);
-    for length in 1..=MAX_SENTENCES {
-        for window in sentences.windows(length) {
-            let plain = window.iter().map(|sentence| sentence.plain.as_str()).collect::<Vec<_>>().join(" ");
-            let said = exact_words(&plain);
-            let words: HashSet<_> = splitter.words(&plain).into_iter().map(|word| word.stem).collect();
-            let shared = stems.iter().filter(|stem| words.contains(*stem)).count();
-            #[expect(clippy::cast_precision_loss, reason = "a sentence has a handful of words")]
-            let share = shared as f32 / stems.len().max(1) as f32;
-            let has_names =
-                needed.iter().all(|word| said.contains(word) || plain.to_lowercase().contains(word.as_str()));
-            if share >= MIN_SHARED && has_names {
-                return Some(window[0].range.start..window[length - 1].range.end);
-            }
-        }
-    }
-    None
+    let windows = (1..=MAX_SENTENCES).flat_map(|length| page.windows(length));
+    let says = |window: &&[Said]| {
+        let shared = stems.iter().filter(|stem| window.iter().any(|said| said.stems.contains(*stem))).count();
+        #[expect(clippy::cast_precision_loss, reason = "a sentence has a handful of words")]
+        let share = shared as f32 / stems.len().max(1) as f32;
+        share >= MIN_SHARED && needed.iter().all(|word| window.iter().any(|said| said.has(word)))
+    };
+    windows.into_iter().find(says).map(|window| window[0].range.start..window[window.len() - 1].range.end)
 }
 
-/// Returns the numbers of a text, and its names: words with a capital that do not begin it.
-fn exact_words(text: &str) -> HashSet<String> {
-    let words = text.split(|letter: char| letter.is_whitespace() || "()[]{},;:\"“”".contains(letter));
-    let words = words
-        .map(|word| word.trim_matches(|letter: char| !letter.is_alphanumeric() && letter != '%'))
-        .filter(|word| !word.is_empty());
-    let is_exact = |(place, word): &(usize, &str)| {
-        word.chars().any(char::is_numeric) || (*place > 0 && word.chars().next().is_some_and(char::is_uppercase))
+/// Returns the sentences of a page.
+fn said(page: &str) -> Vec<Said> {
+    let splitter = WordSplitter::default();
+    let said = |sentence: Sentence| Said {
+        range: sentence.range,
+        stems: splitter.words(&sentence.plain).into_iter().map(|word| word.stem).collect(),
+        words: words(&sentence.plain).map(str::to_lowercase).collect(),
+        text: sentence.plain.to_lowercase(),
     };
-    words.enumerate().filter(is_exact).map(|(_, word)| word.to_lowercase()).collect()
+    sentences(page).into_iter().map(said).collect()
+}
+
+/// Returns the numbers of a text, and its names: words with a capital that do not begin it. In lower case.
+fn exact_words(text: &str) -> HashSet<String> {
+    let is_exact = |(place, word): &(usize, &str)| {
+        has_digit(word) || (*place > 0 && word.chars().next().is_some_and(char::is_uppercase))
+    };
+    words(text).enumerate().filter(is_exact).map(|(_, word)| word.to_lowercase()).collect()
+}
+
+/// Returns the words of a text; a number is one with its point and its percent sign.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|letter: char| letter.is_whitespace() || "()[]{},;:\"“”".contains(letter));
+    let words = words.map(|word| word.trim_matches(|letter: char| !letter.is_alphanumeric() && letter != '%'));
+    words.filter(|word| !word.is_empty())
+}
+
+fn has_digit(word: &str) -> bool {
+    word.chars().any(char::is_numeric)
 }
 
 #[cfg(test)]
@@ -239,12 +268,13 @@ mod tests {
     #[test]
     fn passage_bears_a_claim_out_only_with_its_numbers_and_names() {
         let page = "Tea came late. In 2021 the Ministry of Water counted 412 wells in Arland. More will follow.";
-        let said = |claim: &str| borne_out(claim, page).map(|range| &page[range]);
+        let said = |claim: &str| borne_out(claim, &super::said(page)).map(|range| &page[range]);
         assert_eq!(
             said("The Ministry counted 412 wells in Arland in 2021."),
             Some("In 2021 the Ministry of Water counted 412 wells in Arland.")
         );
         assert_eq!(said("The Ministry counted 413 wells in Arland in 2021."), None);
+        assert_eq!(said("The Ministry counted 12 wells in Arland in 2021."), None, "part of a number is another one");
         assert_eq!(said("The Ministry counted 412 wells in Borland in 2021."), None);
         assert_eq!(said("Wells in Arland are deep, dry and mostly abandoned by their owners."), None);
     }

@@ -25,7 +25,7 @@ use super::question::{Brief, Mode};
 use super::report::{Draft, Section, marks, strike};
 use super::verdict::Verdict;
 use crate::base::line::{counted, one_line};
-use crate::base::word::WordSplitter;
+use crate::base::word::{WordSplitter, find_words};
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Role};
 use crate::llm::structured::{structured_checked, structured_value};
@@ -349,7 +349,7 @@ impl<'a> Writer<'a> {
         let said = self.words.len();
         match () {
             () if plain.split_whitespace().count() < MIN_WORDS => Err("it is too short to be an answer".to_owned()),
-            () if PLACEHOLDERS.iter().any(|known| has_words(&lower, known) && !self.is_found(known)) => {
+            () if PLACEHOLDERS.iter().any(|known| find_words(&lower, known).is_some() && !self.is_found(known)) => {
                 Err("it is a placeholder, not an answer".to_owned())
             }
             () if !marks(&text).iter().any(|(_, id)| self.is_citable(id)) => {
@@ -497,13 +497,6 @@ fn is_own_list(line: &str) -> bool {
     ];
     let words: String = line.chars().filter(|letter| letter.is_alphabetic() || *letter == ' ').collect();
     NAMES.contains(&words.trim().to_lowercase().as_str())
-}
-
-/// Tells whether a text has these words as words.
-fn has_words(text: &str, words: &str) -> bool {
-    let is_border = |letter: Option<char>| !letter.is_some_and(char::is_alphanumeric);
-    text.match_indices(words)
-        .any(|(at, _)| is_border(text[..at].chars().next_back()) && is_border(text[at + words.len()..].chars().next()))
 }
 
 #[cfg(test)]

@@ -285,6 +285,11 @@ impl Orchestrator {
         &self.resources.store
     }
 
+    /// Returns what starts research at a provider's, where that is set up.
+    pub fn jobs(&self) -> Option<&Jobs> {
+        self.resources.jobs.as_deref()
+    }
+
     /// Returns where the run stands.
     pub fn state(&self) -> &RunState {
         &self.state

@@ -1,7 +1,7 @@
 //! The parts of a question that asks several things, each made complete in itself.
 
-use super::shape::{ORDER_WORDS, QUESTION_WORDS, Span, VERBS, find_words, first_word, is_in, is_name_like};
-use crate::base::word::WordSplitter;
+use super::shape::{ORDER_WORDS, QUESTION_WORDS, Span, VERBS, first_word, is_in, is_name_like};
+use crate::base::word::{WordSplitter, find_words};
 
 /// Words between a question word and what is asked about.
 const LEADING_WORDS: &str = "how what why when where who which whose is are was were do does did can could should will \

@@ -6,7 +6,7 @@
 use super::comparison::{Comparison, comparison};
 use super::parts::{complete, parts};
 use super::survey::subject;
-use crate::base::word::WordSplitter;
+use crate::base::word::{WordSplitter, find_words};
 
 /// Things compared, or parts, at most; more are put together.
 const MAX_ITEMS: usize = 8;
@@ -170,14 +170,6 @@ fn hidden_end(text: &str, at: usize, letter: char) -> Option<usize> {
     let length = inside.find(close)?;
     let is_number = letter == '(' && inside[..length].chars().all(|letter| letter.is_ascii_digit());
     (!is_number).then(|| at + letter.len_utf8() + length + close.len_utf8())
-}
-
-/// Returns where words stand in a text, not as part of others.
-pub(super) fn find_words(text: &str, words: &str) -> Option<usize> {
-    let is_edge = |letter: Option<char>| letter.is_none_or(|letter| !letter.is_alphanumeric());
-    let is_whole =
-        |at: &usize| is_edge(text[..*at].chars().next_back()) && is_edge(text[at + words.len()..].chars().next());
-    text.match_indices(words).map(|(at, _)| at).find(is_whole)
 }
 
 /// Tells whether a text may be English: its letters are, and it has no more little words of other languages than of

@@ -70,7 +70,6 @@ use super::{Found, Label, Passage, Place, Source, SourceError, SourceFile, Suppo
 use crate::base::clock::Clock;
 use crate::base::line::with_causes;
 use crate::base::word::WordSplitter;
-use crate::kb::embed::{EmbedError, Embedder};
 use crate::kb::search::Signals;
 
 /// Hits of one site in one search, at most.
@@ -138,21 +137,6 @@ impl WebSource {
         for url in urls {
             known.entry(url.canonical()).or_insert(url);
         }
-    }
-
-    /// Returns the stretches of a page that bear most on a query; see [`relevant`].
-    ///
-    /// # Errors
-    ///
-    /// Returns an error where the embedder fails.
-    pub fn relevant(
-        &self,
-        page_text: &str,
-        query: &str,
-        embedder: &dyn Embedder,
-        max_chars: usize,
-    ) -> Result<String, EmbedError> {
-        relevant(page_text, query, embedder, max_chars)
     }
 
     /// Returns the page at an address: as it is stored, else as it is now.
