@@ -57,6 +57,66 @@ impl Cache {
     pub fn source(&self, inner: Arc<dyn Source>, node: NodeId, version: String) -> CachedSource {
         CachedSource { cache: self.clone(), inner, node, version }
     }
+
+    /// Returns what is on record for a lookup, or what `ask` says.
+    ///
+    /// # Errors
+    ///
+    /// Returns what `ask` fails with, and an error where the journal does.
+    pub async fn answer<E, F>(&self, lookup: Lookup, ask: F) -> Result<Arc<str>, E>
+    where
+        E: From<JournalError> + Clone + Send + Sync + 'static,
+        F: Future<Output = Result<String, E>> + Send,
+    {
+        let key = format!("{}\u{1f}{}\u{1f}{}", lookup.tool, lookup.version, lookup.query);
+        if let Some(known) = self.memory.get(&key).await {
+            if let Some(row) = self.journal.find_lookup(&lookup).await? {
+                self.record(&lookup, LookupAnswer::Known(row.id)).await?;
+            }
+            return Ok(known);
+        }
+        // Workers that ask the same thing at the same time wait for one answer.
+        let fetched = self.memory.try_get_with(key, self.fetch(lookup, ask)).await;
+        fetched.map_err(|error| E::clone(&error))
+    }
+
+    async fn fetch<E, F>(&self, lookup: Lookup, ask: F) -> Result<Arc<str>, E>
+    where
+        E: From<JournalError>,
+        F: Future<Output = Result<String, E>> + Send,
+    {
+        if let Some(row) = self.journal.find_lookup(&lookup).await? {
+            self.record(&lookup, LookupAnswer::Known(row.id)).await?;
+            return Ok(row.result.into());
+        }
+        let vector = if is_in_words(&lookup) { self.embed(&lookup.query).await } else { None };
+        if let Some(vector) = &vector {
+            let words = key_words(&lookup.query);
+            let near = self.journal.near_lookups(&self.run, &lookup, self.since).await;
+            let near = near?.into_iter().filter_map(|row| {
+                let similarity = dot(vector, row.vector.as_deref()?);
+                let is_same = similarity >= SAME_QUESTION && key_words(&row.query) == words;
+                is_same.then_some((similarity, row))
+            });
+            if let Some((_, row)) = near.max_by(|(a, first), (b, second)| a.total_cmp(b).then(second.id.cmp(&first.id)))
+            {
+                self.record(&lookup, LookupAnswer::Known(row.id)).await?;
+                return Ok(self.journal.lookup_result(row.id).await?.into());
+            }
+        }
+        let result = ask.await?;
+        self.record(&lookup, LookupAnswer::New { result: result.clone(), vector }).await?;
+        Ok(result.into())
+    }
+
+    async fn record(&self, lookup: &Lookup, answer: LookupAnswer) -> Result<(), JournalError> {
+        self.journal.record_lookup(&self.run, lookup, answer, self.clock.now()).await
+    }
+
+    async fn embed(&self, query: &str) -> Option<Vec<f32>> {
+        let (embedder, query) = (self.embedder.clone()?, query.to_owned());
+        tokio::task::spawn_blocking(move || embedder.embed_query(&query)).await.ok()?.ok()
+    }
 }
 
 /// A source that need not answer twice.
@@ -77,62 +137,6 @@ impl CachedSource {
             label: if self.inner.name() == "web" { "public" } else { "internal" }.to_owned(),
             version,
         }
-    }
-
-    /// Returns what is on record for a query, or what `ask` says; the answer is JSON.
-    async fn answer<F>(&self, lookup: Lookup, ask: F) -> Result<Arc<str>, SourceError>
-    where
-        F: Future<Output = Result<String, SourceError>> + Send,
-    {
-        let key = format!("{}\u{1f}{}\u{1f}{}", lookup.tool, lookup.version, lookup.query);
-        if let Some(known) = self.cache.memory.get(&key).await {
-            if let Some(row) = self.cache.journal.find_lookup(&lookup).await? {
-                self.record(&lookup, LookupAnswer::Known(row.id)).await?;
-            }
-            return Ok(known);
-        }
-        // Workers that ask the same thing at the same time wait for one answer.
-        let fetched = self.cache.memory.try_get_with(key, self.fetch(lookup, ask)).await;
-        fetched.map_err(|error| SourceError::clone(&error))
-    }
-
-    async fn fetch<F>(&self, lookup: Lookup, ask: F) -> Result<Arc<str>, SourceError>
-    where
-        F: Future<Output = Result<String, SourceError>> + Send,
-    {
-        if let Some(row) = self.cache.journal.find_lookup(&lookup).await? {
-            self.record(&lookup, LookupAnswer::Known(row.id)).await?;
-            return Ok(row.result.into());
-        }
-        let is_search = lookup.tool.ends_with(".search");
-        let vector = if is_search { self.embed(&lookup.query).await } else { None };
-        if let Some(vector) = &vector {
-            let words = key_words(&lookup.query);
-            let near = self.cache.journal.near_lookups(&self.cache.run, &lookup, self.cache.since).await;
-            let near = near?.into_iter().filter_map(|row| {
-                let similarity = dot(vector, row.vector.as_deref()?);
-                let is_same = similarity >= SAME_QUESTION && key_words(&row.query) == words;
-                is_same.then_some((similarity, row))
-            });
-            if let Some((_, row)) = near.max_by(|(a, first), (b, second)| a.total_cmp(b).then(second.id.cmp(&first.id)))
-            {
-                self.record(&lookup, LookupAnswer::Known(row.id)).await?;
-                return Ok(self.cache.journal.lookup_result(row.id).await?.into());
-            }
-        }
-        let result = ask.await?;
-        self.record(&lookup, LookupAnswer::New { result: result.clone(), vector }).await?;
-        Ok(result.into())
-    }
-
-    async fn record(&self, lookup: &Lookup, answer: LookupAnswer) -> Result<(), SourceError> {
-        let now = self.cache.clock.now();
-        Ok(self.cache.journal.record_lookup(&self.cache.run, lookup, answer, now).await?)
-    }
-
-    async fn embed(&self, query: &str) -> Option<Vec<f32>> {
-        let (embedder, query) = (self.cache.embedder.clone()?, query.to_owned());
-        tokio::task::spawn_blocking(move || embedder.embed_query(&query)).await.ok()?.ok()
     }
 }
 
@@ -156,7 +160,7 @@ impl Source for CachedSource {
                 let found = self.inner.search(query, limit).await?;
                 serde_json::to_string(&found).map_err(|error| unreadable(&error))
             };
-            let result = self.answer(self.lookup("search", normalised, self.version.clone()), ask).await?;
+            let result = self.cache.answer(self.lookup("search", normalised, self.version.clone()), ask).await?;
             let found = serde_json::from_str(&result).map_err(|error| unreadable(&error))?;
             self.inner.recognise(&found);
             Ok(found)
@@ -169,7 +173,7 @@ impl Source for CachedSource {
                 let passage = self.inner.open(id).await?;
                 serde_json::to_string(&passage).map_err(|error| unreadable(&error))
             };
-            let result = self.answer(self.lookup("open", id.to_owned(), self.version.clone()), ask).await?;
+            let result = self.cache.answer(self.lookup("open", id.to_owned(), self.version.clone()), ask).await?;
             serde_json::from_str(&result).map_err(|error| unreadable(&error))
         })
     }
@@ -183,8 +187,13 @@ impl Source for CachedSource {
     }
 }
 
+/// Tells whether what is looked up is asked for in words, so that others may mean the same.
+fn is_in_words(lookup: &Lookup) -> bool {
+    !lookup.tool.ends_with(".open")
+}
+
 /// Returns a query as it is compared with others: lower case, single spaces, no marks around it.
-fn normalised(query: &str) -> String {
+pub(super) fn normalised(query: &str) -> String {
     let line = one_line(query).to_lowercase();
     line.trim_matches(|letter: char| letter.is_ascii_punctuation() && !matches!(letter, '"' | '`')).trim().to_owned()
 }

@@ -8,7 +8,7 @@
 //!     └──── wait, where waiting can help ◀────┘
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use rand::{RngExt, SeedableRng};
 use tokio_util::sync::CancellationToken;
 
 use super::budget::{Budget, BudgetLimits, CallCost, Purpose, WritingReserve};
-use super::jobs::Jobs;
+use super::jobs::{Jobs, nodes_with_job};
 use super::journal::{CallRow, Journal, JournalError, NewCall, Outcome};
 use crate::base::clock::Clock;
 use crate::base::id::{ContentHash, RunId};
@@ -29,6 +29,7 @@ use crate::llm::message::{Prompt, Reply, Role, Usage};
 use crate::llm::model::{Model, ModelError};
 use crate::llm::retry::wait_after;
 use crate::llm::roles::Models;
+use crate::research::node::NodeId;
 
 /// Requests whose outcome is not known are sent again this often, for one call.
 const MAX_UNKNOWN: usize = 2;
@@ -64,6 +65,8 @@ pub struct Desk {
     writing: AtomicBool,
     random: Mutex<StdRng>,
     tight: Mutex<HashMap<CallKey, bool>>,
+    /// Nodes that a job was started for, or may have been.
+    pub(super) with_job: Mutex<BTreeSet<NodeId>>,
 }
 
 /// What a desk is made of; see [`Desk`].
@@ -99,6 +102,7 @@ impl Desk {
             writing: AtomicBool::new(false),
             random: Mutex::new(StdRng::seed_from_u64(parts.seed)),
             tight: Mutex::new(tight),
+            with_job: Mutex::new(nodes_with_job(recorded)),
             parts,
         }
     }

@@ -104,7 +104,7 @@ pub enum Event {
     Resumed {
         /// What it may spend now.
         limits: BudgetLimits,
-        /// Nodes that failed and are worked on again.
+        /// Nodes that are worked on again.
         #[serde(skip_serializing_if = "Vec::is_empty", default)]
         again: Vec<NodeId>,
     },

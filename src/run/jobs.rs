@@ -6,7 +6,8 @@
 //! reserve the cap ─▶ write down ─▶ start (one POST) ─▶ store its id ─▶ ask after it … ─▶ store its reply ─▶ settle
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
@@ -24,7 +25,7 @@ use crate::llm::openai::job::{
     Capabilities, Job, JobClient, JobCost, JobError, JobReport, JobState, poll_delay, request_body,
 };
 use crate::llm::price::{Price, PriceTable};
-use crate::research::node::{Node, NodeId, NodeStatus};
+use crate::research::node::{Node, NodeId};
 
 /// Requests for a job that are refused for the moment are sent again so often.
 const MAX_TRIES: u32 = 4;
@@ -67,6 +68,16 @@ impl Jobs {
         self.settings.timeout
     }
 
+    /// Returns what a report depends on besides what was asked: who made it, of what.
+    pub fn version(&self) -> String {
+        let mut request = self.settings.request(&self.settings.models.join(","), String::new(), BTreeMap::new());
+        if let Some(mcp) = &mut request.mcp {
+            mcp.authorization = None;
+        }
+        let version = format!("{}\n{request:?}", self.settings.address);
+        ContentHash::of(version.as_bytes()).as_str().to_owned()
+    }
+
     /// Tells whether a job whose start has an unknown outcome is started again.
     pub fn retries_unknown(&self) -> bool {
         self.retry_unknown
@@ -100,38 +111,57 @@ impl Desk {
         self.parts.jobs.as_deref()
     }
 
+    /// Tells whether a job was started for a node, or may have been.
+    pub fn has_job(&self, node: &NodeId) -> bool {
+        self.with_job.lock().unwrap_or_else(PoisonError::into_inner).contains(node)
+    }
+
+    fn has_begun(&self, node: &NodeId) {
+        self.with_job.lock().unwrap_or_else(PoisonError::into_inner).insert(node.clone());
+    }
+
     /// Tells whether these instructions were carried out before, or are being: then nothing is sent for them again.
     ///
     /// # Errors
     ///
     /// Returns an error where the journal cannot be read.
-    pub async fn has_research(&self, key: &CallKey, instructions: &str) -> Result<bool, CallError> {
+    pub async fn has_research(&self, node: &NodeId, instructions: &str) -> Result<bool, CallError> {
         let request = ContentHash::of(instructions.as_bytes());
-        let recorded = self.parts.journal.calls_of(&self.parts.run, key).await?;
+        let recorded = self.parts.journal.calls_of(&self.parts.run, &key_of(node)).await?;
         let same = recorded.iter().filter(|call| call.request_hash == request.as_str());
         Ok(same.into_iter().any(|call| call.reply.is_some() || under_way(call).is_some()))
     }
 
-    /// Has `instructions` carried out by a job, and returns its report: the one on record, else of a job that was started
-    /// before, else of a new one.
+    /// Returns the report that a call brought, of whichever run, and the run.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error where the journal has no such reply.
+    pub async fn report(&self, call: i64) -> Result<(String, JobReport), CallError> {
+        let (run, reply) = self.parts.journal.reply(call).await?;
+        Ok((run, JobReport::read(&reply.raw.to_string())))
+    }
+
+    /// Has `instructions` carried out by a job, and returns the call that brought its report: one on record, else one of
+    /// a job that was started before, else a new one.
     ///
     /// # Errors
     ///
     /// Returns an error where a limit is reached, where the run is stopped (the job is called off), and where the job
     /// brings no report. A start whose outcome is not known is not repeated unless the user said so.
-    pub async fn research(&self, key: &CallKey, instructions: &str) -> Result<JobReport, CallError> {
+    pub async fn research(&self, node: &NodeId, instructions: &str) -> Result<i64, CallError> {
         let jobs = self.jobs().ok_or_else(|| permanent("no Deep Research is set up"))?;
-        let request = ContentHash::of(instructions.as_bytes());
-        let recorded = self.parts.journal.calls_of(&self.parts.run, key).await?;
+        let (key, request) = (key_of(node), ContentHash::of(instructions.as_bytes()));
+        let recorded = self.parts.journal.calls_of(&self.parts.run, &key).await?;
         let same: Vec<_> = recorded.into_iter().filter(|call| call.request_hash == request.as_str()).collect();
-        if let Some(reply) = same.iter().find_map(|call| call.reply.as_ref()) {
-            return Ok(JobReport::read(&reply.raw.to_string()));
+        if let Some(call) = same.iter().find(|call| call.reply.is_some()) {
+            return Ok(call.id);
         }
         if let Some((call, id)) = same.iter().find_map(under_way) {
             let mut reservation = self.reserve_job(call.worst_cost).await?;
             reservation.sent();
             let job = Job { id, state: JobState::Queued, raw: String::new() };
-            return self.follow(jobs, call.id, key, &call.model, job, reservation).await;
+            return self.follow(jobs, call.id, &key, &call.model, job, reservation).await;
         }
         if same.iter().any(CallRow::is_open) && !jobs.retry_unknown {
             return Err(permanent(
@@ -143,7 +173,7 @@ impl Desk {
         let model = self.model(jobs, today).await?;
         let price = jobs.price(&model);
         let call = NewCall {
-            key: key.clone(),
+            key,
             role: Role::Researcher,
             model,
             request,
@@ -153,7 +183,7 @@ impl Desk {
             worst_cost: job_cap(&jobs.settings, price.as_ref()),
             sent_at: now,
         };
-        self.start(jobs, call, instructions).await
+        self.start(jobs, node, call, instructions).await
     }
 
     /// Returns the model to be used; asking for it costs nothing, so what passes is waited for.
@@ -173,10 +203,9 @@ impl Desk {
     }
 
     /// Starts a job: each request is written down first, and sent again only where none was started for certain.
-    async fn start(&self, jobs: &Jobs, mut call: NewCall, instructions: &str) -> Result<JobReport, CallError> {
+    async fn start(&self, jobs: &Jobs, node: &NodeId, mut call: NewCall, instructions: &str) -> Result<i64, CallError> {
         let run = self.parts.run.to_string();
-        let node = call.key.as_str().split('/').next().unwrap_or_default().to_owned();
-        let metadata = BTreeMap::from([("dr_run".to_owned(), run), ("dr_node".to_owned(), node)]);
+        let metadata = BTreeMap::from([("dr_run".to_owned(), run), ("dr_node".to_owned(), node.to_string())]);
         let request = jobs.settings.request(&call.model, instructions.to_owned(), metadata);
         let body = request_body(&request, &Capabilities::of(&call.model));
         let mut tries = 0;
@@ -188,12 +217,14 @@ impl Desk {
             reservation.sent();
             let error = match self.way(jobs).create(&body).await {
                 Ok(job) => {
+                    self.has_begun(node);
                     self.parts.journal.attach_job(id, &job.id).await?;
                     return self.follow(jobs, id, &call.key, &call.model, job, reservation).await;
                 }
                 Err(error) => error,
             };
             if matches!(error, JobError::OutcomeUnknown { .. }) {
+                self.has_begun(node);
                 self.end(id, &Outcome::Unknown(error.to_string())).await?;
                 reservation.keep();
                 return Err(call_error(error));
@@ -217,7 +248,7 @@ impl Desk {
         model: &str,
         mut job: Job,
         reservation: Reservation,
-    ) -> Result<JobReport, CallError> {
+    ) -> Result<i64, CallError> {
         let left = self.parts.budget.time_left(Purpose::Research).unwrap_or(Duration::MAX);
         let begun = self.parts.clock.now();
         let (mut attempt, mut silence) = (0, 0);
@@ -258,7 +289,7 @@ impl Desk {
             self.end(call, &Outcome::Replied(Box::new(reply), known)).await?;
             reservation.settle(settled);
             (self.parts.listener)(&CallNotice::Replied(key.clone(), Role::Researcher));
-            return Ok(report);
+            return Ok(call);
         }
         let reason = why.map_or_else(|| job.state.to_string(), str::to_owned);
         let spent = report.usage.is_some().then_some(known).flatten();
@@ -300,15 +331,24 @@ impl Desk {
     }
 }
 
-/// Returns the nodes that failed because nobody knows whether a job was started for them.
+fn key_of(node: &NodeId) -> CallKey {
+    CallKey::new(format!("{node}/research"))
+}
+
+/// Returns the nodes that made do without a job because nobody knows whether one was started for them.
 pub fn of_unknown_start(state: &RunState, calls: &[CallRow]) -> Vec<NodeId> {
     let is_unknown = |node: &&Node| {
-        let id = node.id.to_string();
         let mut jobs = calls.iter().rev().filter(|call| call.role == Role::Researcher);
-        let last = jobs.find(|call| call.node() == Some(&id));
-        node.status == NodeStatus::Failed && last.is_some_and(|call| call.is_open() && under_way(call).is_none())
+        let last = jobs.find(|call| call.node().as_ref() == Some(&node.id));
+        node.status.is_settled() && last.is_some_and(|call| call.is_open() && under_way(call).is_none())
     };
     state.tree.nodes.iter().filter(is_unknown).map(|node| node.id.clone()).collect()
+}
+
+/// Returns the nodes that a job was started for, or may have been.
+pub fn nodes_with_job(calls: &[CallRow]) -> BTreeSet<NodeId> {
+    let jobs = calls.iter().filter(|call| call.role == Role::Researcher && call.outcome != "failed");
+    jobs.filter_map(CallRow::node).collect()
 }
 
 /// Returns the job a call has started that nobody has seen the end of.

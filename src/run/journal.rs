@@ -16,6 +16,7 @@ use crate::base::id::{ContentHash, RunId};
 use crate::llm::call::CallKey;
 use crate::llm::message::{Reply, Role, Usage};
 use crate::llm::openai::job::JobId;
+use crate::research::node::NodeId;
 
 /// How long another process's commit is waited for.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -223,9 +224,8 @@ pub struct CallRow {
 
 impl CallRow {
     /// Returns the node it was made for, where it was made for one.
-    pub fn node(&self) -> Option<&str> {
-        let first = self.key.as_str().split('/').next()?;
-        first.parse::<crate::research::node::NodeId>().is_ok().then_some(first)
+    pub fn node(&self) -> Option<NodeId> {
+        self.key.as_str().split('/').next()?.parse().ok()
     }
 
     /// Returns the money this call is charged, in billionths of a dollar: its worst case where nobody knows what became of
@@ -499,6 +499,17 @@ impl Journal {
         .await
     }
 
+    /// Returns the reply of a call, of whichever run, and the run.
+    pub async fn reply(&self, call: i64) -> Result<(String, Reply), JournalError> {
+        self.read(move |connection| {
+            let sql = "SELECT run, reply FROM calls WHERE id = ?1 AND reply IS NOT NULL";
+            let columns = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?));
+            let (run, reply) = connection.query_row(sql, [call], columns).map_err(read_failed)?;
+            Ok((run, serde_json::from_str(&reply)?))
+        })
+        .await
+    }
+
     /// Returns the calls made under a key, oldest first.
     pub async fn calls_of(&self, run: &RunId, key: &CallKey) -> Result<Vec<CallRow>, JournalError> {
         let (run, key) = (run.to_string(), key.to_string());
@@ -615,12 +626,14 @@ impl Journal {
         .await
     }
 
-    /// Writes down a text that is about to leave, or that was kept back.
+    /// Writes down a text that is about to leave, or that was kept back; a resumed run keeps it back again, which is one
+    /// fact and not two.
     pub async fn record_egress(&self, run: &RunId, row: &EgressRow) -> Result<(), JournalError> {
         let (run, row) = (run.to_string(), row.clone());
         self.write(move |connection| {
-            let sql =
-                "INSERT INTO egress (run, node, at, kind, target, text, withheld) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+            let sql = "INSERT INTO egress (run, node, at, kind, target, text, withheld) \
+                       SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE NOT EXISTS (SELECT 1 FROM egress WHERE run = ?1 AND \
+                       node = ?2 AND kind = ?4 AND text = ?6 AND withheld IS NOT NULL AND ?7 IS NOT NULL)";
             let values = params![run, row.node, stored(row.at), row.kind, row.target, row.text, row.withheld];
             connection.execute(sql, values).map(drop)
         })
@@ -867,7 +880,7 @@ mod tests {
         assert_eq!(journal.records(&run).await.unwrap(), [first]);
         let calls = journal.calls(&run).await.unwrap();
         assert_eq!(calls[0].reply.as_ref().unwrap().raw["a"], 1);
-        assert_eq!((calls[0].cost, calls[0].role, calls[0].node()), (Some(42), Role::Judge, Some("n2")));
+        assert_eq!((calls[0].cost, calls[0].role, calls[0].node()), (Some(42), Role::Judge, "n2".parse().ok()));
         assert!(!calls[0].is_open() && calls[1].is_open() && calls[1].node().is_none());
         #[cfg(unix)]
         for file in std::fs::read_dir(folder.path()).unwrap() {
@@ -900,6 +913,27 @@ mod tests {
         let run = RunId::random(5);
         journal.create(&run, "why?", &started()).await.unwrap();
         assert!(journal.append(&run, &started()).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn text_that_is_kept_back_again_is_listed_once_and_one_that_left_again_twice() {
+        let journal = Journal::in_memory().unwrap();
+        let run = RunId::random(5);
+        journal.create(&run, "why?", &started()).await.unwrap();
+        for withheld in [None, Some("private"), None, Some("private")] {
+            let row = EgressRow {
+                node: "n2".into(),
+                at: Moment(8),
+                kind: "query".into(),
+                target: "the web".into(),
+                text: "copper gutters".into(),
+                withheld: withheld.map(str::to_owned),
+            };
+            journal.record_egress(&run, &row).await.unwrap();
+        }
+        let listed: Vec<_> =
+            journal.egress(&run).await.unwrap().into_iter().map(|row| row.withheld.is_some()).collect();
+        assert_eq!(listed, [false, true, false]);
     }
 
     #[test]

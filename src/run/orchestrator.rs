@@ -238,7 +238,6 @@ impl Orchestrator {
             sources: resources.sources.clone(),
             cache,
             egress,
-            max_jobs: resources.jobs.as_ref().filter(|_| resources.models.is_some()).map_or(0, |jobs| jobs.max_jobs()),
             embedder: resources.embedder.clone(),
             internal_version: state.settings.source_version.clone(),
             day: state.started_at().date().unwrap_or_default(),
@@ -426,11 +425,12 @@ impl Orchestrator {
         run_ready(self, work, &pace).await.map(drop)
     }
 
-    /// Returns the ways there are for a node; one that a job was started for before goes that way again.
+    /// Returns the ways there are for a node; one that has a job, or holds one, goes that way.
     fn ways(&self, node: &NodeId) -> Ways {
-        let ways = self.steps.sources.ways(&self.state);
-        let had_job = self.state.jobs().any(|known| known == node) && self.resources.jobs.is_some();
-        Ways { job: ways.job || had_job, ..ways }
+        let ways = self.steps.ways(&self.state);
+        let desk = self.steps.desk.as_ref().filter(|desk| desk.jobs().is_some());
+        let holds_one = self.state.jobs().any(|(known, is_running)| known == node && is_running);
+        Ways { job: ways.job || desk.is_some_and(|desk| holds_one || desk.has_job(node)), ..ways }
     }
 
     /// Gathers everything the worker of a node may see.

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::cache::Cache;
+use super::cache::{Cache, normalised};
 use super::egress::{Egress, Heard, Outgoing, Reader};
-use super::tree::RunState;
+use super::journal::Lookup;
 use crate::kb::embed::Embedder;
 use crate::llm::openai::job::JobReport;
-use crate::research::node::{Node, NodeId, SourceHint};
-use crate::research::route::{Route, Ways};
+use crate::research::node::{Node, NodeId};
+use crate::research::route::Route;
 use crate::source::{Found, Label, MixedSource, Passage, Place, Source, Support};
 
 /// Where evidence can come from.
@@ -35,27 +35,26 @@ pub struct RunSources {
     pub internal_version: String,
     /// Finds what of a page bears on a question.
     pub embedder: Option<Arc<dyn Embedder>>,
-    /// Nodes that may be looked into by a job.
-    pub max_jobs: usize,
     /// The day the run began: what the web said is used again on that day.
     pub day: String,
 }
 
 impl RunSources {
-    /// Returns the ways out there are for a run.
-    pub fn ways(&self, state: &RunState) -> Ways {
-        let has_web = self.sources.web.is_some();
-        let job = self.max_jobs > state.jobs().count();
-        Ways {
-            web: has_web,
-            job,
-            is_strict: !state.settings.by_rules || state.settings.source == Some(SourceHint::Web),
-        }
-    }
-
     /// Tells whether the web can be searched.
     pub fn can_search(&self) -> bool {
         self.sources.web.is_some()
+    }
+
+    /// Returns how a question is looked up among those that jobs were given; `version` says what their reports depend on.
+    pub fn job_lookup(&self, node: &Node, version: &str) -> Lookup {
+        Lookup {
+            node: node.id.to_string(),
+            tool: "deep_research".to_owned(),
+            query: normalised(node.question.as_str()),
+            scope: "the web".to_owned(),
+            label: "public".to_owned(),
+            version: format!("{version} {}", self.day),
+        }
     }
 
     /// Returns the pages a job cites, for a node; only those it cites can be opened.

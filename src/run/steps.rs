@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::desk::Desk;
 use super::egress::Leaving;
+use super::journal::JournalError;
 use super::recall::{Recall, entries};
 use super::sources::RunSources;
 use super::tree::RunState;
@@ -28,7 +29,7 @@ use crate::research::planner::{self, Outlook};
 use crate::research::question::{Aspect, Brief, Mode};
 use crate::research::report::{Draft, Section, StopReason};
 use crate::research::reported;
-use crate::research::route::Route;
+use crate::research::route::{Route, Ways};
 use crate::research::rules::{brief_by_rules, plan_by_rules, replan_by_rules};
 use crate::research::verdict::{Verdict, by_coverage, judge};
 use crate::research::worker::{self, Conclusion, Task, WorkerLimits};
@@ -67,7 +68,7 @@ pub struct Steps {
 }
 
 /// A step could not be taken.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum StepError {
     /// A call.
     #[error(transparent)]
@@ -90,6 +91,12 @@ impl From<StructuredError> for StepError {
             StructuredError::Invalid { complaint } => Self::Invalid(complaint),
             error @ StructuredError::Schema { .. } => Self::Invalid(error.to_string()),
         }
+    }
+}
+
+impl From<JournalError> for StepError {
+    fn from(error: JournalError) -> Self {
+        Self::Call(error.into())
     }
 }
 
@@ -153,6 +160,17 @@ impl Work {
 }
 
 impl Steps {
+    /// Returns the ways out there are for a run. A node on a way with a job holds one until it is known to need none.
+    pub fn ways(&self, state: &RunState) -> Ways {
+        let taken = |desk: &Desk| state.jobs().filter(|(node, is_running)| *is_running || desk.has_job(node)).count();
+        let has_job = |desk: &Desk| desk.jobs().is_some_and(|jobs| jobs.max_jobs() > taken(desk));
+        Ways {
+            web: self.sources.can_search(),
+            job: self.desk.as_ref().is_some_and(has_job),
+            is_strict: !state.settings.by_rules || state.settings.source == Some(SourceHint::Web),
+        }
+    }
+
     /// Asks whether the user should be asked something first; rules never ask.
     pub async fn clarify(&self, state: &RunState) -> Result<Option<Clarification>, StepError> {
         let Some(desk) = &self.desk else { return Ok(None) };
@@ -189,7 +207,7 @@ impl Steps {
     }
 
     fn outlook(&self, state: &RunState) -> Outlook {
-        let ways = self.sources.ways(state);
+        let ways = self.ways(state);
         Outlook { limits: state.settings.tree, has_web: ways.web || ways.job }
     }
 
@@ -286,19 +304,36 @@ impl Steps {
         let Work { outward, outward_aspects, task, today, .. } = work;
         let instructions =
             reported::instructions(desk, &outward.question, task.as_deref(), outward_aspects, today.as_deref());
-        let key = CallKey::new(format!("{}/research", outward.id));
-        if !desk.has_research(&key, &instructions).await? {
-            let aspects = outward_aspects.iter().map(|aspect| aspect.text.as_str());
-            let said: Vec<_> = [outward.question.as_str()].into_iter().chain(task.as_deref()).chain(aspects).collect();
-            let text = Leaving { kind: "job", text: &instructions, said: &said.join("\n") };
-            self.sources.egress.release(&outward.id, "Deep Research", text).await?;
-        }
-        let report = desk.research(&key, &instructions).await?;
+        let jobs = desk.jobs().ok_or(StepError::NoWay("no Deep Research is set up"))?;
+        let lookup = self.sources.job_lookup(outward, &jobs.version());
+        let ask = async { Ok(self.by_job(desk, work, &instructions).await?.to_string()) };
+        let call: Arc<str> = self.sources.cache.answer::<StepError, _>(lookup, ask).await?;
+        let (run, report) = desk.report(call.parse().unwrap_or_default()).await?;
         // What a provider says of public pages is public, their addresses among it.
         let addresses = report.citations.iter().map(|citation| citation.url.as_str());
         self.sources.egress.seen_in_public([report.text.as_str()].into_iter().chain(addresses));
         let pages = self.sources.pages(outward, &report).filter(|_| work.verify_web);
-        Ok(reported::branch_of(outward, &work.aspects, &report, pages.as_deref(), MAX_VERIFIED_PAGES).await)
+        let branch = reported::branch_of(outward, &work.aspects, &report, pages.as_deref(), MAX_VERIFIED_PAGES);
+        let mut branch = branch.await;
+        if run != self.run.as_str() {
+            let question = &outward.question;
+            branch
+                .notes
+                .push(format!("`{question}` was answered by Deep Research before, in run {run}: nothing was sent"));
+        }
+        Ok(branch)
+    }
+
+    /// Has instructions carried out by a job, where they may leave; returns the call that brought the report.
+    async fn by_job(&self, desk: &Desk, work: &Work, instructions: &str) -> Result<i64, StepError> {
+        let Work { outward, outward_aspects, task, .. } = work;
+        if !desk.has_research(&outward.id, instructions).await? {
+            let aspects = outward_aspects.iter().map(|aspect| aspect.text.as_str());
+            let said: Vec<_> = [outward.question.as_str()].into_iter().chain(task.as_deref()).chain(aspects).collect();
+            let text = Leaving { kind: "job", text: instructions, said: &said.join("\n") };
+            self.sources.egress.release(&outward.id, "Deep Research", text).await?;
+        }
+        Ok(desk.research(&outward.id, instructions).await?)
     }
 
     /// Works on a node by searching.
@@ -341,15 +376,11 @@ impl Steps {
         Ok((memory, draft, verdict))
     }
 
-    /// Folds the branches of the round that ends, in the order their nodes were planned.
+    /// Folds the branches that came since the last round ended, in the order their nodes were planned.
     async fn folded(&self, state: &RunState, brief: &Brief) -> Result<Memory, StepError> {
         let r = state.settings.summary_tokens;
         let mut memory = state.memory.clone();
-        let new = state.tree.workers().filter(|node| node.round == state.round);
-        for node in new {
-            let Some(branch) = state.branches.get(&node.id).filter(|branch| !branch.report.findings.is_empty()) else {
-                continue;
-            };
+        for (node, branch) in state.unfolded().filter(|(_, branch)| !branch.report.findings.is_empty()) {
             let label = label(&state.tree, &state.branches, &node.id);
             let key = CallKey::new(format!("fold/{}/{}", state.round, node.id));
             let global = self.fold(&key, brief, &memory.global.text, node, branch, r).await?;
@@ -395,9 +426,8 @@ impl Steps {
     /// Puts what was found where it can be found again. It can be made again from the journal, so a failure is no loss.
     async fn remember(&self, state: &RunState) {
         let Some(recall) = &self.recall else { return };
-        let new = state.tree.workers().filter(|node| node.round == state.round);
-        let new = new.filter_map(|node| Some(entries(&node.id, state.branches.get(&node.id)?)));
-        if let Err(error) = recall.add(&self.run, new.flatten().collect()).await {
+        let new = state.unfolded().flat_map(|(node, branch)| entries(&node.id, branch));
+        if let Err(error) = recall.add(&self.run, new.collect()).await {
             tracing::warn!(%error, "memory of runs is not complete");
         }
     }
@@ -561,13 +591,11 @@ fn directed(mut plan: Plan, source: Option<SourceHint>, root: &NodeId) -> Plan {
 /// Folds what the last round left unfolded without asking anybody: the round did not end.
 fn folded_by_rules(state: &RunState) -> Memory {
     let mut memory = state.memory.clone();
-    for node in state.tree.workers().filter(|node| node.round == state.round) {
-        if let Some(branch) = state.branches.get(&node.id) {
-            let label = label(&state.tree, &state.branches, &node.id);
-            let r = state.settings.summary_tokens;
-            let text = fold_by_rules(&memory.global.text, branch, r, &estimate);
-            memory.global = Summary { text, label: memory.global.label.max(label) };
-        }
+    for (node, branch) in state.unfolded() {
+        let label = label(&state.tree, &state.branches, &node.id);
+        let r = state.settings.summary_tokens;
+        let text = fold_by_rules(&memory.global.text, branch, r, &estimate);
+        memory.global = Summary { text, label: memory.global.label.max(label) };
     }
     memory
 }

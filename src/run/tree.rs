@@ -7,7 +7,7 @@ use super::event::{Event, Record, RunSettings};
 use crate::base::clock::Moment;
 use crate::research::branch::Branch;
 use crate::research::memory::Memory;
-use crate::research::node::{NodeId, NodeStatus, Tree};
+use crate::research::node::{Node, NodeId, NodeStatus, Tree};
 use crate::research::plan::{Plan, Update};
 use crate::research::question::{Brief, Question};
 use crate::research::report::{Draft, StopReason};
@@ -56,8 +56,10 @@ pub struct RunState {
     pub end: Option<StopReason>,
     /// Time a process was at work, up to the last event.
     pub active: Duration,
-    /// The summaries as they stood before the last round ended.
-    memory_before: Memory,
+    /// Nodes whose branches those summaries have.
+    folded: BTreeSet<NodeId>,
+    /// Both as they stood before the last round ended.
+    folded_before: (Memory, BTreeSet<NodeId>),
     known_evidence: BTreeSet<(String, String)>,
     started: Moment,
     last: Moment,
@@ -122,7 +124,8 @@ impl RunState {
             routes: BTreeMap::new(),
             branches: BTreeMap::new(),
             memory: Memory::default(),
-            memory_before: Memory::default(),
+            folded: BTreeSet::new(),
+            folded_before: (Memory::default(), BTreeSet::new()),
             verdicts: Vec::new(),
             draft: None,
             idle_rounds: 0,
@@ -135,9 +138,16 @@ impl RunState {
         })
     }
 
-    /// Returns the nodes a job was started for, or may have been.
-    pub fn jobs(&self) -> impl Iterator<Item = &NodeId> {
-        self.routes.iter().filter(|(_, route)| route.has_job()).map(|(node, _)| node)
+    /// Returns the nodes that went a way on which a job may be started, and whether they are still on it.
+    pub fn jobs(&self) -> impl Iterator<Item = (&NodeId, bool)> {
+        let is_running = |node: &NodeId| self.tree.get(node).is_some_and(|node| node.status == NodeStatus::Running);
+        self.routes.iter().filter(|(_, route)| route.has_job()).map(move |(node, _)| (node, is_running(node)))
+    }
+
+    /// Returns the branches that the summaries do not have yet, in the order their nodes were planned.
+    pub fn unfolded(&self) -> impl Iterator<Item = (&Node, &Branch)> {
+        let new = self.tree.workers().filter(|node| !self.folded.contains(&node.id));
+        new.filter_map(|node| Some((node, self.branches.get(&node.id)?)))
     }
 
     /// Returns the number of the next event.
@@ -270,9 +280,23 @@ impl RunState {
         }
     }
 
-    /// Has nodes that failed wait again, and those that waited for them; the round is then not over any more.
+    /// Has nodes wait again, and those that waited for them; the round is then not over any more.
     fn try_again(&mut self, again: &[NodeId]) {
+        if !again.is_empty() && self.rounds_ended() == self.round && self.verdicts.pop().is_some() {
+            (self.memory, self.folded) = self.folded_before.clone();
+            self.idle_rounds = self.idle_rounds.saturating_sub(1);
+        }
         let mut waiting: BTreeSet<NodeId> = again.iter().cloned().collect();
+        for id in again {
+            // What it found the other way comes again, off the record.
+            self.branches.remove(id);
+            self.folded.remove(id);
+            if let Some(node) = self.tree.get_mut(id) {
+                node.status = NodeStatus::Pending;
+                node.confidence = 0.0;
+                node.summary.clear();
+            }
+        }
         // A node comes after those it builds on, or is found in a later turn.
         loop {
             let before = waiting.len();
@@ -281,7 +305,7 @@ impl RunState {
                     && node.summary != DROPPED
                     && !self.branches.contains_key(&node.id)
                     && node.depends_on.iter().any(|id| waiting.contains(id));
-                if is_stuck || node.status == NodeStatus::Failed && waiting.contains(&node.id) {
+                if is_stuck {
                     node.status = NodeStatus::Pending;
                     node.summary.clear();
                     waiting.insert(node.id.clone());
@@ -290,10 +314,6 @@ impl RunState {
             if waiting.len() == before {
                 break;
             }
-        }
-        if !again.is_empty() && self.rounds_ended() == self.round && self.verdicts.pop().is_some() {
-            self.memory = self.memory_before.clone();
-            self.idle_rounds = self.idle_rounds.saturating_sub(1);
         }
     }
 
@@ -324,7 +344,8 @@ impl RunState {
     }
 
     fn end_round(&mut self, memory: &Memory, draft: &Draft, verdict: &Verdict) {
-        self.memory_before = std::mem::replace(&mut self.memory, memory.clone());
+        let memory = std::mem::replace(&mut self.memory, memory.clone());
+        self.folded_before = (memory, std::mem::replace(&mut self.folded, self.branches.keys().cloned().collect()));
         self.draft = Some(draft.clone());
         self.verdicts.push(verdict.clone());
         let before = self.known_evidence.len();

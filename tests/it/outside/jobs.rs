@@ -109,18 +109,95 @@ fn node_that_builds_on_a_job_goes_on_when_that_is_started_again() {
     assert_eq!(world.dr(["replay", "--json"]).succeeded().json(), found);
 }
 
-/// Says what the reader says, for a plan of which the last node builds on a job.
-fn say_one_after_the_other(request: &Request) -> String {
+/// Says what the reader says, for a plan of these nodes: id, question, where to look, and what it builds on.
+fn say_for(request: &Request, nodes: &[(&str, &str, &str, &[&str])]) -> String {
     if request.form() != Some("plan") || request.said().starts_with("You go on planning") {
         return reader::say(request);
     }
-    let node = |id: &str, question: &str, hint: &str, depends_on: &[&str]| json!({ "id": id, "question": question, "aspects": ["a1"], "source_hint": hint, "depends_on": depends_on, "why": "it is asked for" });
-    let new_nodes = [
-        node("inside", "How do we water the greenhouse beds?", "internal", &[]),
-        node("outside", "How do others water greenhouse beds?", "web", &[]),
-        node("after", "How much water do the greenhouse beds take?", "internal", &["outside"]),
-    ];
+    let node = |(id, question, hint, depends_on): &(&str, &str, &str, &[&str])| json!({ "id": id, "question": question, "aspects": ["a1"], "source_hint": hint, "depends_on": depends_on, "why": "it is asked for" });
+    let new_nodes: Vec<_> = nodes.iter().map(node).collect();
     json!({ "reasoning": "one after the other", "new_nodes": new_nodes, "updates": [] }).to_string()
+}
+
+/// Plans a last node that builds on a job.
+fn say_one_after_the_other(request: &Request) -> String {
+    say_for(
+        request,
+        &[
+            ("inside", "How do we water the greenhouse beds?", "internal", &[]),
+            ("outside", "How do others water greenhouse beds?", "web", &[]),
+            ("after", "How much water do the greenhouse beds take?", "internal", &["outside"]),
+        ],
+    )
+}
+
+#[test]
+fn what_a_job_reported_today_answers_the_same_question_in_the_next_run() {
+    let server = Setup::new(reader::say).with_polls(0).start();
+    let world = models_at(greenhouse(), &server);
+    let first = world.dr(ASK).succeeded().json();
+    let started = server.jobs().len();
+    let second = world.dr(ASK).succeeded();
+    assert_eq!((started, server.jobs().len()), (1, 1), "{second}");
+    let first_run = first["run_id"].as_str().unwrap();
+    assert!(second.stdout.contains(&format!("answered by Deep Research before, in run {first_run}")), "{second}");
+    let second = second.json();
+    assert_eq!(quotes(&second, "public").len(), quotes(&first, "public").len());
+    assert!(second["usage"]["by_role"].get("researcher").is_none(), "{:#}", second["usage"]);
+    assert!(!world.dr(["show", "--egress"]).succeeded().stdout.contains(" job: "), "nothing was sent again");
+    // Asked of other pages, it is another question.
+    set(&world, "[deep_research]\nblocked_domains = [\"example.org\"]\n");
+    world.dr(ASK).succeeded();
+    assert_eq!(server.jobs().len(), 2);
+    // A report goes with the run that paid for it.
+    world.dr(["rm", first_run]).succeeded();
+    set(&world, "");
+    world.dr(ASK).succeeded();
+    assert_eq!(server.jobs().len(), 3);
+}
+
+#[test]
+fn node_that_needed_no_job_leaves_it_to_the_next() {
+    let say = |request: &Request| {
+        say_for(
+            request,
+            &[
+                ("known", "When does the siren sound?", "mixed", &[]),
+                ("outside", "How do others water greenhouse beds?", "web", &["known"]),
+            ],
+        )
+    };
+    let server = Setup::new(say).with_polls(0).start();
+    let world = models_at(greenhouse(), &server);
+    let report = world.dr(ASK.iter().chain(&["--deep-research-max", "1"])).succeeded().json();
+    let jobs = server.jobs();
+    assert_eq!((jobs.len(), jobs[0].body["metadata"]["dr_node"].as_str()), (1, Some("n3")), "{report:#}");
+    assert!(!quotes(&report, "public").is_empty() && !quotes(&report, "internal").is_empty(), "{report:#}");
+}
+
+#[test]
+fn mixed_node_that_made_do_without_its_job_has_it_when_told() {
+    let server = faulty(Kind::StartJob, Fault::ResetAfter);
+    let world = models_at(greenhouse(), &server);
+    let ask = [
+        "ask",
+        "--json",
+        "--quiet",
+        "--mode",
+        "quick",
+        "--source",
+        "mixed",
+        "When does the siren of the copper harbour sound for polished gutters?",
+    ];
+    let inside = world.dr(ask);
+    let report = inside.json();
+    assert!(inside.stdout.contains("the web was not asked for the rest"), "{inside}");
+    assert!(quotes(&report, "public").is_empty() && !quotes(&report, "internal").is_empty(), "{report:#}");
+    assert_eq!((world.dr(["resume", "--json"]).exit, server.jobs().len()), (inside.exit, 1));
+    let whole = world.dr(["resume", "--json", "--retry-unknown"]).succeeded().json();
+    assert_eq!(server.jobs().len(), 2);
+    assert!(!quotes(&whole, "public").is_empty() && !quotes(&whole, "internal").is_empty(), "{whole:#}");
+    assert_eq!(world.dr(["replay", "--json"]).succeeded().json(), whole);
 }
 
 #[test]
