@@ -66,6 +66,11 @@ impl Egress {
         Self(Arc::new(Parts { run, journal, clock, is_open, gate, withheld }))
     }
 
+    /// Tells whether the user lets everything leave.
+    pub fn is_open(&self) -> bool {
+        self.0.is_open
+    }
+
     /// Takes what a run knows so far, so that a resumed one is as careful as before.
     pub fn learn(&self, state: &RunState) {
         let mut gate = self.gate();

@@ -46,6 +46,7 @@ impl RunSources {
     }
 
     /// Returns how a question is looked up among those that jobs were given; `version` says what their reports depend on.
+    /// A report on texts that somebody let leave is none for a run in which they may not.
     pub fn job_lookup(&self, node: &Node, version: &str) -> Lookup {
         Lookup {
             node: node.id.to_string(),
@@ -53,7 +54,7 @@ impl RunSources {
             query: normalised(node.question.as_str()),
             scope: "the web".to_owned(),
             label: "public".to_owned(),
-            version: format!("{version} {}", self.day),
+            version: format!("{version} {} {}", self.day, self.egress.is_open()),
         }
     }
 
