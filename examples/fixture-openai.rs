@@ -22,6 +22,8 @@ mod web_server;
 use std::net::TcpListener;
 use std::process::ExitCode;
 
+use model_server::Request;
+use serde_json::{Value, json};
 use web_server::Setup;
 
 fn main() -> ExitCode {
@@ -37,7 +39,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let server = Setup::new(reader::say).with_polls(2).on(listener);
+    let server = Setup::new(say).with_polls(2).on(listener);
     let (url, origin) = (server.url(), server.origin());
     println!("Models, background jobs, searches and pages are at {url} until you press Ctrl-C.\n");
     println!("In the folder of an index, in another terminal:\n");
@@ -47,6 +49,18 @@ fn main() -> ExitCode {
     loop {
         // An interrupt ends the process, and the server with it.
         std::thread::park();
+    }
+}
+
+/// Says what the reader says, and that no folder settles what others do, so that a mixed question goes out for that.
+fn say(request: &Request) -> String {
+    let said = reader::say(request);
+    match (request.form(), serde_json::from_str::<Value>(&said)) {
+        (Some("branch_report"), Ok(mut report)) => {
+            report["open_questions"] = json!(["What do others do?"]);
+            report.to_string()
+        }
+        _ => said,
     }
 }
 
