@@ -14,6 +14,7 @@ use crate::engine::{Engine, EngineError, report_of};
 use crate::render::figure::usage_lines;
 use crate::render::json::versioned;
 use crate::render::tree::{TreeStyle, tree_lines};
+use crate::run::job_log::{JobEntry, jobs_of};
 use crate::run::journal::EgressRow;
 use crate::run::usage::{token_drift, usage_of};
 
@@ -40,6 +41,10 @@ pub(super) struct ShowArgs {
     #[arg(long)]
     egress: bool,
 
+    /// Show the jobs of Deep Research: what they searched for, read, thought and cost
+    #[arg(long)]
+    jobs: bool,
+
     /// Print as JSON: the state of the run, all of its evidence included
     #[arg(long)]
     json: bool,
@@ -53,6 +58,7 @@ pub(super) async fn show(ui: &mut Ui, engine: &Engine, args: ShowArgs) -> Result
     let usage = usage_of(store.journal(), &run).await.map_err(|error| EngineError::Run(error.into()))?;
     let calls = store.journal().calls_in_short(&run).await.map_err(|error| EngineError::Run(error.into()))?;
     let egress = store.journal().egress(&run).await.map_err(|error| EngineError::Run(error.into()))?;
+    let jobs = jobs_of(store.journal(), &run).await.map_err(|error| EngineError::Run(error.into()))?;
     if args.json {
         let report = report_of(&store, &run, &state).await.map_err(EngineError::from)?;
         let shown = json!({
@@ -68,13 +74,14 @@ pub(super) async fn show(ui: &mut Ui, engine: &Engine, args: ShowArgs) -> Result
             "usage": usage,
             "token_drift": token_drift(&calls),
             "egress": egress,
+            "jobs": jobs,
             "events": if args.events { json!(records) } else { json!(records.len()) },
             "report": report,
         });
         ui.print(&versioned(&shown)?)?;
         return Ok(Exit::Done);
     }
-    let all = !(args.tree || args.usage || args.events || args.egress);
+    let all = !(args.tree || args.usage || args.events || args.egress || args.jobs);
     let mut text = String::new();
     if args.tree || all {
         text.push_str(&(tree_lines(&state.tree, TreeStyle::default()).join("\n") + "\n"));
@@ -94,6 +101,9 @@ pub(super) async fn show(ui: &mut Ui, engine: &Engine, args: ShowArgs) -> Result
     if args.egress || all && !egress.is_empty() {
         text.push_str(&egress_text(&egress));
     }
+    if args.jobs || all && !jobs.is_empty() {
+        text.push_str(&jobs_text(&jobs, args.jobs));
+    }
     ui.print(text.trim_start())?;
     Ok(Exit::Done)
 }
@@ -110,6 +120,25 @@ fn egress_text(rows: &[EgressRow]) -> String {
             Some(reason) => format!("kept back: {reason}"),
         };
         let _ = writeln!(text, "{} {}: {} ({})", row.node, row.kind, one_line(&row.text), one_line(&what));
+    }
+    text
+}
+
+/// Returns what became of each job, and in full what it did.
+fn jobs_text(jobs: &[JobEntry], in_full: bool) -> String {
+    let mut text = String::from(if jobs.is_empty() { "\nno job was started\n" } else { "\n" });
+    for job in jobs {
+        let cost = job.cost_usd.map_or_else(|| "at no known price".to_owned(), |cost| format!("${cost:.4}"));
+        let (node, id) = (job.node.as_deref().unwrap_or("run"), job.job.as_deref().unwrap_or("no id"));
+        let why = job.error.iter().map(|error| format!(": {error}")).collect::<String>();
+        let line = format!("{node} job {id} of {}: {}{why}, {cost}", job.model, job.outcome);
+        text.push_str(&(one_line(&line) + "\n"));
+        let lists = [("searched for", &job.searches), ("opened", &job.opened), ("thought", &job.reasoning)];
+        for (what, lines) in lists.into_iter().filter(|_| in_full) {
+            for line in lines {
+                let _ = writeln!(text, "  {what}: {}", one_line(line));
+            }
+        }
     }
     text
 }

@@ -291,7 +291,7 @@ impl Desk {
             (self.parts.listener)(&CallNotice::Replied(key.clone(), Role::Researcher));
             return Ok(call);
         }
-        let reason = why.map_or_else(|| job.state.to_string(), str::to_owned);
+        let reason = why.map(str::to_owned).or(report.refusal).unwrap_or_else(|| job.state.to_string());
         let spent = report.usage.is_some().then_some(known).flatten();
         self.end(call, &Outcome::Lost(reason.clone(), spent)).await?;
         match spent {

@@ -21,6 +21,8 @@ pub mod tree;
 
 pub mod usage;
 
+pub mod job_log;
+
 pub mod cache;
 
 pub mod egress;

@@ -47,8 +47,6 @@ fn usage_of_call(call: &CallRow) -> Usage {
         ..Tokens::default()
     };
     let tokens = call.usage.unwrap_or(worst);
-    #[expect(clippy::cast_precision_loss, reason = "nobody pays so much that a dollar is lost")]
-    let cost_usd = call.charged_cost().map(|nanos| nanos as f64 / NANO);
     Usage {
         calls: 1,
         input_tokens: tokens.input_tokens,
@@ -57,8 +55,14 @@ fn usage_of_call(call: &CallRow) -> Usage {
         reasoning_tokens: tokens.reasoning_tokens,
         tool_calls: 0,
         cache_hits: 0,
-        cost_usd,
+        cost_usd: cost_usd(call),
     }
+}
+
+/// Returns what is booked for a call, in dollars; none where no price is known.
+#[expect(clippy::cast_precision_loss, reason = "nobody pays so much that a dollar is lost")]
+pub(super) fn cost_usd(call: &CallRow) -> Option<f64> {
+    call.charged_cost().map(|nanos| nanos as f64 / NANO)
 }
 
 fn add(sum: &mut Usage, usage: &Usage) {

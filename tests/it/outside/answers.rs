@@ -27,6 +27,12 @@ fn question_about_both_ends_is_answered_from_both_with_a_key_and_nothing_else() 
     assert_eq!(again["usage"]["by_role"]["researcher"]["calls"], jobs, "{:#}", again["usage"]);
     assert_eq!(again["stop_reason"], "complete");
 
+    let did = world.dr(["show", "--jobs"]).succeeded().stdout;
+    assert_eq!(did.matches("job resp_fixture").count(), jobs, "{did}");
+    assert!(did.contains("  searched for: ") && did.contains("  thought: "), "{did}");
+    let listed = world.dr(["show", "--json"]).succeeded().json()["jobs"].clone();
+    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["outcome"]), (jobs, &"replied".into()), "{listed:#}");
+
     let egress = world.dr(["show", "--egress"]).succeeded().stdout;
     assert_eq!(egress.matches(" job: ").count(), jobs, "{egress}");
     assert!(egress.contains("(sent to Deep Research)"), "{egress}");

@@ -1,0 +1,62 @@
+//! The jobs of a run as its journal has them: what each looked for, what it read, what it cost.
+
+use serde::Serialize;
+
+use super::journal::{CallRow, Journal, JournalError};
+use super::usage::cost_usd;
+use crate::base::id::RunId;
+use crate::llm::message::Role;
+use crate::llm::openai::job::JobReport;
+
+/// A job that was started, or may have been.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct JobEntry {
+    /// The node it was started for.
+    pub node: Option<String>,
+    /// The model.
+    pub model: String,
+    /// Its id at the provider's, where that is known.
+    pub job: Option<String>,
+    /// `sent`, `replied`, `failed`, `unknown` or `lost`.
+    pub outcome: String,
+    /// Why it brought nothing, where it did not.
+    pub error: Option<String>,
+    /// What is booked for it, in dollars; none where nobody knows.
+    pub cost_usd: Option<f64>,
+    /// What it searched for.
+    pub searches: Vec<String>,
+    /// Pages it opened.
+    pub opened: Vec<String>,
+    /// What it says it thought.
+    pub reasoning: Vec<String>,
+    /// Its report, as it came.
+    pub report: String,
+}
+
+/// Returns the jobs of a run, oldest first.
+///
+/// # Errors
+///
+/// Returns an error where the journal cannot be read.
+pub async fn jobs_of(journal: &Journal, run: &RunId) -> Result<Vec<JobEntry>, JournalError> {
+    let calls = journal.calls(run).await?;
+    Ok(calls.into_iter().filter(|call| call.role == Role::Researcher).map(JobEntry::of).collect())
+}
+
+impl JobEntry {
+    fn of(call: CallRow) -> Self {
+        let report = call.reply.as_ref().map(|reply| JobReport::read(&reply.raw.to_string())).unwrap_or_default();
+        Self {
+            node: call.node().map(|node| node.to_string()),
+            cost_usd: cost_usd(&call),
+            model: call.model,
+            job: call.job,
+            outcome: call.outcome,
+            error: call.error,
+            searches: report.searches,
+            opened: report.opened,
+            reasoning: report.reasoning,
+            report: report.text,
+        }
+    }
+}
