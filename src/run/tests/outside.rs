@@ -154,7 +154,7 @@ impl<'a> Outside<'a> {
                 effort: None,
                 temperature: None,
                 timeout: self.patience,
-                counter: TokenCounter::of(Encoding::O200k),
+                counter: TokenCounter::of(Encoding::Cl100k),
                 price: Some(Price::new("fixture", &PRICE).unwrap()),
             };
             RoleModel {
@@ -193,7 +193,7 @@ impl<'a> Outside<'a> {
     pub(super) async fn starts(&self) -> BTreeMap<NodeId, usize> {
         let mut starts = BTreeMap::new();
         for call in self.calls().await.iter().filter(|call| call.role == Role::Researcher) {
-            *starts.entry(call.node().unwrap().parse().unwrap()).or_default() += 1;
+            *starts.entry(call.node().unwrap()).or_default() += 1;
         }
         starts
     }
