@@ -24,5 +24,17 @@ pub mod cli;
 extern crate self as dr;
 
 #[cfg(test)]
+#[path = "../tests/it/model_server.rs"]
+mod model_server;
+
+#[cfg(test)]
 #[path = "../tests/it/researcher.rs"]
 mod researcher;
+
+#[cfg(test)]
+#[path = "../tests/it/reader.rs"]
+mod reader;
+
+#[cfg(test)]
+#[path = "../tests/it/web_server/mod.rs"]
+mod web_server;

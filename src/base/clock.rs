@@ -1,10 +1,10 @@
 //! Where the time comes from, so that tests and replays can fix it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 /// A moment, in milliseconds since 1970 (UTC).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -15,6 +15,11 @@ impl Moment {
     /// Returns the time from `earlier` to this moment; zero where that lies ahead.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Returns the moment that comes `duration` later.
+    pub fn after(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
     }
 
     /// Returns the day it lies in, in UTC, as `2026-11-21`; none for a moment beyond every calendar.
@@ -29,8 +34,14 @@ pub trait Clock: Send + Sync {
     /// Returns the present moment.
     fn now(&self) -> Moment;
 
-    /// Completes after `duration`.
+    /// Completes after `duration`, for somebody who has nothing to do until then.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
+
+    /// Completes once `duration` has gone by, for somebody whose work may take no longer; a clock that moves as people
+    /// sleep does not move for this.
+    fn deadline(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.sleep(duration)
+    }
 }
 
 /// The clock of this machine.
@@ -51,30 +62,39 @@ impl Clock for SystemClock {
 /// A clock that moves only when somebody sleeps, and then at once: for tests.
 #[derive(Debug, Default)]
 pub struct ManualClock {
-    now: AtomicU64,
+    now: watch::Sender<Moment>,
 }
 
 impl ManualClock {
     /// Returns a clock that stands at `now`.
     pub fn at(now: Moment) -> Self {
-        Self { now: AtomicU64::new(now.0) }
+        Self { now: watch::Sender::new(now) }
     }
 
     /// Moves the clock on.
     pub fn advance(&self, duration: Duration) {
-        let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        self.now.fetch_add(millis, Ordering::SeqCst);
+        self.now.send_modify(|now| *now = now.after(duration));
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Moment {
-        Moment(self.now.load(Ordering::SeqCst))
+        *self.now.borrow()
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         self.advance(duration);
         Box::pin(tokio::task::yield_now())
+    }
+
+    fn deadline(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        let (mut now, then) = (self.now.subscribe(), self.now().after(duration));
+        Box::pin(async move {
+            // Time stands still once the clock is gone.
+            if now.wait_for(|now| *now >= then).await.is_err() {
+                std::future::pending().await
+            }
+        })
     }
 }
 
@@ -89,5 +109,18 @@ mod tests {
         assert_eq!(clock.now(), Moment(2_005));
         assert_eq!(clock.now().since(Moment(5)), Duration::from_secs(2));
         assert_eq!(Moment(1).since(Moment(5)), Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn deadline_of_a_manual_clock_comes_as_others_sleep_and_not_before() {
+        let clock = ManualClock::at(Moment(5));
+        let mut deadline = clock.deadline(Duration::from_secs(3));
+        for slept in [0, 2] {
+            clock.sleep(Duration::from_secs(slept)).await;
+            assert_eq!(futures::poll!(&mut deadline), std::task::Poll::Pending);
+        }
+        clock.sleep(Duration::from_secs(1)).await;
+        deadline.await;
+        assert_eq!(clock.now(), Moment(3_005));
     }
 }

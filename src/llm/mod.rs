@@ -45,7 +45,3 @@ pub mod roles;
 pub mod deep_research;
 
 pub mod probe;
-
-#[cfg(test)]
-#[path = "../../tests/it/model_server.rs"]
-mod model_server;

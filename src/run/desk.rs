@@ -171,7 +171,7 @@ impl Desk {
             let result = tokio::select! {
                 result = model.send(prompt) => result,
                 () = self.parts.closed.cancelled() => Err(ModelError::Unknown { reason: "run was stopped".into() }),
-                () = time_up(self.parts.budget.time_left(purpose)) => {
+                () = self.time_up(purpose) => {
                     Err(ModelError::Unknown { reason: "time of the run is up".into() })
                 }
             };
@@ -225,6 +225,14 @@ impl Desk {
         Ok(self.parts.journal.end_call(id, outcome, self.parts.clock.now()).await?)
     }
 
+    /// Completes when the time there is for a purpose is up, or never.
+    async fn time_up(&self, purpose: Purpose) {
+        match self.parts.budget.time_left(purpose) {
+            Some(left) => self.parts.clock.deadline(left).await,
+            None => std::future::pending().await,
+        }
+    }
+
     fn random(&self) -> f64 {
         self.random.lock().unwrap_or_else(PoisonError::into_inner).random()
     }
@@ -252,14 +260,6 @@ impl Caller for Desk {
     fn is_tight(&self, key: &CallKey) -> bool {
         let mut tight = self.tight.lock().unwrap_or_else(PoisonError::into_inner);
         *tight.entry(key.clone()).or_insert_with(|| self.parts.budget.is_tight())
-    }
-}
-
-/// Completes when so much time has gone by, or never.
-async fn time_up(left: Option<Duration>) {
-    match left {
-        Some(left) => tokio::time::sleep(left).await,
-        None => std::future::pending().await,
     }
 }
 

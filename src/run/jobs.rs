@@ -164,9 +164,10 @@ impl Desk {
             return self.follow(jobs, call.id, &key, &call.model, job, reservation).await;
         }
         if same.iter().any(CallRow::is_open) && !jobs.retry_unknown {
-            return Err(permanent(
-                "a job may have been started already, and nobody knows; `dr resume --retry-unknown` starts another",
-            ));
+            // Nothing takes the place of what may be under way.
+            let reason =
+                "a job may have been started already, and nobody knows; `dr resume --retry-unknown` starts another";
+            return Err(ModelError::Unknown { reason: reason.into() }.into());
         }
         let now = self.parts.clock.now();
         let today = now.date().and_then(|date| date.parse().ok()).unwrap_or_default();

@@ -162,7 +162,7 @@ impl Grace {
         let over = closed.clone();
         let task = tokio::spawn(async move {
             stop.cancelled().await;
-            clock.sleep(GRACE).await;
+            clock.deadline(GRACE).await;
             over.cancel();
         });
         Self { task, closed }

@@ -6,7 +6,7 @@ use super::*;
 use crate::base::http::client_for;
 use crate::base::token::Encoding;
 use crate::llm::message::{Message, Role, Speaker};
-use crate::llm::model_server::{ModelServer, Response, chat_reply, responses_reply};
+use crate::model_server::{ModelServer, Response, chat_reply, responses_reply};
 
 fn settings(server: &ModelServer, api: Api) -> OpenAiSettings {
     OpenAiSettings {

@@ -1,7 +1,18 @@
 //! A run that is killed at any write ends in the report it would have had, and pays for no finished call again.
 
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
 use super::super::journal::CallRow;
+use super::outside::{Outside, requested_jobs};
 use super::*;
+use crate::llm::message::Role;
+use crate::llm::openai::Api;
+use crate::research::node::{NodeId, NodeStatus};
+use crate::research::plan::SavedPlan;
+use crate::source::{Label, Place};
+use crate::web_server::{Setup, WebServer};
 
 /// Returns the calls of the run.
 async fn calls(world: &World) -> Vec<CallRow> {
@@ -58,4 +69,131 @@ async fn request_whose_outcome_nobody_knows_stays_charged_and_is_counted() {
     #[expect(clippy::cast_precision_loss, reason = "a few cents")]
     let expected = (settled + lost[0].worst_cost.unwrap()) as f64 / 1e9;
     assert!((total - expected).abs() < 1e-9, "{total} {expected}");
+}
+
+/// Makes a world where a node of the web is looked into by a job, and so is one of both where the notes have nothing.
+fn with_jobs(server: &WebServer) -> Outside<'_> {
+    let node = |id: &str, question: &str, hint: &str, depends_on: &[&str]| json!({ "id": id, "question": question, "aspects": ["a1"], "source_hint": hint, "depends_on": depends_on, "why": "it is asked for" });
+    let plan = json!({ "reasoning": "one for every way", "new_nodes": [
+        node("inside", "What is said of topic 1?", "internal", &[]),
+        node("one", "How do others water greenhouse beds?", "web", &[]),
+        node("both", "How are rain barrels kept clean?", "mixed", &[]),
+        node("last", "What is said of topic 2?", "internal", &["one"]),
+    ] });
+    Outside {
+        models: Some(ScriptedModel::new(Researcher { nodes: 4, more_nodes: 0 }, Duration::ZERO).models()),
+        plan: Some(serde_json::from_value::<SavedPlan>(plan).unwrap()),
+        can_search: false,
+        max_jobs: 2,
+        ..Outside::at(server, Api::Responses, Duration::from_secs(10))
+    }
+}
+
+/// Returns the nodes of a run that failed.
+async fn failed(world: &Outside<'_>) -> Vec<NodeId> {
+    let state = world.state().await;
+    let failed = state.tree.nodes.iter().filter(|node| node.status == NodeStatus::Failed);
+    failed.map(|node| node.id.clone()).collect()
+}
+
+/// Returns the report of a run, what it cost and when its pages were fetched aside.
+async fn timeless_report(world: &Outside<'_>) -> Report {
+    let mut report = report_of(&world.state().await);
+    let quoted = report.evidence.iter_mut().map(|quote| &mut quote.source);
+    for place in quoted.chain(report.passages.iter_mut().map(|passage| &mut passage.source)) {
+        if let Place::Web { fetched_at, .. } = place {
+            *fetched_at = None;
+        }
+    }
+    report
+}
+
+/// Makes sure that no finished call was made again.
+async fn pays_once(world: &Outside<'_>) {
+    let calls = world.calls().await;
+    for (at, call) in calls.iter().enumerate().filter(|(_, call)| call.outcome == "replied") {
+        let is_again = |other: &&CallRow| other.key == call.key && other.request_hash == call.request_hash;
+        assert!(!calls[at + 1..].iter().any(|other| is_again(&other)), "`{}` was made again", call.key);
+    }
+}
+
+#[tokio::test]
+async fn run_killed_at_any_write_finds_its_jobs_again_and_starts_none_twice_unless_told() {
+    let server = Setup::new(|_| String::new()).with_polls(2).start();
+    let whole = with_jobs(&server);
+    let journal = whole.store.journal().clone();
+    journal.kill_after(i64::MAX);
+    assert_eq!(whole.ask().await.unwrap(), StopReason::Complete);
+    let writes = i64::MAX - journal.writes_left();
+    let expected = timeless_report(&whole).await;
+    assert!(expected.evidence.iter().any(|quote| quote.label == Label::Public && quote.checked));
+    let (starts, mut found_again, mut lost) = (whole.starts().await, 0, 0);
+    assert_eq!((starts.len(), requested_jobs(&server, 0)), (2, starts.clone()));
+    for survived in 0..writes {
+        let world = with_jobs(&server);
+        let from = server.count();
+        world.store.journal().kill_after(survived);
+        assert!(world.ask().await.is_err(), "killed after {survived} of {writes} writes, and went on");
+        world.store.journal().kill_after(i64::MAX);
+        let is_there = !world.store.journal().runs().await.unwrap().is_empty();
+        found_again += usize::from(world.calls().await.iter().any(|call| call.outcome == "sent" && call.job.is_some()));
+        let resumed = if is_there { world.resume(false).await } else { world.ask().await };
+        resumed.unwrap();
+        let failed = failed(&world).await;
+        let once: BTreeMap<_, _> =
+            world.starts().await.into_iter().filter(|(node, _)| !failed.contains(node)).collect();
+        assert!(once.values().all(|starts| *starts == 1), "killed after {survived} writes: {once:?}");
+        if !failed.is_empty() {
+            lost += 1;
+            starts_only_those_again(&world, &failed).await;
+        }
+        let requested = requested_jobs(&server, from);
+        let most = |node: &NodeId| if failed.contains(node) { 2 } else { 1 };
+        assert!(requested.iter().all(|(node, times)| *times <= most(node)), "killed after {survived}: {requested:?}");
+        assert_eq!(requested.len(), 2, "killed after {survived} writes");
+        pays_once(&world).await;
+        assert_eq!(timeless_report(&world).await, expected, "killed after {survived} writes");
+    }
+    assert!(found_again >= 2 && lost >= 2, "{found_again} {lost}");
+}
+
+/// Makes sure that the nodes that failed say why, and that leave to try again starts one more job for each of them.
+async fn starts_only_those_again(world: &Outside<'_>, failed: &[NodeId]) {
+    let state = world.state().await;
+    let report = report_of(&state);
+    assert!(report.degraded && report.failed_nodes == failed);
+    for node in failed.iter().map(|node| state.tree.get(node).unwrap()) {
+        assert!(node.summary.contains("may have been started"), "{node:?}");
+    }
+    let calls = world.calls().await;
+    let is_unknown = |node: &&NodeId| {
+        let mut of_node =
+            calls.iter().filter(|call| call.role == Role::Researcher && call.node().as_ref() == Some(*node));
+        of_node.next().is_some_and(|call| call.is_open() && call.job.is_none()) && of_node.next().is_none()
+    };
+    assert!(failed.iter().all(|node| is_unknown(&node)), "{calls:#?}");
+    let before = world.starts().await;
+    assert_eq!(world.resume(true).await.unwrap(), StopReason::Complete);
+    for (node, starts) in world.starts().await {
+        let more = usize::from(failed.contains(&node));
+        assert_eq!(starts, before.get(&node).copied().unwrap_or(0) + more, "`{node}`");
+    }
+}
+
+#[tokio::test]
+async fn job_that_may_be_under_way_is_waited_for_and_no_search_takes_its_place() {
+    let server = Setup::new(|_| String::new()).with_polls(2).start();
+    for survived in 0.. {
+        let world = Outside { can_search: true, ..with_jobs(&server) };
+        world.store.journal().kill_after(survived);
+        let killed = world.ask().await;
+        assert!(killed.is_err(), "no write was the one that stores the id of a job");
+        world.store.journal().kill_after(i64::MAX);
+        if world.calls().await.iter().any(|call| call.role == Role::Researcher && call.job.is_none()) {
+            world.resume(false).await.unwrap();
+            let failed = failed(&world).await;
+            assert!(!failed.is_empty(), "{:#?}", world.state().await.tree);
+            return starts_only_those_again(&world, &failed).await;
+        }
+    }
 }

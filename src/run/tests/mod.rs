@@ -1,8 +1,12 @@
-//! Runs from question to report on a scripted model: stopped at every write, at every limit, by a failing worker.
+//! Runs from question to report: stopped at every write and every limit, and among servers where everything goes wrong.
 
 mod crash;
 
+mod faults;
+
 mod guardrails;
+
+mod outside;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +17,7 @@ use super::budget::BudgetLimits;
 use super::event::RunSettings;
 use super::orchestrator::{Orchestrator, Resources, RunError, Sources};
 use super::store::Store;
+use super::tree::RunState;
 use super::usage::usage_of;
 use crate::base::clock::{Clock, ManualClock, Moment};
 use crate::base::id::RunId;
@@ -59,24 +64,7 @@ impl World {
     }
 
     fn settings(&self) -> RunSettings {
-        RunSettings {
-            mode: Mode::Auto,
-            required: Vec::new(),
-            source: None,
-            allow_egress: false,
-            verify_web: true,
-            limits: self.limits,
-            tree: TreeLimits::default(),
-            parallel: 3,
-            summary_tokens: 600,
-            by_rules: false,
-            models: std::collections::BTreeMap::new(),
-            output_schema: None,
-            scope: Scope::default(),
-            searched: "many files of kb".into(),
-            source_version: "1".into(),
-            follows: None,
-        }
+        settings(self.limits)
     }
 
     fn run() -> RunId {
@@ -94,24 +82,50 @@ impl World {
 
     /// Returns the report, what it cost aside.
     async fn report(&self) -> Report {
-        let (_, state) = self.store.read(&Self::run()).await.unwrap();
-        Report::of(Material {
-            run_id: None,
-            question: &state.question,
-            tree: &state.tree,
-            branches: &state.branches,
-            draft: state.draft.as_ref().unwrap(),
-            stop_reason: state.end.unwrap(),
-            searched: "",
-            has_asked_web: false,
-            usage: UsageTable::default(),
-            elapsed_ms: 0,
-        })
+        report_of(&self.store.read(&Self::run()).await.unwrap().1)
     }
 
     async fn usage(&self) -> UsageTable {
         usage_of(self.store.journal(), &Self::run()).await.unwrap()
     }
+}
+
+/// Returns how a run is made that may spend so much.
+fn settings(limits: BudgetLimits) -> RunSettings {
+    RunSettings {
+        mode: Mode::Auto,
+        required: Vec::new(),
+        source: None,
+        allow_egress: false,
+        verify_web: true,
+        limits,
+        tree: TreeLimits::default(),
+        parallel: 3,
+        summary_tokens: 600,
+        by_rules: false,
+        models: std::collections::BTreeMap::new(),
+        output_schema: None,
+        scope: Scope::default(),
+        searched: "many files of kb".into(),
+        source_version: "1".into(),
+        follows: None,
+    }
+}
+
+/// Returns the report of a run that has ended, what it cost aside.
+fn report_of(state: &RunState) -> Report {
+    Report::of(Material {
+        run_id: None,
+        question: &state.question,
+        tree: &state.tree,
+        branches: &state.branches,
+        draft: state.draft.as_ref().unwrap(),
+        stop_reason: state.end.unwrap(),
+        searched: "",
+        has_asked_web: false,
+        usage: UsageTable::default(),
+        elapsed_ms: 0,
+    })
 }
 
 const TWO_ROUNDS: Researcher = Researcher { nodes: 9, more_nodes: 2 };

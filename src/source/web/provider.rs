@@ -14,7 +14,7 @@ use crate::base::http::{BaseUrl, HttpError, Secret, client_for, read_capped, ret
 use crate::base::line::{one_line, shortened};
 use crate::base::retry::wait;
 
-/// How long one search may take.
+/// How long one search may take, where nothing else is said.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Bytes of an answer that are read.
@@ -194,11 +194,17 @@ pub(super) struct Endpoint {
     address: BaseUrl,
     key: Option<Secret>,
     client: Client,
+    timeout: Duration,
 }
 
 impl Endpoint {
     pub(super) fn new(provider: &'static str, address: BaseUrl, key: Option<Secret>) -> Result<Self, HttpError> {
-        Ok(Self { provider, client: client_for(&address)?, address, key })
+        Ok(Self { provider, client: client_for(&address)?, address, key, timeout: TIMEOUT })
+    }
+
+    /// Returns the same engine, of which one search may take no longer than `most` either.
+    pub(super) fn within(self, most: Duration) -> Self {
+        Self { timeout: self.timeout.min(most), ..self }
     }
 
     pub(super) fn get(&self, path: &str) -> RequestBuilder {
@@ -211,8 +217,8 @@ impl Endpoint {
 
     /// Sends a request and returns what comes back as JSON.
     pub(super) async fn send(&self, request: RequestBuilder) -> Result<Value, WebError> {
-        let sent = request.timeout(TIMEOUT).send().await;
-        let response = sent.map_err(|error| self.transient(None, &with_innermost(&error)))?;
+        let sent = request.timeout(self.timeout).send().await;
+        let response = sent.map_err(|error| self.transient(None, &self.with_innermost(&error)))?;
         let (status, headers) = (response.status(), response.headers().clone());
         let body = read_capped(response, MAX_REPLY_BYTES).await;
         let text = |bytes: &[u8]| self.scrubbed(&String::from_utf8_lossy(bytes));
@@ -221,7 +227,7 @@ impl Endpoint {
         }
         match body {
             Ok(body) => serde_json::from_str(&text(&body)).map_err(|_| self.bad_reply("it is no JSON")),
-            Err(crate::base::http::BodyError::Broken(error)) => Err(self.transient(None, &with_innermost(&error))),
+            Err(crate::base::http::BodyError::Broken(error)) => Err(self.transient(None, &self.with_innermost(&error))),
             Err(error) => Err(self.bad_reply(&error.to_string())),
         }
     }
@@ -239,6 +245,18 @@ impl Endpoint {
     fn transient(&self, retry_after: Option<Duration>, reason: &str) -> WebError {
         let reason = shortened(&self.scrubbed(reason));
         WebError::Transient { provider: self.provider, retry_after, reason }
+    }
+
+    /// Returns the innermost cause: those around it repeat the address, and with it the query.
+    fn with_innermost(&self, error: &reqwest::Error) -> String {
+        if error.is_timeout() && !error.is_connect() {
+            return format!("nothing came within {} s", self.timeout.as_secs_f32());
+        }
+        let mut cause: &dyn std::error::Error = error;
+        while let Some(deeper) = cause.source() {
+            cause = deeper;
+        }
+        cause.to_string()
     }
 
     fn scrubbed(&self, text: &str) -> String {
@@ -276,18 +294,6 @@ impl Endpoint {
             _ => WebError::Refused { provider, reason },
         }
     }
-}
-
-/// Returns the innermost cause: those around it repeat the address, and with it the query.
-fn with_innermost(error: &reqwest::Error) -> String {
-    if error.is_timeout() && !error.is_connect() {
-        return format!("nothing came within {} s", TIMEOUT.as_secs());
-    }
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    cause.to_string()
 }
 
 /// Returns what an engine says of a failure, in whichever form; nothing of a page for people.

@@ -1,5 +1,7 @@
 //! `SearXNG`: an engine that asks others, on a machine of one's own; it wants no key.
 
+use std::time::Duration;
+
 use futures::future::BoxFuture;
 
 use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery, hit};
@@ -18,6 +20,12 @@ impl SearxNg {
     /// Sets up the engine at an address; there is no public one to fall back on.
     pub fn new(address: BaseUrl) -> Result<Self, HttpError> {
         Ok(Self(Endpoint::new(NAME, address, None)?))
+    }
+
+    /// Returns the same engine, of which one search may take no longer than `most` either.
+    #[must_use]
+    pub fn within(self, most: Duration) -> Self {
+        Self(self.0.within(most))
     }
 }
 

@@ -227,7 +227,10 @@ impl World {
         let text = (self.setup.speak)(request);
         let count = |text: &str| Words.count(text) as u64;
         let response = request.reply(&text, count(&request.said()), count(&text));
-        response.with_text_replaced("\"chatcmpl-1\"", &format!("\"chatcmpl-{}\"", request.number))
+        // A reply that is stored can be told from every other.
+        let number = request.number;
+        let response = response.with_text_replaced("\"chatcmpl-1\"", &format!("\"chatcmpl-{number}\""));
+        response.with_text_replaced("\"resp_1\"", &format!("\"resp_{number}\""))
     }
 
     fn with_snippet(&self, response: Response) -> Response {

@@ -7,7 +7,7 @@ use super::request::sample;
 use super::*;
 use crate::base::http::client_for;
 use crate::llm::model::ModelError;
-use crate::llm::model_server::{ModelServer, Response};
+use crate::model_server::{ModelServer, Response};
 
 const TODAY: Date = date(2026, 11, 21);
 

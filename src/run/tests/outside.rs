@@ -1,0 +1,214 @@
+//! A run among servers on loopback: models, jobs, a search engine and pages are asked as they are anywhere, and the clock
+//! moves only as somebody waits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use super::super::budget::BudgetLimits;
+use super::super::jobs::Jobs;
+use super::super::journal::CallRow;
+use super::super::orchestrator::{Orchestrator, Resources, RunError, Sources};
+use super::super::store::Store;
+use super::super::tree::RunState;
+use super::{World, settings};
+use crate::base::clock::{Clock, ManualClock, Moment};
+use crate::base::http::client_for;
+use crate::base::token::{Encoding, TokenCounter};
+use crate::llm::deep_research::{DeepResearchOptions, DeepResearchSettings};
+use crate::llm::message::Role;
+use crate::llm::openai::{Api, OpenAiModel, OpenAiSettings, SchemaSupport};
+use crate::llm::price::{Price, PriceOptions, PriceTable};
+use crate::llm::roles::{ModelEnvironment, Models, RoleModel};
+use crate::research::node::NodeId;
+use crate::research::plan::SavedPlan;
+use crate::research::report::StopReason;
+use crate::researcher::{NoPick, ScriptedSource, Words};
+use crate::source::Source;
+use crate::source::web::{FetchOptions, Fetcher, PageStore, SearxNg, WebSource};
+use crate::web_server::WebServer;
+
+/// What every model costs, in dollars.
+const PRICE: PriceOptions = PriceOptions {
+    input: 2.0,
+    cached: None,
+    cache_write: None,
+    output: 8.0,
+    search: Some(0.01),
+    long_above: None,
+    long_input: None,
+    long_output: None,
+};
+
+/// What a run may spend: more than it needs.
+pub(super) const LIMITS: BudgetLimits = BudgetLimits {
+    cost_nanos: Some(20_000_000_000),
+    tokens: Some(2_000_000),
+    calls: None,
+    time: Some(Duration::from_mins(15)),
+    rounds: Some(3),
+};
+
+/// Everything such a run needs, and what is kept of it.
+pub(super) struct Outside<'a> {
+    pub(super) server: &'a WebServer,
+    pub(super) store: Store,
+    /// Models in this process, instead of those at the server.
+    pub(super) models: Option<Models>,
+    /// The plan it is given instead of making one.
+    pub(super) plan: Option<SavedPlan>,
+    /// Whether there is a search engine.
+    pub(super) can_search: bool,
+    pub(super) max_jobs: usize,
+    pub(super) clock: Arc<ManualClock>,
+    pub(super) pages: TempDir,
+    /// How long one request may take.
+    pub(super) patience: Duration,
+    /// How models are asked.
+    pub(super) api: Api,
+}
+
+impl<'a> Outside<'a> {
+    /// Makes a world where everything is at `server`.
+    pub(super) fn at(server: &'a WebServer, api: Api, patience: Duration) -> Self {
+        Self {
+            server,
+            store: Store::in_memory().unwrap(),
+            models: None,
+            plan: None,
+            can_search: true,
+            max_jobs: 2,
+            clock: Arc::new(ManualClock::at(Moment(1_000))),
+            pages: tempfile::tempdir().unwrap(),
+            patience,
+            api,
+        }
+    }
+
+    /// Begins a run and brings it to its end.
+    pub(super) async fn ask(&self) -> Result<StopReason, RunError> {
+        let question = "What is said of the topics, and how do others water greenhouse beds?".parse().unwrap();
+        let run = Orchestrator::start(World::run(), question, settings(LIMITS), self.resources(false)).await?;
+        self.conduct(run).await
+    }
+
+    /// Goes on as another process would, which knows only what is stored.
+    pub(super) async fn resume(&self, retry_unknown: bool) -> Result<StopReason, RunError> {
+        let run = Orchestrator::resume(World::run(), None, self.resources(retry_unknown)).await?;
+        self.conduct(run).await
+    }
+
+    async fn conduct(&self, mut run: Orchestrator) -> Result<StopReason, RunError> {
+        if let Some(plan) = &self.plan {
+            run.plan(Some(plan)).await?;
+        }
+        run.conduct().await
+    }
+
+    fn resources(&self, retry_unknown: bool) -> Resources {
+        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
+        let origin = self.server.origin();
+        let allowed_hosts = vec![origin.trim_start_matches("http://").parse().unwrap()];
+        let options = FetchOptions { timeout: self.patience, allowed_hosts, ..FetchOptions::default() };
+        let fetcher = Fetcher::new(options, Arc::clone(&clock)).unwrap();
+        let engine = SearxNg::new(origin.parse().unwrap()).unwrap().within(self.patience);
+        let pages = PageStore::new(self.pages.path().to_owned());
+        let web = WebSource::new(Arc::new(engine), Some(Arc::new(fetcher)), pages, Arc::clone(&clock));
+        let web = Arc::new(web) as Arc<dyn Source>;
+        Resources {
+            store: self.store.clone(),
+            clock,
+            sources: Sources {
+                internal: Arc::new(ScriptedSource),
+                web: self.can_search.then(|| Arc::clone(&web)),
+                pages: Some(web),
+            },
+            picker: Arc::new(NoPick),
+            embedder: None,
+            recall: None,
+            models: Some(self.models.clone().unwrap_or_else(|| self.models_there())),
+            listener: Arc::new(|_| {}),
+            stop: CancellationToken::new(),
+            seed: 7,
+            jobs: Some(Arc::new(self.jobs(retry_unknown))),
+        }
+    }
+
+    fn models_there(&self) -> Models {
+        let address = self.server.url().parse().unwrap();
+        let client = client_for(&address).unwrap();
+        Models::of(|_| {
+            let settings = OpenAiSettings {
+                model: "fixture".into(),
+                address: address.clone(),
+                api: self.api,
+                key: None,
+                schema: SchemaSupport::Strict,
+                window_tokens: 100_000,
+                reasoning_tokens: 0,
+                reasons: false,
+                effort: None,
+                temperature: None,
+                timeout: self.patience,
+                counter: TokenCounter::of(Encoding::Cl100k),
+                price: Some(Price::new("fixture", &PRICE).unwrap()),
+            };
+            RoleModel {
+                model: Arc::new(OpenAiModel::new(settings, client.clone())),
+                counter: Arc::new(Words),
+                max_input_tokens: 12_000,
+                max_output_tokens: 1_000,
+                endpoint: "here".into(),
+                is_local: true,
+            }
+        })
+    }
+
+    fn jobs(&self, retry_unknown: bool) -> Jobs {
+        let options = json!({
+            "base_url": self.server.url(), "models": ["fixture"], "max_cost": 1.0, "max_jobs": self.max_jobs,
+            "timeout_minutes": 1,
+        });
+        let options: DeepResearchOptions = serde_json::from_value(options).unwrap();
+        let environment = ModelEnvironment { base_url: None, variable: &|_| None };
+        let settings = DeepResearchSettings::resolve(&options, &environment).unwrap().unwrap();
+        let client = settings.client().unwrap().within(self.patience);
+        let prices = PriceTable::with(&BTreeMap::from([("fixture".to_owned(), PRICE)])).unwrap();
+        Jobs::new(settings, client, prices, retry_unknown)
+    }
+
+    pub(super) async fn state(&self) -> RunState {
+        self.store.read(&World::run()).await.unwrap().1
+    }
+
+    pub(super) async fn calls(&self) -> Vec<CallRow> {
+        self.store.journal().calls(&World::run()).await.unwrap()
+    }
+
+    /// Returns how often a job was to be started for each node, by the journal.
+    pub(super) async fn starts(&self) -> BTreeMap<NodeId, usize> {
+        let mut starts = BTreeMap::new();
+        for call in self.calls().await.iter().filter(|call| call.role == Role::Researcher) {
+            *starts.entry(call.node().unwrap()).or_default() += 1;
+        }
+        starts
+    }
+}
+
+/// Returns the requests for jobs among those that came in from the one numbered `from`, by the node they are for.
+pub(super) fn requested_jobs(server: &WebServer, from: usize) -> BTreeMap<NodeId, usize> {
+    let mut requested = BTreeMap::new();
+    for request in server.requests().iter().skip(from).filter(|request| request.json["background"] == true) {
+        *requested.entry(request.json["metadata"]["dr_node"].as_str().unwrap().parse().unwrap()).or_default() += 1;
+    }
+    requested
+}
+
+/// Returns the number of the request a stored reply answers.
+pub(super) fn answered(reply: &Value) -> Option<usize> {
+    reply["id"].as_str()?.strip_prefix("chatcmpl-").or(reply["id"].as_str()?.strip_prefix("resp_"))?.parse().ok()
+}
