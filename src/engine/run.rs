@@ -27,7 +27,7 @@ use crate::research::report::{Material, Report, StopReason, Usage, UsageTable};
 use crate::run::budget::BudgetLimits;
 use crate::run::estimate::Estimate;
 use crate::run::event::{Followed, RunSettings};
-use crate::run::jobs::{Jobs, of_unknown_start};
+use crate::run::jobs::{Jobs, to_try_again};
 use crate::run::journal::{JournalError, RunRow};
 use crate::run::orchestrator::{AskBack, Orchestrator, Resources, RunListener, Sources, check_plan};
 use crate::run::recall::Recall;
@@ -218,7 +218,7 @@ impl Engine {
         raise(&mut limits);
         let retries = self.settings().options.retry_unknown == Some(true);
         let calls = store.journal().calls_in_short(&run).await.map_err(StoreError::from)?;
-        let has_more = retries && !of_unknown_start(&state, &calls).is_empty();
+        let has_more = !to_try_again(&state, &calls, retries).is_empty();
         let is_over = state.is_over() && !has_more;
         if is_over && limits == state.settings.limits {
             let report = report_of(&store, &run, &state).await?;

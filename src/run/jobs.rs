@@ -17,6 +17,7 @@ use super::desk::{CallNotice, Desk};
 use super::journal::{CallRow, NewCall, Outcome};
 use super::tree::RunState;
 use crate::base::id::ContentHash;
+use crate::base::line::with_causes;
 use crate::llm::call::{CallError, CallKey};
 use crate::llm::deep_research::{DeepResearchSettings, job_cap};
 use crate::llm::message::{Reply, Role};
@@ -270,10 +271,12 @@ impl Desk {
             match self.way(jobs).retrieve(&job.id).await {
                 Ok(now) => (job, silence) = (now, 0),
                 Err(error) if error.is_passing() && silence < MAX_SILENCE => silence += 1,
-                // It goes on at the provider's, and is found again when the run is resumed.
+                // It goes on at the provider's, and is found again when the run is resumed; nothing takes its place.
                 Err(error) => {
                     reservation.keep();
-                    return Err(call_error(error));
+                    let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+                    let reason = format!("a job is under way and cannot be asked after: {}{hint}", with_causes(&error));
+                    return Err(ModelError::Unknown { reason }.into());
                 }
             }
         }
@@ -336,14 +339,15 @@ fn key_of(node: &NodeId) -> CallKey {
     CallKey::new(format!("{node}/research"))
 }
 
-/// Returns the nodes that made do without a job because nobody knows whether one was started for them.
-pub fn of_unknown_start(state: &RunState, calls: &[CallRow]) -> Vec<NodeId> {
-    let is_unknown = |node: &&Node| {
+/// Returns the nodes that made do without a job and need not: one that is under way is asked after again, and where nobody
+/// knows whether one was started, `retry_unknown` has another started.
+pub fn to_try_again(state: &RunState, calls: &[CallRow], retry_unknown: bool) -> Vec<NodeId> {
+    let is_open = |node: &&Node| {
         let mut jobs = calls.iter().rev().filter(|call| call.role == Role::Researcher);
-        let last = jobs.find(|call| call.node().as_ref() == Some(&node.id));
-        node.status.is_settled() && last.is_some_and(|call| call.is_open() && under_way(call).is_none())
+        let last = jobs.find(|call| call.node().as_ref() == Some(&node.id)).filter(|call| call.is_open());
+        node.status.is_settled() && last.is_some_and(|call| retry_unknown || under_way(call).is_some())
     };
-    state.tree.nodes.iter().filter(is_unknown).map(|node| node.id.clone()).collect()
+    state.tree.nodes.iter().filter(is_open).map(|node| node.id.clone()).collect()
 }
 
 /// Returns the nodes that a job was started for, or may have been.
