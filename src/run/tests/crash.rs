@@ -130,7 +130,8 @@ async fn run_killed_at_any_write_finds_its_jobs_again_and_starts_none_twice_unle
     let (starts, mut found_again, mut lost) = (whole.starts().await, 0, 0);
     assert_eq!((starts.len(), requested_jobs(&server, 0)), (2, starts.clone()));
     for survived in 0..writes {
-        let world = with_jobs(&server);
+        // Pages are kept once for all: what they are written to is slow.
+        let world = Outside { pages: Arc::clone(&whole.pages), ..with_jobs(&server) };
         let from = server.count();
         world.store.journal().kill_after(survived);
         assert!(world.ask().await.is_err(), "killed after {survived} of {writes} writes, and went on");

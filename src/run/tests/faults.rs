@@ -91,7 +91,11 @@ impl Progress {
             Place::Writer => call.request.form() == Some("answer") && !reached.contains(number),
         };
         let due = places.iter().enumerate().find(is_due).map(|(number, _)| number);
-        !self.is_over.load(Ordering::SeqCst) && due.inspect(|number| drop(reached.insert(*number))).is_some()
+        if self.is_over.load(Ordering::SeqCst) {
+            return false;
+        }
+        reached.extend(due);
+        due.is_some()
     }
 }
 
@@ -148,8 +152,10 @@ async fn survives(case: &Case) {
     progress.is_over.store(true, Ordering::SeqCst);
     world.patience = PATIENCE;
     let (lost, from) = (unknown(&world).await, server.count());
-    let starts = world.starts().await;
+    let (starts, under_way) = (world.starts().await, under_way(&world).await);
     check(case, &world, world.resume(false).await).await;
+    let ended: BTreeSet<_> = world.calls().await.iter().filter(|call| !call.is_open()).map(|call| call.id).collect();
+    assert!(under_way.is_subset(&ended), "{case:?}: a job that was under way is found again");
     let again = world.starts().await;
     assert!(lost.iter().all(|node| again[node] == starts[node]), "{case:?}: nobody said that it may be tried again");
     assert!(requested_jobs(&server, from).keys().all(|node| !lost.contains(node)), "{case:?}");
@@ -173,6 +179,12 @@ async fn unknown(world: &Outside<'_>) -> BTreeSet<NodeId> {
         assert_eq!(node.status, NodeStatus::Failed, "{node:?}");
     }
     nodes
+}
+
+/// Returns the calls whose jobs were under way when the run ended.
+async fn under_way(world: &Outside<'_>) -> BTreeSet<i64> {
+    let calls = world.calls().await;
+    calls.iter().filter(|call| call.outcome == "sent" && call.job.is_some()).map(|call| call.id).collect()
 }
 
 /// Makes sure that a run has ended as it should, whatever it met.

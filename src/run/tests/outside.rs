@@ -65,7 +65,7 @@ pub(super) struct Outside<'a> {
     pub(super) can_search: bool,
     pub(super) max_jobs: usize,
     pub(super) clock: Arc<ManualClock>,
-    pub(super) pages: TempDir,
+    pub(super) pages: Arc<TempDir>,
     /// How long one request may take.
     pub(super) patience: Duration,
     /// How models are asked.
@@ -83,7 +83,7 @@ impl<'a> Outside<'a> {
             can_search: true,
             max_jobs: 2,
             clock: Arc::new(ManualClock::at(Moment(1_000))),
-            pages: tempfile::tempdir().unwrap(),
+            pages: Arc::new(tempfile::tempdir().unwrap()),
             patience,
             api,
         }
