@@ -18,6 +18,7 @@ impl Moment {
     }
 
     /// Returns the moment that comes `duration` later.
+    #[must_use]
     pub fn after(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
     }
@@ -92,7 +93,7 @@ impl Clock for ManualClock {
         Box::pin(async move {
             // Time stands still once the clock is gone.
             if now.wait_for(|now| *now >= then).await.is_err() {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         })
     }

@@ -14,6 +14,7 @@ use super::super::orchestrator::RunError;
 use super::super::usage::usage_of;
 use super::outside::{LIMITS, Outside, answered, requested_jobs};
 use super::{World, report_of};
+use crate::base::money::nanos;
 use crate::llm::message::Role;
 use crate::llm::openai::Api;
 use crate::model_server::Request;
@@ -204,7 +205,7 @@ async fn check(case: &Case, world: &Outside<'_>, ended: Result<StopReason, RunEr
     let of_jobs = usage.by_role.get("researcher").map_or(0, |usage| usage.input_tokens + usage.output_tokens);
     let tokens = usage.total.input_tokens + usage.total.output_tokens - of_jobs;
     assert!(tokens <= LIMITS.tokens.unwrap(), "{case:?}: {tokens} tokens");
-    assert!(usage.total.cost_usd.unwrap() * 1e9 <= LIMITS.cost_nanos.unwrap() as f64, "{case:?}: {:?}", usage.total);
+    assert!(nanos(usage.total.cost_usd.unwrap()) <= LIMITS.cost_nanos.unwrap(), "{case:?}: {:?}", usage.total);
     assert!(state.active <= LIMITS.time.unwrap(), "{case:?}: {:?}", state.active);
     pays_once(case, world).await;
 }
