@@ -267,4 +267,20 @@ mod tests {
         source(3).search("Does topic 4 increase survival?", 5).await.unwrap();
         assert_eq!(known(&journal, &run).await, 1, "the very same query is the same for everybody");
     }
+
+    #[tokio::test]
+    async fn what_is_opened_for_one_question_is_not_shown_for_another() {
+        let journal = Journal::in_memory().unwrap();
+        let run = RunId::random(1);
+        let cache = cache(&run, &journal, Moment(1)).await;
+        let opened = async |question: &str| {
+            let source = cache.source(Arc::new(ScriptedSource), NodeId::numbered(2), "1".into());
+            let source: Box<dyn Source> = Box::new(source.read_for(&question.parse().unwrap()));
+            source.open("topic-4").await.unwrap();
+            known(&journal, &run).await
+        };
+        assert_eq!(opened("What is it?").await, 0);
+        assert_eq!(opened("Who made it?").await, 0);
+        assert_eq!(opened("What is it?").await, 1);
+    }
 }
