@@ -177,7 +177,9 @@ mod tests {
     }
 
     fn long_page() -> String {
-        let other = "The cat of the house sleeps in the sun all day long and dreams of mice.\n\n".repeat(100);
+        let other =
+            format!("{}\n\n", "The cat of the house sleeps in the sun and dreams of mice. ".repeat(11).trim_end());
+        let other = other.repeat(6);
         format!("{other}{VALVES}\n\n{other}")
     }
 
