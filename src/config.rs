@@ -16,7 +16,6 @@ use etcetera::BaseStrategy;
 use figment::Figment;
 use figment::providers::{Env, Format, Serialized, Toml};
 use figment::value::{Tag, Value};
-use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
 pub use limits::{dollars, duration};
@@ -29,7 +28,7 @@ use crate::kb::search::SearchMode;
 use crate::llm::deep_research::{DeepResearchError, DeepResearchOptions, DeepResearchSettings};
 use crate::llm::price::{PriceError, PriceOptions, PriceTable};
 use crate::llm::roles::{ModelEnvironment, ModelOptions, Models, ModelsError, ModelsOptions, OPENAI_KEY};
-use crate::source::web::{WebAccess, WebEnvironment, WebOptions, WebSettingsError};
+use crate::source::web::{DateRange, WebAccess, WebEnvironment, WebOptions, WebSettingsError};
 
 /// Name of the project's file.
 pub const PROJECT_FILE: &str = "dr.toml";
@@ -277,18 +276,18 @@ impl Settings {
         Models::resolve(&self.options.models, &environment, &prices)
     }
 
-    /// Returns the web, as far as it is set up, with pages of `since` and later; nothing where `dr` is offline.
+    /// Returns the web, as far as it is set up, with pages of `dates`; nothing where `dr` is offline.
     ///
     /// # Errors
     ///
     /// Returns an error for settings that cannot be used. Nothing is sent.
-    pub fn web(&self, pages: PathBuf, since: Option<Date>) -> Result<Option<WebAccess>, WebSettingsError> {
+    pub fn web(&self, pages: PathBuf, dates: DateRange) -> Result<Option<WebAccess>, WebSettingsError> {
         if self.is_offline() {
             return Ok(None);
         }
         let models_at = self.variables.base_url.clone();
         let clock = Arc::new(SystemClock);
-        self.options.web.resolve(WebEnvironment { variable: &variable, models_at, pages, since, clock }).map(Some)
+        self.options.web.resolve(WebEnvironment { variable: &variable, models_at, pages, dates, clock }).map(Some)
     }
 
     /// Returns the jobs of research that may be started; nothing where there is no endpoint for them, or `dr` is offline.

@@ -156,7 +156,7 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
     let Some(request) = args.what.request(ui, engine).await? else { return Ok(Exit::Interrupted) };
     let request = AskRequest { plan, output_schema, follow: args.follow, ..request };
     if !engine.has_model()? && !engine.settings().is_offline() {
-        args.events.note(ui, "no model is configured, so the answer is made of sentences from the knowledge base");
+        args.events.note(ui, "no model is configured, so the answer is made of sentences from its sources");
     }
     let searcher = engine.searcher(SearchMode::Hybrid).await?;
     let stop = interruptible();

@@ -75,6 +75,10 @@ pub(super) struct FilterArgs {
     /// Search documents whose front matter is dated on or after this day only
     #[arg(long, value_name = "DATE")]
     since: Option<jiff::civil::Date>,
+
+    /// Search documents whose front matter is dated on or before this day only
+    #[arg(long, value_name = "DATE")]
+    until: Option<jiff::civil::Date>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -111,11 +115,18 @@ impl FilterArgs {
             paths: self.paths.clone(),
             tags: self.tags.clone(),
             since: self.since.map(|day| day.to_string()),
+            until: self.until.map(|day| day.to_string()),
         }
     }
 
     /// Returns options that search what these flags let through.
     pub(super) fn options(&self) -> Result<SearchOptions, CliError> {
+        if let (Some(since), Some(until)) = (self.since, self.until)
+            && until < since
+        {
+            let message = format!("no day is on or after `--since {since}` and on or before `--until {until}`");
+            return Err(CliError::Usage { message, hint: Some("swap the two".into()) });
+        }
         self.scope().options().map_err(|error| CliError::Usage {
             message: format!("`{}` is not a glob: {}", error.glob().unwrap_or_default(), error.kind()),
             hint: Some("for example `docs/**/*.md`, quoted so that the shell leaves it alone".into()),

@@ -3,6 +3,7 @@
 use super::Engine;
 use super::doctor::Check;
 use crate::llm::message::Role;
+use crate::source::web::DateRange;
 
 impl Engine {
     /// Looks at models, prices, search engine and Deep Research as the settings have them.
@@ -33,7 +34,7 @@ impl Engine {
 
     fn web_check(&self) -> Check {
         use crate::source::Source;
-        match self.settings.web(std::path::PathBuf::new(), None) {
+        match self.settings.web(std::path::PathBuf::new(), DateRange::default()) {
             Ok(Some(web)) if web.can_search => Check::ok("web", web.source.scope()),
             Ok(_) => Check::ok("web", "no search engine is set up"),
             Err(error) => Check::trouble("web", crate::base::line::with_causes(&error), error.hint()),

@@ -35,6 +35,7 @@ use crate::run::steps::draft_by_rules;
 use crate::run::store::{STATE_FILE, Store, StoreError};
 use crate::run::tree::RunState;
 use crate::run::usage::usage_of;
+use crate::source::web::DateRange;
 use crate::source::{KbSource, Passage, Source, SourceError};
 
 /// How long a run may work where nobody says, and research at a provider's may be part of it.
@@ -353,8 +354,9 @@ impl Engine {
             (Some(embedder), true) => Recall::open(&self.runs_folder(), Arc::clone(embedder)).await.ok(),
             _ => None,
         };
-        let since = scope.since.as_deref().and_then(|day| day.parse().ok());
-        let access = self.settings().web(self.runs_folder().join(PAGES), since)?;
+        let day = |day: &Option<String>| day.as_deref().and_then(|day| day.parse().ok());
+        let dates = DateRange { since: day(&scope.since), until: day(&scope.until) };
+        let access = self.settings().web(self.runs_folder().join(PAGES), dates)?;
         // Without a search engine nobody but a job names pages that could be read.
         let access = access.filter(|access| access.can_search || jobs.is_some());
         let pages = access.clone().map(|access| access.source as Arc<dyn Source>);

@@ -8,12 +8,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::evidence::{Evidence, EvidenceId};
-use super::extract::check;
+use super::extract::{check, is_hit};
 use super::locate::locate;
 use super::node::{Node, Tool};
 use super::question::{Aspect, AspectId};
 use crate::base::line::{counted, one_line};
-use crate::source::{Found, Passage, Place, Source, SourceError, Support};
+use crate::llm::call::CallError;
+use crate::source::{Found, Passage, Source, SourceError, Support};
 
 /// Actions of one step that are carried out; the rest is refused.
 const MAX_ACTIONS: usize = 8;
@@ -156,7 +157,11 @@ impl<'a> Desk<'a> {
     }
 
     /// Carries out the actions of a step side by side; ids are given, and outcomes come, in the order of the actions.
-    pub(super) async fn act(&mut self, drafts: &[ActionDraft]) -> Vec<Outcome> {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error only where the run itself cannot go on.
+    pub(super) async fn act(&mut self, drafts: &[ActionDraft]) -> Result<Vec<Outcome>, CallError> {
         let mut actions = Vec::new();
         for draft in drafts.iter().take(MAX_ACTIONS) {
             actions.push(if self.made.insert(identity(draft)) {
@@ -167,13 +172,18 @@ impl<'a> Desk<'a> {
             });
         }
         let done = join_all(actions.into_iter().map(|action| self.carry_out(action))).await;
+        for done in &done {
+            if let Done::Failed(SourceError::Stopped(error)) = done {
+                return Err(error.clone());
+            }
+        }
         let mut outcomes: Vec<_> = drafts.iter().zip(done).map(|(draft, done)| self.take(draft, done)).collect();
         if drafts.len() > MAX_ACTIONS {
             let left = counted(drafts.len() - MAX_ACTIONS, "action");
             let said = format!("{left} not carried out: a step has at most {MAX_ACTIONS}");
             outcomes.push(Outcome { call: "the rest".to_owned(), said, passages: Vec::new(), is_lost_note: false });
         }
-        outcomes
+        Ok(outcomes)
     }
 
     fn action(&self, draft: &ActionDraft) -> Result<Action, String> {
@@ -209,7 +219,7 @@ impl<'a> Desk<'a> {
         let aspect = draft.aspect.as_deref().map(|id| AspectId::named(id.trim()));
         let aspect = aspect.filter(|id| self.aspects.iter().any(|aspect| aspect.id == *id));
         let said = one_line(draft.text.as_deref().unwrap_or_default());
-        if matches!(passage.place, Place::Web { content_hash: None, .. }) {
+        if is_hit(passage) {
             let text = if said.is_empty() { one_line(quote) } else { said };
             let text = text.chars().take(MAX_NOTE_CHARACTERS).collect();
             return Ok(Action::NoteOfPage { at, quote: quote.to_owned(), text, aspect });

@@ -1,6 +1,8 @@
 //! A Node becomes a Branch without a model: sentences that stand in the sources, none made up.
 
-use futures::future::BoxFuture;
+use std::collections::BTreeMap;
+
+use futures::future::{BoxFuture, join_all};
 
 use super::branch::{Branch, BranchReport, BranchStop, Finding};
 use super::evidence::{Evidence, Picked};
@@ -11,6 +13,9 @@ use crate::source::{Passage, Place, Source, SourceError, SourceFile, Support};
 
 /// Passages an answer is made from.
 const PASSAGES_PER_NODE: usize = 12;
+
+/// Pages that are read for it.
+const PAGES_PER_NODE: usize = 3;
 
 /// Picks the sentences of passages that answer a question; needs a computer, so somebody else decides where it runs.
 pub trait Pick: Send + Sync {
@@ -23,7 +28,7 @@ pub trait Pick: Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>>;
 }
 
-/// Answers a node from one search of one source.
+/// Answers a node from one search of one source, and from pages where that shows only what an engine says of them.
 ///
 /// # Errors
 ///
@@ -36,7 +41,10 @@ pub async fn extract(node: &Node, source: &dyn Source, picker: &dyn Pick) -> Res
     let mut lost = 0;
     let picked = match found.support {
         Support::None => Vec::new(),
-        _ => picker.pick(&node.id, &node.question, &found.passages).await?,
+        _ => {
+            let passages = with_pages(&found.passages, source, &mut notes).await;
+            picker.pick(&node.id, &node.question, &passages).await?
+        }
     };
     for Picked { evidence: mut quote, plain, passage } in picked {
         check(&mut quote, &passage, source, &mut notes).await;
@@ -68,6 +76,26 @@ pub async fn extract(node: &Node, source: &dyn Source, picker: &dyn Pick) -> Res
     };
     let further = without_texts(found.passages);
     Ok(Branch { report, evidence, further, support: found.support, notes, reported: Vec::new() })
+}
+
+/// Returns the passages that quotes can be taken from: the best of the pages in place of what an engine shows of them.
+async fn with_pages(passages: &[Passage], source: &dyn Source, notes: &mut Vec<String>) -> Vec<Passage> {
+    let hits = passages.iter().filter(|passage| is_hit(passage)).take(PAGES_PER_NODE);
+    let opened = join_all(hits.map(|hit| async move { (hit, source.open(&hit.id).await) })).await;
+    let mut pages = BTreeMap::new();
+    for (hit, page) in opened {
+        match page {
+            Ok(page) => drop(pages.insert(&hit.id, Passage { score: hit.score, ..page })),
+            Err(error) => notes.push(format!("a page was not read: {error}")),
+        }
+    }
+    let passage = |passage: &Passage| if is_hit(passage) { pages.remove(&passage.id) } else { Some(passage.clone()) };
+    passages.iter().filter_map(passage).collect()
+}
+
+/// Tells whether a passage is what a search engine shows of a page, which bears nothing out.
+pub fn is_hit(passage: &Passage) -> bool {
+    matches!(passage.place, Place::Web { content_hash: None, .. })
 }
 
 /// Checks a quote against its document as it is now, and notes where that is not what was searched.

@@ -47,6 +47,8 @@ mod action;
 
 mod compress;
 
+pub mod digest;
+
 pub mod reported;
 
 pub mod worker;

@@ -152,7 +152,10 @@ impl Worker<'_> {
                 Err(error) => return self.broken_off(error),
             };
             self.spent_tokens += sent + self.received(&draft);
-            let outcomes = self.desk.act(&draft.actions).await;
+            let outcomes = match self.desk.act(&draft.actions).await {
+                Ok(outcomes) => outcomes,
+                Err(error) => return self.broken_off(error),
+            };
             let has_lost_note = outcomes.iter().any(|outcome| outcome.is_lost_note);
             let results: Vec<_> = outcomes.into_iter().map(|outcome| self.result(step, outcome)).collect();
             self.results.extend(results);

@@ -435,6 +435,14 @@ impl Budget {
         let limit = self.shared.time_limit(purpose)?;
         Some(limit.saturating_sub(self.shared.active(&mut balance)))
     }
+
+    /// Completes when the time there is for a purpose is up, or never.
+    pub async fn time_up(&self, purpose: Purpose) {
+        match self.time_left(purpose) {
+            Some(left) => self.shared.clock.deadline(left).await,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 impl Shared {

@@ -13,12 +13,13 @@ use moka::future::Cache as Memory;
 
 use super::journal::{Journal, JournalError, Lookup, LookupAnswer};
 use crate::base::clock::{Clock, Moment};
-use crate::base::id::RunId;
+use crate::base::id::{ContentHash, RunId};
 use crate::base::line::{one_line, with_causes};
 use crate::base::word::WordSplitter;
 use crate::kb::embed::Embedder;
 use crate::research::node::NodeId;
-use crate::source::{Found, Passage, Place, Source, SourceError, SourceFile};
+use crate::research::question::Question;
+use crate::source::{Found, Layer, Passage, Source, SourceError};
 
 /// Two queries of the same key words that are closer than this, as a cosine, ask the same; the cosine alone does not tell
 /// "increases" from "reduces". `kb/decisions/near-queries.md` says how it was set.
@@ -55,7 +56,7 @@ impl Cache {
     ///
     /// `version` is that of the source when the run began.
     pub fn source(&self, inner: Arc<dyn Source>, node: NodeId, version: String) -> CachedSource {
-        CachedSource { cache: self.clone(), inner, node, version }
+        CachedSource { cache: self.clone(), inner, node, version, read_for: String::new() }
     }
 
     /// Returns what is on record for a lookup, or what `ask` says.
@@ -125,9 +126,17 @@ pub struct CachedSource {
     inner: Arc<dyn Source>,
     node: NodeId,
     version: String,
+    read_for: String,
 }
 
 impl CachedSource {
+    /// Keeps what is opened for this question alone: another one is shown something else of the same page.
+    #[must_use]
+    pub fn read_for(self, question: &Question) -> Self {
+        let hash = ContentHash::of(question.as_str().as_bytes());
+        Self { read_for: format!(" for {}", &hash.as_str()[..16]), ..self }
+    }
+
     fn lookup(&self, tool: &str, query: String, version: String) -> Lookup {
         Lookup {
             node: self.node.to_string(),
@@ -140,13 +149,9 @@ impl CachedSource {
     }
 }
 
-impl Source for CachedSource {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-
-    fn scope(&self) -> String {
-        self.inner.scope()
+impl Layer for CachedSource {
+    fn inner(&self) -> &dyn Source {
+        self.inner.as_ref()
     }
 
     fn version(&self) -> String {
@@ -173,17 +178,10 @@ impl Source for CachedSource {
                 let passage = self.inner.open(id).await?;
                 serde_json::to_string(&passage).map_err(|error| unreadable(&error))
             };
-            let result = self.cache.answer(self.lookup("open", id.to_owned(), self.version.clone()), ask).await?;
+            let version = format!("{}{}", self.version, self.read_for);
+            let result = self.cache.answer(self.lookup("open", id.to_owned(), version), ask).await?;
             serde_json::from_str(&result).map_err(|error| unreadable(&error))
         })
-    }
-
-    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
-        self.inner.read(place)
-    }
-
-    fn recognise(&self, found: &Found) {
-        self.inner.recognise(found);
     }
 }
 
@@ -243,6 +241,10 @@ mod tests {
         Cache::new(journal.clone(), run.clone(), at, Arc::new(ManualClock::at(at)), Some(load(&options).unwrap()))
     }
 
+    fn of_node(cache: &Cache, node: u32) -> Box<dyn Source> {
+        Box::new(cache.source(Arc::new(ScriptedSource), NodeId::numbered(node), "1".into()))
+    }
+
     /// Returns how many lookups of the run an earlier answer served.
     async fn known(journal: &Journal, run: &RunId) -> u64 {
         journal.lookup_counts(run).await.unwrap().iter().map(|(_, _, known)| known).sum()
@@ -252,13 +254,12 @@ mod tests {
     async fn question_asked_before_in_nearly_the_same_words_is_answered_from_the_record_and_its_opposite_is_not() {
         let journal = Journal::in_memory().unwrap();
         let (first, second) = (RunId::random(1), RunId::random(2));
-        let source = |cache: &Cache, node| cache.source(Arc::new(ScriptedSource), NodeId::numbered(node), "1".into());
         let earlier = cache(&first, &journal, Moment(1)).await;
-        let asked = source(&earlier, 2).search("Does topic 4 increase survival?", 5).await.unwrap();
+        let asked = of_node(&earlier, 2).search("Does topic 4 increase survival?", 5).await.unwrap();
         let later = cache(&second, &journal, Moment(2)).await;
-        let again = source(&later, 2).search("please tell me, does topic 4 increase survival", 5).await.unwrap();
+        let again = of_node(&later, 2).search("please tell me, does topic 4 increase survival", 5).await.unwrap();
         assert_eq!((again, known(&journal, &second).await), (asked, 1));
-        source(&later, 2).search("Does topic 4 reduce survival?", 5).await.unwrap();
+        of_node(&later, 2).search("Does topic 4 reduce survival?", 5).await.unwrap();
         assert_eq!(known(&journal, &second).await, 1);
     }
 
@@ -267,11 +268,27 @@ mod tests {
         let journal = Journal::in_memory().unwrap();
         let run = RunId::random(1);
         let cache = cache(&run, &journal, Moment(1)).await;
-        let source = |node| cache.source(Arc::new(ScriptedSource), NodeId::numbered(node), "1".into());
+        let source = |node| of_node(&cache, node);
         source(2).search("Does topic 4 increase survival?", 5).await.unwrap();
         source(3).search("please tell me, does topic 4 increase survival", 5).await.unwrap();
         assert_eq!(known(&journal, &run).await, 0);
         source(3).search("Does topic 4 increase survival?", 5).await.unwrap();
         assert_eq!(known(&journal, &run).await, 1, "the very same query is the same for everybody");
+    }
+
+    #[tokio::test]
+    async fn what_is_opened_for_one_question_is_not_shown_for_another() {
+        let journal = Journal::in_memory().unwrap();
+        let run = RunId::random(1);
+        let cache = cache(&run, &journal, Moment(1)).await;
+        let opened = async |question: &str| {
+            let source = cache.source(Arc::new(ScriptedSource), NodeId::numbered(2), "1".into());
+            let source: Box<dyn Source> = Box::new(source.read_for(&question.parse().unwrap()));
+            source.open("topic-4").await.unwrap();
+            known(&journal, &run).await
+        };
+        assert_eq!(opened("What is it?").await, 0);
+        assert_eq!(opened("Who made it?").await, 0);
+        assert_eq!(opened("What is it?").await, 1);
     }
 }

@@ -171,7 +171,7 @@ impl Desk {
             let result = tokio::select! {
                 result = model.send(prompt) => result,
                 () = self.parts.closed.cancelled() => Err(ModelError::Unknown { reason: "run was stopped".into() }),
-                () = self.time_up(purpose) => {
+                () = self.parts.budget.time_up(purpose) => {
                     Err(ModelError::Unknown { reason: "time of the run is up".into() })
                 }
             };
@@ -223,14 +223,6 @@ impl Desk {
 
     pub(super) async fn end(&self, id: i64, outcome: &Outcome) -> Result<(), CallError> {
         Ok(self.parts.journal.end_call(id, outcome, self.parts.clock.now()).await?)
-    }
-
-    /// Completes when the time there is for a purpose is up, or never.
-    async fn time_up(&self, purpose: Purpose) {
-        match self.parts.budget.time_left(purpose) {
-            Some(left) => self.parts.clock.deadline(left).await,
-            None => std::future::pending().await,
-        }
     }
 
     fn random(&self) -> f64 {

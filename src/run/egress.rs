@@ -1,8 +1,8 @@
 //! What leaves the machine: each text is checked, then written down, and only then sent.
 //!
 //! ```text
-//! knowledge base ─▶ Heard ─────────────▶ worker          its texts are kept in
-//! web ─▶ Outgoing ─▶ on record? ─▶ Heard ─▶ worker       its texts may leave again; queries to it are checked
+//! knowledge base ─▶ Heard ──────────────────────▶ worker       its texts are kept in
+//! web ─▶ Outgoing ─▶ Reader ─▶ on record? ─▶ Heard ─▶ worker   its texts may leave again; queries to it are checked
 //! ```
 //!
 //! One [`Egress`] is shared by all workers of a run. It begins with the user's own words, the brief and the first plan,
@@ -13,19 +13,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
 
+use super::budget::{Budget, Purpose};
 use super::journal::{EgressRow, Journal};
 use super::tree::RunState;
 use crate::base::clock::Clock;
 use crate::base::id::RunId;
 use crate::base::line::one_line;
-use crate::kb::embed::Embedder;
+use crate::llm::call::{CallError, Limit};
 use crate::research::egress::Gate;
 use crate::research::node::NodeId;
-use crate::source::web::relevant;
-use crate::source::{Found, Label, Passage, Place, Source, SourceError, SourceFile};
-
-/// Characters of a page that a worker is shown.
-const SHOWN_CHARACTERS: usize = 6_000;
+use crate::source::{Found, Label, Layer, Passage, Place, Source, SourceError};
 
 /// A text that is to leave.
 #[derive(Clone, Copy, Debug)]
@@ -200,17 +197,9 @@ impl Heard {
     }
 }
 
-impl Source for Heard {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-
-    fn scope(&self) -> String {
-        self.inner.scope()
-    }
-
-    fn version(&self) -> String {
-        self.inner.version()
+impl Layer for Heard {
+    fn inner(&self) -> &dyn Source {
+        self.inner.as_ref()
     }
 
     fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
@@ -228,14 +217,6 @@ impl Source for Heard {
             Ok(passage)
         })
     }
-
-    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
-        self.inner.read(place)
-    }
-
-    fn recognise(&self, found: &Found) {
-        self.inner.recognise(found);
-    }
 }
 
 /// A source outside: whatever is said to it has to be released first.
@@ -245,44 +226,26 @@ pub struct Outgoing {
     node: NodeId,
     /// Whether who asks has seen what must stay, so that queries are put together from other words.
     is_reworded: bool,
-    reader: Reader,
-}
-
-/// Reads a page for somebody with a question: no page is shown whole.
-pub struct Reader {
-    /// What is asked.
-    pub question: String,
-    /// Tells what bears on it; without one the beginning of the page is all there is.
-    pub embedder: Option<Arc<dyn Embedder>>,
-}
-
-impl Reader {
-    /// Returns what of a text bears on the question.
-    async fn read(&self, text: &str) -> Option<String> {
-        let (embedder, question, text) = (self.embedder.clone()?, self.question.clone(), text.to_owned());
-        let read = move || relevant(&text, &question, embedder.as_ref(), SHOWN_CHARACTERS);
-        tokio::task::spawn_blocking(read).await.ok()?.ok()
-    }
+    budget: Budget,
 }
 
 impl Outgoing {
-    /// Stands between a node and the outside.
-    pub fn new(inner: Arc<dyn Source>, egress: Egress, node: NodeId, is_reworded: bool, reader: Reader) -> Self {
-        Self { inner, egress, node, is_reworded, reader }
+    /// Stands between a node and the outside; nothing is waited for once the time in `budget` is up.
+    pub fn new(inner: Arc<dyn Source>, egress: Egress, node: NodeId, is_reworded: bool, budget: Budget) -> Self {
+        Self { inner, egress, node, is_reworded, budget }
+    }
+
+    async fn in_time<T>(&self, answer: impl Future<Output = Result<T, SourceError>>) -> Result<T, SourceError> {
+        tokio::select! {
+            answer = answer => answer,
+            () = self.budget.time_up(Purpose::Research) => Err(SourceError::Stopped(CallError::Limit(Limit::Time))),
+        }
     }
 }
 
-impl Source for Outgoing {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-
-    fn scope(&self) -> String {
-        self.inner.scope()
-    }
-
-    fn version(&self) -> String {
-        self.inner.version()
+impl Layer for Outgoing {
+    fn inner(&self) -> &dyn Source {
+        self.inner.as_ref()
     }
 
     fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
@@ -291,26 +254,14 @@ impl Source for Outgoing {
             // What cannot be worded otherwise is written down as what it was, and kept back.
             let query = reworded.unwrap_or_else(|| query.to_owned());
             self.egress.release(&self.node, &self.inner.scope(), Leaving::all("query", &query)).await?;
-            self.inner.search(&query, limit).await
+            self.in_time(self.inner.search(&query, limit)).await
         })
     }
 
     fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
         Box::pin(async move {
             self.egress.release(&self.node, "the page's own site", Leaving::all("address", id)).await?;
-            let mut passage = self.inner.open(id).await?;
-            if let Some(relevant) = self.reader.read(&passage.text).await.filter(|text| !text.is_empty()) {
-                passage.snippet = relevant;
-            }
-            Ok(passage)
+            self.in_time(self.inner.open(id)).await
         })
-    }
-
-    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
-        self.inner.read(place)
-    }
-
-    fn recognise(&self, found: &Found) {
-        self.inner.recognise(found);
     }
 }

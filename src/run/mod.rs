@@ -27,6 +27,8 @@ pub mod cache;
 
 pub mod egress;
 
+pub mod reader;
+
 pub mod sources;
 
 pub mod jobs;

@@ -13,6 +13,7 @@ use super::egress::Egress;
 use super::event::{Event, Record, RunSettings};
 use super::jobs::{Jobs, to_try_again};
 use super::journal::{CallRow, JournalError};
+use super::reader::Reading;
 use super::recall::Recall;
 use super::scheduler::{Board, Lost, Pace, run_ready};
 use super::sources::RunSources;
@@ -24,7 +25,7 @@ use crate::base::clock::Clock;
 use crate::base::id::RunId;
 use crate::base::lock::FileLock;
 use crate::kb::embed::Embedder;
-use crate::llm::call::{CallError, Limit};
+use crate::llm::call::{CallError, Caller, Limit};
 use crate::llm::message::Role;
 use crate::llm::model::ModelError;
 use crate::llm::roles::Models;
@@ -234,21 +235,13 @@ impl Orchestrator {
         );
         let egress = Egress::new(run.clone(), journal.clone(), clock, state.settings.allow_egress);
         egress.learn(&state);
-        let sources = RunSources {
-            sources: resources.sources.clone(),
-            cache,
-            egress,
-            embedder: resources.embedder.clone(),
-            internal_version: state.settings.source_version.clone(),
-            day: state.started_at().date().unwrap_or_default(),
-        };
         let (listener, spent) = (Arc::clone(&resources.listener), budget.clone());
         let desk = resources.models.clone().map(|models| {
-            Desk::open(
+            Arc::new(Desk::open(
                 DeskParts {
                     run: run.clone(),
                     models,
-                    journal,
+                    journal: resources.store.journal().clone(),
                     budget: budget.clone(),
                     clock: Arc::clone(&resources.clock),
                     closing: resources.stop.clone(),
@@ -258,8 +251,21 @@ impl Orchestrator {
                     jobs: resources.jobs.clone(),
                 },
                 calls,
-            )
+            ))
         });
+        let sources = RunSources {
+            sources: resources.sources.clone(),
+            cache,
+            egress,
+            budget: budget.clone(),
+            reading: Reading {
+                caller: desk.clone().map(|desk| desk as Arc<dyn Caller>),
+                embedder: resources.embedder.clone(),
+                clock: Arc::clone(&resources.clock),
+            },
+            internal_version: state.settings.source_version.clone(),
+            day: state.started_at().date().unwrap_or_default(),
+        };
         let steps = Arc::new(Steps {
             run: run.clone(),
             desk,

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use super::budget::Budget;
 use super::cache::{Cache, normalised};
-use super::egress::{Egress, Heard, Outgoing, Reader};
+use super::egress::{Egress, Heard, Outgoing};
 use super::journal::Lookup;
-use crate::kb::embed::Embedder;
+use super::reader::{Reader, Reading};
 use crate::llm::openai::job::JobReport;
 use crate::research::node::{Node, NodeId};
+use crate::research::question::Question;
 use crate::research::route::Route;
 use crate::source::{Found, Label, MixedSource, Passage, Place, Source, Support};
 
@@ -33,8 +35,10 @@ pub struct RunSources {
     pub egress: Egress,
     /// See [`crate::run::event::RunSettings::source_version`].
     pub internal_version: String,
-    /// Finds what of a page bears on a question.
-    pub embedder: Option<Arc<dyn Embedder>>,
+    /// How long there is for answers.
+    pub budget: Budget,
+    /// How pages are read.
+    pub reading: Reading,
     /// The day the run began: what the web said is used again on that day.
     pub day: String,
 }
@@ -58,7 +62,8 @@ impl RunSources {
         }
     }
 
-    /// Returns the pages a job cites, for a node; only those it cites can be opened.
+    /// Returns the pages a job cites, for a node; only those it cites can be opened. They are for code to check, so they
+    /// come whole.
     pub fn pages(&self, node: &Node, report: &JobReport) -> Option<Arc<dyn Source>> {
         let pages = self.sources.pages.as_ref()?;
         let cited = report.citations.iter().map(|citation| Passage {
@@ -75,15 +80,18 @@ impl RunSources {
             score: 0.0,
         });
         pages.recognise(&Found { passages: cited.collect(), support: Support::None, notes: Vec::new() });
-        Some(self.outside(pages, node, false))
+        let outgoing =
+            Outgoing::new(Arc::clone(pages), self.egress.clone(), node.id.clone(), false, self.budget.clone());
+        let cached = self.cache.source(Arc::new(outgoing), node.id.clone(), self.version_today(pages));
+        Some(Arc::new(Heard::new(Arc::new(cached), self.egress.clone())))
     }
 
-    /// Returns what a node is looked into with.
-    pub fn of_node(&self, route: Route, node: &Node) -> Arc<dyn Source> {
+    /// Returns what a node is looked into with; pages of the web are read for `question`, as who looks outside may see it.
+    pub fn of_node(&self, route: Route, node: &Node, question: &Question) -> Arc<dyn Source> {
         match (route, &self.sources.web) {
-            (Route::Web | Route::DeepResearch, Some(web)) => self.outside(web, node, false),
+            (Route::Web | Route::DeepResearch, Some(web)) => self.outside(web, &node.id, question, false),
             (Route::Mixed, Some(web)) => {
-                Arc::new(MixedSource::new(self.inside(&node.id), self.outside(web, node, true)))
+                Arc::new(MixedSource::new(self.inside(&node.id), self.outside(web, &node.id, question, true)))
             }
             _ => self.inside(&node.id),
         }
@@ -96,12 +104,21 @@ impl RunSources {
     }
 
     /// Returns the web for a node; what a worker that has seen the knowledge base asks is worded anew.
-    fn outside(&self, web: &Arc<dyn Source>, node: &Node, has_seen_inside: bool) -> Arc<dyn Source> {
-        let reader = Reader { question: node.question.to_string(), embedder: self.embedder.clone() };
-        let node = &node.id;
-        let outgoing = Outgoing::new(Arc::clone(web), self.egress.clone(), node.clone(), has_seen_inside, reader);
-        let version = format!("{} {}", web.version(), self.day);
-        let cached = self.cache.source(Arc::new(outgoing), node.clone(), version);
+    fn outside(
+        &self,
+        web: &Arc<dyn Source>,
+        node: &NodeId,
+        question: &Question,
+        has_seen_inside: bool,
+    ) -> Arc<dyn Source> {
+        let outgoing =
+            Outgoing::new(Arc::clone(web), self.egress.clone(), node.clone(), has_seen_inside, self.budget.clone());
+        let reader = Reader::new(Arc::new(outgoing), self.reading.clone(), node.clone(), question.clone());
+        let cached = self.cache.source(Arc::new(reader), node.clone(), self.version_today(web)).read_for(question);
         Arc::new(Heard::new(Arc::new(cached), self.egress.clone()))
+    }
+
+    fn version_today(&self, web: &Arc<dyn Source>) -> String {
+        format!("{} {}", web.version(), self.day)
     }
 }

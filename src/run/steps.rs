@@ -56,7 +56,7 @@ pub struct Steps {
     /// The run they are taken for.
     pub run: RunId,
     /// Makes calls; without it rules decide.
-    pub desk: Option<Desk>,
+    pub desk: Option<Arc<Desk>>,
     /// Where evidence comes from.
     pub sources: RunSources,
     /// Picks sentences.
@@ -78,10 +78,19 @@ pub enum StepError {
     Invalid(String),
     /// A source.
     #[error(transparent)]
-    Source(#[from] SourceError),
+    Source(SourceError),
     /// There is none where a node is to be looked into.
     #[error("{0}")]
     NoWay(&'static str),
+}
+
+impl From<SourceError> for StepError {
+    fn from(error: SourceError) -> Self {
+        match error {
+            SourceError::Stopped(error) => Self::Call(error),
+            error => Self::Source(error),
+        }
+    }
 }
 
 impl From<StructuredError> for StepError {
@@ -166,14 +175,14 @@ impl Steps {
         let has_job = |desk: &Desk| desk.jobs().is_some_and(|jobs| jobs.max_jobs() > taken(desk));
         Ways {
             web: self.sources.can_search(),
-            job: self.desk.as_ref().is_some_and(has_job),
+            job: self.desk.as_deref().is_some_and(has_job),
             is_strict: !state.settings.by_rules || state.settings.source == Some(SourceHint::Web),
         }
     }
 
     /// Asks whether the user should be asked something first; rules never ask.
     pub async fn clarify(&self, state: &RunState) -> Result<Option<Clarification>, StepError> {
-        let Some(desk) = &self.desk else { return Ok(None) };
+        let Some(desk) = self.desk.as_deref() else { return Ok(None) };
         match clarify(desk, &state.question).await {
             Ok(clarification) => Ok(Some(clarification).filter(|clarification| clarification.need)),
             // Going on without asking is no loss.
@@ -186,7 +195,7 @@ impl Steps {
     pub async fn brief(&self, state: &RunState) -> Result<Brief, StepError> {
         let required = &state.settings.required;
         let by_rules = || brief_by_rules(&state.question, state.settings.mode, required);
-        let Some(desk) = &self.desk else { return Ok(by_rules()) };
+        let Some(desk) = self.desk.as_deref() else { return Ok(by_rules()) };
         let follows = state.settings.follows.as_ref().map(|followed| {
             format!("This follows up the question \"{}\", which was answered: {}", followed.question, followed.answer)
         });
@@ -224,7 +233,7 @@ impl Steps {
             let plan = check(&plan_by_rules(brief)).unwrap_or_default();
             Plan { reasoning: format!("{why}{}", plan.reasoning), ..plan }
         };
-        let Some(desk) = &self.desk else { return Ok(by_rules(String::new())) };
+        let Some(desk) = self.desk.as_deref() else { return Ok(by_rules(String::new())) };
         if brief.mode != Mode::Deep {
             // The root alone; the wording says where to look.
             return Ok(Plan { reasoning: String::new(), ..by_rules(String::new()) });
@@ -254,7 +263,7 @@ impl Steps {
         let round = state.round + 1;
         let check = |draft: &PlanDraft| checked(draft, state, brief, round);
         let by_rules = || check(&replan_by_rules(brief, &state.tree, &verdict.missing_aspects)).unwrap_or_default();
-        let Some(desk) = &self.desk else { return Ok(by_rules()) };
+        let Some(desk) = self.desk.as_deref() else { return Ok(by_rules()) };
         let key = CallKey::new(format!("plan/{round}"));
         let complaint = |draft: &PlanDraft| check(draft).map(drop);
         let outlook = self.outlook(state);
@@ -267,8 +276,8 @@ impl Steps {
 
     /// Works on a node.
     pub async fn look_into(&self, work: Work) -> Result<Branch, StepError> {
-        let source = self.sources.of_node(work.route, &work.node);
-        let mut branch = match (work.route, &self.desk) {
+        let source = self.sources.of_node(work.route, &work.node, &work.outward.question);
+        let mut branch = match (work.route, self.desk.as_deref()) {
             (Route::DeepResearch, Some(desk)) => match self.researched(desk, &work).await {
                 Err(error) if self.sources.can_search() && may_be_searched_instead(&error) => {
                     let mut branch = self.searched(&work, source.as_ref()).await?;
@@ -339,7 +348,7 @@ impl Steps {
     /// Works on a node by searching.
     async fn searched(&self, work: &Work, source: &dyn Source) -> Result<Branch, StepError> {
         let Work { node, aspects, conclusions, context, .. } = work;
-        let Some(desk) = &self.desk else {
+        let Some(desk) = self.desk.as_deref() else {
             let branch = extract(node, source, self.picker.as_ref()).await?;
             return Ok(built_on(branch, conclusions));
         };
@@ -354,7 +363,7 @@ impl Steps {
         let Some(brief) = &state.brief else { return Err(StepError::Invalid("there is no brief".into())) };
         self.remember(state).await;
         let memory = self.folded(state, brief).await?;
-        let Some(desk) = &self.desk else {
+        let Some(desk) = self.desk.as_deref() else {
             let draft = assemble::draft_by_rules(brief, &state.tree, &state.branches);
             return Ok((memory, draft, by_coverage(brief, &state.tree, &state.branches)));
         };
@@ -395,7 +404,7 @@ impl Steps {
             }
             memory.global = Summary { text: global, label: memory.global.label.max(label) };
         }
-        memory.groups = match &self.desk {
+        memory.groups = match self.desk.as_deref() {
             Some(desk) => {
                 // The same key in every round: a group nothing was added to is not paid for again.
                 let key = CallKey::new("group");
@@ -415,7 +424,7 @@ impl Steps {
         branch: &Branch,
         r: u64,
     ) -> Result<String, CallError> {
-        match &self.desk {
+        match self.desk.as_deref() {
             // The first branch has nothing to be folded into: its own report is the summary.
             Some(desk) if g.is_empty() => Ok(fold_by_rules(g, branch, r, &|text| desk.count(Role::Summariser, text))),
             Some(desk) => fold(desk, key, brief, g, node, branch, r).await,
@@ -436,7 +445,7 @@ impl Steps {
     pub async fn final_draft(&self, state: &RunState, stop: StopReason) -> Result<Draft, StepError> {
         let Some(brief) = &state.brief else { return Ok(Draft::default()) };
         let is_current = state.rounds_ended() == state.round;
-        let mut draft = match (&self.desk, &state.draft) {
+        let mut draft = match (self.desk.as_deref(), &state.draft) {
             (_, Some(draft)) if is_current => draft.clone(),
             (Some(desk), _) if stop != StopReason::Cancelled && state.has_evidence() => {
                 self.remember(state).await;
@@ -446,10 +455,10 @@ impl Steps {
             _ => draft_by_rules(state),
         };
         let schema = state.settings.output_schema.as_ref().filter(|_| !draft.findings.is_empty());
-        if let (None, Some(_)) = (&self.desk, schema) {
+        if let (None, Some(_)) = (self.desk.as_deref(), schema) {
             draft.limitations.push("without a model the form that was asked for could not be filled".to_owned());
         }
-        if let (Some(desk), Some(schema)) = (&self.desk, schema) {
+        if let (Some(desk), Some(schema)) = (self.desk.as_deref(), schema) {
             let key = CallKey::new("output");
             match writer::output(desk, &key, brief.question.as_str(), &draft, schema).await {
                 Ok(output) => draft.output = Some(output),

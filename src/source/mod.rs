@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::id::ContentHash;
 pub use crate::kb::search::Support;
+use crate::llm::call::CallError;
 pub use kb::{KbSource, Section, read_file};
 pub use mixed::MixedSource;
 
@@ -114,7 +115,7 @@ impl SourceFile {
 }
 
 /// A source did not answer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SourceError {
     /// There is no such passage.
     #[error("no passage `{id}`")]
@@ -136,6 +137,9 @@ pub enum SourceError {
         /// Why.
         reason: String,
     },
+    /// The run cannot go on, and nobody is to make do with less.
+    #[error(transparent)]
+    Stopped(CallError),
 }
 
 /// Somewhere evidence comes from.
@@ -162,6 +166,57 @@ pub trait Source: Send + Sync {
 
     /// Takes note of a result that this source gave before and that was answered from a record this time.
     fn recognise(&self, _found: &Found) {}
+}
+
+/// A source that stands before another one: what it does not change goes through as it is.
+pub trait Layer: Send + Sync {
+    /// Returns the source behind it.
+    fn inner(&self) -> &dyn Source;
+
+    /// See [`Source::version`].
+    fn version(&self) -> String {
+        self.inner().version()
+    }
+
+    /// See [`Source::search`].
+    fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
+        self.inner().search(query, limit)
+    }
+
+    /// See [`Source::open`].
+    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
+        self.inner().open(id)
+    }
+}
+
+impl<L: Layer> Source for L {
+    fn name(&self) -> &'static str {
+        self.inner().name()
+    }
+
+    fn scope(&self) -> String {
+        self.inner().scope()
+    }
+
+    fn version(&self) -> String {
+        Layer::version(self)
+    }
+
+    fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
+        Layer::search(self, query, limit)
+    }
+
+    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
+        Layer::open(self, id)
+    }
+
+    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
+        self.inner().read(place)
+    }
+
+    fn recognise(&self, found: &Found) {
+        self.inner().recognise(found);
+    }
 }
 
 impl Place {

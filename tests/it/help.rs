@@ -49,6 +49,7 @@ fn misspelt_command_line_is_a_usage_error() {
     dr_snapshot!(world.dr(["search", "x", "--since", "yesterday"]));
     dr_snapshot!(world.dr(["search", "x", "--json", "--jsonl"]));
     dr_snapshot!(world.dr(["index", "kb", "--embedder", "magic"]));
+    dr_snapshot!(world.dr(["ask", "x?", "--since", "2026-03-02", "--until", "2026-03-01"]));
 }
 
 #[test]

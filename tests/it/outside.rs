@@ -3,6 +3,9 @@
 /// Answers with evidence of both ends.
 mod answers;
 
+/// What becomes of pages that are opened.
+mod pages;
+
 /// P2: a job is started once, found again, and called off.
 #[cfg(unix)]
 mod jobs;

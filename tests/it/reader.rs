@@ -8,6 +8,7 @@
 use std::collections::HashSet;
 
 use dr::base::word::WordSplitter;
+use dr::research::digest::{SUMMARY, VERBATIM};
 use dr::research::evidence::EvidenceId;
 use dr::research::node::SourceHint;
 use dr::research::plan::{NodeDraft, PlanDraft};
@@ -28,6 +29,9 @@ const MAX_NOTES_EACH: usize = 2;
 
 /// Pages that are opened.
 const MAX_OPENED: usize = 3;
+
+/// Pieces of a page that are named.
+const MAX_PIECES: usize = 4;
 
 /// Claims of an answer.
 const MAX_CLAIMS: usize = 8;
@@ -61,6 +65,7 @@ pub(crate) fn say(request: &Request) -> String {
         Some("brief") => reader.brief(),
         Some("plan") => reader.plan(),
         Some("step") => reader.step(),
+        Some("digest") => reader.digest(),
         Some("branch_report") => reader.branch_report(),
         Some("verdict") => reader.verdict(),
         Some("answer") if is_form("answer") => reader.answer(),
@@ -229,6 +234,20 @@ impl<'a> Reader<'a> {
             })
         };
         found.into_iter().take(MAX_NOTES).map(note).collect()
+    }
+
+    /// Repeats the best of the pieces in a way that is no quote, and names them.
+    fn digest(&self) -> Value {
+        let asked = self.stems(self.question());
+        let shared = |text: &str| self.stems(text).intersection(&asked).count();
+        let numbered = self.blocks.iter().filter_map(|(id, text)| Some((shared(text), id.parse::<u32>().ok()?, *text)));
+        let mut best: Vec<_> = numbered.filter(|(shared, ..)| *shared > 0).collect();
+        best.sort_by_key(|(shared, ..)| std::cmp::Reverse(*shared));
+        best.truncate(MAX_PIECES);
+        let first = best.first().map_or("nothing that bears on it", |(_, _, text)| *text);
+        let summary: Vec<_> = first.split_whitespace().take(30).collect();
+        let pieces: Vec<_> = best.iter().map(|(_, number, _)| number).collect();
+        json!({ "summary": format!("The page says in short: {}", summary.join(" ")), "pieces": pieces })
     }
 
     fn branch_report(&self) -> Value {
@@ -447,6 +466,10 @@ fn without_place(passage: &str) -> &str {
     let Some((place, mut text)) = passage.split_once('\n').filter(|(place, _)| place.starts_with("From: ")) else {
         return passage;
     };
+    // What a model says of a page is not the page.
+    if let Some((_, page)) = text.split_once(VERBATIM).filter(|_| text.starts_with(SUMMARY)) {
+        return page.trim_start();
+    }
     for heading in place.trim_start_matches("From: ").split(['›', '—']).map(str::trim) {
         text = text.trim_start().trim_start_matches("# ").strip_prefix(heading).unwrap_or(text);
     }

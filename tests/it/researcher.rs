@@ -47,6 +47,7 @@ impl Researcher {
             }),
             Some("plan") => self.plan(words),
             Some("step") => step(words),
+            Some("digest") => json!({ "summary": "It is described on the page.", "pieces": [1] }),
             Some("branch_report") => branch_report(words),
             Some("verdict") => self.verdict(words),
             Some("answer") => answer(words),

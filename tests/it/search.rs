@@ -122,6 +122,9 @@ fn filters_hold_in_every_mode() {
         );
         assert!(found(&["--since", "2026-05-20"]).contains(&"guide/watering.md".to_owned()), "{mode}");
         assert_eq!(found(&["--since", "2026-06-12"]), [""; 0], "{mode}");
+        assert_eq!(found(&["--until", "2026-06-11", "--since", "2026-05-20"]), found(&["--since", "2026-05-20"]));
+        let day = ["--since", "2026-05-20", "--until", "2026-05-20"];
+        assert_eq!(found(&day), found(&[&day[..], &["--path", "guide/watering.md"]].concat()), "{mode}");
         assert_eq!(found(&["--collection", "kb", "-k", "100"]), everything, "{mode}");
     }
 }

@@ -32,6 +32,8 @@ pub struct Filter {
     pub tags: Vec<String>,
     /// Only documents dated on or after this day, `YYYY-MM-DD`.
     pub since: Option<String>,
+    /// Only documents dated on or before this day.
+    pub until: Option<String>,
 }
 
 /// One chunk as one leg ranked it.
@@ -58,6 +60,7 @@ impl Filter {
         terms.extend(self.documents.as_deref().map(of_documents));
         terms.extend(self.tags.iter().map(|tag| format!("array_has(tags, {})", literal(tag))));
         terms.extend(self.since.iter().map(|day| format!("date >= {}", literal(day))));
+        terms.extend(self.until.iter().map(|day| format!("date <= {}", literal(day))));
         (!terms.is_empty()).then(|| terms.join(" AND "))
     }
 
@@ -263,10 +266,11 @@ mod tests {
             documents: Some(vec!["0123456789abcdef".parse().unwrap()]),
             tags: vec!["x' OR '1'='1".into()],
             since: Some("2026-01-01".into()),
+            until: Some("2026-02-01".into()),
         };
         assert_eq!(
             filter.condition().unwrap(),
-            r"collection IN ('it''s') AND document_id IN ('0123456789abcdef') AND array_has(tags, 'x'' OR ''1''=''1') AND date >= '2026-01-01'"
+            r"collection IN ('it''s') AND document_id IN ('0123456789abcdef') AND array_has(tags, 'x'' OR ''1''=''1') AND date >= '2026-01-01' AND date <= '2026-02-01'"
         );
         assert_eq!(Filter::default().condition(), None);
     }

@@ -21,6 +21,9 @@ pub struct Scope {
     /// Only documents dated on or after this day, `YYYY-MM-DD`.
     #[serde(default)]
     pub since: Option<String>,
+    /// Only documents dated on or before this day.
+    #[serde(default)]
+    pub until: Option<String>,
 }
 
 impl Scope {
@@ -34,6 +37,7 @@ impl Scope {
             collections: self.collections.clone(),
             tags: self.tags.clone(),
             since: self.since.clone(),
+            until: self.until.clone(),
             documents: None,
         };
         Ok(SearchOptions { filter, paths: self.globs()?, ..SearchOptions::default() })

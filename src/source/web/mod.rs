@@ -13,7 +13,7 @@
 //!
 //! - [`provider`] is what all search engines share, [`fixture`] the one without a network.
 //! - [`fetch`] is the one way to a page; [`address`] says which machines may be asked, [`robots`] which pages.
-//! - [`readable`] makes HTML text, [`dom`] within limits; [`relevant`] cuts it to what a prompt can take.
+//! - [`readable`] makes HTML text, [`dom`] within limits; [`relevant`] finds what of it a prompt should take.
 
 mod url;
 
@@ -61,7 +61,7 @@ pub use self::fetch::{FetchError, FetchOptions, Fetcher};
 pub use self::fixture::{FixtureError, FixtureProvider};
 pub use self::pages::{Page, PageStore, PageStoreError};
 pub use self::provider::{DateRange, SearchProvider, WebError, WebHit, WebQuery, search_patiently};
-pub use self::relevant::relevant;
+pub use self::relevant::{joined, relevant};
 pub use self::searxng::SearxNg;
 pub use self::settings::{WebAccess, WebEnvironment, WebOptions, WebSettingsError};
 pub use self::tavily::Tavily;

@@ -11,16 +11,12 @@ const MAX_PIECE_CHARS: usize = 900;
 /// Stretches that are compared with the query by meaning; of more, those with most of its words.
 const MAX_PIECES: usize = 160;
 
-/// Returns the stretches of a page that bear most on a query, as they stand and in their order, with an empty line
-/// between those that are not neighbours; `max_chars` letters at most.
+/// Returns the stretches of a page that bear most on a query, best first.
 ///
 /// # Errors
 ///
 /// Returns an error where the embedder fails.
-pub fn relevant(page_text: &str, query: &str, embedder: &dyn Embedder, max_chars: usize) -> Result<String, EmbedError> {
-    if page_text.chars().count() <= max_chars {
-        return Ok(page_text.to_owned());
-    }
+pub fn relevant(page_text: &str, query: &str, embedder: &dyn Embedder) -> Result<Vec<Range<usize>>, EmbedError> {
     let pieces = closest_in_words(page_text, query, pieces(page_text));
     let texts: Vec<_> = pieces.iter().map(|piece| &page_text[piece.clone()]).collect();
     let wanted = embedder.embed_query(query)?;
@@ -28,7 +24,7 @@ pub fn relevant(page_text: &str, query: &str, embedder: &dyn Embedder, max_chars
     let similarity = |vector: &Vec<f32>| wanted.iter().zip(vector).map(|(a, b)| a * b).sum::<f32>();
     let mut ranked: Vec<_> = vectors.iter().map(similarity).zip(pieces).collect();
     ranked.sort_by(|(a, one), (b, other)| b.total_cmp(a).then(one.start.cmp(&other.start)));
-    Ok(within(page_text, ranked.into_iter().map(|(_, piece)| piece), max_chars))
+    Ok(ranked.into_iter().map(|(_, piece)| piece).collect())
 }
 
 /// Keeps the pieces with most of the query's words, in the order of the page.
@@ -48,8 +44,9 @@ fn closest_in_words(text: &str, query: &str, mut pieces: Vec<Range<usize>>) -> V
     pieces
 }
 
-/// Joins the best pieces that fit, neighbours as they stand.
-fn within(text: &str, ranked: impl Iterator<Item = Range<usize>>, max_chars: usize) -> String {
+/// Joins the best of some stretches of a text, as they stand and in their order, with an empty line between those that
+/// are not neighbours; `max_chars` letters at most.
+pub fn joined(text: &str, ranked: impl Iterator<Item = Range<usize>>, max_chars: usize) -> String {
     let mut kept: Vec<Range<usize>> = Vec::new();
     let mut left = max_chars;
     for piece in ranked {
@@ -127,9 +124,9 @@ mod tests {
         let text = format!(
             "{others}\n\nThe irrigation valve opens at six.\n\n{others}\n\n{others}\n\nWater flows until nine o'clock."
         );
-        let short = relevant(&text, "When is the garden watered?", &*embedder(), 80).unwrap();
+        let ranked = relevant(&text, "When is the garden watered?", &*embedder()).unwrap();
+        let short = joined(&text, ranked.into_iter(), 80);
         assert_eq!(short, "The irrigation valve opens at six.\n\nWater flows until nine o'clock.");
-        assert_eq!(relevant("short", "anything", &*embedder(), 80).unwrap(), "short");
     }
 
     proptest! {
@@ -142,7 +139,7 @@ mod tests {
             let whole: usize = text.split_whitespace().count();
             prop_assert!(words == whole, "nothing is lost: {words} of {whole}");
             pieces.sort_by_key(|piece| (piece.start as u64).wrapping_mul(order | 1));
-            let kept = within(&text, pieces.into_iter(), max_chars);
+            let kept = joined(&text, pieces.into_iter(), max_chars);
             prop_assert!(kept.chars().count() <= max_chars);
             for part in kept.split("\n\n") {
                 prop_assert!(text.contains(part));

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -109,8 +108,8 @@ pub struct WebEnvironment<'a> {
     pub models_at: Option<String>,
     /// Where pages are kept.
     pub pages: PathBuf,
-    /// The first day of pages that are wanted, where their day is known.
-    pub since: Option<Date>,
+    /// The days of pages that are wanted, where their day is known.
+    pub dates: DateRange,
     /// The time.
     pub clock: Arc<dyn Clock>,
 }
@@ -143,8 +142,7 @@ impl WebOptions {
         };
         let provider = provider.unwrap_or_else(|| Arc::new(FixtureProvider::default()));
         let pages = PageStore::new(environment.pages);
-        let source = WebSource::new(provider, fetcher, pages, environment.clock)
-            .with_dates(DateRange { since: environment.since, until: None });
+        let source = WebSource::new(provider, fetcher, pages, environment.clock).with_dates(environment.dates);
         Ok(WebAccess { source: Arc::new(source), can_search })
     }
 
@@ -211,7 +209,7 @@ mod tests {
             variable: &variable,
             models_at: None,
             pages: std::env::temp_dir(),
-            since: None,
+            dates: DateRange::default(),
             clock: Arc::new(ManualClock::default()),
         })
     }
