@@ -31,7 +31,7 @@ use crate::research::reported;
 use crate::research::route::Route;
 use crate::research::rules::{brief_by_rules, plan_by_rules, replan_by_rules};
 use crate::research::verdict::{Verdict, by_coverage, judge};
-use crate::research::worker::{self, Conclusion, Task, WorkerLimits};
+use crate::research::worker::{self, Conclusion, Task, WorkError, WorkerLimits};
 use crate::research::writer::{self, Material};
 use crate::source::{Label, Source, SourceError, Support};
 
@@ -89,6 +89,15 @@ impl From<StructuredError> for StepError {
             StructuredError::Call(error) => Self::Call(error),
             StructuredError::Invalid { complaint } => Self::Invalid(complaint),
             error @ StructuredError::Schema { .. } => Self::Invalid(error.to_string()),
+        }
+    }
+}
+
+impl From<WorkError> for StepError {
+    fn from(error: WorkError) -> Self {
+        match error {
+            WorkError::Call(error) => Self::Call(error),
+            WorkError::Source(error) => Self::Source(error),
         }
     }
 }
