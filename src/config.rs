@@ -453,8 +453,10 @@ fn without_secrets(key: &str, text: &str) -> String {
         text.parse().map_or_else(|_| "not an address".to_owned(), |url: BaseUrl| url.to_string())
     } else if key.ends_with(".key_env") && !is_name() {
         "not the name of a variable".to_owned()
-    } else if (key.starts_with("web.") || key.starts_with("deep_research.")) && key != "deep_research.models" {
+    } else if key == "deep_research.models" && text.bytes().all(|byte| byte.is_ascii_graphic()) {
         // Names of models have dates and numbers in them, as keys have.
+        text.to_owned()
+    } else if key.starts_with("web.") || key.starts_with("deep_research.") {
         shown(text)
     } else {
         text.to_owned()

@@ -21,7 +21,7 @@ pub(super) struct LimitArgs {
     #[arg(long, value_name = "N")]
     max_tokens: Option<u64>,
 
-    /// Work at most so long, for example `90s` or `15m` (default: 15m)
+    /// Work at most so long, for example `90s` or `15m` (default: 15m; 1h where Deep Research may be started)
     #[arg(long, value_name = "TIME", value_parser = time)]
     max_time: Option<String>,
 

@@ -404,14 +404,13 @@ pub fn strike(text: &str, is_known: &dyn Fn(&EvidenceId) -> bool, instead: &str)
     (kept, struck)
 }
 
-/// Returns the nodes that failed. Where every one failed or was blocked and none was looked into, the blocked ones are as
-/// lost: no source had a chance to have nothing.
+/// Returns the nodes that failed. Where none did, and all were blocked before they were looked into, those are as lost: no
+/// source had a chance to have nothing.
 fn failed(tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<NodeId> {
-    let is_lost = |node: &Node| matches!(node.status, NodeStatus::Failed | NodeStatus::Blocked);
-    let is_unasked = branches.is_empty() && tree.workers().all(is_lost);
+    let is_unasked = branches.is_empty() && tree.workers().all(|node| node.status == NodeStatus::Blocked);
     let is_failed = |node: &&Node| {
-        node.status == NodeStatus::Failed
-            || (is_unasked && node.status == NodeStatus::Blocked && tree.has_worker(&node.id))
+        let is_blocked = is_unasked && tree.has_worker(&node.id);
+        node.status == NodeStatus::Failed || is_blocked
     };
     tree.nodes.iter().filter(is_failed).map(|node| node.id.clone()).collect()
 }
