@@ -8,6 +8,8 @@ mod dotenv;
 
 mod limits;
 
+mod complaint;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,17 +20,20 @@ use figment::providers::{Env, Format, Serialized, Toml};
 use figment::value::{Tag, Value};
 use serde::{Deserialize, Serialize};
 
-pub use limits::{dollars, duration};
+use complaint::complaint;
+pub use limits::{MAX_PARALLEL, dollars, duration};
 
 use crate::base::clock::SystemClock;
-use crate::base::http::{BaseUrl, Secret};
+use crate::base::http::{BaseUrl, Secret, shown};
 use crate::base::money::dollars_text;
 use crate::kb::embed::EmbedderChoice;
 use crate::kb::search::SearchMode;
 use crate::llm::deep_research::{DeepResearchError, DeepResearchOptions, DeepResearchSettings};
 use crate::llm::price::{PriceError, PriceOptions, PriceTable};
 use crate::llm::roles::{ModelEnvironment, ModelOptions, Models, ModelsError, ModelsOptions, OPENAI_KEY};
-use crate::source::web::{DateRange, WebAccess, WebEnvironment, WebOptions, WebSettingsError};
+use crate::source::web::{
+    DateRange, ENGINE_VARIABLES, SEARXNG_URL, WebAccess, WebEnvironment, WebOptions, WebSettingsError,
+};
 
 /// Name of the project's file.
 pub const PROJECT_FILE: &str = "dr.toml";
@@ -57,6 +62,9 @@ const KEYS: [&str; 14] = [
     "summary_tokens",
 ];
 
+/// Settings that are tables.
+const TABLES: [&str; 5] = ["models", "prices", "web", "deep_research", "collections"];
+
 /// What can be set, every field optional: one layer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -83,7 +91,7 @@ pub struct Options {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Most a run may cost, in US dollars; infinite lifts the limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "limits::money")]
     pub max_cost: Option<f64>,
     /// Most tokens a run may use.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,16 +100,16 @@ pub struct Options {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "time")]
     pub max_time: Option<String>,
     /// Most rounds of research.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "limits::rounds")]
     pub max_rounds: Option<u32>,
     /// Deepest a tree of sub-questions may grow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_depth: Option<u32>,
     /// Sub-questions worked on at the same time.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "limits::parallel")]
     pub parallel: Option<usize>,
     /// Tokens of the rolling summary.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "limits::summary_tokens")]
     pub summary_tokens: Option<u64>,
     /// Jobs of Deep Research one run may start.
     #[serde(skip)]
@@ -196,6 +204,26 @@ pub enum ConfigError {
         key: &'static str,
     },
 
+    /// The table `[web]`, or a variable the web goes by, cannot be used.
+    #[error("settings of {place} cannot be used")]
+    Web {
+        /// The table, and its file where there is one.
+        place: String,
+        /// What is wrong.
+        #[source]
+        source: WebSettingsError,
+    },
+
+    /// The table `[deep_research]`, or a variable it goes by, cannot be used.
+    #[error("settings of {place} cannot be used")]
+    DeepResearch {
+        /// The table, and its file where there is one.
+        place: String,
+        /// What is wrong.
+        #[source]
+        source: DeepResearchError,
+    },
+
     /// There is no home folder.
     #[error("home folder is not known")]
     NoHome(#[source] etcetera::HomeDirError),
@@ -211,7 +239,18 @@ impl ConfigError {
         match self {
             Self::NotForProjects { key, .. } => Some(format!("set `{key}` in your own settings, or by a flag")),
             Self::Invalid { .. } => Some("`kb/reference/configuration.md` in dr's manual lists the settings".into()),
+            Self::Web { source, .. } => source.hint(),
+            Self::DeepResearch { source, .. } => source.hint(),
             Self::NoHome(_) | Self::NoCurrent(_) => None,
+        }
+    }
+
+    /// Tells whether nothing but a key is missing, which is needed only where something is asked.
+    fn is_missing_key(&self) -> bool {
+        match self {
+            Self::Web { source, .. } => matches!(source, WebSettingsError::NoKey { .. }),
+            Self::DeepResearch { source, .. } => matches!(source, DeepResearchError::NoKey { .. }),
+            Self::Invalid { .. } | Self::NotForProjects { .. } | Self::NoHome(_) | Self::NoCurrent(_) => false,
         }
     }
 }
@@ -254,10 +293,7 @@ impl Settings {
             model => options.models.all.model = options.models.all.model.take().or(model),
         }
         let variables = Variables::read(&project.join(DOTENV_FILE));
-        let tables = ["models", "prices", "web", "deep_research", "collections"]
-            .into_iter()
-            .flat_map(|table| entries(&figment, table))
-            .collect();
+        let tables = TABLES.into_iter().flat_map(|table| entries(&figment, table)).collect();
         Ok(Self { options, origins, paths, tables, variables })
     }
 
@@ -281,13 +317,15 @@ impl Settings {
     /// # Errors
     ///
     /// Returns an error for settings that cannot be used. Nothing is sent.
-    pub fn web(&self, pages: PathBuf, dates: DateRange) -> Result<Option<WebAccess>, WebSettingsError> {
-        if self.is_offline() {
-            return Ok(None);
-        }
+    pub fn web(&self, pages: PathBuf, dates: DateRange) -> Result<Option<WebAccess>, ConfigError> {
+        if self.is_offline() { Ok(None) } else { self.web_as_set(pages, dates).map(Some) }
+    }
+
+    fn web_as_set(&self, pages: PathBuf, dates: DateRange) -> Result<WebAccess, ConfigError> {
         let models_at = self.variables.base_url.clone();
         let clock = Arc::new(SystemClock);
-        self.options.web.resolve(WebEnvironment { variable: &variable, models_at, pages, dates, clock }).map(Some)
+        let web = self.options.web.resolve(WebEnvironment { variable: &variable, models_at, pages, dates, clock });
+        web.map_err(|source| ConfigError::Web { place: self.place_of("web"), source })
     }
 
     /// Returns the jobs of research that may be started; nothing where there is no endpoint for them, or `dr` is offline.
@@ -295,13 +333,36 @@ impl Settings {
     /// # Errors
     ///
     /// Returns an error for settings that cannot be used. Nothing is sent.
-    pub fn deep_research(&self) -> Result<Option<DeepResearchSettings>, DeepResearchError> {
-        if self.is_offline() {
-            return Ok(None);
-        }
+    pub fn deep_research(&self) -> Result<Option<DeepResearchSettings>, ConfigError> {
+        if self.is_offline() { Ok(None) } else { self.deep_research_as_set() }
+    }
+
+    fn deep_research_as_set(&self) -> Result<Option<DeepResearchSettings>, ConfigError> {
         let key = self.model_variable();
         let environment = ModelEnvironment { base_url: self.variables.base_url.clone(), variable: &key };
-        DeepResearchSettings::resolve(&self.options.deep_research, &environment)
+        let jobs = DeepResearchSettings::resolve(&self.options.deep_research, &environment);
+        jobs.map_err(|source| ConfigError::DeepResearch { place: self.place_of("deep_research"), source })
+    }
+
+    /// Looks at the tables of the ways out, whether or not `dr` is offline; a key that is missing does no harm there.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for settings that cannot be used. Nothing is sent.
+    pub fn check_outside(&self) -> Result<(), ConfigError> {
+        let web = self.web_as_set(PathBuf::new(), DateRange::default()).map(drop);
+        let checked = [web, self.deep_research_as_set().map(drop)];
+        let is_harmless = |error: &ConfigError| self.is_offline() && error.is_missing_key();
+        checked.into_iter().find(|checked| checked.as_ref().is_err_and(|error| !is_harmless(error))).unwrap_or(Ok(()))
+    }
+
+    /// Returns a table for people, with the file it is in.
+    fn place_of(&self, table: &str) -> String {
+        let is_inside = |key: &str| key.strip_prefix(table).is_some_and(|rest| rest.starts_with('.'));
+        match self.tables.iter().find(|(key, ..)| is_inside(key)) {
+            Some((.., file)) => format!("`[{table}]` in `{file}`"),
+            None => format!("`[{table}]`"),
+        }
     }
 
     /// Returns what models cost.
@@ -370,6 +431,13 @@ impl Variables {
             let shown = without_secrets(".base_url", base_url);
             explained.push(("base_url".to_owned(), shown, OPENAI_BASE_URL.to_owned()));
         }
+        // A search engine is asked because a variable is there.
+        for name in ENGINE_VARIABLES {
+            if let Some(value) = variable(name) {
+                let shown = if name == SEARXNG_URL { without_secrets(".base_url", &value) } else { "set".to_owned() };
+                explained.push((name.to_lowercase(), shown, name.to_owned()));
+            }
+        }
         explained
     }
 }
@@ -386,6 +454,11 @@ fn without_secrets(key: &str, text: &str) -> String {
         text.parse().map_or_else(|_| "not an address".to_owned(), |url: BaseUrl| url.to_string())
     } else if key.ends_with(".key_env") && !is_name() {
         "not the name of a variable".to_owned()
+    } else if key == "deep_research.models" && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        // Names of models have dates and numbers in them, as keys have.
+        text.to_owned()
+    } else if key.starts_with("web.") || key.starts_with("deep_research.") {
+        shown(text)
     } else {
         text.to_owned()
     }
@@ -410,9 +483,20 @@ fn flatten(key: &str, value: &Value, found: &mut Vec<(String, String, Tag)>) {
         }
         Value::String(tag, text) => found.push((key.to_owned(), without_secrets(key, text), *tag)),
         other => {
-            let shown = other.deserialize::<serde_json::Value>().map(|value| value.to_string()).unwrap_or_default();
-            found.push((key.to_owned(), shown, other.tag()));
+            let json = other.deserialize::<serde_json::Value>().map(|value| without_secrets_inside(key, value));
+            found.push((key.to_owned(), json.map(|value| value.to_string()).unwrap_or_default(), other.tag()));
         }
+    }
+}
+
+/// Returns a list as it can be shown.
+fn without_secrets_inside(key: &str, value: serde_json::Value) -> serde_json::Value {
+    match value {
+        serde_json::Value::String(text) => without_secrets(key, &text).into(),
+        serde_json::Value::Array(values) => {
+            values.into_iter().map(|value| without_secrets_inside(key, value)).collect()
+        }
+        other => other,
     }
 }
 
@@ -478,11 +562,8 @@ fn invalid(error: figment::Error) -> ConfigError {
     } else {
         format!("`{source}`")
     };
-    let reason = match error.kind {
-        figment::error::Kind::UnknownField(..) => "there is no such setting".to_owned(),
-        kind => kind.to_string(),
-    };
-    ConfigError::Invalid { origin, reason }
+    let is_in_table = TABLES.iter().any(|table| error.path.first().is_some_and(|first| first == table));
+    ConfigError::Invalid { origin, reason: complaint(error.kind, is_in_table) }
 }
 
 /// Reads a stretch of time, so that one that is none is said with its file.

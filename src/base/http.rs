@@ -10,6 +10,7 @@ use reqwest::header::{DATE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
 
+use super::line::shortened;
 use super::retry::MAX_WAIT;
 
 /// How long a connection may take to come about.
@@ -50,6 +51,29 @@ impl Secret {
     /// Returns `text` with the secret taken out, for what a server said: some repeat what they were sent.
     pub fn scrub(&self, text: &str) -> String {
         if self.0.len() < SHORTEST_HIDDEN { text.to_owned() } else { text.replace(&self.0, "[key]") }
+    }
+}
+
+/// How keys of some providers begin.
+const KEY_STARTS: [&str; 2] = ["sk-", "tvly-"];
+
+/// Shortest word of letters and digits that is taken for a key, in bytes.
+const SHORTEST_KEY: usize = 16;
+
+/// Returns a setting as an error may show it: on one line, and `…` where it could be a key, or an address with a password.
+pub fn shown(text: &str) -> String {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
+    let is_key = |word: &str| {
+        let has = |is: fn(&u8) -> bool| word.bytes().any(|byte| is(&byte));
+        let is_mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic);
+        let is_variable = word.contains('_') && !has(u8::is_ascii_lowercase);
+        let is_long = word.len() >= SHORTEST_KEY && is_mixed && !is_variable;
+        is_long || KEY_STARTS.iter().any(|start| word.starts_with(start))
+    };
+    if text.contains('@') || text.split(|letter| !is_part(letter)).any(is_key) {
+        "…".to_owned()
+    } else {
+        shortened(text)
     }
 }
 
@@ -276,6 +300,18 @@ mod tests {
         }
         assert!("ftp://models.example".parse::<BaseUrl>().is_err());
         assert!("localhost:11434".parse::<BaseUrl>().is_err());
+    }
+
+    #[test]
+    fn setting_that_could_be_a_key_is_not_shown() {
+        for text in ["sk-1", "my tvly-x", "0123456789abcdef", "https://me@host", "9f8d6c1e-0b2a-4d7e-8c3f-5a6b7c8d9e0f"]
+        {
+            assert_eq!(shown(text), "…", "{text}");
+        }
+        for text in ["gopher", "https://example.org/a", "10.1.0.0/16", "MY_OTHER_API_KEY_2", "a risk-free word"] {
+            assert_eq!(shown(text), text);
+        }
+        assert_eq!(shown("a\nb"), "a b");
     }
 
     #[test]

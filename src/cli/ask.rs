@@ -10,7 +10,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::limits::LimitArgs;
 use super::plan::{print_plan, read_plan};
-use super::report::{ReportArgs, exit};
+use super::report::ReportArgs;
 use super::search::FilterArgs;
 use super::signal::interruptible;
 use super::ui::Ui;
@@ -22,7 +22,7 @@ use crate::kb::index::Index;
 use crate::kb::search::{Scope, SearchMode};
 use crate::llm::structured::check_schema;
 use crate::research::node::SourceHint;
-use crate::research::question::{Mode, Question};
+use crate::research::question::{Mode, Question, required};
 
 /// Answer a question with checked citations
 ///
@@ -80,7 +80,7 @@ pub(super) struct QuestionArgs {
     #[command(flatten)]
     filter: FilterArgs,
 
-    /// Make sure the answer covers this; may be given several times
+    /// Make sure the answer covers this; may be given up to 20 times
     #[arg(long, value_name = "TEXT")]
     cover: Vec<String>,
 
@@ -115,13 +115,9 @@ impl QuestionArgs {
         parsed.map_err(|error| CliError::Usage { message: format!("{error}"), hint: None })
     }
 
-    /// Returns what the answer must cover, where each says something.
+    /// Returns what the answer must cover.
     fn required(&self) -> Result<Vec<String>, CliError> {
-        let required: Vec<_> = self.cover.iter().map(|text| one_line(text)).collect();
-        if required.iter().any(|text| !text.chars().any(char::is_alphanumeric)) {
-            return Err(CliError::Usage { message: "`--cover` has no words".to_owned(), hint: None });
-        }
-        Ok(required)
+        required(&self.cover).map_err(|error| CliError::Usage { message: format!("`--cover`: {error}"), hint: None })
     }
 
     /// Returns what is asked, once the index is up to date; nothing where the user stopped that.
@@ -178,8 +174,7 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
     let asked = engine.ask(&searcher, request, asks_back.then_some(&ask_back as _), watch.listener(), stop).await;
     watch.finish();
     let asked = asked?;
-    args.report.print(ui, &asked.report)?;
-    let exit = exit(&asked.report);
+    let exit = args.report.end(ui, &asked.report)?;
     if matches!(exit, Exit::Interrupted | Exit::Partial) && asked.is_kept && !asked.state.is_over() {
         args.events.note(ui, &format!("`dr resume {}` goes on with this run", asked.run));
     }

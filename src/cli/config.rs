@@ -15,7 +15,8 @@ use crate::render::json::versioned;
 
 /// Print every setting, and where its value came from
 ///
-/// Later wins: defaults, your own file, `dr.toml` beside `.dr/`, variables, flags. No key is shown.
+/// Later wins: defaults, your own file, `dr.toml` beside `.dr/`, variables, flags. No key is shown. A value that cannot be
+/// used is an error, also where only a run would use it.
 #[derive(Args, Debug)]
 pub(super) struct ConfigArgs {
     #[command(flatten)]
@@ -30,6 +31,8 @@ pub(super) fn config(ui: &mut Ui, engine: &Engine, args: &ConfigArgs) -> Result<
     } else {
         ui.print(&table(&settings))?;
     }
+    // What is set helps to see what is wrong with it.
+    engine.check_settings()?;
     Ok(Exit::Done)
 }
 

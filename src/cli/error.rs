@@ -55,8 +55,7 @@ impl CliError {
                 EngineError::Config(_)
                 | EngineError::Location(_)
                 | EngineError::RemoteOffline { .. }
-                | EngineError::Web(_)
-                | EngineError::DeepResearch(_)
+                | EngineError::NoWayOut { .. }
                 | EngineError::Run(RunError::Plan { .. })
                 | EngineError::Glob(_),
             ) => Exit::Usage,

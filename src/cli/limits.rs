@@ -2,7 +2,8 @@
 
 use clap::Args;
 
-use crate::config::{Options, dollars, duration};
+use crate::config::{MAX_PARALLEL, Options, dollars, duration};
+use crate::llm::deep_research::MOST_JOBS;
 
 /// Limits of a run.
 #[derive(Args, Debug, Default)]
@@ -20,7 +21,7 @@ pub(super) struct LimitArgs {
     #[arg(long, value_name = "N")]
     max_tokens: Option<u64>,
 
-    /// Work at most so long, for example `90s` or `15m` (default: 15m)
+    /// Work at most so long, for example `90s` or `15m` (default: 15m; 1h where Deep Research may be started)
     #[arg(long, value_name = "TIME", value_parser = time)]
     max_time: Option<String>,
 
@@ -33,15 +34,16 @@ pub(super) struct LimitArgs {
     max_depth: Option<u32>,
 
     /// Start at most so many jobs of Deep Research (default: 3)
-    #[arg(long, value_name = "N", conflicts_with = "no_deep_research")]
-    deep_research_max: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=i64::from(MOST_JOBS)))]
+    #[arg(conflicts_with = "no_deep_research")]
+    deep_research_max: Option<u16>,
 
     /// Start no job of Deep Research; the web is searched by workers, where an engine is set up
     #[arg(long)]
     no_deep_research: bool,
 
     /// Work on so many sub-questions at the same time (default: 3)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_PARALLEL)))]
     parallel: Option<u16>,
 }
 
@@ -56,7 +58,7 @@ impl LimitArgs {
             max_rounds: self.max_rounds,
             max_depth: self.max_depth,
             parallel: self.parallel.map(usize::from),
-            deep_research_max: if self.no_deep_research { Some(0) } else { self.deep_research_max },
+            deep_research_max: if self.no_deep_research { Some(0) } else { self.deep_research_max.map(usize::from) },
             ..options
         }
     }

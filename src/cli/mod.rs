@@ -231,5 +231,7 @@ fn read_json(file: &std::path::Path) -> Result<serde_json::Value, CliError> {
 fn start_log() {
     let Ok(filter) = std::env::var("DR_LOG") else { return };
     let filter = tracing_subscriber::EnvFilter::new(filter);
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A terminal that has gone cannot be told that it has.
+    log.log_internal_errors(false).init();
 }

@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::error::CliError;
 use super::exit::Exit;
-use super::report::{ReportArgs, exit};
+use super::report::ReportArgs;
 use super::ui::Ui;
 use crate::engine::{Engine, EngineError, report_of};
 
@@ -30,6 +30,5 @@ pub(super) async fn replay(ui: &mut Ui, engine: &Engine, args: ReplayArgs) -> Re
     if store.is_busy(&run) {
         ui.tell("note: this run is still being worked on; this is what it has so far");
     }
-    args.report.print(ui, &report)?;
-    Ok(exit(&report))
+    args.report.end(ui, &report)
 }

@@ -49,8 +49,19 @@ impl ReportArgs {
         opened.map(drop).map_err(|source| CliError::File { action: "write", path: file.display().to_string(), source })
     }
 
+    /// Prints a report, and returns the exit code it ends the program with.
+    ///
+    /// Where the terminal went away, that is what stopped the run, and that the report cannot be printed there is no
+    /// second failure: it is stored.
+    pub(super) fn end(&self, ui: &mut Ui, report: &Report) -> Result<Exit, CliError> {
+        match (exit(report), self.print(ui, report)) {
+            (Exit::Interrupted, Err(CliError::Output(_))) => Ok(Exit::Interrupted),
+            (exit, printed) => printed.map(|()| exit),
+        }
+    }
+
     /// Prints a report, or writes it to the file that was asked for; Markdown is laid out on a terminal.
-    pub(super) fn print(&self, ui: &mut Ui, report: &Report) -> Result<(), CliError> {
+    fn print(&self, ui: &mut Ui, report: &Report) -> Result<(), CliError> {
         let format = if self.json { ReportFormat::Json } else { self.format };
         let mut text = render::report(report, format)?;
         // On paper and on the screen, the last line ends as every other.
@@ -77,7 +88,7 @@ fn write(file: &Path, text: &str) -> Result<(), CliError> {
 }
 
 /// Returns the exit code a report ends the program with.
-pub(super) fn exit(report: &Report) -> Exit {
+fn exit(report: &Report) -> Exit {
     match report.stop_reason {
         StopReason::Cancelled => Exit::Interrupted,
         _ if report.is_refusal() && !report.failed_nodes.is_empty() => Exit::Failed,

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::error::CliError;
 use super::exit::Exit;
-use super::report::{ReportArgs, exit};
+use super::report::ReportArgs;
 use super::signal::interruptible;
 use super::ui::Ui;
 use super::watch::{EventFormat, Watch};
@@ -80,6 +80,5 @@ pub(super) async fn resume(ui: &mut Ui, engine: &Engine, args: ResumeArgs) -> Re
     let resumed = engine.resume(&searcher, run, raise, watch.listener(), interruptible()).await;
     watch.finish();
     let resumed = resumed?;
-    args.report.print(ui, &resumed.report)?;
-    Ok(exit(&resumed.report))
+    args.report.end(ui, &resumed.report)
 }

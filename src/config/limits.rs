@@ -1,6 +1,10 @@
 //! Settings that limit a run, and what they are when nobody says anything.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
 
 use super::Options;
 use crate::base::money::nanos;
@@ -10,8 +14,14 @@ use crate::run::budget::BudgetLimits;
 /// Sub-questions worked on at the same time.
 const PARALLEL: usize = 3;
 
+/// Most sub-questions that may be.
+pub const MAX_PARALLEL: u16 = 64;
+
 /// Tokens of the rolling summary.
 const SUMMARY_TOKENS: u64 = 4_000;
+
+/// Tokens it may have: with fewer it says nothing, with more it is no summary.
+const SUMMARY_RANGE: RangeInclusive<u64> = 200..=100_000;
 
 impl Options {
     /// Returns what a run may spend; a limit of money that is infinite is none.
@@ -38,12 +48,12 @@ impl Options {
 
     /// Returns how many sub-questions are worked on at the same time.
     pub fn parallel(&self) -> usize {
-        self.parallel.unwrap_or(PARALLEL).max(1)
+        self.parallel.unwrap_or(PARALLEL)
     }
 
     /// Returns how long the rolling summary may be, in tokens.
     pub fn summary_tokens(&self) -> u64 {
-        self.summary_tokens.unwrap_or(SUMMARY_TOKENS).max(200)
+        self.summary_tokens.unwrap_or(SUMMARY_TOKENS)
     }
 }
 
@@ -68,6 +78,37 @@ pub fn dollars(text: &str) -> Result<f64, String> {
         Ok(dollars) if dollars >= 0.0 => Ok(dollars),
         _ => Err(format!("`{text}` is not an amount of dollars (for example `0.50`, or `inf` for no limit)")),
     }
+}
+
+/// Reads a limit of money, so that one that is none is said with its file.
+pub(super) fn money<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    let dollars = f64::deserialize(deserializer)?;
+    let is_amount = dollars >= 0.0;
+    let error = || D::Error::custom(format!("found `{dollars}`, expected dollars, 0 or more, or `inf` for no limit"));
+    if is_amount { Ok(Some(dollars)) } else { Err(error()) }
+}
+
+/// Reads how many sub-questions are worked on at the same time.
+pub(super) fn parallel<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    within(usize::deserialize(deserializer)?, 1..=usize::from(MAX_PARALLEL))
+}
+
+/// Reads how long the rolling summary may be.
+pub(super) fn summary_tokens<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    within(u64::deserialize(deserializer)?, SUMMARY_RANGE)
+}
+
+/// Reads how many rounds there may be.
+pub(super) fn rounds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    match u32::deserialize(deserializer)? {
+        0 => Err(D::Error::custom("found `0`, expected 1 or more")),
+        rounds => Ok(Some(rounds)),
+    }
+}
+
+fn within<T: PartialOrd + std::fmt::Display, E: Error>(value: T, range: RangeInclusive<T>) -> Result<Option<T>, E> {
+    let error = || E::custom(format!("found `{value}`, expected {} to {}", range.start(), range.end()));
+    if range.contains(&value) { Ok(Some(value)) } else { Err(error()) }
 }
 
 #[cfg(test)]

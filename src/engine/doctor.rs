@@ -125,6 +125,15 @@ impl Engine {
         settings.map(|(key, value, origin)| ExplainedSetting { key, value, origin }).collect()
     }
 
+    /// Looks at settings that only a run uses.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for one that cannot be used, with its place. Nothing is sent.
+    pub fn check_settings(&self) -> Result<(), EngineError> {
+        Ok(self.settings.check_outside()?)
+    }
+
     async fn index_checks(&self, index: &Index, stats: &IndexStats) -> Result<Vec<Check>, EngineError> {
         let IndexStats { documents, chunks, vectors, vectors_missing, .. } = stats;
         let rerun = Some("run `dr index`".to_owned());

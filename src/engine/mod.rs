@@ -33,14 +33,12 @@ use crate::kb::eval::{EvalError, EvalQuery, Figures, Judgments, Ranking, check_i
 use crate::kb::index::{DR_FOLDER, Filter, Index, IndexError, IndexLocation, LocationError, WriterLock};
 use crate::kb::ingest::{CollectionSource, IngestError, IngestEvent, IngestOptions, IngestSummary, Listener, ingest};
 use crate::kb::search::{Found, PerDocument, SearchError, SearchMode, SearchOptions, Searcher, VectorsUnusable};
-use crate::llm::deep_research::DeepResearchError;
 use crate::llm::message::Role;
 use crate::llm::price::PriceError;
 use crate::llm::roles::ModelsError;
 use crate::run::orchestrator::RunError;
 use crate::run::recall::RecallError;
 use crate::run::store::StoreError;
-use crate::source::web::WebSettingsError;
 
 /// Threads of the embedder, at most; more would only cost memory.
 const MAX_THREADS: usize = 256;
@@ -125,15 +123,26 @@ pub enum EngineError {
     /// Settings of models.
     #[error(transparent)]
     Models(#[from] ModelsError),
-    /// Settings of the web.
-    #[error("settings of `[web]` cannot be used")]
-    Web(#[from] WebSettingsError),
-    /// Settings of Deep Research.
-    #[error("settings of `[deep_research]` cannot be used")]
-    DeepResearch(#[from] DeepResearchError),
     /// A price.
     #[error(transparent)]
     Price(#[from] PriceError),
+    /// Everything is to be looked for on the web, and there is no way there.
+    #[error("web cannot be asked: {reason}")]
+    NoWayOut {
+        /// Why.
+        reason: &'static str,
+        /// What the user can do.
+        hint: &'static str,
+    },
+    /// Runs cannot be kept, and one with models is: what was paid for must not be lost.
+    #[error("folder `{folder}` cannot be written to, and a run with a model is kept there")]
+    CannotKeep {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        #[source]
+        source: Box<Self>,
+    },
     /// A model elsewhere would see what is for models of one's own.
     #[error("collection `{collection}` is for local models only, and the {role} is at `{endpoint}`")]
     NotLocal {
@@ -197,8 +206,12 @@ impl EngineError {
             Self::NothingToIndex => Some("run `dr index <FOLDER>`".into()),
             Self::SameName { .. } => Some("name them with `--collection`, once for each folder".into()),
             Self::Models(error) => error.hint(),
-            Self::Web(error) => error.hint(),
-            Self::DeepResearch(error) => error.hint(),
+            Self::NoWayOut { hint, .. } => Some((*hint).into()),
+            Self::CannotKeep { .. } => Some(
+                "give yourself the right to write there, or work on a copy of the project; `--offline` answers without a \
+                 model, and keeps nothing"
+                    .into(),
+            ),
             Self::NotLocal { .. } => {
                 Some("ask other collections with `--collection`, or set up a model of your own".into())
             }

@@ -110,7 +110,8 @@ fn advice(error: &ModelError) -> Option<String> {
         ModelError::RateLimited { .. }
         | ModelError::Refused { .. }
         | ModelError::InvalidOutput { .. }
-        | ModelError::Permanent { .. } => return None,
+        | ModelError::Permanent { .. }
+        | ModelError::NoResearch { .. } => return None,
     };
     Some(text.to_owned())
 }

@@ -2,14 +2,21 @@
 
 use super::Engine;
 use super::doctor::Check;
+use crate::base::line::{counted, with_causes};
+use crate::base::money::dollars_text;
+use crate::llm::deep_research::DeepResearchSettings;
 use crate::llm::message::Role;
+use crate::llm::price::PriceTable;
 use crate::source::web::DateRange;
 
 impl Engine {
     /// Looks at models, prices, search engine and Deep Research as the settings have them.
     pub(super) fn outside_checks(&self) -> Vec<Check> {
         if self.settings.is_offline() {
-            return vec![Check::ok("outside", "nothing is asked: dr is offline")];
+            return vec![match self.settings.check_outside() {
+                Ok(()) => Check::ok("outside", "nothing is asked: dr is offline"),
+                Err(error) => Check::trouble("outside", with_causes(&error), error.hint()),
+            }];
         }
         vec![self.models_check(), self.web_check(), self.deep_research_check(), self.prices_check()]
     }
@@ -37,7 +44,7 @@ impl Engine {
         match self.settings.web(std::path::PathBuf::new(), DateRange::default()) {
             Ok(Some(web)) if web.can_search => Check::ok("web", web.source.scope()),
             Ok(_) => Check::ok("web", "no search engine is set up"),
-            Err(error) => Check::trouble("web", crate::base::line::with_causes(&error), error.hint()),
+            Err(error) => Check::trouble("web", with_causes(&error), error.hint()),
         }
     }
 
@@ -45,14 +52,36 @@ impl Engine {
         let name = "deep research";
         match self.settings.deep_research() {
             Ok(None) => Check::ok(name, "no endpoint is set up for it"),
-            Err(error) => Check::trouble(name, crate::base::line::with_causes(&error), error.hint()),
-            Ok(Some(settings)) => {
-                let most = crate::base::money::dollars_text(settings.max_cost_nanos);
-                let cost = if settings.is_free { "free".to_owned() } else { format!("{most} each set aside") };
-                let (jobs, models) = (settings.max_jobs, settings.models.join(", "));
-                Check::ok(name, format!("up to {jobs} jobs a run, {cost}, at {}: {models}", settings.address))
-            }
+            Err(error) => Check::trouble(name, with_causes(&error), error.hint()),
+            Ok(Some(settings)) if settings.max_jobs == 0 => Check::ok(name, "turned off: `max_jobs` is 0"),
+            Ok(Some(settings)) => self.jobs_check(name, &settings),
         }
+    }
+
+    fn jobs_check(&self, name: &'static str, settings: &DeepResearchSettings) -> Check {
+        if matches!(self.settings.models(), Ok(None)) {
+            let mend = "set up a language model in `[models]`".to_owned();
+            return Check::note(
+                name,
+                "set up, and never started: a run without a language model has no jobs",
+                Some(mend),
+            );
+        }
+        let models = settings.models.join(", ");
+        let is_priced =
+            |prices: &PriceTable| settings.models.iter().any(|model| settings.price(model, prices).is_some());
+        let is_limited = self.settings.options.limits().cost_nanos.is_some();
+        if is_limited && self.settings.prices().is_ok_and(|prices| !is_priced(&prices)) {
+            let mend =
+                "set `[prices.\"MODEL\"]`, `local = true` for a server of your own, or ask with `--max-cost inf`";
+            let detail =
+                format!("price of `{models}` is not known, so no job is started while the cost of a run is limited");
+            return Check::note(name, detail, Some(mend.to_owned()));
+        }
+        let most = dollars_text(settings.max_cost_nanos);
+        let cost = if settings.is_free { "free".to_owned() } else { format!("{most} each set aside") };
+        let jobs = counted(settings.max_jobs, "job");
+        Check::ok(name, format!("up to {jobs} a run, {cost}, at {}: {models}", settings.address))
     }
 
     fn prices_check(&self) -> Check {

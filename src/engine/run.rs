@@ -272,6 +272,23 @@ impl Engine {
         }
     }
 
+    /// Refuses to look for everything on the web where there is no way there.
+    fn check_way_out(&self, jobs: Option<&Jobs>) -> Result<(), EngineError> {
+        if self.settings().is_offline() {
+            let hint =
+                "leave out `--offline` (or unset `DR_OFFLINE`), or look in the knowledge base: `--source internal`";
+            return Err(EngineError::NoWayOut { reason: "`dr` is offline", hint });
+        }
+        let can_search = self.settings().web(PathBuf::new(), DateRange::default())?.is_some_and(|web| web.can_search);
+        if can_search || jobs.is_some_and(|jobs| jobs.max_jobs() > 0) {
+            return Ok(());
+        }
+        let reason = "no search engine is set up, and no Deep Research";
+        let hint =
+            "name an engine in `[web]`, or export `SEARXNG_URL` or `OPENAI_API_KEY`; `dr doctor` says what is missing";
+        Err(EngineError::NoWayOut { reason, hint })
+    }
+
     /// Tells whether all that is searched may leave, as the settings of its collections say.
     fn allows_egress(&self, searcher: &Searcher, scope: &Scope) -> bool {
         let options = &self.settings().options.collections;
@@ -298,6 +315,9 @@ impl Engine {
         let models = self.models(&limits)?;
         self.check_trust(searcher, &request.scope, models.as_ref())?;
         let jobs = self.jobs(models.as_ref(), &limits)?;
+        if request.source == Some(SourceHint::Web) {
+            self.check_way_out(jobs.as_deref())?;
+        }
         if self.settings().options.max_time.is_none() && jobs.is_some() {
             limits.time = Some(TIME_WITH_JOBS);
         }
@@ -305,6 +325,9 @@ impl Engine {
         let store = match self.store() {
             // A folder that cannot be written to can still be asked where that costs nothing; nothing is kept then.
             Err(error) if by_rules && is_read_only(&error) => Store::in_memory()?,
+            Err(error) if is_read_only(&error) => {
+                return Err(EngineError::CannotKeep { folder: self.runs_folder(), source: Box::new(error) });
+            }
             store => store?,
         };
         let follows = match &request.follow {
@@ -379,6 +402,9 @@ impl Engine {
     /// Sets up research at a provider's, where it is wanted and could not pass a limit of money unseen.
     fn jobs(&self, models: Option<&Models>, limits: &BudgetLimits) -> Result<Option<Arc<Jobs>>, EngineError> {
         let options = &self.settings().options;
+        if options.deep_research_max == Some(0) {
+            return Ok(None);
+        }
         let Some(mut settings) = self.settings().deep_research()?.filter(|_| models.is_some()) else { return Ok(None) };
         settings.max_jobs = options.deep_research_max.unwrap_or(settings.max_jobs);
         let client = settings.client().map_err(ModelsError::from)?;

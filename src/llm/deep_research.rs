@@ -9,8 +9,7 @@ use super::openai::Effort;
 use super::openai::job::{JobClient, JobRequest, McpServer};
 use super::price::{Price, PriceTable};
 use super::roles::{ModelEnvironment, OPENAI, OPENAI_KEY};
-use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret, client_for};
-use crate::base::line::one_line;
+use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret, client_for, shown};
 use crate::base::money::nanos;
 
 /// Models that do research, in the order they are tried; what is shut down is passed over.
@@ -25,6 +24,12 @@ const MOST_COST: f64 = 10_000.0;
 
 /// Jobs of one run, where nothing else is set.
 const MAX_JOBS: usize = 3;
+
+/// Most jobs one run may be allowed.
+pub const MOST_JOBS: u16 = 100;
+
+/// Longest name of a model, in bytes.
+const MAX_MODEL: usize = 200;
 
 /// Calls of tools a job may make, where nothing else is set.
 const MAX_TOOL_CALLS: u32 = 30;
@@ -122,6 +127,15 @@ pub enum DeepResearchError {
         #[source]
         source: ParseBaseUrlError,
     },
+    /// There is no model to start a job with.
+    #[error("`models` is empty, so no job can be started")]
+    NoModels,
+    /// The name of a model is none. It is not shown: nobody knows what it is.
+    #[error("name {place} of `models` is not that of a model (expected up to 200 letters, digits and signs)")]
+    BadModel {
+        /// Which, from 1.
+        place: usize,
+    },
     /// A host is none.
     #[error("`{domain}` is not the name of a host")]
     BadDomain {
@@ -162,6 +176,12 @@ impl DeepResearchError {
             Self::BadKeyName => Some("name the variable the key is in, for example `MY_API_KEY`".into()),
             Self::BadKey { .. } => Some("a key is one word of letters, digits and signs".into()),
             Self::BadAddress { .. } => Some("a key goes into a variable, named by `key_env`".into()),
+            Self::NoModels => Some(
+                "name a model, or leave `models` out; `max_jobs = 0` turns Deep Research off, and `--no-deep-research` \
+                 for one run"
+                    .into(),
+            ),
+            Self::BadModel { .. } => Some("write a name as `dr doctor` shows others, for example `gpt-6-sol`".into()),
             Self::BadDomain { .. } => Some("write hosts without `https://` and path, for example `example.org`".into()),
             Self::TooManyDomains { .. } | Self::BadLabel { .. } | Self::BadLimit { .. } => None,
         }
@@ -227,15 +247,15 @@ impl DeepResearchSettings {
             None if is_paired && (environment.variable)(OPENAI_KEY).is_some() => Some(key_in(OPENAI_KEY, environment)?),
             None => None,
         };
-        let default_models = || MODELS.map(str::to_owned).to_vec();
+        let max_jobs = max_jobs(options.max_jobs.unwrap_or(MAX_JOBS))?;
         let settings = Self {
             is_free: address.is_loopback() || options.local == Some(true),
-            models: options.models.clone().unwrap_or_else(default_models),
+            models: models(options.models.as_deref(), max_jobs)?,
             is_named: options.models.is_some(),
             effort: options.effort.clone().unwrap_or(Effort::High),
             summaries: options.summaries.unwrap_or(true),
             max_cost_nanos: max_cost(options.max_cost.unwrap_or(MAX_COST))?,
-            max_jobs: options.max_jobs.unwrap_or(MAX_JOBS),
+            max_jobs,
             max_tool_calls: at_least_one("max_tool_calls", options.max_tool_calls.unwrap_or(MAX_TOOL_CALLS))?,
             max_output_tokens: at_least_one(
                 "max_output_tokens",
@@ -305,7 +325,7 @@ fn key_in(name: &str, environment: &ModelEnvironment<'_>) -> Result<Secret, Deep
     if !is_name {
         return Err(DeepResearchError::BadKeyName);
     }
-    let variable = || name.to_owned();
+    let variable = || shown(name);
     let key = (environment.variable)(name).ok_or_else(|| DeepResearchError::NoKey { variable: variable() })?;
     key.parse().map_err(|_| DeepResearchError::BadKey { variable: variable() })
 }
@@ -314,6 +334,24 @@ fn max_cost(dollars: f64) -> Result<u64, DeepResearchError> {
     let is_usable = (0.0..=MOST_COST).contains(&dollars) && dollars > 0.0;
     let error = || bad_limit("max_cost", &dollars, "more than 0 and up to 10,000 dollars");
     if is_usable { Ok(nanos(dollars)) } else { Err(error()) }
+}
+
+/// Returns the models that are named, else those that do research; only where no job is wanted there need be none.
+fn models(named: Option<&[String]>, max_jobs: usize) -> Result<Vec<String>, DeepResearchError> {
+    let Some(named) = named else { return Ok(MODELS.map(str::to_owned).to_vec()) };
+    if named.is_empty() && max_jobs > 0 {
+        return Err(DeepResearchError::NoModels);
+    }
+    let is_name =
+        |name: &String| (1..=MAX_MODEL).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
+    match named.iter().position(|name| !is_name(name)) {
+        Some(at) => Err(DeepResearchError::BadModel { place: at + 1 }),
+        None => Ok(named.to_vec()),
+    }
+}
+
+fn max_jobs(jobs: usize) -> Result<usize, DeepResearchError> {
+    if jobs <= usize::from(MOST_JOBS) { Ok(jobs) } else { Err(bad_limit("max_jobs", &jobs, "0 to 100")) }
 }
 
 fn at_least_one(field: &'static str, value: u32) -> Result<u32, DeepResearchError> {
@@ -346,13 +384,13 @@ fn host(text: &str) -> Result<String, DeepResearchError> {
         (1..=63).contains(&label.len()) && label.bytes().all(is_part)
     };
     let is_host = host.len() <= 253 && host.split('.').all(is_label);
-    if is_host { Ok(host) } else { Err(DeepResearchError::BadDomain { domain: one_line(text) }) }
+    if is_host { Ok(host) } else { Err(DeepResearchError::BadDomain { domain: shown(text) }) }
 }
 
 fn mcp(options: &McpOptions, environment: &ModelEnvironment<'_>) -> Result<McpServer, DeepResearchError> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if !(1..=64).contains(&options.label.len()) || !options.label.bytes().all(is_part) {
-        return Err(DeepResearchError::BadLabel { label: options.label.clone() });
+        return Err(DeepResearchError::BadLabel { label: shown(&options.label) });
     }
     Ok(McpServer {
         label: options.label.clone(),
@@ -476,6 +514,14 @@ mod tests {
             (json!({ "max_cost": -1.0 }), "`max_cost` is -1"),
             (json!({ "max_cost": 1e9 }), "`max_cost` is 1000000000"),
             (json!({ "max_tool_calls": 0 }), "`max_tool_calls` is 0"),
+            (json!({ "max_jobs": 101 }), "`max_jobs` is 101 (expected 0 to 100)"),
+            (json!({ "models": [] }), "`models` is empty"),
+            (json!({ "models": ["mine", "sk-secret\n"] }), "name 2 of `models`"),
+            (json!({ "models": ["two words"] }), "name 1 of `models`"),
+            (json!({ "models": [""] }), "name 1 of `models`"),
+            (json!({ "models": ["a".repeat(201)] }), "name 1 of `models`"),
+            (json!({ "allowed_domains": ["https://sk-secret@example.org"] }), "`…` is not the name of a host"),
+            (json!({ "mcp": { "label": "sk-secret is mine", "url": LOCAL } }), "`…` is not the label"),
             (json!({ "timeout_minutes": 0 }), "`timeout_minutes` is 0"),
             (json!({ "timeout_minutes": 100_000 }), "`timeout_minutes` is 100000"),
             (json!({ "allowed_domains": ["https://example.org/a"] }), "`https://example.org/a` is not"),
@@ -491,6 +537,9 @@ mod tests {
             let said = format!("{error:#} {error:?} {:?}", error.hint());
             assert!(error.to_string().contains(shown) && !said.contains("sk-secret"), "{said}");
         }
+        let advice = resolved(json!({ "models": [] }), None, &KEY).unwrap_err().hint().unwrap();
+        assert!(advice.contains("`max_jobs = 0`") && advice.contains("`--no-deep-research`"), "{advice}");
+        assert_eq!(resolved(json!({ "models": [], "max_jobs": 0 }), None, &KEY).unwrap().unwrap().max_jobs, 0);
         let error = resolved(json!({}), None, &[(OPENAI_KEY, "sk-secret\nmore")]).unwrap_err();
         assert!(!format!("{error:?}").contains("sk-secret"));
         assert!(serde_json::from_value::<DeepResearchOptions>(json!({ "modles": [] })).is_err());

@@ -92,4 +92,11 @@ pub enum ModelError {
         /// What it said.
         reason: String,
     },
+
+    /// A job of research came to nothing, or could not be started.
+    #[error("Deep Research brought nothing: {reason}")]
+    NoResearch {
+        /// Why.
+        reason: String,
+    },
 }

@@ -18,7 +18,8 @@ pub fn wait_after(error: &ModelError, attempts: u32, chance: f64) -> Option<Dura
         | ModelError::InvalidOutput { .. }
         | ModelError::Quota
         | ModelError::Authentication
-        | ModelError::Permanent { .. } => return None,
+        | ModelError::Permanent { .. }
+        | ModelError::NoResearch { .. } => return None,
     };
     wait(attempts, retry_after, chance)
 }

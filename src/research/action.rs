@@ -133,6 +133,10 @@ pub(super) struct Desk<'a> {
     pub(super) support: Support,
     /// What people should know.
     pub(super) remarks: Vec<String>,
+    /// Whether its source has answered anything.
+    has_answer: bool,
+    /// How its source failed first.
+    failure: Option<SourceError>,
 }
 
 impl<'a> Desk<'a> {
@@ -153,7 +157,14 @@ impl<'a> Desk<'a> {
             repeats: 0,
             support: Support::None,
             remarks: Vec::new(),
+            has_answer: false,
+            failure: None,
         }
+    }
+
+    /// Returns how the source failed, where it never did anything else.
+    pub(super) fn dead_source(&self) -> Option<&SourceError> {
+        self.failure.as_ref().filter(|_| !self.has_answer)
     }
 
     /// Carries out the actions of a step side by side; ids are given, and outcomes come, in the order of the actions.
@@ -291,6 +302,7 @@ impl<'a> Desk<'a> {
     /// Puts the outcome of an action on the desk, and numbers what is new.
     fn take(&mut self, draft: &ActionDraft, done: Done) -> Outcome {
         let is_lost_note = draft.tool == ToolDraft::Note && !matches!(done, Done::Noted(..));
+        self.has_answer |= matches!(done, Done::Found(_) | Done::Opened(_) | Done::Noted(..));
         let (said, passages) = match done {
             Done::Found(found) => self.take_found(found),
             Done::Opened(passage) => ("opened".to_owned(), vec![self.place_of(passage, true)]),
@@ -310,7 +322,11 @@ impl<'a> Desk<'a> {
                 // The call brought nothing, so making it again is no repetition.
                 self.made.remove(&identity(draft));
                 self.remark(vec![error.to_string()]);
-                (format!("failed: {error}"), Vec::new())
+                let said = format!("failed: {error}");
+                if matches!(error, SourceError::Failed { .. }) {
+                    self.failure.get_or_insert(error);
+                }
+                (said, Vec::new())
             }
         };
         outcome(draft, said, passages, is_lost_note)

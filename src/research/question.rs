@@ -74,6 +74,55 @@ impl fmt::Display for Question {
     }
 }
 
+/// Things an answer may be required to cover.
+const MAX_REQUIRED: usize = 20;
+
+/// Longest of them, in characters.
+const MAX_REQUIRED_CHARACTERS: usize = MAX_ASPECT_CHARACTERS;
+
+/// What an answer is required to cover cannot be used.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum RequiredError {
+    /// One says nothing.
+    #[error("what the answer must cover has no words")]
+    Empty,
+    /// There are too many.
+    #[error("answer must cover {count} things (at most {MAX_REQUIRED})")]
+    TooMany {
+        /// How many.
+        count: usize,
+    },
+    /// One is too long to be kept whole.
+    #[error("what the answer must cover has {characters} characters (at most {MAX_REQUIRED_CHARACTERS})")]
+    TooLong {
+        /// Its length.
+        characters: usize,
+    },
+}
+
+/// Returns what an answer is required to cover, each on one line.
+///
+/// # Errors
+///
+/// Returns an error where one says nothing, and where there are more, or longer ones, than an answer can keep in view.
+pub fn required(texts: &[String]) -> Result<Vec<String>, RequiredError> {
+    if texts.len() > MAX_REQUIRED {
+        return Err(RequiredError::TooMany { count: texts.len() });
+    }
+    let checked = |text: &String| {
+        let text = one_line(text);
+        let characters = text.chars().count();
+        if !text.chars().any(char::is_alphanumeric) {
+            Err(RequiredError::Empty)
+        } else if characters > MAX_REQUIRED_CHARACTERS {
+            Err(RequiredError::TooLong { characters })
+        } else {
+            Ok(text)
+        }
+    };
+    texts.iter().map(checked).collect()
+}
+
 /// Names an aspect of a question, for example `a1`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
@@ -190,6 +239,17 @@ mod tests {
     fn question_is_one_line_without_control_characters() {
         let question: Question = " what\n is\u{1b}[2J it? ".parse().unwrap();
         assert_eq!(question.as_str(), "what is [2J it?");
+    }
+
+    #[test]
+    fn what_must_be_covered_is_short_and_little() {
+        let of = |text: &str, count: usize| required(&vec![text.to_owned(); count]);
+        assert_eq!(of(" its\ncost ", 2).unwrap(), ["its cost", "its cost"]);
+        assert_eq!(of(" ?! ", 1), Err(RequiredError::Empty));
+        assert!(of("cost", MAX_REQUIRED).is_ok() && of(&"é".repeat(300), 1).is_ok());
+        assert_eq!(of("cost", 21).unwrap_err().to_string(), "answer must cover 21 things (at most 20)");
+        let error = of(&"é".repeat(301), 1).unwrap_err();
+        assert_eq!(error.to_string(), "what the answer must cover has 301 characters (at most 300)");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::branch::{Branch, Finding, Reported};
 use super::evidence::{Evidence, EvidenceId};
-use super::node::{NodeId, NodeStatus, Tree};
+use super::node::{Node, NodeId, NodeStatus, Tree};
 use super::question::Question;
 use crate::source::{Passage as SourcePassage, Place};
 
@@ -170,7 +170,7 @@ pub struct Report {
     pub stop_reason: StopReason,
     /// Whether something was lost on the way: a node, or the model that was to write or judge the answer.
     pub degraded: bool,
-    /// Nodes that failed.
+    /// Nodes that failed; where nothing could be asked at all, also those that no way led to.
     pub failed_nodes: Vec<NodeId>,
     /// The nodes.
     pub tree: Tree,
@@ -231,8 +231,7 @@ impl Report {
         let draft = &without_twins(draft, branches);
         let evidence = cited(draft, branches);
         let is_refusal = evidence.is_empty();
-        let failed_nodes: Vec<_> =
-            tree.nodes.iter().filter(|node| node.status == NodeStatus::Failed).map(|node| node.id.clone()).collect();
+        let failed_nodes = failed(tree, branches);
         let further = branches.values().flat_map(|branch| &branch.further);
         let mut report = Self {
             schema_version: SCHEMA_VERSION,
@@ -244,7 +243,7 @@ impl Report {
             evidence,
             contradictions: Vec::new(),
             open_questions: draft.open_questions.clone(),
-            limitations: limitations(draft, tree, branches),
+            limitations: limitations(draft, tree, branches, &failed_nodes),
             confidence: 0.0,
             stop_reason,
             degraded: !failed_nodes.is_empty() || tree.nodes.iter().any(is_lost) || draft.is_makeshift,
@@ -261,7 +260,13 @@ impl Report {
                 report.stop_reason = StopReason::NoEvidence;
             }
             let summary = match stop_reason {
-                _ if !report.failed_nodes.is_empty() => "Everything that was tried failed.".to_owned(),
+                _ if !report.failed_nodes.is_empty() => match branches.is_empty() {
+                    false => "Part of what was tried failed, and the rest found nothing.".to_owned(),
+                    true if tree.nodes.iter().any(|node| node.status == NodeStatus::Failed) => {
+                        "Everything that was tried failed.".to_owned()
+                    }
+                    true => "Nothing was asked: no way led to where the answer was to be looked for.".to_owned(),
+                },
                 StopReason::Complete | StopReason::NoEvidence | StopReason::NoMoreTasks | StopReason::NoProgress => {
                     if has_asked_web {
                         format!("Nothing that was found answers this question (asked: {searched}, and the web).")
@@ -399,16 +404,32 @@ pub fn strike(text: &str, is_known: &dyn Fn(&EvidenceId) -> bool, instead: &str)
     (kept, struck)
 }
 
+/// Returns the nodes that failed. Where none did, and all were blocked before they were looked into, those are as lost: no
+/// source had a chance to have nothing.
+fn failed(tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<NodeId> {
+    let is_unasked = branches.is_empty() && tree.workers().all(|node| node.status == NodeStatus::Blocked);
+    let is_failed = |node: &&Node| {
+        let is_blocked = is_unasked && tree.has_worker(&node.id);
+        node.status == NodeStatus::Failed || is_blocked
+    };
+    tree.nodes.iter().filter(is_failed).map(|node| node.id.clone()).collect()
+}
+
 /// Tells whether a node is missing from the answer though it was planned.
-fn is_lost(node: &super::node::Node) -> bool {
+fn is_lost(node: &Node) -> bool {
     matches!(node.status, NodeStatus::Pending | NodeStatus::Running)
 }
 
-fn limitations(draft: &Draft, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<String> {
+fn limitations(
+    draft: &Draft,
+    tree: &Tree,
+    branches: &BTreeMap<NodeId, Branch>,
+    failed_nodes: &[NodeId],
+) -> Vec<String> {
     let mut limitations = draft.limitations.clone();
     let notes = branches.values().flat_map(|branch| branch.notes.iter().cloned());
     // A root that is looked into by itself is the question: that it has no answer is said above.
-    let is_part = |node: &&super::node::Node| node.id != tree.root || node.status == NodeStatus::Failed;
+    let is_part = |node: &&Node| node.id != tree.root || failed_nodes.contains(&node.id);
     let lost = tree.nodes.iter().filter(is_part).filter_map(|node| {
         let what = match node.status {
             NodeStatus::Done => return None,

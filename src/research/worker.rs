@@ -19,7 +19,7 @@ use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Role};
 use crate::llm::model::ModelError;
 use crate::llm::structured::{StructuredError, structured};
-use crate::source::{Passage, Source};
+use crate::source::{Passage, Source, SourceError};
 
 /// Calls that repeat an earlier one before the worker is stopped.
 const MAX_REPEATS: u32 = 3;
@@ -125,17 +125,32 @@ struct Worker<'a> {
     spent_tokens: u64,
 }
 
+/// Work on a node came to nothing.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum WorkError {
+    /// The model.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The source, which never answered.
+    #[error(transparent)]
+    Source(SourceError),
+}
+
 /// Works on a node until it is done or may not go on.
 ///
 /// # Errors
 ///
 /// Returns an error where the run must stop, and where the model failed or a limit was reached before anything was noted;
-/// after that the branch is kept with what it has.
-pub async fn work(caller: &dyn Caller, source: &dyn Source, task: &Task<'_>) -> Result<Branch, CallError> {
+/// after that the branch is kept with what it has. Also where the source failed whenever it was asked: that nothing was
+/// found would be said of something nobody looked into.
+pub async fn work(caller: &dyn Caller, source: &dyn Source, task: &Task<'_>) -> Result<Branch, WorkError> {
     let desk = Desk::new(source, task.node, &task.aspects, task.limits.passages_per_search);
     let mut worker = Worker { caller, task, scope: source.scope(), desk, results: Vec::new(), spent_tokens: 0 };
     let ending = worker.gather().await?;
-    compress(caller, task, worker.desk, ending).await
+    if let (Some(error), true) = (worker.desk.dead_source(), task.conclusions.is_empty()) {
+        return Err(WorkError::Source(error.clone()));
+    }
+    Ok(compress(caller, task, worker.desk, ending).await?)
 }
 
 impl Worker<'_> {

@@ -52,7 +52,7 @@ fn usual(quote: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
-async fn worked(caller: &Scripted, task: &Task<'_>) -> Result<Branch, CallError> {
+async fn worked(caller: &Scripted, task: &Task<'_>) -> Result<Branch, WorkError> {
     work(caller, &source(), task).await
 }
 
@@ -108,12 +108,14 @@ async fn without_evidence_nothing_is_found_whatever_the_model_says() {
 async fn thoughts_and_errors_of_tools_never_become_findings() {
     let node = node();
     let caller = Scripted::new(|_, _| Ok(step(&json!([search("lock")]), false).to_string()));
-    let branch = work(&caller, &source().failing(), &task(&node, &[])).await.unwrap();
+    let error = work(&caller, &source().failing(), &task(&node, &[])).await.unwrap_err();
     assert!(caller.tasks()[1].contains("failed: source `kb` failed: disk is gone"));
     assert!(caller.tasks().iter().all(|task| !task.contains("THOUGHT")));
-    assert_eq!(branch.report.stop_reason, BranchStop::NoEvidence);
-    assert!(branch.report.findings.is_empty());
-    assert_eq!(branch.notes, ["source `kb` failed: disk is gone"], "people are told");
+    assert_eq!(
+        error.to_string(),
+        "source `kb` failed: disk is gone",
+        "a source that never answered has not found nothing"
+    );
 }
 
 #[tokio::test]
@@ -222,7 +224,7 @@ async fn limit_of_the_run_at_any_call_keeps_what_was_noted() {
     for at in [1, 2] {
         let caller = Scripted::by_key(usual("It is held while writing.")).failing_at(at, limit.clone());
         // Nothing was noted yet: that is no finding that there is nothing, and the node can wait for a raised limit.
-        assert_eq!(worked(&caller, &task(&node, &[])).await, Err(limit.clone()));
+        assert_eq!(worked(&caller, &task(&node, &[])).await, Err(limit.clone().into()));
     }
     let caller = Scripted::by_key(usual("It is held while writing.")).failing_at(3, limit);
     let branch = worked(&caller, &task(&node, &[])).await.unwrap();
@@ -236,7 +238,7 @@ async fn stopped_run_stops_the_worker_at_any_call() {
     for error in [CallError::Cancelled, CallError::Journal { reason: "disk full".into() }] {
         for at in 1..=3 {
             let caller = Scripted::by_key(usual("It is held while writing.")).failing_at(at, error.clone());
-            assert_eq!(worked(&caller, &task(&node, &[])).await, Err(error.clone()));
+            assert_eq!(worked(&caller, &task(&node, &[])).await, Err(error.clone().into()));
         }
     }
 }
@@ -245,7 +247,7 @@ async fn stopped_run_stops_the_worker_at_any_call() {
 async fn failing_model_loses_nothing_that_was_noted() {
     let node = node();
     let early = Scripted::by_key(usual("It is held while writing.")).failing_at(2, broken("down"));
-    assert_eq!(worked(&early, &task(&node, &[])).await, Err(broken("down")));
+    assert_eq!(worked(&early, &task(&node, &[])).await, Err(broken("down").into()));
     let mut script = usual("It is held while writing.");
     script[1].1 = step(&json!([note("p1", "It is held while writing.")]), false);
     let branch = worked(&Scripted::by_key(script).failing_at(3, broken("down")), &task(&node, &[])).await.unwrap();

@@ -151,7 +151,7 @@ impl Desk {
     /// Returns an error where a limit is reached, where the run is stopped (the job is called off), and where the job
     /// brings no report. A start whose outcome is not known is not repeated unless the user said so.
     pub async fn research(&self, node: &NodeId, instructions: &str) -> Result<i64, CallError> {
-        let jobs = self.jobs().ok_or_else(|| permanent("no Deep Research is set up"))?;
+        let jobs = self.jobs().ok_or_else(|| permanent("none is set up"))?;
         let (key, request) = (key_of(node), ContentHash::of(instructions.as_bytes()));
         let recorded = self.parts.journal.calls_of(&self.parts.run, &key).await?;
         let same: Vec<_> = recorded.into_iter().filter(|call| call.request_hash == request.as_str()).collect();
@@ -295,7 +295,7 @@ impl Desk {
             (self.parts.listener)(&CallNotice::Replied(key.clone(), Role::Researcher));
             return Ok(call);
         }
-        let reason = why.map(str::to_owned).or(report.refusal).unwrap_or_else(|| job.state.to_string());
+        let reason = why.map(str::to_owned).or(report.refusal).unwrap_or_else(|| job.why_nothing());
         let spent = report.usage.is_some().then_some(known).flatten();
         self.end(call, &Outcome::Lost(reason.clone(), spent)).await?;
         match spent {
@@ -305,7 +305,7 @@ impl Desk {
         if self.parts.closing.is_cancelled() {
             return Err(CallError::Cancelled);
         }
-        Err(permanent(&format!("Deep Research brought nothing: {reason}")))
+        Err(permanent(&reason))
     }
 
     /// Returns the way to the endpoint, on which no request outlasts the run by much.
@@ -363,7 +363,7 @@ fn under_way(call: &CallRow) -> Option<(&CallRow, crate::llm::openai::job::JobId
 }
 
 fn permanent(reason: &str) -> CallError {
-    ModelError::Permanent { reason: reason.to_owned() }.into()
+    ModelError::NoResearch { reason: reason.to_owned() }.into()
 }
 
 fn call_error(error: JobError) -> CallError {

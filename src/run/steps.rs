@@ -32,7 +32,7 @@ use crate::research::reported;
 use crate::research::route::{Route, Ways};
 use crate::research::rules::{brief_by_rules, plan_by_rules, replan_by_rules};
 use crate::research::verdict::{Verdict, by_coverage, judge};
-use crate::research::worker::{self, Conclusion, Task, WorkerLimits};
+use crate::research::worker::{self, Conclusion, Task, WorkError, WorkerLimits};
 use crate::research::writer::{self, Material};
 use crate::source::{Label, Source, SourceError, Support};
 
@@ -106,6 +106,15 @@ impl From<StructuredError> for StepError {
 impl From<JournalError> for StepError {
     fn from(error: JournalError) -> Self {
         Self::Call(error.into())
+    }
+}
+
+impl From<WorkError> for StepError {
+    fn from(error: WorkError) -> Self {
+        match error {
+            WorkError::Call(error) => Self::Call(error),
+            WorkError::Source(error) => error.into(),
+        }
     }
 }
 

@@ -13,6 +13,15 @@ mod jobs;
 /// P5: what is said inside reaches the models and nobody else.
 mod canary;
 
+/// Whom a collection may be shown to.
+mod trust;
+
+/// Settings that cannot be used, and what is said of them.
+mod settings;
+
+/// Ways out that are not there, or broken.
+mod ways;
+
 /// Hostile texts.
 mod injections;
 

@@ -7,6 +7,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use super::url::WebUrl;
+use crate::base::http::shown;
 
 /// Names by which clouds hand out keys to whoever asks from inside.
 const METADATA_NAMES: [&str; 3] = ["metadata.google.internal", "metadata.goog", "instance-data"];
@@ -63,19 +64,80 @@ pub enum AllowedHost {
     Network(IpNet),
 }
 
-/// The text names neither a host nor a network.
+/// The text does not name machines that may be allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is neither a host nor a network (expected for example `wiki.corp`, `127.0.0.1:8080` or `10.1.0.0/16`)")]
-pub struct ParseAllowedHostError(String);
+pub enum ParseAllowedHostError {
+    /// It is none at all.
+    #[error(
+        "`{0}` is neither a host nor a network (expected for example `wiki.corp`, `127.0.0.1:8080` or `10.1.0.0/16`)"
+    )]
+    Neither(String),
+    /// It has a star in it.
+    #[error("`{0}` has a `*`, and each machine is allowed by its name")]
+    Star(String),
+    /// It is a network of so many machines that none would be left out.
+    #[error("network `{0}` is too wide to be an intranet")]
+    Wide(IpNet),
+}
+
+impl ParseAllowedHostError {
+    /// Returns what the user can do about this error.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Neither(_) => "write hosts without `http://` and path",
+            Self::Star(_) => {
+                "list the machines one by one, or their network as `10.1.0.0/16`; what is on the open web needs no entry"
+            }
+            Self::Wide(_) => "a network has `/8` or more (`/7` for IPv6); what is on the open web needs no entry",
+        }
+        .to_owned()
+    }
+}
+
+/// Shortest prefix of a network of IPv4 that is allowed: that of `10.0.0.0/8`.
+const WIDEST_V4: u8 = 8;
+
+/// Shortest prefix of a network of IPv6 that is allowed: that of `fc00::/7`.
+const WIDEST_V6: u8 = 7;
+
+/// Networks of IPv6 that stand for all of IPv4, see [`embedded`]: what is allowed in them is as narrow as elsewhere.
+const EMBEDDING: [(Ipv6Addr, u8); 3] = [
+    (Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96),
+    (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96),
+    (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16),
+];
+
+/// Tells whether a network has so many machines that allowing it would allow most there are.
+fn is_wide(network: IpNet) -> bool {
+    match network {
+        IpNet::V4(network) => network.prefix_len() < WIDEST_V4,
+        IpNet::V6(network) => {
+            let is_about = |(start, bits): (Ipv6Addr, u8)| {
+                let all = Ipv6Net::new_assert(start, bits);
+                let touches = network.contains(&start) || all.contains(&network.addr());
+                touches && network.prefix_len() < bits + WIDEST_V4
+            };
+            network.prefix_len() < WIDEST_V6 || EMBEDDING.into_iter().any(is_about)
+        }
+    }
+}
 
 impl FromStr for AllowedHost {
     type Err = ParseAllowedHostError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || ParseAllowedHostError(text.to_owned());
+        let wrong = || ParseAllowedHostError::Neither(shown(text));
         let text = text.trim();
+        if text.contains('*') {
+            return Err(ParseAllowedHostError::Star(shown(text)));
+        }
         if text.contains('/') {
-            return text.parse().map(Self::Network).map_err(|_| wrong());
+            let network: IpNet = text.parse().map_err(|_| wrong())?;
+            return if is_wide(network) {
+                Err(ParseAllowedHostError::Wide(network))
+            } else {
+                Ok(Self::Network(network))
+            };
         }
         // An address of IPv6 has colons of its own.
         let bracketed = if text.parse::<Ipv6Addr>().is_ok() { format!("[{text}]") } else { text.to_owned() };
@@ -343,6 +405,23 @@ mod tests {
         };
         assert_eq!(port("Wiki.Corp:80"), ("wiki.corp".into(), Some(80)));
         assert_eq!(port("::1"), ("::1".into(), None));
+    }
+
+    #[test]
+    fn entry_that_would_let_everything_through_is_none() {
+        use ParseAllowedHostError as Error;
+        for text in ["*", "*.com", "*.wiki.corp", "*:80"] {
+            assert!(matches!(text.parse::<AllowedHost>(), Err(Error::Star(_))), "{text}");
+        }
+        for text in ["0.0.0.0/0", "128.0.0.0/1", "10.0.0.0/7", "::/0", "fc00::/6", "::/7", "::ffff:0:0/96", "2002::/16"]
+        {
+            assert!(matches!(text.parse::<AllowedHost>(), Err(Error::Wide(_))), "{text}");
+        }
+        for text in ["10.0.0.0/8", "192.168.0.0/16", "fc00::/7", "fe80::/10", "::1/128", "::ffff:10.0.0.0/104"] {
+            assert!(text.parse::<AllowedHost>().is_ok(), "{text}");
+        }
+        let error = "https://me:sk-secret@wiki.corp/".parse::<AllowedHost>().unwrap_err();
+        assert!(!error.to_string().contains("sk-secret"), "{error}");
     }
 
     proptest! {

@@ -10,10 +10,13 @@ use super::{
     Tavily, WebSource,
 };
 use crate::base::clock::Clock;
-use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, ParseSecretError, Secret};
+use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, ParseSecretError, Secret, shown};
 
 /// The variable the address of a search engine of one's own is in.
-const SEARXNG_URL: &str = "SEARXNG_URL";
+pub const SEARXNG_URL: &str = "SEARXNG_URL";
+
+/// The variables that set up a search engine by being there.
+pub const ENGINE_VARIABLES: [&str; 4] = [SEARXNG_URL, "TAVILY_API_KEY", "BRAVE_API_KEY", "EXA_API_KEY"];
 
 /// What a provider that is a file begins with.
 const FIXTURE: &str = "fixture:";
@@ -95,7 +98,8 @@ impl WebSettingsError {
             Self::BadKeyName { .. } => Some("name the variable the key is in, for example `MY_API_KEY`".into()),
             Self::NoAddress => Some(format!("set `base_url` in `[web]`, or export `{SEARXNG_URL}`")),
             Self::BadKey { .. } => Some("a key is one word of letters, digits and signs".into()),
-            Self::Address(_) | Self::Host(_) | Self::Fixture(_) | Self::Http(_) => None,
+            Self::Host(error) => Some(error.hint()),
+            Self::Address(_) | Self::Fixture(_) | Self::Http(_) => None,
         }
     }
 }
@@ -148,7 +152,8 @@ impl WebOptions {
 
     /// Returns the search engine that is named, else the first the environment has an address or a key for.
     fn engine(&self, environment: &WebEnvironment<'_>) -> Result<Option<Arc<dyn SearchProvider>>, WebSettingsError> {
-        let keyed = [("tavily", "TAVILY_API_KEY"), ("brave", "BRAVE_API_KEY"), ("exa", "EXA_API_KEY")];
+        let [_, tavily, brave, exa] = ENGINE_VARIABLES;
+        let keyed = [("tavily", tavily), ("brave", brave), ("exa", exa)];
         let has = |name: &str| (environment.variable)(name).is_some();
         let name = match self.provider.as_deref() {
             Some("none") => return Ok(None),
@@ -172,7 +177,7 @@ impl WebOptions {
             return Ok(Some(Arc::new(SearxNg::new(address.ok_or(WebSettingsError::NoAddress)?)?)));
         }
         let Some((_, variable)) = keyed.iter().find(|(known, _)| *known == name) else {
-            return Err(WebSettingsError::UnknownProvider { name: name.to_owned() });
+            return Err(WebSettingsError::UnknownProvider { name: shown(name) });
         };
         let variable = self.key_env.clone().unwrap_or_else(|| (*variable).to_owned());
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
@@ -180,8 +185,9 @@ impl WebOptions {
             return Err(WebSettingsError::BadKeyName { provider: name.to_owned() });
         }
         let key = (environment.variable)(&variable)
-            .ok_or_else(|| WebSettingsError::NoKey { provider: name.to_owned(), variable: variable.clone() })?;
-        let key: Secret = key.parse().map_err(|source| WebSettingsError::BadKey { variable, source })?;
+            .ok_or_else(|| WebSettingsError::NoKey { provider: name.to_owned(), variable: shown(&variable) })?;
+        let key: Secret =
+            key.parse().map_err(|source| WebSettingsError::BadKey { variable: shown(&variable), source })?;
         Ok(Some(match name {
             "tavily" => Arc::new(Tavily::new(key, address)?),
             "brave" => Arc::new(Brave::new(key, address)?),

@@ -265,3 +265,26 @@ fn no_secret_of_an_answer_arrives_by_the_question_that_follows_it_up_unless_the_
     report(&world, &[&follow[..], &["--allow-egress"]].concat());
     assert!(!arrived(&outside).is_empty(), "it would be seen");
 }
+
+#[test]
+fn secrets_of_a_collection_that_allows_it_arrive_and_of_no_other() {
+    for (searched, is_open) in [(&["--collection", "kb"][..], true), (&["--collection", "other"], false), (&[], false)]
+    {
+        let outside = outside();
+        let models = traitor(outside.origin().to_owned());
+        let world = between(&models, &outside);
+        for note in ["heron.md", "minutes.md"] {
+            world.write_on_day(1, &format!("other/{note}"), &world.read(&format!("kb/{note}")));
+        }
+        world.dr(["index", "other", "--no-embed", "--quiet"]).succeeded();
+        let file = world.home(".config/dr/config.toml");
+        let settings = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, settings + "[collections.kb]\nallow_egress = true\n").unwrap();
+        let run = report(&world, &[&["--no-deep-research"], searched].concat());
+        assert_eq!(!arrived(&outside).is_empty(), is_open, "{searched:?}: {:?}, {run}", arrived(&outside));
+        let egress = world.dr(["show", "--egress"]).succeeded().stdout;
+        let listed: Vec<_> = egress.lines().filter(|line| line.contains(SECRETS[0])).collect();
+        let kept = listed.iter().filter(|line| line.contains("(kept back: ")).count();
+        assert!(!listed.is_empty() && (kept == 0) == is_open, "{egress}");
+    }
+}

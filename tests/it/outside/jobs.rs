@@ -202,9 +202,10 @@ fn mixed_node_that_made_do_without_its_job_has_it_when_told() {
 
 #[test]
 fn job_that_comes_to_nothing_is_told_of_and_the_rest_is_reported() {
-    for (kind, fault, why) in
-        [(Kind::AskJob, Fault::LostJob, "vanished"), (Kind::StartJob, Fault::FailedJob, "The job ran into an error")]
-    {
+    for (kind, fault, why) in [
+        (Kind::AskJob, Fault::LostJob, "the provider no longer has job `resp_"),
+        (Kind::StartJob, Fault::FailedJob, "The job ran into an error"),
+    ] {
         let server = faulty(kind, fault);
         let world = models_at(greenhouse(), &server);
         let run = world.dr(ASK);
@@ -212,7 +213,8 @@ fn job_that_comes_to_nothing_is_told_of_and_the_rest_is_reported() {
         let report = run.json();
         assert!(report["degraded"] == true && report["failed_nodes"].as_array().unwrap().len() == 1, "{run}");
         let node = nodes(&report).into_iter().find(|node| node["status"] == "failed").unwrap();
-        assert!(node["summary"].as_str().unwrap().contains(why), "{node:#}");
+        let summary = node["summary"].as_str().unwrap();
+        assert!(summary.starts_with("Deep Research brought nothing: ") && summary.contains(why), "{node:#}");
         assert!(!quotes(&report, "internal").is_empty(), "{run}");
         // What is known to have come to nothing stays so.
         assert_eq!((world.dr(["resume", "--json"]).exit, server.jobs().len()), (Some(4), 1));

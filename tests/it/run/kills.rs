@@ -1,5 +1,5 @@
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use super::{
@@ -100,8 +100,14 @@ fn run_that_is_asked_to_end_does_as_on_an_interrupt() {
     keeps_what_it_has_on("TERM");
 }
 
-fn keeps_what_it_has_on(signal: &str) {
-    let (expected, requests) = undisturbed(ONE_ROUND, "");
+#[cfg(target_os = "linux")]
+#[test]
+fn run_whose_terminal_goes_away_does_as_on_an_interrupt() {
+    keeps_what_it_has_on("HUP");
+}
+
+/// Starts an endpoint that says when its sixth request has come, and answers that one when it is told to.
+fn waiting() -> (ModelServer, Receiver<()>, Sender<()>) {
     let (sender, has_come) = channel();
     let (release, released) = channel::<()>();
     let released = std::sync::Mutex::new(released);
@@ -112,6 +118,12 @@ fn keeps_what_it_has_on(signal: &str) {
         }
         answer(ONE_ROUND, request)
     });
+    (server, has_come, release)
+}
+
+fn keeps_what_it_has_on(signal: &str) {
+    let (expected, requests) = undisturbed(ONE_ROUND, "");
+    let (server, has_come, release) = waiting();
     let world = world_at(&server);
     let child = started(&world, &has_come);
     send(signal, &child);
@@ -125,4 +137,39 @@ fn keeps_what_it_has_on(signal: &str) {
     let resumed = world.dr(["resume", &run, "--json"]).succeeded().json();
     assert_eq!(outcome(resumed), expected);
     assert_eq!((server.count(), count(&calls(&world), "replied")), (requests, requests), "what was under way was kept");
+}
+
+/// A terminal that goes away takes both streams with it, and says so once by itself and once through the shell.
+#[cfg(target_os = "linux")]
+#[test]
+fn run_that_has_nobody_to_tell_any_more_is_kept_all_the_same() {
+    let (expected, _) = undisturbed(ONE_ROUND, "");
+    let (server, has_come, release) = waiting();
+    let world = world_at(&server);
+    let mut child = started(&world, &has_come);
+    drop((child.stdout.take(), child.stderr.take()));
+    send("HUP", &child);
+    send("HUP", &child);
+    release.send(()).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(world.dr(["replay", "--json"]).json()["stop_reason"], "cancelled");
+    assert_eq!(outcome(world.dr(["resume", "--json"]).succeeded().json()), expected);
+}
+
+#[test]
+fn run_that_is_to_outlive_its_terminal_does() {
+    let (expected, _) = undisturbed(ONE_ROUND, "");
+    let (server, has_come, release) = waiting();
+    let world = world_at(&server);
+    let dr = world.command(["ask", "--json", QUESTION]);
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(dr.get_program()).args(dr.get_args());
+    shell.current_dir(dr.get_current_dir().unwrap()).stdin(Stdio::null()).env_clear();
+    shell.envs(dr.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let child = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    has_come.recv_timeout(Duration::from_mins(1)).expect("the request comes");
+    send("HUP", &child);
+    release.send(()).unwrap();
+    let asked = world.run_of(child.wait_with_output().unwrap()).succeeded();
+    assert_eq!(outcome(asked.json()), expected);
 }

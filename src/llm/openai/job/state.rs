@@ -155,6 +155,20 @@ pub struct Job {
     pub raw: String,
 }
 
+impl Job {
+    /// Returns why a job that is over brought nothing, and what that means where it is not plain.
+    pub fn why_nothing(&self) -> String {
+        match &self.state {
+            JobState::Vanished => format!(
+                "the provider no longer has job `{}`, and what it found with it; what it cost is not known, so its cap is \
+                 charged, and it is not started again: ask anew for another",
+                self.id
+            ),
+            state => state.to_string(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -198,6 +212,17 @@ mod tests {
             let state = JobState::read(&raw);
             assert_eq!((&state, state.is_over()), (&expected, is_over), "{raw}");
         }
+    }
+
+    #[test]
+    fn job_that_vanished_is_named_with_what_that_means() {
+        let job = |state| Job { id: "resp_7".parse().unwrap(), state, raw: String::new() };
+        let why = job(JobState::Vanished).why_nothing();
+        assert!(
+            why.starts_with("the provider no longer has job `resp_7`") && why.contains("its cap is charged"),
+            "{why}"
+        );
+        assert_eq!(job(JobState::Failed { reason: "oh".into() }).why_nothing(), "failed: oh");
     }
 
     #[test]

@@ -1,0 +1,194 @@
+use super::{greenhouse, set};
+use crate::common::{Run, World};
+
+/// What must not be shown, wherever it was put by mistake.
+const SECRET: &str = "sk-secret-0123456789";
+
+/// Runs `dr` with the user's own settings.
+fn with(world: &World, settings: &str, args: &[&str]) -> Run {
+    set(world, settings);
+    let run = world.dr(args);
+    assert!(!format!("{run}").contains(SECRET), "{settings}: {run}");
+    run
+}
+
+/// Returns the user's own settings as errors name them.
+fn file(world: &World) -> String {
+    world.home(".config/dr/config.toml").display().to_string()
+}
+
+#[test]
+fn table_that_cannot_be_read_is_named_with_its_file_in_words_of_people() {
+    let world = World::empty();
+    for (settings, said) in [
+        ("[web]\nfetsh = true", "`web.fetsh` in `FILE`: there is no such setting"),
+        ("[web]\nfetch = \"sk-secret-0123456789\"", "`web.fetch` in `FILE`: found text, expected `true` or `false`"),
+        ("[web]\nallowed_hosts = \"x\"", "`web.allowed_hosts` in `FILE`: found text, expected a list in brackets"),
+        ("web = 1", "`web` in `FILE`: found `1`, expected a table"),
+        (
+            "[deep_research]\nmax_jobs = -1",
+            "`deep_research.max_jobs` in `FILE`: found `-1`, expected a whole number, 0 or more",
+        ),
+        (
+            "[deep_research]\nmax_cost = \"sk-secret-0123456789\"",
+            "`deep_research.max_cost` in `FILE`: found text, expected a number",
+        ),
+        (
+            "[deep_research]\neffort = \"sk-secret-0123456789\"",
+            "`deep_research.effort` in `FILE`: expected one of `none`, `minimal`",
+        ),
+        ("[deep_research.mcp]\nlabel = \"a\"", "`deep_research.mcp` in `FILE`: `url` is missing"),
+        (
+            "[collections.kb]\nlocal_only = 1",
+            "`collections.kb.local_only` in `FILE`: found `1`, expected `true` or `false`",
+        ),
+        (
+            "[models]\nwindow_tokens = \"sk-secret-0123456789\"",
+            "`models` in `FILE`: expected a whole number, 0 or more",
+        ),
+        ("[web]\nkey = sk-secret-0123456789", "`FILE`: not TOML at line 2, column 7: "),
+    ] {
+        let run = with(&world, settings, &["config"]);
+        let said = said.replace("FILE", &file(&world));
+        assert_eq!(run.exit, Some(2), "{settings}: {run}");
+        assert!(run.stderr.starts_with(&format!("error: {said}")), "{said}: {run}");
+    }
+}
+
+#[test]
+fn setting_that_only_a_run_uses_is_checked_by_config_and_doctor() {
+    let world = greenhouse();
+    for (settings, said, advice) in [
+        (
+            "[web]\nprovider = \"gopher\"",
+            "`[web]` in `FILE` cannot be used: `gopher` is not a search engine",
+            "`searxng`",
+        ),
+        (
+            "[web]\nprovider = \"sk-secret-0123456789\"",
+            "`[web]` in `FILE` cannot be used: `…` is not a search engine",
+            "`searxng`",
+        ),
+        (
+            "[web]\nprovider = \"exa\"\nkey_env = \"sk-secret-0123456789\"",
+            "`key_env` of `exa` is not the name",
+            "MY_API_KEY",
+        ),
+        ("[web]\nallowed_hosts = [\"*\"]", "`*` has a `*`, and each machine is allowed by its name", "one by one"),
+        ("[web]\nallowed_hosts = [\"*.com\"]", "`*.com` has a `*`", "one by one"),
+        ("[web]\nallowed_hosts = [\"\"]", "`` is neither a host nor a network", "without `http://`"),
+        ("[web]\nallowed_hosts = [\"0.0.0.0/0\"]", "network `0.0.0.0/0` is too wide", "`/8` or more"),
+        ("[web]\nallowed_hosts = [\"http://a:sk-secret-0123456789@b\"]", "`…` is neither a host", "without `http://`"),
+        (
+            "[deep_research]\nmodels = []",
+            "`[deep_research]` in `FILE` cannot be used: `models` is empty",
+            "`max_jobs = 0`",
+        ),
+        (
+            "[deep_research]\nmodels = [\"sk-secret-0123456789 x\"]",
+            "name 1 of `models` is not that of a model",
+            "gpt-6-sol",
+        ),
+        ("[deep_research]\nmax_jobs = 1000000", "`max_jobs` is 1000000 (expected 0 to 100)", ""),
+        (
+            "[deep_research]\nblocked_domains = [\"sk-secret-0123456789@b\"]",
+            "`…` is not the name of a host",
+            "example.org",
+        ),
+    ] {
+        let config = with(&world, settings, &["config"]);
+        let said = said.replace("FILE", &file(&world));
+        assert_eq!(config.exit, Some(2), "{settings}: {config}");
+        assert!(config.stdout.contains("max_cost"), "what is set is shown all the same: {config}");
+        assert!(
+            config.stderr.starts_with("error: settings of `[") && config.stderr.contains(&said),
+            "{said}: {config}"
+        );
+        assert!(config.stderr.contains(advice), "{advice}: {config}");
+        for flags in [&["doctor"][..], &["doctor", "--offline"]] {
+            let doctor = with(&world, settings, flags);
+            let said = said.rsplit("` cannot be used: ").next().unwrap();
+            assert_eq!(doctor.exit, Some(1), "{settings}: {doctor}");
+            assert!(doctor.stdout.contains("trouble") && doctor.stdout.contains(said), "{said}: {doctor}");
+        }
+    }
+}
+
+#[test]
+fn key_that_is_missing_is_trouble_only_where_something_could_be_asked() {
+    let settings = "[web]\nprovider = \"exa\"";
+    let world = greenhouse();
+    let online = with(&world, settings, &["config"]);
+    assert_eq!(online.exit, Some(2), "{online}");
+    assert!(online.stderr.contains("no key for `exa`: `EXA_API_KEY` is not set"), "{online}");
+    with(&world, settings, &["config", "--offline"]).succeeded();
+    with(&world, settings, &["doctor", "--offline"]).succeeded();
+}
+
+#[test]
+fn empty_list_of_models_is_said_before_a_run_and_is_no_matter_without_jobs() {
+    let settings = "[models]\nbase_url = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"\n[deep_research]\nmodels = []\n";
+    let world = greenhouse();
+    let run = with(&world, settings, &["ask", "What waters the beds?"]);
+    assert_eq!((run.exit, run.stdout.as_str()), (Some(2), ""), "{run}");
+    assert!(run.stderr.contains("`max_jobs = 0`") && run.stderr.contains("`--no-deep-research`"), "{run}");
+    assert!(!world.path(".dr/state.db").exists(), "nothing was begun");
+    with(&world, &format!("{settings}max_jobs = 0\n"), &["config"]).succeeded();
+    let without = with(&world, settings, &["ask", "--no-deep-research", "What waters the beds?"]);
+    assert!(!without.stderr.contains("`models` is empty"), "the hint is right: {without}");
+}
+
+#[test]
+fn limit_out_of_range_is_an_error_with_the_range_wherever_it_is_set() {
+    let world = World::empty();
+    for (setting, said) in [
+        ("parallel = 0", "`parallel` in `FILE`: found `0`, expected 1 to 64"),
+        ("parallel = 65", "`parallel` in `FILE`: found `65`, expected 1 to 64"),
+        ("summary_tokens = 0", "`summary_tokens` in `FILE`: found `0`, expected 200 to 100000"),
+        ("summary_tokens = 199", "found `199`, expected 200 to 100000"),
+        ("max_rounds = 0", "`max_rounds` in `FILE`: found `0`, expected 1 or more"),
+        ("max_cost = -1.0", "`max_cost` in `FILE`: found `-1`, expected dollars, 0 or more, or `inf` for no limit"),
+        ("max_cost = nan", "found `NaN`, expected dollars"),
+    ] {
+        let run = with(&world, setting, &["config"]);
+        let said = said.replace("FILE", &file(&world));
+        assert!(run.exit == Some(2) && run.stderr.contains(&said), "{said}: {run}");
+    }
+    for (name, said) in [("DR_PARALLEL", "expected 1 to 64"), ("DR_SUMMARY_TOKENS", "expected 200 to 100000")] {
+        let run = World::empty().with_variable(name, "0").dr(["config"]);
+        assert!(run.exit == Some(2) && run.stderr.contains(&format!("error: `{name}`: found `0`, {said}")), "{run}");
+    }
+    with(&world, "parallel = 64\nsummary_tokens = 200\nmax_cost = inf\nmax_rounds = 1", &["config"]).succeeded();
+    for (flag, value, said) in
+        [("--parallel", "0", "0 is not in 1..=64"), ("--deep-research-max", "101", "101 is not in 0..=100")]
+    {
+        let run = World::empty().dr(["ask", flag, value, "Why?"]);
+        assert!(run.exit == Some(2) && run.stderr.contains(said), "{run}");
+    }
+}
+
+#[test]
+fn answer_may_be_required_to_cover_so_much_and_no_more() {
+    let long = "a".repeat(301);
+    let many = ["--cover", "cost"].repeat(21);
+    for (flags, said) in [
+        (
+            vec!["--cover", long.as_str()],
+            "error: `--cover`: what the answer must cover has 301 characters (at most 300)\n",
+        ),
+        (many, "error: `--cover`: answer must cover 21 things (at most 20)\n"),
+        (vec!["--cover", "?!"], "error: `--cover`: what the answer must cover has no words\n"),
+    ] {
+        let run = World::empty().dr(["ask", "Why?"].into_iter().chain(flags));
+        assert_eq!((run.exit, run.stderr.as_str()), (Some(2), said));
+    }
+}
+
+#[test]
+fn variables_that_lead_out_are_shown_without_their_keys() {
+    let world =
+        World::empty().with_variable("TAVILY_API_KEY", SECRET).with_variable("SEARXNG_URL", "http://localhost:8888");
+    let config = world.dr(["config"]).succeeded().stdout;
+    assert!(config.contains("searxng_url") && config.contains("http://localhost:8888"), "{config}");
+    assert!(config.contains("tavily_api_key") && !config.contains(SECRET), "{config}");
+}

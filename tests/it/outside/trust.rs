@@ -1,0 +1,64 @@
+use super::{QUESTION, greenhouse, models_at, set};
+use crate::common::World;
+use crate::reader;
+use crate::web_server::{Setup, WebServer};
+
+/// A model that is not on this machine, so that it costs nothing nobody knows.
+const ELSEWHERE: &str = "[models]\nbase_url = \"http://models.example/v1\"\nmodel = \"fixture\"\n";
+
+const LOCAL_ONLY: &str = "[collections.kb]\nlocal_only = true\n";
+
+const ASK: [&str; 7] = ["ask", "--json", "--quiet", "--no-deep-research", "--max-cost", "inf", QUESTION];
+
+fn server() -> WebServer {
+    Setup::new(reader::say).start()
+}
+
+/// Makes a world from which every machine but this one is reached through `server`, which hears what is sent.
+fn through(server: &WebServer) -> World {
+    greenhouse().with_variable("HTTP_PROXY", server.origin()).with_variable("http_proxy", server.origin())
+}
+
+#[test]
+fn collection_for_local_models_is_refused_to_others_before_anything_is_sent() {
+    let server = server();
+    let world = through(&server);
+    set(&world, ELSEWHERE);
+    world.dr(ASK);
+    let heard = server.count();
+    assert!(heard > 0, "what is sent is heard");
+
+    set(&world, &format!("{ELSEWHERE}{LOCAL_ONLY}"));
+    let run = world.dr(ASK);
+    assert_eq!((run.exit, run.stdout.as_str(), server.count()), (Some(1), "", heard), "{run}");
+    assert_eq!(
+        run.stderr,
+        "error: collection `kb` is for local models only, and the planner is at `http://models.example/v1`\n\n\
+         hint: ask other collections with `--collection`, or set up a model of your own\n"
+    );
+    let of_project = "[collections.kb]\nlocal_only = true\n";
+    set(&world, ELSEWHERE);
+    world.write("dr.toml", of_project);
+    assert_eq!((world.dr(ASK).exit, server.count()), (Some(1), heard), "a project may close what is its own");
+}
+
+#[test]
+fn another_collection_of_the_same_index_may_be_shown() {
+    let server = server();
+    let world = through(&server);
+    world.write_on_day(1, "other/beds.md", "# Beds\n\nThe beds are raised.\n");
+    world.dr(["index", "other", "--no-embed", "--quiet"]).succeeded();
+    set(&world, &format!("{ELSEWHERE}{LOCAL_ONLY}"));
+    assert_eq!((world.dr(ASK).exit, server.count()), (Some(1), 0), "all are searched where none is named");
+    let run = world.dr(ASK.iter().chain(&["--collection", "other"]));
+    assert!(server.count() > 0 && !run.stderr.contains("local models only"), "{run}");
+}
+
+#[test]
+fn collection_for_local_models_is_shown_to_one_on_this_machine() {
+    let server = server();
+    let world = models_at(greenhouse(), &server);
+    set(&world, LOCAL_ONLY);
+    let report = world.dr(["ask", "--json", "--quiet", "--source", "internal", "--mode", "quick", QUESTION]);
+    assert!(!report.succeeded().json()["evidence"].as_array().unwrap().is_empty());
+}
