@@ -43,6 +43,13 @@ pub enum StopReason {
     Cancelled,
 }
 
+impl StopReason {
+    /// Tells whether a run ended of itself, and not at a limit or because somebody stopped it.
+    pub fn is_natural(self) -> bool {
+        matches!(self, Self::Complete | Self::NoMoreTasks | Self::NoProgress | Self::NoEvidence)
+    }
+}
+
 /// A part of a long answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Section {
@@ -231,7 +238,7 @@ impl Report {
         let draft = &without_twins(draft, branches);
         let evidence = cited(draft, branches);
         let is_refusal = evidence.is_empty();
-        let failed_nodes = failed(tree, branches);
+        let failed_nodes = failed(tree, branches, stop_reason);
         let further = branches.values().flat_map(|branch| &branch.further);
         let mut report = Self {
             schema_version: SCHEMA_VERSION,
@@ -260,19 +267,12 @@ impl Report {
                 report.stop_reason = StopReason::NoEvidence;
             }
             let summary = match stop_reason {
-                _ if !report.failed_nodes.is_empty() => match branches.is_empty() {
-                    false => "Part of what was tried failed, and the rest found nothing.".to_owned(),
-                    true if tree.nodes.iter().any(|node| node.status == NodeStatus::Failed) => {
-                        "Everything that was tried failed.".to_owned()
-                    }
-                    true => "Nothing was asked: no way led to where the answer was to be looked for.".to_owned(),
-                },
-                StopReason::Complete | StopReason::NoEvidence | StopReason::NoMoreTasks | StopReason::NoProgress => {
-                    if has_asked_web {
-                        format!("Nothing that was found answers this question (asked: {searched}, and the web).")
-                    } else {
-                        format!("Nothing in the knowledge base answers this question (searched: {searched}).")
-                    }
+                _ if !report.failed_nodes.is_empty() => refusal_of_failed(tree, branches).to_owned(),
+                stop if stop.is_natural() && has_asked_web => {
+                    format!("Nothing that was found answers this question (asked: {searched}, and the web).")
+                }
+                stop if stop.is_natural() => {
+                    format!("Nothing in the knowledge base answers this question (searched: {searched}).")
                 }
                 _ => "The run ended before anything was found.".to_owned(),
             };
@@ -406,13 +406,24 @@ pub fn strike(text: &str, is_known: &dyn Fn(&EvidenceId) -> bool, instead: &str)
 
 /// Returns the nodes that failed. Where none did, and all were blocked before they were looked into, those are as lost: no
 /// source had a chance to have nothing.
-fn failed(tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<NodeId> {
-    let is_unasked = branches.is_empty() && tree.workers().all(|node| node.status == NodeStatus::Blocked);
+fn failed(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, stop: StopReason) -> Vec<NodeId> {
+    let is_unasked =
+        stop.is_natural() && branches.is_empty() && tree.workers().all(|node| node.status == NodeStatus::Blocked);
     let is_failed = |node: &&Node| {
         let is_blocked = is_unasked && tree.has_worker(&node.id);
         node.status == NodeStatus::Failed || is_blocked
     };
     tree.nodes.iter().filter(is_failed).map(|node| node.id.clone()).collect()
+}
+
+/// Says why there is no answer where nodes failed.
+fn refusal_of_failed(tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> &'static str {
+    let has_failed = tree.nodes.iter().any(|node| node.status == NodeStatus::Failed);
+    match (branches.is_empty(), has_failed) {
+        (false, _) => "Part of what was tried failed, and the rest found nothing.",
+        (true, true) => "Everything that was tried failed.",
+        (true, false) => "Nothing was asked: no way led to where the answer was to be looked for.",
+    }
 }
 
 /// Tells whether a node is missing from the answer though it was planned.

@@ -29,6 +29,8 @@ pub mod egress;
 
 pub mod reader;
 
+pub mod named;
+
 pub mod sources;
 
 pub mod jobs;

@@ -257,6 +257,7 @@ impl Orchestrator {
             sources: resources.sources.clone(),
             cache,
             egress,
+            question: state.question.clone(),
             budget: budget.clone(),
             reading: Reading {
                 caller: desk.clone().map(|desk| desk as Arc<dyn Caller>),

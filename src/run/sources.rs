@@ -6,6 +6,7 @@ use super::budget::Budget;
 use super::cache::{Cache, normalised};
 use super::egress::{Egress, Heard, Outgoing};
 use super::journal::Lookup;
+use super::named::Named;
 use super::reader::{Reader, Reading};
 use crate::llm::openai::job::JobReport;
 use crate::research::node::{Node, NodeId};
@@ -35,6 +36,8 @@ pub struct RunSources {
     pub egress: Egress,
     /// See [`crate::run::event::RunSettings::source_version`].
     pub internal_version: String,
+    /// What the user asked.
+    pub question: Question,
     /// How long there is for answers.
     pub budget: Budget,
     /// How pages are read.
@@ -115,7 +118,8 @@ impl RunSources {
             Outgoing::new(Arc::clone(web), self.egress.clone(), node.clone(), has_seen_inside, self.budget.clone());
         let reader = Reader::new(Arc::new(outgoing), self.reading.clone(), node.clone(), question.clone());
         let cached = self.cache.source(Arc::new(reader), node.clone(), self.version_today(web)).read_for(question);
-        Arc::new(Heard::new(Arc::new(cached), self.egress.clone()))
+        let named = Named::new(Arc::new(cached), &self.question);
+        Arc::new(Heard::new(Arc::new(named), self.egress.clone()))
     }
 
     fn version_today(&self, web: &Arc<dyn Source>) -> String {

@@ -162,10 +162,7 @@ impl RunState {
 
     /// Tells whether the run has ended in a way that going on changes nothing of.
     pub fn is_over(&self) -> bool {
-        matches!(
-            self.end,
-            Some(StopReason::Complete | StopReason::NoMoreTasks | StopReason::NoProgress | StopReason::NoEvidence)
-        )
+        self.end.is_some_and(StopReason::is_natural)
     }
 
     /// Returns when the run began.

@@ -124,15 +124,8 @@ impl WebSource {
         Self { dates, ..self }
     }
 
-    /// Lets the addresses that the user's own words name be opened.
-    ///
-    /// Never give it the words of a model or a page: whoever names an address has it fetched.
-    pub fn permit_named_in(&self, question: &str) {
-        self.permit(named_in(question));
-    }
-
-    /// Lets addresses be opened that a search returned whose result is on record.
-    pub fn permit(&self, urls: impl IntoIterator<Item = WebUrl>) {
+    /// Lets addresses be opened; never give it one that only a model or a page names.
+    fn permit(&self, urls: impl IntoIterator<Item = WebUrl>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         for url in urls {
             known.entry(url.canonical()).or_insert(url);

@@ -613,7 +613,7 @@ async fn page_is_opened_stored_and_read_again_without_the_network() {
     assert_eq!(web.source.read(&opened.place).await, SourceFile::AsIndexed(opened.text.clone()));
 
     let again = source(&json!({}), None, web.folder.path());
-    again.permit_named_in(&format!("What does {} say?", web.server.url("/beds")));
+    again.recognise(&found);
     assert_eq!(again.open(&found.passages[0].id).await.unwrap(), opened);
     assert_eq!(web.server.lines(), ["GET /robots.txt", "GET /beds"]);
 }

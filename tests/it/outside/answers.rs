@@ -1,6 +1,6 @@
 use super::{KEY, QUESTION, count, greenhouse, is_stored, models_at, nodes, quotes, set};
 use crate::reader;
-use crate::web_server::{Kind, Setup};
+use crate::web_server::{Call, Fault, Kind, Setup};
 
 /// A key of a search engine.
 const ENGINE_KEY: &str = "tvly-never-written-down";
@@ -100,4 +100,21 @@ fn key_of_an_engine_goes_to_the_engine_and_into_no_file() {
     for folder in [world.path(""), world.home("")] {
         assert!(!is_stored(&folder, ENGINE_KEY.as_bytes()) && !is_stored(&folder, KEY.as_bytes()));
     }
+}
+
+#[test]
+fn page_that_the_question_names_is_read_even_where_no_engine_answers() {
+    let page = "<title>Gutters</title><p>Copper gutters are polished with lemon in May and in October.</p>";
+    let down = |call: &Call<'_>| (call.kind == Kind::SearxNg).then_some(Fault::ServerError);
+    let server = Setup::new(reader::say).with_page("/notes/gutters", page).with_faults(down).start();
+    let world = models_at(greenhouse(), &server).with_variable("SEARXNG_URL", server.origin());
+    let url = format!("{}/notes/gutters", server.origin());
+    let question = format!("When are copper gutters polished, as {url} has it?");
+    let ask = ["ask", "--json", "--no-deep-research", "--source", "web", "--mode", "quick", question.as_str()];
+    let report = world.dr(ask).succeeded().json();
+    let quote = quotes(&report, "public").into_iter().find(|quote| quote["source"]["url"] == url.as_str());
+    let quote = quote.unwrap_or_else(|| panic!("{report:#}"));
+    assert_eq!((&quote["checked"], quote["quote"].as_str().unwrap().contains("lemon")), (&true.into(), true));
+    let egress = world.dr(["show", "--egress"]).succeeded().stdout;
+    assert!(egress.contains(&format!(" address: {url}")), "{egress}");
 }
