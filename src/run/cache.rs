@@ -187,7 +187,7 @@ impl Layer for CachedSource {
 
 /// Tells whether what is looked up is asked for in words, so that others may mean the same.
 fn is_in_words(lookup: &Lookup) -> bool {
-    !lookup.tool.ends_with(".open")
+    lookup.tool.split_once('.').is_none_or(|(_, what)| what != "open")
 }
 
 /// Returns a query as it is compared with others: lower case, single spaces, no marks around it.

@@ -325,7 +325,7 @@ impl Steps {
         let jobs = desk.jobs().ok_or(StepError::NoWay("no Deep Research is set up"))?;
         let lookup = self.sources.job_lookup(outward, &jobs.version());
         let ask = async { Ok(self.by_job(desk, work, &instructions).await?.to_string()) };
-        let call: Arc<str> = self.sources.cache.answer::<StepError, _>(lookup, ask).await?;
+        let call: Arc<str> = Box::pin(self.sources.cache.answer::<StepError, _>(lookup, ask)).await?;
         let (run, report) = desk.report(call.parse().unwrap_or_default()).await?;
         // What a provider says of public pages is public, their addresses among it.
         let addresses = report.citations.iter().map(|citation| citation.url.as_str());
