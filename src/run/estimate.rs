@@ -22,6 +22,9 @@ const SMALL_REPLY: u64 = 300;
 /// How long a call takes, at best and at worst.
 const CALL_TIME: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(40));
 
+/// Long pages of the web that a worker has read to it.
+const PAGES_PER_NODE: u64 = 3;
+
 /// The part of its cap that a job takes at least, as one in so many: a rule of thumb.
 const JOB_SHARE: u64 = 5;
 
@@ -67,7 +70,7 @@ impl Estimate {
             seconds: Bounds { low: 0, high: 1 },
         };
         let Some(models) = models else { return nothing };
-        let shares = shares(state, models);
+        let shares = shares(state, models, jobs.is_some());
         let mut estimate = nothing;
         let parallel = state.settings.parallel.max(1) as u64;
         for share in &shares {
@@ -131,8 +134,12 @@ impl Estimate {
     }
 }
 
-fn shares(state: &RunState, models: &Models) -> Vec<Share> {
-    let nodes = state.tree.workers().filter(|node| !node.status.is_settled()).count() as u64;
+fn shares(state: &RunState, models: &Models, has_jobs: bool) -> Vec<Share> {
+    let waiting = || state.tree.workers().filter(|node| !node.status.is_settled());
+    // A job reads its pages itself.
+    let reads = |hint| hint == SourceHint::Mixed || hint == SourceHint::Web && !has_jobs;
+    let pages = PAGES_PER_NODE * waiting().filter(|node| reads(node.source_hint)).count() as u64;
+    let nodes = waiting().count() as u64;
     let rounds = u64::from(state.settings.limits.rounds.unwrap_or(1)).max(1);
     let steps = u64::from(WorkerLimits::default().max_steps);
     let full = |role: Role| models.role(role).max_input_tokens.min(WorkerLimits::default().max_tokens);
@@ -146,6 +153,7 @@ fn shares(state: &RunState, models: &Models) -> Vec<Share> {
     vec![
         share(Role::Worker, 3 * nodes, (steps + 1) * nodes * rounds, full(Role::Worker) / steps),
         share(Role::Summariser, nodes, nodes * rounds, summary),
+        share(Role::Summariser, 0, pages * rounds, full(Role::Summariser)),
         share(Role::Judge, 1, rounds, full(Role::Judge)),
         share(Role::Planner, 0, rounds - 1, full(Role::Planner)),
         share(Role::Writer, 1, rounds + 1, full(Role::Writer)),

@@ -60,7 +60,9 @@ pub(super) fn topic_of(prompt: &str) -> String {
         label.is_some_and(|label| label.len() < 40 && (label.contains("question") || label.contains("task")))
     };
     let found = lines().find(labelled).map(|line| line.split_once(':').map_or(line, |(_, rest)| rest));
-    let found = found.or_else(|| lines().find(|line| line.contains('?'))).or_else(|| lines().next());
+    let asked =
+        || lines().find(|line| line.contains('?')).map(|line| line.rsplit_once(": ").map_or(line, |(_, rest)| rest));
+    let found = found.or_else(asked).or_else(|| lines().next());
     slug(found.unwrap_or_default()).replace('-', " ")
 }
 
