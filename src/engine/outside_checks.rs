@@ -4,7 +4,7 @@ use super::Engine;
 use super::doctor::Check;
 use crate::base::line::{counted, with_causes};
 use crate::base::money::dollars_text;
-use crate::llm::deep_research::DeepResearchSettings;
+use crate::llm::deep_research::{DeepResearchSettings, job_cap};
 use crate::llm::message::Role;
 use crate::llm::price::PriceTable;
 use crate::source::web::DateRange;
@@ -78,8 +78,12 @@ impl Engine {
                 format!("price of `{models}` is not known, so no job is started while the cost of a run is limited");
             return Check::note(name, detail, Some(mend.to_owned()));
         }
-        let most = dollars_text(settings.max_cost_nanos);
-        let cost = if settings.is_free { "free".to_owned() } else { format!("{most} each set aside") };
+        let cap = |prices: PriceTable| job_cap(settings, settings.price(settings.models.first()?, &prices).as_ref());
+        let cost = match self.settings.prices().ok().and_then(cap) {
+            Some(0) => "free".to_owned(),
+            Some(cap) => format!("{} each set aside", dollars_text(cap)),
+            None => "at a price nobody knows".to_owned(),
+        };
         let jobs = counted(settings.max_jobs, "job");
         Check::ok(name, format!("up to {jobs} a run, {cost}, at {}: {models}", settings.address))
     }

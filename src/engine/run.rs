@@ -217,18 +217,19 @@ impl Engine {
         let (_, state) = store.read(&run).await?;
         let mut limits = state.settings.limits;
         raise(&mut limits);
-        let retries = self.settings().options.retry_unknown == Some(true);
         let calls = store.journal().calls_in_short(&run).await.map_err(StoreError::from)?;
-        let has_more = !to_try_again(&state, &calls, retries).is_empty();
-        let is_over = state.is_over() && !has_more;
-        if is_over && limits == state.settings.limits {
+        let retries = self.settings().options.retry_unknown == Some(true);
+        let may_have_more = !state.is_over() || !to_try_again(&state, &calls, retries).is_empty();
+        let is_changed = limits != state.settings.limits;
+        let models =
+            if state.settings.by_rules || !(may_have_more || is_changed) { None } else { self.models(&limits)? };
+        let jobs = self.jobs(models.as_ref(), &limits)?;
+        if !is_changed && state.is_over() && !(may_have_more && jobs.is_some()) {
             let report = report_of(&store, &run, &state).await?;
             return Ok(Asked { run, state, report, is_kept: store.is_kept() });
         }
-        let models = if state.settings.by_rules { None } else { self.models(&limits)? };
         self.check_trust(searcher, &state.settings.scope, models.as_ref())?;
         check_same_models(&state, models.as_ref())?;
-        let jobs = self.jobs(models.as_ref(), &limits)?;
         let minds = Minds { models, jobs };
         let resources = self.resources(searcher, &state.settings.scope, store, minds, listener, stop).await?;
         finish(Orchestrator::resume(run, Some(limits), resources).await?).await
@@ -280,7 +281,7 @@ impl Engine {
             return Err(EngineError::NoWayOut { reason: "`dr` is offline", hint });
         }
         let can_search = self.settings().web(PathBuf::new(), DateRange::default())?.is_some_and(|web| web.can_search);
-        if can_search || jobs.is_some_and(|jobs| jobs.max_jobs() > 0) {
+        if can_search || jobs.is_some() {
             return Ok(());
         }
         let reason = "no search engine is set up, and no Deep Research";
@@ -407,6 +408,9 @@ impl Engine {
         }
         let Some(mut settings) = self.settings().deep_research()?.filter(|_| models.is_some()) else { return Ok(None) };
         settings.max_jobs = options.deep_research_max.unwrap_or(settings.max_jobs);
+        if settings.max_jobs == 0 {
+            return Ok(None);
+        }
         let client = settings.client().map_err(ModelsError::from)?;
         let retry_unknown = options.retry_unknown.unwrap_or(false);
         let jobs = Jobs::new(settings, client, self.settings().prices()?, retry_unknown);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -103,6 +104,10 @@ pub struct Prompt {
     pub temperature: Option<f32>,
     /// The form of the reply; free text where none.
     pub schema: Option<Schema>,
+    /// How long the reply is waited for, by somebody who can do without it: it is not asked for twice, and that it does not
+    /// fit what may be spent says nothing of other calls. The request is the same with and without.
+    #[serde(skip)]
+    pub patience: Option<Duration>,
 }
 
 impl Prompt {
@@ -112,7 +117,7 @@ impl Prompt {
             Message { speaker: Speaker::System, text: system.into() },
             Message { speaker: Speaker::User, text: user.into() },
         ];
-        Self { role, messages, max_output_tokens, temperature: None, schema: None }
+        Self { role, messages, max_output_tokens, temperature: None, schema: None, patience: None }
     }
 
     /// Demands a form of the reply.

@@ -171,7 +171,7 @@ impl<'a> Desk<'a> {
     ///
     /// # Errors
     ///
-    /// Returns an error only where the run itself cannot go on.
+    /// Returns an error only where the run itself cannot go on; what was noted beside it is kept.
     pub(super) async fn act(&mut self, drafts: &[ActionDraft]) -> Result<Vec<Outcome>, CallError> {
         let mut actions = Vec::new();
         for draft in drafts.iter().take(MAX_ACTIONS) {
@@ -183,18 +183,17 @@ impl<'a> Desk<'a> {
             });
         }
         let done = join_all(actions.into_iter().map(|action| self.carry_out(action))).await;
-        for done in &done {
-            if let Done::Failed(SourceError::Stopped(error)) = done {
-                return Err(error.clone());
-            }
-        }
+        let stopped = done.iter().find_map(|done| match done {
+            Done::Failed(SourceError::Stopped(error)) => Some(error.clone()),
+            _ => None,
+        });
         let mut outcomes: Vec<_> = drafts.iter().zip(done).map(|(draft, done)| self.take(draft, done)).collect();
         if drafts.len() > MAX_ACTIONS {
             let left = counted(drafts.len() - MAX_ACTIONS, "action");
             let said = format!("{left} not carried out: a step has at most {MAX_ACTIONS}");
             outcomes.push(Outcome { call: "the rest".to_owned(), said, passages: Vec::new(), is_lost_note: false });
         }
-        Ok(outcomes)
+        stopped.map_or(Ok(outcomes), Err)
     }
 
     fn action(&self, draft: &ActionDraft) -> Result<Action, String> {

@@ -4,6 +4,7 @@
 //! be quoted: quotes are looked for in the page. Pieces it names that there are not are nobody's loss.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -28,6 +29,9 @@ const MAX_SUMMARY_CHARACTERS: usize = 1_200;
 
 /// Tokens of a reply.
 const MAX_REPLY_TOKENS: u32 = 800;
+
+/// How long a digest is waited for.
+const DIGEST_TIME: Duration = Duration::from_secs(30);
 
 /// Stands before a summary.
 pub const SUMMARY: &str = "Summary of the page, which cannot be quoted:";
@@ -92,6 +96,7 @@ fn read(caller: &dyn Caller, question: &Question, page: &str, ranked: &[Range<us
     let room = room::<DigestDraft>(caller, Template::Digest.role());
     let mut prompt = fitted(caller, room, &mut pieces, render, |pieces| pieces.len() > 1 && pieces.pop().is_some());
     prompt.max_output_tokens = prompt.max_output_tokens.min(MAX_REPLY_TOKENS);
+    prompt.patience = Some(DIGEST_TIME);
     (in_order(&pieces), prompt)
 }
 

@@ -42,7 +42,7 @@ pub async fn extract(node: &Node, source: &dyn Source, picker: &dyn Pick) -> Res
     let picked = match found.support {
         Support::None => Vec::new(),
         _ => {
-            let passages = with_pages(&found.passages, source, &mut notes).await;
+            let passages = with_pages(&found.passages, source, &mut notes).await?;
             picker.pick(&node.id, &node.question, &passages).await?
         }
     };
@@ -79,18 +79,23 @@ pub async fn extract(node: &Node, source: &dyn Source, picker: &dyn Pick) -> Res
 }
 
 /// Returns the passages that quotes can be taken from: the best of the pages in place of what an engine shows of them.
-async fn with_pages(passages: &[Passage], source: &dyn Source, notes: &mut Vec<String>) -> Vec<Passage> {
+async fn with_pages(
+    passages: &[Passage],
+    source: &dyn Source,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Passage>, SourceError> {
     let hits = passages.iter().filter(|passage| is_hit(passage)).take(PAGES_PER_NODE);
     let opened = join_all(hits.map(|hit| async move { (hit, source.open(&hit.id).await) })).await;
     let mut pages = BTreeMap::new();
     for (hit, page) in opened {
         match page {
             Ok(page) => drop(pages.insert(&hit.id, Passage { score: hit.score, ..page })),
+            Err(error) if error.ends_run() => return Err(error),
             Err(error) => notes.push(format!("a page was not read: {error}")),
         }
     }
     let passage = |passage: &Passage| if is_hit(passage) { pages.remove(&passage.id) } else { Some(passage.clone()) };
-    passages.iter().filter_map(passage).collect()
+    Ok(passages.iter().filter_map(passage).collect())
 }
 
 /// Tells whether a passage is what a search engine shows of a page, which bears nothing out.

@@ -19,7 +19,7 @@ use crate::base::line::{counted, one_line};
 use crate::base::word::{WordSplitter, find_words};
 use crate::llm::call::Caller;
 use crate::llm::openai::job::JobReport;
-use crate::source::{Passage, Source, Support};
+use crate::source::{Passage, Source, SourceError, Support};
 
 /// Claims that are taken from one report.
 const MAX_CLAIMS: usize = 30;
@@ -76,16 +76,20 @@ pub fn instructions(
 }
 
 /// Reads up to `max_pages` of the pages a report cites, and keeps what they bear out as findings.
+///
+/// # Errors
+///
+/// Returns an error only where the run itself cannot go on; a page that cannot be read bears nothing out.
 pub async fn branch_of(
     node: &Node,
     aspects: &[Aspect],
     report: &JobReport,
     pages: Option<&dyn Source>,
     max_pages: usize,
-) -> Branch {
+) -> Result<Branch, SourceError> {
     let claims = claims(report);
     let urls: Vec<_> = claims.iter().flat_map(|claim| claim.pages.iter().map(|(url, _)| url.clone())).collect();
-    let (read, mut notes) = read(&urls, pages, max_pages).await;
+    let (read, mut notes) = read(&urls, pages, max_pages).await?;
     let mut branch = Verified { node, aspects, evidence: Vec::new(), findings: Vec::new(), reported: Vec::new() };
     for claim in claims {
         branch.take(claim, &read, pages, &mut notes).await;
@@ -101,7 +105,7 @@ pub async fn branch_of(
     #[expect(clippy::cast_precision_loss, reason = "a report has a handful of claims")]
     let confidence = findings.len() as f32 / all.max(1) as f32 * 0.8;
     let is_empty = findings.is_empty();
-    Branch {
+    Ok(Branch {
         report: BranchReport {
             summary: findings.iter().map(|finding| finding.text.as_str()).collect::<Vec<_>>().join(" "),
             findings,
@@ -117,7 +121,7 @@ pub async fn branch_of(
         support: if is_empty { Support::None } else { Support::Strong },
         notes,
         reported,
-    }
+    })
 }
 
 /// What becomes of the claims, one after the other.
@@ -168,9 +172,13 @@ impl Verified<'_> {
 }
 
 /// Opens pages, each once; what cannot be read is noted.
-async fn read(urls: &[String], pages: Option<&dyn Source>, max_pages: usize) -> (BTreeMap<String, Page>, Vec<String>) {
+async fn read(
+    urls: &[String],
+    pages: Option<&dyn Source>,
+    max_pages: usize,
+) -> Result<(BTreeMap<String, Page>, Vec<String>), SourceError> {
     let (mut read, mut notes, mut tried) = (BTreeMap::new(), Vec::new(), HashSet::new());
-    let Some(pages) = pages else { return (read, notes) };
+    let Some(pages) = pages else { return Ok((read, notes)) };
     for url in urls {
         if tried.len() < max_pages && tried.insert(url.as_str()) {
             match pages.open(url).await {
@@ -178,11 +186,12 @@ async fn read(urls: &[String], pages: Option<&dyn Source>, max_pages: usize) -> 
                     let sentences = said(&passage.text);
                     read.insert(url.clone(), Page { passage, sentences });
                 }
+                Err(error) if error.ends_run() => return Err(error),
                 Err(error) => notes.push(format!("a page that Deep Research cites was not read: {error}")),
             }
         }
     }
-    (read, notes)
+    Ok((read, notes))
 }
 
 /// Returns how a page begins, for a reader who decides whether to open it.

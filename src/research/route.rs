@@ -44,13 +44,27 @@ impl std::fmt::Display for Route {
     }
 }
 
+/// Whether a job may be started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JobWay {
+    /// Nothing is set up for it.
+    #[default]
+    Closed,
+    /// As many were started as may be.
+    UsedUp,
+    /// What would be set aside for one does not fit what is left of the money.
+    TooDear,
+    /// It may.
+    Open,
+}
+
 /// The ways out there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ways {
     /// Whether the web can be searched.
     pub web: bool,
     /// Whether a job may be started.
-    pub job: bool,
+    pub job: JobWay,
     /// Whether a node for the web waits in vain where neither is there; else the knowledge base is asked, which may have
     /// the answer, and says so where it has not.
     pub is_strict: bool,
@@ -64,20 +78,35 @@ pub struct Ways {
 pub fn route(node: &Node, ways: Ways) -> Result<(Route, &'static str), &'static str> {
     match (node.source_hint, ways) {
         (SourceHint::Internal, _) => Ok((Route::Internal, "planned for the knowledge base")),
-        (SourceHint::Web, Ways { job: true, .. }) => Ok((Route::DeepResearch, "planned for the web, by Deep Research")),
-        (SourceHint::Web, Ways { web: true, .. }) => Ok((Route::Web, "planned for the web")),
-        (SourceHint::Web, Ways { is_strict: true, .. }) => {
-            Err("it is planned for the web, and no search engine or Deep Research is set up")
+        (SourceHint::Web, Ways { job: JobWay::Open, .. }) => {
+            Ok((Route::DeepResearch, "planned for the web, by Deep Research"))
         }
+        (SourceHint::Web, Ways { web: true, .. }) => Ok((Route::Web, "planned for the web")),
+        (SourceHint::Web, Ways { is_strict: true, job, .. }) => Err(why_no_way(job)),
         (SourceHint::Web, _) => Ok((Route::Internal, "planned for the web, for which there is no source")),
         (SourceHint::Mixed, Ways { web: true, .. }) => {
             Ok((Route::Mixed, "planned for both: the knowledge base first, then what is missing"))
         }
-        (SourceHint::Mixed, Ways { job: true, .. }) => Ok((
+        (SourceHint::Mixed, Ways { job: JobWay::Open, .. }) => Ok((
             Route::MixedDeepResearch,
             "planned for both: the knowledge base first, then Deep Research for the rest",
         )),
-        (SourceHint::Mixed, _) => Ok((Route::Internal, "planned for both, and there is no source for the web")),
+        (SourceHint::Mixed, Ways { job: JobWay::Closed, .. }) => {
+            Ok((Route::Internal, "planned for both, and there is no source for the web"))
+        }
+        (SourceHint::Mixed, _) => Ok((Route::Internal, "planned for both, and no more jobs may be started")),
+    }
+}
+
+/// Says why a node for the web goes nowhere where nothing can be searched.
+fn why_no_way(job: JobWay) -> &'static str {
+    match job {
+        JobWay::UsedUp => "it is planned for the web, and as many jobs were started as may be (`--deep-research-max`)",
+        JobWay::TooDear => {
+            "it is planned for the web, and what is set aside for a job of Deep Research (`max_cost`) is more than is \
+             left of the money (`--max-cost`)"
+        }
+        JobWay::Closed | JobWay::Open => "it is planned for the web, and no search engine or Deep Research is set up",
     }
 }
 
@@ -89,7 +118,8 @@ mod tests {
     #[test]
     fn node_takes_the_way_its_plan_hints_where_there_is_a_source() {
         let mut node = Node::new(NodeId::numbered(2), None, "why?".parse().unwrap(), 1);
-        let ways = |web, job, is_strict| Ways { web, job, is_strict };
+        let job = |may_start| if may_start { JobWay::Open } else { JobWay::Closed };
+        let ways = |web, may_start, is_strict| Ways { web, job: job(may_start), is_strict };
         let all = [ways(true, true, true), ways(true, false, true), ways(false, true, true), ways(false, false, false)];
         let mut routes = |hint| {
             node.source_hint = hint;
@@ -100,5 +130,10 @@ mod tests {
         assert_eq!(routes(SourceHint::Mixed), [Route::Mixed, Route::Mixed, Route::MixedDeepResearch, Route::Internal]);
         node.source_hint = SourceHint::Web;
         assert!(route(&node, ways(false, false, true)).unwrap_err().contains("no search engine"));
+        for (job, why) in [(JobWay::UsedUp, "--deep-research-max"), (JobWay::TooDear, "--max-cost")] {
+            let ways = Ways { job, ..ways(false, false, true) };
+            assert!(route(&node, ways).unwrap_err().contains(why));
+            assert_eq!(route(&node, Ways { web: true, ..ways }).unwrap().0, Route::Web);
+        }
     }
 }

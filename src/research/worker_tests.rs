@@ -1,3 +1,4 @@
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::*;
@@ -5,7 +6,7 @@ use crate::llm::call::Limit;
 use crate::research::node::{NodeId, Tree};
 use crate::research::question::AspectId;
 use crate::research::scripted::{Scripted, ScriptedSource, add_node, branch, broken};
-use crate::source::{Label, Support};
+use crate::source::{Found, Label, Place, SourceFile, Support};
 
 const LOCKS: &str = "The **writer lock** is a file.\nIt is held while\nwriting.\n\nReaders take no lock at all.";
 
@@ -374,4 +375,47 @@ async fn steps_can_be_run_by_any_thread() {
         on_section: &|_| {},
     };
     is_send(&crate::research::writer::draft(&caller, &key, &material));
+}
+
+/// Notes that stop nobody, and pages that cannot be read any more because the time is up.
+struct OutOfTime(ScriptedSource);
+
+impl Source for OutOfTime {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn scope(&self) -> String {
+        self.0.scope()
+    }
+
+    fn version(&self) -> String {
+        self.0.version()
+    }
+
+    fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
+        self.0.search(query, limit)
+    }
+
+    fn open<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
+        Box::pin(async { Err(SourceError::Stopped(CallError::Limit(Limit::Time))) })
+    }
+
+    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
+        self.0.read(place)
+    }
+}
+
+#[tokio::test]
+async fn what_was_noted_in_the_step_that_the_time_ended_is_kept() {
+    let node = node();
+    let open = json!({"tool": "open", "passage": "p1"});
+    let caller = Scripted::by_key(vec![
+        ("n2/step/1", step(&json!([search("lock")]), false)),
+        ("n2/step/2", step(&json!([open, note("p1", "It is held while writing.")]), false)),
+        ("n2/report", report(&json!([finding("Readers take none.", &["n2e1"])]))),
+    ]);
+    let branch = work(&caller, &OutOfTime(source()), &task(&node, &[])).await.unwrap();
+    assert_eq!(branch.evidence.len(), 1);
+    assert_eq!(branch.report.stop_reason, BranchStop::BudgetExceeded);
 }

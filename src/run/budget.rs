@@ -335,25 +335,32 @@ impl Budget {
     ///
     /// Returns a refusal where the call would not fit even beside none; research is then over, see [`Self::reached`].
     pub async fn reserve_in_turn(&self, worst: CallCost, purpose: Purpose) -> Result<Reservation, Refusal> {
+        let reserved = self.reserve_if_it_fits(worst, purpose).await;
+        if let (Err(refusal), Purpose::Research) = (&reserved, purpose) {
+            self.shared.balance().refused = Some(refusal.limit());
+        }
+        reserved
+    }
+
+    /// As [`Self::reserve_in_turn`], for what research can do without: a refusal says nothing of smaller calls.
+    ///
+    /// # Errors
+    ///
+    /// Returns a refusal where the call would not fit even beside none.
+    pub async fn reserve_if_it_fits(&self, worst: CallCost, purpose: Purpose) -> Result<Reservation, Refusal> {
         loop {
             let mut released = pin!(self.shared.released.notified());
             // From here on no release is missed.
             released.as_mut().enable();
             match self.reserve(worst, purpose) {
                 Err(Refusal::Limit(limit)) if limit != Limit::Time && self.fits_alone(worst, purpose) => released.await,
-                Err(refusal) => {
-                    if purpose == Purpose::Research {
-                        self.shared.balance().refused = Some(refusal.limit());
-                    }
-                    return Err(refusal);
-                }
                 reserved => return reserved,
             }
         }
     }
 
     /// Tells whether a call fits beside what is settled and set aside, whatever is under way.
-    fn fits_alone(&self, worst: CallCost, purpose: Purpose) -> bool {
+    pub fn fits_alone(&self, worst: CallCost, purpose: Purpose) -> bool {
         let settled = Balance { spent: self.shared.balance().spent, ..Balance::default() };
         self.shared.check_fit(&settled, Charge::of(worst), purpose).is_ok()
     }

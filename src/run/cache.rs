@@ -14,7 +14,7 @@ use moka::future::Cache as Memory;
 use super::journal::{Journal, JournalError, Lookup, LookupAnswer};
 use crate::base::clock::{Clock, Moment};
 use crate::base::id::{ContentHash, RunId};
-use crate::base::line::{one_line, with_causes};
+use crate::base::line::one_line;
 use crate::base::word::WordSplitter;
 use crate::kb::embed::Embedder;
 use crate::research::node::NodeId;
@@ -71,7 +71,7 @@ impl Cache {
     {
         let key = format!("{}\u{1f}{}\u{1f}{}", lookup.tool, lookup.version, lookup.query);
         if let Some(known) = self.memory.get(&key).await {
-            if let Some(row) = self.journal.find_lookup(&lookup).await? {
+            if let Some(row) = self.journal.find_lookup(&self.run, &lookup, self.since).await? {
                 self.record(&lookup, LookupAnswer::Known(row.id)).await?;
             }
             return Ok(known);
@@ -86,7 +86,7 @@ impl Cache {
         E: From<JournalError>,
         F: Future<Output = Result<String, E>> + Send,
     {
-        if let Some(row) = self.journal.find_lookup(&lookup).await? {
+        if let Some(row) = self.journal.find_lookup(&self.run, &lookup, self.since).await? {
             self.record(&lookup, LookupAnswer::Known(row.id)).await?;
             return Ok(row.result.into());
         }
@@ -211,7 +211,7 @@ fn unreadable(error: &serde_json::Error) -> SourceError {
 
 impl From<JournalError> for SourceError {
     fn from(error: JournalError) -> Self {
-        Self::Failed { name: "journal".into(), reason: with_causes(&error) }
+        Self::Stopped(error.into())
     }
 }
 

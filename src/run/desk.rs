@@ -18,7 +18,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio_util::sync::CancellationToken;
 
-use super::budget::{Budget, BudgetLimits, CallCost, Purpose, WritingReserve};
+use super::budget::{Budget, BudgetLimits, CallCost, Purpose, Refusal, Reservation, WritingReserve};
 use super::jobs::{Jobs, nodes_with_job};
 use super::journal::{CallRow, Journal, JournalError, NewCall, Outcome};
 use crate::base::clock::Clock;
@@ -153,16 +153,11 @@ impl Desk {
     async fn send(&self, model: &dyn Model, prompt: &Prompt, mut call: NewCall) -> Result<Reply, CallError> {
         let (mut attempt, mut unknown) = (0, 0);
         loop {
-            if self.parts.closing.is_cancelled() {
-                return Err(CallError::Cancelled);
-            }
             let purpose = if self.writing.load(Ordering::SeqCst) { Purpose::Writing } else { Purpose::Research };
             let worst = CallCost { cost_nanos: call.worst_cost, tokens: call.worst_tokens };
-            let mut reservation = tokio::select! {
-                reserved = self.parts.budget.reserve_in_turn(worst, purpose) => {
-                    reserved.map_err(|refusal| CallError::Limit(refusal.limit()))?
-                }
-                () = self.parts.closing.cancelled() => return Err(CallError::Cancelled),
+            let mut reservation = match prompt.patience {
+                Some(_) => self.unless_closing(self.parts.budget.reserve_if_it_fits(worst, purpose)).await?,
+                None => self.unless_closing(self.parts.budget.reserve_in_turn(worst, purpose)).await?,
             };
             call.sent_at = self.parts.clock.now();
             let id = self.parts.journal.begin_call(&self.parts.run, &call).await?;
@@ -173,6 +168,9 @@ impl Desk {
                 () = self.parts.closed.cancelled() => Err(ModelError::Unknown { reason: "run was stopped".into() }),
                 () = self.parts.budget.time_up(purpose) => {
                     Err(ModelError::Unknown { reason: "time of the run is up".into() })
+                }
+                () = self.out_of_patience(prompt) => {
+                    Err(ModelError::Unknown { reason: "nobody waited for the reply any longer".into() })
                 }
             };
             let (outcome, error) = match result {
@@ -205,6 +203,9 @@ impl Desk {
             if self.parts.closed.is_cancelled() {
                 return Err(CallError::Cancelled);
             }
+            if prompt.patience.is_some() {
+                return Err(error.into());
+            }
             attempt += 1;
             let again = matches!(error, ModelError::Unknown { .. }) && unknown < MAX_UNKNOWN;
             match wait_after(&error, attempt, self.random()) {
@@ -218,6 +219,26 @@ impl Desk {
                 None => return Err(error.into()),
             }
             (self.parts.listener)(&CallNotice::Retried(call.key.clone(), error.to_string()));
+        }
+    }
+
+    /// Completes when whoever asks waits no longer, or never.
+    async fn out_of_patience(&self, prompt: &Prompt) {
+        match prompt.patience {
+            Some(patience) => self.parts.clock.deadline(patience).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Waits for a reservation, unless the run is stopped.
+    pub(super) async fn unless_closing(
+        &self,
+        reserving: impl Future<Output = Result<Reservation, Refusal>>,
+    ) -> Result<Reservation, CallError> {
+        tokio::select! {
+            biased;
+            () = self.parts.closing.cancelled() => Err(CallError::Cancelled),
+            reserved = reserving => reserved.map_err(|refusal| CallError::Limit(refusal.limit())),
         }
     }
 

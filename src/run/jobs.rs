@@ -16,7 +16,7 @@ use super::budget::{CallCost, Purpose, Reservation};
 use super::desk::{CallNotice, Desk};
 use super::journal::{CallRow, NewCall, Outcome};
 use super::tree::RunState;
-use crate::base::id::ContentHash;
+use crate::base::id::{ContentHash, RunId};
 use crate::base::line::with_causes;
 use crate::llm::call::{CallError, CallKey};
 use crate::llm::deep_research::{DeepResearchSettings, job_cap};
@@ -121,16 +121,27 @@ impl Desk {
         self.with_job.lock().unwrap_or_else(PoisonError::into_inner).insert(node.clone());
     }
 
+    /// Tells whether what is set aside for a job fits what is left of the money.
+    pub fn can_pay(&self, jobs: &Jobs) -> bool {
+        self.parts.budget.fits_alone(CallCost { cost_nanos: jobs.cap(), tokens: 0 }, Purpose::Research)
+    }
+
+    /// Returns the calls of this run that had `instructions` carried out for a node, oldest first.
+    async fn research_calls(&self, node: &NodeId, instructions: &str) -> Result<Vec<CallRow>, CallError> {
+        let request = ContentHash::of(instructions.as_bytes());
+        let mut calls = self.parts.journal.calls_of(&self.parts.run, &key_of(node)).await?;
+        calls.retain(|call| call.request_hash == request.as_str());
+        Ok(calls)
+    }
+
     /// Tells whether these instructions were carried out before, or are being: then nothing is sent for them again.
     ///
     /// # Errors
     ///
     /// Returns an error where the journal cannot be read.
     pub async fn has_research(&self, node: &NodeId, instructions: &str) -> Result<bool, CallError> {
-        let request = ContentHash::of(instructions.as_bytes());
-        let recorded = self.parts.journal.calls_of(&self.parts.run, &key_of(node)).await?;
-        let same = recorded.iter().filter(|call| call.request_hash == request.as_str());
-        Ok(same.into_iter().any(|call| call.reply.is_some() || under_way(call).is_some()))
+        let calls = self.research_calls(node, instructions).await?;
+        Ok(calls.iter().any(|call| call.reply.is_some() || under_way(call).is_some()))
     }
 
     /// Returns the report that a call brought, of whichever run, and the run.
@@ -138,7 +149,7 @@ impl Desk {
     /// # Errors
     ///
     /// Returns an error where the journal has no such reply.
-    pub async fn report(&self, call: i64) -> Result<(String, JobReport), CallError> {
+    pub async fn report(&self, call: i64) -> Result<(RunId, JobReport), CallError> {
         let (run, reply) = self.parts.journal.reply(call).await?;
         Ok((run, JobReport::read(&reply.raw.to_string())))
     }
@@ -151,18 +162,19 @@ impl Desk {
     /// Returns an error where a limit is reached, where the run is stopped (the job is called off), and where the job
     /// brings no report. A start whose outcome is not known is not repeated unless the user said so.
     pub async fn research(&self, node: &NodeId, instructions: &str) -> Result<i64, CallError> {
-        let jobs = self.jobs().ok_or_else(|| permanent("none is set up"))?;
-        let (key, request) = (key_of(node), ContentHash::of(instructions.as_bytes()));
-        let recorded = self.parts.journal.calls_of(&self.parts.run, &key).await?;
-        let same: Vec<_> = recorded.into_iter().filter(|call| call.request_hash == request.as_str()).collect();
+        let jobs = self.jobs().ok_or_else(|| no_research("none is set up"))?;
+        let same = self.research_calls(node, instructions).await?;
         if let Some(call) = same.iter().find(|call| call.reply.is_some()) {
             return Ok(call.id);
         }
         if let Some((call, id)) = same.iter().find_map(under_way) {
-            let mut reservation = self.reserve_job(call.worst_cost).await?;
+            // It costs what it costs: where that does not fit, nothing more does.
+            let worst = CallCost { cost_nanos: call.worst_cost, tokens: 0 };
+            let mut reservation =
+                self.unless_closing(self.parts.budget.reserve_in_turn(worst, Purpose::Research)).await?;
             reservation.sent();
             let job = Job { id, state: JobState::Queued, raw: String::new() };
-            return self.follow(jobs, call.id, &key, &call.model, job, reservation).await;
+            return self.follow(jobs, node, (call.id, &call.model), job, reservation).await;
         }
         if same.iter().any(CallRow::is_open) && !jobs.retry_unknown {
             // Nothing takes the place of what may be under way.
@@ -175,10 +187,10 @@ impl Desk {
         let model = self.model(jobs, today).await?;
         let price = jobs.price(&model);
         let call = NewCall {
-            key,
+            key: key_of(node),
             role: Role::Researcher,
             model,
-            request,
+            request: ContentHash::of(instructions.as_bytes()),
             is_tight: false,
             counted_tokens: 0,
             worst_tokens: 0,
@@ -212,7 +224,9 @@ impl Desk {
         let body = request_body(&request, &Capabilities::of(&call.model));
         let mut tries = 0;
         loop {
-            let mut reservation = self.reserve_job(call.worst_cost).await?;
+            let worst = CallCost { cost_nanos: call.worst_cost, tokens: 0 };
+            let reserving = self.parts.budget.reserve_if_it_fits(worst, Purpose::Research);
+            let mut reservation = self.unless_closing(reserving).await?;
             call.sent_at = self.parts.clock.now();
             let id = self.parts.journal.begin_call(&self.parts.run, &call).await?;
             (self.parts.listener)(&CallNotice::Sent(call.key.clone(), call.role));
@@ -221,7 +235,7 @@ impl Desk {
                 Ok(job) => {
                     self.has_begun(node);
                     self.parts.journal.attach_job(id, &job.id).await?;
-                    return self.follow(jobs, id, &call.key, &call.model, job, reservation).await;
+                    return self.follow(jobs, node, (id, &call.model), job, reservation).await;
                 }
                 Err(error) => error,
             };
@@ -241,45 +255,25 @@ impl Desk {
         }
     }
 
-    /// Asks after a job until it is over, the time is up, or the run is stopped; then it is called off.
+    /// Follows a job to its end, and settles what it cost; returns its call where it brought a report.
     async fn follow(
         &self,
         jobs: &Jobs,
-        call: i64,
-        key: &CallKey,
-        model: &str,
-        mut job: Job,
+        node: &NodeId,
+        (call, model): (i64, &str),
+        job: Job,
         reservation: Reservation,
     ) -> Result<i64, CallError> {
-        let left = self.parts.budget.time_left(Purpose::Research).unwrap_or(Duration::MAX);
-        let begun = self.parts.clock.now();
-        let (mut attempt, mut silence) = (0, 0);
-        let mut why = None;
-        while !job.state.is_over() {
-            let waited = self.parts.clock.now().since(begun);
-            if waited >= jobs.settings.timeout.min(left) {
-                why = Some("it took longer than it may");
-            } else if self.pause(poll_delay(attempt, None)).await.is_err() {
-                why = Some("run was stopped");
+        let (job, why) = match self.end_of(jobs, job).await {
+            Ok(ended) => ended,
+            // It goes on at the provider's, and is found again when the run is resumed; nothing takes its place.
+            Err(error) => {
+                reservation.keep();
+                let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+                let reason = format!("a job is under way and cannot be asked after: {}{hint}", with_causes(&error));
+                return Err(ModelError::Unknown { reason }.into());
             }
-            if why.is_some() {
-                // What it has cost by then is on its last reply, where the provider says.
-                job = self.way(jobs).cancel(&job.id).await.unwrap_or(job);
-                break;
-            }
-            attempt += 1;
-            match self.way(jobs).retrieve(&job.id).await {
-                Ok(now) => (job, silence) = (now, 0),
-                Err(error) if error.is_passing() && silence < MAX_SILENCE => silence += 1,
-                // It goes on at the provider's, and is found again when the run is resumed; nothing takes its place.
-                Err(error) => {
-                    reservation.keep();
-                    let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-                    let reason = format!("a job is under way and cannot be asked after: {}{hint}", with_causes(&error));
-                    return Err(ModelError::Unknown { reason }.into());
-                }
-            }
-        }
+        };
         let report = JobReport::read(&job.raw);
         let cost = JobCost::of(&report, jobs.price(model).as_ref());
         // A part nobody knows is not nothing: the cap stands in for the whole where that is more.
@@ -292,7 +286,7 @@ impl Desk {
             let reply = Reply { text: report.text.clone(), usage: report.usage, cut_off: false, raw };
             self.end(call, &Outcome::Replied(Box::new(reply), known)).await?;
             reservation.settle(settled);
-            (self.parts.listener)(&CallNotice::Replied(key.clone(), Role::Researcher));
+            (self.parts.listener)(&CallNotice::Replied(key_of(node), Role::Researcher));
             return Ok(call);
         }
         let reason = why.map(str::to_owned).or(report.refusal).unwrap_or_else(|| job.why_nothing());
@@ -305,26 +299,38 @@ impl Desk {
         if self.parts.closing.is_cancelled() {
             return Err(CallError::Cancelled);
         }
-        Err(permanent(&reason))
+        Err(no_research(&reason))
+    }
+
+    /// Asks after a job until it is over, the time is up, or the run is stopped; then it is called off, with the reason.
+    async fn end_of(&self, jobs: &Jobs, mut job: Job) -> Result<(Job, Option<&'static str>), JobError> {
+        let left = self.parts.budget.time_left(Purpose::Research).unwrap_or(Duration::MAX);
+        let begun = self.parts.clock.now();
+        let (mut attempt, mut silence) = (0, 0);
+        while !job.state.is_over() {
+            let is_late = self.parts.clock.now().since(begun) >= jobs.settings.timeout.min(left);
+            let why = match is_late {
+                true => Some("it took longer than it may"),
+                false => self.pause(poll_delay(attempt, None)).await.is_err().then_some("run was stopped"),
+            };
+            if why.is_some() {
+                // What it has cost by then is on its last reply, where the provider says.
+                return Ok((self.way(jobs).cancel(&job.id).await.unwrap_or(job), why));
+            }
+            attempt += 1;
+            match self.way(jobs).retrieve(&job.id).await {
+                Ok(now) => (job, silence) = (now, 0),
+                Err(error) if error.is_passing() && silence < MAX_SILENCE => silence += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((job, None))
     }
 
     /// Returns the way to the endpoint, on which no request outlasts the run by much.
     fn way(&self, jobs: &Jobs) -> JobClient {
         let left = self.parts.budget.time_left(Purpose::Research).unwrap_or(Duration::MAX);
         jobs.client.within(left.max(LAST_REQUEST))
-    }
-
-    async fn reserve_job(&self, cap: Option<u64>) -> Result<Reservation, CallError> {
-        if self.parts.closing.is_cancelled() {
-            return Err(CallError::Cancelled);
-        }
-        let worst = CallCost { cost_nanos: cap, tokens: 0 };
-        tokio::select! {
-            reserved = self.parts.budget.reserve_in_turn(worst, Purpose::Research) => {
-                reserved.map_err(|refusal| CallError::Limit(refusal.limit()))
-            }
-            () = self.parts.closing.cancelled() => Err(CallError::Cancelled),
-        }
     }
 
     async fn pause(&self, delay: Duration) -> Result<(), CallError> {
@@ -362,7 +368,7 @@ fn under_way(call: &CallRow) -> Option<(&CallRow, crate::llm::openai::job::JobId
     Some((call, job.parse().ok()?))
 }
 
-fn permanent(reason: &str) -> CallError {
+fn no_research(reason: &str) -> CallError {
     ModelError::NoResearch { reason: reason.to_owned() }.into()
 }
 

@@ -500,12 +500,12 @@ impl Journal {
     }
 
     /// Returns the reply of a call, of whichever run, and the run.
-    pub async fn reply(&self, call: i64) -> Result<(String, Reply), JournalError> {
+    pub async fn reply(&self, call: i64) -> Result<(RunId, Reply), JournalError> {
         self.read(move |connection| {
             let sql = "SELECT run, reply FROM calls WHERE id = ?1 AND reply IS NOT NULL";
             let columns = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?));
             let (run, reply) = connection.query_row(sql, [call], columns).map_err(read_failed)?;
-            Ok((run, serde_json::from_str(&reply)?))
+            Ok((serde_json::from_value(run.into())?, serde_json::from_str(&reply)?))
         })
         .await
     }
@@ -581,14 +581,20 @@ impl Journal {
         .await
     }
 
-    /// Returns the result on record for exactly this lookup, of whichever run, where there is one.
-    pub async fn find_lookup(&self, lookup: &Lookup) -> Result<Option<LookupRow>, JournalError> {
-        let lookup = lookup.clone();
+    /// Returns the result on record for exactly this lookup, of `run` or of any other from before `before`.
+    pub async fn find_lookup(
+        &self,
+        run: &RunId,
+        lookup: &Lookup,
+        before: Moment,
+    ) -> Result<Option<LookupRow>, JournalError> {
+        let (run, lookup) = (run.to_string(), lookup.clone());
         self.read(move |connection| {
             let sql = "SELECT id, query, result, vector FROM lookups WHERE tool = ?1 AND version = ?2 AND query = ?3 \
-                       AND scope = ?4 AND label = ?5 AND result IS NOT NULL ORDER BY id LIMIT 1";
+                       AND scope = ?4 AND label = ?5 AND result IS NOT NULL AND (run = ?6 OR at < ?7) ORDER BY id LIMIT 1";
             let mut statement = connection.prepare_cached(sql).map_err(read_failed)?;
-            let keys = [lookup.tool, lookup.version, lookup.query, lookup.scope, lookup.label];
+            let Lookup { tool, version, query, scope, label, .. } = lookup;
+            let keys = params![tool, version, query, scope, label, run, stored(before)];
             statement.query_row(keys, lookup_row).optional().map_err(read_failed)
         })
         .await

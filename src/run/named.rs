@@ -56,9 +56,9 @@ impl Layer for Named {
                     found.support = found.support.max(rest.support);
                     found.notes = rest.notes;
                 }
-                // What the user named can be read without an engine.
-                Err(error @ SourceError::Failed { .. }) => found.notes.push(error.to_string()),
-                Err(error) => return Err(error),
+                Err(error @ SourceError::Stopped(_)) => return Err(error),
+                // What the user named can be read whatever becomes of the search.
+                Err(error) => found.notes.push(error.to_string()),
             }
             Ok(found)
         })
@@ -71,7 +71,7 @@ fn page(url: String) -> Passage {
         place: Place::Web { url: url.clone(), title: url.clone(), fetched_at: None, content_hash: None },
         label: Label::Public,
         text: url.clone(),
-        snippet: "The user's question names this page: open it to see what it says.".to_owned(),
+        snippet: "named in the question".to_owned(),
         score: 1.0,
         id: url,
     }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
     use crate::source::SourceFile;
 
-    /// An engine that finds one page, or is not there.
+    /// An engine that finds one page, or may not be asked.
     struct Engine(Option<&'static str>);
 
     impl Source for Engine {
@@ -99,7 +99,7 @@ mod tests {
         }
 
         fn search<'a>(&'a self, _: &'a str, _: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
-            let failed = || SourceError::Failed { name: "web".into(), reason: "it is down".into() };
+            let failed = || SourceError::Withheld { reason: "it says what the notes say".into() };
             let found =
                 |url: &str| Found { passages: vec![page(url.to_owned())], support: Support::Strong, notes: Vec::new() };
             Box::pin(async move { self.0.map(found).ok_or_else(failed) })
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn named_page_comes_first_and_once_also_where_the_engine_is_down() {
+    async fn named_page_comes_first_and_once_also_where_nothing_may_be_searched() {
         let (one, other) = ("https://example.org/one", "https://example.org/other");
         let both = format!("What do {one} and {one} say?");
         assert_eq!(found(Some(other), &both).await, Ok((vec![one.into(), other.into()], Support::Strong, 0)));

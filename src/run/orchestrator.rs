@@ -35,7 +35,7 @@ use crate::research::node::{NodeId, Tree};
 use crate::research::plan::{Plan, PlanDraft, SavedPlan, TreeLimits};
 use crate::research::question::{Brief, Mode, Question};
 use crate::research::report::{Draft, Section, StopReason};
-use crate::research::route::{Route, Ways, route};
+use crate::research::route::{JobWay, Route, Ways, route};
 use crate::source::SourceError;
 
 /// Rounds in a row without new evidence after which a run gives up.
@@ -262,7 +262,6 @@ impl Orchestrator {
             reading: Reading {
                 caller: desk.clone().map(|desk| desk as Arc<dyn Caller>),
                 embedder: resources.embedder.clone(),
-                clock: Arc::clone(&resources.clock),
             },
             internal_version: state.settings.source_version.clone(),
             day: state.started_at().date().unwrap_or_default(),
@@ -437,7 +436,10 @@ impl Orchestrator {
         let ways = self.steps.ways(&self.state);
         let desk = self.steps.desk.as_ref().filter(|desk| desk.jobs().is_some());
         let holds_one = self.state.jobs().any(|(known, is_running)| known == node && is_running);
-        Ways { job: ways.job || desk.is_some_and(|desk| holds_one || desk.has_job(node)), ..ways }
+        match desk.is_some_and(|desk| holds_one || desk.has_job(node)) {
+            true => Ways { job: JobWay::Open, ..ways },
+            false => ways,
+        }
     }
 
     /// Gathers everything the worker of a node may see.

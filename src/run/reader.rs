@@ -3,11 +3,9 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use crate::base::clock::Clock;
 use crate::base::id::ContentHash;
 use crate::kb::embed::Embedder;
 use crate::llm::call::{CallError, CallKey, Caller};
@@ -21,9 +19,6 @@ use crate::source::{Layer, Passage, Source, SourceError};
 /// Characters of a page that a worker is shown.
 const SHOWN_CHARACTERS: usize = 6_000;
 
-/// How long a digest is waited for.
-const DIGEST_TIME: Duration = Duration::from_secs(30);
-
 /// What pages are read with, in a whole run.
 #[derive(Clone)]
 pub struct Reading {
@@ -31,8 +26,6 @@ pub struct Reading {
     pub caller: Option<Arc<dyn Caller>>,
     /// Tells what bears on a question; without it the beginning of a page is all there is.
     pub embedder: Option<Arc<dyn Embedder>>,
-    /// Tells when a digest is late.
-    pub clock: Arc<dyn Clock>,
 }
 
 /// A source whose long pages are read for one question. Only public texts go in: pages, and a question that may leave.
@@ -74,12 +67,7 @@ impl Reader {
         let Some(caller) = &self.reading.caller else { return Ok(None) };
         let hash = ContentHash::of(page.as_bytes());
         let key = CallKey::new(format!("{}/page/{}", self.node, &hash.as_str()[..12]));
-        let made = tokio::select! {
-            biased;
-            made = digest(caller.as_ref(), &key, &self.question, page, ranked) => made,
-            () = self.reading.clock.deadline(DIGEST_TIME) => return Ok(None),
-        };
-        match made {
+        match digest(caller.as_ref(), &key, &self.question, page, ranked).await {
             Err(error) if ends_run(&error) => Err(error),
             made => Ok(made.ok().flatten()),
         }
@@ -108,10 +96,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::base::clock::ManualClock;
     use crate::kb::embed::{EmbedderChoice, EmbedderOptions, load};
     use crate::llm::call::Limit;
-    use crate::llm::message::{Prompt, Reply, Role};
     use crate::research::digest::{SUMMARY, VERBATIM};
     use crate::research::scripted::{Scripted, broken};
     use crate::source::{Found, Label, Place, SourceFile};
@@ -151,32 +137,6 @@ mod tests {
         }
     }
 
-    /// A caller whose replies do not come, however late it gets.
-    struct Silent(Scripted, Arc<ManualClock>);
-
-    impl Caller for Silent {
-        fn call<'a>(&'a self, _: &'a CallKey, _: &'a Prompt) -> BoxFuture<'a, Result<Reply, CallError>> {
-            self.1.advance(DIGEST_TIME);
-            Box::pin(pending())
-        }
-
-        fn count(&self, role: Role, text: &str) -> u64 {
-            self.0.count(role, text)
-        }
-
-        fn input_limit(&self, role: Role) -> u64 {
-            self.0.input_limit(role)
-        }
-
-        fn output_limit(&self, role: Role) -> u32 {
-            self.0.output_limit(role)
-        }
-
-        fn is_tight(&self, key: &CallKey) -> bool {
-            self.0.is_tight(key)
-        }
-    }
-
     fn long_page() -> String {
         let other =
             format!("{}\n\n", "The cat of the house sleeps in the sun and dreams of mice. ".repeat(11).trim_end());
@@ -185,10 +145,6 @@ mod tests {
     }
 
     async fn opened(page: &str, caller: Arc<dyn Caller>) -> Result<Passage, SourceError> {
-        opened_by(page, caller, Arc::default()).await
-    }
-
-    async fn opened_by(page: &str, caller: Arc<dyn Caller>, clock: Arc<ManualClock>) -> Result<Passage, SourceError> {
         let options = EmbedderOptions {
             choice: EmbedderChoice::Builtin,
             offline: true,
@@ -196,7 +152,7 @@ mod tests {
             data_dir: None,
             threads: Some(1),
         };
-        let reading = Reading { caller: Some(caller), embedder: Some(load(&options).unwrap()), clock };
+        let reading = Reading { caller: Some(caller), embedder: Some(load(&options).unwrap()) };
         let question = "When are the greenhouse beds watered?".parse().unwrap();
         let inner = Arc::new(OnePage(page.to_owned()));
         let reader = Reader::new(inner, reading, NodeId::numbered(2), question);
@@ -228,16 +184,14 @@ mod tests {
 
     #[tokio::test]
     async fn page_is_cut_to_what_bears_on_the_question_where_there_is_no_digest_in_time() {
-        let clock = Arc::<ManualClock>::default();
         let useless: Vec<Arc<dyn Caller>> = vec![
             Arc::new(Scripted::replying(json!({"summary": "Beds.", "pieces": []}))),
             Arc::new(Scripted::new(|_, _| Ok("I like pages.".into()))),
             Arc::new(Scripted::replying(json!({})).failing_at(1, broken("no"))),
             Arc::new(Scripted::replying(json!({})).failing_at(1, CallError::Limit(Limit::Tokens))),
-            Arc::new(Silent(Scripted::replying(json!({})), Arc::clone(&clock))),
         ];
         for caller in useless {
-            let shown = opened_by(&long_page(), caller, Arc::clone(&clock)).await.unwrap().snippet;
+            let shown = opened(&long_page(), caller).await.unwrap().snippet;
             assert!(shown.contains(VALVES) && shown.chars().count() <= SHOWN_CHARACTERS, "{shown}");
             assert!(!shown.contains(SUMMARY), "{shown}");
         }

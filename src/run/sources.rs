@@ -52,13 +52,14 @@ impl RunSources {
         self.sources.web.is_some()
     }
 
-    /// Returns how a question is looked up among those that jobs were given; `version` says what their reports depend on.
-    /// A report on texts that somebody let leave is none for a run in which they may not.
+    /// Returns how a node is looked up among those that jobs were started for; `version` says what their reports depend on.
+    /// The same words mean the same only within the same question. A report on texts that somebody let leave is none for
+    /// a run in which they may not.
     pub fn job_lookup(&self, node: &Node, version: &str) -> Lookup {
         Lookup {
             node: node.id.to_string(),
             tool: "deep_research".to_owned(),
-            query: normalised(node.question.as_str()),
+            query: format!("{}\n{}", normalised(node.question.as_str()), normalised(self.question.as_str())),
             scope: "the web".to_owned(),
             label: "public".to_owned(),
             version: format!("{version} {} {}", self.day, self.egress.is_open()),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::desk::Desk;
 use super::egress::Leaving;
+use super::jobs::Jobs;
 use super::journal::JournalError;
 use super::recall::{Recall, entries};
 use super::sources::RunSources;
@@ -29,7 +30,7 @@ use crate::research::planner::{self, Outlook};
 use crate::research::question::{Aspect, Brief, Mode};
 use crate::research::report::{Draft, Section, StopReason};
 use crate::research::reported;
-use crate::research::route::{Route, Ways};
+use crate::research::route::{JobWay, Route, Ways};
 use crate::research::rules::{brief_by_rules, plan_by_rules, replan_by_rules};
 use crate::research::verdict::{Verdict, by_coverage, judge};
 use crate::research::worker::{self, Conclusion, Task, WorkError, WorkerLimits};
@@ -181,10 +182,15 @@ impl Steps {
     /// Returns the ways out there are for a run. A node on a way with a job holds one until it is known to need none.
     pub fn ways(&self, state: &RunState) -> Ways {
         let taken = |desk: &Desk| state.jobs().filter(|(node, is_running)| *is_running || desk.has_job(node)).count();
-        let has_job = |desk: &Desk| desk.jobs().is_some_and(|jobs| jobs.max_jobs() > taken(desk));
+        let job_way = |desk: &Desk, jobs: &Jobs| match () {
+            () if jobs.max_jobs() <= taken(desk) => JobWay::UsedUp,
+            () if !desk.can_pay(jobs) => JobWay::TooDear,
+            () => JobWay::Open,
+        };
+        let job = self.desk.as_deref().and_then(|desk| Some(job_way(desk, desk.jobs()?)));
         Ways {
             web: self.sources.can_search(),
-            job: self.desk.as_deref().is_some_and(has_job),
+            job: job.unwrap_or_default(),
             is_strict: !state.settings.by_rules || state.settings.source == Some(SourceHint::Web),
         }
     }
@@ -226,7 +232,7 @@ impl Steps {
 
     fn outlook(&self, state: &RunState) -> Outlook {
         let ways = self.ways(state);
-        Outlook { limits: state.settings.tree, has_web: ways.web || ways.job }
+        Outlook { limits: state.settings.tree, has_web: ways.web || ways.job == JobWay::Open }
     }
 
     /// Plans the first round, for where the user wants it looked into.
@@ -323,17 +329,24 @@ impl Steps {
         let instructions =
             reported::instructions(desk, &outward.question, task.as_deref(), outward_aspects, today.as_deref());
         let jobs = desk.jobs().ok_or(StepError::NoWay("no Deep Research is set up"))?;
-        let lookup = self.sources.job_lookup(outward, &jobs.version());
-        let ask = async { Ok(self.by_job(desk, work, &instructions).await?.to_string()) };
-        let call: Arc<str> = Box::pin(self.sources.cache.answer::<StepError, _>(lookup, ask)).await?;
-        let (run, report) = desk.report(call.parse().unwrap_or_default()).await?;
+        let by_job = Box::pin(self.by_job(desk, work, &instructions));
+        let call = if desk.has_job(&outward.id) {
+            // Its own job comes before what anybody else has had done since.
+            by_job.await?
+        } else {
+            let lookup = self.sources.job_lookup(outward, &jobs.version());
+            let ask = async { Ok(by_job.await?.to_string()) };
+            let call: Arc<str> = Box::pin(self.sources.cache.answer::<StepError, _>(lookup, ask)).await?;
+            call.parse().map_err(|_| StepError::Invalid(format!("`{call}` is the number of no call")))?
+        };
+        let (run, report) = desk.report(call).await?;
         // What a provider says of public pages is public, their addresses among it.
         let addresses = report.citations.iter().map(|citation| citation.url.as_str());
         self.sources.egress.seen_in_public([report.text.as_str()].into_iter().chain(addresses));
         let pages = self.sources.pages(outward, &report).filter(|_| work.verify_web);
         let branch = reported::branch_of(outward, &work.aspects, &report, pages.as_deref(), MAX_VERIFIED_PAGES);
-        let mut branch = branch.await;
-        if run != self.run.as_str() {
+        let mut branch = branch.await?;
+        if run != self.run {
             let question = &outward.question;
             branch
                 .notes

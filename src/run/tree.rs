@@ -56,14 +56,30 @@ pub struct RunState {
     pub end: Option<StopReason>,
     /// Time a process was at work, up to the last event.
     pub active: Duration,
-    /// Nodes whose branches those summaries have.
-    folded: BTreeSet<NodeId>,
-    /// Both as they stood before the last round ended.
-    folded_before: (Memory, BTreeSet<NodeId>),
-    known_evidence: BTreeSet<(String, String)>,
+    /// What the rounds that ended have taken in.
+    known: Known,
+    /// How all this stood before the last round ended.
+    before: Before,
     started: Moment,
     last: Moment,
     seq: u64,
+}
+
+/// What the rounds that ended have taken in.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Known {
+    /// Nodes whose branches the summaries have.
+    nodes: BTreeSet<NodeId>,
+    /// Quotes, with where they stand.
+    evidence: BTreeSet<(String, String)>,
+}
+
+/// How a run stood before its last round ended, so that the round can be taken up again.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Before {
+    memory: Memory,
+    known: Known,
+    idle_rounds: u32,
 }
 
 /// An event cannot follow from the events before it.
@@ -124,14 +140,13 @@ impl RunState {
             routes: BTreeMap::new(),
             branches: BTreeMap::new(),
             memory: Memory::default(),
-            folded: BTreeSet::new(),
-            folded_before: (Memory::default(), BTreeSet::new()),
+            known: Known::default(),
+            before: Before::default(),
             verdicts: Vec::new(),
             draft: None,
             idle_rounds: 0,
             end: None,
             active: Duration::ZERO,
-            known_evidence: BTreeSet::new(),
             started: record.at,
             last: record.at,
             seq: 1,
@@ -146,7 +161,7 @@ impl RunState {
 
     /// Returns the branches that the summaries do not have yet, in the order their nodes were planned.
     pub fn unfolded(&self) -> impl Iterator<Item = (&Node, &Branch)> {
-        let new = self.tree.workers().filter(|node| !self.folded.contains(&node.id));
+        let new = self.tree.workers().filter(|node| !self.known.nodes.contains(&node.id));
         new.filter_map(|node| Some((node, self.branches.get(&node.id)?)))
     }
 
@@ -280,14 +295,14 @@ impl RunState {
     /// Has nodes wait again, and those that waited for them; the round is then not over any more.
     fn try_again(&mut self, again: &[NodeId]) {
         if !again.is_empty() && self.rounds_ended() == self.round && self.verdicts.pop().is_some() {
-            (self.memory, self.folded) = self.folded_before.clone();
-            self.idle_rounds = self.idle_rounds.saturating_sub(1);
+            let before = self.before.clone();
+            (self.memory, self.known, self.idle_rounds) = (before.memory, before.known, before.idle_rounds);
         }
         let mut waiting: BTreeSet<NodeId> = again.iter().cloned().collect();
         for id in again {
             // What it found the other way comes again, off the record.
             self.branches.remove(id);
-            self.folded.remove(id);
+            self.known.nodes.remove(id);
             if let Some(node) = self.tree.get_mut(id) {
                 node.status = NodeStatus::Pending;
                 node.confidence = 0.0;
@@ -341,15 +356,19 @@ impl RunState {
     }
 
     fn end_round(&mut self, memory: &Memory, draft: &Draft, verdict: &Verdict) {
-        let memory = std::mem::replace(&mut self.memory, memory.clone());
-        self.folded_before = (memory, std::mem::replace(&mut self.folded, self.branches.keys().cloned().collect()));
+        self.before = Before {
+            memory: std::mem::replace(&mut self.memory, memory.clone()),
+            known: self.known.clone(),
+            idle_rounds: self.idle_rounds,
+        };
         self.draft = Some(draft.clone());
         self.verdicts.push(verdict.clone());
-        let before = self.known_evidence.len();
+        self.known.nodes = self.branches.keys().cloned().collect();
         // The same words in the same place are nothing new, whichever node finds them.
         let all = self.branches.values().flat_map(|branch| &branch.evidence);
-        self.known_evidence.extend(all.map(|quote| (quote.source.for_people(), quote.quote.clone())));
-        self.idle_rounds = if self.known_evidence.len() > before { 0 } else { self.idle_rounds + 1 };
+        self.known.evidence.extend(all.map(|quote| (quote.source.for_people(), quote.quote.clone())));
+        let has_new = self.known.evidence.len() > self.before.known.evidence.len();
+        self.idle_rounds = if has_new { 0 } else { self.idle_rounds + 1 };
     }
 
     fn finish_run(&mut self, stop_reason: StopReason, draft: &Draft) {

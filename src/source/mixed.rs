@@ -45,6 +45,7 @@ impl Source for MixedSource {
                     found.support = found.support.max(web.support);
                     found.notes.extend(web.notes);
                 }
+                Err(error) if error.ends_run() => return Err(error),
                 Err(error) => found.notes.push(error.to_string()),
             }
             Ok(found)

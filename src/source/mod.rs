@@ -142,6 +142,14 @@ pub enum SourceError {
     Stopped(CallError),
 }
 
+impl SourceError {
+    /// Tells whether whoever asked must go no further: the run is stopped, or nothing can be written down any more. A limit
+    /// is none of these: it leaves what was found before.
+    pub fn ends_run(&self) -> bool {
+        matches!(self, Self::Stopped(CallError::Cancelled | CallError::Journal { .. }))
+    }
+}
+
 /// Somewhere evidence comes from.
 pub trait Source: Send + Sync {
     /// Returns its name, for people and journals: `kb`, `web`.

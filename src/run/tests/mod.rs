@@ -1,5 +1,7 @@
 //! Runs from question to report: stopped at every write and every limit, and among servers where everything goes wrong.
 
+mod calls;
+
 mod crash;
 
 mod faults;

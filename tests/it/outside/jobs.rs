@@ -255,3 +255,71 @@ fn model_that_is_gone_or_retired_is_passed_over() {
     assert_eq!((none.exit, server.jobs().len()), (Some(4), 1), "{none}");
     assert!(none.stdout.contains("none of `gone-1`, `retired-2` can be had"), "{none}");
 }
+
+#[test]
+fn report_on_one_question_is_none_on_another_that_was_planned_in_the_same_words() {
+    let say = |request: &Request| say_for(request, &[("outside", "What are the main risks and costs?", "web", &[])]);
+    let server = Setup::new(say).with_polls(0).start();
+    let world = models_at(greenhouse(), &server);
+    let ask = |question| world.dr(["ask", "--json", "--quiet", "--mode", "deep", question]).succeeded();
+    ask("What do others say of copper gutters?");
+    ask("What do others say of electric buses?");
+    assert_eq!(server.jobs().len(), 2);
+    ask("What do others say of electric buses?");
+    assert_eq!(server.jobs().len(), 2);
+}
+
+#[test]
+fn run_takes_its_own_job_up_again_whatever_another_run_found_since() {
+    let (server, has_come) = telling(Kind::AskJob, Some(Fault::TimeOut), 0);
+    let world = models_at(greenhouse(), &server);
+    let mut child = started(&world, &has_come);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let killed = world.dr(["runs", "--json"]).succeeded().json();
+    let killed = killed["runs"][0]["id"].as_str().unwrap().to_owned();
+    world.dr(ASK).succeeded();
+    assert_eq!(server.jobs().len(), 2, "nothing was on record yet");
+    let resumed = world.dr(["resume", "--json", &killed]).succeeded().json();
+    assert_eq!(resumed["usage"]["by_role"]["researcher"]["calls"], 1, "{resumed:#}");
+    let jobs = server.jobs();
+    assert_eq!((jobs.len(), jobs[0].status), (2, "completed"), "its own was asked after");
+    let events = || world.dr(["show", "--events", &killed]).succeeded().stdout;
+    let before = events();
+    world.dr(["resume", &killed]).succeeded();
+    assert_eq!(events(), before, "it is over");
+}
+
+#[test]
+fn node_whose_job_costs_more_than_there_is_is_searched_or_says_so() {
+    let server = Setup::new(reader::say).with_polls(0).start();
+    let settings =
+        "[prices.fixture]\ninput = 0.01\noutput = 0.01\nsearch = 0.01\n[deep_research]\nmodels = [\"fixture\"]\n";
+    let ask = ["ask", "--json", "--quiet", "--mode", "deep", "--max-cost", "0.50", QUESTION];
+
+    let world = models_at(greenhouse(), &server);
+    set(&world, settings);
+    let without = world.dr(ask);
+    let report = without.json();
+    let blocked = nodes(&report).into_iter().find(|node| node["source_hint"] == "web").unwrap();
+    assert_eq!(blocked["status"], "blocked");
+    assert!(blocked["summary"].as_str().unwrap().contains("is more than is left of the money"), "{blocked:#}");
+    assert_ne!(report["stop_reason"], "budget_exceeded", "{without}");
+    assert!(!quotes(&report, "internal").is_empty());
+
+    let world = models_at(greenhouse(), &server).with_variable("SEARXNG_URL", server.origin());
+    set(&world, settings);
+    let report = world.dr(ask).succeeded().json();
+    assert_eq!(report["stop_reason"], "complete", "{report:#}");
+    assert!(!quotes(&report, "public").is_empty() && server.jobs().is_empty());
+}
+
+#[test]
+fn run_without_jobs_has_the_time_of_one() {
+    let server = Setup::new(reader::say).start();
+    let world = models_at(greenhouse(), &server);
+    let most = || world.dr(["ask", "--dry-run", QUESTION]).succeeded().stdout;
+    assert!(most().contains(" s to 3600 s"), "{}", most());
+    set(&world, "[deep_research]\nmax_jobs = 0\n");
+    assert!(most().contains(" s to 900 s"), "{}", most());
+}
