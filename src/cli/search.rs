@@ -72,11 +72,11 @@ pub(super) struct FilterArgs {
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
 
-    /// Search documents whose front matter is dated on or after this day only
+    /// Search documents whose front matter is dated on or after this day only; of the web, pages likewise
     #[arg(long, value_name = "DATE")]
     since: Option<jiff::civil::Date>,
 
-    /// Search documents whose front matter is dated on or before this day only
+    /// Search documents whose front matter is dated on or before this day only; of the web, pages likewise
     #[arg(long, value_name = "DATE")]
     until: Option<jiff::civil::Date>,
 }
