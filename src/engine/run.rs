@@ -285,8 +285,8 @@ impl Engine {
             return Ok(());
         }
         let reason = "no search engine is set up, and no Deep Research";
-        let hint =
-            "name an engine in `[web]`, or export `SEARXNG_URL` or `OPENAI_API_KEY`; `dr doctor` says what is missing";
+        let hint = "name an engine in `[web]`, export `SEARXNG_URL`, or allow Deep Research, which needs a key and a language model; \
+             `dr doctor` says what is missing";
         Err(EngineError::NoWayOut { reason, hint })
     }
 
@@ -473,7 +473,7 @@ pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<R
         branches: &state.branches,
         draft: &draft,
         stop_reason: state.end.unwrap_or(StopReason::Cancelled),
-        searched: &state.settings.searched,
+        searched: if state.settings.source == Some(SourceHint::Web) { "" } else { &state.settings.searched },
         has_asked_web: store.journal().egress(run).await?.iter().any(|text| text.withheld.is_none()),
         usage,
         elapsed_ms: u64::try_from(state.active.as_millis()).unwrap_or(u64::MAX),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::node::NodeId;
 use super::question::Question;
-use super::sentence::{Sentence, sentences};
+use super::sentence::{Sentence, sentences, sentences_of_page};
 use crate::base::word::WordSplitter;
 use crate::kb::chunk::headings_above;
 use crate::kb::document::Document;
@@ -209,7 +209,11 @@ fn candidates<'a>(passages: &'a [Passage], stems: &[String], splitter: &WordSpli
     for (rank, passage) in passages.iter().take(MAX_PASSAGES).enumerate() {
         // The headings say what a sentence is about as much as its own words do, but they are shared by many.
         let about = words(&names(&passage.place).join(" "), splitter);
-        for sentence in sentences(&passage.text) {
+        let sentences = match passage.place {
+            Place::Kb { .. } => sentences(&passage.text),
+            Place::Web { .. } => sentences_of_page(&passage.text),
+        };
+        for sentence in sentences {
             let words = words(&sentence.plain, splitter);
             let part = |stem: &String, weight: f32| match () {
                 () if words.contains(stem) => weight,

@@ -210,7 +210,7 @@ pub struct Material<'a> {
     pub draft: &'a Draft,
     /// Why the run ended.
     pub stop_reason: StopReason,
-    /// What was searched, for people: `12 files of kb`.
+    /// What was searched inside, for people: `12 files of kb`; nothing where only the web was asked.
     pub searched: &'a str,
     /// Whether the web was asked too.
     pub has_asked_web: bool,
@@ -268,6 +268,9 @@ impl Report {
             }
             let summary = match stop_reason {
                 _ if !report.failed_nodes.is_empty() => refusal_of_failed(tree, branches).to_owned(),
+                stop if stop.is_natural() && searched.is_empty() => {
+                    "Nothing that was found on the web answers this question.".to_owned()
+                }
                 stop if stop.is_natural() && has_asked_web => {
                     format!("Nothing that was found answers this question (asked: {searched}, and the web).")
                 }

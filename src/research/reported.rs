@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
+use serde::Serialize;
 use serde_json::json;
 
 use super::branch::{Branch, BranchReport, BranchStop, Finding, Reported};
@@ -14,7 +15,7 @@ use super::extract::{check, without_texts};
 use super::node::Node;
 use super::prompt::Template;
 use super::question::{Aspect, Question};
-use super::sentence::{Sentence, sentences};
+use super::sentence::{Sentence, sentences, sentences_of_page};
 use crate::base::line::{counted, one_line};
 use crate::base::word::{WordSplitter, find_words};
 use crate::llm::call::Caller;
@@ -60,18 +61,26 @@ struct Claim {
     pages: Vec<(String, String)>,
 }
 
-/// Returns what a job is told: the question and its aspects, by the rules its provider gives for such prompts.
+/// What a job is to find out.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Wanted<'a> {
+    /// The question.
+    pub question: &'a Question,
+    /// What it is part of.
+    pub task: Option<&'a str>,
+    /// What must be covered.
+    pub aspects: &'a [Aspect],
+    /// The day.
+    pub today: Option<&'a str>,
+    /// The days of pages that are wanted, where not all are: `from 2026-01-01 on`.
+    pub days: Option<&'a str>,
+}
+
+/// Returns what a job is told: what is wanted, by the rules its provider gives for such prompts.
 ///
 /// All of it leaves this machine, so the caller gives only what was there before anything was looked up.
-pub fn instructions(
-    caller: &dyn Caller,
-    question: &Question,
-    task: Option<&str>,
-    aspects: &[Aspect],
-    today: Option<&str>,
-) -> String {
-    let context = json!({"question": question, "task": task, "aspects": aspects, "today": today});
-    let prompt = Template::DeepResearch.prompt(caller, context);
+pub fn instructions(caller: &dyn Caller, wanted: Wanted<'_>) -> String {
+    let prompt = Template::DeepResearch.prompt(caller, json!(wanted));
     prompt.messages.into_iter().map(|message| message.text).collect::<Vec<_>>().join("\n\n")
 }
 
@@ -248,7 +257,7 @@ fn said(page: &str) -> Vec<Said> {
         words: words(&sentence.plain).map(str::to_lowercase).collect(),
         text: sentence.plain.to_lowercase(),
     };
-    sentences(page).into_iter().map(said).collect()
+    sentences_of_page(page).into_iter().map(said).collect()
 }
 
 /// Returns the numbers of a text, and its names: words with a capital that do not begin it. In lower case.

@@ -255,6 +255,10 @@ fn own_hint(text: &str) -> Option<SourceHint> {
     let words: Vec<_> = mask.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let words = format!(" {} ", words.join(" "));
     let has = |list: &[&str]| list.iter().any(|phrase| words.contains(&format!(" {phrase} ")));
+    // A page that is named is to be read, whatever else bears on the question.
+    if mask.contains("http://") || mask.contains("https://") {
+        return Some(SourceHint::Mixed);
+    }
     match (has(&INTERNAL_WORDS), has(&WEB_WORDS)) {
         (true, true) => Some(SourceHint::Mixed),
         (true, false) => Some(SourceHint::Internal),

@@ -33,15 +33,31 @@ pub fn sentences(passage: &str) -> Vec<Sentence> {
     for (event, range) in Parser::new_ext(passage, options).into_offset_iter() {
         blocks.take(event, range);
     }
-    blocks.close();
-    let mut sentences: Vec<_> = blocks.done.iter().flat_map(|block| split(passage, block)).collect();
-    sentences.retain(|sentence| {
-        sentence.range.len() <= MAX_BYTES
-            && sentence.plain.split_whitespace().count() >= MIN_WORDS
-            // What only leads in to a list says nothing by itself.
-            && !sentence.plain.ends_with(':')
-    });
-    sentences
+    blocks.sentences(passage)
+}
+
+/// Returns the sentences of a page of the web, whose text is no Markdown: every sign in it is what it says. Headings are left
+/// out, and items of a list stand by themselves.
+pub fn sentences_of_page(page: &str) -> Vec<Sentence> {
+    let mut blocks = Blocks::default();
+    let mut at = 0;
+    for line in page.split_inclusive('\n') {
+        let (from, text) = (at + line.len() - line.trim_start().len(), line.trim());
+        at += line.len();
+        let item = text.strip_prefix("- ").or_else(|| text.strip_prefix("* "));
+        if text.is_empty() || text.starts_with('#') || item.is_some() {
+            blocks.close();
+        }
+        if !text.is_empty() && !text.starts_with('#') {
+            let item = item.unwrap_or(text);
+            let from = from + text.len() - item.len();
+            if !blocks.open.is_empty() {
+                blocks.push(from..from, " ");
+            }
+            blocks.push(from..from + item.len(), item);
+        }
+    }
+    blocks.sentences(page)
 }
 
 /// Inline text of a block: pieces of plain text and where each came from.
@@ -56,6 +72,19 @@ struct Blocks {
 }
 
 impl Blocks {
+    /// Returns the sentences of all blocks that are worth quoting.
+    fn sentences(mut self, passage: &str) -> Vec<Sentence> {
+        self.close();
+        let mut sentences: Vec<_> = self.done.iter().flat_map(|block| split(passage, block)).collect();
+        sentences.retain(|sentence| {
+            sentence.range.len() <= MAX_BYTES
+                && sentence.plain.split_whitespace().count() >= MIN_WORDS
+                // What only leads in to a list says nothing by itself.
+                && !sentence.plain.ends_with(':')
+        });
+        sentences
+    }
+
     fn take(&mut self, event: Event<'_>, range: Range<usize>) {
         match event {
             Event::Start(
@@ -170,6 +199,25 @@ fn ends_sentence(before: &str, next: Option<char>, at: usize) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn every_sign_of_a_page_is_what_it_says() {
+        let page = "# Fairs and all that\n\nThe fair is <not held in July> in Quimby.\nIt costs *5* euros if a_b <b and c> d.\n\n\
+                    - Bring your ~~old~~ boots with you.\n- Tickets are 10_000 lei each";
+        let said: Vec<_> = sentences_of_page(page).into_iter().map(|sentence| sentence.plain).collect();
+        assert_eq!(
+            said,
+            [
+                "The fair is <not held in July> in Quimby.",
+                "It costs *5* euros if a_b <b and c> d.",
+                "Bring your ~~old~~ boots with you.",
+                "Tickets are 10_000 lei each"
+            ]
+        );
+        for sentence in sentences_of_page(page) {
+            assert_eq!(&page[sentence.range], sentence.plain);
+        }
+    }
 
     fn plain(passage: &str) -> Vec<String> {
         sentences(passage).into_iter().map(|sentence| sentence.plain).collect()

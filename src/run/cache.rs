@@ -5,7 +5,6 @@
 //! that a resumed run sees what it saw. A result serves only under the version of the source it was found in, and an
 //! internal one never a node of the web.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -24,6 +23,9 @@ use crate::source::{Found, Layer, Passage, Source, SourceError};
 /// Two queries of the same key words that are closer than this, as a cosine, ask the same; the cosine alone does not tell
 /// "increases" from "reduces". `kb/decisions/near-queries.md` says how it was set.
 const SAME_QUESTION: f32 = 0.94;
+
+/// Marks at the end of a word or a query that change nothing of what it asks.
+const MARKS: [char; 7] = ['?', '!', '.', ',', ';', ':', '…'];
 
 /// Results kept in memory.
 const MEMORY_ENTRIES: u64 = 1_000;
@@ -160,7 +162,7 @@ impl Layer for CachedSource {
 
     fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
         Box::pin(async move {
-            let normalised = format!("{limit}:{}", normalised(query));
+            let normalised = format!("{limit}: {}", normalised(query));
             let ask = async {
                 let found = self.inner.search(query, limit).await?;
                 serde_json::to_string(&found).map_err(|error| unreadable(&error))
@@ -192,13 +194,22 @@ fn is_in_words(lookup: &Lookup) -> bool {
 
 /// Returns a query as it is compared with others: lower case, single spaces, no marks around it.
 pub(super) fn normalised(query: &str) -> String {
-    let line = one_line(query).to_lowercase();
-    line.trim_matches(|letter: char| letter.is_ascii_punctuation() && !matches!(letter, '"' | '`')).trim().to_owned()
+    one_line(query).to_lowercase().trim_end_matches(MARKS).trim_end().to_owned()
 }
 
-/// Returns the key words of a normalised query; how many hits were wanted, which stands in front, is one of them.
-fn key_words(query: &str) -> BTreeSet<String> {
-    WordSplitter::default().key_stems(query).into_iter().collect()
+/// Returns the key words of a normalised query in their order, for "is A faster than B" is not "is B faster than A"; how
+/// many hits were wanted, which stands in front, is one of them. What has signs in it, such as `c++`, is one as it stands.
+fn key_words(query: &str) -> Vec<String> {
+    let splitter = WordSplitter::default();
+    let words = query.split_whitespace().map(|word| word.trim_end_matches(MARKS));
+    let is_plain =
+        |word: &str| word.chars().all(|letter| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '\''));
+    let key = |word: &str| match () {
+        () if !is_plain(word) => vec![word.to_owned()],
+        () if splitter.has_key_word(word) => splitter.key_stems(word),
+        () => Vec::new(),
+    };
+    words.flat_map(key).collect()
 }
 
 fn dot(a: &[f32], b: &[f32]) -> f32 {
@@ -259,8 +270,17 @@ mod tests {
         let later = cache(&second, &journal, Moment(2)).await;
         let again = of_node(&later, 2).search("please tell me, does topic 4 increase survival", 5).await.unwrap();
         assert_eq!((again, known(&journal, &second).await), (asked, 1));
-        of_node(&later, 2).search("Does topic 4 reduce survival?", 5).await.unwrap();
-        assert_eq!(known(&journal, &second).await, 1);
+        for other in [
+            "Does topic 4 reduce survival?",
+            "Does survival increase topic 4?",
+            "Does topic 4+ increase survival?",
+            "Does topic 4# increase survival?",
+        ] {
+            of_node(&later, 2).search(other, 5).await.unwrap();
+            assert_eq!(known(&journal, &second).await, 1, "{other}");
+        }
+        of_node(&later, 2).search("Does topic 4+ increase survival", 5).await.unwrap();
+        assert_eq!(known(&journal, &second).await, 2, "the mark at the end asks nothing else");
     }
 
     #[tokio::test]

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
 
 use super::budget::{Budget, Purpose};
 use super::journal::{EgressRow, Journal};
@@ -226,19 +227,30 @@ pub struct Outgoing {
     node: NodeId,
     /// Whether who asks has seen what must stay, so that queries are put together from other words.
     is_reworded: bool,
-    budget: Budget,
+    patience: Patience,
+}
+
+/// How long answers from outside are waited for.
+pub struct Patience {
+    /// No longer than there is time in it.
+    pub budget: Budget,
+    /// No longer than until this is triggered.
+    pub stop: CancellationToken,
 }
 
 impl Outgoing {
-    /// Stands between a node and the outside; nothing is waited for once the time in `budget` is up.
-    pub fn new(inner: Arc<dyn Source>, egress: Egress, node: NodeId, is_reworded: bool, budget: Budget) -> Self {
-        Self { inner, egress, node, is_reworded, budget }
+    /// Stands between a node and the outside.
+    pub fn new(inner: Arc<dyn Source>, egress: Egress, node: NodeId, is_reworded: bool, patience: Patience) -> Self {
+        Self { inner, egress, node, is_reworded, patience }
     }
 
     async fn in_time<T>(&self, answer: impl Future<Output = Result<T, SourceError>>) -> Result<T, SourceError> {
         tokio::select! {
             answer = answer => answer,
-            () = self.budget.time_up(Purpose::Research) => Err(SourceError::Stopped(CallError::Limit(Limit::Time))),
+            () = self.patience.stop.cancelled() => Err(SourceError::Stopped(CallError::Cancelled)),
+            () = self.patience.budget.time_up(Purpose::Research) => {
+                Err(SourceError::Stopped(CallError::Limit(Limit::Time)))
+            }
         }
     }
 }

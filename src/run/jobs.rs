@@ -7,6 +7,7 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use super::journal::{CallRow, NewCall, Outcome};
 use super::tree::RunState;
 use crate::base::id::{ContentHash, RunId};
 use crate::base::line::with_causes;
-use crate::llm::call::{CallError, CallKey};
+use crate::llm::call::{CallError, CallKey, Limit};
 use crate::llm::deep_research::{DeepResearchSettings, job_cap};
 use crate::llm::message::{Reply, Role};
 use crate::llm::model::ModelError;
@@ -36,6 +37,24 @@ const MAX_SILENCE: u32 = 10;
 
 /// How long a request may take when the time of the run is up: a job has to be called off.
 const LAST_REQUEST: Duration = Duration::from_secs(5);
+
+/// Why a job is called off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    Late,
+    TimeIsUp,
+    Stopped,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Late => "it took longer than it may",
+            Self::TimeIsUp => "the time of the run is up",
+            Self::Stopped => "run was stopped",
+        })
+    }
+}
 
 /// Starts jobs, within what the settings allow.
 pub struct Jobs {
@@ -289,29 +308,31 @@ impl Desk {
             (self.parts.listener)(&CallNotice::Replied(key_of(node), Role::Researcher));
             return Ok(call);
         }
-        let reason = why.map(str::to_owned).or(report.refusal).unwrap_or_else(|| job.why_nothing());
+        let reason = why.map(|why| why.to_string()).or(report.refusal).unwrap_or_else(|| job.why_nothing());
         let spent = report.usage.is_some().then_some(known).flatten();
         self.end(call, &Outcome::Lost(reason.clone(), spent)).await?;
         match spent {
             Some(_) => drop(reservation.settle(settled)),
             None => reservation.keep(),
         }
-        if self.parts.closing.is_cancelled() {
-            return Err(CallError::Cancelled);
+        match why {
+            Some(Why::Stopped) => Err(CallError::Cancelled),
+            Some(Why::TimeIsUp) => Err(CallError::Limit(Limit::Time)),
+            Some(Why::Late) | None => Err(no_research(&reason)),
         }
-        Err(no_research(&reason))
     }
 
     /// Asks after a job until it is over, the time is up, or the run is stopped; then it is called off, with the reason.
-    async fn end_of(&self, jobs: &Jobs, mut job: Job) -> Result<(Job, Option<&'static str>), JobError> {
+    async fn end_of(&self, jobs: &Jobs, mut job: Job) -> Result<(Job, Option<Why>), JobError> {
         let left = self.parts.budget.time_left(Purpose::Research).unwrap_or(Duration::MAX);
         let begun = self.parts.clock.now();
         let (mut attempt, mut silence) = (0, 0);
         while !job.state.is_over() {
-            let is_late = self.parts.clock.now().since(begun) >= jobs.settings.timeout.min(left);
-            let why = match is_late {
-                true => Some("it took longer than it may"),
-                false => self.pause(poll_delay(attempt, None)).await.is_err().then_some("run was stopped"),
+            let waited = self.parts.clock.now().since(begun);
+            let why = match () {
+                () if waited >= left => Some(Why::TimeIsUp),
+                () if waited >= jobs.settings.timeout => Some(Why::Late),
+                () => self.pause(poll_delay(attempt, None)).await.is_err().then_some(Why::Stopped),
             };
             if why.is_some() {
                 // What it has cost by then is on its last reply, where the provider says.

@@ -669,7 +669,7 @@ impl Journal {
     pub async fn lookup_counts(&self, run: &RunId) -> Result<Vec<(String, u64, u64)>, JournalError> {
         let run = run.to_string();
         self.read(move |connection| {
-            let sql = "SELECT node, count(*), count(answered_by) FROM lookups WHERE run = ?1 GROUP BY node";
+            let sql = "SELECT node, count(*), count(*) - count(result) FROM lookups WHERE run = ?1 GROUP BY node";
             query(connection, sql, &run, |row| Ok((row.get(0)?, natural(row.get(1)?), natural(row.get(2)?))))
         })
         .await

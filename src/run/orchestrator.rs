@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::budget::{Budget, BudgetLimits, CallCost, Purpose, Spent};
-use super::cache::Cache;
+use super::cache::{Cache, normalised};
 use super::desk::{CallNotice, Desk, DeskParts, writing_reserve};
 use super::egress::Egress;
 use super::event::{Event, Record, RunSettings};
@@ -258,6 +258,8 @@ impl Orchestrator {
             cache,
             egress,
             question: state.question.clone(),
+            asked: asked(&state),
+            stop: resources.stop.clone(),
             budget: budget.clone(),
             reading: Reading {
                 caller: desk.clone().map(|desk| desk as Arc<dyn Caller>),
@@ -577,6 +579,14 @@ pub fn check_plan(draft: &PlanDraft, tree: &Tree, brief: &Brief, limits: TreeLim
         let complaints = complaints.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         RunError::Plan { complaints }
     })
+}
+
+/// Returns all the user asked for, as it is compared with what others did.
+fn asked(state: &RunState) -> String {
+    let RunSettings { required, scope, .. } = &state.settings;
+    let texts = [state.question.as_str()].into_iter().chain(required.iter().map(String::as_str));
+    let days = [&scope.since, &scope.until].map(|day| day.as_deref().unwrap_or("any"));
+    texts.map(normalised).chain(days.map(str::to_owned)).collect::<Vec<_>>().join("\n")
 }
 
 /// Sets up what a run may spend, with what its journal says it has spent.

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
+
 use super::budget::Budget;
 use super::cache::{Cache, normalised};
-use super::egress::{Egress, Heard, Outgoing};
+use super::egress::{Egress, Heard, Outgoing, Patience};
 use super::journal::Lookup;
 use super::named::Named;
 use super::reader::{Reader, Reading};
@@ -38,6 +40,10 @@ pub struct RunSources {
     pub internal_version: String,
     /// What the user asked.
     pub question: Question,
+    /// All the user asked for, as it is compared with what others did: the question, what must be covered, and the days.
+    pub asked: String,
+    /// Triggered when nothing outside is waited for any more.
+    pub stop: CancellationToken,
     /// How long there is for answers.
     pub budget: Budget,
     /// How pages are read.
@@ -59,7 +65,7 @@ impl RunSources {
         Lookup {
             node: node.id.to_string(),
             tool: "deep_research".to_owned(),
-            query: format!("{}\n{}", normalised(node.question.as_str()), normalised(self.question.as_str())),
+            query: format!("{}\n{}", normalised(node.question.as_str()), self.asked),
             scope: "the web".to_owned(),
             label: "public".to_owned(),
             version: format!("{version} {} {}", self.day, self.egress.is_open()),
@@ -84,8 +90,7 @@ impl RunSources {
             score: 0.0,
         });
         pages.recognise(&Found { passages: cited.collect(), support: Support::None, notes: Vec::new() });
-        let outgoing =
-            Outgoing::new(Arc::clone(pages), self.egress.clone(), node.id.clone(), false, self.budget.clone());
+        let outgoing = Outgoing::new(Arc::clone(pages), self.egress.clone(), node.id.clone(), false, self.patience());
         let cached = self.cache.source(Arc::new(outgoing), node.id.clone(), self.version_today(pages));
         Some(Arc::new(Heard::new(Arc::new(cached), self.egress.clone())))
     }
@@ -93,9 +98,13 @@ impl RunSources {
     /// Returns what a node is looked into with; pages of the web are read for `question`, as who looks outside may see it.
     pub fn of_node(&self, route: Route, node: &Node, question: &Question) -> Arc<dyn Source> {
         match (route, &self.sources.web) {
-            (Route::Web | Route::DeepResearch, Some(web)) => self.outside(web, &node.id, question, false),
+            (Route::Web | Route::DeepResearch, Some(web)) => {
+                Arc::new(Named::new(self.outside(web, &node.id, question, false), &self.question))
+            }
             (Route::Mixed, Some(web)) => {
-                Arc::new(MixedSource::new(self.inside(&node.id), self.outside(web, &node.id, question, true)))
+                let outside = self.outside(web, &node.id, question, true);
+                let both = MixedSource::new(self.inside(&node.id), outside);
+                Arc::new(Named::new(Arc::new(both), &self.question))
             }
             _ => self.inside(&node.id),
         }
@@ -116,11 +125,14 @@ impl RunSources {
         has_seen_inside: bool,
     ) -> Arc<dyn Source> {
         let outgoing =
-            Outgoing::new(Arc::clone(web), self.egress.clone(), node.clone(), has_seen_inside, self.budget.clone());
+            Outgoing::new(Arc::clone(web), self.egress.clone(), node.clone(), has_seen_inside, self.patience());
         let reader = Reader::new(Arc::new(outgoing), self.reading.clone(), node.clone(), question.clone());
         let cached = self.cache.source(Arc::new(reader), node.clone(), self.version_today(web)).read_for(question);
-        let named = Named::new(Arc::new(cached), &self.question);
-        Arc::new(Heard::new(Arc::new(named), self.egress.clone()))
+        Arc::new(Heard::new(Arc::new(cached), self.egress.clone()))
+    }
+
+    fn patience(&self) -> Patience {
+        Patience { budget: self.budget.clone(), stop: self.stop.clone() }
     }
 
     fn version_today(&self, web: &Arc<dyn Source>) -> String {

@@ -12,6 +12,7 @@ use super::sources::RunSources;
 use super::tree::RunState;
 use crate::base::id::RunId;
 use crate::base::line::counted;
+use crate::kb::search::Scope;
 use crate::llm::call::{CallError, CallKey, Caller, Limit};
 use crate::llm::message::Role;
 use crate::llm::model::ModelError;
@@ -29,7 +30,7 @@ use crate::research::plan::{Plan, PlanDraft, Update};
 use crate::research::planner::{self, Outlook};
 use crate::research::question::{Aspect, Brief, Mode};
 use crate::research::report::{Draft, Section, StopReason};
-use crate::research::reported;
+use crate::research::reported::{self, Wanted};
 use crate::research::route::{JobWay, Route, Ways};
 use crate::research::rules::{brief_by_rules, plan_by_rules, replan_by_rules};
 use crate::research::verdict::{Verdict, by_coverage, judge};
@@ -143,6 +144,8 @@ pub struct Work {
     /// The task, where that may leave.
     task: Option<String>,
     today: Option<String>,
+    /// The days of pages that are wanted, where not all are.
+    days: Option<String>,
     /// Whether pages that are cited are read.
     verify_web: bool,
 }
@@ -172,6 +175,7 @@ impl Work {
             outward_aspects: if is_blind { aspects } else { Vec::new() },
             task: state.brief.as_ref().filter(|_| is_blind).map(|brief| brief.task.clone()),
             today: state.started_at().date(),
+            days: days(&state.settings.scope),
             verify_web: state.settings.verify_web,
             node: if route.is_inside() { node } else { outward(node, state) },
         })
@@ -325,9 +329,15 @@ impl Steps {
 
     /// Works on a node by a job at a provider's, and reads the pages that cites.
     async fn researched(&self, desk: &Desk, work: &Work) -> Result<Branch, StepError> {
-        let Work { outward, outward_aspects, task, today, .. } = work;
-        let instructions =
-            reported::instructions(desk, &outward.question, task.as_deref(), outward_aspects, today.as_deref());
+        let Work { outward, outward_aspects, task, today, days, .. } = work;
+        let wanted = Wanted {
+            question: &outward.question,
+            task: task.as_deref(),
+            aspects: outward_aspects,
+            today: today.as_deref(),
+            days: days.as_deref(),
+        };
+        let instructions = reported::instructions(desk, wanted);
         let jobs = desk.jobs().ok_or(StepError::NoWay("no Deep Research is set up"))?;
         let by_job = Box::pin(self.by_job(desk, work, &instructions));
         let call = if desk.has_job(&outward.id) {
@@ -537,6 +547,16 @@ impl Steps {
         best.sort_by(|a, b| scores[&b.id].total_cmp(&scores[&a.id]).then_with(|| a.id.cmp(&b.id)));
         let kept: Vec<_> = best.into_iter().take(MAX_LEDGER).map(|quote| &quote.id).collect();
         all.iter().filter(|quote| kept.contains(&&quote.id)).copied().collect()
+    }
+}
+
+/// Says which days the pages of a run are to be from, where it matters.
+fn days(scope: &Scope) -> Option<String> {
+    match (&scope.since, &scope.until) {
+        (Some(since), Some(until)) => Some(format!("from {since} to {until}")),
+        (Some(since), None) => Some(format!("from {since} on")),
+        (None, Some(until)) => Some(format!("up to {until}")),
+        (None, None) => None,
     }
 }
 

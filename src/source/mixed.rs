@@ -61,6 +61,10 @@ impl Source for MixedSource {
         })
     }
 
+    fn recognise(&self, found: &Found) {
+        self.web.recognise(found);
+    }
+
     fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
         match place {
             Place::Kb { .. } => self.internal.read(place),

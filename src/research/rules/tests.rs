@@ -262,6 +262,7 @@ fn where_to_look_is_told_by_the_wording() {
         ("How does our deployment compare with industry practice?", Mixed),
         ("What is `the latest` tag?", Internal),
         ("hours and flour", Internal),
+        ("What does https://example.org/drip say of filters?", Mixed),
     ];
     for (question, hint) in table {
         assert_eq!(source_hint(question), hint, "{question}");

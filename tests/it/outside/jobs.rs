@@ -149,11 +149,26 @@ fn what_a_job_reported_today_answers_the_same_question_in_the_next_run() {
     set(&world, "[deep_research]\nblocked_domains = [\"example.org\"]\n");
     world.dr(ASK).succeeded();
     assert_eq!(server.jobs().len(), 2);
-    // A report goes with the run that paid for it.
-    world.dr(["rm", first_run]).succeeded();
+    // What must be covered is part of the question.
     set(&world, "");
-    world.dr(ASK).succeeded();
+    world.dr(ASK.iter().chain(&["--cover", "the price of drip lines"])).succeeded();
     assert_eq!(server.jobs().len(), 3);
+    // A report goes with the run that paid for it; that other runs had it from there stays known.
+    let replayed = || world.dr(["replay", "--json", second["run_id"].as_str().unwrap()]).succeeded().stdout;
+    let before = replayed();
+    world.dr(["rm", first_run]).succeeded();
+    assert_eq!(replayed(), before);
+    world.dr(ASK).succeeded();
+    assert_eq!(server.jobs().len(), 4);
+}
+
+#[test]
+fn job_that_the_time_of_the_run_ends_waits_for_more_time() {
+    let (server, _has_come) = telling(Kind::AskJob, None, usize::MAX);
+    let world = models_at(greenhouse(), &server);
+    let run = world.dr(ASK.iter().chain(&["--max-time", "6s"]));
+    assert_eq!((run.exit, run.json()["stop_reason"].as_str()), (Some(4), Some("time_exceeded")), "{run}");
+    assert_eq!((server.jobs().len(), server.jobs()[0].status), (1, "cancelled"));
 }
 
 #[test]
