@@ -438,10 +438,8 @@ impl Orchestrator {
         let ways = self.steps.ways(&self.state);
         let desk = self.steps.desk.as_ref().filter(|desk| desk.jobs().is_some());
         let holds_one = self.state.jobs().any(|(known, is_running)| known == node && is_running);
-        match desk.is_some_and(|desk| holds_one || desk.has_job(node)) {
-            true => Ways { job: JobWay::Open, ..ways },
-            false => ways,
-        }
+        let has_one = desk.is_some_and(|desk| holds_one || desk.has_job(node));
+        if has_one { Ways { job: JobWay::Open, ..ways } } else { ways }
     }
 
     /// Gathers everything the worker of a node may see.
