@@ -245,7 +245,11 @@ impl Desk {
         loop {
             let worst = CallCost { cost_nanos: call.worst_cost, tokens: 0 };
             let reserving = self.parts.budget.reserve_if_it_fits(worst, Purpose::Research);
-            let mut reservation = self.unless_closing(reserving).await?;
+            let mut reservation = self.unless_closing(reserving).await.map_err(|error| match error {
+                // That ends no research: smaller calls may fit.
+                CallError::Limit(Limit::Cost) => no_research("its cap is more than is left of the money"),
+                error => error,
+            })?;
             call.sent_at = self.parts.clock.now();
             let id = self.parts.journal.begin_call(&self.parts.run, &call).await?;
             (self.parts.listener)(&CallNotice::Sent(call.key.clone(), call.role));

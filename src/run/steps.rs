@@ -13,7 +13,7 @@ use super::tree::RunState;
 use crate::base::id::RunId;
 use crate::base::line::counted;
 use crate::kb::search::Scope;
-use crate::llm::call::{CallError, CallKey, Caller, Limit};
+use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::Role;
 use crate::llm::model::ModelError;
 use crate::llm::structured::StructuredError;
@@ -577,11 +577,7 @@ fn outward(mut node: Node, state: &RunState) -> Node {
 /// Tells whether a job that was not to be had leaves a search of one's own to try. What may be under way, or may be had
 /// again when the run goes on, is waited for.
 fn may_be_searched_instead(error: &StepError) -> bool {
-    match error {
-        StepError::Call(CallError::Model(error)) => !matches!(error, ModelError::Unknown { .. }),
-        StepError::Call(CallError::Limit(limit)) => *limit == Limit::Cost,
-        _ => false,
-    }
+    matches!(error, StepError::Call(CallError::Model(error)) if !matches!(error, ModelError::Unknown { .. }))
 }
 
 /// Joins what was found inside with what a job reports; what was found stays when that fails.

@@ -11,6 +11,10 @@ use crate::reader;
 use crate::run::kills::send;
 use crate::web_server::{Call, Fault, Kind, Setup, WebServer};
 
+/// A model that costs something, so that a job has its cap of three dollars.
+const PRICED: &str =
+    "[prices.fixture]\ninput = 0.01\noutput = 0.01\nsearch = 0.01\n[deep_research]\nmodels = [\"fixture\"]\n";
+
 /// A run with one node for a job and others beside it.
 const ASK: [&str; 6] = ["ask", "--json", "--quiet", "--mode", "deep", QUESTION];
 
@@ -308,12 +312,10 @@ fn run_takes_its_own_job_up_again_whatever_another_run_found_since() {
 #[test]
 fn node_whose_job_costs_more_than_there_is_is_searched_or_says_so() {
     let server = Setup::new(reader::say).with_polls(0).start();
-    let settings =
-        "[prices.fixture]\ninput = 0.01\noutput = 0.01\nsearch = 0.01\n[deep_research]\nmodels = [\"fixture\"]\n";
     let ask = ["ask", "--json", "--quiet", "--mode", "deep", "--max-cost", "0.50", QUESTION];
 
     let world = models_at(greenhouse(), &server);
-    set(&world, settings);
+    set(&world, PRICED);
     let without = world.dr(ask);
     let report = without.json();
     let blocked = nodes(&report).into_iter().find(|node| node["source_hint"] == "web").unwrap();
@@ -323,7 +325,7 @@ fn node_whose_job_costs_more_than_there_is_is_searched_or_says_so() {
     assert!(!quotes(&report, "internal").is_empty());
 
     let world = models_at(greenhouse(), &server).with_variable("SEARXNG_URL", server.origin());
-    set(&world, settings);
+    set(&world, PRICED);
     let report = world.dr(ask).succeeded().json();
     assert_eq!(report["stop_reason"], "complete", "{report:#}");
     assert!(!quotes(&report, "public").is_empty() && server.jobs().is_empty());
@@ -337,4 +339,17 @@ fn run_without_jobs_has_the_time_of_one() {
     assert!(most().contains(" s to 3600 s"), "{}", most());
     set(&world, "[deep_research]\nmax_jobs = 0\n");
     assert!(most().contains(" s to 900 s"), "{}", most());
+}
+
+#[test]
+fn job_that_may_be_tried_again_and_does_not_fit_any_more_fails_and_says_why() {
+    let server = faulty(Kind::StartJob, Fault::ResetAfter);
+    let world = models_at(greenhouse(), &server);
+    set(&world, PRICED);
+    let run = world.dr(ASK.iter().chain(&["--max-cost", "4"]));
+    assert_eq!((run.exit, server.jobs().len()), (Some(4), 1), "{run}");
+    let again = world.dr(["resume", "--json", "--retry-unknown"]);
+    assert_eq!((again.exit, server.jobs().len()), (Some(4), 1), "{again}");
+    assert!(again.stdout.contains("its cap is more than is left of the money"), "{again}");
+    assert!(!quotes(&again.json(), "internal").is_empty(), "{again}");
 }
