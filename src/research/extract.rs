@@ -90,7 +90,7 @@ async fn with_pages(
     for (hit, page) in opened {
         match page {
             Ok(page) => drop(pages.insert(&hit.id, Passage { score: hit.score, ..page })),
-            Err(error) if error.ends_run() => return Err(error),
+            Err(error @ SourceError::Stopped(_)) if error.ends_run() || pages.is_empty() => return Err(error),
             Err(error) => notes.push(format!("a page was not read: {error}")),
         }
     }

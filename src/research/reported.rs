@@ -195,7 +195,8 @@ async fn read(
                     let sentences = said(&passage.text);
                     read.insert(url.clone(), Page { passage, sentences });
                 }
-                Err(error) if error.ends_run() => return Err(error),
+                // Nothing was read in time: who has more of it may read on.
+                Err(error @ SourceError::Stopped(_)) if error.ends_run() || read.is_empty() => return Err(error),
                 Err(error) => notes.push(format!("a page that Deep Research cites was not read: {error}")),
             }
         }

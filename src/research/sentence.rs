@@ -45,7 +45,8 @@ pub fn sentences_of_page(page: &str) -> Vec<Sentence> {
         let (from, text) = (at + line.len() - line.trim_start().len(), line.trim());
         at += line.len();
         let item = text.strip_prefix("- ").or_else(|| text.strip_prefix("* "));
-        if text.is_empty() || text.starts_with('#') || item.is_some() {
+        let is_row = text.contains(" | ");
+        if text.is_empty() || text.starts_with('#') || item.is_some() || is_row {
             blocks.close();
         }
         if !text.is_empty() && !text.starts_with('#') {
@@ -55,6 +56,9 @@ pub fn sentences_of_page(page: &str) -> Vec<Sentence> {
                 blocks.push(from..from, " ");
             }
             blocks.push(from..from + item.len(), item);
+        }
+        if is_row {
+            blocks.close();
         }
     }
     blocks.sentences(page)
@@ -203,7 +207,8 @@ mod tests {
     #[test]
     fn every_sign_of_a_page_is_what_it_says() {
         let page = "# Fairs and all that\n\nThe fair is <not held in July> in Quimby.\nIt costs *5* euros if a_b <b and c> d.\n\n\
-                    - Bring your ~~old~~ boots with you.\n- Tickets are 10_000 lei each";
+                    - Bring your ~~old~~ boots with you.\n- Tickets are 10_000 lei each\n\n\
+                    Metal | Euros a metre\nCopper gutters of Quimby | 12\nZinc gutters of Quimby | 15";
         let said: Vec<_> = sentences_of_page(page).into_iter().map(|sentence| sentence.plain).collect();
         assert_eq!(
             said,
@@ -211,7 +216,10 @@ mod tests {
                 "The fair is <not held in July> in Quimby.",
                 "It costs *5* euros if a_b <b and c> d.",
                 "Bring your ~~old~~ boots with you.",
-                "Tickets are 10_000 lei each"
+                "Tickets are 10_000 lei each",
+                "Metal | Euros a metre",
+                "Copper gutters of Quimby | 12",
+                "Zinc gutters of Quimby | 15"
             ]
         );
         for sentence in sentences_of_page(page) {

@@ -359,6 +359,17 @@ impl Budget {
         }
     }
 
+    /// Takes back what was charged for a call whose outcome was not known and now will be: it is reserved again, as for one
+    /// that is under way.
+    pub fn take_back(&self, worst: CallCost, purpose: Purpose) -> Reservation {
+        let charge = Charge::of(worst);
+        let mut balance = self.shared.balance();
+        let charged = balance.spent.charge_mut(purpose);
+        *charged = charged.saturating_sub(charge);
+        *balance.reserved_mut(purpose) += charge;
+        Reservation { shared: Arc::clone(&self.shared), worst, purpose, state: ReservationState::Sent }
+    }
+
     /// Tells whether a call fits beside what is settled and set aside, whatever is under way.
     pub fn fits_alone(&self, worst: CallCost, purpose: Purpose) -> bool {
         let settled = Balance { spent: self.shared.balance().spent, ..Balance::default() };

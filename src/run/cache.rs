@@ -27,6 +27,12 @@ const SAME_QUESTION: f32 = 0.94;
 /// Marks at the end of a word or a query that change nothing of what it asks.
 const MARKS: [char; 7] = ['?', '!', '.', ',', ';', ':', '…'];
 
+/// Small words that turn a question into another one.
+const RELATIONS: [&str; 20] = [
+    "no", "not", "without", "with", "before", "after", "above", "below", "over", "under", "from", "to", "up", "down",
+    "against", "more", "less", "most", "least", "only",
+];
+
 /// Results kept in memory.
 const MEMORY_ENTRIES: u64 = 1_000;
 
@@ -187,9 +193,10 @@ impl Layer for CachedSource {
     }
 }
 
-/// Tells whether what is looked up is asked for in words, so that others may mean the same.
+/// Tells whether other words may have asked the same. A page has one address, and what a job is started for is worth more
+/// than it is likely: a report on the opposite would be taken for one on the question.
 fn is_in_words(lookup: &Lookup) -> bool {
-    lookup.tool.split_once('.').is_none_or(|(_, what)| what != "open")
+    lookup.tool.split_once('.').is_some_and(|(_, what)| what == "search")
 }
 
 /// Returns a query as it is compared with others: lower case, single spaces, no marks around it.
@@ -206,7 +213,7 @@ fn key_words(query: &str) -> Vec<String> {
         |word: &str| word.chars().all(|letter| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '\''));
     let key = |word: &str| match () {
         () if !is_plain(word) => vec![word.to_owned()],
-        () if splitter.has_key_word(word) => splitter.key_stems(word),
+        () if splitter.has_key_word(word) || RELATIONS.contains(&word) => splitter.key_stems(word),
         () => Vec::new(),
     };
     words.flat_map(key).collect()
@@ -273,6 +280,7 @@ mod tests {
         for other in [
             "Does topic 4 reduce survival?",
             "Does survival increase topic 4?",
+            "Does topic 4 not increase survival?",
             "Does topic 4+ increase survival?",
             "Does topic 4# increase survival?",
         ] {

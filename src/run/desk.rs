@@ -156,7 +156,13 @@ impl Desk {
             let purpose = if self.writing.load(Ordering::SeqCst) { Purpose::Writing } else { Purpose::Research };
             let worst = CallCost { cost_nanos: call.worst_cost, tokens: call.worst_tokens };
             let mut reservation = match prompt.patience {
-                Some(_) => self.unless_closing(self.parts.budget.reserve_if_it_fits(worst, purpose)).await?,
+                Some(_) => tokio::select! {
+                    reserved = self.unless_closing(self.parts.budget.reserve_if_it_fits(worst, purpose)) => reserved?,
+                    () = self.out_of_patience(prompt) => {
+                        let reason = "it could not be paid for in time".to_owned();
+                        return Err(ModelError::Transient { retry_after: None, reason }.into());
+                    }
+                },
                 None => self.unless_closing(self.parts.budget.reserve_in_turn(worst, purpose)).await?,
             };
             call.sent_at = self.parts.clock.now();

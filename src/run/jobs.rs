@@ -187,11 +187,8 @@ impl Desk {
             return Ok(call.id);
         }
         if let Some((call, id)) = same.iter().find_map(under_way) {
-            // It costs what it costs: where that does not fit, nothing more does.
             let worst = CallCost { cost_nanos: call.worst_cost, tokens: 0 };
-            let mut reservation =
-                self.unless_closing(self.parts.budget.reserve_in_turn(worst, Purpose::Research)).await?;
-            reservation.sent();
+            let reservation = self.parts.budget.take_back(worst, Purpose::Research);
             let job = Job { id, state: JobState::Queued, raw: String::new() };
             return self.follow(jobs, node, (call.id, &call.model), job, reservation).await;
         }
@@ -297,6 +294,17 @@ impl Desk {
                 return Err(ModelError::Unknown { reason }.into());
             }
         };
+        if let Some(why) = why.filter(|_| !job.state.is_over()) {
+            // Nobody knows that it was called off, so it goes on: the next run asks after it.
+            reservation.keep();
+            return Err(match why {
+                Why::Stopped => CallError::Cancelled,
+                Why::TimeIsUp => CallError::Limit(Limit::Time),
+                Why::Late => {
+                    ModelError::Unknown { reason: format!("{why}, and the job could not be called off") }.into()
+                }
+            });
+        }
         let report = JobReport::read(&job.raw);
         let cost = JobCost::of(&report, jobs.price(model).as_ref());
         // A part nobody knows is not nothing: the cap stands in for the whole where that is more.
@@ -343,7 +351,12 @@ impl Desk {
                 return Ok((self.way(jobs).cancel(&job.id).await.unwrap_or(job), why));
             }
             attempt += 1;
-            match self.way(jobs).retrieve(&job.id).await {
+            let way = self.way(jobs);
+            let asked = tokio::select! {
+                asked = way.retrieve(&job.id) => asked,
+                () = self.parts.closing.cancelled() => continue,
+            };
+            match asked {
                 Ok(now) => (job, silence) = (now, 0),
                 Err(error) if error.is_passing() && silence < MAX_SILENCE => silence += 1,
                 Err(error) => return Err(error),

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::budget::{Budget, BudgetLimits, CallCost, Purpose, Spent};
-use super::cache::{Cache, normalised};
+use super::cache::Cache;
 use super::desk::{CallNotice, Desk, DeskParts, writing_reserve};
 use super::egress::Egress;
 use super::event::{Event, Record, RunSettings};
@@ -258,7 +258,6 @@ impl Orchestrator {
             cache,
             egress,
             question: state.question.clone(),
-            asked: asked(&state),
             stop: resources.stop.clone(),
             budget: budget.clone(),
             reading: Reading {
@@ -439,7 +438,7 @@ impl Orchestrator {
         let desk = self.steps.desk.as_ref().filter(|desk| desk.jobs().is_some());
         let holds_one = self.state.jobs().any(|(known, is_running)| known == node && is_running);
         let has_one = desk.is_some_and(|desk| holds_one || desk.has_job(node));
-        if has_one { Ways { job: JobWay::Open, ..ways } } else { ways }
+        if has_one { Ways { job: JobWay::Open, web: false, ..ways } } else { ways }
     }
 
     /// Gathers everything the worker of a node may see.
@@ -579,22 +578,13 @@ pub fn check_plan(draft: &PlanDraft, tree: &Tree, brief: &Brief, limits: TreeLim
     })
 }
 
-/// Returns all the user asked for, as it is compared with what others did.
-fn asked(state: &RunState) -> String {
-    let RunSettings { required, scope, .. } = &state.settings;
-    let texts = [state.question.as_str()].into_iter().chain(required.iter().map(String::as_str));
-    let days = [&scope.since, &scope.until].map(|day| day.as_deref().unwrap_or("any"));
-    texts.map(normalised).chain(days.map(str::to_owned)).collect::<Vec<_>>().join("\n")
-}
-
 /// Sets up what a run may spend, with what its journal says it has spent.
 fn budget(state: &RunState, calls: &[CallRow], resources: &Resources) -> Budget {
     let limits = state.settings.limits;
     let reserve = resources.models.as_ref().map(|models| writing_reserve(models, &limits).0).unwrap_or_default();
     let mut spent = Spent { rounds: state.rounds_ended(), active: state.active, ..Spent::default() };
-    // A job that is still under way reserves its cap again when it is asked after.
-    let is_charged = |call: &&CallRow| call.outcome != "failed" && !(call.outcome == "sent" && call.job.is_some());
-    for call in calls.iter().filter(is_charged) {
+    // A job that is under way is charged at its worst too, until somebody asks after it.
+    for call in calls.iter().filter(|call| call.outcome != "failed") {
         let purpose = if call.key.as_str().starts_with("write") { Purpose::Writing } else { Purpose::Research };
         // Jobs are limited by money and number.
         let tokens = match call.role {

@@ -40,8 +40,6 @@ pub struct RunSources {
     pub internal_version: String,
     /// What the user asked.
     pub question: Question,
-    /// All the user asked for, as it is compared with what others did: the question, what must be covered, and the days.
-    pub asked: String,
     /// Triggered when nothing outside is waited for any more.
     pub stop: CancellationToken,
     /// How long there is for answers.
@@ -58,14 +56,14 @@ impl RunSources {
         self.sources.web.is_some()
     }
 
-    /// Returns how a node is looked up among those that jobs were started for; `version` says what their reports depend on.
-    /// The same words mean the same only within the same question. A report on texts that somebody let leave is none for
+    /// Returns how a node is looked up among those that jobs were started for; `version` says what their reports depend on,
+    /// and `asked` is all the user asked for: the same words mean the same only within that. A report on texts that somebody let leave is none for
     /// a run in which they may not.
-    pub fn job_lookup(&self, node: &Node, version: &str) -> Lookup {
+    pub fn job_lookup(&self, node: &Node, asked: &str, version: &str) -> Lookup {
         Lookup {
             node: node.id.to_string(),
             tool: "deep_research".to_owned(),
-            query: format!("{}\n{}", normalised(node.question.as_str()), self.asked),
+            query: format!("{}\n{asked}", normalised(node.question.as_str())),
             scope: "the web".to_owned(),
             label: "public".to_owned(),
             version: format!("{version} {} {}", self.day, self.egress.is_open()),

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::cache::normalised;
 use super::desk::Desk;
 use super::egress::Leaving;
+use super::event::RunSettings;
 use super::jobs::Jobs;
 use super::journal::JournalError;
 use super::recall::{Recall, entries};
@@ -144,6 +146,8 @@ pub struct Work {
     /// The task, where that may leave.
     task: Option<String>,
     today: Option<String>,
+    /// All the user asked for, as it is compared with what others did.
+    asked: String,
     /// The days of pages that are wanted, where not all are.
     days: Option<String>,
     /// Whether pages that are cited are read.
@@ -175,6 +179,7 @@ impl Work {
             outward_aspects: if is_blind { aspects } else { Vec::new() },
             task: state.brief.as_ref().filter(|_| is_blind).map(|brief| brief.task.clone()),
             today: state.started_at().date(),
+            asked: asked(state),
             days: days(&state.settings.scope),
             verify_web: state.settings.verify_web,
             node: if route.is_inside() { node } else { outward(node, state) },
@@ -344,7 +349,7 @@ impl Steps {
             // Its own job comes before what anybody else has had done since.
             by_job.await?
         } else {
-            let lookup = self.sources.job_lookup(outward, &jobs.version());
+            let lookup = self.sources.job_lookup(outward, &work.asked, &jobs.version());
             let ask = async { Ok(by_job.await?.to_string()) };
             let call: Arc<str> = Box::pin(self.sources.cache.answer::<StepError, _>(lookup, ask)).await?;
             call.parse().map_err(|_| StepError::Invalid(format!("`{call}` is the number of no call")))?
@@ -548,6 +553,15 @@ impl Steps {
         let kept: Vec<_> = best.into_iter().take(MAX_LEDGER).map(|quote| &quote.id).collect();
         all.iter().filter(|quote| kept.contains(&&quote.id)).copied().collect()
     }
+}
+
+/// Returns all the user asked for, as it is compared with what others did: the question, what was said when asked back, what
+/// must be covered, and the days.
+fn asked(state: &RunState) -> String {
+    let RunSettings { required, scope, .. } = &state.settings;
+    let said = [state.question.as_str()].into_iter().chain(state.clarification.as_deref());
+    let texts = said.chain(required.iter().map(String::as_str)).map(normalised);
+    texts.chain([format!("{:?} {:?}", scope.since, scope.until)]).collect::<Vec<_>>().join("\n")
 }
 
 /// Says which days the pages of a run are to be from, where it matters.

@@ -353,3 +353,26 @@ fn job_that_may_be_tried_again_and_does_not_fit_any_more_fails_and_says_why() {
     assert!(again.stdout.contains("its cap is more than is left of the money"), "{again}");
     assert!(!quotes(&again.json(), "internal").is_empty(), "{again}");
 }
+
+#[test]
+fn job_that_could_not_be_called_off_is_asked_after_when_the_run_goes_on() {
+    let (sender, has_come) = channel();
+    let setup = Setup::new(reader::say).with_polls(0).with_faults(move |call| match (call.kind, call.number) {
+        (Kind::AskJob, 1) => {
+            let _ = sender.send(());
+            Some(Fault::TimeOut)
+        }
+        (Kind::CancelJob, _) => Some(Fault::ServerError),
+        _ => None,
+    });
+    let server = setup.start();
+    let world = models_at(greenhouse(), &server);
+    let child = started(&world, &has_come);
+    send("INT", &child);
+    let run = world.run_of(child.wait_with_output().unwrap());
+    assert_eq!(run.exit, Some(130), "{run}");
+    assert!(server.requests().iter().any(|request| request.path.ends_with("/cancel")), "it was tried");
+    let report = world.dr(["resume", "--json"]).succeeded().json();
+    assert_eq!((count(&server, Kind::StartJob), server.jobs().len()), (1, 1));
+    assert!(!quotes(&report, "public").is_empty(), "{report:#}");
+}
