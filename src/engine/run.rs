@@ -35,16 +35,24 @@ use crate::run::steps::draft_by_rules;
 use crate::run::store::{STATE_FILE, Store, StoreError};
 use crate::run::tree::RunState;
 use crate::run::usage::usage_of;
-use crate::source::web::DateRange;
+use crate::source::web::{DateRange, WebAccess};
 use crate::source::{KbSource, Passage, Source, SourceError};
 
 /// How long a run may work where nobody says, and research at a provider's may be part of it.
 const TIME_WITH_JOBS: Duration = Duration::from_hours(1);
 
-/// Who thinks for a run; rules do where there is nobody.
-struct Minds {
+/// What a run has to work with besides the index.
+struct Means {
+    /// Who thinks; rules do where there is nobody.
     models: Option<Models>,
     jobs: Option<Arc<Jobs>>,
+    web: Option<WebAccess>,
+}
+
+impl Means {
+    fn can_search(&self) -> bool {
+        self.web.as_ref().is_some_and(|web| web.can_search)
+    }
 }
 
 /// Folder of fetched pages in `.dr`.
@@ -217,21 +225,20 @@ impl Engine {
         let (_, state) = store.read(&run).await?;
         let mut limits = state.settings.limits;
         raise(&mut limits);
+        let is_done = state.is_over() && limits == state.settings.limits;
         let calls = store.journal().calls_in_short(&run).await.map_err(StoreError::from)?;
         let retries = self.settings().options.retry_unknown == Some(true);
-        let may_have_more = !state.is_over() || !to_try_again(&state, &calls, retries).is_empty();
-        let is_changed = limits != state.settings.limits;
-        let models =
-            if state.settings.by_rules || !(may_have_more || is_changed) { None } else { self.models(&limits)? };
-        let jobs = self.jobs(models.as_ref(), &limits)?;
-        if !is_changed && state.is_over() && !(may_have_more && jobs.is_some()) {
-            let report = report_of(&store, &run, &state).await?;
-            return Ok(Asked { run, state, report, is_kept: store.is_kept() });
+        if is_done && to_try_again(&state, &calls, retries).is_empty() {
+            return as_it_is(&store, run, state).await;
         }
-        self.check_trust(searcher, &state.settings.scope, models.as_ref())?;
-        check_same_models(&state, models.as_ref())?;
-        let minds = Minds { models, jobs };
-        let resources = self.resources(searcher, &state.settings.scope, store, minds, listener, stop).await?;
+        let models = if state.settings.by_rules { None } else { self.models(&limits)? };
+        let means = self.means(searcher, &state.settings.scope, models, &limits)?;
+        // What could be tried again is tried by jobs alone.
+        if is_done && means.jobs.is_none() {
+            return as_it_is(&store, run, state).await;
+        }
+        check_same_models(&state, means.models.as_ref())?;
+        let resources = self.resources(searcher, &state.settings.scope, store, means, listener, stop).await?;
         finish(Orchestrator::resume(run, Some(limits), resources).await?).await
     }
 
@@ -274,14 +281,13 @@ impl Engine {
     }
 
     /// Refuses to look for everything on the web where there is no way there.
-    fn check_way_out(&self, jobs: Option<&Jobs>) -> Result<(), EngineError> {
+    fn check_way_out(&self, means: &Means) -> Result<(), EngineError> {
         if self.settings().is_offline() {
             let hint =
                 "leave out `--offline` (or unset `DR_OFFLINE`), or look in the knowledge base: `--source internal`";
             return Err(EngineError::NoWayOut { reason: "`dr` is offline", hint });
         }
-        let can_search = self.settings().web(PathBuf::new(), DateRange::default())?.is_some_and(|web| web.can_search);
-        if can_search || jobs.is_some() {
+        if means.can_search() || means.jobs.is_some() {
             return Ok(());
         }
         let reason = "no search engine is set up, and no Deep Research";
@@ -313,16 +319,14 @@ impl Engine {
             let tree = Tree::of(request.question.clone());
             check_plan(draft, &tree, brief, self.settings().options.tree_limits())?;
         }
-        let models = self.models(&limits)?;
-        self.check_trust(searcher, &request.scope, models.as_ref())?;
-        let jobs = self.jobs(models.as_ref(), &limits)?;
+        let means = self.means(searcher, &request.scope, self.models(&limits)?, &limits)?;
         if request.source == Some(SourceHint::Web) {
-            self.check_way_out(jobs.as_deref())?;
+            self.check_way_out(&means)?;
         }
-        if self.settings().options.max_time.is_none() && jobs.is_some() {
+        if self.settings().options.max_time.is_none() && means.jobs.is_some() {
             limits.time = Some(TIME_WITH_JOBS);
         }
-        let by_rules = models.is_none();
+        let (models, by_rules) = (models_by_name(means.models.as_ref()), means.models.is_none());
         let store = match self.store() {
             // A folder that cannot be written to can still be asked where that costs nothing; nothing is kept then.
             Err(error) if by_rules && is_read_only(&error) => Store::in_memory()?,
@@ -335,8 +339,7 @@ impl Engine {
             Some(name) => Some(followed(&store, name).await?),
             None => None,
         };
-        let minds = Minds { models: models.clone(), jobs };
-        let resources = self.resources(searcher, &request.scope, store, minds, listener, stop).await?;
+        let resources = self.resources(searcher, &request.scope, store, means, listener, stop).await?;
         let options = &self.settings().options;
         let settings = RunSettings {
             mode: request.mode,
@@ -349,7 +352,7 @@ impl Engine {
             parallel: options.parallel(),
             summary_tokens: options.summary_tokens(),
             by_rules,
-            models: models_by_name(models.as_ref()),
+            models,
             output_schema: request.output_schema.clone(),
             scope: request.scope.clone(),
             searched: resources.sources.internal.scope(),
@@ -365,11 +368,10 @@ impl Engine {
         searcher: &Searcher,
         scope: &Scope,
         store: Store,
-        minds: Minds,
+        means: Means,
         listener: RunListener,
         stop: CancellationToken,
     ) -> Result<Resources, EngineError> {
-        let Minds { models, jobs } = minds;
         check_collections(searcher, &scope.collections)?;
         let options = scope.options()?;
         let internal = KbSource::new(searcher.clone(), options).await?;
@@ -378,13 +380,11 @@ impl Engine {
             (Some(embedder), true) => Recall::open(&self.runs_folder(), Arc::clone(embedder)).await.ok(),
             _ => None,
         };
-        let day = |day: &Option<String>| day.as_deref().and_then(|day| day.parse().ok());
-        let dates = DateRange { since: day(&scope.since), until: day(&scope.until) };
-        let access = self.settings().web(self.runs_folder().join(PAGES), dates)?;
+        let can_search = means.can_search();
+        let Means { models, jobs, web } = means;
         // Without a search engine nobody but a job names pages that could be read.
-        let access = access.filter(|access| access.can_search || jobs.is_some());
-        let pages = access.clone().map(|access| access.source as Arc<dyn Source>);
-        let web = access.filter(|access| access.can_search).map(|access| access.source as Arc<dyn Source>);
+        let pages = web.filter(|_| can_search || jobs.is_some()).map(|web| web.source as Arc<dyn Source>);
+        let web = pages.clone().filter(|_| can_search);
         Ok(Resources {
             store,
             clock: Arc::new(SystemClock) as Arc<dyn Clock>,
@@ -398,6 +398,22 @@ impl Engine {
             seed: rand::random(),
             jobs,
         })
+    }
+
+    /// Gathers what a run has to work with, where what it searches may be shown to its models.
+    fn means(
+        &self,
+        searcher: &Searcher,
+        scope: &Scope,
+        models: Option<Models>,
+        limits: &BudgetLimits,
+    ) -> Result<Means, EngineError> {
+        self.check_trust(searcher, scope, models.as_ref())?;
+        let jobs = self.jobs(models.as_ref(), limits)?;
+        let day = |day: &Option<String>| day.as_deref().and_then(|day| day.parse().ok());
+        let dates = DateRange { since: day(&scope.since), until: day(&scope.until) };
+        let web = self.settings().web(self.runs_folder().join(PAGES), dates)?;
+        Ok(Means { models, jobs, web })
     }
 
     /// Sets up research at a provider's, where it is wanted and could not pass a limit of money unseen.
@@ -450,8 +466,13 @@ fn check_same_models(state: &RunState, models: Option<&Models>) -> Result<(), En
 async fn finish(mut run: Orchestrator) -> Result<Asked, EngineError> {
     run.conduct().await?;
     let (store, id) = (run.store().clone(), run.id().clone());
-    let report = report_of(&store, &id, run.state()).await?;
-    Ok(Asked { run: id, state: run.state().clone(), report, is_kept: store.is_kept() })
+    as_it_is(&store, id, run.state().clone()).await
+}
+
+/// Returns a run as its journal has it.
+async fn as_it_is(store: &Store, run: RunId, state: RunState) -> Result<Asked, EngineError> {
+    let report = report_of(store, &run, &state).await?;
+    Ok(Asked { run, state, report, is_kept: store.is_kept() })
 }
 
 /// Makes the report of a run from its journal alone: of one that has not ended, from what it has.

@@ -237,7 +237,7 @@ impl From<JournalError> for SourceError {
 mod tests {
     use super::*;
     use crate::base::clock::ManualClock;
-    use crate::kb::embed::{EmbedderChoice, EmbedderOptions, load};
+    use crate::kb::embed::builtin_for_tests;
     use crate::researcher::ScriptedSource;
     use crate::run::event::{Event, Record};
 
@@ -249,14 +249,7 @@ mod tests {
         let event =
             Event::Started { question: "why?".parse().unwrap(), settings: serde_json::from_value(settings).unwrap() };
         journal.create(run, "why?", &Record { seq: 1, at, event }).await.unwrap();
-        let options = EmbedderOptions {
-            choice: EmbedderChoice::Builtin,
-            offline: true,
-            cache_dir: std::env::temp_dir(),
-            data_dir: None,
-            threads: Some(1),
-        };
-        Cache::new(journal.clone(), run.clone(), at, Arc::new(ManualClock::at(at)), Some(load(&options).unwrap()))
+        Cache::new(journal.clone(), run.clone(), at, Arc::new(ManualClock::at(at)), Some(builtin_for_tests()))
     }
 
     fn of_node(cache: &Cache, node: u32) -> Box<dyn Source> {

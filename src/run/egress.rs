@@ -231,6 +231,7 @@ pub struct Outgoing {
 }
 
 /// How long answers from outside are waited for.
+#[derive(Clone)]
 pub struct Patience {
     /// No longer than there is time in it.
     pub budget: Budget,

@@ -5,7 +5,6 @@ use serde::Serialize;
 use super::journal::{CallRow, Journal, JournalError};
 use super::usage::cost_usd;
 use crate::base::id::RunId;
-use crate::llm::message::Role;
 use crate::llm::openai::job::JobReport;
 
 /// A job that was started, or may have been.
@@ -39,8 +38,7 @@ pub struct JobEntry {
 ///
 /// Returns an error where the journal cannot be read.
 pub async fn jobs_of(journal: &Journal, run: &RunId) -> Result<Vec<JobEntry>, JournalError> {
-    let calls = journal.calls(run).await?;
-    Ok(calls.into_iter().filter(|call| call.role == Role::Researcher).map(JobEntry::of).collect())
+    Ok(journal.job_calls(run).await?.into_iter().map(JobEntry::of).collect())
 }
 
 impl JobEntry {

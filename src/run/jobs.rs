@@ -153,16 +153,6 @@ impl Desk {
         Ok(calls)
     }
 
-    /// Tells whether these instructions were carried out before, or are being: then nothing is sent for them again.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error where the journal cannot be read.
-    pub async fn has_research(&self, node: &NodeId, instructions: &str) -> Result<bool, CallError> {
-        let calls = self.research_calls(node, instructions).await?;
-        Ok(calls.iter().any(|call| call.reply.is_some() || under_way(call).is_some()))
-    }
-
     /// Returns the report that a call brought, of whichever run, and the run.
     ///
     /// # Errors
@@ -174,13 +164,18 @@ impl Desk {
     }
 
     /// Has `instructions` carried out by a job, and returns the call that brought its report: one on record, else one of
-    /// a job that was started before, else a new one.
+    /// a job that was started before, else a new one, for which `release` lets them leave.
     ///
     /// # Errors
     ///
     /// Returns an error where a limit is reached, where the run is stopped (the job is called off), and where the job
     /// brings no report. A start whose outcome is not known is not repeated unless the user said so.
-    pub async fn research(&self, node: &NodeId, instructions: &str) -> Result<i64, CallError> {
+    pub async fn research<E: From<CallError>>(
+        &self,
+        node: &NodeId,
+        instructions: &str,
+        release: impl Future<Output = Result<(), E>>,
+    ) -> Result<i64, E> {
         let jobs = self.jobs().ok_or_else(|| no_research("none is set up"))?;
         let same = self.research_calls(node, instructions).await?;
         if let Some(call) = same.iter().find(|call| call.reply.is_some()) {
@@ -190,14 +185,15 @@ impl Desk {
             let worst = CallCost { cost_nanos: call.worst_cost, tokens: 0 };
             let reservation = self.parts.budget.take_back(worst, Purpose::Research);
             let job = Job { id, state: JobState::Queued, raw: String::new() };
-            return self.follow(jobs, node, (call.id, &call.model), job, reservation).await;
+            return Ok(self.follow(jobs, node, (call.id, &call.model), job, reservation).await?);
         }
         if same.iter().any(CallRow::is_open) && !jobs.retry_unknown {
             // Nothing takes the place of what may be under way.
             let reason =
                 "a job may have been started already, and nobody knows; `dr resume --retry-unknown` starts another";
-            return Err(ModelError::Unknown { reason: reason.into() }.into());
+            return Err(CallError::from(ModelError::Unknown { reason: reason.into() }).into());
         }
+        release.await?;
         let now = self.parts.clock.now();
         let today = now.date().and_then(|date| date.parse().ok()).unwrap_or_default();
         let model = self.model(jobs, today).await?;
@@ -213,7 +209,7 @@ impl Desk {
             worst_cost: job_cap(&jobs.settings, price.as_ref()),
             sent_at: now,
         };
-        self.start(jobs, node, call, instructions).await
+        Ok(self.start(jobs, node, call, instructions).await?)
     }
 
     /// Returns the model to be used; asking for it costs nothing, so what passes is waited for.

@@ -543,6 +543,17 @@ impl Journal {
         .await
     }
 
+    /// Returns the calls of a run by which jobs were started, oldest first.
+    pub async fn job_calls(&self, run: &RunId) -> Result<Vec<CallRow>, JournalError> {
+        let run = run.to_string();
+        self.read(move |connection| {
+            let role = Role::Researcher.name();
+            let sql = format!("SELECT {CALL_COLUMNS} FROM calls WHERE run = ?1 AND role = '{role}' ORDER BY id");
+            query(connection, &sql, &run, call_columns)?.into_iter().map(call_row).collect()
+        })
+        .await
+    }
+
     /// Writes down what a source was asked and what it said, or which earlier answer was used again.
     pub async fn record_lookup(
         &self,

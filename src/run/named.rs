@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 
 use crate::research::question::Question;
 use crate::source::web::named_in;
-use crate::source::{Found, Label, Layer, Passage, Place, Source, SourceError, Support};
+use crate::source::{Found, Layer, Passage, Source, SourceError, Support};
 
 /// Pages that are taken from one question.
 const MAX_NAMED: usize = 5;
@@ -65,22 +65,16 @@ impl Layer for Named {
     }
 }
 
-/// Returns a page nobody has read yet.
+/// Returns a page as a search would have found it.
 fn page(url: String) -> Passage {
-    Passage {
-        place: Place::Web { url: url.clone(), title: url.clone(), fetched_at: None, content_hash: None },
-        label: Label::Public,
-        text: url.clone(),
-        snippet: "named in the question".to_owned(),
-        score: 1.0,
-        id: url,
-    }
+    let snippet = "named in the question".to_owned();
+    Passage { text: url.clone(), snippet, score: 1.0, ..Passage::unread(url.clone(), url) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::SourceFile;
+    use crate::source::{Place, SourceFile};
 
     /// An engine that finds one page, or may not be asked.
     struct Engine(Option<&'static str>);

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::budget::{Budget, BudgetLimits, CallCost, Purpose, Spent};
 use super::cache::Cache;
 use super::desk::{CallNotice, Desk, DeskParts, writing_reserve};
-use super::egress::Egress;
+use super::egress::{Egress, Patience};
 use super::event::{Event, Record, RunSettings};
 use super::jobs::{Jobs, to_try_again};
 use super::journal::{CallRow, JournalError};
@@ -258,8 +258,7 @@ impl Orchestrator {
             cache,
             egress,
             question: state.question.clone(),
-            stop: resources.stop.clone(),
-            budget: budget.clone(),
+            patience: Patience { budget: budget.clone(), stop: resources.stop.clone() },
             reading: Reading {
                 caller: desk.clone().map(|desk| desk as Arc<dyn Caller>),
                 embedder: resources.embedder.clone(),

@@ -96,7 +96,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kb::embed::{EmbedderChoice, EmbedderOptions, load};
+    use crate::kb::embed::builtin_for_tests;
     use crate::llm::call::Limit;
     use crate::research::digest::{SUMMARY, VERBATIM};
     use crate::research::scripted::{Scripted, broken};
@@ -145,14 +145,7 @@ mod tests {
     }
 
     async fn opened(page: &str, caller: Arc<dyn Caller>) -> Result<Passage, SourceError> {
-        let options = EmbedderOptions {
-            choice: EmbedderChoice::Builtin,
-            offline: true,
-            cache_dir: std::env::temp_dir(),
-            data_dir: None,
-            threads: Some(1),
-        };
-        let reading = Reading { caller: Some(caller), embedder: Some(load(&options).unwrap()) };
+        let reading = Reading { caller: Some(caller), embedder: Some(builtin_for_tests()) };
         let question = "When are the greenhouse beds watered?".parse().unwrap();
         let inner = Arc::new(OnePage(page.to_owned()));
         let reader = Reader::new(inner, reading, NodeId::numbered(2), question);

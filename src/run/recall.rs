@@ -274,7 +274,7 @@ fn during(action: &'static str) -> impl Fn(lancedb::Error) -> RecallError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kb::embed::{EmbedderChoice, EmbedderOptions, load};
+    use crate::kb::embed::builtin_for_tests;
 
     fn entry(id: &str, text: &str) -> Entry {
         Entry {
@@ -292,14 +292,7 @@ mod tests {
     #[tokio::test]
     async fn nearest_entry_of_the_run_is_found_and_adding_it_again_does_not_double_it() {
         let folder = tempfile::tempdir().unwrap();
-        let options = EmbedderOptions {
-            choice: EmbedderChoice::Builtin,
-            offline: true,
-            cache_dir: folder.path().into(),
-            data_dir: None,
-            threads: Some(1),
-        };
-        let recall = Recall::open(folder.path(), load(&options).unwrap()).await.unwrap();
+        let recall = Recall::open(folder.path(), builtin_for_tests()).await.unwrap();
         let (run, other) = (RunId::random(1), RunId::random(2));
         let entries = || vec![entry("n1e1", "Cats sleep all day long."), entry("n1e2", "Taxes are due in April.")];
         recall.add(&run, entries()).await.unwrap();
@@ -308,7 +301,7 @@ mod tests {
         let found = recall.search(&run, "when do cats sleep", 5).await.unwrap();
         assert_eq!(found.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["n1e1", "n1e2"]);
         Recall::forget(folder.path(), &run).await.unwrap();
-        let recall = Recall::open(folder.path(), load(&options).unwrap()).await.unwrap();
+        let recall = Recall::open(folder.path(), builtin_for_tests()).await.unwrap();
         assert!(recall.search(&run, "cats", 5).await.unwrap().is_empty());
     }
 }

@@ -2,9 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio_util::sync::CancellationToken;
-
-use super::budget::Budget;
 use super::cache::{Cache, normalised};
 use super::egress::{Egress, Heard, Outgoing, Patience};
 use super::journal::Lookup;
@@ -14,7 +11,7 @@ use crate::llm::openai::job::JobReport;
 use crate::research::node::{Node, NodeId};
 use crate::research::question::Question;
 use crate::research::route::Route;
-use crate::source::{Found, Label, MixedSource, Passage, Place, Source, Support};
+use crate::source::{Found, MixedSource, Passage, Source, Support};
 
 /// Where evidence can come from.
 #[derive(Clone)]
@@ -40,10 +37,8 @@ pub struct RunSources {
     pub internal_version: String,
     /// What the user asked.
     pub question: Question,
-    /// Triggered when nothing outside is waited for any more.
-    pub stop: CancellationToken,
-    /// How long there is for answers.
-    pub budget: Budget,
+    /// How long answers from outside are waited for.
+    pub patience: Patience,
     /// How pages are read.
     pub reading: Reading,
     /// The day the run began: what the web said is used again on that day.
@@ -57,8 +52,8 @@ impl RunSources {
     }
 
     /// Returns how a node is looked up among those that jobs were started for; `version` says what their reports depend on,
-    /// and `asked` is all the user asked for: the same words mean the same only within that. A report on texts that somebody let leave is none for
-    /// a run in which they may not.
+    /// and `asked` is all the user asked for: the same words mean the same only within that. A report on texts that
+    /// somebody let leave is none for a run in which they may not.
     pub fn job_lookup(&self, node: &Node, asked: &str, version: &str) -> Lookup {
         Lookup {
             node: node.id.to_string(),
@@ -74,21 +69,11 @@ impl RunSources {
     /// come whole.
     pub fn pages(&self, node: &Node, report: &JobReport) -> Option<Arc<dyn Source>> {
         let pages = self.sources.pages.as_ref()?;
-        let cited = report.citations.iter().map(|citation| Passage {
-            id: citation.url.clone(),
-            place: Place::Web {
-                url: citation.url.clone(),
-                title: citation.title.clone(),
-                fetched_at: None,
-                content_hash: None,
-            },
-            label: Label::Public,
-            text: String::new(),
-            snippet: String::new(),
-            score: 0.0,
-        });
+        let cited = report.citations.iter();
+        let cited = cited.map(|citation| Passage::unread(citation.url.clone(), citation.title.clone()));
         pages.recognise(&Found { passages: cited.collect(), support: Support::None, notes: Vec::new() });
-        let outgoing = Outgoing::new(Arc::clone(pages), self.egress.clone(), node.id.clone(), false, self.patience());
+        let outgoing =
+            Outgoing::new(Arc::clone(pages), self.egress.clone(), node.id.clone(), false, self.patience.clone());
         let cached = self.cache.source(Arc::new(outgoing), node.id.clone(), self.version_today(pages));
         Some(Arc::new(Heard::new(Arc::new(cached), self.egress.clone())))
     }
@@ -123,14 +108,10 @@ impl RunSources {
         has_seen_inside: bool,
     ) -> Arc<dyn Source> {
         let outgoing =
-            Outgoing::new(Arc::clone(web), self.egress.clone(), node.clone(), has_seen_inside, self.patience());
+            Outgoing::new(Arc::clone(web), self.egress.clone(), node.clone(), has_seen_inside, self.patience.clone());
         let reader = Reader::new(Arc::new(outgoing), self.reading.clone(), node.clone(), question.clone());
         let cached = self.cache.source(Arc::new(reader), node.clone(), self.version_today(web)).read_for(question);
         Arc::new(Heard::new(Arc::new(cached), self.egress.clone()))
-    }
-
-    fn patience(&self) -> Patience {
-        Patience { budget: self.budget.clone(), stop: self.stop.clone() }
     }
 
     fn version_today(&self, web: &Arc<dyn Source>) -> String {

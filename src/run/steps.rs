@@ -373,13 +373,13 @@ impl Steps {
     /// Has instructions carried out by a job, where they may leave; returns the call that brought the report.
     async fn by_job(&self, desk: &Desk, work: &Work, instructions: &str) -> Result<i64, StepError> {
         let Work { outward, outward_aspects, task, .. } = work;
-        if !desk.has_research(&outward.id, instructions).await? {
+        let release = async {
             let aspects = outward_aspects.iter().map(|aspect| aspect.text.as_str());
             let said: Vec<_> = [outward.question.as_str()].into_iter().chain(task.as_deref()).chain(aspects).collect();
             let text = Leaving { kind: "job", text: instructions, said: &said.join("\n") };
-            self.sources.egress.release(&outward.id, "Deep Research", text).await?;
-        }
-        Ok(desk.research(&outward.id, instructions).await?)
+            Ok::<_, StepError>(self.sources.egress.release(&outward.id, "Deep Research", text).await?)
+        };
+        desk.research(&outward.id, instructions, release).await
     }
 
     /// Works on a node by searching.

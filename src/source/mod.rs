@@ -80,6 +80,20 @@ pub struct Passage {
     pub score: f32,
 }
 
+impl Passage {
+    /// Returns a page of the web that somebody names and nobody has read: there is nothing in it to quote.
+    pub fn unread(url: String, title: String) -> Self {
+        Self {
+            place: Place::Web { url: url.clone(), title, fetched_at: None, content_hash: None },
+            id: url,
+            label: Label::Public,
+            text: String::new(),
+            snippet: String::new(),
+            score: 0.0,
+        }
+    }
+}
+
 /// What a search of a source came to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Found {

@@ -273,3 +273,11 @@ impl EmbedError {
         }
     }
 }
+
+/// Returns the model in the binary, for tests.
+#[cfg(test)]
+pub(crate) fn builtin_for_tests() -> Arc<dyn Embedder> {
+    let choice = EmbedderChoice::Builtin;
+    let cache_dir = std::env::temp_dir();
+    load(&EmbedderOptions { choice, offline: true, cache_dir, data_dir: None, threads: Some(1) }).unwrap()
+}

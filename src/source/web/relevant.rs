@@ -105,18 +105,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::kb::embed::{EmbedderChoice, EmbedderOptions, load};
-
-    fn embedder() -> std::sync::Arc<dyn Embedder> {
-        let options = EmbedderOptions {
-            choice: EmbedderChoice::Builtin,
-            offline: true,
-            cache_dir: "none".into(),
-            data_dir: None,
-            threads: Some(1),
-        };
-        load(&options).unwrap()
-    }
+    use crate::kb::embed::builtin_for_tests;
 
     #[test]
     fn paragraphs_about_the_query_are_kept_word_for_word_and_in_order() {
@@ -124,7 +113,7 @@ mod tests {
         let text = format!(
             "{others}\n\nThe irrigation valve opens at six.\n\n{others}\n\n{others}\n\nWater flows until nine o'clock."
         );
-        let ranked = relevant(&text, "When is the garden watered?", &*embedder()).unwrap();
+        let ranked = relevant(&text, "When is the garden watered?", &*builtin_for_tests()).unwrap();
         let short = joined(&text, ranked.into_iter(), 80);
         assert_eq!(short, "The irrigation valve opens at six.\n\nWater flows until nine o'clock.");
     }
