@@ -19,7 +19,7 @@ pub mod engine;
 
 pub mod cli;
 
-// What tests and benchmarks share names this crate as they do.
+// Files shared by unit tests, integration tests and benchmarks refer to this crate as `dr`.
 #[cfg(test)]
 extern crate self as dr;
 

@@ -1,4 +1,4 @@
-//! Parse, run, exit.
+//! The `dr` binary. Everything it does is in [`dr::cli`].
 
 use std::process::ExitCode;
 

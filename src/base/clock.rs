@@ -1,4 +1,4 @@
-//! Where the time comes from, so that tests and replays can fix it.
+//! The clock, injected so that tests and replays control time.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,46 +6,46 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-/// A moment, in milliseconds since 1970 (UTC).
+/// A point in time, in milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Moment(pub u64);
 
 impl Moment {
-    /// Returns the time from `earlier` to this moment; zero where that lies ahead.
+    /// Returns the time elapsed since `earlier`, or zero if `earlier` is later than this moment.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
-    /// Returns the moment that comes `duration` later.
+    /// Returns the moment `duration` later, saturating at the largest.
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// Returns the day it lies in, in UTC, as `2026-11-21`; none for a moment beyond every calendar.
+    /// Returns the UTC date as `2026-11-21`, or `None` if the moment is outside the calendar's range.
     pub fn date(self) -> Option<String> {
         let moment = jiff::Timestamp::from_millisecond(i64::try_from(self.0).ok()?).ok()?;
         Some(moment.strftime("%F").to_string())
     }
 }
 
-/// Tells the time and waits.
+/// A source of time and of timers.
 pub trait Clock: Send + Sync {
-    /// Returns the present moment.
+    /// Returns the current time.
     fn now(&self) -> Moment;
 
-    /// Completes after `duration`, for somebody who has nothing to do until then.
+    /// Completes after `duration`. For callers that are idle until then, such as a retry loop.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
 
-    /// Completes once `duration` has gone by, for somebody whose work may take no longer; a clock that moves as people
-    /// sleep does not move for this.
+    /// Completes after `duration`. For a limit on other work: awaiting it does not advance a [`ManualClock`], while
+    /// [`Self::sleep`] does.
     fn deadline(&self, duration: Duration) -> BoxFuture<'static, ()> {
         self.sleep(duration)
     }
 }
 
-/// The clock of this machine.
+/// The system clock and the timers of Tokio.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -60,19 +60,19 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when somebody sleeps, and then at once: for tests.
+/// A clock for tests: it stands still except that a sleep advances it at once.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     now: watch::Sender<Moment>,
 }
 
 impl ManualClock {
-    /// Returns a clock that stands at `now`.
+    /// Returns a clock set to `now`.
     pub fn at(now: Moment) -> Self {
         Self { now: watch::Sender::new(now) }
     }
 
-    /// Moves the clock on.
+    /// Advances the clock by `duration`.
     pub fn advance(&self, duration: Duration) {
         self.now.send_modify(|now| *now = now.after(duration));
     }
@@ -91,7 +91,7 @@ impl Clock for ManualClock {
     fn deadline(&self, duration: Duration) -> BoxFuture<'static, ()> {
         let (mut now, then) = (self.now.subscribe(), self.now().after(duration));
         Box::pin(async move {
-            // Time stands still once the clock is gone.
+            // The clock was dropped, so the deadline is never reached.
             if now.wait_for(|now| *now >= then).await.is_err() {
                 std::future::pending::<()>().await;
             }

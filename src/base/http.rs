@@ -1,4 +1,4 @@
-//! The way out: HTTP clients with limits, addresses of endpoints, and secrets that are never shown.
+//! HTTP clients with limits, endpoint addresses, and secrets that are never printed.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,54 +13,56 @@ use reqwest::{Client, Response, Url};
 use super::line::shortened;
 use super::retry::MAX_WAIT;
 
-/// How long a connection may take to come about.
+/// Time limit for establishing a connection.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How `dr` introduces itself.
+/// The `User-Agent` header of every request.
 pub const USER_AGENT: &str = concat!("dr/", env!("CARGO_PKG_VERSION"));
 
-/// Shortest secret that is taken out of texts, in bytes. What is shorter is no secret but a stand-in for servers that want
-/// none, such as `x` or `ollama`, and part of ordinary words.
+/// Shortest secret that [`Secret::scrub`] removes, in bytes. A shorter one is a placeholder for a server that needs no
+/// key, such as `x` or `ollama`; removing it would damage ordinary words.
 const SHORTEST_HIDDEN: usize = 7;
 
-/// Key or password: it can be sent, and not be shown.
+/// A key or password. It can be sent but not printed: `Debug` hides it and there is no `Display`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
-/// The text cannot be a key. It is not shown: part of it may be one.
+/// The text is not a valid key. The error leaves the text out, since it may contain a real key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("key has characters that cannot be sent")]
 pub struct ParseSecretError;
 
 impl Secret {
-    /// Returns the header that presents the secret to a server.
+    /// Returns the value of an `Authorization: Bearer` header, marked sensitive.
     pub fn bearer(&self) -> HeaderValue {
         sensitive(&format!("Bearer {}", self.0))
     }
 
-    /// Returns the secret as a header of its own, for servers that want it so.
+    /// Returns the bare secret as a header value, marked sensitive, for servers with a key header of their own.
     pub fn header(&self) -> HeaderValue {
         sensitive(&self.0)
     }
 
-    /// Returns the secret itself, for another part of `dr` to make it a secret again.
+    /// Returns the secret as text. The caller parses it into another [`Secret`] and neither prints nor stores it.
     pub fn reveal(&self) -> String {
         self.0.clone()
     }
 
-    /// Returns `text` with the secret taken out, for what a server said: some repeat what they were sent.
+    /// Returns `text` with the secret replaced by `[key]`. Apply it to server replies: some servers echo the key in
+    /// errors.
     pub fn scrub(&self, text: &str) -> String {
         if self.0.len() < SHORTEST_HIDDEN { text.to_owned() } else { text.replace(&self.0, "[key]") }
     }
 }
 
-/// How keys of some providers begin.
+/// Prefixes of OpenAI and Tavily keys; a word with one is treated as a key however short it is.
 const KEY_STARTS: [&str; 2] = ["sk-", "tvly-"];
 
-/// Shortest word of letters and digits that is taken for a key, in bytes.
+/// Shortest word of mixed letters and digits that is treated as a key, in bytes.
 const SHORTEST_KEY: usize = 16;
 
-/// Returns a setting as an error may show it: on one line, and `…` where it could be a key, or an address with a password.
+/// Returns a setting's value for an error message: on one line, or `…` if it may be a key or an address with a
+/// password.
 pub fn shown(text: &str) -> String {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
     let is_key = |word: &str| {
@@ -99,51 +101,51 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The address paths of an endpoint are appended to, for example `https://api.openai.com/v1`.
+/// Base address of an endpoint, for example `https://api.openai.com/v1`; request paths are appended to it.
 ///
-/// Without a slash at its end, and without a password or query in it: addresses are shown, secrets are not.
+/// Has no trailing slash, and no credentials, query or fragment: addresses are printed and recorded, secrets are not.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BaseUrl(Url);
 
-/// The text is not the address of an endpoint.
+/// The text is not a valid endpoint address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseBaseUrlError {
-    /// It is no address.
+    /// Not an HTTP or HTTPS URL with a host.
     #[error("`{url}` is not an address (expected for example `http://localhost:11434/v1`)")]
     NotAnAddress {
-        /// The text.
+        /// The text, or `…` if it may contain a password.
         url: String,
     },
-    /// It has a user name, a password, a query or a fragment. It is not shown.
+    /// The URL has a user name, password, query or fragment. The error leaves the text out.
     #[error("address of an endpoint has a password or a query in it")]
     NotBare,
 }
 
 impl BaseUrl {
-    /// Returns the address of a path, which begins with `/`.
+    /// Appends `path`, which begins with `/`.
     pub fn with_path(&self, path: &str) -> String {
         format!("{self}{path}")
     }
 
-    /// Returns the name or number of the machine.
+    /// Returns the host name or IP address; an IPv6 address is in brackets.
     pub fn host(&self) -> &str {
         self.0.host_str().unwrap_or_default()
     }
 
-    /// Returns the machine with its port: `localhost:11434`.
+    /// Returns host and port: `localhost:11434`.
     pub fn authority(&self) -> String {
         let port = self.0.port_or_known_default().map(|port| format!(":{port}")).unwrap_or_default();
         format!("{}{port}", self.host())
     }
 
-    /// Tells whether the endpoint is on this machine.
+    /// Returns whether the endpoint is on this machine, judged by name or address; no DNS lookup is made.
     pub fn is_loopback(&self) -> bool {
         let host = self.host();
         let number = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
         host == "localhost" || host.ends_with(".localhost") || number.is_ok_and(|number| number.is_loopback())
     }
 
-    /// Tells whether what is sent can be read on the way.
+    /// Returns whether requests are sent unencrypted.
     pub fn is_plain(&self) -> bool {
         self.0.scheme() == "http"
     }
@@ -155,7 +157,7 @@ impl FromStr for BaseUrl {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let text = text.trim().trim_end_matches('/');
         let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-        // What cannot be read as an address may still have a password in it.
+        // A text that fails to parse may still contain a password.
         let shown = || if text.contains('@') { "…".to_owned() } else { text.to_owned() };
         let url = url.ok_or_else(|| ParseBaseUrlError::NotAnAddress { url: shown() })?;
         let has_secrets = !url.username().is_empty() || url.password().is_some();
@@ -172,18 +174,18 @@ impl fmt::Display for BaseUrl {
     }
 }
 
-/// A client could not be set up.
+/// The HTTP client could not be built.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to set up the network client")]
 pub struct HttpError(#[from] reqwest::Error);
 
 /// Returns a client for one endpoint.
 ///
-/// It follows no redirect, since that would carry the key and the text elsewhere, and repeats nothing: one request sent
-/// is one request received. An endpoint on this machine is reached without a proxy. The time a whole request may take
-/// is set with the request.
+/// The client follows no redirects, since one would carry the key and the text to another host, and does not retry:
+/// retries are the caller's decision, because each request may cost money. Loopback endpoints bypass any proxy. The
+/// caller sets the timeout of the whole request.
 pub fn client_for(address: &BaseUrl) -> Result<Client, HttpError> {
-    // An error says that there is one already, which serves as well.
+    // Fails only if a provider is installed already, which is equally good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
         .user_agent(USER_AGENT)
@@ -194,27 +196,27 @@ pub fn client_for(address: &BaseUrl) -> Result<Client, HttpError> {
         builder = builder.no_proxy();
     }
     if address.is_plain() {
-        // No certificate is looked at, so a machine without any will do.
+        // Plain HTTP checks no certificate, and loading the system's fails on a machine that has none.
         builder = builder.tls_certs_only([]);
     }
     Ok(builder.build()?)
 }
 
-/// The body of a reply did not come whole.
+/// The body of a reply was not read completely.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// It is longer than anybody wants.
+    /// The body exceeds the limit.
     #[error("reply is larger than {max_bytes} bytes")]
     TooLarge {
-        /// The limit.
+        /// The limit passed to [`read_capped`].
         max_bytes: usize,
     },
-    /// The connection broke.
+    /// The connection failed before the end of the body.
     #[error("reply broke off")]
     Broken(#[source] reqwest::Error),
 }
 
-/// Reads a body to its end, and no further than `max_bytes`.
+/// Reads a whole body of at most `max_bytes`.
 pub async fn read_capped(mut response: Response, max_bytes: usize) -> Result<Vec<u8>, BodyError> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(BodyError::Broken)? {
@@ -226,9 +228,9 @@ pub async fn read_capped(mut response: Response, max_bytes: usize) -> Result<Vec
     Ok(body)
 }
 
-/// Returns when an endpoint wants to be asked again, in seconds or as a date, and in a minute at most.
+/// Parses the `Retry-After` header, given in seconds or as a date, and caps it at [`MAX_WAIT`].
 ///
-/// A date counts from the endpoint's own, so that no two clocks have to agree.
+/// A date is compared with the reply's own `Date` header, so the server's clock need not agree with ours.
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let wanted = text(RETRY_AFTER)?;

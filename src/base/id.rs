@@ -1,16 +1,18 @@
-//! Names for things: collections, documents, chunks, and the hash of a file's bytes.
+//! Ids of documents, chunks and runs, and the hash of a file's bytes.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The text is not an identifier.
+/// The text is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an id (expected 16 hex digits, for example `4f1c09a2b7de5533`)")]
 pub struct ParseIdError(String);
 
-/// Returns the first eight bytes of a hash over length-prefixed parts, as 16 hex digits.
+/// Returns the first eight bytes of a hash over `parts`, as 16 hex digits.
+///
+/// Each part is preceded by its length, so that `["ab", "c"]` and `["a", "bc"]` differ.
 fn short_hash(parts: &[&str]) -> String {
     let mut hasher = blake3::Hasher::new();
     for part in parts {
@@ -24,14 +26,14 @@ macro_rules! id_type {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         ///
-        /// Sixteen lowercase hex digits; anything else is refused on the way in, so an id is always safe inside a
-        /// query or a path.
+        /// Sixteen lowercase hex digits. Parsing rejects anything else, so an id can be put into a query or a path as
+        /// it is.
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(String);
 
         impl $name {
-            /// Returns the sixteen digits.
+            /// Returns the sixteen hex digits.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -73,22 +75,22 @@ macro_rules! id_type {
 }
 
 id_type! {
-    /// Identifies a document: one file of one collection, wherever the collection lies on disk.
+    /// Identifies a document: a collection and a path in it. Moving the collection does not change the id.
     DocumentId
 }
 
 id_type! {
-    /// Identifies a chunk: one passage of a document, stable while the passage and its headings stay the same.
+    /// Identifies a chunk. Stable as long as the document, the headings above the passage and its text are unchanged.
     ChunkId
 }
 
 id_type! {
-    /// Identifies a run: one question and everything done for its answer.
+    /// Identifies a run: one question and the work done to answer it.
     RunId
 }
 
 impl RunId {
-    /// Makes a new id of random bits.
+    /// Returns an id made of 64 random bits.
     pub fn random(bits: u64) -> Self {
         Self(format!("{bits:016x}"))
     }
@@ -119,12 +121,12 @@ impl ContentHash {
         Self(blake3::hash(bytes).to_hex().to_string())
     }
 
-    /// Takes a hash that was stored.
+    /// Wraps a stored hash without checking it.
     pub fn from_stored(hex: impl Into<String>) -> Self {
         Self(hex.into())
     }
 
-    /// Returns the 64 hex digits.
+    /// Returns the 64 hex digits, or the stored text as it was.
     pub fn as_str(&self) -> &str {
         &self.0
     }

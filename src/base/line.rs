@@ -1,9 +1,9 @@
-//! Text of others on one line, with nothing in it that could steer a terminal or hide from a reader.
+//! Untrusted text made safe to print: no terminal escapes, no invisible characters, on one line where needed.
 
-/// Letters of what a server or library says that are shown.
+/// Characters of a server's or library's message that are printed; enough for a sentence, not for a page of HTML.
 const MAX_SHOWN: usize = 300;
 
-/// Returns `text` with runs of white space and control characters as one space, and invisible characters removed.
+/// Collapses each run of white space and control characters into one space and removes invisible characters.
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for letter in text.chars().filter(|letter| !is_invisible(*letter)) {
@@ -17,21 +17,22 @@ pub fn one_line(text: &str) -> String {
     line
 }
 
-/// Returns a text of others on one line, and no more of it than anybody wants to read.
+/// Returns [`one_line`] of `text`, cut to [`MAX_SHOWN`] characters.
 pub fn shortened(text: &str) -> String {
     let line = one_line(text);
     let end = line.char_indices().nth(MAX_SHOWN).map_or(line.len(), |(end, _)| end);
     if end < line.len() { format!("{}…", &line[..end]) } else { line }
 }
 
-/// Returns `text` with its lines and tabs, and every other control or invisible character removed.
+/// Removes control and invisible characters other than line feeds and tabs.
 pub fn printable(text: &str) -> String {
     text.chars()
         .filter(|letter| matches!(letter, '\n' | '\t') || !(letter.is_control() || is_invisible(*letter)))
         .collect()
 }
 
-/// Returns an error and its causes; a cause whose text its parent ends with already is not said twice.
+/// Returns the error and its causes, joined by `: `. A cause that the text before it already ends with is left out:
+/// some libraries include the cause in their own message.
 pub fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -51,7 +52,7 @@ pub fn counted(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// Tells whether a character has no width or turns the direction of text around.
+/// Returns whether a character has no width or changes the direction of text.
 pub fn is_invisible(letter: char) -> bool {
     matches!(u32::from(letter), 0xAD | 0x61C | 0x115F | 0x180E | 0x3164 | 0x200B..=0x200F | 0x202A..=0x202E | 0x2060..=0x206F | 0xFEFF | 0xE0000..=0xE007F)
 }

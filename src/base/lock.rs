@@ -1,10 +1,10 @@
-//! A lock file: one process at a time; released when its holder ends, however it ends.
+//! An exclusive lock between processes, held through an open file.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-/// Held by one process; released when dropped, also when the process is killed.
+/// An exclusive lock on a file. Released on drop; the system releases it if the process is killed.
 #[derive(Debug)]
 pub struct FileLock {
     _file: File,
@@ -13,35 +13,36 @@ pub struct FileLock {
 /// The lock could not be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum FileLockError {
-    /// Another process has it.
+    /// Another process holds the lock.
     #[error("`{path}` is held by {holder}")]
     Held {
         /// The lock file.
         path: PathBuf,
-        /// What it says of its holder.
+        /// Process id and start time as written by the holder, or `another process`.
         holder: String,
     },
 
-    /// The lock file could not be opened or written.
+    /// The lock file could not be opened, locked or written.
     #[error("failed to lock `{path}`")]
     File {
         /// The lock file.
         path: PathBuf,
-        /// Why.
+        /// The error from the file system.
         #[source]
         source: std::io::Error,
     },
 }
 
 impl FileLock {
-    /// Takes the lock at `path`, without waiting.
+    /// Acquires the lock at `path` without waiting, creating the file if necessary.
     ///
     /// # Errors
     ///
-    /// Returns [`FileLockError::Held`] with the process id and starting time of the holder.
+    /// Returns [`FileLockError::Held`] with the process id and start time of the holder.
     pub fn take(path: &Path) -> Result<Self, FileLockError> {
         let failed = |source| FileLockError::File { path: path.to_path_buf(), source };
-        // The folder may be somebody else's: a link here would have another file overwritten, a pipe would hang.
+        // The folder may come from an untrusted source: opening a symbolic link would overwrite its target, and opening
+        // a pipe would block.
         if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
             return Err(failed(std::io::Error::other("not a regular file")));
         }
@@ -59,7 +60,7 @@ impl FileLock {
         Ok(Self { _file: file })
     }
 
-    /// Returns who holds the lock at `path` right now, if anyone does.
+    /// Returns the note of the process that holds the lock at `path`, or `None` if the lock is free.
     pub fn holder(path: &Path) -> Option<String> {
         let mut file =
             path.symlink_metadata().ok().filter(std::fs::Metadata::is_file).and_then(|_| File::open(path).ok())?;

@@ -1,4 +1,4 @@
-//! Words every other module may use; it may use none of them.
+//! Ids, time, text, tokens, HTTP and locks: the bottom layer, which depends on no other module of the crate.
 
 pub mod id;
 

@@ -1,15 +1,15 @@
 //! Money as whole billionths of a US dollar, so that sums are exact.
 
-/// Billionths in a dollar.
+/// One dollar. The cheapest price per token is a few billionths, so a coarser unit would round single tokens.
 const NANOS: f64 = 1e9;
 
-/// Returns an amount of dollars in billionths, rounded up; nothing below zero.
+/// Converts dollars to billionths, rounding up. Negative amounts and NaN become zero.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast stops at the ends of u64")]
 pub fn nanos(dollars: f64) -> u64 {
     (dollars * NANOS).ceil() as u64
 }
 
-/// Returns an amount for people: `$0.0042`, never a price rounded down to nothing.
+/// Formats an amount for display: `$0.0042`, rounded; a positive amount below $0.0001 is never shown as zero.
 pub fn dollars_text(nanos: u64) -> String {
     if 0 < nanos && nanos < 100_000 {
         return "under $0.0001".to_owned();

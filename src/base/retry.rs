@@ -1,20 +1,20 @@
-//! When a request is sent again: a table, without a clock, for whoever asks others for something.
+//! Delays between retries: exponential backoff with jitter. Pure; the caller owns the clock and the loop.
 
 use std::time::Duration;
 
-/// Requests for one answer, at most.
+/// Requests sent for one reply, the first included.
 pub const MAX_ATTEMPTS: u32 = 5;
 
-/// The first wait, before chance shortens it; each further one is twice as long.
+/// Upper bound of the first delay. The bound doubles with every attempt.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 
-/// The longest wait, whatever somebody asks for.
+/// Longest delay, also if `Retry-After` asks for more: a run has a time limit of its own.
 pub const MAX_WAIT: Duration = Duration::from_mins(1);
 
-/// Returns how long to wait before sending again what may be sent again; nothing after [`MAX_ATTEMPTS`].
+/// Returns the delay before the next attempt, or `None` after [`MAX_ATTEMPTS`].
 ///
-/// `attempts` is how many were made, from 1. `chance` is a random number from 0 to 1 that spreads out those who failed
-/// together; who says when to come back (`retry_after`) is taken at their word instead.
+/// `attempts` is the number of requests sent so far, at least 1. `chance` is a random number from 0 to 1 that spreads
+/// out requests that failed at the same time. A server's `retry_after` overrides both.
 pub fn wait(attempts: u32, retry_after: Option<Duration>, chance: f64) -> Option<Duration> {
     if attempts >= MAX_ATTEMPTS {
         return None;

@@ -1,4 +1,4 @@
-//! Counting tokens: without knowing whose, and as the models of OpenAI do.
+//! Token counts: the trait every counter implements, and a counter for OpenAI's encodings.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,24 +7,24 @@ use serde::{Deserialize, Serialize};
 use tiktoken_rs::tokenizer::{Tokenizer, get_tokenizer};
 use tiktoken_rs::{CoreBPE, bpe_for_tokenizer};
 
-/// Counts the tokens of a text as one particular model would.
+/// Counts the tokens of a text for a particular model.
 ///
-/// Special tokens (`[CLS]`, `[SEP]` and the like) that a model puts around a whole input are not counted; whoever
-/// fills a model's window leaves room for them.
+/// Special tokens that a model adds around an input (`[CLS]`, `[SEP]`) are not counted; a caller that fills the model's
+/// window leaves room for them.
 pub trait CountTokens: Send + Sync {
-    /// Returns the number of tokens of `text`, or a little more, never fewer.
+    /// Returns an upper bound on the number of tokens in `text`: exact or slightly more, never less.
     fn count(&self, text: &str) -> usize;
 }
 
-/// Text is counted in pieces of at most so many bytes: the tokenizer's patterns backtrack, and give up with a panic on
-/// endless runs of one kind of letter, which anybody can write into a note.
+/// Longest piece handed to the tokenizer, in bytes. Its regular expressions backtrack and panic on very long runs of
+/// one kind of character, which a document or a web page may contain.
 const MAX_PIECE_BYTES: usize = 16 * 1_024;
 
-/// What a text is cut by into tokens. The tables are large: they are loaded when first used, and shared.
+/// A vocabulary of OpenAI. The tables are large: each is loaded on first use and shared from then on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Encoding {
-    /// GPT-4o and everything since.
+    /// GPT-4o and later.
     #[default]
     O200k,
     /// The open-weight GPT models.
@@ -33,7 +33,7 @@ pub enum Encoding {
     Cl100k,
 }
 
-/// There is no encoding of this name.
+/// The text does not name an encoding.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not an encoding (expected o200k, o200k_harmony or cl100k)")]
 pub struct ParseEncodingError(String);
@@ -94,7 +94,8 @@ pub struct TokenCounter {
 }
 
 impl TokenCounter {
-    /// Returns the counter of a model; where its encoding is not known, `o200k` and a fifth more.
+    /// Returns the counter for a model. If the encoding is unknown, counts with `o200k` and adds a fifth, because other
+    /// vocabularies are usually smaller and yield more tokens.
     pub fn for_model(model: &str) -> Self {
         match get_tokenizer(model) {
             Some(Tokenizer::O200kBase) => Self::of(Encoding::O200k),
@@ -104,12 +105,12 @@ impl TokenCounter {
         }
     }
 
-    /// Returns a counter that takes somebody's word for the encoding.
+    /// Returns the counter for an encoding named in the configuration; it adds no margin.
     pub fn of(encoding: Encoding) -> Self {
         Self { encoding, is_guess: false }
     }
 
-    /// Tells whether the encoding is a guess, so that counts have a margin.
+    /// Returns whether the encoding is a guess and counts include a margin.
     pub fn is_guess(self) -> bool {
         self.is_guess
     }
@@ -123,7 +124,7 @@ impl CountTokens for TokenCounter {
     }
 }
 
-/// Cuts a text into pieces that are not too long, after white space where there is some.
+/// Splits a text into pieces of at most [`MAX_PIECE_BYTES`], before white space if the piece has any.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -134,7 +135,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
         let cut = if end == rest.len() {
             end
         } else {
-            // A cut before the space: words carry the space in front of them.
+            // Tokens include the space in front of a word, so a split before the space changes no count.
             rest[..end].rfind(char::is_whitespace).filter(|cut| *cut > 0).unwrap_or(end)
         };
         let (piece, behind) = rest.split_at(cut);

@@ -1,11 +1,11 @@
-//! The words of a text as search sees them: lower-cased, stemmed, and where they stand.
+//! Splits text into words as the full-text index does: lower-cased, stemmed, with positions.
 
 use std::collections::HashSet;
 use std::ops::Range;
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-/// English words that say nothing about what a text is about.
+/// English words without a subject of their own: function words, and the verbs questions are phrased with.
 const STOP_WORDS: &str = "a about above after again against all also am an and any are as at be because been before \
     being below between both but by can cannot could did do does doing done down during each few for from further get \
     give had has have having he her here hers herself him himself his how i if in into is it its itself just let like \
@@ -19,11 +19,11 @@ const STOP_WORDS: &str = "a about above after again against all also am an and a
 pub struct Word {
     /// Lower-cased and stemmed.
     pub stem: String,
-    /// Where it stands in the text, in bytes.
+    /// Position in the text, in bytes.
     pub range: Range<usize>,
 }
 
-/// Splits texts into words; English, as the text index does.
+/// Splits text into words with the English stemmer that the full-text index uses.
 pub struct WordSplitter {
     stemmer: Stemmer,
     stop_words: HashSet<&'static str>,
@@ -36,15 +36,15 @@ impl Default for WordSplitter {
 }
 
 impl WordSplitter {
-    /// Returns all words of `text`: runs of letters and digits, and each ideograph by itself.
+    /// Returns all words of `text`: runs of letters and digits; each ideograph is a word.
     pub fn words(&self, text: &str) -> Vec<Word> {
         let place = |range: Range<usize>| Word { stem: self.stem(&text[range.clone()]), range };
         runs(text).into_iter().map(place).collect()
     }
 
-    /// Returns the distinct stems of `text` that carry meaning, in order of appearance.
+    /// Returns the distinct stems of `text` that are not stop words, in order of appearance.
     ///
-    /// When there is nothing but stop words, those are what the text is about.
+    /// Returns the stop words themselves if there is nothing else (`to be or not to be`).
     pub fn key_stems(&self, text: &str) -> Vec<String> {
         let mut key = Vec::new();
         let mut all = Vec::new();
@@ -59,7 +59,7 @@ impl WordSplitter {
         if key.is_empty() { all } else { key }
     }
 
-    /// Returns `text` without its stop words, or all of it when nothing else is left.
+    /// Returns `text` without its stop words, or unchanged if nothing else remains.
     pub fn without_stop_words(&self, text: &str) -> String {
         let kept: Vec<_> = runs(text)
             .into_iter()
@@ -69,12 +69,12 @@ impl WordSplitter {
         if kept.is_empty() { text.to_owned() } else { kept.join(" ") }
     }
 
-    /// Tells whether `text` has a word that says what it is about.
+    /// Returns whether `text` has a word that is not a stop word.
     pub fn has_key_word(&self, text: &str) -> bool {
         runs(text).into_iter().any(|range| !self.stop_words.contains(text[range].to_lowercase().as_str()))
     }
 
-    /// Tells whether a lower-case word says nothing about what a text is about.
+    /// Returns whether a lower-case word is a stop word.
     pub fn is_stop_word(&self, word: &str) -> bool {
         self.stop_words.contains(word)
     }
@@ -84,7 +84,7 @@ impl WordSplitter {
     }
 }
 
-/// Returns where the words of `text` are.
+/// Returns the byte ranges of the words of `text`.
 fn runs(text: &str) -> Vec<Range<usize>> {
     let mut runs = Vec::new();
     let mut start = None;
@@ -103,12 +103,12 @@ fn runs(text: &str) -> Vec<Range<usize>> {
     runs
 }
 
-/// Tells whether a letter belongs to a script that is written without spaces between words.
+/// Returns whether a character belongs to a script written without spaces between words (Thai, Lao, Japanese, Chinese).
 fn is_ideograph(letter: char) -> bool {
     matches!(u32::from(letter), 0x0E00..=0x0EFF | 0x3040..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x20000..=0x3FFFF)
 }
 
-/// Returns where words stand in a text, not as part of others.
+/// Returns the first position of `words` in `text` at word boundaries, in bytes.
 pub fn find_words(text: &str, words: &str) -> Option<usize> {
     let is_edge = |letter: Option<char>| letter.is_none_or(|letter| !letter.is_alphanumeric());
     let is_whole =
