@@ -45,6 +45,8 @@ pub mod store;
 
 pub mod steps;
 
+mod work;
+
 pub mod estimate;
 
 pub mod orchestrator;
