@@ -1,7 +1,7 @@
-//! A Markdown file on disk becomes a [`Document`]: text, front matter, hash.
+//! Parses a Markdown file into a [`Document`]: text, front matter, hash.
 //!
-//! The text is kept as stored, byte for byte, so that offsets and line numbers are those of the file. Nothing in a file
-//! ends a run: a file that is no text is a [`SkipReason`], front matter that cannot be read is a [`DocumentWarning`].
+//! The text is kept byte for byte, so that offsets and line numbers are those of the file. No file can fail an ingest:
+//! one that is not text yields a [`SkipReason`], invalid front matter a [`DocumentWarning`].
 
 use std::ops::Range;
 
@@ -11,85 +11,86 @@ use serde_json::{Map, Value};
 
 use crate::base::id::ContentHash;
 
-/// Files above this size are skipped.
+/// Larger files are skipped: they are logs or dumps rather than documents, and a file is held in memory whole.
 pub const MAX_DOCUMENT_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Front matter above this size is cut off, but not read.
+/// Larger front matter is stripped from the body but not parsed.
 const MAX_FRONT_MATTER_BYTES: usize = 64 * 1024;
 
-/// Titles, tags and aliases are kept up to this length, and so many of them.
+/// Limits on each title, tag and alias, and on how many tags or aliases are kept.
 const MAX_NAME_CHARS: usize = 200;
 const MAX_NAMES: usize = 256;
 
 const BOM: char = '\u{feff}';
 
-/// One file of a collection, read.
+/// A parsed file of a collection.
 #[derive(Debug, Clone)]
 pub struct Document {
-    /// Where the file lies, relative to the collection's root, `/` between parts.
+    /// Path relative to the collection's root, with `/` between components.
     pub path: String,
-    /// The whole file as stored: byte order mark, line ends and front matter included.
+    /// The whole file as stored, including byte order mark, line endings and front matter.
     pub text: String,
-    /// The bytes of [`Self::text`] after byte order mark and front matter.
+    /// Byte range of [`Self::text`] after byte order mark and front matter.
     pub body: Range<usize>,
-    /// The front matter's title, else the first heading of level 1 or of any level, else the file's name without extension.
+    /// Title from the front matter, else the first heading of level 1, else the first heading, else the file name
+    /// without its extension.
     pub title: String,
-    /// Where the title is from.
+    /// Origin of [`Self::title`].
     pub title_source: TitleSource,
-    /// Other names, from the front matter.
+    /// Alternative titles from the front matter.
     pub aliases: Vec<String>,
-    /// Tags, from the front matter, without `#`.
+    /// Tags from the front matter, without `#`.
     pub tags: Vec<String>,
-    /// When it was written or last changed, as its front matter says.
+    /// Date from the first field of [`DATE_FIELDS`] that has one.
     pub date: Option<Date>,
-    /// The hash of the file's bytes.
+    /// Hash of the bytes of the file.
     pub content_hash: ContentHash,
-    /// What was odd about the file, though it is indexed.
+    /// Problems that do not keep the file out of the index.
     pub warnings: Vec<DocumentWarning>,
 }
 
-/// Where a document's title is from.
+/// Origin of a document's title.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TitleSource {
     /// `title:` in the front matter.
     FrontMatter,
-    /// The first heading of level 1, or of any level where there is none of level 1.
+    /// The first heading of level 1, or the first heading of any level if there is none of level 1.
     Heading,
-    /// Nothing in the file; the title is the file's name.
+    /// The file name, because the file has neither.
     FileName,
 }
 
 /// Why a file is left out of the index.
 #[derive(Debug, thiserror::Error)]
 pub enum SkipReason {
-    /// The file is too large to be a document somebody wrote.
+    /// The file exceeds [`MAX_DOCUMENT_BYTES`].
     #[error("{bytes} bytes, above the limit of {limit}")]
     TooLarge {
         /// Size of the file.
         bytes: u64,
-        /// [`MAX_DOCUMENT_BYTES`].
+        /// The limit.
         limit: u64,
     },
 
-    /// The file has NUL bytes.
+    /// The file contains a NUL byte.
     #[error("binary (NUL at byte {offset})")]
     Binary {
-        /// Where the first NUL is.
+        /// Offset of the first NUL byte.
         offset: usize,
     },
 
-    /// The file is text in another encoding, and says so.
+    /// The file begins with a UTF-16 byte order mark.
     #[error("UTF-16, not UTF-8")]
     Utf16,
 
-    /// The file is text in an unknown encoding, or damaged.
+    /// The file is not valid UTF-8.
     #[error("not UTF-8 at byte {offset}")]
     NotUtf8 {
-        /// Where the first wrong byte is.
+        /// Offset of the first invalid byte.
         offset: usize,
     },
 
-    /// A symbolic link leads nowhere, or out of the folder that is indexed.
+    /// A symbolic link is broken or leads out of the indexed folder.
     #[error("link that does not lead to a file inside the folder")]
     LinkOutside,
 
@@ -97,7 +98,7 @@ pub enum SkipReason {
     #[error("not a regular file")]
     NotAFile,
 
-    /// The name of the file or of a folder above it is not text.
+    /// The file name or a folder above it is not valid UTF-8.
     #[error("path is not UTF-8")]
     PathNotUtf8,
 
@@ -110,31 +111,31 @@ pub enum SkipReason {
     },
 }
 
-/// Something odd about a file that is indexed all the same.
+/// A problem with a file that is indexed regardless.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentWarning {
     /// The front matter is neither valid YAML nor valid TOML; title, tags, aliases and date may be missing.
     #[error("front matter is not valid: {0}")]
     BrokenFrontMatter(String),
 
-    /// The front matter is larger than any that people write.
+    /// The front matter exceeds [`MAX_FRONT_MATTER_BYTES`] and was not parsed.
     #[error("front matter of {bytes} bytes was not read")]
     HugeFrontMatter {
-        /// Its size.
+        /// Size of the front matter.
         bytes: usize,
     },
 
-    /// The file begins like front matter, but no line closes it, so it is read as text.
+    /// The file begins with front matter that has no closing line; it is indexed as text.
     #[error("front matter is not closed")]
     OpenFrontMatter,
 }
 
 impl Document {
-    /// Reads the bytes of the file at `path` (relative to the collection's root, `/` between parts).
+    /// Parses the bytes of the file at `path` (relative to the collection's root, `/` between components).
     ///
     /// # Errors
     ///
-    /// Returns the [`SkipReason`] if the bytes are not a text of at most [`MAX_DOCUMENT_BYTES`] in UTF-8.
+    /// Returns a [`SkipReason`] unless the bytes are UTF-8 text of at most [`MAX_DOCUMENT_BYTES`].
     pub fn parse(path: &str, bytes: Vec<u8>) -> Result<Self, SkipReason> {
         let content_hash = ContentHash::of(&bytes);
         let text = read_text(bytes)?;
@@ -158,14 +159,14 @@ impl Document {
         Ok(document)
     }
 
-    /// Whether the file is plain text, in which `#` and `|` mean nothing.
+    /// Returns whether the file is plain text (`.txt`), in which `#` and `|` are not markup.
     pub fn is_plain_text(&self) -> bool {
         extension(&self.path).is_some_and(|extension| extension.eq_ignore_ascii_case("txt"))
     }
 
-    /// Returns the title unless it is only the file's name.
+    /// Returns the title, or `None` if it is the file name.
     ///
-    /// This is the one to embed: renaming a file then changes no vector.
+    /// Only this title is embedded, so that renaming a file changes no vector.
     pub fn own_title(&self) -> Option<&str> {
         (self.title_source != TitleSource::FileName).then_some(self.title.as_str())
     }
@@ -260,7 +261,7 @@ impl Document {
     }
 }
 
-/// Front matter fields that hold a date, the most telling first.
+/// Front matter fields that hold a date, in order of precedence. A time of change comes before one of creation.
 const DATE_FIELDS: [&str; 11] = [
     "date",
     "updated",
@@ -288,7 +289,7 @@ fn read_text(bytes: Vec<u8>) -> Result<String, SkipReason> {
     String::from_utf8(bytes).map_err(|error| SkipReason::NotUtf8 { offset: error.utf8_error().valid_up_to() })
 }
 
-/// The line that opens front matter.
+/// The delimiter of front matter.
 #[derive(Clone, Copy)]
 enum Fence {
     Yaml,
@@ -304,7 +305,7 @@ impl Fence {
         }
     }
 
-    /// Returns what lies between the fences, and where the closing fence's line ends.
+    /// Returns the range between the fences and the end of the closing line.
     fn enclosed(self, text: &str) -> Option<(Range<usize>, usize)> {
         let mut lines = text.split_inclusive('\n');
         let start = lines.next()?.len();
@@ -323,7 +324,7 @@ impl Fence {
         None
     }
 
-    /// Reads the fields, or says in one line what is wrong with them.
+    /// Parses the fields; the error is one line.
     fn read(self, content: &str) -> Result<Map<String, Value>, String> {
         let fields = match self {
             Self::Yaml if content.lines().all(|line| line.trim().is_empty() || line.starts_with('#')) => Ok(Map::new()),
@@ -337,13 +338,15 @@ impl Fence {
     }
 }
 
-/// Lenient about repeated keys; strict about anything that could grow.
-/// Returns the first line of a reader's complaint, its line numbers said to be those of the front matter.
+/// Returns the first line of a parser error. Its line number counts from the start of the front matter, so `line`
+/// becomes `its line`.
 fn yaml_reason(complaint: &str) -> String {
     let line = complaint.lines().next().unwrap_or_default();
     line.trim_start_matches("error: ").replacen("line ", "its line ", 1)
 }
 
+/// Options that accept repeated keys, as most tools do, and limit nesting and expansion: aliases can make a small file
+/// expand to gigabytes.
 fn yaml_options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -371,7 +374,7 @@ fn from_toml(value: toml::Value) -> Value {
     }
 }
 
-/// Whether a line could belong to front matter, as against prose between two rules.
+/// Returns whether a line looks like `key: value`, to tell front matter from prose between two horizontal rules.
 fn looks_like_keys(line: &str) -> bool {
     let key = line.split([':', '=']).next().unwrap_or_default();
     key.len() < line.len()
@@ -380,7 +383,8 @@ fn looks_like_keys(line: &str) -> bool {
         && key.split_whitespace().count() <= 2
 }
 
-/// Finds the title in front matter that is no YAML, most often because the title has a colon.
+/// Finds the title in invalid front matter. The usual cause is an unquoted title with a colon, and template
+/// placeholders are no titles.
 fn salvaged_title(content: &str) -> Map<String, Value> {
     let title = content.lines().find_map(|line| {
         let (key, value) = line.split_once([':', '='])?;
@@ -401,7 +405,7 @@ fn scalar(value: &Value) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Reads a list of names, or a text with names between `separators`.
+/// Returns the names in a list, or in a string split at `separators`.
 fn names(value: &Value, separators: &[char]) -> Vec<String> {
     let names: Vec<String> = match value {
         Value::Array(values) => values.iter().filter_map(scalar).take(MAX_NAMES).collect(),
@@ -410,7 +414,8 @@ fn names(value: &Value, separators: &[char]) -> Vec<String> {
     names.iter().map(|name| shorten(name)).filter(|name| !name.is_empty()).take(MAX_NAMES).collect()
 }
 
-/// Reads `2026-02-03` with or without a time after it, `2026/02/03`, and `02/03/2026` as the third of February.
+/// Parses `2026-02-03` with or without a time after it, `2026/02/03`, and `02/03/2026`, which is read as
+/// month/day/year.
 fn date(text: &str) -> Option<Date> {
     let parts: Vec<&str> = text.split(|c: char| !c.is_ascii_digit()).take(3).collect();
     let [first, second, third] = parts[..] else { return None };
@@ -421,7 +426,7 @@ fn date(text: &str) -> Option<Date> {
     Date::new(year.parse().ok()?, month.parse().ok()?, day.parse().ok()?).ok()
 }
 
-/// Returns the name on one line, cut where no honest name is that long.
+/// Returns the name on one line, cut to [`MAX_NAME_CHARS`].
 fn shorten(name: &str) -> String {
     one_line(name, MAX_NAME_CHARS)
 }
@@ -431,7 +436,7 @@ fn extension(path: &str) -> Option<&str> {
     name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, extension)| extension)
 }
 
-/// Returns the Markdown events of a text with their byte ranges.
+/// Parses Markdown into events with their byte ranges.
 pub(super) fn markdown_events(text: &str) -> impl Iterator<Item = (Event<'_>, Range<usize>)> {
     let options = Options::ENABLE_TABLES
         | Options::ENABLE_FOOTNOTES
@@ -442,7 +447,7 @@ pub(super) fn markdown_events(text: &str) -> impl Iterator<Item = (Event<'_>, Ra
     Parser::new_ext(text, options).into_offset_iter()
 }
 
-/// Adds what a reader would read of an inline event.
+/// Appends the visible text of an inline event.
 pub(super) fn push_plain(text: &mut String, event: &Event<'_>) {
     match event {
         Event::Text(part) | Event::Code(part) => text.push_str(part),
@@ -451,7 +456,7 @@ pub(super) fn push_plain(text: &mut String, event: &Event<'_>) {
     }
 }
 
-/// Returns a text with its white space folded, cut after `max_chars` characters.
+/// Collapses white space and cuts the text to `max_chars` characters, the last of which is then `…`.
 pub(super) fn one_line(text: &str, max_chars: usize) -> String {
     let mut line = String::new();
     let mut left = max_chars;

@@ -7,14 +7,13 @@
 //! ```
 //!
 //! Ingest is incremental: a file whose size, time, and content hash are already in the index is not embedded again.
-//! Nothing here knows about chat models or research runs; with the built-in embedder everything works with the network
-//! off.
+//! This module depends on neither chat models nor research runs. With the built-in embedder it needs no network.
 //!
 //! # Where to look
 //!
 //! - [`index::Index`] owns the LanceDB tables. [`index::schema`] is the only on-disk format in this module.
-//! - Ids, hashes, and offsets are always in bytes of the file as stored on disk. Sizes meant for a model are in tokens
-//!   and say so in their name.
+//! - Ids and hashes are computed from, and offsets counted in, the bytes of the file as stored. Sizes meant for a model
+//!   are in tokens and say so in their name.
 
 pub mod document;
 

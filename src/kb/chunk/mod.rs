@@ -1,13 +1,13 @@
-//! A [`Document`] becomes [`Chunk`]s: passages with a heading path and a byte range.
+//! Splits a [`Document`] into [`Chunk`]s: passages with a heading path and a byte range.
 //!
 //! ```text
 //! document ──▶ leaves ──▶ sections ──▶ units ──▶ chunks
 //!              outline    (here)       unit      packing
 //! ```
 //!
-//! A chunk is a run of blocks under one heading path. Its text is a slice of the file, byte for byte; what is embedded
-//! is that slice with the names of what lies around it in front, see [`embed_text`]. Together the chunks of a document
-//! hold everything in its body but white space. Time and memory grow with the size of the file, not with its nesting.
+//! A chunk is a run of blocks under one heading path. Its text is a slice of the file, byte for byte. The embedded text
+//! is that slice preceded by title and headings, see [`embed_text`]. Together the chunks of a document cover its whole
+//! body except white space. Time and memory are linear in the size of the file, however deeply its blocks nest.
 
 mod outline;
 mod packing;
@@ -21,36 +21,37 @@ use self::unit::{CostedLeaf, UnitCutter, cost};
 use crate::base::token::CountTokens;
 use crate::kb::document::Document;
 
-/// Goes up with every change that makes other chunks of the same file.
+/// Part of the index manifest. Increase it with every change that yields different chunks for the same file, so that
+/// existing indexes are rebuilt.
 pub const CHUNKER_VERSION: u32 = 1;
 
-/// How long chunks are to be, in the embedder's own tokens.
+/// Length of chunks, in tokens of the embedder.
 #[derive(Debug, Clone, Copy)]
 pub struct ChunkOptions {
-    /// What the embedder takes, without the special tokens it adds; no embedded text is longer. At least
-    /// [`Self::MIN_TOKENS`], or less is not promised.
+    /// Hard limit of an embedded text, header included: the embedder's window without the special tokens it adds. The
+    /// limit holds if it is at least [`Self::MIN_TOKENS`].
     pub max_tokens: usize,
-    /// What a chunk is filled to: 80–90 % of [`Self::max_tokens`].
+    /// Length that chunks are filled to: 80–90 % of [`Self::max_tokens`].
     pub target_tokens: usize,
 }
 
 impl ChunkOptions {
-    /// The smallest window that leaves room for text beside the longest header.
+    /// Smallest window with room for text beside a header of maximum length.
     pub const MIN_TOKENS: usize = 128;
 }
 
 /// A passage of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// The headings above the passage, the outermost first.
+    /// Headings above the passage, outermost first.
     pub heading_path: Vec<String>,
     /// The passage, byte for byte as in the document's text.
     pub text: String,
-    /// Where it is in the document's text.
+    /// Byte range in the document's text.
     pub bytes: Range<usize>,
-    /// The line of the file it begins on, counted from 1; lines end at `\n`.
+    /// First line, counted from 1; lines end at `\n`.
     pub line_start: u32,
-    /// The line of the file it ends on.
+    /// Last line, inclusive.
     pub line_end: u32,
     /// For a passage from inside a fence or table: the opening line, or the header and delimiter rows.
     pub context: Option<String>,
@@ -58,7 +59,7 @@ pub struct Chunk {
     pub tokens: usize,
 }
 
-/// Cuts a document into chunks, in the order of the text.
+/// Splits a document into chunks, in the order of the text.
 pub fn chunk(document: &Document, counter: &dyn CountTokens, options: &ChunkOptions) -> Vec<Chunk> {
     let leaves = outline::leaves(document);
     let ends = leaves.iter().skip(1).map(|leaf| leaf.start).chain([document.body.end]);
@@ -81,10 +82,9 @@ pub fn chunk(document: &Document, counter: &dyn CountTokens, options: &ChunkOpti
     packer.finish()
 }
 
-/// Returns what is embedded for a passage: its title and headings, what it needs from above, and the passage.
+/// Returns the text to embed for a passage: title and headings on one line, the context, and the passage.
 ///
-/// The title is left out where the first heading says the same. A header of absurd length is cut, the outermost
-/// headings first.
+/// The title is left out if it equals the first heading. A header that is too long loses its outermost headings first.
 pub fn embed_text(title: Option<&str>, heading_path: &[String], context: Option<&str>, text: &str) -> String {
     let mut embedded = header(title, heading_path);
     if let Some(context) = context {
@@ -95,11 +95,12 @@ pub fn embed_text(title: Option<&str>, heading_path: &[String], context: Option<
     embedded
 }
 
-/// What a header may weigh, and a single name in it; about sixty tokens of English, and never more than half.
+/// Limits on the weight of a header and of a single name in it: about sixty English tokens, a quarter of the built-in
+/// embedder's window.
 const MAX_HEADER_WEIGHT: usize = 240;
 const MAX_NAME_WEIGHT: usize = 120;
 
-/// Returns `title › H1 › H2` and a line end, or nothing.
+/// Returns `title › H1 › H2` and a line feed, or an empty string.
 fn header(title: Option<&str>, heading_path: &[String]) -> String {
     let title = title.filter(|title| heading_path.first().is_none_or(|first| first != title));
     let title = title.map(|title| lightened(title, MAX_NAME_WEIGHT));
@@ -118,7 +119,7 @@ fn header(title: Option<&str>, heading_path: &[String]) -> String {
     if names.is_empty() { String::new() } else { names.join(" › ") + "\n" }
 }
 
-/// Weighs a name without a tokenizer, so that the embedded text is the same for every embedder.
+/// Estimates the length of a name without a tokenizer, so that the embedded text is the same for every embedder.
 fn weight(name: &str) -> usize {
     name.chars().map(char_weight).sum()
 }
@@ -143,20 +144,20 @@ fn lightened(name: &str, max_weight: usize) -> &str {
     end.map_or(name, |(end, _)| name[..end].trim_end())
 }
 
-/// Sections that are cut into chunks together.
+/// Adjacent sections that are packed into chunks together.
 struct Group<'a> {
     leaves: &'a [CostedLeaf<'a>],
     path: Vec<String>,
 }
 
-/// A section: a heading and what follows it up to the next one; headings without a text of their own go with the next.
+/// A heading and the text up to the next heading. A heading without text belongs to the section after it.
 struct Section {
     leaves: Range<usize>,
     path: Vec<String>,
     cost: usize,
 }
 
-/// Puts each section in a group of its own, but for those of a line or two.
+/// Groups sections: one per group, except that tiny sections join a neighbour. A chunk of one line is a poor hit.
 fn groups<'a>(leaves: &'a [CostedLeaf<'a>], options: &ChunkOptions) -> impl Iterator<Item = Group<'a>> {
     let mut sections = Sections { leaves, at: 0, path: HeadingPath::default() }.peekable();
     let target = options.target_tokens;
@@ -164,7 +165,7 @@ fn groups<'a>(leaves: &'a [CostedLeaf<'a>], options: &ChunkOptions) -> impl Iter
         let mut group = sections.next()?;
         let mut longest = group.cost;
         let depth = group.path.len();
-        // What comes after the end of the parent section is about something else.
+        // A shallower heading ends the parent section and starts another subject.
         let goes_along = |group: &Section, next: &Section| next.path.len() >= depth && goes_with(group, next, target);
         while let Some(next) = sections.next_if(|next| goes_along(&group, next)) {
             group.path = merged_path(&group, &next, longest);
@@ -176,15 +177,15 @@ fn groups<'a>(leaves: &'a [CostedLeaf<'a>], options: &ChunkOptions) -> impl Iter
     })
 }
 
-/// Whether one of them is tiny and both fit in a chunk.
+/// Returns whether either section is tiny and both fit into one chunk.
 fn goes_with(group: &Section, next: &Section, target: usize) -> bool {
     let tiny = target / 8;
-    // The header takes its share of the target.
+    // A quarter of the target is reserved for the header.
     let fits = group.cost + next.cost <= target - target / 4;
     fits && (group.cost <= tiny || next.cost <= tiny)
 }
 
-/// Returns the heading path of the longest section if it is half of the whole, else what all have in common.
+/// Returns the heading path of the longest section if it makes up half of the group, else the common prefix of all.
 fn merged_path(group: &Section, next: &Section, longest: usize) -> Vec<String> {
     let whole = group.cost + next.cost;
     if next.cost * 2 >= whole {
@@ -197,9 +198,9 @@ fn merged_path(group: &Section, next: &Section, longest: usize) -> Vec<String> {
     group.path[..common].to_vec()
 }
 
-/// Returns the headings above a line of a document, counted from 1; a heading stands above its own line.
+/// Returns the headings above a line, counted from 1; a heading is above its own line.
 ///
-/// A chunk of several small sections has one heading path for all of them; this is the one of a line.
+/// More precise than [`Chunk::heading_path`], which a chunk of several small sections has only one of.
 pub fn headings_above(document: &Document, line: u32) -> Vec<String> {
     let before = (line as usize).saturating_sub(1);
     let line_ends = document.text.match_indices('\n').map(|(at, _)| at + 1);
@@ -211,12 +212,12 @@ pub fn headings_above(document: &Document, line: u32) -> Vec<String> {
     above.titles()
 }
 
-/// The headings above a place in a document, with their levels.
+/// The headings above a position in a document, with their levels.
 #[derive(Default)]
 struct HeadingPath(Vec<(u8, String)>);
 
 impl HeadingPath {
-    /// Notes a heading; tells whether it was one.
+    /// Enters a heading. Returns false, and changes nothing, for any other kind of leaf.
     fn enter(&mut self, kind: &LeafKind) -> bool {
         let LeafKind::Heading { level, title } = kind else {
             return false;
@@ -233,7 +234,7 @@ impl HeadingPath {
     }
 }
 
-/// Walks over the sections of a document.
+/// Iterator over the sections of a document.
 struct Sections<'a> {
     leaves: &'a [CostedLeaf<'a>],
     at: usize,

@@ -1,4 +1,4 @@
-//! What a chunker has to know of a Markdown text: its headings, and where its blocks begin, however deeply they nest.
+//! The outline of a Markdown text: its headings, and where its blocks begin at any depth of nesting.
 
 use std::ops::Range;
 
@@ -6,48 +6,45 @@ use pulldown_cmark::{Event, HeadingLevel, Tag, TagEnd};
 
 use crate::kb::document::{Document, markdown_events, one_line, push_plain};
 
-/// Headings are kept up to this length.
+/// Headings are cut to this length.
 const MAX_HEADING_CHARS: usize = 200;
 
-/// Blocks nested deeper are told apart no further.
+/// Blocks nested deeper count as being at this depth, which bounds the recursion of the unit cutter.
 const MAX_DEPTH: u8 = 3;
 
-/// A run of text with no other block inside: a paragraph, a fence, a table. Together the leaves cover the body.
+/// A block without blocks inside it: a paragraph, a fence, a table. Together the leaves cover the body.
 #[derive(Debug)]
 pub(super) struct Leaf {
-    /// Where it begins, in bytes of the document's text; it ends where the next one begins.
+    /// Byte offset in the document's text. A leaf ends where the next one begins.
     pub(super) start: usize,
-    /// How many containers lie around the outermost block that begins here, up to [`MAX_DEPTH`].
+    /// Number of containers around the outermost block that begins here, up to [`MAX_DEPTH`].
     pub(super) depth: u8,
-    /// What it is.
     pub(super) kind: LeafKind,
 }
 
-/// What a leaf is, and so where it may be cut when it is too long for a chunk.
+/// The kind of a leaf, which decides where a leaf too long for a chunk may be cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum LeafKind {
-    /// A heading that begins a section; not one inside a list or quote.
+    /// A heading that begins a section. Headings inside lists and quotes are [`Self::Text`].
     Heading {
         /// 1 to 6.
         level: u8,
-        /// What a reader reads.
+        /// The text without markup.
         title: String,
     },
-    /// Prose.
     Text,
-    /// Something whose lines matter: a fence, indented code, HTML.
+    /// A block whose lines are significant: a fence, indented code, HTML.
     Lines {
-        /// The opening line of a fence, needed to read what follows it.
+        /// The opening line of a fence, repeated in every chunk of it because it names the language.
         context: Option<Range<usize>>,
     },
-    /// A table.
     Table {
-        /// Its header and delimiter rows.
+        /// The header and delimiter rows, repeated in every chunk of the table.
         context: Option<Range<usize>>,
     },
 }
 
-/// Returns the leaves of the document's body, in order.
+/// Returns the leaves of the document's body in order.
 pub(super) fn leaves(document: &Document) -> Vec<Leaf> {
     let body = &document.text[document.body.clone()];
     let mut outline = Outline::new(&document.text, document.body.clone());
@@ -145,13 +142,14 @@ impl<'a> Outline<'a> {
         range.start..range.start + block.find('\n').unwrap_or(block.len())
     }
 
-    /// Notes that a block begins at `offset`, after whatever marks its containers on the same line.
+    /// Records that a block begins at `offset`. The leaf begins with the line, so that list and quote markers before
+    /// the block belong to it.
     fn begin(&mut self, offset: usize, kind: LeafKind) {
         let start = self.line.start_of(offset);
         self.push(start, kind);
     }
 
-    /// Notes that a block ended at `offset`; what follows is prose until another block begins.
+    /// Records that a block ended at `offset`. The text after it is prose until another block begins.
     fn end(&mut self, offset: usize) {
         if let Some(start) = self.line.next_after(offset) {
             self.push(start, LeafKind::Text);
@@ -161,7 +159,7 @@ impl<'a> Outline<'a> {
     fn push(&mut self, start: usize, kind: LeafKind) {
         let depth = u8::try_from(self.depth).map_or(MAX_DEPTH, |depth| depth.min(MAX_DEPTH));
         let Some(last) = self.leaves.last_mut() else { return };
-        // Where only white space lies between, the last block was a container, or nothing at all.
+        // Nothing but white space in between: the last leaf was the start of a container or empty.
         if start <= last.start || self.text[last.start..start].trim().is_empty() {
             last.kind = kind;
             last.depth = last.depth.min(depth);
@@ -170,7 +168,7 @@ impl<'a> Outline<'a> {
         }
     }
 
-    /// Reads a text that is no Markdown: blocks are what blank lines part.
+    /// Reads plain text, in which blank lines separate the blocks.
     fn read_paragraphs(&mut self) {
         let mut start = self.line.start;
         let mut after_blank = false;
@@ -195,7 +193,7 @@ impl<'a> Outline<'a> {
     }
 }
 
-/// Finds starts of lines for offsets that come nearly in order, looking at each byte once.
+/// Finds the line starts of offsets that arrive nearly in order. Visits each byte once, which keeps the outline linear.
 struct LineCursor<'a> {
     text: &'a str,
     start: usize,
@@ -203,7 +201,7 @@ struct LineCursor<'a> {
 }
 
 impl LineCursor<'_> {
-    /// Returns where the line of `offset` begins.
+    /// Returns the start of the line that contains `offset`.
     fn start_of(&mut self, offset: usize) -> usize {
         if let Some(unseen) = self.text.get(self.seen..offset) {
             self.start = unseen.rfind('\n').map_or(self.start, |newline| self.seen + newline + 1);
@@ -212,7 +210,7 @@ impl LineCursor<'_> {
         self.start
     }
 
-    /// Returns where the first line that begins at or after `offset` begins, or `None` for what is passed already.
+    /// Returns the first line start at or after `offset`, or `None` if the cursor is already past it.
     fn next_after(&mut self, offset: usize) -> Option<usize> {
         let rest = self.text.get(offset..).filter(|_| offset > self.start)?;
         self.start = match rest.find('\n') {

@@ -1,4 +1,4 @@
-//! Packing: units become chunks of about equal length, none above the limit.
+//! Packs units into chunks of about equal length, none above the limit.
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use super::{Chunk, ChunkOptions, embed_text, header};
 use crate::base::token::CountTokens;
 use crate::kb::document::Document;
 
-/// Tokens kept free for a tokenizer that counts a whole a little higher than the sum of its parts.
+/// Tokens kept free, because a tokenizer may count a text slightly higher than the sum of its parts.
 const MARGIN_TOKENS: usize = 2;
 
-/// Packs the units of one section after the other.
+/// Packs a document's groups of sections, one at a time.
 pub(super) struct Packer<'a> {
     document: &'a Document,
     counter: &'a dyn CountTokens,
@@ -26,7 +26,9 @@ impl<'a> Packer<'a> {
         Self { document, counter, options, lines, path: Vec::new(), chunks: Vec::new() }
     }
 
-    /// Begins a section; returns how many tokens its units may have, and how many its chunks should.
+    /// Begins a group and returns the limit and the target of its chunks, in tokens without the header.
+    ///
+    /// A heading path that takes more than half of the window is dropped.
     pub(super) fn enter(&mut self, path: &[String]) -> (usize, usize) {
         self.path = path.to_vec();
         let title = self.document.own_title();
@@ -39,7 +41,7 @@ impl<'a> Packer<'a> {
         (left(self.options.max_tokens), left(self.options.target_tokens))
     }
 
-    /// Makes chunks of a section's units, the last of which ends at `end`.
+    /// Packs the units of a group, the last of which ends at `end`.
     pub(super) fn pack(&mut self, mut units: Vec<Unit>, end: usize, target: usize) {
         let mut remaining: usize = units.iter().map(|unit| unit.cost).sum();
         let mut first = 0;
@@ -60,7 +62,7 @@ impl<'a> Packer<'a> {
         unit.context.clone().map_or(0, |context| cost(self.counter, &self.document.text[context], usize::MAX))
     }
 
-    /// Pushes the chunk of `units[range]`, or of as many of them as fit; returns the first unit that is left.
+    /// Pushes a chunk of `units[range]`, or of as many of them as fit, and returns the index of the next unit.
     fn push_fitting(&mut self, units: &mut Vec<Unit>, range: Range<usize>, end: usize) -> usize {
         let first = range.start;
         let start = units[first].start;
@@ -75,7 +77,7 @@ impl<'a> Packer<'a> {
                 return next;
             }
             if is_single {
-                // Only a counter whose counts do not add up comes here.
+                // Reached only if the counter counts a text higher than the sum of its parts plus the margin.
                 units[first].cost /= 2;
                 units.insert(next, Unit { start: middle, cut: Cut::Character, ..units[first].clone() });
             } else {
@@ -84,7 +86,7 @@ impl<'a> Packer<'a> {
         }
     }
 
-    /// Makes the chunk of a range, or nothing of white space.
+    /// Builds the chunk of a byte range, or returns `None` if the range is white space. Line numbers are set by `push`.
     fn chunk(&self, range: Range<usize>, context: Option<Range<usize>>) -> Option<Chunk> {
         let bytes = without_blank_lines(&self.document.text, range)?;
         let text = self.document.text[bytes.clone()].to_owned();
@@ -101,10 +103,10 @@ impl<'a> Packer<'a> {
     }
 }
 
-/// Returns the unit before which a chunk that begins with `units[first]` should end.
+/// Returns the index of the unit before which a chunk that begins with `units[first]` ends.
 ///
-/// What remains is spread evenly, so that no crumb is left for the last chunk; a better place to cut may be worth some
-/// unevenness.
+/// The remaining units are spread evenly over the chunks they need, so that the last chunk is not a crumb. A better
+/// place to cut outweighs some unevenness, see [`harm`].
 fn best_cut(units: &[Unit], first: usize, remaining: usize, target: usize) -> usize {
     if remaining <= target {
         return units.len();
@@ -124,7 +126,7 @@ fn best_cut(units: &[Unit], first: usize, remaining: usize, target: usize) -> us
     units.len()
 }
 
-/// Returns what a cut costs, as the percentage of unevenness that is as bad.
+/// Returns the cost of a cut, as the percentage of unevenness that is equally bad.
 fn harm(cut: Cut) -> usize {
     match cut {
         Cut::Section | Cut::Block => 0,
@@ -138,7 +140,7 @@ fn harm(cut: Cut) -> usize {
     }
 }
 
-/// Returns the range without blank lines around it and without white space at its end.
+/// Trims blank lines from both ends and white space from the end. Indentation of the first line stays.
 fn without_blank_lines(text: &str, range: Range<usize>) -> Option<Range<usize>> {
     let part = text[range.clone()].trim_end();
     let blank = part.len() - part.trim_start().len();
@@ -146,7 +148,7 @@ fn without_blank_lines(text: &str, range: Range<usize>) -> Option<Range<usize>> 
     (!part.is_empty()).then_some(range.start + start..range.start + part.len())
 }
 
-/// Counts lines for offsets that never go back far.
+/// Converts offsets to line numbers. Fast if the offsets are nearly in order.
 struct LineNumbers<'a> {
     text: &'a str,
     offset: usize,

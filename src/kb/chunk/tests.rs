@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::kb::embed::bert_tokens::BertTokens;
 
-/// Counts words, and long ones by their length.
+/// Counts words; a long word counts by its length.
 struct Words;
 
 impl CountTokens for Words {
@@ -37,7 +37,7 @@ fn words(count: usize) -> String {
     (0..count).map(|n| format!("w{n}")).collect::<Vec<_>>().join(" ")
 }
 
-/// Checks what holds for the chunks of any document.
+/// Asserts the invariants that hold for the chunks of every document.
 fn check(document: &Document, counter: &dyn CountTokens, options: &ChunkOptions) {
     let chunks = chunk(document, counter, options);
     let mut end = document.body.start;
@@ -258,7 +258,7 @@ fn each_line_of_a_chunk_of_several_sections_has_its_own_headings() {
     assert_eq!(headings_above(&document, 1000), ["Manual", "Large", "Inner"], "beyond the end");
 }
 
-/// Pieces of Markdown, put together at random.
+/// Random concatenations of Markdown fragments.
 fn markdown() -> impl Strategy<Value = String> {
     let word = "[a-zé漢🦀]{1,9}[.,!]?";
     let line = proptest::collection::vec(word, 1..30).prop_map(|words| words.join(" "));

@@ -1,14 +1,15 @@
-//! Units: what a chunk takes whole. A block that fits is one unit; one that does not is cut where it hurts least.
+//! Splits blocks into units, which chunks contain whole. A block that fits the limit is one unit; a longer one is cut
+//! at the least harmful places.
 
 use std::ops::Range;
 
 use super::outline::{Leaf, LeafKind};
 use crate::base::token::CountTokens;
 
-/// A text of so many bytes is as dear as one token, so that a chunk of white space or base64 has an end too.
+/// Every so many bytes cost at least one token, which bounds chunks of white space and of base64 in bytes.
 const BYTES_PER_TOKEN: usize = 16;
 
-/// What a cut in front of a unit goes through, the least harmful first.
+/// The structure that a cut in front of a unit breaks, least harmful first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cut {
     Section,
@@ -24,34 +25,34 @@ pub(super) enum Cut {
     Heading,
 }
 
-/// Part of a document's text that is cut no further; it ends where the next one begins.
+/// A part of a document's text that no chunk divides. It ends where the next unit begins.
 #[derive(Debug, Clone)]
 pub(super) struct Unit {
-    /// Where it begins, in bytes of the document's text.
+    /// Byte offset in the document's text.
     pub(super) start: usize,
-    /// Tokens, or a little more: units' costs add up to no less than the tokens of all of them.
+    /// At least the number of tokens. The costs of adjacent units add up to no less than the tokens of their text.
     pub(super) cost: usize,
-    /// What a cut in front of it goes through.
+    /// The structure that a cut in front of this unit breaks.
     pub(super) cut: Cut,
-    /// What has to be repeated to read it when a chunk begins with it.
+    /// A fence's opening line or a table's header, repeated if a chunk begins with this unit.
     pub(super) context: Option<Range<usize>>,
 }
 
-/// Returns what a text is charged: at least one, and no less than its tokens; but for a text that is above `limit` by
-/// its length alone, tokens are not counted.
+/// Returns the cost of a text: its tokens or its share by length, whichever is more, and at least one.
+///
+/// A text whose length alone exceeds `limit` has to be cut in any case, so its tokens are not counted.
 pub(super) fn cost(counter: &dyn CountTokens, text: &str, limit: usize) -> usize {
     let by_length = (text.len() / BYTES_PER_TOKEN).max(1);
     if by_length > limit { by_length } else { by_length.max(counter.count(text)) }
 }
 
-/// Cuts leaves into units of at most `limit` each.
+/// Cuts leaves into units that cost at most `limit` each.
 pub(super) struct UnitCutter<'a> {
     pub(super) text: &'a str,
     pub(super) counter: &'a dyn CountTokens,
     pub(super) limit: usize,
 }
 
-/// A leaf with its end and cost.
 pub(super) struct CostedLeaf<'a> {
     pub(super) leaf: &'a Leaf,
     pub(super) end: usize,
@@ -59,7 +60,7 @@ pub(super) struct CostedLeaf<'a> {
 }
 
 impl UnitCutter<'_> {
-    /// Cuts the leaves of one section, or of several that go together.
+    /// Cuts the leaves of one group of sections.
     pub(super) fn cut_section(&self, leaves: &[CostedLeaf<'_>]) -> Vec<Unit> {
         let mut units = Vec::new();
         let mut after_heading = false;
@@ -84,7 +85,7 @@ impl UnitCutter<'_> {
             self.cut_leaf(leaf, cut, units);
         } else {
             let next_cut = if depth == 1 { Cut::Item } else { Cut::NestedBlock };
-            // Below the last depth every leaf is on its own.
+            // At `MAX_DEPTH` every leaf becomes a part of its own, which ends the recursion.
             let same = |next: &CostedLeaf<'_>| next.leaf.depth > depth;
             for (index, part) in leaves.chunk_by(|_, next| same(next)).enumerate() {
                 self.cut_block(part, depth + 1, if index == 0 { cut } else { next_cut }, units);
@@ -99,7 +100,7 @@ impl UnitCutter<'_> {
             LeafKind::Lines { context } => (&[Cut::BlankLine, Cut::Line, Cut::Word], context.as_ref()),
             LeafKind::Table { context } => (&[Cut::Line, Cut::Word], context.as_ref()),
         };
-        // A context too long to repeat is not repeated.
+        // A context longer than a quarter of the limit is not repeated: little text would fit beside it.
         let context = context
             .map(|context| (context.clone(), cost(self.counter, &self.text[context.clone()], self.limit)))
             .filter(|(_, cost)| *cost <= self.limit / 4);
@@ -131,7 +132,7 @@ impl UnitCutter<'_> {
         }
     }
 
-    /// Cuts between characters, as it must for a text without white space.
+    /// Cuts between characters, for text without white space.
     fn cut_word(&self, range: Range<usize>, cut: Cut, units: &mut Vec<Unit>) {
         let longest = (self.limit * BYTES_PER_TOKEN).max(4);
         let (mut start, mut cut, mut length) = (range.start, cut, longest);
@@ -147,14 +148,15 @@ impl UnitCutter<'_> {
                 price = cost(self.counter, &self.text[start..end], usize::MAX);
             }
             units.push(Unit { start, cost: price, cut, context: None });
-            // The next piece is probably as dense as this one.
+            // The next piece is probably as dense, so its first guess is close and few pieces are counted twice.
             length = longest.min(if price * 2 > self.limit { end - start } else { 2 * (end - start) });
             (start, cut) = (end, Cut::Character);
         }
     }
 }
 
-/// Returns the last place up to `end` where no character or cluster is torn, but past `start`.
+/// Returns the last offset in `start..=end`, but past `start`, that divides neither a character nor a cluster of joined
+/// characters.
 pub(super) fn floor_boundary(text: &str, start: usize, end: usize) -> usize {
     let end = text.floor_char_boundary(end);
     let whole = text[start..end].char_indices().rev().map(|(at, _)| start + at + 1);
@@ -170,14 +172,14 @@ pub(super) fn floor_boundary(text: &str, start: usize, end: usize) -> usize {
     if end > start { end } else { text.ceil_char_boundary(start + 1) }
 }
 
-/// Whether a character is drawn as part of the one before.
+/// Returns whether a character is rendered as part of the one before it.
 fn joins_previous(character: char) -> bool {
     matches!(character,
         '\u{300}'..='\u{36f}' | '\u{200d}' | '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}'
         | '\u{1f1e6}'..='\u{1f1ff}' | '\u{1f3fb}'..='\u{1f3ff}')
 }
 
-/// Returns the length of the first piece of a text, with the white space after it.
+/// Returns the length of the first piece of a text, including the white space after it.
 fn piece_len(text: &str, cut: Cut) -> usize {
     match cut {
         Cut::Sentence => sentence_len(text),
@@ -205,7 +207,7 @@ fn paragraph_len(text: &str) -> usize {
     end
 }
 
-/// Returns the length of the first sentence, with the white space after it.
+/// Returns the length of the first sentence, including the white space after it.
 fn sentence_len(text: &str) -> usize {
     let mut from = 0;
     while let Some(found) = text[from..].find(['.', '!', '?', '。', '！', '？', '…']) {
@@ -223,7 +225,7 @@ fn sentence_len(text: &str) -> usize {
     text.len()
 }
 
-/// Whether a full stop after `text` ends a word, not a sentence.
+/// Returns whether a full stop after `text` belongs to an abbreviation or initial.
 fn is_abbreviation(text: &str) -> bool {
     const ABBREVIATIONS: [&str; 16] =
         ["e.g", "i.e", "vs", "cf", "etc", "mr", "mrs", "ms", "dr", "prof", "st", "fig", "figs", "no", "al", "approx"];

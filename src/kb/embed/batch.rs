@@ -1,18 +1,19 @@
-//! Micro-batches: which texts go through a model together, and what comes out of it checked.
+//! Micro-batches: planning, threads and the check of the resulting vectors, shared by [`super::builtin`] and
+//! [`super::fastembed`].
 //!
-//! A model pads every text of a batch to the longest one, so texts of like length go together, and a batch is bounded
-//! by what it costs (`rows × longest` tokens) and not by its number of texts. A limit of one token gives every text a
-//! batch of its own. Order, threads and the check on what a model returns are here; the models are in
-//! [`super::builtin`] and [`super::fastembed`].
+//! A model pads every text of a batch to the longest one. Batches therefore hold texts of similar length, and are
+//! limited by cost (`rows × longest` tokens) rather than by number of texts. A limit of one token gives every text a
+//! batch of its own.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Groups texts by length, so that little is padded and no batch costs more than `max_batch_tokens`.
+/// Groups texts by length into batches that cost at most `max_batch_tokens` each.
 ///
-/// Takes the length of each text in tokens and returns the positions of the texts in each batch, longest first, so
-/// that threads that share the batches end at about the same time. A text longer than the limit gets a batch to itself.
+/// `lengths` has the tokens of each text; the result has the positions of the texts in each batch. The longest come
+/// first, so that threads sharing the batches finish at about the same time. A text above the limit gets a batch to
+/// itself.
 pub(super) fn plan(lengths: &[usize], max_batch_tokens: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..lengths.len()).collect();
     order.sort_by_key(|&position| std::cmp::Reverse(lengths[position]));
@@ -31,10 +32,10 @@ pub(super) fn plan(lengths: &[usize], max_batch_tokens: usize) -> Vec<Vec<usize>
     batches
 }
 
-/// Calls `work(worker, job)` for every job below `jobs` and returns the results in the order of the jobs.
+/// Calls `work(worker, job)` for every job in `0..jobs` and returns the results in the order of the jobs.
 ///
-/// Each of up to `workers` threads takes the next job when it is free; `worker` tells them apart. After a failure no
-/// further job is started.
+/// Runs up to `workers` threads, each of which takes the next job when it is free; `worker` is the thread's index.
+/// After the first error no further job is started.
 pub(super) fn spread<T, E, F>(workers: usize, jobs: usize, work: F) -> Result<Vec<T>, E>
 where
     T: Send,
@@ -75,9 +76,8 @@ where
     Ok(done.into_iter().map(|(_, result)| result).collect())
 }
 
-/// Scales a vector to length one; none if it has no direction.
-///
-/// A vector that is all zero or not finite would rank nowhere, or everywhere, without anybody noticing.
+/// Scales a vector to length one. Returns `None` if it is zero or not finite: such a vector would silently spoil the
+/// ranking.
 pub(super) fn normalised(mut vector: Vec<f32>) -> Option<Vec<f32>> {
     let length = vector.iter().map(|x| x * x).sum::<f32>().sqrt();
     if !length.is_normal() {
@@ -89,7 +89,7 @@ pub(super) fn normalised(mut vector: Vec<f32>) -> Option<Vec<f32>> {
     Some(vector)
 }
 
-/// Puts the vectors of planned batches back into the order of the texts.
+/// Returns the vectors of planned batches in the order of the texts.
 pub(super) fn in_input_order(plan: &[Vec<usize>], vectors: impl IntoIterator<Item = Vec<f32>>) -> Vec<Vec<f32>> {
     let count = plan.iter().map(Vec::len).sum();
     let mut ordered = vec![Vec::new(); count];

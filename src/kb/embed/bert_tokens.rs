@@ -1,7 +1,7 @@
-//! Counting WordPiece tokens fast: exact for a BERT tokenizer, at the speed of looking up words.
+//! Fast, exact WordPiece token counts for BERT tokenizers.
 //!
-//! A BERT tokenizer cuts text at white space, at punctuation and around CJK ideographs, then spells each word on its
-//! own. So the count of a text is the sum over its words, and a word that was counted once is remembered.
+//! A BERT tokenizer splits text at white space, at punctuation and around CJK ideographs, then encodes each word
+//! separately. The count of a text is therefore the sum over its words, and the count of a word can be cached.
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
@@ -10,36 +10,36 @@ use tokenizers::Tokenizer;
 
 use crate::base::token::CountTokens;
 
-/// Words remembered at most; a few times the vocabulary of a large folder.
+/// Size of the word cache: a few times the vocabulary of a large folder, some 20 MB.
 const MAX_REMEMBERED_WORDS: usize = 200_000;
 
-/// Longer words are rare and seldom seen twice.
+/// Longer words are not cached: they rarely occur twice.
 const MAX_REMEMBERED_BYTES: usize = 64;
 
-/// WordPiece gives up on longer words and spends a single `[UNK]` on them.
+/// WordPiece encodes longer words as a single `[UNK]`.
 const MAX_WORD_CHARS: usize = 100;
 
-/// The bytes are not a tokenizer.
+/// The bytes are not a valid `tokenizer.json`.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to read tokenizer")]
 pub(crate) struct ReadTokenizerError(#[source] Box<dyn std::error::Error + Send + Sync>);
 
-/// Counts the tokens of a lower-casing BERT tokenizer (normaliser, pre-tokeniser and WordPiece as in `bert-base-uncased`).
+/// Counts tokens for a lower-casing BERT tokenizer (normaliser, pre-tokeniser and WordPiece as in `bert-base-uncased`).
 ///
-/// Text that spells a special token, such as `[CLS]`, is counted as ordinary text, which is more, never fewer.
+/// Text that spells a special token, such as `[CLS]`, is counted as ordinary text, which is an upper bound.
 pub(crate) struct BertTokens {
-    /// Counts the tokens of a word that is not remembered.
+    /// Counts the tokens of a word that is not cached.
     spell: Box<dyn Fn(&str) -> usize + Send + Sync>,
     words: RwLock<HashMap<Box<str>, u16>>,
 }
 
 impl BertTokens {
-    /// Counts with a tokenizer that is at hand: `spell` asks it for the tokens of a word.
+    /// Returns a counter that calls `spell` for the number of tokens of each new word.
     pub(crate) fn new(spell: impl Fn(&str) -> usize + Send + Sync + 'static) -> Self {
         Self { spell: Box::new(spell), words: RwLock::default() }
     }
 
-    /// Reads the tokenizer from the bytes of its `tokenizer.json`; truncation and padding set there are ignored.
+    /// Parses the bytes of a `tokenizer.json`, ignoring its truncation and padding.
     ///
     /// # Errors
     ///
@@ -48,11 +48,11 @@ impl BertTokens {
         let mut tokenizer = Tokenizer::from_bytes(json).map_err(ReadTokenizerError)?;
         tokenizer.with_truncation(None).map_err(ReadTokenizerError)?;
         tokenizer.with_padding(None);
-        // A word it cannot encode counts as one token a byte.
+        // A word that cannot be encoded counts as one token per byte, the upper bound.
         Ok(Self::new(move |word| tokenizer.encode_fast(word, false).map_or(word.len(), |encoding| encoding.len())))
     }
 
-    /// Counts and remembers words that were not known.
+    /// Counts and caches the given words.
     fn learn(&self, unknown: &[&str]) -> usize {
         let mut total = 0;
         for word in unknown {
@@ -92,15 +92,15 @@ impl CountTokens for BertTokens {
     }
 }
 
-/// What a BERT tokenizer looks at on its own.
+/// A part of a text that the tokenizer encodes separately.
 enum Piece<'a> {
-    /// One token for certain: a punctuation mark, an ideograph, a word too long to spell.
+    /// Exactly one token: a punctuation mark, an ideograph, or an over-long word.
     Single,
-    /// A word, or a run around which nothing is certain but that it stands alone.
+    /// A word, or a run of non-ASCII text that the tokenizer may split further.
     Word(&'a str),
 }
 
-/// Cuts a text where the tokenizer is sure to cut it.
+/// Splits a text at positions where the tokenizer is certain to split it.
 struct Pieces<'a>(&'a str);
 
 impl<'a> Iterator for Pieces<'a> {
@@ -130,7 +130,7 @@ fn is_space(character: char) -> bool {
     matches!(character, ' ' | '\t' | '\n' | '\r')
 }
 
-/// Whether the tokenizer drops the byte, which joins what is around it.
+/// Returns whether the tokenizer removes the byte, joining the text around it.
 fn is_removed(byte: u8) -> bool {
     byte.is_ascii_control() && !is_space(char::from(byte))
 }

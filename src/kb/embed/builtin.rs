@@ -1,9 +1,8 @@
-//! all-MiniLM-L6-v2 inside the binary: vectors with no download, no network and no native library.
+//! all-MiniLM-L6-v2 inside the binary: no download, network or native library.
 //!
-//! The weights are int8 and activations are quantised as the model runs, to the range of what runs together. In a batch
-//! a text's vector would depend on its batch mates (cosines down to 0.96 were measured for short texts), so every text
-//! runs by itself: its vector depends on nothing else. That costs no speed, because threads work on different texts and
-//! nothing is padded.
+//! The weights are int8, and activations are quantised at run time to the range of the whole batch. In a batch the
+//! vector of a text would depend on the other texts (cosines down to 0.96 were measured for short ones), so every text
+//! runs by itself. That costs no speed: threads work on different texts, and nothing is padded.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -19,24 +18,25 @@ use super::{EmbedError, Embedder};
 use crate::base::token::CountTokens;
 
 static MODEL: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/all-MiniLM-L6-v2-int8/model.onnx"));
-/// The graph of [`MODEL`], whose weights it uses where they are; what is embedded in a graph would be copied.
+/// The graph of [`MODEL`], which refers to the weights there in place. Weights inside the graph would be copied on
+/// load.
 static GRAPH: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/all-MiniLM-L6-v2-int8/graph.onnx"));
-/// What the graph calls [`MODEL`].
+/// File name by which the graph refers to [`MODEL`].
 const MODEL_NAME_IN_GRAPH: &str = "model.data";
-/// The tokens of the model, one a line.
+/// The vocabulary of the model, one token per line.
 pub(super) const VOCABULARY: &str =
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/all-MiniLM-L6-v2-int8/vocab.txt"));
 
 const NAME: &str = "all-MiniLM-L6-v2-int8";
-/// Of the recipe below; a test says what it must be when the assets change.
+/// Hash of the recipe, computed once; a test recomputes it from the assets.
 const FINGERPRINT: &str = "42ea7222ad2c0d260ebaed2fc783c17e";
 const DIMENSION: usize = 384;
-/// Where texts are cut, `[CLS]` and `[SEP]` included.
+/// Window of the model in tokens, `[CLS]` and `[SEP]` included.
 const MAX_LENGTH: usize = 256;
 const CLS: u32 = 101;
 const SEP: u32 = 102;
 
-/// Most texts that are computed at the same time, which bounds the memory; with more cores, several work on one text.
+/// Texts computed at the same time. Bounds the memory; with more cores, several threads share a text.
 const MAX_WORKERS: usize = 16;
 
 /// The model compiled into the binary.
@@ -44,12 +44,13 @@ pub(super) struct Builtin {
     threads: usize,
     tokens: Tokens,
     model: OnceLock<MiniLm>,
-    /// Held while the model is loaded, so that it is loaded once.
+    /// Held during loading, so that the model is loaded once.
     loading: Mutex<()>,
 }
 
 impl Builtin {
-    /// Returns the embedder; it loads its tokenizer when it first counts and its model when it first embeds.
+    /// Returns the embedder without loading anything: the tokenizer is loaded on the first count, the model on the
+    /// first text.
     pub(super) fn new(threads: Option<usize>) -> Self {
         let threads = threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)).max(1);
         Self { threads, tokens: Tokens::default(), model: OnceLock::new(), loading: Mutex::default() }
@@ -106,12 +107,12 @@ impl Embedder for Builtin {
 
     fn warm_up(&self) {
         self.tokens.words();
-        // A failure comes up again for whoever embeds.
+        // The next embedding call returns the same error.
         let _ = self.model();
     }
 }
 
-/// The model's words, for reading and for counting, made when they are first needed.
+/// Tokenizer and token counter of the model, each built on first use.
 #[derive(Default)]
 struct Tokens {
     words: OnceLock<Arc<WordPiece>>,
@@ -134,7 +135,7 @@ impl CountTokens for Tokens {
     }
 }
 
-/// Returns the tokens the model reads for a text: cut to its window, between `[CLS]` and `[SEP]`.
+/// Returns the model's input for a text: its tokens, cut to the window, between `[CLS]` and `[SEP]`.
 fn model_input(words: &WordPiece, text: &str) -> Result<Vec<u32>, EmbedError> {
     let mut ids = words.encode(text).map_err(run_error)?;
     ids.truncate(MAX_LENGTH - 2);
@@ -156,7 +157,7 @@ struct MiniLm {
     mask: NodeId,
     types: NodeId,
     output: NodeId,
-    /// One for each text that is computed at the same time.
+    /// One thread pool per text computed at the same time.
     workers: Vec<RunOptions>,
 }
 
@@ -203,9 +204,9 @@ impl MiniLm {
     }
 }
 
-/// Returns the mean of token vectors, scaled to length one.
+/// Returns the mean of the token vectors, scaled to length one.
 fn mean_direction(states: &[f32]) -> Result<Vec<f32>, EmbedError> {
-    // The sum points where the mean does.
+    // The sum has the direction of the mean, and the length is normalised anyway.
     let mut sum = vec![0.0; DIMENSION];
     for state in states.chunks_exact(DIMENSION) {
         for (total, x) in sum.iter_mut().zip(state) {

@@ -1,21 +1,21 @@
-//! Fastembed's catalogue of models, by the names people use for them.
+//! Fastembed's catalogue of models, looked up by short name or repository.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use ::fastembed::{EmbeddingModel, ModelInfo, TextEmbedding};
 
-/// A model that `fastembed:NAME` can name.
+/// A model of the catalogue.
 #[derive(Clone, Debug)]
 pub struct CatalogueModel {
     /// Short name, such as `BGESmallENV15`.
     pub name: String,
-    /// Dimension, files, and where they are fetched from.
+    /// Dimension, files and repository.
     pub(super) info: ModelInfo<EmbeddingModel>,
 }
 
 impl CatalogueModel {
-    /// Repository the model is fetched from, such as `Xenova/bge-small-en-v1.5`.
+    /// Hugging Face repository of the model, such as `Xenova/bge-small-en-v1.5`.
     pub fn repository(&self) -> &str {
         &self.info.model_code
     }
@@ -25,13 +25,13 @@ impl CatalogueModel {
         self.info.dim
     }
 
-    /// What its makers say it is.
+    /// Description from the catalogue.
     pub fn description(&self) -> &str {
         &self.info.description
     }
 }
 
-/// Returns all models of the catalogue, by name.
+/// Returns all models of the catalogue, sorted by name.
 pub fn catalogue() -> Vec<CatalogueModel> {
     let models = TextEmbedding::list_supported_models().into_iter();
     let mut models: Vec<_> = models.map(|info| CatalogueModel { name: format!("{:?}", info.model), info }).collect();
@@ -39,9 +39,9 @@ pub fn catalogue() -> Vec<CatalogueModel> {
     models
 }
 
-/// Returns the model of that short name or repository, in any case of letters.
+/// Returns the model with that short name or repository, ignoring case.
 ///
-/// Several models can share a repository: the one with the shortest name is meant, which is the unquantised one.
+/// If several models share the repository, returns the one with the shortest name, which is the unquantised one.
 pub(super) fn find(name: &str) -> Option<CatalogueModel> {
     let named = |model: &CatalogueModel| {
         model.name.eq_ignore_ascii_case(name) || model.info.model_code.eq_ignore_ascii_case(name)
@@ -49,7 +49,7 @@ pub(super) fn find(name: &str) -> Option<CatalogueModel> {
     catalogue().into_iter().filter(named).min_by_key(|model| model.name.len())
 }
 
-/// Returns up to three short names that look most like `name`, the best first.
+/// Returns up to three short names most similar to `name`, best first.
 pub(super) fn names_like(name: &str) -> Vec<String> {
     let wanted = pairs(name);
     let likeness = |model: &CatalogueModel| {
@@ -62,13 +62,13 @@ pub(super) fn names_like(name: &str) -> Vec<String> {
     models.into_iter().take(3).map(|(_, name)| name).collect()
 }
 
-/// Returns the pairs of neighbouring letters and digits of a name.
+/// Returns the bigrams of a name's letters and digits.
 fn pairs(name: &str) -> HashSet<(char, char)> {
     let letters: Vec<char> = name.to_lowercase().chars().filter(|c| c.is_alphanumeric()).collect();
     letters.windows(2).map(|pair| (pair[0], pair[1])).collect()
 }
 
-/// Returns how much two sets have in common: 100 if they are equal, 0 if they share nothing.
+/// Returns the Dice similarity of two sets in percent.
 fn shared_percent(a: &HashSet<(char, char)>, b: &HashSet<(char, char)>) -> usize {
     200 * a.intersection(b).count() / (a.len() + b.len()).max(1)
 }

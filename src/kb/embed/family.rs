@@ -1,43 +1,43 @@
-//! What is known about families of embedding models and is not in their files: prefixes, pooling, window.
+//! Prefixes, pooling and window of families of embedding models.
 //!
-//! Fastembed adds no prefixes, and an ONNX folder often lacks the sentence-transformers files that say how the model
-//! was trained. The strings are those of each model's own card.
+//! Fastembed adds no prefixes, and an ONNX folder often lacks the sentence-transformers files that record how the model
+//! was trained. The strings are taken from each model's card.
 
 use ::fastembed::Pooling;
 
-/// Traits that the models of a family share.
+/// Traits shared by the models of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Family {
-    /// Parts of a model's name (lowercase) that tell the family.
+    /// Lower-case substrings of model names that identify the family.
     names: &'static [&'static str],
-    /// What the model was trained to see before a question.
+    /// Prefix of queries in training.
     pub(super) query_prefix: &'static str,
-    /// What the model was trained to see before a passage.
+    /// Prefix of passages in training.
     pub(super) passage_prefix: &'static str,
-    /// Whether the first token's vector stands for the text, and not the mean of all.
+    /// Whether the text is represented by the vector of its first token rather than the mean of all.
     first_token: bool,
-    /// Where the authors cut texts, in tokens, special ones included, if it is below [`Family::WINDOW`].
+    /// Window used in training, in tokens including special ones, if it is below [`Family::WINDOW`].
     window: Option<usize>,
 }
 
 impl Family {
-    /// Where texts are cut when nothing says otherwise. Many models could take more, but a passage that long is
-    /// a poor hit, and attention costs its square.
+    /// Default window in tokens, special ones included. Many models accept more, but longer passages are poor hits, and
+    /// the cost of attention is quadratic.
     pub(super) const WINDOW: usize = 512;
 
-    /// Returns the family of a model by its name or path; for an unknown one, mean pooling and no prefixes.
+    /// Returns the family of a model name or path. An unknown model gets mean pooling and no prefixes.
     pub(super) fn of(name: &str) -> Self {
         let name = name.to_lowercase();
         let family = FAMILIES.iter().find(|family| family.names.iter().any(|part| name.contains(part)));
         *family.unwrap_or(&PLAIN)
     }
 
-    /// How the family turns the vectors of tokens into one.
+    /// Returns how token vectors are combined into one.
     pub(super) fn pooling(&self) -> Pooling {
         if self.first_token { Pooling::Cls } else { Pooling::Mean }
     }
 
-    /// Where texts are cut, in tokens, special ones included.
+    /// Returns the window in tokens, special ones included.
     pub(super) fn window(&self) -> usize {
         self.window.unwrap_or(Self::WINDOW)
     }
@@ -47,7 +47,7 @@ const PLAIN: Family = Family { names: &[], query_prefix: "", passage_prefix: "",
 
 const REPRESENT: &str = "Represent this sentence for searching relevant passages: ";
 
-/// The first match wins, so the narrower name stands first.
+/// The first match wins, so narrower names come first.
 const FAMILIES: &[Family] = &[
     Family { names: &["all-minilm-l6"], window: Some(256), ..PLAIN },
     Family { names: &["all-minilm-l12", "paraphrase-multilingual"], window: Some(128), ..PLAIN },

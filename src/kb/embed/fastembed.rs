@@ -1,8 +1,8 @@
-//! Every embedder but the built-in one: fastembed over ONNX Runtime, with a model of its catalogue or one's own.
+//! Fastembed on ONNX Runtime: runs models of its catalogue and models in a folder of the user.
 //!
-//! A model of the catalogue is downloaded into the cache once; from then on it is read from there like a folder of the
-//! user's, by code that cannot reach the network. Fastembed neither sorts by length nor adds prefixes, so both are
-//! done here, and each `embed()` gets one micro-batch.
+//! A model of the catalogue is downloaded into the cache once. From then on it is read from there like a folder of the
+//! user, by code without network access. Fastembed neither sorts by length nor adds prefixes, so both happen here, and
+//! each `embed()` call gets one micro-batch.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -24,33 +24,33 @@ use super::recipe::Recipe;
 use super::{Cause, EmbedError, Embedder, EmbedderOptions, onnx_runtime};
 use crate::base::token::CountTokens;
 
-/// Tokens of the largest batch: ONNX Runtime spreads one batch over all threads, and fastembed keeps the vectors of
-/// all its tokens until it has pooled them.
+/// Tokens of the largest batch. Larger ones gain nothing, since ONNX Runtime spreads one batch over all threads, and
+/// cost memory, since fastembed keeps the vectors of all tokens until it pools them.
 const MAX_BATCH_TOKENS: usize = 2048;
 
 /// A model that fastembed runs.
 pub(super) struct Fastembed {
     name: String,
     fingerprint: String,
-    /// Room for a passage in the model's window.
+    /// Tokens of the window that remain for a passage, after special tokens and prefix.
     max_tokens: usize,
     tokens: Box<dyn CountTokens>,
     files: ModelFiles,
     traits: Traits,
     environment: Environment,
     threads: Option<usize>,
-    /// Loaded with the first text; running it needs it alone.
+    /// Loaded on the first text. Running a session needs exclusive access.
     session: Mutex<Option<Session>>,
 }
 
 /// The loaded model.
 struct Session {
     model: TextEmbedding,
-    /// Tokens of the largest batch; with 1, every text runs by itself.
+    /// Limit of a batch in tokens; 1 runs every text by itself.
     max_batch_tokens: usize,
 }
 
-/// What a model is, beside its files.
+/// The properties of a model beyond its files.
 struct Traits {
     dimension: usize,
     pooling: Pooling,
@@ -58,12 +58,12 @@ struct Traits {
     output_key: Option<OutputKey>,
     query_prefix: String,
     passage_prefix: String,
-    /// Where texts are cut, in tokens, special ones included.
+    /// Window in tokens, special ones included.
     max_length: usize,
 }
 
 impl Fastembed {
-    /// Finds the model and reads what it says about itself; the weights are hashed but not yet loaded.
+    /// Finds the model and reads its configuration. Hashes the weights without loading them.
     pub(super) fn load(model: &str, options: &EmbedderOptions) -> Result<Self, EmbedError> {
         if let Some(model) = catalogue::find(model) {
             let environment = onnx_runtime::environment(options.data_dir.as_deref())?;
@@ -98,12 +98,12 @@ impl Fastembed {
         Ok(Self { name, fingerprint, max_tokens, tokens, files, traits, environment, threads, session })
     }
 
-    /// Embeds texts that have their prefixes.
+    /// Embeds texts that already have their prefixes.
     fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError> {
         if texts.is_empty() {
             return Ok(Vec::new());
         }
-        // A panic while the session ran leaves it as it was before: it keeps nothing between batches.
+        // A session keeps no state between batches, so one that panicked may be used again.
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         let session = match session.as_mut() {
             Some(session) => session,
@@ -216,7 +216,7 @@ impl Traits {
         Ok(Self {
             dimension: files.dimension()?,
             pooling: files.pooling()?.unwrap_or(family.pooling()),
-            // Fastembed uses this only to refuse batches, which [`quantises_as_it_runs`] sees to.
+            // Fastembed uses this only to reject batches, which [`quantises_as_it_runs`] prevents.
             quantisation: QuantizationMode::None,
             output_key: None,
             query_prefix,
@@ -249,24 +249,24 @@ impl Traits {
     }
 }
 
-/// Whether an ONNX graph quantises its activations as it runs, to the range of the whole batch. Then a text's vector
-/// depends on its batch mates, and texts must run one by one.
+/// Returns whether an ONNX graph quantises activations at run time, to the range of the whole batch. The vector of a
+/// text then depends on the rest of the batch, so texts have to run one by one.
 fn quantises_as_it_runs(graph: &[u8]) -> bool {
-    // Operators stand in the file by name.
+    // The protobuf file contains operator names as plain text.
     graph.split(|&byte| byte == b'D').any(|rest| rest.starts_with(b"ynamicQuantize"))
 }
 
-/// Counts by encoding, for tokenizers that are not BERT's.
+/// Counts by encoding the text, for tokenizers other than BERT.
 struct EncodedTokens(Tokenizer);
 
 impl CountTokens for EncodedTokens {
     fn count(&self, text: &str) -> usize {
-        // No tokenizer makes more tokens than bytes, so a text it refuses is counted too high, never too low.
+        // No tokenizer yields more tokens than bytes, so this is an upper bound for text it rejects.
         self.0.encode_fast(text, false).map_or(text.len(), |encoding| encoding.len())
     }
 }
 
-/// Returns the fastest way to count with a tokenizer, and the number of special tokens it puts around a text.
+/// Returns the fastest counter for a tokenizer, and the number of special tokens it adds to a text.
 fn counter(tokenizer_json: &[u8]) -> Result<(Box<dyn CountTokens>, usize), Cause> {
     let mut tokenizer = Tokenizer::from_bytes(tokenizer_json)?;
     tokenizer.with_padding(None);
@@ -278,7 +278,7 @@ fn counter(tokenizer_json: &[u8]) -> Result<(Box<dyn CountTokens>, usize), Cause
     Ok((Box::new(EncodedTokens(tokenizer)), special))
 }
 
-/// Whether [`BertTokens`] counts as this tokenizer does.
+/// Returns whether [`BertTokens`] is exact for this tokenizer.
 fn is_uncased_bert(tokenizer: &Tokenizer) -> bool {
     let normalises = matches!(
         tokenizer.get_normalizer(),
@@ -290,7 +290,7 @@ fn is_uncased_bert(tokenizer: &Tokenizer) -> bool {
     normalises && splits && spells
 }
 
-/// Returns the folder that a name which is not in the catalogue means.
+/// Resolves a name that is not in the catalogue to a folder.
 fn folder_named(name: &str) -> Result<PathBuf, EmbedError> {
     let folder = match (name.strip_prefix("~/"), env::home_dir()) {
         (Some(rest), Some(home)) => home.join(rest),
@@ -298,19 +298,19 @@ fn folder_named(name: &str) -> Result<PathBuf, EmbedError> {
     };
     let is_path = folder.is_absolute() || name.starts_with(['.', '~']);
     if folder.is_dir() || is_path {
-        // `.` and `..` have no name of their own to call the embedder by.
+        // The embedder is named after the folder, and `.` and `..` have no file name.
         return Ok(folder.canonicalize().unwrap_or(folder));
     }
     Err(EmbedError::UnknownModel { name: name.to_owned(), close: catalogue::names_like(name) })
 }
 
-/// Returns the files of a model of the catalogue, fetching them first if need be and allowed.
+/// Returns the files of a model of the catalogue, downloading them first if necessary and allowed.
 fn cached_or_downloaded(
     model: &CatalogueModel,
     environment: &Environment,
     options: &EmbedderOptions,
 ) -> Result<ModelFiles, EmbedError> {
-    // Fastembed, and so its downloads, prefer this variable to the folder they are given.
+    // Fastembed downloads to `HF_HOME`, if set, rather than to the folder it is given.
     let shared = env::var_os("HF_HOME").map(PathBuf::from);
     let folders: Vec<&Path> = [Some(options.cache_dir.as_path()), shared.as_deref()].into_iter().flatten().collect();
     let cached = || folders.iter().find_map(|folder| ModelFiles::in_cache(folder, model));
@@ -328,7 +328,7 @@ fn cached_or_downloaded(
     })
 }
 
-/// Fills the cache. Fastembed can only do so by loading the model too; that session is dropped.
+/// Downloads a model into the cache. Fastembed can do so only by loading the model as well; that session is dropped.
 fn download(model: &CatalogueModel, environment: &Environment, options: &EmbedderOptions) -> Result<(), EmbedError> {
     tracing::info!(model = model.name, from = model.repository(), "downloading embedding model");
     let options = TextInitOptions::new(model.info.model.clone())

@@ -1,17 +1,17 @@
-//! Texts become vectors, and texts of like meaning vectors of like direction.
+//! Embedders: texts in, unit vectors out.
 //!
-//! An [`Embedder`] is chosen by an [`EmbedderChoice`] and made by [`load`]. The built-in one needs no download, no
-//! network and no native library; the others are fastembed's, over an ONNX Runtime that is found at run time.
+//! [`load`] creates the [`Embedder`] for an [`EmbedderChoice`]. The built-in one needs no download, network or native
+//! library. The others run in fastembed, on an ONNX Runtime that is loaded at run time.
 //!
-//! Every vector has length one, so the cosine of two is their dot product. Vectors of embedders whose fingerprints
-//! differ must never be compared.
+//! Every vector has length one, so the cosine of two vectors is their dot product. Vectors of embedders with different
+//! fingerprints must never be compared.
 //!
 //! # Where to look
 //!
-//! - [`builtin`] is the model in the binary, [`fastembed`] the rest; [`batch`] has what both share.
-//! - [`word_piece`] reads texts for the one in the binary; [`bert_tokens`] counts for any like it.
-//! - [`catalogue`] knows fastembed's models by name, [`model_files`] finds one on disk, [`family`] what its files leave
-//!   out. [`recipe`] makes the fingerprint.
+//! - [`builtin`] is the model in the binary, [`fastembed`] every other model; both use [`batch`].
+//! - [`word_piece`] tokenizes for the built-in model; [`bert_tokens`] counts tokens for every BERT tokenizer.
+//! - [`catalogue`] lists fastembed's models by name, [`model_files`] finds the files of one, and [`family`] has the
+//!   facts that those files leave out. [`recipe`] computes the fingerprint.
 //! - [`onnx_runtime`] finds the native library.
 
 mod batch;
@@ -42,12 +42,12 @@ pub use self::model_files::ModelFilesError;
 pub use self::onnx_runtime::{RuntimeError, find_runtime};
 use crate::base::token::CountTokens;
 
-/// Makes vectors of texts.
+/// Turns texts into vectors.
 ///
-/// Loading is lazy where it can be: an embedder that only counts tokens and names its fingerprint has not loaded its
-/// model. The methods that embed block for as long as the model computes.
+/// The model is loaded on the first text: counting tokens and reading the fingerprint do not load it. The embedding
+/// methods are CPU-bound and block: call them on a blocking thread.
 pub trait Embedder: Send + Sync {
-    /// Name for people, such as `all-MiniLM-L6-v2-int8` or `fastembed:BGESmallENV15`.
+    /// Display name, such as `all-MiniLM-L6-v2-int8` or `fastembed:BGESmallENV15`.
     fn name(&self) -> &str;
 
     /// Hash of everything that decides what a vector means. Vectors of different fingerprints must never be compared.
@@ -56,14 +56,14 @@ pub trait Embedder: Send + Sync {
     /// Number of components of a vector.
     fn dimension(&self) -> usize;
 
-    /// Longest passage that is embedded whole, in tokens, what the embedder puts around it not counted. The rest of
-    /// a longer one is not seen.
+    /// Longest passage that is embedded whole, in tokens, not counting special tokens and prefixes that the embedder
+    /// adds. A longer passage is truncated.
     fn max_tokens(&self) -> usize;
 
-    /// Counts as this embedder's model does.
+    /// Returns the token counter of this embedder's model.
     fn tokens(&self) -> &dyn CountTokens;
 
-    /// Returns a vector of length one for each text, in the order of the texts.
+    /// Returns a unit vector for each text, in the order of the texts.
     ///
     /// # Errors
     ///
@@ -71,16 +71,16 @@ pub trait Embedder: Send + Sync {
     /// finite.
     fn embed_passages(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError>;
 
-    /// Returns the vector to look for passages with that answer `text`.
+    /// Returns the unit vector of a query, to compare with those of passages.
     ///
     /// # Errors
     ///
     /// As [`Self::embed_passages`].
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError>;
 
-    /// Loads what [`Self::embed_query`] would load, so that a later query does not wait for it.
+    /// Loads the model ahead of [`Self::embed_query`], so that the first query does not wait for it. Blocks.
     ///
-    /// Blocks meanwhile. A failure is not told here: whoever embeds gets it.
+    /// Errors are dropped here: the next embedding call returns them.
     fn warm_up(&self) {}
 }
 
@@ -89,14 +89,14 @@ pub fn common_words() -> impl Iterator<Item = &'static str> {
     builtin::VOCABULARY.lines().filter(|token| !token.starts_with("##") && !token.starts_with('['))
 }
 
-/// Which embedder the user asked for: `builtin`, `fastembed:MODEL` or `fastembed:FOLDER`.
+/// An embedder as configured: `builtin`, `fastembed:MODEL` or `fastembed:FOLDER`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum EmbedderChoice {
     /// The model compiled into the binary.
     #[default]
     Builtin,
-    /// A model of fastembed's catalogue, by name, or a folder with an ONNX model and its tokenizer.
+    /// The name of a model in fastembed's catalogue, or a folder with an ONNX model and its tokenizer.
     Fastembed(String),
 }
 
@@ -140,31 +140,31 @@ impl TryFrom<String> for EmbedderChoice {
     }
 }
 
-/// What [`load`] needs to know.
+/// Options of [`load`].
 #[derive(Clone, Debug)]
 pub struct EmbedderOptions {
-    /// Which embedder.
+    /// The embedder to load.
     pub choice: EmbedderChoice,
-    /// Never touch the network: a model that is not on disk is an error.
+    /// Never use the network: a model that is not on disk is an error.
     pub offline: bool,
-    /// Folder that downloaded models are kept in.
+    /// Folder of downloaded models.
     pub cache_dir: PathBuf,
-    /// Folder where an ONNX Runtime of `dr`'s own may lie.
+    /// Data folder of `dr`, one of the places searched for an ONNX Runtime.
     pub data_dir: Option<PathBuf>,
-    /// Threads to compute with; all cores if not given.
+    /// Compute threads; defaults to the number of cores.
     pub threads: Option<usize>,
 }
 
-/// Returns the embedder that was asked for.
+/// Returns the configured embedder.
 ///
-/// The built-in one costs nothing until it is used. For another the ONNX Runtime is found and loaded, the model is
-/// downloaded if it is not cached (never when offline) and its files are read for the fingerprint; the model itself is
-/// loaded with the first text.
+/// The built-in one costs nothing until it is used. For the others this finds and loads the ONNX Runtime, downloads the
+/// model if it is not cached (never offline) and hashes its files for the fingerprint. The model itself is loaded on
+/// the first text.
 ///
 /// # Errors
 ///
-/// Returns an error if the model is not known, not on disk when offline, or has files that cannot be used, or if there
-/// is no ONNX Runtime. Lexical search can go on without an embedder; [`EmbedError::hint`] says what would help.
+/// Returns an error if the model is unknown, if it is not on disk while offline, if its files are unusable, or if no
+/// ONNX Runtime is found. Lexical search works without an embedder; [`EmbedError::hint`] tells the user how to get one.
 pub fn load(options: &EmbedderOptions) -> Result<Arc<dyn Embedder>, EmbedError> {
     match &options.choice {
         EmbedderChoice::Builtin => Ok(Arc::new(builtin::Builtin::new(options.threads))),
@@ -172,31 +172,30 @@ pub fn load(options: &EmbedderOptions) -> Result<Arc<dyn Embedder>, EmbedError> 
     }
 }
 
-/// A cause of any kind.
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// An embedder could not be loaded or used.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbedError {
-    /// Neither a model of the catalogue nor a folder.
+    /// The name is neither in the catalogue nor a folder.
     #[error("no embedding model called `{name}`")]
     UnknownModel {
         /// The name as given.
         name: String,
-        /// Names of the catalogue that are most like it.
+        /// The most similar names of the catalogue.
         close: Vec<String>,
     },
 
-    /// The model would have to be downloaded, and `dr` is offline.
+    /// The model is not downloaded yet, and downloads are off.
     #[error("embedding model `{model}` is not in `{cache_dir}`")]
     NotCached {
         /// Name in the catalogue.
         model: String,
-        /// The folder that was looked in.
+        /// The folder searched.
         cache_dir: PathBuf,
     },
 
-    /// Fetching a model of the catalogue failed.
+    /// A model of the catalogue could not be downloaded.
     #[error("failed to download embedding model `{model}`")]
     Download {
         /// Name in the catalogue.
@@ -206,15 +205,15 @@ pub enum EmbedError {
         source: Cause,
     },
 
-    /// The files of a model are not what is needed.
+    /// The files of a model are missing or unusable.
     #[error(transparent)]
     Files(#[from] ModelFilesError),
 
-    /// There is no ONNX Runtime that can be used.
+    /// No usable ONNX Runtime was found.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
 
-    /// The model did not load.
+    /// The model could not be loaded.
     #[error("failed to load embedding model `{model}`")]
     Load {
         /// Name of the embedder.
@@ -224,7 +223,7 @@ pub enum EmbedError {
         source: Cause,
     },
 
-    /// The model loaded, but not this time.
+    /// The model is loaded but could not be run.
     #[error("failed to run embedding model `{model}`")]
     Run {
         /// Name of the embedder.
@@ -234,14 +233,14 @@ pub enum EmbedError {
         source: Cause,
     },
 
-    /// What the model returned has the wrong shape.
+    /// The output of the model has the wrong shape.
     #[error("embedding model `{model}` returned {found:?} numbers where {expected:?} were expected")]
     WrongShape {
         /// Name of the embedder.
         model: String,
-        /// Shape of the output, outermost first.
+        /// Shape of the output, outermost dimension first.
         found: Vec<usize>,
-        /// Shape that was needed.
+        /// Shape required.
         expected: Vec<usize>,
     },
 
@@ -254,7 +253,7 @@ pub enum EmbedError {
 }
 
 impl EmbedError {
-    /// Returns what the user can do about this error, if there is something.
+    /// Returns a hint for the user, if there is a remedy.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::UnknownModel { close, .. } if !close.is_empty() => {
@@ -274,7 +273,7 @@ impl EmbedError {
     }
 }
 
-/// Returns the model in the binary, for tests.
+/// Returns the built-in embedder with one thread.
 #[cfg(test)]
 pub(crate) fn builtin_for_tests() -> Arc<dyn Embedder> {
     let choice = EmbedderChoice::Builtin;

@@ -1,4 +1,4 @@
-//! The files of an ONNX embedding model: where they are and what they say about it.
+//! The files of an ONNX embedding model: finding them and reading their configuration.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -10,29 +10,29 @@ use serde_json::{Value, json};
 use super::catalogue::CatalogueModel;
 use super::family::Family;
 
-/// The files of a model are not what is needed.
+/// The files of a model are missing or unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelFilesError {
-    /// A path was given and there is no folder.
+    /// The path does not lead to a folder.
     #[error("no folder `{folder}`")]
     NoFolder {
         /// The path as given.
         folder: PathBuf,
     },
 
-    /// The folder holds no ONNX file where one is looked for.
+    /// Neither the folder nor its `onnx` subfolder has an ONNX file.
     #[error("no ONNX model in `{folder}`")]
     NoModel {
         /// The folder of the model.
         folder: PathBuf,
     },
 
-    /// The folder holds several ONNX files and none is called `model.onnx`.
+    /// The folder has several ONNX files, none of them called `model.onnx`.
     #[error("{count} ONNX models in `{folder}` and none is `model.onnx`")]
     SeveralModels {
         /// The folder of the model.
         folder: PathBuf,
-        /// How many there are.
+        /// Number of ONNX files.
         count: usize,
     },
 
@@ -41,22 +41,22 @@ pub enum ModelFilesError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// The error from the system.
+        /// The error from the file system.
         #[source]
         source: std::io::Error,
     },
 
-    /// A file is not the JSON it should be.
+    /// A file is not a JSON object.
     #[error("`{path}` is malformed")]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What the parser says.
+        /// The error from the parser.
         #[source]
         source: super::Cause,
     },
 
-    /// Nothing says how long the vectors are.
+    /// The dimension of the vectors is not recorded in any file.
     #[error("`{path}` has no `hidden_size`")]
     NoDimension {
         /// The model's `config.json`.
@@ -65,7 +65,7 @@ pub enum ModelFilesError {
 }
 
 impl ModelFilesError {
-    /// Returns what the user can do about this error, if there is something.
+    /// Returns a hint for the user, if there is a remedy.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NoFolder { .. } => Some("a model of fastembed's catalogue needs no folder, only its name".into()),
@@ -80,7 +80,7 @@ impl ModelFilesError {
     }
 }
 
-/// Where the files of one model are.
+/// Paths of the files of one model.
 #[derive(Debug)]
 pub(super) struct ModelFiles {
     /// The folder of the tokenizer and the configuration.
@@ -92,7 +92,7 @@ pub(super) struct ModelFiles {
 }
 
 impl ModelFiles {
-    /// Finds the model of a folder: `model.onnx`, else the only `.onnx` file, else `onnx/model.onnx`.
+    /// Finds the model in a folder: `model.onnx`, else the only `.onnx` file, else `onnx/model.onnx`.
     pub(super) fn in_folder(folder: &Path) -> Result<Self, ModelFilesError> {
         if !folder.is_dir() {
             return Err(ModelFilesError::NoFolder { folder: folder.to_owned() });
@@ -118,9 +118,9 @@ impl ModelFiles {
         }
     }
 
-    /// Finds a model of the catalogue in a cache as fastembed fills it; none unless all its files are there.
+    /// Finds a model of the catalogue in a download cache. Returns `None` unless all its files are present.
     ///
-    /// The layout is the Hugging Face hub's: a folder for each repository, and in it one for each commit.
+    /// The layout is that of the Hugging Face hub: a folder per repository, and in it one per commit.
     pub(super) fn in_cache(cache_dir: &Path, model: &CatalogueModel) -> Option<Self> {
         let repository = cache_dir.join(format!("models--{}", model.repository().replace('/', "--")));
         let commit = fs::read_to_string(repository.join("refs").join("main")).ok()?;
@@ -150,7 +150,7 @@ impl ModelFiles {
         read(&self.model)
     }
 
-    /// Reads the weights beside the graph, each with the name by which the graph refers to it.
+    /// Reads the weights beside the graph, with the file names by which the graph refers to them.
     pub(super) fn external_bytes(&self) -> impl Iterator<Item = Result<(String, Vec<u8>), ModelFilesError>> {
         self.external.iter().map(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -163,7 +163,7 @@ impl ModelFiles {
         read(&self.folder.join("tokenizer.json"))
     }
 
-    /// Reads what fastembed needs for its tokenizer, with what it insists on and a folder may lack filled in.
+    /// Reads the tokenizer files for fastembed and fills in fields that it requires and that a folder may lack.
     pub(super) fn tokenizer_files(&self) -> Result<TokenizerFiles, ModelFilesError> {
         let tokenizer_file = self.tokenizer_bytes()?;
         let mut config = self.json("tokenizer_config.json")?;
@@ -181,7 +181,7 @@ impl ModelFiles {
         })
     }
 
-    /// Returns the family of the model, by what its configuration and its folder call it.
+    /// Returns the family of the model, judged by the name in its configuration and by the name of its folder.
     pub(super) fn family(&self) -> Result<Family, ModelFilesError> {
         let origin = self.json("config.json")?["_name_or_path"].as_str().unwrap_or_default().to_owned();
         let folder = self.folder.file_name().unwrap_or_default().to_string_lossy();
@@ -196,7 +196,7 @@ impl ModelFiles {
         size.ok_or_else(|| ModelFilesError::NoDimension { path: self.folder.join("config.json") })
     }
 
-    /// Returns how the vectors of tokens become one, if the files say so.
+    /// Returns how token vectors are combined, if the files record it.
     pub(super) fn pooling(&self) -> Result<Option<Pooling>, ModelFilesError> {
         let config = self.json(POOLING)?;
         let is_set = |key: &str| config[key].as_bool() == Some(true);
@@ -207,7 +207,7 @@ impl ModelFiles {
         })
     }
 
-    /// Returns what is put before a question and before a passage, if the files say so.
+    /// Returns the prefixes of queries and of passages, if the files record either.
     pub(super) fn prefixes(&self) -> Result<Option<(String, String)>, ModelFilesError> {
         let prompts = &self.json("config_sentence_transformers.json")?["prompts"];
         let prompt = |names: &[&str]| names.iter().find_map(|&name| prompts[name].as_str()).map(str::to_owned);
@@ -217,17 +217,17 @@ impl ModelFiles {
         Ok((!none).then(|| (query.unwrap_or_default(), passage.unwrap_or_default())))
     }
 
-    /// Returns where texts are cut, in tokens, special ones included.
+    /// Returns the window in tokens, special ones included.
     pub(super) fn max_length(&self, family: Family) -> Result<usize, ModelFilesError> {
         let limit = |value: &Value| value.as_u64().and_then(|limit| usize::try_from(limit).ok());
         let authors = limit(&self.json("sentence_bert_config.json")?["max_seq_length"]);
-        // Written as 1e30 where there is none, which is no integer.
+        // A tokenizer without a limit records 1e30, which does not parse as an integer.
         let tokenizer = limit(&self.json("tokenizer_config.json")?["model_max_length"]);
         let window = authors.map_or(family.window(), |authors| authors.min(Family::WINDOW));
         Ok(window.min(tokenizer.unwrap_or(window)))
     }
 
-    /// Reads a JSON file of the folder; one that is not there says nothing.
+    /// Parses a JSON file of the folder. A missing file is an empty object: all of them are optional.
     fn json(&self, name: &str) -> Result<Value, ModelFilesError> {
         let path = self.folder.join(name);
         if !path.exists() {
@@ -242,18 +242,18 @@ impl ModelFiles {
     }
 }
 
-/// Files that each model of the catalogue has beside its graph.
+/// Files that every model of the catalogue has beside its graph.
 const TOKENIZER_FILES: [&str; 4] =
     ["tokenizer.json", "config.json", "special_tokens_map.json", "tokenizer_config.json"];
 
-/// Where sentence-transformers says how it pools.
+/// File in which sentence-transformers records the pooling.
 const POOLING: &str = "1_Pooling/config.json";
 
 fn read(path: &Path) -> Result<Vec<u8>, ModelFilesError> {
     fs::read(path).map_err(|source| ModelFilesError::Unreadable { path: path.to_owned(), source })
 }
 
-/// Returns the files of a folder, by name; none if it cannot be read.
+/// Returns the files of a folder, sorted by name; empty if it cannot be read.
 fn files_of(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect();
@@ -261,7 +261,7 @@ fn files_of(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Returns the weights that lie beside a graph, named after it: `model.onnx_data`, `model.onnx.data`.
+/// Returns the external weights of a graph, which are named after it: `model.onnx_data`, `model.onnx.data`.
 fn external_files(model: &Path) -> Vec<PathBuf> {
     let name = model.file_name().unwrap_or_default().to_string_lossy();
     let mut files = model.parent().map(files_of).unwrap_or_default();
@@ -273,7 +273,7 @@ fn external_files(model: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Returns the token that fills up short texts, which models of all kinds have in their vocabulary.
+/// Returns the padding token, by its usual names.
 fn pad_token(tokenizer_file: &[u8]) -> String {
     let tokenizer: Value = serde_json::from_slice(tokenizer_file).unwrap_or_default();
     let added = tokenizer["added_tokens"].as_array().into_iter().flatten();

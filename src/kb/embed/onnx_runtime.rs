@@ -14,7 +14,7 @@ use ort::environment::Environment;
 /// Oldest release of ONNX Runtime that can be used, the 24 of 1.24.
 const OLDEST_MINOR: u32 = ort::MINOR_VERSION;
 
-/// There is no ONNX Runtime that can be used.
+/// No usable ONNX Runtime was found.
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeError {
     /// No such library in any of the usual places.
@@ -24,16 +24,16 @@ pub enum RuntimeError {
         searched: Vec<PathBuf>,
     },
 
-    /// The library was made before what is needed.
+    /// The library is older than [`OLDEST_MINOR`].
     #[error("ONNX Runtime at `{path}` is {found}, but 1.{OLDEST_MINOR} or newer is needed")]
     TooOld {
         /// The library.
         path: PathBuf,
-        /// Its version as it says itself.
+        /// The version it reports.
         found: String,
     },
 
-    /// The file is no library for this machine, or not this library.
+    /// The file is not an ONNX Runtime library for this platform.
     #[error("`{path}` cannot be loaded as ONNX Runtime")]
     Unloadable {
         /// The library.
@@ -43,7 +43,7 @@ pub enum RuntimeError {
         source: LoadDynamicError,
     },
 
-    /// The library is there, but does not start.
+    /// The library was loaded but could not be initialised.
     #[error("ONNX Runtime at `{path}` failed to start")]
     Start {
         /// The library.
@@ -55,7 +55,7 @@ pub enum RuntimeError {
 }
 
 impl RuntimeError {
-    /// Returns what the user can do about this error.
+    /// Returns a hint for the user.
     pub fn hint(&self) -> String {
         match self {
             Self::NotFound { .. } | Self::TooOld { .. } => format!(
@@ -103,7 +103,7 @@ pub(super) fn environment(data_dir: Option<&Path>) -> Result<Environment, Runtim
     Ok(environment)
 }
 
-/// Loads a library into the process. A failure leaves nothing behind, so that another can be tried.
+/// Loads a library into the process. A failure has no lasting effect, so the next candidate can be tried.
 fn load(path: &Path) -> Result<(), RuntimeError> {
     match ort::init_from(path) {
         Ok(_) => {
@@ -117,7 +117,7 @@ fn load(path: &Path) -> Result<(), RuntimeError> {
     }
 }
 
-/// Returns the first library that loads, or why there is none.
+/// Returns the first library that loads, or the error of the first that does not.
 fn first_usable(
     surroundings: &Surroundings,
     load: impl Fn(&Path) -> Result<(), RuntimeError>,
@@ -253,7 +253,7 @@ fn libraries_in(folder: &Path) -> Vec<PathBuf> {
     newest_first(children(folder, is_library_name))
 }
 
-/// Whether a file name is that of the library itself, and not of one of its providers.
+/// Returns whether a file name is that of the library itself rather than of one of its execution providers.
 fn is_library_name(name: &str) -> bool {
     let extension = |extension| Path::new(name).extension().is_some_and(|found| found == extension);
     name == "onnxruntime.dll"
@@ -262,14 +262,14 @@ fn is_library_name(name: &str) -> bool {
         || (name.starts_with("libonnxruntime.") && extension("dylib"))
 }
 
-/// Returns the entries of a folder whose names are wanted; none if it cannot be read.
+/// Returns the entries of a folder whose names are wanted; empty if it cannot be read.
 fn children(folder: &Path, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let wanted = entries.filter(|entry| entry.file_name().to_str().is_some_and(&wanted));
     wanted.map(|entry| entry.path()).collect()
 }
 
-/// Sorts paths by the numbers in their names, so that `3.13` stands before `3.9`.
+/// Sorts paths by the numbers in their names, newest first, so that `3.13` comes before `3.9`.
 fn newest_first(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
     paths.sort_by_key(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -1,14 +1,14 @@
-//! Everything that decides what a vector means, hashed into one fingerprint.
+//! The fingerprint of an embedder: a hash of everything that decides what its vectors mean.
 
 use serde::Serialize;
 
-/// How an embedder makes its vectors.
+/// How an embedder computes its vectors.
 ///
-/// Two embedders whose recipes differ in any field make vectors that must not be compared with each other. Changing
-/// these fields changes every fingerprint, and so asks every user to embed again.
+/// Vectors of embedders whose recipes differ in any field must not be compared. Changing the fields of this struct
+/// changes every fingerprint and makes every user embed again.
 #[derive(Debug, Serialize)]
 pub(super) struct Recipe<'a> {
-    /// Name of the model, or `folder` for one that has only its bytes.
+    /// Name in the catalogue, or `folder` for a model of the user, which its hashes identify.
     pub(super) model: &'a str,
     /// Hash of the model's graph and weights.
     pub(super) weights_hash: &'a str,
@@ -16,15 +16,15 @@ pub(super) struct Recipe<'a> {
     pub(super) tokenizer_hash: &'a str,
     /// Number of components of a vector.
     pub(super) dimension: usize,
-    /// How token vectors become one: `mean` or `cls`.
+    /// How token vectors are combined: `mean` or `cls`.
     pub(super) pooling: &'a str,
-    /// What is put before a question.
+    /// Prefix of queries.
     pub(super) query_prefix: &'a str,
-    /// What is put before a passage.
+    /// Prefix of passages.
     pub(super) passage_prefix: &'a str,
-    /// Where texts are cut, in tokens, special ones included.
+    /// Window in tokens, special ones included.
     pub(super) max_length: usize,
-    /// How the weights and activations are rounded: `none`, `static`, `dynamic`.
+    /// Quantisation of weights and activations: `none`, `static`, `dynamic`.
     pub(super) quantisation: &'a str,
 }
 

@@ -1,6 +1,6 @@
-//! Reading text as a BERT model does, from a vocabulary that is ready in a millisecond or two.
+//! A BERT tokenizer whose vocabulary loads in a millisecond or two.
 //!
-//! What comes out is what `tokenizer.json` says, token by token; reading that file takes as long as several searches.
+//! The tokens are the same that `tokenizer.json` yields; parsing that file takes as long as several searches.
 
 use std::collections::HashMap;
 
@@ -8,19 +8,19 @@ use tokenizers::normalizers::BertNormalizer;
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
 use tokenizers::{Normalizer, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, Result};
 
-/// Tokens with a meaning of their own; a text that spells one has it.
+/// Special tokens. As in `tokenizer.json`, text that spells one is encoded as that token.
 const SPECIAL: [&str; 5] = ["[PAD]", UNKNOWN, "[CLS]", "[SEP]", "[MASK]"];
 
-/// What stands for a word that cannot be spelled.
+/// Encodes a word that the vocabulary cannot spell.
 const UNKNOWN: &str = "[UNK]";
 
-/// What a token starts with that goes on with a word.
+/// Prefix of tokens that continue a word.
 const CONTINUATION: &str = "##";
 
-/// Longer words are not spelled.
+/// Longer words are encoded as [`UNKNOWN`].
 const MAX_WORD_CHARS: usize = 100;
 
-/// A vocabulary of whole words and of the pieces that others are spelled with.
+/// A vocabulary of whole words and of pieces that other words are spelled with.
 pub(super) struct WordPiece {
     starts: HashMap<&'static str, u32>,
     continuations: HashMap<&'static str, u32>,
@@ -28,7 +28,7 @@ pub(super) struct WordPiece {
 }
 
 impl WordPiece {
-    /// Reads a vocabulary with one token a line, in the order of their numbers.
+    /// Parses a vocabulary with one token per line; the line number is the token's id.
     pub(super) fn new(vocabulary: &'static str) -> Self {
         let mut starts = HashMap::with_capacity(vocabulary.len() / 8);
         let mut continuations = HashMap::with_capacity(vocabulary.len() / 32);
@@ -42,11 +42,11 @@ impl WordPiece {
         Self { starts, continuations, unknown }
     }
 
-    /// Returns the tokens of `text`, with nothing put around them.
+    /// Returns the tokens of `text`, without `[CLS]` and `[SEP]`.
     ///
     /// # Errors
     ///
-    /// Returns an error where the text cannot be normalised.
+    /// Returns an error if the text cannot be normalised.
     pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>> {
         let mut ids = Vec::new();
         let mut rest = text;
@@ -69,7 +69,7 @@ impl WordPiece {
         Ok(())
     }
 
-    /// Adds the tokens of one word: the longest that fits, and so on with what is left.
+    /// Appends the tokens of one word: the longest match first, then the longest match of the rest, and so on.
     fn spell(&self, word: &str, ids: &mut Vec<u32>) {
         let before = ids.len();
         let mut rest = if word.chars().count() > MAX_WORD_CHARS { None } else { Some(word) };
@@ -89,7 +89,7 @@ impl WordPiece {
     }
 }
 
-/// Returns the first special token in `text`, after what stands before it.
+/// Returns the first special token in `text` and the text before it.
 fn first_special(text: &str) -> Option<(&str, &'static str)> {
     text.match_indices('[').find_map(|(at, _)| {
         let special = SPECIAL.into_iter().find(|special| text[at..].starts_with(special))?;
