@@ -4,8 +4,6 @@
 //! project's file travels with a folder that may be somebody else's, so it sets nothing that reaches out or costs: no
 //! address of an index or of a model, no key, no price, no folder to load a model from.
 
-mod dotenv;
-
 mod limits;
 
 mod complaint;
@@ -24,25 +22,21 @@ use complaint::complaint;
 pub use limits::{MAX_PARALLEL, dollars, duration};
 
 use crate::base::clock::SystemClock;
-use crate::base::http::{BaseUrl, Secret, shown};
+use crate::base::environment::{Environment, KeyError, OPENAI_BASE_URL, OPENAI_KEY, is_variable};
+use crate::base::http::{BaseUrl, shown};
 use crate::base::money::dollars_text;
 use crate::kb::embed::EmbedderChoice;
 use crate::kb::search::SearchMode;
 use crate::llm::deep_research::{DeepResearchError, DeepResearchOptions, DeepResearchSettings};
 use crate::llm::price::{PriceError, PriceOptions, PriceTable};
-use crate::llm::roles::{ModelEnvironment, ModelOptions, Models, ModelsError, ModelsOptions, OPENAI_KEY};
-use crate::source::web::{
-    DateRange, ENGINE_VARIABLES, SEARXNG_URL, WebAccess, WebEnvironment, WebOptions, WebSettingsError,
-};
+use crate::llm::roles::{ModelOptions, Models, ModelsError, ModelsOptions};
+use crate::source::web::{DateRange, SearchEngine, WebAccess, WebEnvironment, WebOptions, WebSettingsError};
 
 /// Name of the project's file.
 pub const PROJECT_FILE: &str = "dr.toml";
 
 /// Name of the file a key may be in, beside the project's.
 const DOTENV_FILE: &str = ".env";
-
-/// The variable an endpoint for every role is in.
-const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
 
 /// Settings that are one value, each also a variable `DR_…`.
 const KEYS: [&str; 14] = [
@@ -170,17 +164,8 @@ pub struct Settings {
     pub paths: Paths,
     /// Values set in `[models]` and `[prices]`, for people, and where each came from.
     tables: Vec<(String, String, String)>,
-    /// Variables of language models.
-    variables: Variables,
-}
-
-/// Variables of language models, as they were when the settings were resolved.
-#[derive(Clone, Debug, Default)]
-struct Variables {
-    /// `OPENAI_BASE_URL`.
-    base_url: Option<String>,
-    /// `OPENAI_API_KEY` from the project's `.env`, where the environment has none.
-    dotenv_key: Option<Secret>,
+    /// Keys, and addresses that variables hold.
+    environment: Environment,
 }
 
 /// Settings could not be read.
@@ -248,8 +233,12 @@ impl ConfigError {
     /// Tells whether nothing but a key is missing, which is needed only where something is asked.
     fn is_missing_key(&self) -> bool {
         match self {
-            Self::Web { source, .. } => matches!(source, WebSettingsError::NoKey { .. }),
-            Self::DeepResearch { source, .. } => matches!(source, DeepResearchError::NoKey { .. }),
+            Self::Web { source, .. } => {
+                matches!(source, WebSettingsError::Key { source: KeyError::NotSet { .. }, .. })
+            }
+            Self::DeepResearch { source, .. } => {
+                matches!(source, DeepResearchError::Key(KeyError::NotSet { .. }))
+            }
             Self::Invalid { .. } | Self::NotForProjects { .. } | Self::NoHome(_) | Self::NoCurrent(_) => false,
         }
     }
@@ -292,9 +281,9 @@ impl Settings {
             Some(model) if last.contains("model") => options.models.set_model(&model),
             model => options.models.all.model = options.models.all.model.take().or(model),
         }
-        let variables = Variables::read(&project.join(DOTENV_FILE));
+        let environment = Environment::read(&project.join(DOTENV_FILE));
         let tables = TABLES.into_iter().flat_map(|table| entries(&figment, table)).collect();
-        Ok(Self { options, origins, paths, tables, variables })
+        Ok(Self { options, origins, paths, tables, environment })
     }
 
     /// Returns the language models in force; nothing where none is set up or `dr` is offline, so that it works by rules.
@@ -307,9 +296,7 @@ impl Settings {
             return Ok(None);
         }
         let prices = PriceTable::with(&self.options.prices)?;
-        let key = self.model_variable();
-        let environment = ModelEnvironment { base_url: self.variables.base_url.clone(), variable: &key };
-        Models::resolve(&self.options.models, &environment, &prices)
+        Models::resolve(&self.options.models, &self.environment, &prices)
     }
 
     /// Returns the web, as far as it is set up, with pages of `dates`; nothing where `dr` is offline.
@@ -322,9 +309,8 @@ impl Settings {
     }
 
     fn web_as_set(&self, pages: PathBuf, dates: DateRange) -> Result<WebAccess, ConfigError> {
-        let models_at = self.variables.base_url.clone();
         let clock = Arc::new(SystemClock);
-        let web = self.options.web.resolve(WebEnvironment { variable: &variable, models_at, pages, dates, clock });
+        let web = self.options.web.resolve(WebEnvironment { environment: &self.environment, pages, dates, clock });
         web.map_err(|source| ConfigError::Web { place: self.place_of("web"), source })
     }
 
@@ -338,9 +324,7 @@ impl Settings {
     }
 
     fn deep_research_as_set(&self) -> Result<Option<DeepResearchSettings>, ConfigError> {
-        let key = self.model_variable();
-        let environment = ModelEnvironment { base_url: self.variables.base_url.clone(), variable: &key };
-        let jobs = DeepResearchSettings::resolve(&self.options.deep_research, &environment);
+        let jobs = DeepResearchSettings::resolve(&self.options.deep_research, &self.environment);
         jobs.map_err(|source| ConfigError::DeepResearch { place: self.place_of("deep_research"), source })
     }
 
@@ -374,12 +358,6 @@ impl Settings {
         PriceTable::with(&self.options.prices)
     }
 
-    /// Reads variables as settings of models do: a key may be in the project's `.env`.
-    fn model_variable(&self) -> impl Fn(&str) -> Option<String> {
-        let dotenv_key = self.variables.dotenv_key.as_ref();
-        move |name| variable(name).or_else(|| dotenv_key.filter(|_| name == OPENAI_KEY).map(Secret::reveal))
-    }
-
     /// Tells whether the network may not be touched.
     pub fn is_offline(&self) -> bool {
         self.options.offline.unwrap_or(false)
@@ -410,32 +388,26 @@ impl Settings {
         ];
         let origin = |key| self.origins.get(key).cloned().unwrap_or_else(|| "default".to_owned());
         let values = values.into_iter().map(|(key, value)| (key.to_owned(), value, origin(key)));
-        values.chain(self.tables.iter().cloned()).chain(self.variables.explained()).collect()
-    }
-}
-
-impl Variables {
-    fn read(dotenv: &Path) -> Self {
-        let key = dotenv::variable(dotenv, OPENAI_KEY).filter(|_| variable(OPENAI_KEY).is_none());
-        Self { base_url: variable(OPENAI_BASE_URL), dotenv_key: key.and_then(|key| key.parse().ok()) }
+        values.chain(self.tables.iter().cloned()).chain(self.explained_variables()).collect()
     }
 
-    fn explained(&self) -> Vec<(String, String, String)> {
-        let (key, origin) = match &self.dotenv_key {
-            _ if variable(OPENAI_KEY).is_some() => ("set", OPENAI_KEY),
-            Some(_) => ("set", DOTENV_FILE),
+    fn explained_variables(&self) -> Vec<(String, String, String)> {
+        let environment = &self.environment;
+        let (key, origin) = match environment.get(OPENAI_KEY) {
+            Some(_) if environment.has_dotenv_key() => ("set", DOTENV_FILE),
+            Some(_) => ("set", OPENAI_KEY),
             None => ("not set", "default"),
         };
         let mut explained = vec![("key".to_owned(), key.to_owned(), origin.to_owned())];
-        if let Some(base_url) = &self.base_url {
+        if let Some(base_url) = environment.get(OPENAI_BASE_URL) {
             let shown = without_secrets(".base_url", base_url);
             explained.push(("base_url".to_owned(), shown, OPENAI_BASE_URL.to_owned()));
         }
-        // A search engine is asked because a variable is there.
-        for name in ENGINE_VARIABLES {
-            if let Some(value) = variable(name) {
-                let shown = if name == SEARXNG_URL { without_secrets(".base_url", &value) } else { "set".to_owned() };
-                explained.push((name.to_lowercase(), shown, name.to_owned()));
+        // These variables set up a search engine by being set, so they are listed like settings.
+        for engine in SearchEngine::all() {
+            if let Some(value) = environment.get(engine.variable()) {
+                let shown = if engine.has_key() { "set".to_owned() } else { without_secrets(".base_url", value) };
+                explained.push((engine.variable().to_lowercase(), shown, engine.variable().to_owned()));
             }
         }
         explained
@@ -449,7 +421,7 @@ fn variable(name: &str) -> Option<String> {
 
 /// Returns a value as it can be shown: a key that was put into the wrong place stays hidden.
 fn without_secrets(key: &str, text: &str) -> String {
-    let is_name = || text.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
+    let is_name = || is_variable(text) && !text.bytes().any(|byte| byte.is_ascii_lowercase());
     if matches!(key.rsplit('.').next(), Some("base_url" | "url")) {
         text.parse().map_or_else(|_| "not an address".to_owned(), |url: BaseUrl| url.to_string())
     } else if key.ends_with(".key_env") && !is_name() {

@@ -17,3 +17,5 @@ pub mod word;
 pub mod retry;
 
 pub mod http;
+
+pub mod environment;

@@ -26,9 +26,11 @@ mod limits;
 
 mod watch;
 
-mod ask;
+mod question;
 
 mod plan;
+
+mod ask;
 
 mod resume;
 

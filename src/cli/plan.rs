@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 
-use super::ask::QuestionArgs;
 use super::error::CliError;
 use super::exit::Exit;
 use super::limits::LimitArgs;
+use super::question::QuestionArgs;
 use super::signal::interruptible;
 use super::ui::Ui;
 use super::watch::{EventFormat, Watch};

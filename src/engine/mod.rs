@@ -111,10 +111,12 @@ pub enum EngineError {
         /// The name.
         name: String,
     },
-    /// A folder that is given cannot be used.
-    #[error("failed to find `{path}`")]
+    /// A folder cannot be used.
+    #[error("failed to {action} `{path}`")]
     Folder {
-        /// The folder.
+        /// What was attempted: `find`, `create`.
+        action: &'static str,
+        /// The folder or file.
         path: PathBuf,
         /// Why.
         #[source]
@@ -324,12 +326,13 @@ impl Engine {
     /// Moves an index that cannot be opened out of the way; the one that was moved before is removed.
     fn set_aside(&self) -> Result<(), EngineError> {
         let Some(folder) = self.location.folder() else { return Ok(()) };
-        let failed = |source| EngineError::Folder { path: folder.to_path_buf(), source };
         let _lock = WriterLock::take(folder).map_err(IndexError::from)?;
         let aside = folder.with_extension("damaged");
         if aside.exists() {
+            let failed = |source| EngineError::Folder { action: "remove", path: aside.clone(), source };
             std::fs::remove_dir_all(&aside).map_err(failed)?;
         }
+        let failed = |source| EngineError::Folder { action: "rename", path: folder.to_path_buf(), source };
         std::fs::rename(folder, &aside).map_err(failed)
     }
 
@@ -396,10 +399,9 @@ impl Engine {
     /// Makes `.dr` with an ignore file of its own, so that an index is never committed by accident.
     fn make_folder(&self) -> Result<(), EngineError> {
         let Some(folder) = self.location.folder() else { return Ok(()) };
-        let failed = |source| EngineError::Folder { path: folder.to_path_buf(), source };
-        std::fs::create_dir_all(folder).map_err(failed)?;
+        create_folder(folder)?;
         match folder.parent().filter(|parent| parent.ends_with(DR_FOLDER)) {
-            Some(parent) => make_ignore_file(parent).map_err(failed),
+            Some(parent) => create_ignore_file(parent),
             None => Ok(()),
         }
     }
@@ -510,7 +512,13 @@ impl Engine {
 }
 
 fn canonical(folder: &Path) -> Result<PathBuf, EngineError> {
-    folder.canonicalize().map_err(|source| EngineError::Folder { path: folder.to_path_buf(), source })
+    let failed = |source| EngineError::Folder { action: "find", path: folder.to_path_buf(), source };
+    folder.canonicalize().map_err(failed)
+}
+
+fn create_folder(folder: &Path) -> Result<(), EngineError> {
+    let failed = |source| EngineError::Folder { action: "create", path: folder.to_path_buf(), source };
+    std::fs::create_dir_all(folder).map_err(failed)
 }
 
 /// Refuses collections that are not in the index.
@@ -524,13 +532,15 @@ fn check_collections(searcher: &Searcher, wanted: &[String]) -> Result<(), Engin
     }
 }
 
-/// Makes the file that keeps version control away from a `.dr` folder.
-fn make_ignore_file(folder: &Path) -> std::io::Result<()> {
-    match std::fs::OpenOptions::new().write(true).create_new(true).open(folder.join(".gitignore")) {
+/// Creates the file that keeps a `.dr` folder out of version control.
+fn create_ignore_file(folder: &Path) -> Result<(), EngineError> {
+    let path = folder.join(".gitignore");
+    let created = match std::fs::OpenOptions::new().write(true).create_new(true).open(&path) {
         Ok(mut file) => file.write_all(b"*\n"),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
-    }
+    };
+    created.map_err(|source| EngineError::Folder { action: "create", path, source })
 }
 
 fn folder_name(root: &Path) -> String {

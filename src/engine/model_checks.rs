@@ -6,6 +6,7 @@ use futures::future::join_all;
 
 use super::Engine;
 use super::doctor::Check;
+use crate::base::line::with_causes;
 use crate::llm::message::Role;
 use crate::llm::model::ModelError;
 use crate::llm::probe::{Form, Probe, probe};
@@ -26,7 +27,7 @@ impl Engine {
                 let mend = "export OPENAI_API_KEY, or set `base_url` and `model` in `[models]`".to_owned();
                 return vec![Check::note("model", "none is set up, so dr works by rules", Some(mend))];
             }
-            Err(error) => return vec![Check::trouble("model", error.to_string(), error.hint())],
+            Err(error) => return vec![Check::trouble("model", with_causes(&error), error.hint())],
         };
         let distinct = models.distinct();
         let probes = join_all(distinct.iter().map(|(_, model)| probe(&*model.model))).await;

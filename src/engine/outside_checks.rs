@@ -24,7 +24,7 @@ impl Engine {
     fn models_check(&self) -> Check {
         match self.settings.models() {
             Ok(None) => Check::ok("endpoints", "none is set up, so dr works by rules"),
-            Err(error) => Check::trouble("endpoints", error.to_string(), error.hint()),
+            Err(error) => Check::trouble("endpoints", with_causes(&error), error.hint()),
             Ok(Some(models)) => match models.unpriced().into_iter().next() {
                 Some((role, model)) => {
                     let mend = format!("set `[prices.\"{model}\"]`, or ask with `--max-cost inf`");

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{Engine, EngineError, check_collections, make_ignore_file};
+use super::{Engine, EngineError, check_collections, create_folder, create_ignore_file};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::id::RunId;
 use crate::base::money::{dollars_text, nanos};
@@ -133,9 +133,8 @@ impl Engine {
     /// Returns an error where they cannot be read or written.
     pub fn store(&self) -> Result<Store, EngineError> {
         let folder = self.runs_folder();
-        let failed = |source| EngineError::Folder { path: folder.clone(), source };
-        std::fs::create_dir_all(&folder).map_err(failed)?;
-        make_ignore_file(&folder).map_err(failed)?;
+        create_folder(&folder)?;
+        create_ignore_file(&folder)?;
         Ok(Store::open(&folder)?)
     }
 

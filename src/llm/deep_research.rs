@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::endpoint::{EndpointError, ModelEndpoint};
 use super::openai::Effort;
 use super::openai::job::{JobClient, JobRequest, McpServer};
 use super::price::{Price, PriceTable};
-use super::roles::{ModelEnvironment, OPENAI, OPENAI_KEY};
+use crate::base::environment::{Environment, KeyError};
 use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret, client_for, shown};
 use crate::base::money::nanos;
 
@@ -103,21 +104,9 @@ pub struct McpOptions {
 /// Settings of Deep Research cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DeepResearchError {
-    /// A key is wanted and not there.
-    #[error("no key for Deep Research: `{variable}` is not set")]
-    NoKey {
-        /// Where it should be.
-        variable: String,
-    },
-    /// The name of the variable is none. It is not shown: it may be the key itself.
-    #[error("`key_env` of Deep Research is not the name of a variable")]
-    BadKeyName,
-    /// The key cannot be sent.
-    #[error("key in `{variable}` has characters that cannot be sent")]
-    BadKey {
-        /// Where it is.
-        variable: String,
-    },
+    /// There is no usable key.
+    #[error("no key for Deep Research")]
+    Key(#[from] KeyError),
     /// An address is none.
     #[error("{what} of Deep Research cannot be reached")]
     BadAddress {
@@ -172,9 +161,10 @@ impl DeepResearchError {
     /// Returns what the user can do about this error, if there is something.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::NoKey { variable } => Some(format!("export `{variable}`, or take `key_env` out of the settings")),
-            Self::BadKeyName => Some("name the variable the key is in, for example `MY_API_KEY`".into()),
-            Self::BadKey { .. } => Some("a key is one word of letters, digits and signs".into()),
+            Self::Key(error @ KeyError::NotSet { .. }) => {
+                Some(format!("{}, or take `key_env` out of the settings", error.hint()))
+            }
+            Self::Key(error) => Some(error.hint()),
             Self::BadAddress { .. } => Some("a key goes into a variable, named by `key_env`".into()),
             Self::NoModels => Some(
                 "name a model, or leave `models` out; `max_jobs = 0` turns Deep Research off, and `--no-deep-research` \
@@ -229,24 +219,20 @@ impl DeepResearchSettings {
     /// Resolves settings; nothing where there is neither a key nor an endpoint of its own, so that there is no Deep
     /// Research.
     ///
-    /// Keys go where they do for other models: that in `OPENAI_API_KEY` to OpenAI and to the address in
-    /// `OPENAI_BASE_URL`, any other only by `key_env`.
-    ///
     /// # Errors
     ///
     /// Returns an error for settings that cannot be used, whether or not there is a key.
     pub fn resolve(
         options: &DeepResearchOptions,
-        environment: &ModelEnvironment<'_>,
+        environment: &Environment,
     ) -> Result<Option<Self>, DeepResearchError> {
-        let address = options.base_url.as_ref().or(environment.base_url.as_ref()).map_or(OPENAI, String::as_str);
-        let address = address_of("endpoint", address)?;
-        let is_paired = options.base_url.is_none() || address.host() == "api.openai.com";
-        let key = match &options.key_env {
-            Some(name) => Some(key_in(name, environment)?),
-            None if is_paired && (environment.variable)(OPENAI_KEY).is_some() => Some(key_in(OPENAI_KEY, environment)?),
-            None => None,
-        };
+        let endpoint = ModelEndpoint::resolve(options.base_url.as_deref(), options.key_env.as_deref(), environment);
+        let endpoint = endpoint.map_err(|error| match error {
+            EndpointError::Address(source) => DeepResearchError::BadAddress { what: "endpoint", source },
+            EndpointError::Key(source) => DeepResearchError::Key(source),
+        })?;
+        let is_openai = endpoint.is_openai();
+        let ModelEndpoint { address, key } = endpoint;
         let max_jobs = max_jobs(options.max_jobs.unwrap_or(MAX_JOBS))?;
         let settings = Self {
             is_free: address.is_loopback() || options.local == Some(true),
@@ -269,12 +255,8 @@ impl DeepResearchSettings {
             key,
             address,
         };
-        let is_available = settings.key.is_some() || (options.base_url.is_some() && !settings.is_openai());
+        let is_available = settings.key.is_some() || (options.base_url.is_some() && !is_openai);
         Ok(is_available.then_some(settings))
-    }
-
-    fn is_openai(&self) -> bool {
-        self.address.host() == "api.openai.com"
     }
 
     /// Sets up the way to the endpoint.
@@ -314,20 +296,6 @@ impl DeepResearchSettings {
 /// a job costs above it is accounted for like the rest.
 pub fn job_cap(settings: &DeepResearchSettings, price: Option<&Price>) -> Option<u64> {
     price.map(|price| if *price == Price::FREE { 0 } else { settings.max_cost_nanos })
-}
-
-fn address_of(what: &'static str, text: &str) -> Result<BaseUrl, DeepResearchError> {
-    text.parse().map_err(|source| DeepResearchError::BadAddress { what, source })
-}
-
-fn key_in(name: &str, environment: &ModelEnvironment<'_>) -> Result<Secret, DeepResearchError> {
-    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    if !is_name {
-        return Err(DeepResearchError::BadKeyName);
-    }
-    let variable = || shown(name);
-    let key = (environment.variable)(name).ok_or_else(|| DeepResearchError::NoKey { variable: variable() })?;
-    key.parse().map_err(|_| DeepResearchError::BadKey { variable: variable() })
 }
 
 fn max_cost(dollars: f64) -> Result<u64, DeepResearchError> {
@@ -387,15 +355,15 @@ fn host(text: &str) -> Result<String, DeepResearchError> {
     if is_host { Ok(host) } else { Err(DeepResearchError::BadDomain { domain: shown(text) }) }
 }
 
-fn mcp(options: &McpOptions, environment: &ModelEnvironment<'_>) -> Result<McpServer, DeepResearchError> {
+fn mcp(options: &McpOptions, environment: &Environment) -> Result<McpServer, DeepResearchError> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if !(1..=64).contains(&options.label.len()) || !options.label.bytes().all(is_part) {
         return Err(DeepResearchError::BadLabel { label: shown(&options.label) });
     }
     Ok(McpServer {
         label: options.label.clone(),
-        url: address_of("tool server", &options.url)?,
-        authorization: options.key_env.as_deref().map(|name| key_in(name, environment)).transpose()?,
+        url: options.url.parse().map_err(|source| DeepResearchError::BadAddress { what: "tool server", source })?,
+        authorization: options.key_env.as_deref().map(|name| environment.key(name)).transpose()?,
         allowed_tools: options.allowed_tools.clone(),
     })
 }
@@ -404,7 +372,10 @@ fn mcp(options: &McpOptions, environment: &ModelEnvironment<'_>) -> Result<McpSe
 mod tests {
     use serde_json::{Value, json};
 
+    use super::super::endpoint::OPENAI;
     use super::*;
+    use crate::base::environment::{OPENAI_BASE_URL, OPENAI_KEY};
+    use crate::base::line::with_causes;
 
     const LOCAL: &str = "http://localhost:9999/v1";
 
@@ -417,9 +388,8 @@ mod tests {
         base_url: Option<&str>,
         variables: &[(&str, &str)],
     ) -> Result<Option<DeepResearchSettings>, DeepResearchError> {
-        let variable =
-            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        let environment = ModelEnvironment { base_url: base_url.map(str::to_owned), variable: &variable };
+        let base_url = base_url.map(|address| (OPENAI_BASE_URL, address));
+        let environment = Environment::of(variables.iter().copied().chain(base_url));
         DeepResearchSettings::resolve(&options(text), &environment)
     }
 
@@ -534,8 +504,8 @@ mod tests {
             (json!({ "base_url": "nonsense" }), "endpoint"),
         ] {
             let error = resolved(text, None, &KEY).unwrap_err();
-            let said = format!("{error:#} {error:?} {:?}", error.hint());
-            assert!(error.to_string().contains(shown) && !said.contains("sk-secret"), "{said}");
+            let said = format!("{} {error:?} {:?}", with_causes(&error), error.hint());
+            assert!(said.contains(shown) && !said.contains("sk-secret"), "{said}");
         }
         let advice = resolved(json!({ "models": [] }), None, &KEY).unwrap_err().hint().unwrap();
         assert!(advice.contains("`max_jobs = 0`") && advice.contains("`--no-deep-research`"), "{advice}");

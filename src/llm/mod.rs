@@ -40,6 +40,8 @@ pub mod openai;
 
 pub mod tape;
 
+pub mod endpoint;
+
 pub mod roles;
 
 pub mod deep_research;

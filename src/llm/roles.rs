@@ -10,19 +10,15 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use super::endpoint::{EndpointError, ModelEndpoint};
 use super::message::Role;
 use super::model::Model;
 use super::openai::{Api, Effort, OpenAiModel, OpenAiSettings, SchemaSupport, reasons};
 use super::price::PriceTable;
 use super::tape::Tape;
-use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret, client_for};
+use crate::base::environment::{Environment, KeyError, OPENAI_BASE_URL, OPENAI_KEY};
+use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, client_for};
 use crate::base::token::{CountTokens, Encoding, TokenCounter};
-
-/// Where OpenAI is.
-pub(super) const OPENAI: &str = "https://api.openai.com/v1";
-
-/// The variable a key for OpenAI is in.
-pub const OPENAI_KEY: &str = "OPENAI_API_KEY";
 
 /// Plans, judges and writes, with OpenAI and no other setting.
 pub const STRONG_MODEL: &str = "gpt-6.1-sol";
@@ -142,14 +138,6 @@ impl<'de> Deserialize<'de> for ModelsOptions {
     }
 }
 
-/// What the environment adds to settings.
-pub struct ModelEnvironment<'a> {
-    /// The address in `OPENAI_BASE_URL`.
-    pub base_url: Option<String>,
-    /// Returns a variable that is set to something.
-    pub variable: &'a dyn Fn(&str) -> Option<String>,
-}
-
 /// Settings of models cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelsError {
@@ -161,33 +149,21 @@ pub enum ModelsError {
         /// The endpoint.
         address: BaseUrl,
     },
-    /// The endpoint wants a key.
-    #[error("no key for the {role}: `{variable}` is not set")]
-    NoKey {
-        /// Whose.
-        role: Role,
-        /// Where it should be.
-        variable: String,
-    },
-    /// The name of the variable is none. It is not shown: it may be the key itself.
-    #[error("`key_env` of the {role} is not the name of a variable")]
-    BadKeyName {
-        /// Whose.
-        role: Role,
-    },
-    /// The key cannot be sent.
-    #[error("key in `{variable}` has characters that cannot be sent")]
-    BadKey {
-        /// Where it is.
-        variable: String,
-    },
-    /// The address is none.
-    #[error("endpoint of the {role}: {reason}")]
-    BadAddress {
-        /// Whose.
+    /// The endpoint needs a key, and there is no usable one.
+    #[error("no key for the {role}")]
+    Key {
+        /// The role.
         role: Role,
         /// Why.
-        reason: ParseBaseUrlError,
+        source: KeyError,
+    },
+    /// `base_url` is not an address.
+    #[error("endpoint of the {role} cannot be reached")]
+    Address {
+        /// The role.
+        role: Role,
+        /// Why.
+        source: ParseBaseUrlError,
     },
     /// A reply leaves no room for a prompt.
     #[error("window of {window_tokens} tokens has no room for a prompt beside {output_tokens} tokens of reply")]
@@ -212,13 +188,12 @@ impl ModelsError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NoModel { .. } => Some("set `model = \"…\"` in your settings, or `DR_MODEL`".into()),
-            Self::NoKey { variable, .. } => {
-                Some(format!("export `{variable}`, or give the role an endpoint of its own with `base_url`"))
+            Self::Key { source: source @ KeyError::NotSet { .. }, .. } => {
+                Some(format!("{}, or give the role an endpoint of its own with `base_url`", source.hint()))
             }
-            Self::BadKeyName { .. } => Some("name the variable the key is in, for example `MY_API_KEY`".into()),
-            Self::BadKey { .. } => Some("a key is one word of letters, digits and signs".into()),
+            Self::Key { source, .. } => Some(source.hint()),
             Self::WindowTooSmall { .. } => Some("lower `max_output_tokens` or `reasoning_tokens`".into()),
-            Self::BadAddress { .. } => Some("a key goes into a variable, named by `key_env`".into()),
+            Self::Address { .. } => Some("a key goes into a variable, named by `key_env`".into()),
             Self::Http(_) | Self::Price(_) => None,
         }
     }
@@ -257,21 +232,19 @@ impl Models {
         Self(Role::ALL.into_iter().zip(Role::ALL.into_iter().map(model)).collect())
     }
 
-    /// Resolves settings; nothing where neither a key nor an endpoint is set, so that there is no model.
-    ///
-    /// A key in `OPENAI_API_KEY` is presented to OpenAI, and to the address in `OPENAI_BASE_URL`, which is set together
-    /// with it. Any other endpoint gets a key only by its `key_env`.
+    /// Resolves settings. Returns `None` if neither a key nor an endpoint is set: there is no model then.
     ///
     /// # Errors
     ///
-    /// Returns an error for a role whose settings do not make up a model.
+    /// Returns an error for a role whose settings lack a model, a key, or room for a prompt.
     pub fn resolve(
         options: &ModelsOptions,
-        environment: &ModelEnvironment<'_>,
+        environment: &Environment,
         prices: &PriceTable,
     ) -> Result<Option<Self>, ModelsError> {
         let has_endpoint = options.layers().any(|layer| layer.base_url.is_some() || layer.key_env.is_some());
-        if !has_endpoint && environment.base_url.is_none() && (environment.variable)(OPENAI_KEY).is_none() {
+        let has_variable = [OPENAI_BASE_URL, OPENAI_KEY].iter().any(|name| environment.get(name).is_some());
+        if !has_endpoint && !has_variable {
             return Ok(None);
         }
         let mut models = BTreeMap::new();
@@ -338,20 +311,22 @@ impl Models {
 fn resolve_role(
     role: Role,
     options: ModelOptions,
-    environment: &ModelEnvironment<'_>,
+    environment: &Environment,
     prices: &PriceTable,
 ) -> Result<(OpenAiSettings, Limits), ModelsError> {
-    let address = options.base_url.as_ref().or(environment.base_url.as_ref()).map_or(OPENAI, String::as_str);
-    let address: BaseUrl = address.parse().map_err(|reason| ModelsError::BadAddress { role, reason })?;
-    let is_openai = address.host() == "api.openai.com";
-    let is_paired = options.base_url.is_none() || is_openai;
-    let key = key(role, options.key_env.as_deref(), is_paired, environment)?;
-    // An address that was set together with OpenAI's key stands in for OpenAI.
+    let endpoint = ModelEndpoint::resolve(options.base_url.as_deref(), options.key_env.as_deref(), environment);
+    let endpoint = endpoint.map_err(|error| match error {
+        EndpointError::Address(source) => ModelsError::Address { role, source },
+        EndpointError::Key(source) => ModelsError::Key { role, source },
+    })?;
+    let is_openai = endpoint.is_openai();
+    let ModelEndpoint { address, key } = endpoint;
+    // An address that was set together with OpenAI's key stands in for OpenAI, its default models included.
     let stands_in = is_openai || (options.base_url.is_none() && options.key_env.is_none() && key.is_some());
     let model = options.model.clone().or_else(|| stands_in.then(|| default_model(role).to_owned()));
     let model = model.ok_or_else(|| ModelsError::NoModel { role, address: address.clone() })?;
     if key.is_none() && is_openai {
-        return Err(ModelsError::NoKey { role, variable: OPENAI_KEY.into() });
+        return Err(ModelsError::Key { role, source: KeyError::NotSet { variable: OPENAI_KEY.to_owned() } });
     }
     let limits = Limits::resolve(role, &model, &options)?;
     let is_free = address.is_loopback() || options.local == Some(true);
@@ -380,29 +355,6 @@ fn default_model(role: Role) -> &'static str {
         Role::Planner | Role::Judge | Role::Writer | Role::Researcher => STRONG_MODEL,
         Role::Worker | Role::Summariser => CHEAP_MODEL,
     }
-}
-
-/// Returns the key for an endpoint: the one its setting names, else OpenAI's where it was set together with the address.
-fn key(
-    role: Role,
-    key_env: Option<&str>,
-    is_paired: bool,
-    environment: &ModelEnvironment<'_>,
-) -> Result<Option<Secret>, ModelsError> {
-    let is_name =
-        |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    let (variable, key) = match key_env {
-        Some(name) if !is_name(name) => return Err(ModelsError::BadKeyName { role }),
-        Some(name) => match (environment.variable)(name) {
-            Some(key) => (name, key),
-            None => return Err(ModelsError::NoKey { role, variable: name.to_owned() }),
-        },
-        None => match (environment.variable)(OPENAI_KEY).filter(|_| is_paired) {
-            Some(key) => (OPENAI_KEY, key),
-            None => return Ok(None),
-        },
-    };
-    key.parse().map(Some).map_err(|_| ModelsError::BadKey { variable: variable.to_owned() })
 }
 
 /// How the window of a model is divided.
@@ -439,12 +391,11 @@ mod tests {
 
     use super::super::message::{Prompt, Usage};
     use super::*;
+    use crate::base::line::with_causes;
 
     fn resolve(options: Value, variables: &[(&str, &str)]) -> Result<Option<Models>, ModelsError> {
         let options: ModelsOptions = serde_json::from_value(options).unwrap();
-        let variable =
-            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        let environment = ModelEnvironment { base_url: variable("OPENAI_BASE_URL"), variable: &variable };
+        let environment = Environment::of(variables.iter().copied());
         Models::resolve(&options, &environment, &PriceTable::with(&BTreeMap::new()).unwrap())
     }
 
@@ -494,38 +445,28 @@ mod tests {
     }
 
     #[test]
-    fn openai_key_goes_to_openai_and_to_the_address_set_with_it_alone() {
-        let variables = [(OPENAI_KEY, "sk-1"), ("MINE", "sk-2")];
-        let variable =
-            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        let environment = ModelEnvironment { base_url: None, variable: &variable };
-        let of = |key_env, is_paired| key(Role::Worker, key_env, is_paired, &environment).unwrap();
-        assert_eq!(of(None, true), Some("sk-1".parse().unwrap()));
-        assert_eq!(of(None, false), None);
-        assert_eq!(of(Some("MINE"), false), Some("sk-2".parse().unwrap()));
-    }
-
-    #[test]
     fn endpoint_without_a_model_or_a_key_is_an_error_with_a_way_on() {
         let error = resolve(json!({ "base_url": LOCAL }), &[]).unwrap_err();
         assert!(matches!(error, ModelsError::NoModel { role: Role::Planner, .. }));
         assert!(error.hint().unwrap().contains("DR_MODEL"));
         let error = resolve(json!({ "worker": { "base_url": LOCAL, "model": "a" } }), &[]).unwrap_err();
-        assert!(matches!(error, ModelsError::NoKey { role: Role::Planner, .. }), "only the worker is local");
+        assert!(matches!(error, ModelsError::Key { role: Role::Planner, .. }), "only the worker is local");
+        assert_eq!(with_causes(&error), "no key for the planner: `OPENAI_API_KEY` is not set");
         let error = resolve(json!({ "key_env": "MINE" }), &[]).unwrap_err();
-        assert!(matches!(&error, ModelsError::NoKey { variable, .. } if variable == "MINE"));
+        assert_eq!(with_causes(&error), "no key for the planner: `MINE` is not set");
     }
 
     #[test]
     fn key_is_never_part_of_an_error() {
         for (options, variables) in [
             (json!({ "key_env": "sk-secret" }), vec![]),
+            (json!({ "key_env": "a1b2c3d4e5f6sk0secret" }), vec![]),
             (json!({}), vec![(OPENAI_KEY, "sk-secret\nand more")]),
             (json!({ "base_url": "http://sk-secret@localhost/v1", "model": "a" }), vec![]),
         ] {
             let error = resolve(options, &variables).unwrap_err();
-            let shown = format!("{error} {error:?} {:?}", error.hint());
-            assert!(!shown.contains("sk-secret"), "{shown}");
+            let shown = format!("{} {error:?} {:?}", with_causes(&error), error.hint());
+            assert!(!shown.contains("secret"), "{shown}");
         }
     }
 
@@ -566,7 +507,7 @@ mod tests {
             serde_json::from_value(json!({ "worker": { "model": "b", "schema": "json" } })).unwrap();
         options.set_model("c");
         assert!(options.roles[&Role::Worker].schema.is_some());
-        let environment = ModelEnvironment { base_url: Some(LOCAL.into()), variable: &|_| None };
+        let environment = Environment::of([(OPENAI_BASE_URL, LOCAL)]);
         let prices = PriceTable::with(&BTreeMap::new()).unwrap();
         let models = Models::resolve(&options, &environment, &prices).unwrap().unwrap();
         assert_eq!(names(&models), ["c"; 5]);

@@ -222,3 +222,13 @@ fn answer_from_text_alone_says_that_vectors_are_missing() {
     let world = World::indexed_text();
     dr_snapshot!(world.dr(["ask", "--offline", "When does the siren sound?"]));
 }
+
+#[test]
+fn folder_that_cannot_be_created_is_said_with_what_was_attempted() {
+    let world = World::with_kb();
+    world.write(".dr", "a file, where the folder of the index belongs");
+    let run = world.dr(["ask", "--offline", "--kb", "kb", QUESTION]);
+    let folder = world.path(".dr/index").display().to_string();
+    assert_eq!(run.exit, Some(1), "{run}");
+    assert!(run.stderr.starts_with(&format!("error: failed to create `{folder}`: ")), "{run}");
+}

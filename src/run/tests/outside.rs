@@ -17,13 +17,14 @@ use super::super::store::Store;
 use super::super::tree::RunState;
 use super::{World, settings};
 use crate::base::clock::{Clock, ManualClock, Moment};
+use crate::base::environment::Environment;
 use crate::base::http::client_for;
 use crate::base::token::{Encoding, TokenCounter};
 use crate::llm::deep_research::{DeepResearchOptions, DeepResearchSettings};
 use crate::llm::message::Role;
 use crate::llm::openai::{Api, OpenAiModel, OpenAiSettings, SchemaSupport};
 use crate::llm::price::{Price, PriceOptions, PriceTable};
-use crate::llm::roles::{ModelEnvironment, Models, RoleModel};
+use crate::llm::roles::{Models, RoleModel};
 use crate::research::node::NodeId;
 use crate::research::plan::SavedPlan;
 use crate::research::report::StopReason;
@@ -174,7 +175,7 @@ impl<'a> Outside<'a> {
             "timeout_minutes": 1,
         });
         let options: DeepResearchOptions = serde_json::from_value(options).unwrap();
-        let environment = ModelEnvironment { base_url: None, variable: &|_| None };
+        let environment = Environment::default();
         let settings = DeepResearchSettings::resolve(&options, &environment).unwrap().unwrap();
         let client = settings.client().unwrap().within(self.patience);
         let prices = PriceTable::with(&BTreeMap::from([("fixture".to_owned(), PRICE)])).unwrap();

@@ -7,7 +7,13 @@ use serde_json::Value;
 use super::provider::{DateRange, Endpoint, SearchProvider, WebError, WebHit, WebQuery, cut, hit, without_markup};
 use crate::base::http::{BaseUrl, HttpError, Secret};
 
-/// Where it is.
+/// Name in settings and journals.
+pub(super) const NAME: &str = "brave";
+
+/// The variable that holds its key.
+pub(super) const VARIABLE: &str = "BRAVE_API_KEY";
+
+/// Its public address.
 const ADDRESS: &str = "https://api.search.brave.com";
 
 /// Pages it lists at most.
@@ -34,13 +40,13 @@ impl Brave {
     /// Sets it up with a key, at its own address where no other is given.
     pub fn new(key: Secret, address: Option<BaseUrl>) -> Result<Self, HttpError> {
         let address = address.unwrap_or_else(|| ADDRESS.parse().expect("the address is one"));
-        Ok(Self { endpoint: Endpoint::new("brave", address, Some(key.clone()))?, key })
+        Ok(Self { endpoint: Endpoint::new(NAME, address, Some(key.clone()))?, key })
     }
 }
 
 impl SearchProvider for Brave {
     fn name(&self) -> &'static str {
-        "brave"
+        NAME
     }
 
     fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {

@@ -6,7 +6,13 @@ use serde_json::{Value, json};
 use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery, hit};
 use crate::base::http::{BaseUrl, HttpError, Secret};
 
-/// Where it is.
+/// Name in settings and journals.
+pub(super) const NAME: &str = "exa";
+
+/// The variable that holds its key.
+pub(super) const VARIABLE: &str = "EXA_API_KEY";
+
+/// Its public address.
 const ADDRESS: &str = "https://api.exa.ai";
 
 /// Pages that are asked for at most; more cost more.
@@ -26,13 +32,13 @@ impl Exa {
     /// Sets it up with a key, at its own address where no other is given.
     pub fn new(key: Secret, address: Option<BaseUrl>) -> Result<Self, HttpError> {
         let address = address.unwrap_or_else(|| ADDRESS.parse().expect("the address is one"));
-        Ok(Self { endpoint: Endpoint::new("exa", address, Some(key.clone()))?, key })
+        Ok(Self { endpoint: Endpoint::new(NAME, address, Some(key.clone()))?, key })
     }
 }
 
 impl SearchProvider for Exa {
     fn name(&self) -> &'static str {
-        "exa"
+        NAME
     }
 
     fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {

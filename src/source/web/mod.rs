@@ -43,6 +43,8 @@ mod fetch;
 
 mod relevant;
 
+mod search_engine;
+
 mod settings;
 
 #[cfg(test)]
@@ -62,8 +64,9 @@ pub use self::fixture::{FixtureError, FixtureProvider};
 pub use self::pages::{Page, PageStore, PageStoreError};
 pub use self::provider::{DateRange, SearchProvider, WebError, WebHit, WebQuery, search_patiently};
 pub use self::relevant::{joined, relevant};
+pub use self::search_engine::SearchEngine;
 pub use self::searxng::SearxNg;
-pub use self::settings::{ENGINE_VARIABLES, SEARXNG_URL, WebAccess, WebEnvironment, WebOptions, WebSettingsError};
+pub use self::settings::{WebAccess, WebEnvironment, WebOptions, WebSettingsError};
 pub use self::tavily::Tavily;
 pub use self::url::{ParseWebUrlError, WebUrl, named_in};
 use super::{Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};

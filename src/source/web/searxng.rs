@@ -7,8 +7,11 @@ use futures::future::BoxFuture;
 use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery, hit};
 use crate::base::http::{BaseUrl, HttpError};
 
-/// What it is called.
+/// Name in settings and journals.
 pub(super) const NAME: &str = "searxng";
+
+/// The variable that holds its address: it has no public one, and needs no key.
+pub(super) const VARIABLE: &str = "SEARXNG_URL";
 
 /// A `SearXNG` at an address.
 ///

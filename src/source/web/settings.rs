@@ -5,37 +5,44 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::search_engine::SearchEngine;
 use super::{
     AllowedHost, Brave, DateRange, Exa, FetchOptions, Fetcher, FixtureProvider, PageStore, SearchProvider, SearxNg,
     Tavily, WebSource,
 };
 use crate::base::clock::Clock;
-use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, ParseSecretError, Secret, shown};
+use crate::base::environment::{Environment, KeyError, OPENAI_BASE_URL};
+use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret, shown};
 
-/// The variable the address of a search engine of one's own is in.
-pub const SEARXNG_URL: &str = "SEARXNG_URL";
-
-/// The variables that set up a search engine by being there.
-pub const ENGINE_VARIABLES: [&str; 4] = [SEARXNG_URL, "TAVILY_API_KEY", "BRAVE_API_KEY", "EXA_API_KEY"];
-
-/// What a provider that is a file begins with.
+/// Prefix of a provider that is a file.
 const FIXTURE: &str = "fixture:";
 
-/// The table `[web]`, every field optional.
+/// The table `[web]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WebOptions {
-    /// The search engine: `searxng`, `tavily`, `brave`, `exa`, `fixture:FILE` or `none`.
+    /// See [`Choice`].
     pub provider: Option<String>,
-    /// Where it is, where that is not its own place.
+    /// Address of the engine, if it is not the engine's own.
     pub base_url: Option<String>,
-    /// The variable its key is in, where that is not its own.
+    /// The variable that holds its key, if it is not the engine's own.
     pub key_env: Option<String>,
-    /// Whether pages are fetched; else snippets are all there is, and nothing from the web is checked.
+    /// Whether pages are fetched; without it snippets are all there is, and nothing from the web is checked.
     pub fetch: Option<bool>,
     /// Machines of an intranet that may be asked: hosts, `host:port`, or networks.
     #[serde(default)]
     pub allowed_hosts: Vec<String>,
+}
+
+/// What `provider` can name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Choice {
+    /// `none`: the web is not searched.
+    Off,
+    /// `fixture:FILE`: a file of recorded results.
+    Fixture(PathBuf),
+    /// An engine by its name.
+    Engine(SearchEngine),
 }
 
 /// Settings of the web cannot be used.
@@ -44,41 +51,29 @@ pub enum WebSettingsError {
     /// There is no such search engine.
     #[error("`{name}` is not a search engine")]
     UnknownProvider {
-        /// What was named.
+        /// The name.
         name: String,
     },
-    /// The engine wants a key.
-    #[error("no key for `{provider}`: `{variable}` is not set")]
-    NoKey {
+    /// The engine needs a key, and there is no usable one.
+    #[error("no key for `{engine}`")]
+    Key {
         /// The engine.
-        provider: String,
-        /// Where the key should be.
-        variable: String,
-    },
-    /// The name of the variable is none. It is not shown: it may be the key itself.
-    #[error("`key_env` of `{provider}` is not the name of a variable")]
-    BadKeyName {
-        /// The engine.
-        provider: String,
-    },
-    /// The key cannot be sent.
-    #[error("key in `{variable}` cannot be used")]
-    BadKey {
-        /// Where it is.
-        variable: String,
+        engine: SearchEngine,
         /// Why.
-        #[source]
-        source: ParseSecretError,
+        source: KeyError,
     },
-    /// The address is none.
+    /// `base_url`, or the variable that stands in for it, is not an address.
     #[error("address of the search engine")]
     Address(#[from] ParseBaseUrlError),
-    /// A host is none.
+    /// An allowed host is neither a host nor a network.
     #[error("`allowed_hosts` of the web")]
     Host(#[from] super::ParseAllowedHostError),
-    /// `SearXNG` is a program of one's own, so it has no place of its own.
-    #[error("address of SearXNG is not known")]
-    NoAddress,
+    /// The engine has no public address.
+    #[error("address of `{engine}` is not known")]
+    NoAddress {
+        /// The engine.
+        engine: SearchEngine,
+    },
     /// The file of a fixture.
     #[error(transparent)]
     Fixture(#[from] super::FixtureError),
@@ -92,27 +87,27 @@ impl WebSettingsError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::UnknownProvider { .. } => {
-                Some("`searxng`, `tavily`, `brave`, `exa` and `fixture:FILE` are known".into())
+                let names: Vec<_> = SearchEngine::all().map(|engine| format!("`{engine}`")).collect();
+                Some(format!("{} and `{FIXTURE}FILE` are known", names.join(", ")))
             }
-            Self::NoKey { variable, .. } => Some(format!("export `{variable}`, or name another engine in `[web]`")),
-            Self::BadKeyName { .. } => Some("name the variable the key is in, for example `MY_API_KEY`".into()),
-            Self::NoAddress => Some(format!("set `base_url` in `[web]`, or export `{SEARXNG_URL}`")),
-            Self::BadKey { .. } => Some("a key is one word of letters, digits and signs".into()),
+            Self::Key { source: source @ KeyError::NotSet { .. }, .. } => {
+                Some(format!("{}, or name another engine in `[web]`", source.hint()))
+            }
+            Self::Key { source, .. } => Some(source.hint()),
+            Self::NoAddress { engine } => Some(format!("set `base_url` in `[web]`, or export `{}`", engine.variable())),
             Self::Host(error) => Some(error.hint()),
             Self::Address(_) | Self::Fixture(_) | Self::Http(_) => None,
         }
     }
 }
 
-/// What the environment adds to the settings.
+/// What the settings are resolved with.
 pub struct WebEnvironment<'a> {
-    /// Returns a variable that is set to something.
-    pub variable: &'a dyn Fn(&str) -> Option<String>,
-    /// Where models are, as the user's environment says; on this machine its pages may be fetched too.
-    pub models_at: Option<String>,
-    /// Where pages are kept.
+    /// Keys, and addresses of engines. Pages of the machine in `OPENAI_BASE_URL` may be fetched if it is this one.
+    pub environment: &'a Environment,
+    /// The folder that keeps pages.
     pub pages: PathBuf,
-    /// The days of pages that are wanted, where their day is known.
+    /// Pages of other days are dropped, as far as their day is known.
     pub dates: DateRange,
     /// The time.
     pub clock: Arc<dyn Clock>,
@@ -123,7 +118,7 @@ pub struct WebEnvironment<'a> {
 pub struct WebAccess {
     /// Searches, and opens pages.
     pub source: Arc<WebSource>,
-    /// Whether there is a search engine; else pages that somebody else named can be opened all the same.
+    /// Whether there is a search engine. Without one, pages named elsewhere can still be opened.
     pub can_search: bool,
 }
 
@@ -133,70 +128,75 @@ impl WebOptions {
     /// # Errors
     ///
     /// Returns an error for settings that cannot be used. Nothing is sent.
-    pub fn resolve(&self, environment: WebEnvironment<'_>) -> Result<WebAccess, WebSettingsError> {
-        let provider = self.engine(&environment)?;
+    pub fn resolve(&self, setup: WebEnvironment<'_>) -> Result<WebAccess, WebSettingsError> {
+        let provider = self.provider(setup.environment)?;
         let can_search = provider.is_some();
         let mut allowed_hosts =
             self.allowed_hosts.iter().map(|host| host.parse()).collect::<Result<Vec<AllowedHost>, _>>()?;
-        allowed_hosts.extend(environment.models_at.as_deref().and_then(own_machine));
+        allowed_hosts.extend(setup.environment.get(OPENAI_BASE_URL).and_then(own_machine));
         let options = FetchOptions { allowed_hosts, ..FetchOptions::default() };
         let fetcher = match self.fetch {
             Some(false) => None,
-            _ => Some(Arc::new(Fetcher::new(options, Arc::clone(&environment.clock))?)),
+            Some(true) | None => Some(Arc::new(Fetcher::new(options, Arc::clone(&setup.clock))?)),
         };
         let provider = provider.unwrap_or_else(|| Arc::new(FixtureProvider::default()));
-        let pages = PageStore::new(environment.pages);
-        let source = WebSource::new(provider, fetcher, pages, environment.clock).with_dates(environment.dates);
+        let pages = PageStore::new(setup.pages);
+        let source = WebSource::new(provider, fetcher, pages, setup.clock).with_dates(setup.dates);
         Ok(WebAccess { source: Arc::new(source), can_search })
     }
 
-    /// Returns the search engine that is named, else the first the environment has an address or a key for.
-    fn engine(&self, environment: &WebEnvironment<'_>) -> Result<Option<Arc<dyn SearchProvider>>, WebSettingsError> {
-        let [_, tavily, brave, exa] = ENGINE_VARIABLES;
-        let keyed = [("tavily", tavily), ("brave", brave), ("exa", exa)];
-        let has = |name: &str| (environment.variable)(name).is_some();
-        let name = match self.provider.as_deref() {
-            Some("none") => return Ok(None),
-            Some(name) => name,
-            None if self.base_url.is_some() || has(SEARXNG_URL) => "searxng",
-            None => match keyed.iter().find(|(_, variable)| has(variable)) {
-                Some((name, _)) => name,
-                None => return Ok(None),
-            },
+    /// Returns the search engine that is named, else the first that has its variable.
+    ///
+    /// Each engine is named in the match, so that a key goes to the engine it was resolved for and to no other.
+    fn provider(&self, environment: &Environment) -> Result<Option<Arc<dyn SearchProvider>>, WebSettingsError> {
+        let engine = match self.choice(environment)? {
+            Choice::Off => return Ok(None),
+            Choice::Fixture(file) => return Ok(Some(Arc::new(FixtureProvider::from_file(&file)?))),
+            Choice::Engine(engine) => engine,
+        };
+        let own = self.base_url.as_deref().map(str::parse).transpose()?;
+        let key = || self.key(engine, environment);
+        Ok(Some(match engine {
+            SearchEngine::SearxNg => Arc::new(SearxNg::new(own.map_or_else(|| address_in(engine, environment), Ok)?)?),
+            SearchEngine::Tavily => Arc::new(Tavily::new(key()?, own)?),
+            SearchEngine::Brave => Arc::new(Brave::new(key()?, own)?),
+            SearchEngine::Exa => Arc::new(Exa::new(key()?, own)?),
+        }))
+    }
+
+    fn choice(&self, environment: &Environment) -> Result<Choice, WebSettingsError> {
+        let Some(name) = self.provider.as_deref() else {
+            let mut engines = SearchEngine::all();
+            return Ok(match engines.find(|engine| environment.get(engine.variable()).is_some()) {
+                // An address without a name is that of the one engine that has no address of its own.
+                _ if self.base_url.is_some() => Choice::Engine(SearchEngine::SearxNg),
+                Some(engine) => Choice::Engine(engine),
+                None => Choice::Off,
+            });
         };
         if let Some(file) = name.strip_prefix(FIXTURE) {
-            return Ok(Some(Arc::new(FixtureProvider::from_file(file.as_ref())?)));
+            return Ok(Choice::Fixture(file.into()));
         }
-        let address: Option<BaseUrl> = self.base_url.as_deref().map(str::parse).transpose()?;
-        if name == "searxng" {
-            let own = || (environment.variable)(SEARXNG_URL).map(|url| url.parse::<BaseUrl>()).transpose();
-            let address = match address {
-                Some(address) => Some(address),
-                None => own()?,
-            };
-            return Ok(Some(Arc::new(SearxNg::new(address.ok_or(WebSettingsError::NoAddress)?)?)));
+        match SearchEngine::all().find(|engine| engine.name() == name) {
+            Some(engine) => Ok(Choice::Engine(engine)),
+            None if name == "none" => Ok(Choice::Off),
+            None => Err(WebSettingsError::UnknownProvider { name: shown(name) }),
         }
-        let Some((_, variable)) = keyed.iter().find(|(known, _)| *known == name) else {
-            return Err(WebSettingsError::UnknownProvider { name: shown(name) });
-        };
-        let variable = self.key_env.clone().unwrap_or_else(|| (*variable).to_owned());
-        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-        if variable.is_empty() || !variable.bytes().all(is_part) {
-            return Err(WebSettingsError::BadKeyName { provider: name.to_owned() });
-        }
-        let key = (environment.variable)(&variable)
-            .ok_or_else(|| WebSettingsError::NoKey { provider: name.to_owned(), variable: shown(&variable) })?;
-        let key: Secret =
-            key.parse().map_err(|source| WebSettingsError::BadKey { variable: shown(&variable), source })?;
-        Ok(Some(match name {
-            "tavily" => Arc::new(Tavily::new(key, address)?),
-            "brave" => Arc::new(Brave::new(key, address)?),
-            _ => Arc::new(Exa::new(key, address)?),
-        }))
+    }
+
+    fn key(&self, engine: SearchEngine, environment: &Environment) -> Result<Secret, WebSettingsError> {
+        let variable = self.key_env.as_deref().unwrap_or(engine.variable());
+        environment.key(variable).map_err(|source| WebSettingsError::Key { engine, source })
     }
 }
 
-/// Returns the machine and port of an endpoint on this machine.
+/// Returns the address in the variable of an engine.
+fn address_in(engine: SearchEngine, environment: &Environment) -> Result<BaseUrl, WebSettingsError> {
+    let address = environment.get(engine.variable()).ok_or(WebSettingsError::NoAddress { engine })?;
+    Ok(address.parse()?)
+}
+
+/// Returns machine and port of an endpoint on this machine.
 fn own_machine(address: &str) -> Option<AllowedHost> {
     let address = address.parse::<BaseUrl>().ok().filter(BaseUrl::is_loopback)?;
     address.authority().parse().ok()
@@ -206,14 +206,15 @@ fn own_machine(address: &str) -> Option<AllowedHost> {
 mod tests {
     use super::*;
     use crate::base::clock::ManualClock;
+    use crate::base::line::with_causes;
+    use crate::source::Source;
+
+    const SEARXNG_URL: &str = "SEARXNG_URL";
 
     fn resolve(toml: &str, variables: &[(&str, &str)]) -> Result<WebAccess, WebSettingsError> {
         let options: WebOptions = serde_json::from_str(toml).unwrap();
-        let variable =
-            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
         options.resolve(WebEnvironment {
-            variable: &variable,
-            models_at: None,
+            environment: &Environment::of(variables.iter().copied()),
             pages: std::env::temp_dir(),
             dates: DateRange::default(),
             clock: Arc::new(ManualClock::default()),
@@ -221,7 +222,6 @@ mod tests {
     }
 
     fn scope(toml: &str, variables: &[(&str, &str)]) -> String {
-        use crate::source::Source;
         let access = resolve(toml, variables).ok().unwrap();
         if access.can_search { access.source.scope() } else { "none".to_owned() }
     }
@@ -236,20 +236,35 @@ mod tests {
         assert_eq!(scope(r#"{"provider": "none"}"#, &both), "none");
     }
 
-    fn error_of_key_name() -> WebSettingsError {
-        resolve(r#"{"provider": "exa", "key_env": "sk-1"}"#, &[]).err().unwrap()
+    #[test]
+    fn each_engine_is_the_one_that_gets_its_key() {
+        for engine in SearchEngine::all() {
+            let text = if engine == SearchEngine::SearxNg { "http://localhost:8888" } else { "k" };
+            let named = format!(r#"{{"provider": "{engine}"}}"#);
+            let other = SearchEngine::all().find(|other| *other != engine).unwrap();
+            for toml in ["{}", named.as_str()] {
+                assert_eq!(scope(toml, &[(engine.variable(), text)]), format!("the web ({engine})"));
+            }
+            let error = resolve(&named, &[(other.variable(), "http://localhost:8888")]).err().unwrap();
+            assert!(error.hint().unwrap().contains(engine.variable()), "{engine}: {error}");
+        }
     }
 
     #[test]
     fn setting_that_cannot_be_used_is_an_error_that_says_what_to_do_and_shows_no_key() {
         let error = |toml: &str, variables: &[(&str, &str)]| resolve(toml, variables).err().unwrap();
-        assert!(error(r#"{"provider": "gopher"}"#, &[]).hint().unwrap().contains("searxng"));
-        assert_eq!(error(r#"{"provider": "exa"}"#, &[]).to_string(), "no key for `exa`: `EXA_API_KEY` is not set");
-        assert!(matches!(error(r#"{"provider": "searxng"}"#, &[]), WebSettingsError::NoAddress));
-        let error = error(r#"{"provider": "exa", "key_env": "MY"}"#, &[("MY", "two words")]);
-        assert!(!error.to_string().contains("two words"), "{error}");
-        let error = error_of_key_name();
-        assert_eq!(error.to_string(), "`key_env` of `exa` is not the name of a variable");
+        assert_eq!(
+            error(r#"{"provider": "gopher"}"#, &[]).hint().unwrap(),
+            "`searxng`, `tavily`, `brave`, `exa` and `fixture:FILE` are known"
+        );
+        assert_eq!(with_causes(&error(r#"{"provider": "exa"}"#, &[])), "no key for `exa`: `EXA_API_KEY` is not set");
+        let no_address = error(r#"{"provider": "searxng"}"#, &[]);
+        assert_eq!(no_address.to_string(), "address of `searxng` is not known");
+        assert_eq!(no_address.hint().unwrap(), "set `base_url` in `[web]`, or export `SEARXNG_URL`");
+        let unsendable = error(r#"{"provider": "exa", "key_env": "MY"}"#, &[("MY", "two words")]);
+        assert!(!with_causes(&unsendable).contains("two words"), "{unsendable}");
+        let error = error(r#"{"provider": "exa", "key_env": "sk-1"}"#, &[]);
+        assert_eq!(with_causes(&error), "no key for `exa`: `key_env` is not the name of a variable");
         assert!(!error.hint().unwrap().contains("sk-1"));
     }
 }

@@ -7,7 +7,13 @@ use serde_json::json;
 use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery, cut, hit};
 use crate::base::http::{BaseUrl, HttpError, Secret};
 
-/// Where it is.
+/// Name in settings and journals.
+pub(super) const NAME: &str = "tavily";
+
+/// The variable that holds its key.
+pub(super) const VARIABLE: &str = "TAVILY_API_KEY";
+
+/// Its public address.
 const ADDRESS: &str = "https://api.tavily.com";
 
 /// Pages it lists at most.
@@ -27,13 +33,13 @@ impl Tavily {
     /// Sets it up with a key, at its own address where no other is given.
     pub fn new(key: Secret, address: Option<BaseUrl>) -> Result<Self, HttpError> {
         let address = address.unwrap_or_else(|| ADDRESS.parse().expect("the address is one"));
-        Ok(Self { endpoint: Endpoint::new("tavily", address, Some(key.clone()))?, key })
+        Ok(Self { endpoint: Endpoint::new(NAME, address, Some(key.clone()))?, key })
     }
 }
 
 impl SearchProvider for Tavily {
     fn name(&self) -> &'static str {
-        "tavily"
+        NAME
     }
 
     fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {

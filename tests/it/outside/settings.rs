@@ -71,7 +71,7 @@ fn setting_that_only_a_run_uses_is_checked_by_config_and_doctor() {
         ),
         (
             "[web]\nprovider = \"exa\"\nkey_env = \"sk-secret-0123456789\"",
-            "`key_env` of `exa` is not the name",
+            "no key for `exa`: `key_env` is not the name of a variable",
             "MY_API_KEY",
         ),
         ("[web]\nallowed_hosts = [\"*\"]", "`*` has a `*`, and each machine is allowed by its name", "one by one"),

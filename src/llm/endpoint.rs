@@ -1,0 +1,85 @@
+//! Where models are asked, and with which key.
+
+use crate::base::environment::{Environment, KeyError, OPENAI_BASE_URL, OPENAI_KEY};
+use crate::base::http::{BaseUrl, ParseBaseUrlError, Secret};
+
+/// Address of OpenAI's API.
+pub const OPENAI: &str = "https://api.openai.com/v1";
+
+/// An address, and the key that is sent to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelEndpoint {
+    /// The address.
+    pub address: BaseUrl,
+    /// The key; `None` sends no key.
+    pub key: Option<Secret>,
+}
+
+/// An endpoint cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EndpointError {
+    /// `base_url` is not an address.
+    #[error(transparent)]
+    Address(ParseBaseUrlError),
+    /// `key_env` leads to no key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+}
+
+impl ModelEndpoint {
+    /// Resolves the settings `base_url` and `key_env`.
+    ///
+    /// `OPENAI_API_KEY` is sent to OpenAI and to the address in `OPENAI_BASE_URL`, because users set those two together.
+    /// Any other address gets a key only through `key_env`, so that a key never reaches an address it was not made for.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for an address or a key that cannot be used.
+    pub fn resolve(
+        base_url: Option<&str>,
+        key_env: Option<&str>,
+        environment: &Environment,
+    ) -> Result<Self, EndpointError> {
+        let address = base_url.or_else(|| environment.get(OPENAI_BASE_URL)).unwrap_or(OPENAI);
+        let address: BaseUrl = address.parse().map_err(EndpointError::Address)?;
+        let is_paired = base_url.is_none() || is_openai(&address);
+        let key = match key_env {
+            Some(variable) => Some(environment.key(variable)?),
+            None if is_paired && environment.get(OPENAI_KEY).is_some() => Some(environment.key(OPENAI_KEY)?),
+            None => None,
+        };
+        Ok(Self { address, key })
+    }
+
+    /// Tells whether this is OpenAI itself.
+    pub fn is_openai(&self) -> bool {
+        is_openai(&self.address)
+    }
+}
+
+fn is_openai(address: &BaseUrl) -> bool {
+    address.host() == "api.openai.com"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOCAL: &str = "http://localhost:9999/v1";
+
+    #[test]
+    fn openai_key_goes_to_openai_and_to_the_address_set_with_it_alone() {
+        let key = |base_url, key_env, beside: Option<&str>| {
+            let environment = [(OPENAI_KEY, "sk-1"), ("MINE", "sk-2"), (OPENAI_BASE_URL, beside.unwrap_or(""))];
+            ModelEndpoint::resolve(base_url, key_env, &Environment::of(environment)).unwrap().key
+        };
+        let (openai, mine) = (Some("sk-1".parse().unwrap()), Some("sk-2".parse().unwrap()));
+        assert_eq!(key(None, None, None), openai);
+        assert_eq!(key(Some(OPENAI), None, None), openai);
+        assert_eq!(key(None, None, Some(LOCAL)), openai);
+        assert_eq!(key(Some(LOCAL), None, None), None);
+        assert_eq!(key(Some(LOCAL), None, Some(OPENAI)), None);
+        assert_eq!(key(Some(LOCAL), Some("MINE"), None), mine);
+        assert_eq!(key(None, Some("MINE"), None), mine);
+    }
+}
