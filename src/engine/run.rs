@@ -615,8 +615,8 @@ impl Engine {
     /// Returns an error for a run that does not exist, or that a process works on.
     pub async fn remove_run(&self, run: &RunId) -> Result<(), EngineError> {
         let store = self.known_runs()?;
-        let _lock = store.lock(run)?;
+        let locked = store.lock(run)?;
         Recall::forget(&self.runs_folder(), run).await.map_err(EngineError::Recall)?;
-        Ok(store.remove(run).await?)
+        Ok(store.remove(locked).await?)
     }
 }

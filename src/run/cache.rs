@@ -10,15 +10,15 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use moka::future::Cache as Memory;
 
-use super::journal::{Journal, JournalError, Lookup, LookupAnswer};
+use super::journal::{JournalError, LockedRun, Lookup, LookupAnswer};
 use crate::base::clock::{Clock, Moment};
-use crate::base::id::{ContentHash, RunId};
+use crate::base::id::ContentHash;
 use crate::base::line::one_line;
 use crate::base::word::WordSplitter;
 use crate::kb::embed::Embedder;
 use crate::research::node::NodeId;
 use crate::research::question::Question;
-use crate::source::{Found, Layer, Passage, Source, SourceError};
+use crate::source::{Found, Label, Layer, Passage, Source, SourceError};
 
 /// Two queries of the same key words that are closer than this, as a cosine, ask the same; the cosine alone does not tell
 /// "increases" from "reduces". `kb/decisions/near-queries.md` says how it was set.
@@ -39,8 +39,7 @@ const MEMORY_ENTRIES: u64 = 1_000;
 /// Results on record, shared by the workers of a run.
 #[derive(Clone)]
 pub struct Cache {
-    journal: Journal,
-    run: RunId,
+    run: LockedRun,
     /// When the run began: results of other runs that are younger are not used.
     since: Moment,
     clock: Arc<dyn Clock>,
@@ -50,14 +49,8 @@ pub struct Cache {
 
 impl Cache {
     /// Makes the cache of a run; without an embedder only identical queries are known again.
-    pub fn new(
-        journal: Journal,
-        run: RunId,
-        since: Moment,
-        clock: Arc<dyn Clock>,
-        embedder: Option<Arc<dyn Embedder>>,
-    ) -> Self {
-        Self { journal, run, since, clock, embedder, memory: Memory::new(MEMORY_ENTRIES) }
+    pub fn new(run: LockedRun, since: Moment, clock: Arc<dyn Clock>, embedder: Option<Arc<dyn Embedder>>) -> Self {
+        Self { run, since, clock, embedder, memory: Memory::new(MEMORY_ENTRIES) }
     }
 
     /// Returns a source that answers from what is on record where it can, for one node.
@@ -79,7 +72,7 @@ impl Cache {
     {
         let key = format!("{}\u{1f}{}\u{1f}{}", lookup.tool, lookup.version, lookup.query);
         if let Some(known) = self.memory.get(&key).await {
-            if let Some(row) = self.journal.find_lookup(&self.run, &lookup, self.since).await? {
+            if let Some(row) = self.run.journal().find_lookup(self.run.id(), &lookup, self.since).await? {
                 self.record(&lookup, LookupAnswer::Known(row.id)).await?;
             }
             return Ok(known);
@@ -94,14 +87,14 @@ impl Cache {
         E: From<JournalError>,
         F: Future<Output = Result<String, E>> + Send,
     {
-        if let Some(row) = self.journal.find_lookup(&self.run, &lookup, self.since).await? {
+        if let Some(row) = self.run.journal().find_lookup(self.run.id(), &lookup, self.since).await? {
             self.record(&lookup, LookupAnswer::Known(row.id)).await?;
             return Ok(row.result.into());
         }
         let vector = if is_in_words(&lookup) { self.embed(&lookup.query).await } else { None };
         if let Some(vector) = &vector {
             let words = key_words(&lookup.query);
-            let near = self.journal.near_lookups(&self.run, &lookup, self.since).await;
+            let near = self.run.journal().near_lookups(self.run.id(), &lookup, self.since).await;
             let near = near?.into_iter().filter_map(|row| {
                 let similarity = dot(vector, row.vector.as_deref()?);
                 let is_same = similarity >= SAME_QUESTION && key_words(&row.query) == words;
@@ -110,7 +103,7 @@ impl Cache {
             if let Some((_, row)) = near.max_by(|(a, first), (b, second)| a.total_cmp(b).then(second.id.cmp(&first.id)))
             {
                 self.record(&lookup, LookupAnswer::Known(row.id)).await?;
-                return Ok(self.journal.lookup_result(row.id).await?.into());
+                return Ok(self.run.journal().lookup_result(row.id).await?.into());
             }
         }
         let result = ask.await?;
@@ -119,7 +112,7 @@ impl Cache {
     }
 
     async fn record(&self, lookup: &Lookup, answer: LookupAnswer) -> Result<(), JournalError> {
-        self.journal.record_lookup(&self.run, lookup, answer, self.clock.now()).await
+        self.run.record_lookup(lookup, answer, self.clock.now()).await
     }
 
     async fn embed(&self, query: &str) -> Option<Vec<f32>> {
@@ -147,11 +140,11 @@ impl CachedSource {
 
     fn lookup(&self, tool: &str, query: String, version: String) -> Lookup {
         Lookup {
-            node: self.node.to_string(),
+            node: self.node.clone(),
             tool: format!("{}.{tool}", self.inner.name()),
             query,
             scope: self.inner.scope(),
-            label: if self.inner.name() == "web" { "public" } else { "internal" }.to_owned(),
+            label: if self.inner.name() == "web" { Label::Public } else { Label::Internal },
             version,
         }
     }
@@ -237,19 +230,22 @@ impl From<JournalError> for SourceError {
 mod tests {
     use super::*;
     use crate::base::clock::ManualClock;
+    use crate::base::id::RunId;
     use crate::kb::embed::builtin_for_tests;
     use crate::researcher::ScriptedSource;
     use crate::run::event::{Event, Record};
+    use crate::run::store::Store;
 
-    async fn cache(run: &RunId, journal: &Journal, at: Moment) -> Cache {
+    async fn cache(run: &RunId, store: &Store, at: Moment) -> Cache {
         let settings = serde_json::json!({
             "mode": "quick", "limits": crate::run::budget::BudgetLimits::default(), "parallel": 1, "summary_tokens": 200,
             "tree": { "max_depth": 1, "max_nodes": 9 }, "by_rules": true, "scope": {}, "searched": "", "source_version": "1",
         });
         let event =
             Event::Started { question: "why?".parse().unwrap(), settings: serde_json::from_value(settings).unwrap() };
-        journal.create(run, "why?", &Record { seq: 1, at, event }).await.unwrap();
-        Cache::new(journal.clone(), run.clone(), at, Arc::new(ManualClock::at(at)), Some(builtin_for_tests()))
+        let run = store.lock(run).unwrap();
+        run.create("why?", &Record { seq: 1, at, event }).await.unwrap();
+        Cache::new(run, at, Arc::new(ManualClock::at(at)), Some(builtin_for_tests()))
     }
 
     fn of_node(cache: &Cache, node: u32) -> Box<dyn Source> {
@@ -257,19 +253,19 @@ mod tests {
     }
 
     /// Returns how many lookups of the run an earlier answer served.
-    async fn known(journal: &Journal, run: &RunId) -> u64 {
-        journal.lookup_counts(run).await.unwrap().iter().map(|(_, _, known)| known).sum()
+    async fn known(store: &Store, run: &RunId) -> u64 {
+        store.journal().lookup_counts(run).await.unwrap().iter().map(|(_, _, known)| known).sum()
     }
 
     #[tokio::test]
     async fn question_asked_before_in_nearly_the_same_words_is_answered_from_the_record_and_its_opposite_is_not() {
-        let journal = Journal::in_memory().unwrap();
+        let store = Store::in_memory().unwrap();
         let (first, second) = (RunId::random(1), RunId::random(2));
-        let earlier = cache(&first, &journal, Moment(1)).await;
+        let earlier = cache(&first, &store, Moment(1)).await;
         let asked = of_node(&earlier, 2).search("Does topic 4 increase survival?", 5).await.unwrap();
-        let later = cache(&second, &journal, Moment(2)).await;
+        let later = cache(&second, &store, Moment(2)).await;
         let again = of_node(&later, 2).search("please tell me, does topic 4 increase survival", 5).await.unwrap();
-        assert_eq!((again, known(&journal, &second).await), (asked, 1));
+        assert_eq!((again, known(&store, &second).await), (asked, 1));
         for other in [
             "Does topic 4 reduce survival?",
             "Does survival increase topic 4?",
@@ -278,35 +274,35 @@ mod tests {
             "Does topic 4# increase survival?",
         ] {
             of_node(&later, 2).search(other, 5).await.unwrap();
-            assert_eq!(known(&journal, &second).await, 1, "{other}");
+            assert_eq!(known(&store, &second).await, 1, "{other}");
         }
         of_node(&later, 2).search("Does topic 4+ increase survival", 5).await.unwrap();
-        assert_eq!(known(&journal, &second).await, 2, "the mark at the end asks nothing else");
+        assert_eq!(known(&store, &second).await, 2, "the mark at the end asks nothing else");
     }
 
     #[tokio::test]
     async fn node_is_not_answered_from_what_another_node_of_its_run_has_just_found_in_other_words() {
-        let journal = Journal::in_memory().unwrap();
+        let store = Store::in_memory().unwrap();
         let run = RunId::random(1);
-        let cache = cache(&run, &journal, Moment(1)).await;
+        let cache = cache(&run, &store, Moment(1)).await;
         let source = |node| of_node(&cache, node);
         source(2).search("Does topic 4 increase survival?", 5).await.unwrap();
         source(3).search("please tell me, does topic 4 increase survival", 5).await.unwrap();
-        assert_eq!(known(&journal, &run).await, 0);
+        assert_eq!(known(&store, &run).await, 0);
         source(3).search("Does topic 4 increase survival?", 5).await.unwrap();
-        assert_eq!(known(&journal, &run).await, 1, "the very same query is the same for everybody");
+        assert_eq!(known(&store, &run).await, 1, "the very same query is the same for everybody");
     }
 
     #[tokio::test]
     async fn what_is_opened_for_one_question_is_not_shown_for_another() {
-        let journal = Journal::in_memory().unwrap();
+        let store = Store::in_memory().unwrap();
         let run = RunId::random(1);
-        let cache = cache(&run, &journal, Moment(1)).await;
+        let cache = cache(&run, &store, Moment(1)).await;
         let opened = async |question: &str| {
             let source = cache.source(Arc::new(ScriptedSource), NodeId::numbered(2), "1".into());
             let source: Box<dyn Source> = Box::new(source.read_for(&question.parse().unwrap()));
             source.open("topic-4").await.unwrap();
-            known(&journal, &run).await
+            known(&store, &run).await
         };
         assert_eq!(opened("What is it?").await, 0);
         assert_eq!(opened("Who made it?").await, 0);

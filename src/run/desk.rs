@@ -20,9 +20,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::budget::{Budget, BudgetLimits, CallCost, Purpose, Refusal, Reservation, WritingReserve};
 use super::jobs::{Jobs, nodes_with_job};
-use super::journal::{CallRow, Journal, JournalError, NewCall, Outcome};
+use super::journal::{CallRow, CallState, JournalError, LockedRun, NewCall, Outcome};
 use crate::base::clock::Clock;
-use crate::base::id::{ContentHash, RunId};
+use crate::base::id::ContentHash;
 use crate::base::line::with_causes;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Reply, Role, Usage};
@@ -71,12 +71,10 @@ pub struct Desk {
 
 /// What a desk is made of; see [`Desk`].
 pub struct DeskParts {
-    /// The run the calls are for.
-    pub run: RunId,
+    /// The run the calls are made for and stored in.
+    pub run: LockedRun,
     /// The model of each role.
     pub models: Models,
-    /// Where calls are kept.
-    pub journal: Journal,
     /// What may be spent.
     pub budget: Budget,
     /// The time.
@@ -117,25 +115,26 @@ impl Desk {
         let counted = model.count_input(prompt);
         let limit = model.window_tokens().saturating_sub(model.max_output(prompt));
         let request = request_hash(model.as_ref(), prompt);
-        let recorded = self.parts.journal.calls_of(&self.parts.run, key).await?;
-        let same: Vec<_> = recorded.into_iter().filter(|call| call.request_hash == request.as_str()).collect();
+        let recorded = self.parts.run.journal().calls_of(self.parts.run.id(), key).await?;
+        let same: Vec<_> = recorded.into_iter().filter(|call| call.request_hash == request).collect();
         if let Some(reply) = same.iter().find_map(|call| call.reply.clone()) {
             return Ok(reply);
         }
         if counted > limit {
             return Err(ModelError::ContextTooLong { prompt_tokens: counted, limit_tokens: limit }.into());
         }
-        for call in same.iter().filter(|call| call.outcome == "sent") {
+        for call in same.iter().filter(|call| call.state == CallState::Sent) {
             // It was sent by a process that died. What it cost stays charged, and whoever reads the journal can see
             // that the next request is a second one.
             let outcome = Outcome::Unknown("process ended before the reply was stored".into());
-            self.parts.journal.end_call(call.id, &outcome, self.parts.clock.now()).await?;
+            self.parts.run.end_call(call.id, &outcome, self.parts.clock.now()).await?;
         }
         let call = NewCall {
             key: key.clone(),
             role: prompt.role,
             model: model.name().to_owned(),
             request,
+            purpose: Purpose::Research,
             is_tight: self.is_tight(key),
             counted_tokens: counted,
             worst_tokens: counted + model.max_output(prompt),
@@ -154,6 +153,7 @@ impl Desk {
         let (mut attempt, mut unknown) = (0, 0);
         loop {
             let purpose = if self.writing.load(Ordering::SeqCst) { Purpose::Writing } else { Purpose::Research };
+            call.purpose = purpose;
             let worst = CallCost { cost_nanos: call.worst_cost, tokens: call.worst_tokens };
             let mut reservation = match prompt.patience {
                 Some(_) => tokio::select! {
@@ -166,7 +166,7 @@ impl Desk {
                 None => self.unless_closing(self.parts.budget.reserve_in_turn(worst, purpose)).await?,
             };
             call.sent_at = self.parts.clock.now();
-            let id = self.parts.journal.begin_call(&self.parts.run, &call).await?;
+            let id = self.parts.run.begin_call(&call).await?;
             (self.parts.listener)(&CallNotice::Sent(call.key.clone(), call.role));
             reservation.sent();
             let result = tokio::select! {
@@ -249,7 +249,7 @@ impl Desk {
     }
 
     pub(super) async fn end(&self, id: i64, outcome: &Outcome) -> Result<(), CallError> {
-        Ok(self.parts.journal.end_call(id, outcome, self.parts.clock.now()).await?)
+        Ok(self.parts.run.end_call(id, outcome, self.parts.clock.now()).await?)
     }
 
     fn random(&self) -> f64 {

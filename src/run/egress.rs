@@ -15,10 +15,9 @@ use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::budget::{Budget, Purpose};
-use super::journal::{EgressRow, Journal};
+use super::journal::{EgressKind, EgressRow, LockedRun};
 use super::tree::RunState;
 use crate::base::clock::Clock;
-use crate::base::id::RunId;
 use crate::base::line::one_line;
 use crate::llm::call::{CallError, Limit};
 use crate::research::egress::Gate;
@@ -28,8 +27,8 @@ use crate::source::{Found, Label, Layer, Passage, Place, Source, SourceError};
 /// A text that is to leave.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaving<'a> {
-    /// `query`, `address` or `job`.
-    pub kind: &'static str,
+    /// Its form.
+    pub kind: EgressKind,
     /// All of it.
     pub text: &'a str,
     /// What of it somebody has said; the rest is part of this program, or the date.
@@ -38,7 +37,7 @@ pub struct Leaving<'a> {
 
 impl<'a> Leaving<'a> {
     /// Returns a text all of which somebody has said.
-    pub fn all(kind: &'static str, text: &'a str) -> Self {
+    pub fn all(kind: EgressKind, text: &'a str) -> Self {
         Self { kind, text, said: text }
     }
 }
@@ -48,8 +47,7 @@ impl<'a> Leaving<'a> {
 pub struct Egress(Arc<Parts>);
 
 struct Parts {
-    run: RunId,
-    journal: Journal,
+    run: LockedRun,
     clock: Arc<dyn Clock>,
     /// Whether the user lets everything leave.
     is_open: bool,
@@ -59,9 +57,9 @@ struct Parts {
 
 impl Egress {
     /// Lets nothing leave yet that anybody has found; `is_open` lets everything.
-    pub fn new(run: RunId, journal: Journal, clock: Arc<dyn Clock>, is_open: bool) -> Self {
+    pub fn new(run: LockedRun, clock: Arc<dyn Clock>, is_open: bool) -> Self {
         let (gate, withheld) = (Mutex::new(Gate::new()), Mutex::default());
-        Self(Arc::new(Parts { run, journal, clock, is_open, gate, withheld }))
+        Self(Arc::new(Parts { run, clock, is_open, gate, withheld }))
     }
 
     /// Tells whether the user lets everything leave.
@@ -99,14 +97,14 @@ impl Egress {
         let checked = if self.0.is_open { Ok(()) } else { self.gate().check(said) };
         let withheld = checked.err().map(|withheld| withheld.to_string());
         let row = EgressRow {
-            node: node.to_string(),
+            node: node.clone(),
             at: self.0.clock.now(),
-            kind: kind.to_owned(),
+            kind,
             target: one_line(target),
             text: text.to_owned(),
             withheld: withheld.clone(),
         };
-        self.0.journal.record_egress(&self.0.run, &row).await?;
+        self.0.run.record_egress(&row).await?;
         match withheld {
             None => Ok(()),
             Some(reason) => {
@@ -266,14 +264,14 @@ impl Layer for Outgoing {
             let reworded = if self.is_reworded { self.egress.wording(query) } else { Some(query.to_owned()) };
             // What cannot be worded otherwise is written down as what it was, and kept back.
             let query = reworded.unwrap_or_else(|| query.to_owned());
-            self.egress.release(&self.node, &self.inner.scope(), Leaving::all("query", &query)).await?;
+            self.egress.release(&self.node, &self.inner.scope(), Leaving::all(EgressKind::Query, &query)).await?;
             self.in_time(self.inner.search(&query, limit)).await
         })
     }
 
     fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
         Box::pin(async move {
-            self.egress.release(&self.node, "the page's own site", Leaving::all("address", id)).await?;
+            self.egress.release(&self.node, "the page's own site", Leaving::all(EgressKind::Address, id)).await?;
             self.in_time(self.inner.open(id)).await
         })
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::journal::{CallRow, Journal, JournalError};
+use super::journal::{CallRow, CallState, Journal, JournalError};
 use super::usage::cost_usd;
 use crate::base::id::RunId;
 use crate::llm::openai::job::JobReport;
@@ -16,8 +16,8 @@ pub struct JobEntry {
     pub model: String,
     /// Its id at the provider's, where that is known.
     pub job: Option<String>,
-    /// `sent`, `replied`, `failed`, `unknown` or `lost`.
-    pub outcome: String,
+    /// Where its call stands.
+    pub outcome: CallState,
     /// Why it brought nothing, where it did not.
     pub error: Option<String>,
     /// What is booked for it, in dollars; none where nobody knows.
@@ -48,8 +48,8 @@ impl JobEntry {
             node: call.node().map(|node| node.to_string()),
             cost_usd: cost_usd(&call),
             model: call.model,
-            job: call.job,
-            outcome: call.outcome,
+            job: call.job.map(String::from),
+            outcome: call.state,
             error: call.error,
             searches: report.searches,
             opened: report.opened,

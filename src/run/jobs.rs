@@ -15,7 +15,7 @@ use tokio::sync::OnceCell;
 
 use super::budget::{CallCost, Purpose, Reservation};
 use super::desk::{CallNotice, Desk};
-use super::journal::{CallRow, NewCall, Outcome};
+use super::journal::{CallRow, CallState, NewCall, Outcome};
 use super::tree::RunState;
 use crate::base::id::{ContentHash, RunId};
 use crate::base::line::with_causes;
@@ -148,8 +148,8 @@ impl Desk {
     /// Returns the calls of this run that had `instructions` carried out for a node, oldest first.
     async fn research_calls(&self, node: &NodeId, instructions: &str) -> Result<Vec<CallRow>, CallError> {
         let request = ContentHash::of(instructions.as_bytes());
-        let mut calls = self.parts.journal.calls_of(&self.parts.run, &key_of(node)).await?;
-        calls.retain(|call| call.request_hash == request.as_str());
+        let mut calls = self.parts.run.journal().calls_of(self.parts.run.id(), &key_of(node)).await?;
+        calls.retain(|call| call.request_hash == request);
         Ok(calls)
     }
 
@@ -159,7 +159,7 @@ impl Desk {
     ///
     /// Returns an error where the journal has no such reply.
     pub async fn report(&self, call: i64) -> Result<(RunId, JobReport), CallError> {
-        let (run, reply) = self.parts.journal.reply(call).await?;
+        let (run, reply) = self.parts.run.journal().reply(call).await?;
         Ok((run, JobReport::read(&reply.raw.to_string())))
     }
 
@@ -203,6 +203,7 @@ impl Desk {
             role: Role::Researcher,
             model,
             request: ContentHash::of(instructions.as_bytes()),
+            purpose: Purpose::Research,
             is_tight: false,
             counted_tokens: 0,
             worst_tokens: 0,
@@ -230,7 +231,7 @@ impl Desk {
 
     /// Starts a job: each request is written down first, and sent again only where none was started for certain.
     async fn start(&self, jobs: &Jobs, node: &NodeId, mut call: NewCall, instructions: &str) -> Result<i64, CallError> {
-        let run = self.parts.run.to_string();
+        let run = self.parts.run.id().to_string();
         let metadata = BTreeMap::from([("dr_run".to_owned(), run), ("dr_node".to_owned(), node.to_string())]);
         let request = jobs.settings.request(&call.model, instructions.to_owned(), metadata);
         let body = request_body(&request, &Capabilities::of(&call.model));
@@ -244,13 +245,13 @@ impl Desk {
                 error => error,
             })?;
             call.sent_at = self.parts.clock.now();
-            let id = self.parts.journal.begin_call(&self.parts.run, &call).await?;
+            let id = self.parts.run.begin_call(&call).await?;
             (self.parts.listener)(&CallNotice::Sent(call.key.clone(), call.role));
             reservation.sent();
             let error = match self.way(jobs).create(&body).await {
                 Ok(job) => {
                     self.has_begun(node);
-                    self.parts.journal.attach_job(id, &job.id).await?;
+                    self.parts.run.attach_job(id, &job.id).await?;
                     return self.follow(jobs, node, (id, &call.model), job, reservation).await;
                 }
                 Err(error) => error,
@@ -392,14 +393,14 @@ pub fn to_try_again(state: &RunState, calls: &[CallRow], retry_unknown: bool) ->
 
 /// Returns the nodes that a job was started for, or may have been.
 pub fn nodes_with_job(calls: &[CallRow]) -> BTreeSet<NodeId> {
-    let jobs = calls.iter().filter(|call| call.role == Role::Researcher && call.outcome != "failed");
+    let jobs = calls.iter().filter(|call| call.role == Role::Researcher && call.state != CallState::Failed);
     jobs.filter_map(CallRow::node).collect()
 }
 
 /// Returns the job a call has started that nobody has seen the end of.
 fn under_way(call: &CallRow) -> Option<(&CallRow, crate::llm::openai::job::JobId)> {
-    let job = call.job.as_ref().filter(|_| call.outcome == "sent")?;
-    Some((call, job.parse().ok()?))
+    let job = call.job.clone().filter(|_| call.state == CallState::Sent)?;
+    Some((call, job))
 }
 
 fn no_research(reason: &str) -> CallError {

@@ -19,6 +19,8 @@ pub mod journal;
 
 pub mod tree;
 
+pub mod store;
+
 pub mod usage;
 
 pub mod job_log;
@@ -40,8 +42,6 @@ pub mod desk;
 pub mod recall;
 
 pub mod scheduler;
-
-pub mod store;
 
 pub mod steps;
 

@@ -12,7 +12,7 @@ use super::desk::{CallNotice, Desk, DeskParts, writing_reserve};
 use super::egress::{Egress, Patience};
 use super::event::{Event, Record, RunSettings};
 use super::jobs::{Jobs, to_try_again};
-use super::journal::{CallRow, JournalError};
+use super::journal::{CallRow, CallState, JournalError, LockedRun};
 use super::reader::Reading;
 use super::recall::Recall;
 use super::scheduler::{Board, Lost, Pace, run_ready};
@@ -24,7 +24,6 @@ use super::tree::{FoldError, RunState};
 use super::work::Work;
 use crate::base::clock::Clock;
 use crate::base::id::RunId;
-use crate::base::lock::FileLock;
 use crate::kb::embed::Embedder;
 use crate::llm::call::{CallError, Caller, Limit};
 use crate::llm::message::Role;
@@ -139,13 +138,12 @@ impl RunError {
 
 /// A run and all that moves it.
 pub struct Orchestrator {
-    run: RunId,
+    locked: LockedRun,
     resources: Resources,
     state: RunState,
     steps: Arc<Steps>,
     budget: Budget,
     grace: Grace,
-    _lock: Option<FileLock>,
 }
 
 /// Shows the user a question, and comes back with what they say.
@@ -189,13 +187,13 @@ impl Orchestrator {
         settings: RunSettings,
         resources: Resources,
     ) -> Result<Self, RunError> {
-        let lock = resources.store.lock(&run)?;
+        let locked = resources.store.lock(&run)?;
         let event = Event::Started { question: question.clone(), settings: Box::new(settings) };
         let record = Record { seq: 1, at: resources.clock.now(), event };
         let state = RunState::of(std::slice::from_ref(&record))?;
-        resources.store.journal().create(&run, question.as_str(), &record).await?;
+        locked.create(question.as_str(), &record).await?;
         (resources.listener)(&RunNotice::Event(&record, &state));
-        Ok(Self::of(run, resources, state, &[], lock))
+        Ok(Self::of(locked, resources, state, &[]))
     }
 
     /// Goes on with a run from where its journal ends, under the limits it has or new ones.
@@ -204,45 +202,37 @@ impl Orchestrator {
     ///
     /// Returns an error for a run another process works on, or one that was begun with a model and has none now.
     pub async fn resume(run: RunId, limits: Option<BudgetLimits>, resources: Resources) -> Result<Self, RunError> {
-        let lock = resources.store.lock(&run)?;
+        let locked = resources.store.lock(&run)?;
         let (_, mut state) = resources.store.read(&run).await?;
         if state.settings.by_rules != resources.models.is_none() {
             let with = if state.settings.by_rules { "without" } else { "with" };
             return Err(RunError::OtherMind { with });
         }
-        let calls = resources.store.journal().calls_in_short(&run).await?;
+        let calls = locked.journal().calls_in_short(&run).await?;
         let limits = limits.unwrap_or(state.settings.limits);
         let at = resources.clock.now().max(state.last_moment());
         let jobs = resources.jobs.as_ref();
         let again = jobs.map_or_else(Vec::new, |jobs| to_try_again(&state, &calls, jobs.retries_unknown()));
         let record = Record { seq: state.next_seq(), at, event: Event::Resumed { limits, again } };
-        resources.store.journal().append(&run, &record).await?;
+        locked.append(&record).await?;
         state.apply(&record)?;
         (resources.listener)(&RunNotice::Event(&record, &state));
-        Ok(Self::of(run, resources, state, &calls, lock))
+        Ok(Self::of(locked, resources, state, &calls))
     }
 
-    fn of(run: RunId, resources: Resources, state: RunState, calls: &[CallRow], lock: Option<FileLock>) -> Self {
+    fn of(locked: LockedRun, resources: Resources, state: RunState, calls: &[CallRow]) -> Self {
         let budget = budget(&state, calls, &resources);
         let grace = Grace::after(resources.stop.clone(), Arc::clone(&resources.clock));
-        let journal = resources.store.journal().clone();
         let clock = Arc::clone(&resources.clock);
-        let cache = Cache::new(
-            journal.clone(),
-            run.clone(),
-            state.started_at(),
-            Arc::clone(&clock),
-            resources.embedder.clone(),
-        );
-        let egress = Egress::new(run.clone(), journal.clone(), clock, state.settings.allow_egress);
+        let cache = Cache::new(locked.clone(), state.started_at(), Arc::clone(&clock), resources.embedder.clone());
+        let egress = Egress::new(locked.clone(), clock, state.settings.allow_egress);
         egress.learn(&state);
         let (listener, spent) = (Arc::clone(&resources.listener), budget.clone());
         let desk = resources.models.clone().map(|models| {
             Arc::new(Desk::open(
                 DeskParts {
-                    run: run.clone(),
+                    run: locked.clone(),
                     models,
-                    journal: resources.store.journal().clone(),
                     budget: budget.clone(),
                     clock: Arc::clone(&resources.clock),
                     closing: resources.stop.clone(),
@@ -268,7 +258,7 @@ impl Orchestrator {
             day: state.started_at().date().unwrap_or_default(),
         };
         let steps = Arc::new(Steps {
-            run: run.clone(),
+            run: locked.id().clone(),
             desk,
             sources,
             picker: Arc::clone(&resources.picker),
@@ -278,12 +268,12 @@ impl Orchestrator {
                 Arc::new(move |section| listener(&RunNotice::Written(section)))
             },
         });
-        Self { run, resources, state, steps, budget, grace, _lock: lock }
+        Self { locked, resources, state, steps, budget, grace }
     }
 
     /// Returns the run's id.
     pub fn id(&self) -> &RunId {
-        &self.run
+        self.locked.id()
     }
 
     /// Returns where runs are kept.
@@ -511,7 +501,7 @@ impl Orchestrator {
     async fn commit(&mut self, event: Event) -> Result<(), RunError> {
         let at = self.resources.clock.now().max(self.state.last_moment());
         let record = Record { seq: self.state.next_seq(), at, event };
-        self.resources.store.journal().append(&self.run, &record).await?;
+        self.locked.append(&record).await?;
         self.state.apply(&record)?;
         if matches!(record.event, Event::Briefed { .. } | Event::Planned { .. } | Event::RoundEnded { .. }) {
             self.steps.sources.egress.learn(&self.state);
@@ -584,14 +574,13 @@ fn budget(state: &RunState, calls: &[CallRow], resources: &Resources) -> Budget 
     let reserve = resources.models.as_ref().map(|models| writing_reserve(models, &limits).0).unwrap_or_default();
     let mut spent = Spent { rounds: state.rounds_ended(), active: state.active, ..Spent::default() };
     // A job that is under way is charged at its worst too, until somebody asks after it.
-    for call in calls.iter().filter(|call| call.outcome != "failed") {
-        let purpose = if call.key.as_str().starts_with("write") { Purpose::Writing } else { Purpose::Research };
+    for call in calls.iter().filter(|call| call.state != CallState::Failed) {
         // Jobs are limited by money and number.
         let tokens = match call.role {
             Role::Researcher => 0,
             _ => call.usage.map_or(call.worst_tokens, |usage| usage.tokens()),
         };
-        spent.add(purpose, CallCost { cost_nanos: call.charged_cost(), tokens });
+        spent.add(call.purpose, CallCost { cost_nanos: call.charged_cost(), tokens });
     }
     Budget::resumed(limits, reserve, spent, Arc::clone(&resources.clock))
 }

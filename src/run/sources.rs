@@ -11,7 +11,7 @@ use crate::llm::openai::job::JobReport;
 use crate::research::node::{Node, NodeId};
 use crate::research::question::Question;
 use crate::research::route::Route;
-use crate::source::{Found, MixedSource, Passage, Source, Support};
+use crate::source::{Found, Label, MixedSource, Passage, Source, Support};
 
 /// Where evidence can come from.
 #[derive(Clone)]
@@ -56,11 +56,11 @@ impl RunSources {
     /// somebody let leave is none for a run in which they may not.
     pub fn job_lookup(&self, node: &Node, asked: &str, version: &str) -> Lookup {
         Lookup {
-            node: node.id.to_string(),
+            node: node.id.clone(),
             tool: "deep_research".to_owned(),
             query: format!("{}\n{asked}", normalised(node.question.as_str())),
             scope: "the web".to_owned(),
-            label: "public".to_owned(),
+            label: Label::Public,
             version: format!("{version} {} {}", self.day, self.egress.is_open()),
         }
     }

@@ -1,4 +1,4 @@
-//! The runs of a project: list, lock, export, remove.
+//! The runs of a project: find, lock, read, export, remove.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::event::Record;
-use super::journal::{Journal, JournalError};
+use super::journal::{Journal, JournalError, LockedRun};
 use super::tree::{FoldError, RunState};
 use crate::base::id::RunId;
 use crate::base::lock::{FileLock, FileLockError};
@@ -138,23 +138,28 @@ impl Store {
         }
     }
 
-    /// Takes the lock of a run; without it no process may write to its journal.
-    pub fn lock(&self, run: &RunId) -> Result<Option<FileLock>, StoreError> {
-        let locks = match &self.keeping {
-            Keeping::Locked(locks) => locks,
+    /// Takes the lock of a run, which need not exist yet. The only way to get a [`LockedRun`], and so to write.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError::Busy`] if another process holds it, and [`StoreError::ReadOnly`] for runs opened with
+    /// [`Self::read_only`].
+    pub fn lock(&self, run: &RunId) -> Result<LockedRun, StoreError> {
+        let lock = match &self.keeping {
+            Keeping::Locked(locks) => match FileLock::take(&lock_file(locks, run)) {
+                Ok(lock) => Some(lock),
+                Err(FileLockError::Held { holder, .. }) => return Err(StoreError::Busy { run: run.clone(), holder }),
+                Err(error) => return Err(StoreError::Lock(error)),
+            },
             Keeping::ReadOnly => return Err(StoreError::ReadOnly),
-            Keeping::Forgotten => return Ok(None),
+            Keeping::Forgotten => None,
         };
-        match FileLock::take(&locks.join(format!("{run}.lock"))) {
-            Ok(lock) => Ok(Some(lock)),
-            Err(FileLockError::Held { holder, .. }) => Err(StoreError::Busy { run: run.clone(), holder }),
-            Err(error) => Err(StoreError::Lock(error)),
-        }
+        Ok(LockedRun::new(run.clone(), self.journal.clone(), lock))
     }
 
     /// Tells whether a process works on a run right now.
     pub fn is_busy(&self, run: &RunId) -> bool {
-        matches!(&self.keeping, Keeping::Locked(locks) if FileLock::holder(&locks.join(format!("{run}.lock"))).is_some())
+        matches!(&self.keeping, Keeping::Locked(locks) if FileLock::holder(&lock_file(locks, run)).is_some())
     }
 
     /// Reads a run: its events, and the state they fold to.
@@ -167,14 +172,14 @@ impl Store {
         Ok((records, state))
     }
 
-    /// Removes a run whose lock the caller holds.
-    pub async fn remove(&self, run: &RunId) -> Result<(), StoreError> {
-        if !self.journal.remove(run).await? {
-            return Err(StoreError::Missing(run.to_string()));
+    /// Removes a run.
+    pub async fn remove(&self, run: LockedRun) -> Result<(), StoreError> {
+        if !run.remove().await? {
+            return Err(StoreError::Missing(run.id().to_string()));
         }
         if let Keeping::Locked(locks) = &self.keeping {
-            // A lock file without a run is of no use, and none the worse for staying.
-            let _ = std::fs::remove_file(locks.join(format!("{run}.lock")));
+            // A lock file without a run does no harm, so a failure is no reason to report one.
+            let _ = std::fs::remove_file(lock_file(locks, run.id()));
         }
         Ok(())
     }
@@ -188,6 +193,10 @@ impl Store {
         lines.extend(self.journal.egress(run).await?.iter().map(|row| line("egress", row)));
         Ok(lines.join("\n") + "\n")
     }
+}
+
+fn lock_file(locks: &Path, run: &RunId) -> PathBuf {
+    locks.join(format!("{run}.lock"))
 }
 
 fn line<T: Serialize>(kind: &str, value: &T) -> String {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::journal::{CallRow, Journal, JournalError};
+use super::journal::{CallRow, CallState, Journal, JournalError};
 use crate::base::id::RunId;
 use crate::llm::message::{Role, Usage as Tokens};
 use crate::research::report::{Usage, UsageTable};
@@ -14,7 +14,7 @@ const NANO: f64 = 1e9;
 pub async fn usage_of(journal: &Journal, run: &RunId) -> Result<UsageTable, JournalError> {
     let mut table = usage_of_calls(&journal.calls_in_short(run).await?);
     for (node, lookups, known) in journal.lookup_counts(run).await? {
-        let of_node = table.by_node.entry(node).or_default();
+        let of_node = table.by_node.entry(node.to_string()).or_default();
         for usage in [&mut table.total, of_node] {
             usage.tool_calls += lookups;
             usage.cache_hits += known;
@@ -26,7 +26,7 @@ pub async fn usage_of(journal: &Journal, run: &RunId) -> Result<UsageTable, Jour
 /// Adds calls up. One whose outcome nobody knows counts with its worst case, one without a price makes the sum unknown.
 fn usage_of_calls(calls: &[CallRow]) -> UsageTable {
     let mut table = UsageTable::default();
-    for call in calls.iter().filter(|call| call.outcome != "failed") {
+    for call in calls.iter().filter(|call| call.state != CallState::Failed) {
         let usage = usage_of_call(call);
         let node = call.node().map_or_else(|| "run".to_owned(), |node| node.to_string());
         for sum in [

@@ -6,6 +6,7 @@ use super::cache::normalised;
 use super::desk::Desk;
 use super::egress::Leaving;
 use super::event::RunSettings;
+use super::journal::EgressKind;
 use super::steps::{StepError, Steps, estimate};
 use super::tree::RunState;
 use crate::base::line::counted;
@@ -162,7 +163,7 @@ impl Steps {
         let release = async {
             let aspects = outward_aspects.iter().map(|aspect| aspect.text.as_str());
             let said: Vec<_> = [outward.question.as_str()].into_iter().chain(task.as_deref()).chain(aspects).collect();
-            let text = Leaving { kind: "job", text: instructions, said: &said.join("\n") };
+            let text = Leaving { kind: EgressKind::Job, text: instructions, said: &said.join("\n") };
             Ok::<_, StepError>(self.sources.egress.release(&outward.id, "Deep Research", text).await?)
         };
         desk.research(&outward.id, instructions, release).await

@@ -1,58 +1,94 @@
-//! Texts that left the machine, or were kept back.
+//! Texts that left the machine, or were withheld.
 
-use rusqlite::params;
+use rusqlite::named_params;
 use serde::{Deserialize, Serialize};
 
-use super::{Journal, JournalError, natural, query, stored};
+use super::{Journal, JournalError, LockedRun, Plain, plain, rows};
 use crate::base::clock::Moment;
 use crate::base::id::RunId;
+use crate::research::node::NodeId;
 
-/// A text that left the machine, or was to.
+/// The form in which a text leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EgressKind {
+    /// A query to a search engine.
+    Query,
+    /// The address of a page to fetch.
+    Address,
+    /// The prompt of a background job.
+    Job,
+}
+
+impl std::fmt::Display for EgressKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Query => "query",
+            Self::Address => "address",
+            Self::Job => "job",
+        })
+    }
+}
+
+/// A text that left the machine, or was withheld.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EgressRow {
-    /// The node it was for.
-    pub node: String,
+    /// The node it was sent for.
+    pub node: NodeId,
     /// When.
     pub at: Moment,
-    /// `query`, `address` or `job`.
-    pub kind: String,
-    /// Who was to get it.
+    /// Its form.
+    pub kind: EgressKind,
+    /// The recipient.
     pub target: String,
     /// The text.
     pub text: String,
-    /// Why it was kept back; none where it left.
+    /// Why it was withheld; `None` if it left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub withheld: Option<String>,
 }
 
-impl Journal {
-    /// Writes down a text that is about to leave, or that was kept back; a resumed run keeps it back again, which is one
-    /// fact and not two.
-    pub async fn record_egress(&self, run: &RunId, row: &EgressRow) -> Result<(), JournalError> {
-        let (run, row) = (run.to_string(), row.clone());
-        self.write(move |connection| {
-            let sql = "INSERT INTO egress (run, node, at, kind, target, text, withheld) \
-                       SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE NOT EXISTS (SELECT 1 FROM egress WHERE run = ?1 AND \
-                       node = ?2 AND kind = ?4 AND text = ?6 AND withheld IS NOT NULL AND ?7 IS NOT NULL)";
-            let values = params![run, row.node, stored(row.at), row.kind, row.target, row.text, row.withheld];
-            connection.execute(sql, values).map(drop)
+impl LockedRun {
+    /// Records a text that is about to leave, or was withheld. A resumed run withholds the same text again; that is
+    /// recorded once.
+    pub async fn record_egress(&self, row: &EgressRow) -> Result<(), JournalError> {
+        let row = row.clone();
+        self.write(move |connection, run| {
+            connection.execute(
+                "INSERT INTO egress (run, node, at, kind, target, text, withheld) \
+                 SELECT :run, :node, :at, :kind, :target, :text, :withheld \
+                 WHERE :withheld IS NULL OR NOT EXISTS (SELECT 1 FROM egress WHERE run = :run AND node = :node AND \
+                 kind = :kind AND text = :text AND withheld IS NOT NULL)",
+                named_params! {
+                    ":run": run.as_str(),
+                    ":node": Plain(row.node),
+                    ":at": Plain(row.at),
+                    ":kind": Plain(row.kind),
+                    ":target": row.target,
+                    ":text": row.text,
+                    ":withheld": row.withheld,
+                },
+            )?;
+            Ok(())
         })
         .await
     }
+}
 
-    /// Returns every text of a run that left or was kept back, in order.
+impl Journal {
+    /// Returns every text of a run that left or was withheld, in order.
     pub async fn egress(&self, run: &RunId) -> Result<Vec<EgressRow>, JournalError> {
-        let run = run.to_string();
+        let params = [run.to_string()];
         self.read(move |connection| {
             let sql = "SELECT node, at, kind, target, text, withheld FROM egress WHERE run = ?1 ORDER BY id";
-            query(connection, sql, &run, |row| {
+            rows(connection, sql, params, |row| {
                 Ok(EgressRow {
-                    node: row.get(0)?,
-                    at: Moment(natural(row.get(1)?)),
-                    kind: row.get(2)?,
-                    target: row.get(3)?,
-                    text: row.get(4)?,
-                    withheld: row.get(5)?,
+                    node: plain(row, "node")?,
+                    at: plain(row, "at")?,
+                    kind: plain(row, "kind")?,
+                    target: row.get("target")?,
+                    text: row.get("text")?,
+                    withheld: row.get("withheld")?,
                 })
             })
         })

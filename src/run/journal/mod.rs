@@ -1,7 +1,19 @@
-//! Events and calls on disk: what is written down here is never paid for twice.
+//! The journal: runs, events, calls, lookups and outgoing texts, on disk.
 //!
-//! One `SQLite` database for all runs, in write-ahead mode with every commit flushed to the disk, readable by its owner
-//! alone. A call is written down before it is sent, and its raw reply before anything uses it.
+//! ```text
+//! Store::lock(run) ─▶ LockedRun   append, begin_call, end_call, record_lookup, record_egress, remove
+//! Store::journal() ─▶ Journal     reads only
+//! ```
+//!
+//! One SQLite database holds all runs of a project, in write-ahead mode with every commit flushed to disk, readable by
+//! its owner only. A call is stored before it is sent, and its raw reply before anything uses it; that is why no
+//! finished call is ever paid for twice, whatever instant the process dies at.
+//!
+//! # Where to look
+//!
+//! - `schema` has the tables and a migration from each version of the format to the next.
+//! - One file per table has its rows as types and the statements on it. Enumerated columns are enums: a word that this
+//!   version does not know is an error that names it.
 
 mod calls;
 
@@ -17,65 +29,130 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rusqlite::{Connection, Row};
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, Value, ValueRef};
+use rusqlite::{Connection, Params, Row};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-pub use calls::{CallRow, NewCall, Outcome};
-pub use egress::EgressRow;
+pub use calls::{CallRow, CallState, NewCall, Outcome};
+pub use egress::{EgressKind, EgressRow};
 pub use lookups::{Lookup, LookupAnswer, LookupRow};
 pub use runs::RunRow;
 
-use crate::base::clock::Moment;
+use crate::base::id::RunId;
+use crate::base::lock::FileLock;
 use schema::{MIGRATIONS, migrate, version};
 
-/// How long another process's commit is waited for.
+/// How long to wait for another process's commit.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// All runs of a project.
+/// The journal of all runs of a project, for reading. [`LockedRun`] writes.
 #[derive(Clone)]
 pub struct Journal {
     connection: Arc<Mutex<Connection>>,
-    /// The folder this is a copy in, removed with it.
+    /// The temporary folder of a copy, removed with the last handle; see [`Self::open_copy`].
     copy: Option<Arc<tempfile::TempDir>>,
     #[cfg(test)]
     writes_left: Arc<std::sync::atomic::AtomicI64>,
 }
 
+/// The right to write to one run, which one process holds at a time. [`Store::lock`](super::store::Store::lock) hands
+/// it out.
+///
+/// Clones share the lock. It is released when the last of them is dropped, so a task that outlives its run cannot write
+/// after another process took the run over.
+///
+/// ```no_run
+/// # use dr::run::{event::Record, store::Store};
+/// # async fn example(store: Store, run: dr::base::id::RunId, record: Record) -> Result<(), Box<dyn std::error::Error>> {
+/// store.lock(&run)?.append(&record).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// The journal itself has no method that writes:
+///
+/// ```compile_fail
+/// # use dr::run::{event::Record, store::Store};
+/// # async fn example(store: Store, run: dr::base::id::RunId, record: Record) -> Result<(), Box<dyn std::error::Error>> {
+/// store.journal().append(&record).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct LockedRun {
+    run: RunId,
+    journal: Journal,
+    _lock: Arc<Option<FileLock>>,
+}
+
+impl LockedRun {
+    /// Wraps a lock that was taken; `None` is for journals in memory, which no other process can open.
+    pub(in crate::run) fn new(run: RunId, journal: Journal, lock: Option<FileLock>) -> Self {
+        Self { run, journal, _lock: Arc::new(lock) }
+    }
+
+    /// Returns the id of the run.
+    pub fn id(&self) -> &RunId {
+        &self.run
+    }
+
+    /// Returns the journal of all runs.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// Runs `work` as one commit, on a blocking thread.
+    async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection, &RunId) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        #[cfg(test)]
+        if self.journal.writes_left.fetch_sub(1, std::sync::atomic::Ordering::SeqCst) <= 0 {
+            return Err(JournalError::Killed);
+        }
+        let run = self.run.clone();
+        let failed = |source| JournalError::Database { action: "write to", source };
+        self.journal.read(move |connection| work(connection, &run).map_err(failed)).await
+    }
+}
+
 /// The journal could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The database failed.
+    /// SQLite failed.
     #[error("failed to {action} the journal")]
     Database {
-        /// What was being done.
+        /// What was attempted: `open`, `read`, `write to`, `migrate`.
         action: &'static str,
-        /// Why it failed.
+        /// The error of SQLite.
         #[source]
         source: rusqlite::Error,
     },
-    /// The file could not be made.
-    #[error("failed to make `{path}`")]
+    /// The database file could not be created or copied.
+    #[error("failed to create `{path}`")]
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         #[source]
         source: std::io::Error,
     },
-    /// Another version of `dr` wrote it.
+    /// A newer `dr` wrote the journal.
     #[error("journal has format {found}, and this version of dr knows {known}")]
     TooNew {
-        /// The format found.
+        /// The format of the file.
         found: usize,
-        /// The newest format known.
+        /// The newest format this version reads.
         known: usize,
     },
-    /// What is stored cannot be read back.
+    /// A stored value is not one this version writes.
     #[error("journal has an entry that cannot be read")]
-    Unreadable(#[from] serde_json::Error),
-    /// The thread that was writing died.
-    #[error("journal was given up")]
+    Unreadable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The blocking task panicked.
+    #[error("journal task was aborted")]
     Task(#[from] tokio::task::JoinError),
-    /// A test stopped the world here.
+    /// A test stopped all writes.
     #[cfg(test)]
     #[error("killed")]
     Killed,
@@ -91,50 +168,58 @@ impl JournalError {
     }
 }
 
+impl From<serde_json::Error> for JournalError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Unreadable(error.into())
+    }
+}
+
 impl Journal {
-    /// Opens the database at `path`, or makes it; a database of an older format is brought up to date.
+    /// Opens the database at `path`, creating it if missing and migrating an older format.
     ///
     /// # Errors
     ///
-    /// Returns [`JournalError::TooNew`] for a database of a newer `dr`, and an error where the file cannot be used.
+    /// Returns [`JournalError::TooNew`] for a database of a newer `dr`, and an error if the file cannot be used.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
         make_private(path).map_err(|source| JournalError::File { path: path.to_path_buf(), source })?;
         let open = |source| JournalError::Database { action: "open", source };
         let connection = Connection::open(path).map_err(open)?;
         connection.busy_timeout(BUSY_TIMEOUT).map_err(open)?;
         connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())).map_err(open)?;
+        // "full" flushes each commit: with "normal", a power cut could take back a call that was already sent.
         connection.pragma_update(None, "synchronous", "full").map_err(open)?;
         Self::of(connection)
     }
 
-    /// Opens a copy of the journal at `path`, with what its side file has; nothing that is written to it is kept.
+    /// Opens a temporary copy of the journal at `path`, with its write-ahead log.
     ///
-    /// `SQLite` cannot read a database in write-ahead mode where it cannot write beside it.
+    /// For folders that cannot be written to: SQLite cannot even read a database in write-ahead mode there, because it
+    /// needs a side file.
     pub fn open_copy(path: &Path) -> Result<Self, JournalError> {
         let failed = |source| JournalError::File { path: path.to_path_buf(), source };
         let folder = tempfile::tempdir().map_err(failed)?;
         let copy = folder.path().join("state.db");
         std::fs::copy(path, &copy).map_err(failed)?;
-        let side = |path: &Path| PathBuf::from(format!("{}-wal", path.display()));
-        match std::fs::copy(side(path), side(&copy)) {
+        let log = |path: &Path| PathBuf::from(format!("{}-wal", path.display()));
+        match std::fs::copy(log(path), log(&copy)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         }
-        // Whoever may not write to the original may have made a copy that is just as closed.
+        // A copy keeps the permissions of the original, which may be read-only.
         make_writable(&copy).map_err(failed)?;
-        make_writable(&side(&copy)).map_err(failed)?;
+        make_writable(&log(&copy)).map_err(failed)?;
         let mut journal = Self::open(&copy)?;
         journal.copy = Some(Arc::new(folder));
         Ok(journal)
     }
 
-    /// Makes a journal that is gone when it is dropped, for folders that cannot be written to.
+    /// Opens an empty journal in memory.
     pub fn in_memory() -> Result<Self, JournalError> {
         Self::of(Connection::open_in_memory().map_err(|source| JournalError::Database { action: "open", source })?)
     }
 
     fn of(mut connection: Connection) -> Result<Self, JournalError> {
-        let failed = |source| JournalError::Database { action: "bring up to date", source };
+        let failed = |source| JournalError::Database { action: "migrate", source };
         connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
         migrate(&mut connection, &MIGRATIONS).map_err(failed)?;
         let found = version(&connection).map_err(failed)?;
@@ -149,13 +234,13 @@ impl Journal {
         })
     }
 
-    /// Makes every write after the next `writes` fail, as if the process had been killed there.
+    /// Lets `writes` more writes succeed and fails all after them, as if the process had been killed there.
     #[cfg(test)]
     pub(in crate::run) fn kill_after(&self, writes: i64) {
         self.writes_left.store(writes, std::sync::atomic::Ordering::SeqCst);
     }
 
-    /// Returns how many writes were made since [`Self::kill_after`].
+    /// Returns how many of the writes allowed by [`Self::kill_after`] are left.
     #[cfg(test)]
     pub(in crate::run) fn writes_left(&self) -> i64 {
         self.writes_left.load(std::sync::atomic::Ordering::SeqCst)
@@ -169,34 +254,19 @@ impl Journal {
         tokio::task::spawn_blocking(move || work(&connection.lock().unwrap_or_else(PoisonError::into_inner))).await?
     }
 
-    async fn write<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, JournalError> {
-        #[cfg(test)]
-        if self.writes_left.fetch_sub(1, std::sync::atomic::Ordering::SeqCst) <= 0 {
-            return Err(JournalError::Killed);
-        }
-        self.read(move |connection| {
-            work(connection).map_err(|source| JournalError::Database { action: "write", source })
-        })
-        .await
-    }
-
-    /// Reads every page of the database, and returns what is wrong with it; nothing where it is sound.
+    /// Checks every page of the database; returns the problems found, empty if it is sound.
     pub async fn check(&self) -> Result<String, JournalError> {
         self.read(|connection| {
-            let rows = query(connection, "SELECT * FROM pragma_quick_check WHERE ?1 = ''", "", |row| row.get(0))?;
-            let found: Vec<String> = rows;
-            Ok(found.into_iter().filter(|line| line != "ok").collect::<Vec<_>>().join("; "))
+            let lines: Vec<String> = rows(connection, "PRAGMA quick_check", [], |row| row.get(0))?;
+            Ok(lines.into_iter().filter(|line| line != "ok").collect::<Vec<_>>().join("; "))
         })
         .await
     }
 }
 
-/// Makes the file where it is missing, for its owner alone; `SQLite` gives its side files the same permissions.
+/// Creates the file readable by its owner only; SQLite gives its side files the same permissions.
 fn make_private(path: &Path) -> std::io::Result<()> {
-    // The folder may be somebody else's: a link here would have another file written to.
+    // In a folder that came from elsewhere, a link here would redirect writes to another file.
     if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
         return Err(std::io::Error::other("not a regular file"));
     }
@@ -219,41 +289,97 @@ fn make_writable(path: &Path) -> std::io::Result<()> {
     std::fs::set_permissions(path, permissions)
 }
 
-fn read_failed(source: rusqlite::Error) -> JournalError {
-    JournalError::Database { action: "read", source }
+/// Tells a value that cannot be read from a database that cannot be read.
+fn read_failed(error: rusqlite::Error) -> JournalError {
+    match error {
+        rusqlite::Error::FromSqlConversionFailure(_, _, source) => JournalError::Unreadable(source),
+        error @ rusqlite::Error::InvalidColumnType(..) => JournalError::Unreadable(error.into()),
+        source => JournalError::Database { action: "read", source },
+    }
 }
 
-fn query<T>(
+fn rows<T>(
     connection: &Connection,
     sql: &str,
-    run: &str,
-    row: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    params: impl Params,
+    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
 ) -> Result<Vec<T>, JournalError> {
     let mut statement = connection.prepare_cached(sql).map_err(read_failed)?;
-    let rows = statement.query_map([run], row).map_err(read_failed)?;
+    let rows = statement.query_map(params, read).map_err(read_failed)?;
     rows.collect::<Result<_, _>>().map_err(read_failed)
 }
 
-/// `SQLite` has no unsigned numbers; ours never come near the difference.
-fn number(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
+/// A column that holds the serde form of a value as it stands: a word, a number or null. Enums, ids and moments are
+/// stored this way, so that their spelling on disk and in an export is the same.
+struct Plain<T>(T);
+
+impl<T: Serialize> ToSql for Plain<T> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        let failed = |error: serde_json::Error| rusqlite::Error::ToSqlConversionFailure(error.into());
+        let value = match serde_json::to_value(&self.0).map_err(failed)? {
+            serde_json::Value::String(word) => Value::Text(word),
+            // SQLite has no unsigned integers; counts never come near the difference.
+            serde_json::Value::Number(number) if number.is_u64() || number.is_i64() => {
+                Value::Integer(number.as_i64().unwrap_or(i64::MAX))
+            }
+            serde_json::Value::Null => Value::Null,
+            other => {
+                return Err(rusqlite::Error::ToSqlConversionFailure(format!("`{other}` is no plain value").into()));
+            }
+        };
+        Ok(ToSqlOutput::Owned(value))
+    }
 }
 
-fn natural(value: i64) -> u64 {
-    u64::try_from(value).unwrap_or_default()
+impl<T: DeserializeOwned> FromSql for Plain<T> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let value = match value {
+            ValueRef::Null => serde_json::Value::Null,
+            ValueRef::Integer(number) => number.into(),
+            ValueRef::Text(_) => value.as_str()?.into(),
+            ValueRef::Real(_) | ValueRef::Blob(_) => return Err(FromSqlError::InvalidType),
+        };
+        serde_json::from_value(value).map(Self).map_err(FromSqlError::other)
+    }
 }
 
-fn stored(moment: Moment) -> i64 {
-    number(moment.0)
+/// A column that holds JSON.
+struct Json<T>(T);
+
+impl<T: Serialize> ToSql for Json<T> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        let failed = |error: serde_json::Error| rusqlite::Error::ToSqlConversionFailure(error.into());
+        Ok(serde_json::to_string(&self.0).map_err(failed)?.into())
+    }
+}
+
+impl<T: DeserializeOwned> FromSql for Json<T> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        serde_json::from_str(value.as_str()?).map(Self).map_err(FromSqlError::other)
+    }
+}
+
+fn plain<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::Result<T> {
+    row.get::<_, Plain<T>>(column).map(|value| value.0)
+}
+
+fn json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::Result<T> {
+    row.get::<_, Json<T>>(column).map(|value| value.0)
+}
+
+fn optional_json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<T>> {
+    row.get::<_, Option<Json<T>>>(column).map(|value| value.map(|value| value.0))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::id::{ContentHash, RunId};
+    use crate::base::clock::Moment;
+    use crate::base::id::ContentHash;
+    use crate::base::line::with_causes;
     use crate::llm::call::CallKey;
     use crate::llm::message::{Reply, Role, Usage};
-    use crate::run::budget::BudgetLimits;
+    use crate::run::budget::{BudgetLimits, Purpose};
     use crate::run::event::{Event, Record};
 
     fn started() -> Record {
@@ -272,6 +398,7 @@ mod tests {
             role: Role::Judge,
             model: "m".into(),
             request: ContentHash::of(b"request"),
+            purpose: Purpose::Writing,
             is_tight: true,
             counted_tokens: 6,
             worst_tokens: 10,
@@ -288,13 +415,14 @@ mod tests {
         let first = started();
         {
             let journal = Journal::open(&path).unwrap();
-            journal.create(&run, "why?", &first).await.unwrap();
-            let id = journal.begin_call(&run, &call("n2/step/1")).await.unwrap();
+            let locked = LockedRun::new(run.clone(), journal, None);
+            locked.create("why?", &first).await.unwrap();
+            let id = locked.begin_call(&call("n2/step/1")).await.unwrap();
             let usage = Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() };
             let reply =
                 Reply { text: "so".into(), usage: Some(usage), cut_off: false, raw: serde_json::json!({"a": 1}) };
-            journal.end_call(id, &Outcome::Replied(Box::new(reply), Some(42)), Moment(9)).await.unwrap();
-            journal.begin_call(&run, &call("judge/1")).await.unwrap();
+            locked.end_call(id, &Outcome::Replied(Box::new(reply), Some(42)), Moment(9)).await.unwrap();
+            locked.begin_call(&call("judge/1")).await.unwrap();
         }
         let journal = Journal::open(&path).unwrap();
         assert_eq!(journal.records(&run).await.unwrap(), [first]);
@@ -307,7 +435,7 @@ mod tests {
             let mode = std::os::unix::fs::PermissionsExt::mode(&file.unwrap().metadata().unwrap().permissions());
             assert_eq!(mode & 0o077, 0);
         }
-        assert!(journal.remove(&run).await.unwrap());
+        assert!(LockedRun::new(run.clone(), journal.clone(), None).remove().await.unwrap());
         assert!(journal.calls(&run).await.unwrap().is_empty() && journal.runs().await.unwrap().is_empty());
     }
 
@@ -318,41 +446,39 @@ mod tests {
         // It stays open, so that the newest entries are in its side file alone.
         let journal = Journal::open(&path).unwrap();
         let (run, record) = (RunId::random(1), started());
-        journal.create(&run, "q", &record).await.unwrap();
+        LockedRun::new(run.clone(), journal.clone(), None).create("q", &record).await.unwrap();
         let before = std::fs::read(&path).unwrap();
         let copy = Journal::open_copy(&path).unwrap();
         assert_eq!(copy.records(&run).await.unwrap(), vec![record]);
-        assert!(copy.remove(&run).await.unwrap());
+        assert!(LockedRun::new(run, copy, None).remove().await.unwrap());
         assert_eq!((journal.runs().await.unwrap().len(), std::fs::read(&path).unwrap()), (1, before));
         assert_eq!(journal.check().await.unwrap(), "");
     }
 
     #[tokio::test]
     async fn event_with_a_number_that_is_taken_is_refused() {
-        let journal = Journal::in_memory().unwrap();
-        let run = RunId::random(5);
-        journal.create(&run, "why?", &started()).await.unwrap();
-        assert!(journal.append(&run, &started()).await.is_err());
+        let run = LockedRun::new(RunId::random(5), Journal::in_memory().unwrap(), None);
+        run.create("why?", &started()).await.unwrap();
+        assert!(run.append(&started()).await.is_err());
     }
 
     #[tokio::test]
     async fn text_that_is_kept_back_again_is_listed_once_and_one_that_left_again_twice() {
-        let journal = Journal::in_memory().unwrap();
-        let run = RunId::random(5);
-        journal.create(&run, "why?", &started()).await.unwrap();
+        let run = LockedRun::new(RunId::random(5), Journal::in_memory().unwrap(), None);
+        run.create("why?", &started()).await.unwrap();
         for withheld in [None, Some("private"), None, Some("private")] {
             let row = EgressRow {
-                node: "n2".into(),
+                node: "n2".parse().unwrap(),
                 at: Moment(8),
-                kind: "query".into(),
+                kind: EgressKind::Query,
                 target: "the web".into(),
                 text: "copper gutters".into(),
                 withheld: withheld.map(str::to_owned),
             };
-            journal.record_egress(&run, &row).await.unwrap();
+            run.record_egress(&row).await.unwrap();
         }
         let listed: Vec<_> =
-            journal.egress(&run).await.unwrap().into_iter().map(|row| row.withheld.is_some()).collect();
+            run.journal().egress(run.id()).await.unwrap().into_iter().map(|row| row.withheld.is_some()).collect();
         assert_eq!(listed, [false, true, false]);
     }
 
@@ -373,12 +499,57 @@ mod tests {
         assert_eq!(connection.query_row("SELECT count(*) FROM lookups", [], |row| row.get::<_, i64>(0)).unwrap(), 0);
     }
 
+    #[tokio::test]
+    async fn word_this_version_does_not_know_is_an_error_that_names_it() {
+        let run = LockedRun::new(RunId::random(5), Journal::in_memory().unwrap(), None);
+        run.create("why?", &started()).await.unwrap();
+        run.begin_call(&call("judge/1")).await.unwrap();
+        run.write(|connection, _| connection.execute("UPDATE calls SET outcome = 'sunk'", [])).await.unwrap();
+        let error = with_causes(&run.journal().calls(run.id()).await.unwrap_err());
+        assert!(error.starts_with("journal has an entry that cannot be read: unknown variant `sunk`"), "{error}");
+        run.write(|connection, _| connection.execute("UPDATE calls SET outcome = 'sent', sent_at = -1", []))
+            .await
+            .unwrap();
+        assert!(matches!(run.journal().calls(run.id()).await, Err(JournalError::Unreadable(_))));
+    }
+
+    #[tokio::test]
+    async fn call_of_another_run_is_not_ended() {
+        let journal = Journal::in_memory().unwrap();
+        let [mine, other] = [1, 2].map(|id| LockedRun::new(RunId::random(id), journal.clone(), None));
+        mine.create("why?", &started()).await.unwrap();
+        other.create("why?", &started()).await.unwrap();
+        let id = mine.begin_call(&call("judge/1")).await.unwrap();
+        other.end_call(id, &Outcome::Failed("no".into()), Moment(9)).await.unwrap();
+        assert_eq!(journal.calls(mine.id()).await.unwrap()[0].state, CallState::Sent);
+    }
+
+    #[tokio::test]
+    async fn purpose_of_calls_from_before_it_was_stored_is_read_off_their_keys_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.db");
+        let run = RunId::random(5);
+        let mut old = Connection::open(&path).unwrap();
+        migrate(&mut old, &MIGRATIONS[..3]).unwrap();
+        old.execute("INSERT INTO runs VALUES (?1, 'why?', 7)", [run.as_str()]).unwrap();
+        for key in ["n1/step/1", "write", "write/section/2", "output", "output/repair", "draft/1"] {
+            let sql = "INSERT INTO calls (run, key, role, model, request_hash, is_tight, counted_tokens, worst_tokens, \
+                       sent_at, outcome) VALUES (?1, ?2, 'writer', 'm', '', 0, 1, 2, 8, 'sent')";
+            old.execute(sql, [run.as_str(), key]).unwrap();
+        }
+        drop(old);
+        let calls = Journal::open(&path).unwrap().calls(&run).await.unwrap();
+        let writing: Vec<_> = calls.iter().filter(|call| call.purpose == Purpose::Writing).collect();
+        let keys: Vec<_> = writing.iter().map(|call| call.key.as_str()).collect();
+        assert_eq!((calls.len(), keys), (6, vec!["write", "write/section/2", "output", "output/repair"]));
+    }
+
     #[test]
     fn database_of_a_newer_dr_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.db");
         Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
         let error = Journal::open(&path).err().unwrap();
-        assert_eq!(error.to_string(), "journal has format 99, and this version of dr knows 3");
+        assert_eq!(error.to_string(), "journal has format 99, and this version of dr knows 4");
     }
 }

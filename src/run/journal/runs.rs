@@ -1,9 +1,9 @@
 //! Runs and their events.
 
-use rusqlite::params;
+use rusqlite::named_params;
 use serde::Serialize;
 
-use super::{Journal, JournalError, natural, number, query, stored};
+use super::{Journal, JournalError, Json, LockedRun, Plain, json, plain, rows};
 use crate::base::clock::Moment;
 use crate::base::id::RunId;
 use crate::run::event::{Event, Record};
@@ -13,47 +13,59 @@ use crate::run::event::{Event, Record};
 pub struct RunRow {
     /// Its id.
     pub id: RunId,
-    /// What was asked.
+    /// The question as asked.
     pub question: String,
     /// When it began.
     pub started_at: Moment,
 }
 
-impl Journal {
-    /// Begins a run with its first event.
-    pub async fn create(&self, run: &RunId, question: &str, first: &Record) -> Result<(), JournalError> {
-        let (run, question, at, body) = (run.to_string(), question.to_owned(), stored(first.at), body(&first.event)?);
-        self.write(move |connection| {
+const INSERT_EVENT: &str = "INSERT INTO events (run, seq, at, body) VALUES (:run, :seq, :at, :body)";
+
+impl LockedRun {
+    /// Creates the run with its first event, in one commit.
+    pub async fn create(&self, question: &str, first: &Record) -> Result<(), JournalError> {
+        let (question, Record { seq, at, event }) = (question.to_owned(), first.clone());
+        self.write(move |connection, run| {
             let transaction = connection.unchecked_transaction()?;
-            transaction.execute("INSERT INTO runs VALUES (?1, ?2, ?3)", params![run, question, at])?;
-            transaction.execute("INSERT INTO events VALUES (?1, 1, ?2, ?3)", params![run, at, body])?;
+            transaction.execute(
+                "INSERT INTO runs (id, question, started_at) VALUES (:id, :question, :started_at)",
+                named_params! { ":id": run.as_str(), ":question": question, ":started_at": Plain(at) },
+            )?;
+            let values =
+                named_params! { ":run": run.as_str(), ":seq": Plain(seq), ":at": Plain(at), ":body": Json(event) };
+            transaction.execute(INSERT_EVENT, values)?;
             transaction.commit()
         })
         .await
     }
 
-    /// Writes the next event of a run down.
-    pub async fn append(&self, run: &RunId, record: &Record) -> Result<(), JournalError> {
-        let (run, seq, at, body) = (run.to_string(), number(record.seq), stored(record.at), body(&record.event)?);
-        self.write(move |connection| {
-            connection.execute("INSERT INTO events VALUES (?1, ?2, ?3, ?4)", params![run, seq, at, body]).map(drop)
+    /// Appends an event. One with a number that is taken is refused.
+    pub async fn append(&self, record: &Record) -> Result<(), JournalError> {
+        let Record { seq, at, event } = record.clone();
+        self.write(move |connection, run| {
+            let values =
+                named_params! { ":run": run.as_str(), ":seq": Plain(seq), ":at": Plain(at), ":body": Json(event) };
+            connection.execute(INSERT_EVENT, values).map(drop)
         })
         .await
     }
 
-    /// Returns all events of a run, in order; none for a run that does not exist.
+    /// Removes the run and all rows that belong to it; returns whether it existed.
+    pub async fn remove(&self) -> Result<bool, JournalError> {
+        self.write(|connection, run| Ok(connection.execute("DELETE FROM runs WHERE id = ?1", [run.as_str()])? > 0))
+            .await
+    }
+}
+
+impl Journal {
+    /// Returns all events of a run in order; empty for a run that does not exist.
     pub async fn records(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
         let run = run.to_string();
         self.read(move |connection| {
-            let rows =
-                query(connection, "SELECT seq, at, body FROM events WHERE run = ?1 ORDER BY seq", &run, |row| {
-                    Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?))
-                })?;
-            rows.into_iter()
-                .map(|(seq, at, body)| {
-                    Ok(Record { seq: natural(seq), at: Moment(natural(at)), event: serde_json::from_str(&body)? })
-                })
-                .collect()
+            rows(connection, "SELECT seq, at, body FROM events WHERE run = ?1 ORDER BY seq", [run], |row| {
+                let event: Event = json(row, "body")?;
+                Ok(Record { seq: plain(row, "seq")?, at: plain(row, "at")?, event })
+            })
         })
         .await
     }
@@ -61,25 +73,14 @@ impl Journal {
     /// Returns all runs, newest first.
     pub async fn runs(&self) -> Result<Vec<RunRow>, JournalError> {
         self.read(|connection| {
-            let sql = "SELECT id, question, started_at FROM runs WHERE ?1 = '' ORDER BY started_at DESC, id";
-            let rows = query(connection, sql, "", |row| {
-                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)?))
-            })?;
-            let run = |(id, question, at): (String, String, i64)| {
-                Some(RunRow { id: id.parse().ok()?, question, started_at: Moment(natural(at)) })
-            };
-            Ok(rows.into_iter().filter_map(run).collect())
+            rows(connection, "SELECT id, question, started_at FROM runs ORDER BY started_at DESC, id", [], |row| {
+                Ok(RunRow {
+                    id: plain(row, "id")?,
+                    question: row.get("question")?,
+                    started_at: plain(row, "started_at")?,
+                })
+            })
         })
         .await
     }
-
-    /// Removes a run and everything stored of it; tells whether there was one.
-    pub async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {
-        let run = run.to_string();
-        self.write(move |connection| Ok(connection.execute("DELETE FROM runs WHERE id = ?1", [run])? > 0)).await
-    }
-}
-
-fn body(event: &Event) -> Result<String, JournalError> {
-    Ok(serde_json::to_string(event)?)
 }

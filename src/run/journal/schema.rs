@@ -2,8 +2,8 @@
 
 use rusqlite::Connection;
 
-/// What brings a database from each version of the format to the next; their number is the version of this program.
-pub(super) const MIGRATIONS: [&str; 3] = [
+/// The migration from each version of the format to the next. Their number is the version this program writes.
+pub(super) const MIGRATIONS: [&str; 4] = [
     "CREATE TABLE runs (
         id TEXT PRIMARY KEY,
         question TEXT NOT NULL,
@@ -65,6 +65,9 @@ pub(super) const MIGRATIONS: [&str; 3] = [
         withheld TEXT
     ) STRICT;
     CREATE INDEX egress_by_run ON egress (run);",
+    // Until now the purpose of a call was guessed from its key, which missed the call that fills the caller's schema.
+    "ALTER TABLE calls ADD COLUMN purpose TEXT NOT NULL DEFAULT 'research';
+    UPDATE calls SET purpose = 'writing' WHERE key GLOB 'write*' OR key = 'output' OR key GLOB 'output/*';",
 ];
 
 pub(super) fn version(connection: &Connection) -> rusqlite::Result<usize> {
@@ -72,13 +75,13 @@ pub(super) fn version(connection: &Connection) -> rusqlite::Result<usize> {
     Ok(usize::try_from(found).unwrap_or(usize::MAX))
 }
 
-/// Takes every step the database has not taken yet, each with its version in one transaction.
+/// Applies the migrations that are missing, in one transaction with the new version.
 pub(super) fn migrate(connection: &mut Connection, migrations: &[&str]) -> rusqlite::Result<()> {
     if version(connection)? >= migrations.len() {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    // Another process may have been faster.
+    // Another process may have migrated while this one waited for the transaction.
     for (migration, version) in migrations.iter().zip(1_i64..).skip(version(&transaction)?) {
         transaction.execute_batch(migration)?;
         transaction.pragma_update(None, "user_version", version)?;

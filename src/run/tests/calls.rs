@@ -44,9 +44,9 @@ impl Model for Silent {
 
 /// Opens the desk of a run whose model is silent.
 async fn desk(world: &World) -> Desk {
-    let journal = world.store.journal().clone();
+    let run = world.store.lock(&World::run()).unwrap();
     let event = Event::Started { question: "why?".parse().unwrap(), settings: Box::new(world.settings()) };
-    journal.create(&World::run(), "why?", &Record { seq: 1, at: Moment(1), event }).await.unwrap();
+    run.create("why?", &Record { seq: 1, at: Moment(1), event }).await.unwrap();
     let model = Arc::new(Silent(Arc::clone(&world.clock))) as Arc<dyn Model>;
     let models = Models::of(|_| RoleModel {
         model: Arc::clone(&model),
@@ -58,9 +58,8 @@ async fn desk(world: &World) -> Desk {
     });
     let clock = Arc::clone(&world.clock) as Arc<dyn Clock>;
     let parts = DeskParts {
-        run: World::run(),
+        run,
         models,
-        journal,
         budget: Budget::new(world.limits, WritingReserve::default(), Arc::clone(&clock)),
         clock,
         closing: CancellationToken::new(),
@@ -83,7 +82,10 @@ async fn reply_that_somebody_can_do_without_is_waited_for_once_and_stays_charged
     let error = desk(&world).await.call(&CallKey::new("n2/page/1"), &optional()).await.unwrap_err();
     assert!(matches!(error, CallError::Model(ModelError::Unknown { .. })), "{error}");
     let calls = world.store.journal().calls(&World::run()).await.unwrap();
-    assert_eq!((calls.len(), calls[0].outcome.as_str(), calls[0].charged_cost()), (1, "unknown", Some(109)));
+    assert_eq!(
+        (calls.len(), calls[0].state, calls[0].charged_cost()),
+        (1, super::super::journal::CallState::Unknown, Some(109))
+    );
 }
 
 #[tokio::test]

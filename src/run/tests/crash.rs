@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::super::journal::CallRow;
+use super::super::journal::{CallRow, CallState};
 use super::outside::{Outside, requested_jobs};
 use super::*;
 use crate::llm::message::Role;
@@ -43,9 +43,9 @@ async fn run_killed_at_any_write_ends_in_the_same_report_and_pays_for_no_finishe
         let calls = calls(&world).await;
         let sent: usize = world.model.sent.lock().unwrap().values().sum();
         assert!(sent <= calls.len(), "every request is written down before it is sent");
-        for call in calls.iter().filter(|call| call.outcome == "replied") {
+        for call in calls.iter().filter(|call| call.state == CallState::Replied) {
             let same = |other: &&CallRow| other.key == call.key && other.request_hash == call.request_hash;
-            let finished = calls.iter().filter(same).filter(|call| call.outcome == "replied").count();
+            let finished = calls.iter().filter(same).filter(|call| call.state == CallState::Replied).count();
             assert_eq!(finished, 1, "`{}` was paid for twice after {survived} writes", call.key);
         }
     }
@@ -61,7 +61,7 @@ async fn request_whose_outcome_nobody_knows_stays_charged_and_is_counted() {
     journal.kill_after(i64::MAX);
     world.resume(None).await.unwrap();
     let calls = calls(&world).await;
-    let lost: Vec<_> = calls.iter().filter(|call| call.outcome == "unknown").collect();
+    let lost: Vec<_> = calls.iter().filter(|call| call.state == CallState::Unknown).collect();
     assert_eq!(lost.len(), 1);
     assert!(lost[0].worst_cost.unwrap() > 0);
     let settled: u64 = calls.iter().filter_map(|call| call.cost).sum();
@@ -111,7 +111,7 @@ async fn timeless_report(world: &Outside<'_>) -> Report {
 /// Makes sure that no finished call was made again.
 async fn pays_once(world: &Outside<'_>) {
     let calls = world.calls().await;
-    for (at, call) in calls.iter().enumerate().filter(|(_, call)| call.outcome == "replied") {
+    for (at, call) in calls.iter().enumerate().filter(|(_, call)| call.state == CallState::Replied) {
         let is_again = |other: &&CallRow| other.key == call.key && other.request_hash == call.request_hash;
         assert!(!calls[at + 1..].iter().any(|other| is_again(&other)), "`{}` was made again", call.key);
     }
@@ -137,7 +137,8 @@ async fn run_killed_at_any_write_finds_its_jobs_again_and_starts_none_twice_unle
         assert!(world.ask().await.is_err(), "killed after {survived} of {writes} writes, and went on");
         world.store.journal().kill_after(i64::MAX);
         let is_there = !world.store.journal().runs().await.unwrap().is_empty();
-        found_again += usize::from(world.calls().await.iter().any(|call| call.outcome == "sent" && call.job.is_some()));
+        found_again +=
+            usize::from(world.calls().await.iter().any(|call| call.state == CallState::Sent && call.job.is_some()));
         let resumed = if is_there { world.resume(false).await } else { world.ask().await };
         resumed.unwrap();
         let failed = failed(&world).await;

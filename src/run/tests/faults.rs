@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use serde_json::json;
 
-use super::super::journal::CallRow;
+use super::super::journal::{CallRow, CallState};
 use super::super::orchestrator::RunError;
 use super::super::usage::usage_of;
 use super::outside::{LIMITS, Outside, answered, requested_jobs};
@@ -185,7 +185,7 @@ async fn unknown(world: &Outside<'_>) -> BTreeSet<NodeId> {
 /// Returns the calls whose jobs were under way when the run ended.
 async fn under_way(world: &Outside<'_>) -> BTreeSet<i64> {
     let calls = world.calls().await;
-    calls.iter().filter(|call| call.outcome == "sent" && call.job.is_some()).map(|call| call.id).collect()
+    calls.iter().filter(|call| call.state == CallState::Sent && call.job.is_some()).map(|call| call.id).collect()
 }
 
 /// Makes sure that a run has ended as it should, whatever it met.
@@ -225,7 +225,7 @@ async fn is_honest(case: &Case, world: &Outside<'_>) {
     let is_writer = |key: &str| key.starts_with("draft/") || key == "write";
     let calls = world.calls().await;
     let last = calls.iter().rev().find(|call| is_writer(call.key.as_str()));
-    if last.is_some_and(|call| call.outcome != "replied") {
+    if last.is_some_and(|call| call.state != CallState::Replied) {
         let is_told = report.limitations.iter().any(|limitation| limitation.contains("by code"));
         assert!(report.degraded && is_told, "{case:?}: {:#?}", report.limitations);
     }
@@ -236,7 +236,7 @@ async fn pays_once(case: &Case, world: &Outside<'_>) {
     let calls = world.calls().await;
     let requests = world.server.requests();
     let mut stored: BTreeMap<String, usize> = BTreeMap::new();
-    for (at, call) in calls.iter().enumerate().filter(|(_, call)| call.outcome == "replied") {
+    for (at, call) in calls.iter().enumerate().filter(|(_, call)| call.state == CallState::Replied) {
         let is_again = |other: &_| same(call, other);
         assert!(!calls[at + 1..].iter().any(is_again), "{case:?}: `{}` was made again", call.key);
         let Some(number) = answered(&call.reply.as_ref().unwrap().raw) else { continue };
@@ -248,7 +248,7 @@ async fn pays_once(case: &Case, world: &Outside<'_>) {
     assert!(stored.values().all(|times| *times == 1), "{case:?}");
     let known = |job: &str| {
         let of_node = |call: &&CallRow| call.role == Role::Researcher && call.node().unwrap().to_string() == job;
-        calls.iter().filter(of_node).filter(|call| call.outcome != "failed").count()
+        calls.iter().filter(of_node).filter(|call| call.state != CallState::Failed).count()
     };
     let jobs = world.server.jobs();
     let nodes: Vec<_> = jobs.iter().map(|job| job.body["metadata"]["dr_node"].as_str().unwrap()).collect();

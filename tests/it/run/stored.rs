@@ -150,7 +150,7 @@ fn name_that_several_runs_begin_with_is_refused() {
         let store = Store::open(&world.path(".dr")).unwrap();
         let (records, _) = store.read(&run.parse().unwrap()).await.unwrap();
         for twin in ["fa11fa11fa11fa11", "fa11fa11fa11fa12"] {
-            store.journal().create(&twin.parse().unwrap(), "What?", &records[0]).await.unwrap();
+            store.lock(&twin.parse().unwrap()).unwrap().create("What?", &records[0]).await.unwrap();
         }
     });
     let hint = "`dr runs` lists the runs and their ids";
