@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::chunk::{CHUNKER_VERSION, ChunkOptions, chunk, embed_text};
 use super::document::{Document, SkipReason};
 use super::embed::{EmbedError, Embedder};
-use super::index::maintain::TEXT_INDEX_VERSION;
+use super::index::TEXT_INDEX_VERSION;
 use super::index::{
     ChunkRow, DocumentRow, EmbedderRecord, IndexError, IndexLocation, IndexWriter, Manifest, Replacement,
 };

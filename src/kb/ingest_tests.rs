@@ -5,7 +5,7 @@ use std::fs;
 use super::*;
 use crate::base::token::CountTokens;
 use crate::kb::index::Index;
-use crate::kb::index::write::STEPS_LEFT;
+use crate::kb::index::STEPS_LEFT;
 use crate::kb::search::{SearchMode, SearchOptions, Searcher};
 
 /// Vectors from a hash of the text: nothing to load, and the same on every machine.

@@ -1,51 +1,15 @@
-//! Upkeep: the text index, the vector index, compaction, and old versions.
+//! Upkeep by the writer: when the indexes are built or extended, compaction, and old versions.
 //!
 //! Rows that an index does not cover yet are still found, by scanning them; upkeep makes that rare. Nothing here is
 //! needed for correctness, so a crash between two steps costs time only.
 
-use lancedb::DistanceType;
-use lancedb::index::Index as LanceIndex;
-use lancedb::index::scalar::FtsIndexBuilder;
-use lancedb::index::vector::{IvfFlatIndexBuilder, IvfRqIndexBuilder};
 use lancedb::table::{CompactionOptions, Duration, OptimizeAction, OptimizeOptions};
 
-use super::schema::SEARCHED;
-use super::write::step;
-use super::{During, IndexError, IndexWriter};
-
-/// Tokenizer settings of the text index; raise the number when they change, so that old indexes are rebuilt.
-pub const TEXT_INDEX_VERSION: &str = "icu-split/en-stem/positions/2";
-
-/// Name of the text index.
-pub(super) const TEXT_INDEX: &str = "searched_idx";
-
-/// Name of the vector index.
-pub(super) const VECTOR_INDEX: &str = "vector_idx";
+use super::indexes::{TEXT_INDEX, VECTOR_INDEX, build_text_index, build_vector_index};
+use super::{During, IndexError, IndexWriter, step};
 
 /// From this many vectors on, a vector index is kept; below, comparing all of them is as fast.
 const MIN_INDEXED_VECTORS: usize = 5_000;
-
-/// Vectors a partition of the vector index holds on average: enough that reading it is worth while, few enough that
-/// all cores have some to compare.
-const VECTORS_PER_PARTITION: u32 = 4_096;
-
-/// Bits the vector index keeps of each component, an eighth of what the vector itself has.
-const BITS: u32 = 4;
-
-/// How many times more vectors than wanted are compared again in full, because [`BITS`] tell near ones apart badly.
-///
-/// Recall@50 on 18,000 passages of documentation with 2, 3, 4 and 5 bits: 0.849, 0.917, 0.953 and 0.974; compared again
-/// twice as many: 0.987, 0.9989, 0.9998 and 0.9997.
-pub(super) const RERANKED: u32 = 2;
-
-/// Dimensions the compact vector index wants a multiple of; vectors of another dimension are indexed as they are.
-const DIMENSION_STEP: usize = 8;
-
-/// Longest word the text index keeps, in bytes: a SHA-512 in hex.
-const MAX_WORD_BYTES: usize = 128;
-
-/// Memory the text index may use while it is built.
-const TEXT_INDEX_MEMORY_MB: u64 = 128;
 
 /// Parts of an index that are merged into one once there are more.
 const MAX_INDEX_PARTS: u32 = 4;
@@ -64,7 +28,7 @@ impl IndexWriter {
     pub async fn ensure_text_index(&self) -> Result<(), IndexError> {
         match self.index_parts(TEXT_INDEX).await? {
             Some(_) => Ok(()),
-            None => self.build_text_index().await,
+            None => build_text_index(&self.index().chunks).await,
         }
     }
 
@@ -73,7 +37,7 @@ impl IndexWriter {
         match self.index_parts(TEXT_INDEX).await? {
             Some(parts) if parts.unindexed == 0 => Ok(()),
             Some(parts) if parts.unindexed < parts.indexed => self.extend_index(TEXT_INDEX, parts.count).await,
-            _ => self.build_text_index().await,
+            _ => build_text_index(&self.index().chunks).await,
         }
     }
 
@@ -85,35 +49,8 @@ impl IndexWriter {
             None if vectors < MIN_INDEXED_VECTORS => Ok(()),
             Some(parts) if parts.unindexed == 0 => Ok(()),
             Some(parts) if parts.unindexed * 4 < parts.indexed => self.extend_index(VECTOR_INDEX, parts.count).await,
-            _ => self.build_vector_index(vectors).await,
+            _ => build_vector_index(&self.index().chunks, self.dimension(), vectors).await,
         }
-    }
-
-    async fn build_text_index(&self) -> Result<(), IndexError> {
-        let action = "build the text index";
-        step(action)?;
-        let params = FtsIndexBuilder::default()
-            .base_tokenizer("icu/split".into())
-            .with_position(true)
-            .remove_stop_words(false)
-            .max_token_length(Some(MAX_WORD_BYTES))
-            .memory_limit_mb(TEXT_INDEX_MEMORY_MB);
-        self.index().chunks.create_index(&[SEARCHED], LanceIndex::FTS(params)).execute().await.during(action)
-    }
-
-    async fn build_vector_index(&self, vectors: usize) -> Result<(), IndexError> {
-        let action = "build the vector index";
-        step(action)?;
-        let partitions = (u32::try_from(vectors).unwrap_or(u32::MAX) / VECTORS_PER_PARTITION).max(1);
-        let metric = DistanceType::Cosine;
-        let index = if self.index().manifest.embedder.dimension.is_multiple_of(DIMENSION_STEP) {
-            LanceIndex::IvfRq(
-                IvfRqIndexBuilder::default().distance_type(metric).num_partitions(partitions).num_bits(BITS),
-            )
-        } else {
-            LanceIndex::IvfFlat(IvfFlatIndexBuilder::default().distance_type(metric).num_partitions(partitions))
-        };
-        self.index().chunks.create_index(&["vector"], index).execute().await.during(action)
     }
 
     async fn extend_index(&self, name: &str, parts: u32) -> Result<(), IndexError> {
@@ -188,7 +125,7 @@ mod tests {
     use super::*;
     use crate::base::id::{ChunkId, ContentHash, DocumentId};
     use crate::kb::index::{
-        ChunkRow, DocumentRow, EmbedderRecord, Filter, Index, IndexLocation, Manifest, Replacement,
+        ChunkRow, DocumentRow, EmbedderRecord, Filter, Index, IndexLocation, Manifest, Replacement, TEXT_INDEX_VERSION,
     };
 
     fn manifest(dimension: usize) -> Manifest {
@@ -256,7 +193,7 @@ mod tests {
         };
         let mut writer = IndexWriter::open(&location, &manifest(dimension)).await.unwrap();
         writer.replace(vec![Replacement { document, chunks }]).await.unwrap();
-        writer.build_vector_index(2_000).await.unwrap();
+        build_vector_index(&writer.index().chunks, dimension, 2_000).await.unwrap();
         drop(writer);
 
         let index = Index::open(&location).await.unwrap();

@@ -5,9 +5,9 @@
 //!
 //! # Where to look
 //!
-//! - [`schema`] has the tables; [`manifest`] what an index says of itself.
-//! - [`write`] has the commits and their order, [`maintain`] what keeps searches fast.
-//! - [`query`] has the two legs of a search, and the filters both obey.
+//! - [`schema`] has the tables; [`manifest`] the index's description of itself.
+//! - `indexes` has the settings of the text and vector index; `query` the two legs of a search and their filter.
+//! - `write` has the commits and their order, `maintain` the upkeep.
 
 pub mod location;
 
@@ -17,11 +17,15 @@ pub mod schema;
 
 pub mod manifest;
 
-pub mod query;
+mod step;
 
-pub mod write;
+mod indexes;
 
-pub mod maintain;
+mod query;
+
+mod write;
+
+mod maintain;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,6 +35,7 @@ use lancedb::arrow::SendableRecordBatchStream;
 use lancedb::query::{ExecutableQuery, QueryBase, Select};
 use lancedb::{Connection, Session, Table};
 
+pub use indexes::TEXT_INDEX_VERSION;
 pub use location::{DR_FOLDER, IndexLocation, LocationError};
 pub use lock::{LockError, WriterLock};
 pub use manifest::{EmbedderRecord, Manifest, ManifestError};
@@ -39,6 +44,9 @@ pub use schema::{ChunkRow, DocumentRow};
 pub use write::{IndexWriter, Replacement};
 
 use schema::Columns;
+#[cfg(test)]
+pub(crate) use step::STEPS_LEFT;
+use step::step;
 
 /// Upper bounds of LanceDB's caches; its own defaults are gigabytes.
 const INDEX_CACHE_BYTES: usize = 256 * 1024 * 1024;
@@ -281,8 +289,8 @@ impl Index {
             chunks: table.num_rows,
             vectors: count("vector IS NOT NULL").await?,
             vectors_missing: count(query::MISSING_VECTOR).await?,
-            unindexed_text_rows: self.unindexed_rows(maintain::TEXT_INDEX).await?.unwrap_or(table.num_rows),
-            unindexed_vector_rows: self.unindexed_rows(maintain::VECTOR_INDEX).await?,
+            unindexed_text_rows: self.unindexed_rows(indexes::TEXT_INDEX).await?.unwrap_or(table.num_rows),
+            unindexed_vector_rows: self.unindexed_rows(indexes::VECTOR_INDEX).await?,
             fragments: table.fragment_stats.num_fragments,
             bytes: table.total_bytes,
             version: self.version().await?,

@@ -7,7 +7,7 @@ use lancedb::DistanceType;
 use lancedb::index::scalar::{FtsQuery, FullTextSearchQuery, MatchQuery, PhraseQuery};
 use lancedb::query::{ExecutableQuery, Query, QueryBase, Select};
 
-use super::maintain::RERANKED;
+use super::indexes::RERANKED;
 use super::schema::{CHUNK_COLUMNS, Columns, SEARCHED};
 use super::{ChunkRow, During, Index, IndexError, collect};
 use crate::base::id::{ChunkId, DocumentId};

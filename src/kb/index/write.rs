@@ -12,11 +12,12 @@ use lance::dataset::{MergeInsertBuilder, MergeInsertWriteMode, WhenMatched, When
 use lancedb::Connection;
 use lancedb::table::AddDataMode;
 
+use super::indexes::build_text_index;
 use super::query::of_documents;
 use super::schema::{chunks_batch, chunks_schema, documents_batch, documents_schema, manifest_batch, vectors_batch};
 use super::{
     ChunkRow, DocumentRow, During, Index, IndexError, IndexLocation, MANIFEST_TABLE, Manifest, WriterLock, connect,
-    read_manifest,
+    read_manifest, step,
 };
 use crate::base::id::{ChunkId, DocumentId};
 
@@ -32,12 +33,6 @@ pub struct IndexWriter {
     /// Documents that have chunks although the documents table may not know them.
     chunked: HashSet<DocumentId>,
     _lock: Option<WriterLock>,
-}
-
-#[cfg(test)]
-thread_local! {
-    /// Steps the writers of this thread may still take before one stops as a crash would; no limit when `None`.
-    pub(crate) static STEPS_LEFT: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
 }
 
 /// What a document becomes: its row and all its chunks.
@@ -69,7 +64,7 @@ impl IndexWriter {
                 create_generation(&connection, fresh).await?;
                 let writer = Self::over(Index::open_tables(location, connection, fresh.clone()).await?, lock).await?;
                 // The manifest comes last, because a reader takes what has one for an index that can be searched.
-                writer.ensure_text_index().await?;
+                build_text_index(&writer.index.chunks).await?;
                 writer.create_manifest().await?;
                 Ok(writer)
             }
@@ -239,27 +234,9 @@ impl IndexWriter {
         expect_rows(vectors.len(), updated)
     }
 
-    fn dimension(&self) -> usize {
+    pub(super) fn dimension(&self) -> usize {
         self.index.manifest.embedder.dimension
     }
-}
-
-/// Marks a place where a test can stop the writer as a crash would.
-#[cfg(test)]
-pub(super) fn step(step: &'static str) -> Result<(), IndexError> {
-    STEPS_LEFT.with(|steps| match steps.get() {
-        Some(0) => Err(IndexError::Stopped { step }),
-        left => {
-            steps.set(left.map(|left| left - 1));
-            Ok(())
-        }
-    })
-}
-
-#[cfg(not(test))]
-#[expect(clippy::unnecessary_wraps, reason = "the test build stops here")]
-pub(super) fn step(_step: &'static str) -> Result<(), IndexError> {
-    Ok(())
 }
 
 fn take_lock(location: &IndexLocation) -> Result<Option<WriterLock>, IndexError> {

@@ -1,0 +1,65 @@
+//! The text index and the vector index of the chunks: their settings and how each is built.
+
+use lancedb::index::Index as LanceIndex;
+use lancedb::index::scalar::FtsIndexBuilder;
+use lancedb::index::vector::{IvfFlatIndexBuilder, IvfRqIndexBuilder};
+use lancedb::{DistanceType, Table};
+
+use super::schema::SEARCHED;
+use super::{During, IndexError, step};
+
+/// Tokenizer settings of the text index; raise the number when they change, so that old indexes are rebuilt.
+pub const TEXT_INDEX_VERSION: &str = "icu-split/en-stem/positions/2";
+
+/// Name of the text index.
+pub(super) const TEXT_INDEX: &str = "searched_idx";
+
+/// Name of the vector index.
+pub(super) const VECTOR_INDEX: &str = "vector_idx";
+
+/// Vectors a partition of the vector index holds on average: enough that reading it is worth while, few enough that
+/// all cores have some to compare.
+const VECTORS_PER_PARTITION: u32 = 4_096;
+
+/// Bits the vector index keeps of each component, an eighth of what the vector itself has.
+const BITS: u32 = 4;
+
+/// How many times more vectors than wanted are compared again in full, because [`BITS`] tell near ones apart badly.
+///
+/// Recall@50 on 18,000 passages of documentation with 2, 3, 4 and 5 bits: 0.849, 0.917, 0.953 and 0.974; compared again
+/// twice as many: 0.987, 0.9989, 0.9998 and 0.9997.
+pub(super) const RERANKED: u32 = 2;
+
+/// Dimensions the compact vector index wants a multiple of; vectors of another dimension are indexed as they are.
+const DIMENSION_STEP: usize = 8;
+
+/// Longest word the text index keeps, in bytes: a SHA-512 in hex.
+const MAX_WORD_BYTES: usize = 128;
+
+/// Memory the text index may use while it is built.
+const TEXT_INDEX_MEMORY_MB: u64 = 128;
+
+pub(super) async fn build_text_index(chunks: &Table) -> Result<(), IndexError> {
+    let action = "build the text index";
+    step(action)?;
+    let params = FtsIndexBuilder::default()
+        .base_tokenizer("icu/split".into())
+        .with_position(true)
+        .remove_stop_words(false)
+        .max_token_length(Some(MAX_WORD_BYTES))
+        .memory_limit_mb(TEXT_INDEX_MEMORY_MB);
+    chunks.create_index(&[SEARCHED], LanceIndex::FTS(params)).execute().await.during(action)
+}
+
+pub(super) async fn build_vector_index(chunks: &Table, dimension: usize, vectors: usize) -> Result<(), IndexError> {
+    let action = "build the vector index";
+    step(action)?;
+    let partitions = (u32::try_from(vectors).unwrap_or(u32::MAX) / VECTORS_PER_PARTITION).max(1);
+    let metric = DistanceType::Cosine;
+    let index = if dimension.is_multiple_of(DIMENSION_STEP) {
+        LanceIndex::IvfRq(IvfRqIndexBuilder::default().distance_type(metric).num_partitions(partitions).num_bits(BITS))
+    } else {
+        LanceIndex::IvfFlat(IvfFlatIndexBuilder::default().distance_type(metric).num_partitions(partitions))
+    };
+    chunks.create_index(&["vector"], index).execute().await.during(action)
+}
