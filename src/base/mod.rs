@@ -2,6 +2,8 @@
 
 pub mod id;
 
+pub mod outbound;
+
 pub mod clock;
 
 pub mod lock;

@@ -193,7 +193,7 @@ pub(super) fn event_line(record: &Record) -> String {
         Event::Started { question, .. } => format!("asked: {question}"),
         Event::Resumed { .. } => "resumed".to_owned(),
         Event::Clarified { question, answer } => format!("asked back: {question} — {answer}"),
-        Event::Briefed { brief } => format!("brief: {}", counted(brief.aspects.len(), "aspect")),
+        Event::Briefed { brief, .. } => format!("brief: {}", counted(brief.aspects.len(), "aspect")),
         Event::Planned { round, plan } => {
             format!("round {round}: {} planned", counted(plan.nodes.len(), "sub-question"))
         }

@@ -83,7 +83,7 @@ pub async fn clarify(caller: &dyn Caller, question: &Question) -> Result<Clarifi
 /// # Errors
 ///
 /// Returns an error where the model gives no usable reply.
-pub async fn brief(caller: &dyn Caller, request: Request<'_>) -> Result<Brief, StructuredError> {
+pub async fn brief(caller: &dyn Caller, key: &CallKey, request: Request<'_>) -> Result<Brief, StructuredError> {
     let Request { question, answer, required, today, .. } = request;
     let context = json!({
         "question": question, "answer": answer, "required": required, "today": today, "most_aspects": MAX_ASPECTS,
@@ -100,7 +100,7 @@ pub async fn brief(caller: &dyn Caller, request: Request<'_>) -> Result<Brief, S
         }
     };
     let prompt = Template::Brief.prompt(caller, context);
-    let draft: BriefDraft = structured_checked(caller, &CallKey::new("brief"), &prompt, "brief", check).await?;
+    let draft: BriefDraft = structured_checked(caller, key, &prompt, "brief", check).await?;
     Ok(Brief {
         question: question.clone(),
         task: short(&draft.task, MAX_TASK_CHARACTERS),
@@ -146,7 +146,7 @@ mod tests {
         let required = ["cost".to_owned(), "speed".to_owned()];
         let caller =
             Scripted::replying(json!({"task": "Compare A and B.", "aspects": ["Speed", "safety"], "mode": "deep"}));
-        let brief = brief(&caller, request(&question, &required)).await.unwrap();
+        let brief = brief(&caller, &CallKey::new("brief"), request(&question, &required)).await.unwrap();
         let shown: Vec<_> = brief.aspects.iter().map(|aspect| format!("{}: {}", aspect.id, aspect.text)).collect();
         assert_eq!(shown, ["a1: cost", "a2: speed", "a3: safety"]);
         assert_eq!(brief.mode, Mode::Deep);
@@ -157,14 +157,14 @@ mod tests {
         let question = "What is A?".parse().unwrap();
         let caller = Scripted::replying(json!({"task": "What is A?", "aspects": ["A"], "mode": "deep"}));
         let request = Request { mode: Mode::Quick, ..request(&question, &[]) };
-        assert_eq!(brief(&caller, request).await.unwrap().mode, Mode::Quick);
+        assert_eq!(brief(&caller, &CallKey::new("brief"), request).await.unwrap().mode, Mode::Quick);
     }
 
     #[tokio::test]
     async fn brief_without_aspects_is_repaired_and_then_refused() {
         let question = "What is A?".parse().unwrap();
         let caller = Scripted::replying(json!({"task": "What is A?", "aspects": [" "], "mode": "quick"}));
-        let error = brief(&caller, request(&question, &[])).await.unwrap_err();
+        let error = brief(&caller, &CallKey::new("brief"), request(&question, &[])).await.unwrap_err();
         assert_eq!(error, StructuredError::Invalid { complaint: "`aspects` is empty: name at least one".into() });
         assert_eq!(caller.keys(), ["brief", "brief/repair", "brief/small"]);
     }

@@ -49,6 +49,8 @@ mod compress;
 
 pub mod digest;
 
+pub mod outward;
+
 pub mod reported;
 
 pub mod worker;

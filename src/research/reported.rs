@@ -6,19 +6,14 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
-use serde::Serialize;
-use serde_json::json;
-
 use super::branch::{Branch, BranchReport, BranchStop, Finding, Reported};
 use super::evidence::{Evidence, EvidenceId};
 use super::extract::{check, without_texts};
 use super::node::Node;
-use super::prompt::Template;
-use super::question::{Aspect, Question};
+use super::question::Aspect;
 use super::sentence::{Sentence, sentences, sentences_of_page};
 use crate::base::line::{counted, one_line};
 use crate::base::word::{WordSplitter, find_words};
-use crate::llm::call::Caller;
 use crate::llm::openai::job::JobReport;
 use crate::source::{Passage, Source, SourceError, Support};
 
@@ -59,29 +54,6 @@ impl Said {
 struct Claim {
     text: String,
     pages: Vec<(String, String)>,
-}
-
-/// What a job is to find out.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Wanted<'a> {
-    /// The question.
-    pub question: &'a Question,
-    /// What it is part of.
-    pub task: Option<&'a str>,
-    /// What must be covered.
-    pub aspects: &'a [Aspect],
-    /// The day.
-    pub today: Option<&'a str>,
-    /// The days of pages that are wanted, where not all are: `from 2026-01-01 on`.
-    pub days: Option<&'a str>,
-}
-
-/// Returns what a job is told: what is wanted, by the rules its provider gives for such prompts.
-///
-/// All of it leaves this machine, so the caller gives only what was there before anything was looked up.
-pub fn instructions(caller: &dyn Caller, wanted: Wanted<'_>) -> String {
-    let prompt = Template::DeepResearch.prompt(caller, json!(wanted));
-    prompt.messages.into_iter().map(|message| message.text).collect::<Vec<_>>().join("\n\n")
 }
 
 /// Reads up to `max_pages` of the pages a report cites, and keeps what they bear out as findings.

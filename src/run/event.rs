@@ -119,6 +119,9 @@ pub enum Event {
     Briefed {
         /// The brief.
         brief: Brief,
+        /// The same made without the answer of the run that this one follows up, for what faces outward.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        outward: Option<Box<Brief>>,
     },
     /// Nodes were opened; the round begins.
     Planned {

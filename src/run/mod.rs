@@ -21,6 +21,8 @@ pub mod tree;
 
 pub mod store;
 
+pub mod outward;
+
 pub mod usage;
 
 pub mod job_log;

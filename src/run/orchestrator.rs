@@ -329,11 +329,11 @@ impl Orchestrator {
         {
             let limits = self.state.settings.tree;
             check_plan(draft, &self.state.tree, brief, limits)?;
-            self.commit(Event::Briefed { brief: brief.clone() }).await?;
+            self.brief(brief.clone()).await?;
         }
         if self.state.brief.is_none() {
             let brief = self.steps.brief(&self.state).await.map_err(|error| error.during("make a brief"))?;
-            self.commit(Event::Briefed { brief }).await?;
+            self.brief(brief).await?;
         }
         if self.state.round == 0 {
             let plan = match plan {
@@ -351,6 +351,13 @@ impl Orchestrator {
             self.commit(Event::Planned { round: 1, plan }).await?;
         }
         Ok(())
+    }
+
+    /// Takes a brief, and makes what may leave of it where the brief may not.
+    async fn brief(&mut self, brief: Brief) -> Result<(), RunError> {
+        let outward = self.steps.outward_brief(&self.state).await;
+        let outward = outward.map_err(|error| error.during("make a brief"))?.map(Box::new);
+        self.commit(Event::Briefed { brief, outward }).await
     }
 
     /// Brings the run to its end: rounds of research until the answer is complete or a limit is reached.

@@ -165,9 +165,36 @@ impl Steps {
             required,
             today: today.as_deref(),
         };
-        match brief(desk, request).await {
+        match brief(desk, &CallKey::new("brief"), request).await {
             Err(StructuredError::Invalid { .. }) => Ok(by_rules()),
             done => Ok(done?),
+        }
+    }
+
+    /// Fixes what the web is to be asked for in a run that follows another one: its brief, made again without the earlier
+    /// answer. Other runs need none, since nothing was retrieved before their brief.
+    pub async fn outward_brief(&self, state: &RunState) -> Result<Option<Brief>, StepError> {
+        let Some(followed) = &state.settings.follows else { return Ok(None) };
+        let ways = self.ways(state);
+        if state.settings.allow_egress || !(ways.web || ways.job == JobWay::Open) {
+            return Ok(None);
+        }
+        let required = &state.settings.required;
+        let by_rules = || brief_by_rules(&state.question, state.settings.mode, required);
+        let Some(desk) = self.desk.as_deref() else { return Ok(Some(by_rules())) };
+        let earlier = format!("This follows up the question \"{}\".", followed.question);
+        let more: Vec<_> = state.clarification.iter().chain([&earlier]).map(String::as_str).collect();
+        let (more, today) = (more.join("\n"), state.started_at().date());
+        let request = Request {
+            question: &state.question,
+            answer: Some(&more),
+            mode: state.settings.mode,
+            required,
+            today: today.as_deref(),
+        };
+        match brief(desk, &CallKey::new("brief/outward"), request).await {
+            Err(StructuredError::Invalid { .. }) => Ok(Some(by_rules())),
+            done => Ok(Some(done?)),
         }
     }
 

@@ -34,6 +34,10 @@ pub struct RunState {
     pub clarification: Option<String>,
     /// What the answer must cover, once that is fixed.
     pub brief: Option<Brief>,
+    /// The brief of a run that follows another one as it was made without the earlier answer.
+    pub outward_brief: Option<Brief>,
+    /// Nodes whose questions a plan worded after something was retrieved.
+    pub reworded: BTreeSet<NodeId>,
     /// The nodes.
     pub tree: Tree,
     /// Why the nodes were opened, round by round.
@@ -135,6 +139,8 @@ impl RunState {
             settings: (**settings).clone(),
             clarification: None,
             brief: None,
+            outward_brief: None,
+            reworded: BTreeSet::new(),
             reasons: Vec::new(),
             round: 0,
             routes: BTreeMap::new(),
@@ -214,7 +220,8 @@ impl RunState {
                 self.try_again(again);
             }
             Event::Clarified { question, answer } => self.clarification = Some(format!("{question} {answer}")),
-            Event::Briefed { brief } => {
+            Event::Briefed { brief, outward } => {
+                self.outward_brief = outward.as_deref().cloned();
                 // The root serves all of them, whoever looks into it.
                 let root = self.tree.root.clone();
                 if let Some(root) = self.tree.get_mut(&root) {
@@ -258,6 +265,10 @@ impl RunState {
         }
         if let Some(missing) = plan.nodes.iter().flat_map(|node| &node.depends_on).find(|id| !known.contains(*id)) {
             return Err(format!("there is no node `{missing}`"));
+        }
+        if round > 1 || self.settings.follows.is_some() {
+            let updated = plan.updates.iter().filter(|update| update.question.is_some()).map(|update| &update.id);
+            self.reworded.extend(plan.nodes.iter().map(|node| &node.id).chain(updated).cloned());
         }
         for Update { id, question, priority, source_hint, drop } in &plan.updates {
             let node = self.tree.get_mut(id).ok_or_else(|| format!("there is no node `{id}`"))?;

@@ -7,10 +7,10 @@ use super::desk::Desk;
 use super::egress::Leaving;
 use super::event::RunSettings;
 use super::journal::EgressKind;
+use super::outward::outward_task;
 use super::steps::{StepError, Steps, estimate};
 use super::tree::RunState;
 use crate::base::line::counted;
-use crate::kb::search::Scope;
 use crate::llm::call::CallError;
 use crate::llm::model::ModelError;
 use crate::research::branch::{Branch, BranchStop, Finding};
@@ -18,8 +18,9 @@ use crate::research::evidence::EvidenceId;
 use crate::research::extract::extract;
 use crate::research::memory::{label, slice};
 use crate::research::node::{Node, NodeId};
+use crate::research::outward::OutwardTask;
 use crate::research::question::Aspect;
-use crate::research::reported::{self, Wanted};
+use crate::research::reported;
 use crate::research::route::Route;
 use crate::research::worker::{self, Conclusion, Task, WorkerLimits};
 use crate::source::{Label, Source, Support};
@@ -39,14 +40,10 @@ pub struct Work {
     route: Route,
     /// The node as who works on it outside may see it.
     outward: Node,
-    outward_aspects: Vec<Aspect>,
-    /// The task, where that may leave.
-    task: Option<String>,
-    today: Option<String>,
+    /// What is wanted outside.
+    outward_task: OutwardTask,
     /// All the user asked for, as it is compared with what others did.
     asked: String,
-    /// The days of pages that are wanted, where not all are.
-    days: Option<String>,
     /// Whether pages that are cited are read.
     verify_web: bool,
 }
@@ -64,20 +61,14 @@ impl Work {
             conclusions.filter_map(|id| Some((state.tree.get(id)?.clone(), state.branches.get(id)?.clone())));
         let aspects =
             state.brief.iter().flat_map(|brief| &brief.aspects).filter(|aspect| node.aspects.contains(&aspect.id));
-        // A brief that was made with an answer of an earlier run in view may say what that one found.
-        let is_blind = state.settings.follows.is_none() || state.settings.allow_egress;
-        let aspects: Vec<_> = aspects.cloned().collect();
         Some(Self {
-            aspects: aspects.clone(),
+            aspects: aspects.cloned().collect(),
             conclusions: conclusions.collect(),
             context: slice(state.memory.global_for(eyes), node.question.as_str(), CONTEXT_TOKENS, &estimate),
             route,
             outward: outward(node.clone(), state),
-            outward_aspects: if is_blind { aspects } else { Vec::new() },
-            task: state.brief.as_ref().filter(|_| is_blind).map(|brief| brief.task.clone()),
-            today: state.started_at().date(),
+            outward_task: outward_task(state, &node, &node.aspects),
             asked: asked(state),
-            days: days(&state.settings.scope),
             verify_web: state.settings.verify_web,
             node: if route.is_inside() { node } else { outward(node, state) },
         })
@@ -121,17 +112,11 @@ impl Steps {
 
     /// Works on a node by a job at a provider's, and reads the pages that cites.
     async fn researched(&self, desk: &Desk, work: &Work) -> Result<Branch, StepError> {
-        let Work { outward, outward_aspects, task, today, days, .. } = work;
-        let wanted = Wanted {
-            question: &outward.question,
-            task: task.as_deref(),
-            aspects: outward_aspects,
-            today: today.as_deref(),
-            days: days.as_deref(),
-        };
-        let instructions = reported::instructions(desk, wanted);
+        let Work { outward, outward_task, .. } = work;
+        let instructions = outward_task.instructions(desk);
+        let instructions = instructions.as_str();
         let jobs = desk.jobs().ok_or(StepError::NoWay("no Deep Research is set up"))?;
-        let by_job = Box::pin(self.by_job(desk, work, &instructions));
+        let by_job = Box::pin(self.by_job(desk, work, instructions));
         let call = if desk.has_job(&outward.id) {
             // Its own job comes before what anybody else has had done since.
             by_job.await?
@@ -159,11 +144,10 @@ impl Steps {
 
     /// Has instructions carried out by a job, where they may leave; returns the call that brought the report.
     async fn by_job(&self, desk: &Desk, work: &Work, instructions: &str) -> Result<i64, StepError> {
-        let Work { outward, outward_aspects, task, .. } = work;
+        let Work { outward, outward_task, .. } = work;
         let release = async {
-            let aspects = outward_aspects.iter().map(|aspect| aspect.text.as_str());
-            let said: Vec<_> = [outward.question.as_str()].into_iter().chain(task.as_deref()).chain(aspects).collect();
-            let text = Leaving { kind: EgressKind::Job, text: instructions, said: &said.join("\n") };
+            let words = outward_task.words();
+            let text = Leaving { kind: EgressKind::Job, text: instructions, said: words.as_str() };
             Ok::<_, StepError>(self.sources.egress.release(&outward.id, "Deep Research", text).await?)
         };
         desk.research(&outward.id, instructions, release).await
@@ -190,16 +174,6 @@ fn asked(state: &RunState) -> String {
     let said = [state.question.as_str()].into_iter().chain(state.clarification.as_deref());
     let texts = said.chain(required.iter().map(String::as_str)).map(normalised);
     texts.chain([format!("{:?} {:?}", scope.since, scope.until)]).collect::<Vec<_>>().join("\n")
-}
-
-/// Says which days the pages of a run are to be from, where it matters.
-fn days(scope: &Scope) -> Option<String> {
-    match (&scope.since, &scope.until) {
-        (Some(since), Some(until)) => Some(format!("from {since} to {until}")),
-        (Some(since), None) => Some(format!("from {since} on")),
-        (None, Some(until)) => Some(format!("up to {until}")),
-        (None, None) => None,
-    }
 }
 
 /// Returns a node as who looks outside may see it: planned after something was looked up, it asks for its aspects, which

@@ -3,6 +3,8 @@
 //! A source answers a query with passages, cheap first: what a passage says in short, and its whole text only for code
 //! to check quotes against; `open` gives more of the document when that does not answer.
 
+mod public;
+
 mod kb;
 
 mod mixed;
@@ -17,6 +19,7 @@ pub use crate::kb::search::Support;
 use crate::llm::call::CallError;
 pub use kb::{KbSource, Section, read_file};
 pub use mixed::MixedSource;
+pub use public::PublicPassage;
 
 /// Who may see a text, and what is derived from it; the later the stricter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
