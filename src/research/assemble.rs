@@ -1,4 +1,4 @@
-//! Branches become a Draft without a model: their findings in tree order, the comparison of several last.
+//! Assembles a draft from branch reports without a model: findings in tree order, comparisons last.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,13 +9,13 @@ use super::question::Brief;
 use super::report::{Draft, Section};
 use super::verdict::by_coverage;
 
-/// Claims of one node that stand in the answer in short, at most; the rest is in the sections.
+/// Most claims of one node in the short answer; the others appear in its section.
 const CLAIMS_IN_SHORT: usize = 2;
 
-/// Assembles the answer from the branch reports by code.
+/// Assembles a draft from the branch reports.
 ///
-/// One node that found something gives an answer without sections. Several give a section each and, where no node draws
-/// them together, a closing one with the first claim of each.
+/// A single node with findings yields an answer without sections. Several yield one section each and, unless a node
+/// depends on the others and compares them, a closing section with the first claim of each.
 pub fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Draft {
     let found = found(tree, branches);
     let verdict = by_coverage(brief, tree, branches);
@@ -25,7 +25,7 @@ pub fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<NodeId, Br
         answer: in_short(&found),
         sections: if found.len() > 1 { sections(&found, brief, tree) } else { Vec::new() },
         findings: without_repeats(found.iter().flat_map(|(_, findings)| findings.iter().cloned())),
-        // Whether two claims contradict each other is not for rules to say.
+        // Rules cannot tell whether two claims contradict each other.
         contradictions: Vec::new(),
         open_questions: distinct(missing.chain(open)),
         limitations: Vec::new(),
@@ -35,7 +35,7 @@ pub fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<NodeId, Br
     }
 }
 
-/// Returns the nodes that found something, with what has evidence: in tree order, those that draw others together last.
+/// Returns the nodes with checked findings: in tree order, nodes with dependencies last.
 fn found<'a>(tree: &'a Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<(&'a Node, Vec<Finding>)> {
     let checked: BTreeSet<_> = branches
         .values()
@@ -51,7 +51,7 @@ fn found<'a>(tree: &'a Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<(&'a No
     };
     let mut found: Vec<_> = tree.workers().filter_map(findings).collect();
     found.sort_by_key(|(node, _)| !node.depends_on.is_empty());
-    // In a comparison the same sentence may be about several things; elsewhere it is said once.
+    // In a comparison one sentence may describe several items and is repeated; otherwise it is printed once.
     if found.iter().all(|(node, _)| node.depends_on.is_empty()) {
         let mut said = BTreeSet::new();
         for (_, findings) in &mut found {
@@ -68,7 +68,7 @@ fn in_short(found: &[(&Node, Vec<Finding>)]) -> String {
     match found {
         [] => String::new(),
         [(_, findings)] => claims(findings, usize::MAX),
-        // What draws the others together is the answer; else the first claims of each are.
+        // A node that depends on others compares them, so its claims are the answer.
         found => {
             let closing: Vec<_> = found.iter().filter(|(node, _)| !node.depends_on.is_empty()).collect();
             let said = if closing.is_empty() { found.iter().collect() } else { closing };
@@ -88,7 +88,7 @@ fn sections(found: &[(&Node, Vec<Finding>)], brief: &Brief, tree: &Tree) -> Vec<
     };
     let mut sections: Vec<Section> = Vec::new();
     for ((_, findings), title) in found.iter().zip(&titles) {
-        // Later rounds look for the same from another side.
+        // A node of a later round may serve the same aspect.
         match sections.iter_mut().find(|section| section.title == *title) {
             Some(section) => section.text = format!("{}\n{}", section.text, lines(findings)),
             None => sections.push(Section { title: title.clone(), text: lines(findings) }),
@@ -105,15 +105,15 @@ fn sections(found: &[(&Node, Vec<Finding>)], brief: &Brief, tree: &Tree) -> Vec<
     sections
 }
 
-/// Returns the aspect a node serves, where it serves one that is not the whole question.
+/// Returns the text of the one aspect a node serves, unless that aspect is the whole question.
 fn aspect_of(node: &Node, brief: &Brief) -> Option<String> {
     let [aspect] = node.aspects.as_slice() else { return None };
     let text = &brief.aspect(aspect)?.text;
     (brief.aspects.len() > 1 && node.depends_on.is_empty()).then(|| text.clone())
 }
 
-/// Returns what each section is about: the words of a question that its siblings do not have, where they ask the same of
-/// something else; else the question.
+/// Returns section titles. Nodes that ask the same of different things (`How does A scale?`, `How does B scale?`) are
+/// titled by the words that differ, others by their question.
 fn titles(found: &[(&Node, Vec<Finding>)]) -> Vec<String> {
     let words: Vec<Vec<&str>> =
         found.iter().map(|(node, _)| node.question.as_str().split_whitespace().collect()).collect();
@@ -134,7 +134,7 @@ fn titles(found: &[(&Node, Vec<Finding>)]) -> Vec<String> {
     words.iter().enumerate().map(title).collect()
 }
 
-/// Tells whether two questions have more than half of their words in common.
+/// Returns whether two questions share more than half of their words.
 fn asks_the_same(own: &[&str], other: &[&str]) -> bool {
     let shared = own.iter().filter(|word| other.iter().any(|known| bare(known) == bare(word))).count();
     shared * 2 > own.len()
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn comparison_has_a_section_for_each_thing_and_a_closing_one() {
+    fn comparison_has_a_section_per_item_and_a_closing_one() {
         let mut tree = Tree::of("Compare LanceDB and Qdrant".parse().unwrap());
         let ids =
             ["LanceDB", "Qdrant"].map(|name| add_node(&mut tree, &format!("How does {name} store its vectors?"), &[]));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_checked_quote_is_not_in_the_draft() {
+    fn finding_without_a_checked_quote_is_not_in_the_draft() {
         let mut tree = Tree::of("What is A?".parse().unwrap());
         let id = add_node(&mut tree, "What is A?", &[]);
         let mut found = branch(&id, &["A is one.", "A is two."], Label::Internal);

@@ -1,4 +1,4 @@
-//! A Node becomes a Branch: what its worker found, and the report it wrote of it.
+//! A branch: the findings of one node and the report its worker wrote.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,14 +8,14 @@ use super::evidence::{Evidence, EvidenceId};
 use super::question::AspectId;
 use crate::source::{Passage, Support};
 
-/// A claim and the quotes that bear it out.
+/// A claim and the quotes that support it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What is claimed.
+    /// One sentence.
     pub text: String,
-    /// The quotes that bear it out.
+    /// Quotes that support it.
     pub evidence: Vec<EvidenceId>,
-    /// The aspect of the question it answers, where it is known.
+    /// The aspect it answers, if known.
     pub aspect: Option<AspectId>,
 }
 
@@ -39,49 +39,49 @@ pub enum BranchStop {
     NoEvidence,
 }
 
-/// What a worker says of its question when it is done.
+/// A worker's report on its question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BranchReport {
-    /// The answer in short.
+    /// Short answer.
     pub summary: String,
-    /// The answer claim by claim; every id is of a quote this branch has.
+    /// The answer claim by claim. Every id refers to a quote of this branch.
     pub findings: Vec<Finding>,
-    /// How far it can be relied on, from 0 to 1.
+    /// From 0 to 1.
     pub confidence: f32,
-    /// What is still open.
+    /// Questions the worker could not answer.
     pub open_questions: Vec<String>,
-    /// The result in the form the plan wanted, where it wanted one.
+    /// The result in the node's output schema, if it has one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output: Option<Value>,
     /// Why the worker stopped.
     pub stop_reason: BranchStop,
 }
 
-/// Everything a node leaves behind.
+/// The result of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Branch {
-    /// What was found out.
+    /// The worker's report.
     pub report: BranchReport,
-    /// The quotes, checked.
+    /// Checked quotes.
     pub evidence: Vec<Evidence>,
-    /// Passages worth reading beyond the quotes, best first, without their texts.
+    /// Further passages worth reading, best first, with `text` cleared.
     pub further: Vec<Passage>,
-    /// How well the sources bear on the question.
+    /// How well the sources match the question.
     pub support: Support,
-    /// What people should know, for example of a file that has changed.
+    /// Limitations to print in the report, for example that a file changed since it was indexed.
     pub notes: Vec<String>,
-    /// What Deep Research says and no page was found to bear out.
+    /// Deep Research claims that no fetched page confirms.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub reported: Vec<Reported>,
 }
 
-/// A claim of a provider that no page was found to bear out.
+/// A Deep Research claim that no fetched page confirms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reported {
-    /// The claim.
+    /// The claim in the provider's words.
     pub text: String,
-    /// The page it cites.
+    /// URL of the page it cites.
     pub url: String,
-    /// Its title.
+    /// Title of that page.
     pub title: String,
 }

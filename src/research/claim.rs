@@ -1,18 +1,19 @@
-//! What a writer says becomes Claims that are borne out, and those that are marked as not.
+//! Marks the claims of a written answer that cite no evidence.
 
 use super::evidence::EvidenceId;
 use super::report::marks;
 
-/// What stands after a claim without evidence, and in place of an id that is none.
+/// Printed after a claim without evidence and in place of an unknown id.
 pub(super) const UNSUPPORTED: &str = "[unsupported]";
 
-/// Words that are no claim yet: a lead-in, a heading.
+/// Shortest claim, in words; anything shorter is a lead-in or a label.
 const FEWEST_WORDS: usize = 4;
 
-/// Marks what a text claims without evidence, and returns how often that was.
+/// Marks unsupported claims in a text and returns how many there are.
 ///
-/// A mark bears out what stands before it in its line; what follows the last one, or stands in a line that has none, is
-/// unsupported. Headings, questions and lead-ins claim nothing.
+/// A citation supports the text before it on the same line, since writers cite once for several sentences. Text after
+/// the last citation, or on a line without one, is unsupported. Headings, table rows, questions and lead-ins are not
+/// claims.
 pub(super) fn mark_unsupported(text: &str) -> (String, usize) {
     let mut number = 0;
     let line = |line: &str| {
@@ -35,7 +36,8 @@ fn is_claim(line: &str, rest: &str) -> bool {
     words >= FEWEST_WORDS && !is_form && !rest.trim_end().ends_with([':', '?'])
 }
 
-/// Replaces what looks like an id of a quote and is none where a reader could take it for one, and returns how often.
+/// Replaces text outside valid citations that a reader could mistake for an evidence id, and returns the number
+/// replaced.
 pub(super) fn without_lookalikes(text: &str) -> (String, usize) {
     let valid: Vec<_> = marks(text).into_iter().map(|(range, _)| range).collect();
     let (mut shown, mut from, mut number) = (String::with_capacity(text.len()), 0, 0);
@@ -70,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sentence_after_the_last_mark_of_its_line_is_marked_as_unsupported() {
+    fn sentence_after_the_last_citation_of_its_line_is_marked_unsupported() {
         let marked = |text: &str| mark_unsupported(text).0;
         assert_eq!(
             marked("Tea takes two minutes [n2e1]. Coffee is brewed at 500 degrees."),
@@ -85,13 +87,13 @@ mod tests {
     }
 
     #[test]
-    fn heading_question_and_lead_in_claim_nothing() {
+    fn headings_questions_and_lead_ins_are_not_claims() {
         let text = "## How tea is brewed here\n\nThere are three ways to brew it:\n- in a pot for long [n2e1]\n\nWhat is left of it then?";
         assert_eq!(mark_unsupported(text), (text.to_owned(), 0));
     }
 
     #[test]
-    fn id_that_only_looks_like_one_is_replaced_and_counted() {
+    fn lookalike_ids_are_replaced_and_counted() {
         let text = "A [n2e1]. B [n2e1 and n9e9], (N2E1), [n2e01] n02e1; none, seen, n2, e1, end.";
         let (shown, number) = without_lookalikes(text);
         assert_eq!(

@@ -111,7 +111,7 @@ pub(super) async fn compress(
             Err(error) if ends_run(&error) => return Err(error),
             Err(CallError::Limit(_)) => by_rules(&desk.noted, BranchStop::BudgetExceeded),
             Err(error) => {
-                remarks.push(format!("report on `{}` was put together by code: {error}", task.node.question));
+                remarks.push(format!("report on `{}` was written without a model: {error}", task.node.question));
                 by_rules(&desk.noted, stop)
             }
         },

@@ -1,14 +1,14 @@
-//! A text becomes shorter: cut where a sentence ends, so that it has no more tokens than it may.
+//! Truncates text to a number of tokens, at sentence boundaries where possible.
 
 use super::evidence::EvidenceId;
 
-/// Counts tokens as some model does.
+/// A model's token counter.
 pub type Count<'a> = &'a dyn Fn(&str) -> u64;
 
-/// Returns the longest beginning of `text` with at most `max_tokens`.
+/// Returns the longest prefix of `text` with at most `max_tokens`.
 ///
-/// It ends where a sentence or line does; where not even the first one fits, between words; where not even a word
-/// fits, between characters.
+/// The prefix ends at a sentence or line; if not even the first one fits, between words; if not even one word fits,
+/// between characters.
 pub fn cut<'a>(text: &'a str, max_tokens: u64, count: Count<'_>) -> &'a str {
     let text = text.trim_end();
     if count(text) <= max_tokens {
@@ -21,19 +21,20 @@ pub fn cut<'a>(text: &'a str, max_tokens: u64, count: Count<'_>) -> &'a str {
     text[..end].trim_end()
 }
 
-/// Returns the last of `ends`, in rising order and above 0, up to which the text has at most `max_tokens`.
+/// Returns the last of the ascending `ends` at which the text still has at most `max_tokens`, or `None` if only 0 would
+/// do.
 fn longest(text: &str, ends: &[usize], max_tokens: u64, count: Count<'_>) -> Option<usize> {
     let fits = |end: &usize| count(text[..*end].trim_end()) <= max_tokens;
     let mut fitting = ends.partition_point(fits);
-    // A tokenizer may need fewer tokens for more text, by one or two: what was found is tried once more.
+    // Token counts are not monotonic: one more character may merge two tokens into one. The binary search can therefore
+    // overshoot slightly, so its result is verified.
     while fitting > 0 && !fits(&ends[fitting - 1]) {
         fitting -= 1;
     }
     ends[..fitting].last().copied().filter(|end| *end > 0)
 }
 
-/// Returns the sentences and lines of a text, without the white space around them; citations belong to the sentence
-/// they follow.
+/// Returns the trimmed sentences and lines of a text. Citations belong to the sentence they follow.
 pub fn pieces(text: &str) -> Vec<&str> {
     let mut start = 0;
     let mut pieces = Vec::new();
@@ -45,7 +46,7 @@ pub fn pieces(text: &str) -> Vec<&str> {
     pieces
 }
 
-/// Returns where sentences and lines end, in bytes, in rising order; the last is the end of the text.
+/// Returns the byte offsets at which sentences and lines end, ascending; the last is the length of the text.
 fn ends(text: &str) -> Vec<usize> {
     let mut ends = Vec::new();
     for (at, letter) in text.char_indices() {
@@ -65,14 +66,14 @@ fn ends(text: &str) -> Vec<usize> {
     ends
 }
 
-/// Tells whether a dot belongs to an initial or an abbreviation of one letter: `J.`, `e.g.`.
+/// Returns whether the final dot belongs to an initial or a one-letter abbreviation: `J.`, `e.g.`.
 fn is_abbreviated(before: &str) -> bool {
     let word = before.rsplit(char::is_whitespace).next().unwrap_or("");
     let last = word.trim_end_matches('.').rsplit('.').next().unwrap_or("");
     word.ends_with('.') && last.chars().count() == 1 && last.chars().all(char::is_alphabetic)
 }
 
-/// Returns the length of the citations a text begins with, `" [n2e1] [n3e1, n3e2]"`.
+/// Returns the length of the citations at the start of a text, such as `" [n2e1] [n3e1, n3e2]"`.
 fn citations(text: &str) -> usize {
     let mut end = 0;
     while let Some(inner) = text[end..].trim_start_matches([' ', '\t']).strip_prefix('[') {
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn text_without_sentences_is_cut_between_words_and_then_letters() {
+    fn text_without_sentences_is_cut_between_words_then_between_letters() {
         assert_eq!(cut("one two three", 2, &words), "one two");
         assert_eq!(cut("abcdef", 3, &|text| text.len() as u64), "abc");
         assert_eq!(cut("abc", 0, &|text| text.len() as u64), "");

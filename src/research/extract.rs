@@ -1,4 +1,4 @@
-//! A Node becomes a Branch without a model: sentences that stand in the sources, none made up.
+//! Works on a node without a model: one search, answered with sentences quoted from the sources.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use super::question::Question;
 use crate::base::line::counted;
 use crate::source::{Passage, Place, Source, SourceError, SourceFile, Support};
 
-/// Passages an answer is made from.
+/// Search results that are read for one node.
 const PASSAGES_PER_NODE: usize = 12;
 
-/// Pages that are read for it.
+/// Web pages that are fetched for one node.
 const PAGES_PER_NODE: usize = 3;
 
-/// Picks the sentences of passages that answer a question; needs a computer, so somebody else decides where it runs.
+/// Picks the sentences that answer a question. CPU-bound: implementations run it on a blocking thread.
 pub trait Pick: Send + Sync {
-    /// Returns the quotes in an order that can be read, numbered from 1.
+    /// Returns quotes in reading order, numbered from 1 and not yet checked.
     fn pick<'a>(
         &'a self,
         node: &'a NodeId,
@@ -28,11 +28,12 @@ pub trait Pick: Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>>;
 }
 
-/// Answers a node from one search of one source, and from pages where that shows only what an engine says of them.
+/// Answers a node from one search of one source. Web results are snippets only, so the best pages are fetched first.
 ///
 /// # Errors
 ///
-/// Returns an error where the source fails. Finding nothing is no error: the branch says so.
+/// Returns an error if the source fails. An empty result is not an error: the branch then ends with
+/// [`BranchStop::NoEvidence`].
 pub async fn extract(node: &Node, source: &dyn Source, picker: &dyn Pick) -> Result<Branch, SourceError> {
     let found = source.search(node.question.as_str(), PASSAGES_PER_NODE).await?;
     let mut notes = found.notes;
@@ -60,7 +61,7 @@ pub async fn extract(node: &Node, source: &dyn Source, picker: &dyn Pick) -> Res
         }
     }
     if lost > 0 {
-        notes.push(format!("{} not found in the source, and left out", counted(lost, "quote")));
+        notes.push(format!("{} not found in the source and left out", counted(lost, "quote")));
     }
     if found.support == Support::Weak && !evidence.is_empty() {
         notes.push("the sources have passages related to the question, but may not answer it".to_owned());
@@ -78,7 +79,8 @@ pub async fn extract(node: &Node, source: &dyn Source, picker: &dyn Pick) -> Res
     Ok(Branch { report, evidence, further, support: found.support, notes, reported: Vec::new() })
 }
 
-/// Returns the passages that quotes can be taken from: the best of the pages in place of what an engine shows of them.
+/// Replaces the snippets of a search engine by the pages they point to. Snippets beyond [`PAGES_PER_NODE`] are dropped,
+/// since a quote can be checked only against a fetched page.
 async fn with_pages(
     passages: &[Passage],
     source: &dyn Source,
@@ -98,12 +100,12 @@ async fn with_pages(
     Ok(passages.iter().filter_map(passage).collect())
 }
 
-/// Tells whether a passage is what a search engine shows of a page, which bears nothing out.
+/// Returns whether a passage is a search engine's snippet of a page that was not fetched. Snippets are not evidence.
 pub fn is_hit(passage: &Passage) -> bool {
     matches!(passage.place, Place::Web { content_hash: None, .. })
 }
 
-/// Checks a quote against its document as it is now, and notes where that is not what was searched.
+/// Checks a quote against the current document, and adds a note if the document changed since it was indexed.
 pub async fn check(quote: &mut Evidence, passage: &Passage, source: &dyn Source, notes: &mut Vec<String>) {
     let file = source.read(&quote.source).await;
     if let Place::Kb { path, .. } = &quote.source {
@@ -112,15 +114,16 @@ pub async fn check(quote: &mut Evidence, passage: &Passage, source: &dyn Source,
     quote.check(&file, &passage.text);
 }
 
-/// Drops what a branch keeps of passages only for checking.
+/// Clears the full text of passages, which is needed only while quotes are checked, so that the journal does not store
+/// it.
 pub fn without_texts(passages: Vec<Passage>) -> Vec<Passage> {
     passages.into_iter().map(|passage| Passage { text: String::new(), ..passage }).collect()
 }
 
-/// Returns the mean score of the quotes, halved where the support is weak.
+/// Returns the mean score of the quotes, halved if the support is weak.
 #[expect(clippy::cast_precision_loss, reason = "there are a handful of quotes")]
 fn confidence(evidence: &[Evidence], support: Support) -> f32 {
-    // A sum of nothing is below zero by a sign.
+    // `sum` of an empty iterator is -0.0, which would be printed with its sign.
     let sum = evidence.iter().map(|quote| quote.score).sum::<f32>() + 0.0;
     let mean = sum / evidence.len().max(1) as f32;
     if support == Support::Strong { mean } else { mean / 2.0 }

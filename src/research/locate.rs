@@ -1,16 +1,16 @@
-//! A quote as a model copied it becomes a stretch of the passage it names: the source's own bytes, or none.
+//! Locates a model's quote in the passage it names, so that the source's own bytes are cited.
 
 use std::ops::Range;
 
-/// Marks of emphasis and of quotation, which models drop, add and exchange.
+/// Emphasis and quotation marks, which models drop, add and swap when they copy text.
 const MARKS: [char; 16] = ['*', '_', '`', '~', '"', '\'', '“', '”', '„', '‘', '’', '‚', '«', '»', '‹', '›'];
 
-/// Marks of emphasis, which are taken along where they would be cut in two.
+/// Emphasis marks that come in pairs.
 const EMPHASIS: [char; 4] = ['*', '_', '`', '~'];
 
-/// Finds the first stretch of `passage` that says `quote` word for word.
+/// Returns the first range of `passage` that matches `quote` word for word.
 ///
-/// White space, marks of emphasis and marks of quotation may differ; nothing else may.
+/// White space, emphasis and quotation marks may differ, nothing else: one changed digit makes a different claim.
 pub(super) fn locate(passage: &str, quote: &str) -> Option<Range<usize>> {
     let wanted: Vec<char> = said(quote).into_iter().map(|(_, letter)| letter).collect();
     let letters = said(passage);
@@ -24,7 +24,7 @@ pub(super) fn locate(passage: &str, quote: &str) -> Option<Range<usize>> {
     Some(with_emphasis(passage, letters[at].0..last + letter.len_utf8()))
 }
 
-/// Returns the letters that count and where each stands: runs of white space are one space, marks are none.
+/// Returns the characters to compare, each with its byte offset: white space collapsed, marks removed.
 fn said(text: &str) -> Vec<(usize, char)> {
     let mut said: Vec<(usize, char)> = Vec::new();
     for (at, letter) in text.char_indices() {
@@ -42,7 +42,7 @@ fn said(text: &str) -> Vec<(usize, char)> {
     said
 }
 
-/// Takes the marks of emphasis that touch a stretch with it, where it would begin or end inside emphasis otherwise.
+/// Widens a range over adjacent emphasis marks if that balances them; a quote with an odd `**` would garble the report.
 fn with_emphasis(passage: &str, range: Range<usize>) -> Range<usize> {
     let before = passage[..range.start].trim_end_matches(EMPHASIS).len();
     let after = passage.len() - passage[range.end..].trim_start_matches(EMPHASIS).len();
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn quote_is_the_bytes_of_the_source_whatever_marks_and_space_the_model_made_of_them() {
+    fn quote_is_found_whatever_marks_and_white_space_the_model_changed() {
         let passage = "Before. **Money** has a \"hard\nlimit\", says `dr`. After.";
         assert_eq!(
             found(passage, "Money has a “hard limit”, says dr."),
@@ -91,7 +91,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_stretch_of_a_passage_is_found_and_says_the_same(passage in "([a-z*_\" \n.]|é){1,60}", from in 0usize..60, len in 1usize..30) {
+        fn any_range_of_a_passage_is_found_with_the_same_words(passage in "([a-z*_\" \n.]|é){1,60}", from in 0usize..60, len in 1usize..30) {
             let letters: Vec<char> = passage.chars().collect();
             let from = from.min(letters.len());
             let quote: String = letters[from..(from + len).min(letters.len())].iter().collect();

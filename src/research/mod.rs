@@ -1,11 +1,13 @@
-//! The steps of an answer, each from one noun to the next.
+//! The steps from a question to a report.
 //!
 //! ```text
 //! question ─▶ brief ─▶ plan ─▶ node ─▶ evidence ─▶ branch ─▶ memory ─▶ verdict ─▶ report
 //! ```
 //!
-//! A step is a function from values to a value: it starts no tasks, reads no clock, writes no file. Without a model a
-//! report is made of sentences that stand in the sources; [`sentence`] finds them, [`evidence`] ties each to its place.
+//! A step is a function of its arguments: it spawns no task, reads no clock and writes no file. `run` supplies those,
+//! so that a resumed or replayed run repeats a step with the same result. Steps that need a model take a
+//! [`Caller`](crate::llm::call::Caller); their rule-based counterparts ([`rules`], [`extract`], [`assemble`]) quote
+//! sentences of the sources verbatim.
 
 pub mod question;
 

@@ -1,4 +1,4 @@
-//! A sub-question in the tree, and the states it moves through.
+//! Nodes, the sub-questions of a run, and the tree they form.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,23 +9,23 @@ use serde_json::Value;
 
 use super::question::{AspectId, Question};
 
-/// Names a node within its tree, for example `n1`; the root is always `n1`.
+/// Id of a node within its tree, for example `n3`. The root is always `n1`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct NodeId(u32);
 
-/// The text is not the id of a node.
+/// The text is not a node id.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a node id (expected `n` and a number, for example `n3`)")]
 pub struct ParseNodeIdError(String);
 
 impl NodeId {
-    /// Returns the id of the node that was planned as `number`, from 1.
+    /// Returns the id of node `number`, counted from 1 in the order of planning.
     pub fn numbered(number: u32) -> Self {
         Self(number)
     }
 
-    /// Returns the number.
+    /// Returns the number in the id.
     pub fn number(&self) -> u32 {
         self.0
     }
@@ -60,7 +60,7 @@ impl From<NodeId> for String {
     }
 }
 
-/// Where a node is in its life.
+/// State of a node.
 ///
 /// ```text
 /// pending ─▶ running ─▶ done
@@ -68,24 +68,24 @@ impl From<NodeId> for String {
 ///    └─▶ blocked
 /// ```
 ///
-/// A running node whose process died is pending again when the run is resumed.
+/// Resuming a run sets nodes that were running when the process died back to pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeStatus {
-    /// It waits for its dependencies, or for its turn.
+    /// Waiting for its dependencies or for a free slot.
     Pending,
-    /// A worker is on it.
+    /// A worker is working on it.
     Running,
-    /// It has its branch report.
+    /// Its branch report is stored.
     Done,
-    /// Its worker broke down.
+    /// Its worker failed.
     Failed,
-    /// It cannot be worked on: a dependency failed, there is no source for it, or nothing was found that bears on it.
+    /// No answer is possible: a dependency failed, no source is configured, or the sources have no evidence.
     Blocked,
 }
 
 impl NodeStatus {
-    /// Tells whether nothing more will happen to the node.
+    /// Returns whether the state is final.
     pub fn is_settled(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Blocked)
     }
@@ -114,50 +114,50 @@ pub enum Tool {
     Open,
 }
 
-/// A sub-question and what became of it.
+/// A sub-question, its settings and its state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
-    /// Its name.
+    /// Unique within the tree, never reused.
     pub id: NodeId,
-    /// The node it was opened for; none for the root.
+    /// `None` for the root.
     pub parent: Option<NodeId>,
-    /// What it asks.
+    /// The sub-question, readable without its parent.
     pub question: Question,
-    /// The aspects of the user's question it serves.
+    /// Aspects of the user's question it answers.
     pub aspects: Vec<AspectId>,
-    /// How far it came.
+    /// Current state.
     pub status: NodeStatus,
-    /// Nodes whose conclusions it needs.
+    /// Nodes whose conclusions its worker is shown; all must settle first.
     pub depends_on: Vec<NodeId>,
-    /// Whether it can go on when a dependency failed.
+    /// Whether it runs even if a dependency failed.
     pub optional_dependencies: bool,
-    /// Whether other nodes may run beside it.
+    /// Whether other nodes may run at the same time.
     pub parallelizable: bool,
-    /// Higher goes first among equals.
+    /// Scheduling order among nodes with the same critical path; higher runs first.
     pub priority: i32,
-    /// Nodes above it.
+    /// Number of ancestors.
     pub depth: u32,
-    /// Where its evidence is looked for.
+    /// Sources to search.
     pub source_hint: SourceHint,
-    /// What its worker may do.
+    /// Actions its worker may take.
     pub tools: Vec<Tool>,
-    /// The form of its result, where the plan wants one: a JSON Schema.
+    /// JSON Schema its result must match, if the plan sets one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output_schema: Option<Value>,
-    /// Nodes that are summarised together share a group.
+    /// Nodes of the same group share a group summary.
     pub group: Option<String>,
-    /// Why it was planned.
+    /// The planner's reason.
     pub why: String,
-    /// The round it was planned in, from 1.
+    /// Round in which it was planned, from 1.
     pub round: u32,
-    /// How far its findings can be relied on, from 0 to 1.
+    /// Confidence of its branch report, from 0 to 1.
     pub confidence: f32,
-    /// What it found, in short; why it did not, where it failed.
+    /// Summary of the findings, or the reason it failed or was blocked.
     pub summary: String,
 }
 
 impl Node {
-    /// Returns a node that waits: everything but the question as plans have it when they say nothing.
+    /// Returns a pending node with default settings.
     pub fn new(id: NodeId, parent: Option<NodeId>, question: Question, depth: u32) -> Self {
         Self {
             id,
@@ -182,48 +182,49 @@ impl Node {
     }
 }
 
-/// All nodes of a run.
+/// The nodes of a run.
 ///
-/// The root asks the user's question. Where the first plan divides it, it is settled by the report and has no worker; else
-/// it is worked on like any other, and later rounds add to what it found.
+/// The root asks the user's question. If the first plan divides it, the root has no worker and is settled by the
+/// report; otherwise it has a worker like every other node, and later rounds add nodes below it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tree {
-    /// The node that asks the user's question.
+    /// Id of the node that asks the user's question.
     pub root: NodeId,
-    /// Every node, in the order they were planned.
+    /// All nodes in the order of planning, the root first.
     pub nodes: Vec<Node>,
 }
 
 impl Tree {
-    /// Returns a tree of the root alone.
+    /// Returns a tree that consists of its root.
     pub fn of(question: Question) -> Self {
         let root = NodeId::numbered(1);
         Self { nodes: vec![Node::new(root.clone(), None, question, 0)], root }
     }
 
-    /// Returns a node.
+    /// Looks up a node by id.
     pub fn get(&self, id: &NodeId) -> Option<&Node> {
-        // Nodes are numbered as they are planned, so the place is nearly always known.
+        // Node `n3` is nearly always at index 2. The search is for trees in which a plan left numbers out.
         let place = (id.number() as usize).wrapping_sub(1);
         self.nodes.get(place).filter(|node| node.id == *id).or_else(|| self.nodes.iter().find(|node| node.id == *id))
     }
 
-    /// Returns a node to change.
+    /// Looks up a node by id, mutably.
     pub fn get_mut(&mut self, id: &NodeId) -> Option<&mut Node> {
         self.nodes.iter_mut().find(|node| node.id == *id)
     }
 
-    /// Tells whether a node is worked on: all but a root that was divided in the first round.
+    /// Returns whether a node has a worker: every node does, except a root that was divided in the first round.
     pub fn has_worker(&self, id: &NodeId) -> bool {
         *id != self.root || !self.nodes.iter().any(|node| node.id != self.root && node.round == 1)
     }
 
-    /// Returns the nodes that are worked on, in the order they were planned: the order branches are folded in.
+    /// Returns the nodes that have a worker, in the order of planning. Branches are folded into the summary in this
+    /// order, whatever order they finish in, so that a run is repeatable.
     pub fn workers(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter().filter(|node| self.has_worker(&node.id))
     }
 
-    /// Returns the number the next node gets.
+    /// Returns the number of the next node to be planned.
     pub fn next_number(&self) -> u32 {
         self.nodes.iter().map(|node| node.id.number()).max().unwrap_or(0) + 1
     }

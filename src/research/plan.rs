@@ -1,7 +1,7 @@
-//! A Brief becomes a Plan: the sub-questions to open, and what changes in those that wait.
+//! Plans: new sub-questions for a tree, and changes to pending ones.
 //!
-//! A [`PlanDraft`] is what a model, a file or the rules say; [`PlanDraft::check`] is the only way from there to a
-//! [`Plan`]. A plan, or a whole tree, can be turned back into a draft, edited as JSON, and checked again.
+//! A [`PlanDraft`] is unchecked input from a model, a file or the rules. [`PlanDraft::check`] is the only way to make a
+//! [`Plan`] of it. A plan, or a whole tree, converts back into a draft that can be edited as JSON and checked again.
 
 mod check;
 
@@ -13,6 +13,8 @@ pub use check::{PlanComplaint, complaints_text};
 use super::node::{Node, NodeId, SourceHint, Tool, Tree};
 use super::question::{Brief, Question};
 
+// The doc comments of `PlanDraft`, `NodeDraft` and `UpdateDraft` are sent to models as schema descriptions and are part
+// of the request hash: changing one makes `dr resume` repeat planning calls recorded by an older version.
 /// A plan as a model or a file says it: nothing in it has been checked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanDraft {
@@ -27,10 +29,10 @@ pub struct PlanDraft {
     pub updates: Vec<UpdateDraft>,
 }
 
-/// A plan in a file: with the brief it was made for, so that its aspects mean what they meant.
+/// A plan file (`dr plan --save`, `dr ask --plan`). Includes the brief it was made for, since aspect ids refer to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedPlan {
-    /// What the answer must cover; made anew where the file does not say.
+    /// The brief; made anew if the file has none.
     #[serde(default)]
     pub brief: Option<Brief>,
     /// The plan.
@@ -102,38 +104,38 @@ pub struct UpdateDraft {
     pub why: String,
 }
 
-/// A plan that fits its tree.
+/// A validated plan for a tree.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Why the work is divided like this.
+    /// The planner's reasons for this division.
     pub reasoning: String,
-    /// New nodes, numbered after those there are.
+    /// New nodes, numbered after the existing ones.
     pub nodes: Vec<Node>,
-    /// Changes to nodes that wait.
+    /// Changes to pending nodes.
     pub updates: Vec<Update>,
 }
 
-/// A change to a node that waits.
+/// A validated change to a pending node. `None` leaves a field as it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Update {
-    /// The node.
+    /// The pending node.
     pub id: NodeId,
-    /// Asks something else.
+    /// New question.
     pub question: Option<Question>,
-    /// Goes first or last.
+    /// New priority.
     pub priority: Option<i32>,
-    /// Looks elsewhere.
+    /// New sources.
     pub source_hint: Option<SourceHint>,
-    /// Is not needed any more.
+    /// Whether to drop the node.
     pub drop: bool,
 }
 
-/// How large a tree may grow.
+/// Limits on the size of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeLimits {
-    /// Nodes above a node, at most.
+    /// Most ancestors a node may have.
     pub max_depth: u32,
-    /// Nodes in all, the root included.
+    /// Most nodes, including the root and dropped ones.
     pub max_nodes: u32,
 }
 
@@ -180,7 +182,7 @@ impl From<&Update> for UpdateDraft {
     }
 }
 
-/// The draft that checks to this plan, against the tree the plan was made for.
+/// Returns a draft that checks to the same plan against the tree it was made for.
 impl From<&Plan> for PlanDraft {
     fn from(plan: &Plan) -> Self {
         Self {
@@ -191,7 +193,7 @@ impl From<&Plan> for PlanDraft {
     }
 }
 
-/// The draft that plans all of this tree anew, under a root that waits.
+/// Returns a draft that rebuilds this tree under a pending root.
 impl From<&Tree> for PlanDraft {
     fn from(tree: &Tree) -> Self {
         let below = tree.nodes.iter().filter(|node| node.id != tree.root);

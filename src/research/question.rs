@@ -1,4 +1,4 @@
-//! What the user asked, checked and bounded.
+//! The user's question, the aspects an answer must cover, and the brief made of both.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,30 +8,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::line::one_line;
 
-/// Longest question, in characters.
+/// Longest question, in characters. A longer text is a pasted document: it would crowd out the evidence in every
+/// prompt.
 const MAX_CHARACTERS: usize = 4_000;
 
-/// A question: has words, and is short enough to be asked.
+/// A validated question: one line, at least one letter or digit, at most [`MAX_CHARACTERS`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Question(String);
 
-/// The text cannot be asked.
+/// The text is not a valid question.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum QuestionError {
-    /// There is no word in it.
+    /// The text has no letter and no digit.
     #[error("question has no words")]
     Empty,
-    /// It is more than a question.
+    /// The text exceeds [`MAX_CHARACTERS`].
     #[error("question has {characters} characters (at most {MAX_CHARACTERS})")]
     TooLong {
-        /// Its length.
+        /// Length in characters.
         characters: usize,
     },
 }
 
 impl Question {
-    /// Returns the question on one line.
+    /// Returns the question as one line of text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -74,37 +75,37 @@ impl fmt::Display for Question {
     }
 }
 
-/// Things an answer may be required to cover.
+/// Most requirements a caller may set. Each becomes an aspect that is searched, judged and reported by itself.
 const MAX_REQUIRED: usize = 20;
 
-/// Longest of them, in characters.
+/// Longest requirement, in characters: requirements become aspects and must not be truncated.
 const MAX_REQUIRED_CHARACTERS: usize = MAX_ASPECT_CHARACTERS;
 
-/// What an answer is required to cover cannot be used.
+/// A requirement for the answer (`--cover`) is invalid.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum RequiredError {
-    /// One says nothing.
-    #[error("what the answer must cover has no words")]
+    /// A requirement has no letter and no digit.
+    #[error("required topic has no words")]
     Empty,
-    /// There are too many.
-    #[error("answer must cover {count} things (at most {MAX_REQUIRED})")]
+    /// More than [`MAX_REQUIRED`] requirements.
+    #[error("{count} required topics (at most {MAX_REQUIRED})")]
     TooMany {
-        /// How many.
+        /// Number of requirements given.
         count: usize,
     },
-    /// One is too long to be kept whole.
-    #[error("what the answer must cover has {characters} characters (at most {MAX_REQUIRED_CHARACTERS})")]
+    /// A requirement exceeds [`MAX_REQUIRED_CHARACTERS`].
+    #[error("required topic has {characters} characters (at most {MAX_REQUIRED_CHARACTERS})")]
     TooLong {
-        /// Its length.
+        /// Length in characters.
         characters: usize,
     },
 }
 
-/// Returns what an answer is required to cover, each on one line.
+/// Validates requirements and returns each as one line.
 ///
 /// # Errors
 ///
-/// Returns an error where one says nothing, and where there are more, or longer ones, than an answer can keep in view.
+/// Returns an error if a requirement is empty or too long, or if there are too many.
 pub fn required(texts: &[String]) -> Result<Vec<String>, RequiredError> {
     if texts.len() > MAX_REQUIRED {
         return Err(RequiredError::TooMany { count: texts.len() });
@@ -129,12 +130,12 @@ pub fn required(texts: &[String]) -> Result<Vec<String>, RequiredError> {
 pub struct AspectId(String);
 
 impl AspectId {
-    /// Returns the id of the aspect that comes as `number`, from 1.
+    /// Returns the id of aspect `number`, counted from 1.
     pub fn numbered(number: usize) -> Self {
         Self(format!("a{number}"))
     }
 
-    /// Takes an id as a model or file wrote it; whoever uses it looks it up in the brief.
+    /// Wraps an id as a model or a file wrote it. It may not exist: look it up with [`Brief::aspect`].
     pub fn named(id: impl Into<String>) -> Self {
         Self(id.into())
     }
@@ -146,23 +147,24 @@ impl fmt::Display for AspectId {
     }
 }
 
-/// Something an answer must cover.
+/// A topic the answer must cover.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Aspect {
-    /// Its name.
+    /// Referred to by plan, findings and verdict.
     pub id: AspectId,
-    /// What must be covered, in words that may be searched for.
+    /// The topic, worded so that it can be used as a search query.
     pub text: String,
 }
 
-/// Aspects a brief may have beside what the caller requires.
+/// Most aspects of a brief, unless the caller requires more.
 pub(super) const MAX_ASPECTS: usize = 8;
 
 /// Longest aspect, in characters.
 const MAX_ASPECT_CHARACTERS: usize = 300;
 
 impl Aspect {
-    /// Returns what is required, then what else was named, none twice, numbered.
+    /// Numbers the required aspects and then the named ones, without duplicates. Requirements are never dropped; named
+    /// aspects are, beyond [`MAX_ASPECTS`].
     pub(super) fn list(required: &[String], named: &[String]) -> Vec<Self> {
         let mut texts: Vec<String> = Vec::new();
         for (place, text) in required.iter().chain(named).enumerate() {
@@ -176,22 +178,22 @@ impl Aspect {
         texts.into_iter().zip(1..).map(|(text, number)| Self { id: AspectId::numbered(number), text }).collect()
     }
 
-    /// Returns a text as an aspect has it: one line that does not go on for ever.
+    /// Reduces a text to one line of at most [`MAX_ASPECT_CHARACTERS`].
     pub(super) fn text_of(text: &str) -> String {
         one_line(text).chars().take(MAX_ASPECT_CHARACTERS).collect()
     }
 }
 
-/// How much is done for an answer.
+/// Depth of the research.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// By the question.
+    /// Chosen from the question.
     #[default]
     Auto,
     /// One node, one round.
     Quick,
-    /// One node, looked into again until its aspects are covered.
+    /// One node, searched again until its aspects are covered.
     Iterative,
     /// A tree of nodes.
     Deep,
@@ -211,21 +213,21 @@ impl FromStr for Mode {
     }
 }
 
-/// What is to be found out, fixed before anything is searched for.
+/// The task: question and aspects. Fixed before the first search, so that what is found cannot change what is asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Brief {
-    /// What the user asked.
+    /// The question as the user typed it.
     pub question: Question,
-    /// The question in full, with what the user added when asked.
+    /// The question in full, including the user's answer to a clarifying question.
     pub task: String,
-    /// What the answer must cover; at least one.
+    /// The topics the answer must cover; never empty.
     pub aspects: Vec<Aspect>,
-    /// How much is done; never [`Mode::Auto`].
+    /// Depth of the research; never [`Mode::Auto`].
     pub mode: Mode,
 }
 
 impl Brief {
-    /// Returns an aspect.
+    /// Looks up an aspect by id.
     pub fn aspect(&self, id: &AspectId) -> Option<&Aspect> {
         self.aspects.iter().find(|aspect| aspect.id == *id)
     }
@@ -242,18 +244,18 @@ mod tests {
     }
 
     #[test]
-    fn what_must_be_covered_is_short_and_little() {
+    fn requirements_are_limited_in_length_and_number() {
         let of = |text: &str, count: usize| required(&vec![text.to_owned(); count]);
         assert_eq!(of(" its\ncost ", 2).unwrap(), ["its cost", "its cost"]);
         assert_eq!(of(" ?! ", 1), Err(RequiredError::Empty));
         assert!(of("cost", MAX_REQUIRED).is_ok() && of(&"é".repeat(300), 1).is_ok());
-        assert_eq!(of("cost", 21).unwrap_err().to_string(), "answer must cover 21 things (at most 20)");
+        assert_eq!(of("cost", 21).unwrap_err().to_string(), "21 required topics (at most 20)");
         let error = of(&"é".repeat(301), 1).unwrap_err();
-        assert_eq!(error.to_string(), "what the answer must cover has 301 characters (at most 300)");
+        assert_eq!(error.to_string(), "required topic has 301 characters (at most 300)");
     }
 
     #[test]
-    fn question_without_words_or_without_end_is_refused() {
+    fn empty_and_oversized_questions_are_refused() {
         assert_eq!(" ?! ".parse::<Question>(), Err(QuestionError::Empty));
         let error = "a ".repeat(4_000).parse::<Question>().unwrap_err();
         assert_eq!(error.to_string(), "question has 7999 characters (at most 4000)");

@@ -1,4 +1,4 @@
-//! Branches become a Report: findings, each tied to quotes that were checked.
+//! The report: an answer whose findings are tied to checked quotes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,13 +10,13 @@ use super::node::{Node, NodeId, NodeStatus, Tree};
 use super::question::Question;
 use crate::source::{Passage as SourcePassage, Place};
 
-/// Version of the report as JSON.
+/// Version of the JSON report. Raise it when a field is removed, renamed or changes its meaning.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Passages listed for further reading, at most.
+/// Most passages listed for further reading.
 const MAX_PASSAGES: usize = 8;
 
-/// Passages listed beside a refusal, at most.
+/// Most passages listed with a refusal.
 const MAX_NEAREST: usize = 3;
 
 /// Why a run ended.
@@ -25,67 +25,67 @@ const MAX_NEAREST: usize = 3;
 pub enum StopReason {
     /// The question is answered.
     Complete,
-    /// The money is spent.
+    /// The money limit was reached.
     BudgetExceeded,
-    /// The tokens, or the calls, are used up.
+    /// The limit on tokens or on calls was reached.
     TokensExceeded,
-    /// The time is up.
+    /// The time limit was reached.
     TimeExceeded,
-    /// There were as many rounds as there may be.
+    /// The limit on rounds was reached.
     IterationsExceeded,
-    /// Everything planned was done, and nothing more could be planned.
+    /// Every planned node has settled and the planner added none.
     NoMoreTasks,
-    /// Two rounds brought no new evidence.
+    /// Two consecutive rounds brought no new evidence.
     NoProgress,
-    /// Nothing was found that bears on the question.
+    /// The sources have no evidence for an answer.
     NoEvidence,
-    /// The user stopped it.
+    /// Interrupted by the user.
     Cancelled,
 }
 
 impl StopReason {
-    /// Tells whether a run ended of itself, and not at a limit or because somebody stopped it.
+    /// Returns whether the run ended by itself: neither at a limit nor by interruption.
     pub fn is_natural(self) -> bool {
         matches!(self, Self::Complete | Self::NoMoreTasks | Self::NoProgress | Self::NoEvidence)
     }
 }
 
-/// A part of a long answer.
+/// A section of a long answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Section {
-    /// Its heading.
+    /// Heading, one line.
     pub title: String,
-    /// Its text, with the ids of the quotes it rests on in brackets: `[n2e1]`.
+    /// Markdown text with citations in brackets: `[n2e1]`.
     pub text: String,
 }
 
-/// A passage worth reading beyond the quotes.
+/// A passage for further reading.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Passage {
-    /// A stretch of it.
+    /// Excerpt of the passage.
     pub snippet: String,
-    /// Where it stands.
+    /// File and lines, or URL.
     pub source: Place,
 }
 
-/// What calls came to.
+/// Totals of model and tool calls.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Calls of a model.
+    /// Model calls.
     pub calls: u64,
-    /// Tokens sent, cached ones included.
+    /// Input tokens, including cached ones.
     pub input_tokens: u64,
-    /// Tokens sent that the endpoint had in its cache.
+    /// Input tokens served from the endpoint's prompt cache.
     pub cached_tokens: u64,
-    /// Tokens received, reasoning included.
+    /// Output tokens, including reasoning.
     pub output_tokens: u64,
-    /// Tokens of reasoning.
+    /// Reasoning tokens.
     pub reasoning_tokens: u64,
-    /// Searches and readings of sources.
+    /// Searches and page reads.
     pub tool_calls: u64,
-    /// Of those and of the calls of models, how many were answered from what was on record.
+    /// Model and tool calls answered from the journal or the cache.
     pub cache_hits: u64,
-    /// Price in US dollars; none where the price of a call is not known.
+    /// Cost in US dollars; `None` if the price of any call is unknown.
     pub cost_usd: Option<f64>,
 }
 
@@ -104,124 +104,124 @@ impl Default for Usage {
     }
 }
 
-/// Usage as a whole, and by who caused it.
+/// Usage in total, by role and by node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UsageTable {
-    /// All of it.
+    /// Sum over all calls.
     pub total: Usage,
-    /// By role of the model.
+    /// By role of the model, for example `planner`.
     pub by_role: BTreeMap<String, Usage>,
-    /// By node of the tree.
+    /// By node id.
     pub by_node: BTreeMap<String, Usage>,
 }
 
-/// What is said in answer, by a writer or by rules; every id in it is of a checked quote.
+/// The text of an answer, written by a model or assembled by rules. Every id in it belongs to a checked quote.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Draft {
-    /// The answer in short, with ids of quotes in brackets where a writer wrote it.
+    /// Short answer with citations in brackets.
     pub answer: String,
-    /// The answer at length, where it is long.
+    /// Sections of a long answer; empty for a short one.
     pub sections: Vec<Section>,
     /// The answer claim by claim.
     pub findings: Vec<Finding>,
-    /// Findings that cannot all be true.
+    /// Findings that contradict each other.
     pub contradictions: Vec<String>,
-    /// What is still open.
+    /// Questions that remain open.
     pub open_questions: Vec<String>,
-    /// What keeps the answer from being better.
+    /// Known gaps and faults of the answer.
     pub limitations: Vec<String>,
-    /// How far it can be relied on, from 0 to 1.
+    /// From 0 to 1.
     pub confidence: f32,
-    /// Whether code stood in for a model that was to write or judge it.
+    /// Whether rules replaced a model that failed to write or judge it. Marks the report as degraded.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub is_makeshift: bool,
-    /// The answer in the form the caller wanted, where one was wanted.
+    /// The answer in the schema given with `--schema`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output: Option<serde_json::Value>,
 }
 
 impl Draft {
-    /// Notes what was to be done by a model and was done by code, and why.
+    /// Records that rules replaced a failed model: adds a limitation and marks the draft as makeshift.
     pub fn made_do(&mut self, what: &str, why: &dyn std::fmt::Display) {
         self.is_makeshift = true;
-        self.limitations.push(format!("{what} by code: {why}"));
+        self.limitations.push(format!("{what} without a model: {why}"));
     }
 }
 
-/// The answer to a question, with everything needed to check it.
+/// The answer to a question, with the evidence needed to check it. Printed as JSON by `--json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// The stored run; none where nothing was stored.
+    /// `None` if the run was not stored.
     pub run_id: Option<String>,
-    /// What was asked.
+    /// The user's question.
     pub question: Question,
-    /// The answer as one text.
+    /// Short answer with citations in brackets; empty in a refusal.
     pub answer: String,
-    /// The answer at length, where it is long.
+    /// Sections of a long answer; empty for a short one.
     pub sections: Vec<Section>,
     /// The answer claim by claim.
     pub findings: Vec<Finding>,
-    /// The quotes the answer cites.
+    /// Checked quotes the answer cites, in order of first citation; empty in a refusal.
     pub evidence: Vec<Evidence>,
-    /// Findings that cannot all be true.
+    /// Findings that contradict each other.
     pub contradictions: Vec<String>,
-    /// What is still open.
+    /// Questions that remain open.
     pub open_questions: Vec<String>,
-    /// What keeps the answer from being better.
+    /// Known gaps and faults of the answer. The first one of a refusal is its headline.
     pub limitations: Vec<String>,
-    /// How far it can be relied on, from 0 to 1.
+    /// From 0 to 1.
     pub confidence: f32,
     /// Why the run ended.
     pub stop_reason: StopReason,
-    /// Whether something was lost on the way: a node, or the model that was to write or judge the answer.
+    /// Whether a node was lost or rules replaced a model that failed to write or judge the answer.
     pub degraded: bool,
-    /// Nodes that failed; where nothing could be asked at all, also those that no way led to.
+    /// Nodes that failed, or all nodes if none had a source to search.
     pub failed_nodes: Vec<NodeId>,
-    /// The nodes.
+    /// All nodes with their final state.
     pub tree: Tree,
-    /// What the calls cost.
+    /// Calls, tokens and cost.
     pub usage: UsageTable,
-    /// What Deep Research says and no page was found to bear out.
+    /// Deep Research claims that no fetched page confirms.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub reported: Vec<Reported>,
-    /// Passages to read further, best first.
+    /// Passages for further reading, best first.
     pub passages: Vec<Passage>,
-    /// The answer in the form the caller wanted, where one was wanted.
+    /// The answer in the schema given with `--schema`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output: Option<serde_json::Value>,
-    /// Active time, in milliseconds.
+    /// Active time in milliseconds. Time between interruption and resume is not counted.
     pub elapsed_ms: u64,
 }
 
-/// Everything a report is made of.
+/// Input of [`Report::of`].
 #[derive(Clone, Debug)]
 pub struct Material<'a> {
-    /// The stored run; none where nothing was stored.
+    /// `None` if the run was not stored.
     pub run_id: Option<String>,
-    /// What was asked.
+    /// The user's question.
     pub question: &'a Question,
-    /// The nodes.
+    /// All nodes.
     pub tree: &'a Tree,
-    /// What the nodes found.
+    /// Results of the nodes that have one.
     pub branches: &'a BTreeMap<NodeId, Branch>,
-    /// What is said in answer.
+    /// The written or assembled answer.
     pub draft: &'a Draft,
     /// Why the run ended.
     pub stop_reason: StopReason,
-    /// What was searched inside, for people: `12 files of kb`; nothing where only the web was asked.
+    /// Description of the knowledge base searched, such as `12 files of kb`; empty if only the web was searched.
     pub searched: &'a str,
-    /// Whether the web was asked too.
+    /// Whether the web was searched.
     pub has_asked_web: bool,
-    /// What the calls cost.
+    /// Calls, tokens and cost.
     pub usage: UsageTable,
-    /// Active time, in milliseconds.
+    /// Active time in milliseconds. Time between interruption and resume is not counted.
     pub elapsed_ms: u64,
 }
 
 impl Report {
-    /// Puts a report together. Without a single checked quote there is a refusal, whatever the draft says.
+    /// Builds the report. If the draft cites no checked quote, the report is a refusal, whatever the draft says.
     pub fn of(material: Material<'_>) -> Self {
         let Material {
             run_id,
@@ -268,14 +268,12 @@ impl Report {
             }
             let summary = match stop_reason {
                 _ if !report.failed_nodes.is_empty() => refusal_of_failed(tree, branches).to_owned(),
-                stop if stop.is_natural() && searched.is_empty() => {
-                    "Nothing that was found on the web answers this question.".to_owned()
-                }
+                stop if stop.is_natural() && searched.is_empty() => "No answer found on the web.".to_owned(),
                 stop if stop.is_natural() && has_asked_web => {
-                    format!("Nothing that was found answers this question (asked: {searched}, and the web).")
+                    format!("No answer found (searched: {searched} and the web).")
                 }
                 stop if stop.is_natural() => {
-                    format!("Nothing in the knowledge base answers this question (searched: {searched}).")
+                    format!("No answer in the knowledge base (searched: {searched}).")
                 }
                 _ => "The run ended before anything was found.".to_owned(),
             };
@@ -294,18 +292,18 @@ impl Report {
         report
     }
 
-    /// Returns the quote a finding refers to.
+    /// Looks up a quote by id.
     pub fn quote(&self, id: &EvidenceId) -> Option<&Evidence> {
         self.evidence.iter().find(|evidence| evidence.id == *id)
     }
 
-    /// Tells whether there is an answer.
+    /// Returns whether the report has no answer.
     pub fn is_refusal(&self) -> bool {
         self.evidence.is_empty()
     }
 }
 
-/// Returns the checked quotes a draft cites, in the order it cites them.
+/// Returns the checked quotes a draft cites, in order of first citation.
 fn cited(draft: &Draft, branches: &BTreeMap<NodeId, Branch>) -> Vec<Evidence> {
     let mut ids: Vec<EvidenceId> = Vec::new();
     let texts = std::iter::once(&draft.answer).chain(draft.sections.iter().map(|section| &section.text));
@@ -317,7 +315,8 @@ fn cited(draft: &Draft, branches: &BTreeMap<NodeId, Branch>) -> Vec<Evidence> {
     ids.iter().filter_map(evidence).filter(|quote| quote.checked).cloned().collect()
 }
 
-/// Returns the draft with every quote named by one id: two nodes may have found the same words in the same place.
+/// Replaces ids of duplicate quotes by the first one's. Two nodes may quote the same words of the same place, and the
+/// report would print them twice.
 fn without_twins(draft: &Draft, branches: &BTreeMap<NodeId, Branch>) -> Draft {
     let mut first: Vec<&Evidence> = Vec::new();
     let mut twins: BTreeMap<&EvidenceId, &EvidenceId> = BTreeMap::new();
@@ -344,7 +343,7 @@ fn without_twins(draft: &Draft, branches: &BTreeMap<NodeId, Branch>) -> Draft {
     draft
 }
 
-/// Returns a text with every id in brackets as `name` has it, none twice in one pair of brackets.
+/// Maps every cited id through `name` and removes duplicates within a pair of brackets.
 fn renamed(text: &str, name: &dyn Fn(&EvidenceId) -> EvidenceId) -> String {
     let mut brackets: BTreeMap<usize, (usize, Vec<String>)> = BTreeMap::new();
     for (range, id) in marks(text) {
@@ -364,7 +363,7 @@ fn renamed(text: &str, name: &dyn Fn(&EvidenceId) -> EvidenceId) -> String {
     renamed
 }
 
-/// Returns where a text cites quotes, `[n2e1]` or `[n2e1, n3e2]`: the range of the brackets and each id in them.
+/// Finds the citations in a text, `[n2e1]` or `[n2e1, n3e2]`: one entry per id, with the byte range of its brackets.
 pub fn marks(text: &str) -> Vec<(std::ops::Range<usize>, EvidenceId)> {
     let mut marks = Vec::new();
     let mut from = 0;
@@ -380,8 +379,7 @@ pub fn marks(text: &str) -> Vec<(std::ops::Range<usize>, EvidenceId)> {
     marks
 }
 
-/// Returns a text without the ids in it that are not known, and how many those were; where brackets lose all they have,
-/// `instead` stands in their place.
+/// Removes unknown ids from a text and returns their number. Brackets left without any id are replaced by `instead`.
 pub fn strike(text: &str, is_known: &dyn Fn(&EvidenceId) -> bool, instead: &str) -> (String, usize) {
     let mut brackets: Vec<(std::ops::Range<usize>, Vec<EvidenceId>)> = Vec::new();
     for (range, id) in marks(text) {
@@ -398,7 +396,7 @@ pub fn strike(text: &str, is_known: &dyn Fn(&EvidenceId) -> bool, instead: &str)
         match (known.is_empty(), instead.is_empty()) {
             (false, _) => kept.push_str(&format!("[{}]", known.join(", "))),
             (true, false) => kept.push_str(instead),
-            // The space before what is struck out goes with it.
+            // Avoids `claim .` where `claim [n9e9].` stood.
             (true, true) => kept.truncate(kept.trim_end_matches(' ').len()),
         }
         from = range.end;
@@ -407,8 +405,8 @@ pub fn strike(text: &str, is_known: &dyn Fn(&EvidenceId) -> bool, instead: &str)
     (kept, struck)
 }
 
-/// Returns the nodes that failed. Where none did, and all were blocked before they were looked into, those are as lost: no
-/// source had a chance to have nothing.
+/// Returns the nodes that failed. If every node was blocked before any source was searched, all of them count as
+/// failed: the run then says nothing about what the sources contain.
 fn failed(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, stop: StopReason) -> Vec<NodeId> {
     let is_unasked =
         stop.is_natural() && branches.is_empty() && tree.workers().all(|node| node.status == NodeStatus::Blocked);
@@ -419,17 +417,17 @@ fn failed(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, stop: StopReason) ->
     tree.nodes.iter().filter(is_failed).map(|node| node.id.clone()).collect()
 }
 
-/// Says why there is no answer where nodes failed.
+/// Returns the headline of a refusal after nodes failed.
 fn refusal_of_failed(tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> &'static str {
     let has_failed = tree.nodes.iter().any(|node| node.status == NodeStatus::Failed);
     match (branches.is_empty(), has_failed) {
-        (false, _) => "Part of what was tried failed, and the rest found nothing.",
-        (true, true) => "Everything that was tried failed.",
-        (true, false) => "Nothing was asked: no way led to where the answer was to be looked for.",
+        (false, _) => "Some nodes failed, and the others found no evidence.",
+        (true, true) => "Every node failed.",
+        (true, false) => "Nothing was searched: none of the sources this question needs is available.",
     }
 }
 
-/// Tells whether a node is missing from the answer though it was planned.
+/// Returns whether a node was planned but never finished.
 fn is_lost(node: &Node) -> bool {
     matches!(node.status, NodeStatus::Pending | NodeStatus::Running)
 }
@@ -442,14 +440,14 @@ fn limitations(
 ) -> Vec<String> {
     let mut limitations = draft.limitations.clone();
     let notes = branches.values().flat_map(|branch| branch.notes.iter().cloned());
-    // A root that is looked into by itself is the question: that it has no answer is said above.
+    // A root with a worker is the question itself, and the headline says already that it has no answer.
     let is_part = |node: &&Node| node.id != tree.root || failed_nodes.contains(&node.id);
     let lost = tree.nodes.iter().filter(is_part).filter_map(|node| {
         let what = match node.status {
             NodeStatus::Done => return None,
             NodeStatus::Failed => "failed",
-            NodeStatus::Blocked => "had no answer",
-            NodeStatus::Pending | NodeStatus::Running => "was not looked into",
+            NodeStatus::Blocked => "has no answer",
+            NodeStatus::Pending | NodeStatus::Running => "was not researched",
         };
         let why = if node.summary.is_empty() { String::new() } else { format!(": {}", node.summary) };
         Some(format!("`{}` {what}{why}", node.question))
@@ -481,7 +479,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn renamed_ids_stand_once_in_their_brackets() {
+    fn renamed_ids_are_unique_within_brackets() {
         let one: EvidenceId = "n2e1".parse().unwrap();
         let name = |id: &EvidenceId| if id.to_string() == "n3e1" { one.clone() } else { id.clone() };
         assert_eq!(
@@ -491,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn mark_is_found_where_every_id_in_the_brackets_is_one() {
+    fn brackets_are_a_citation_only_if_every_entry_is_an_id() {
         let found = |text: &str| marks(text).into_iter().map(|(_, id)| id.to_string()).collect::<Vec<_>>();
         assert_eq!(found("so [n2e1], and [n2e1; n3e12]."), ["n2e1", "n2e1", "n3e12"]);
         assert_eq!(found("see [the note] [n2] [[n4e1]] [n2e1"), ["n4e1"]);

@@ -1,4 +1,4 @@
-//! A Caller and a Source for tests: what they say is written down beforehand, and what they were asked is kept.
+//! Test doubles: a [`Caller`] and a [`Source`] that give scripted answers and record what they were asked.
 
 use std::sync::Mutex;
 
@@ -16,7 +16,7 @@ use crate::source::{Found, Label, Passage, Place, Source, SourceError, SourceFil
 
 type Answer = Box<dyn Fn(&CallKey, &Prompt) -> Result<String, CallError> + Send + Sync>;
 
-/// A caller that says what a closure says.
+/// A caller whose replies come from a closure.
 pub(crate) struct Scripted {
     answer: Answer,
     asked: Mutex<Vec<(CallKey, Prompt)>>,
@@ -27,7 +27,7 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// Says what `answer` returns for a key and a prompt.
+    /// Replies with the result of `answer`.
     pub(crate) fn new(answer: impl Fn(&CallKey, &Prompt) -> Result<String, CallError> + Send + Sync + 'static) -> Self {
         Self {
             answer: Box::new(answer),
@@ -39,12 +39,12 @@ impl Scripted {
         }
     }
 
-    /// Always says the same.
+    /// Replies to every call with `value`.
     pub(crate) fn replying(value: Value) -> Self {
         Self::new(move |_, _| Ok(value.to_string()))
     }
 
-    /// Says what stands beside the key, repairs included; a key that is not listed is a failure of the model.
+    /// Replies with the value listed for a key, also to its repairs. A call with an unlisted key fails.
     pub(crate) fn by_key(script: Vec<(&'static str, Value)>) -> Self {
         Self::new(move |key, _| {
             let rungs = ["", "/repair", "/small"];
@@ -67,7 +67,7 @@ impl Scripted {
         self
     }
 
-    /// Fails at the call of this number, from 1, and at every later one.
+    /// Fails call `number`, counted from 1, and every later one.
     pub(crate) fn failing_at(mut self, number: usize, error: CallError) -> Self {
         self.fails = Some((number, error));
         self
@@ -81,12 +81,12 @@ impl Scripted {
         self.asked.lock().unwrap().iter().map(|(_, prompt)| prompt.clone()).collect()
     }
 
-    /// Returns the task of each prompt, without its rules.
+    /// Returns the user message of each prompt.
     pub(crate) fn tasks(&self) -> Vec<String> {
         self.prompts().into_iter().map(|prompt| prompt.messages[1].text.clone()).collect()
     }
 
-    /// Returns the tokens of each prompt, its form included.
+    /// Returns the tokens of each prompt, including its schema.
     pub(crate) fn sizes(&self) -> Vec<u64> {
         let form = |prompt: &Prompt| prompt.schema.as_ref().map_or(0, |form| tokens(&form.schema.to_string()));
         self.prompts().iter().map(|prompt| super::prompt::size(self, prompt) + form(prompt)).collect()
@@ -125,17 +125,17 @@ impl Caller for Scripted {
     }
 }
 
-/// Counts 1.3 tokens a word.
+/// Counts 1.3 tokens per word.
 pub(crate) fn tokens(text: &str) -> u64 {
     (text.split_whitespace().count() as u64 * 13).div_ceil(10)
 }
 
-/// A failure of the model that trying again did not mend.
+/// Returns a permanent model failure.
 pub(crate) fn broken(reason: &str) -> CallError {
     CallError::Model(crate::llm::model::ModelError::Permanent { reason: reason.to_owned() })
 }
 
-/// A source of a few files; each paragraph is a passage, found by any of its words.
+/// A source of a few files. Each paragraph is a passage that any of its words finds.
 pub(crate) struct ScriptedSource {
     files: Vec<(&'static str, String)>,
     label: Label,
@@ -155,7 +155,7 @@ impl ScriptedSource {
         self
     }
 
-    /// Its files are not what they were when they were indexed, and the index has none of their words.
+    /// Makes every file differ from its indexed text.
     pub(crate) fn changed(mut self) -> Self {
         self.changed = true;
         self
@@ -251,7 +251,7 @@ pub(crate) fn brief(question: &str, aspects: &[&str]) -> Brief {
     }
 }
 
-/// Adds a settled node under the root, and returns its id.
+/// Adds a finished child of the root and returns its id.
 pub(crate) fn add_node(tree: &mut Tree, question: &str, depends_on: &[&NodeId]) -> NodeId {
     let id = NodeId::numbered(tree.next_number());
     let mut node = Node::new(id.clone(), Some(tree.root.clone()), question.parse().unwrap(), 1);
@@ -261,7 +261,7 @@ pub(crate) fn add_node(tree: &mut Tree, question: &str, depends_on: &[&NodeId]) 
     id
 }
 
-/// Returns a branch that found these, each with a checked quote of the same words.
+/// Returns a branch with one finding per text, each with a checked quote of the same words.
 pub(crate) fn branch(node: &NodeId, texts: &[&str], label: Label) -> Branch {
     let mut evidence = Vec::new();
     let mut findings = Vec::new();

@@ -1,32 +1,33 @@
-//! A passage becomes Sentences: verbatim stretches that can be read, and quoted, by themselves.
+//! Splits passages into sentences that can be quoted verbatim.
 
 use std::ops::Range;
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-/// Shortest sentence worth quoting, in words.
+/// Shortest sentence worth quoting, in words. Fragments below it are labels and list stubs such as `See also`.
 const MIN_WORDS: usize = 4;
 
-/// Longest sentence that is quoted, in bytes; what is longer is a list or a dump.
+/// Longest sentence that is quoted, in bytes. Text without a full stop for longer is a dump, not prose.
 const MAX_BYTES: usize = 600;
 
-/// Marks after a sentence that belong to it.
+/// Closing marks that belong to the sentence before them.
 const CLOSING: [char; 6] = ['*', '_', '"', '”', ')', '~'];
 
-/// Abbreviations whose dot ends no sentence.
+/// Abbreviations whose dot does not end a sentence.
 const ABBREVIATIONS: [&str; 14] =
     ["e.g.", "i.e.", "etc.", "cf.", "vs.", "dr.", "mr.", "mrs.", "ms.", "fig.", "no.", "approx.", "al.", "st."];
 
-/// A stretch of a passage.
+/// A sentence and its position in a passage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentence {
-    /// Where it stands in the passage, in bytes.
+    /// Byte range in the passage.
     pub range: Range<usize>,
-    /// What it says without Markdown: links are their text, emphasis is gone.
+    /// The sentence without Markdown: links reduced to their text, emphasis removed.
     pub plain: String,
 }
 
-/// Returns the sentences of a Markdown passage: of its paragraphs, list items and table rows, not of headings or code.
+/// Returns the sentences in the paragraphs, list items and table rows of a Markdown passage. Headings, code and
+/// struck-out text are skipped.
 pub fn sentences(passage: &str) -> Vec<Sentence> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let mut blocks = Blocks::default();
@@ -36,8 +37,8 @@ pub fn sentences(passage: &str) -> Vec<Sentence> {
     blocks.sentences(passage)
 }
 
-/// Returns the sentences of a page of the web, whose text is no Markdown: every sign in it is what it says. Headings are left
-/// out, and items of a list stand by themselves.
+/// Returns the sentences of a web page. Its text was extracted from HTML and is not Markdown, so `*`, `_` and `<` are
+/// literal. Headings are skipped; each list item and table row is a sentence of its own.
 pub fn sentences_of_page(page: &str) -> Vec<Sentence> {
     let mut blocks = Blocks::default();
     let mut at = 0;
@@ -64,26 +65,26 @@ pub fn sentences_of_page(page: &str) -> Vec<Sentence> {
     blocks.sentences(page)
 }
 
-/// Inline text of a block: pieces of plain text and where each came from.
+/// Inline text of a block: plain text with the byte range it came from.
 type Block = Vec<(Range<usize>, String)>;
 
 #[derive(Default)]
 struct Blocks {
     done: Vec<Block>,
     open: Block,
-    /// Depth of headings, code and the like, whose text is not quoted.
+    /// Nesting depth inside headings, code and other elements whose text is not quoted.
     muted: usize,
 }
 
 impl Blocks {
-    /// Returns the sentences of all blocks that are worth quoting.
+    /// Splits all blocks and keeps the sentences worth quoting.
     fn sentences(mut self, passage: &str) -> Vec<Sentence> {
         self.close();
         let mut sentences: Vec<_> = self.done.iter().flat_map(|block| split(passage, block)).collect();
         sentences.retain(|sentence| {
             sentence.range.len() <= MAX_BYTES
                 && sentence.plain.split_whitespace().count() >= MIN_WORDS
-                // What only leads in to a list says nothing by itself.
+                // `The options are:` says nothing without the list that follows.
                 && !sentence.plain.ends_with(':')
         });
         sentences
@@ -139,7 +140,7 @@ impl Blocks {
     }
 }
 
-/// Splits a block where a sentence ends; the range of a sentence is widened to the markup around it.
+/// Splits a block into sentences and widens each range to include the markup around it.
 fn split(passage: &str, block: &Block) -> Vec<Sentence> {
     let mut sentences = Vec::new();
     let (mut plain, mut start) = (String::new(), None);
@@ -178,7 +179,7 @@ fn push_sentence(sentences: &mut Vec<Sentence>, passage: &str, range: Range<usiz
     sentences.push(Sentence { range, plain });
 }
 
-/// Takes emphasis marks that touch the sentence with it, so that a quote does not begin inside bold text.
+/// Widens a range over adjacent emphasis and quotation marks, so that a quote does not start inside bold text.
 fn balanced(passage: &str, range: Range<usize>) -> Range<usize> {
     let before =
         passage[..range.start].len() - passage[..range.start].trim_end_matches(['*', '_', '[', '"', '“']).len();
@@ -205,7 +206,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn every_sign_of_a_page_is_what_it_says() {
+    fn markdown_signs_in_a_web_page_are_literal() {
         let page = "# Fairs and all that\n\nThe fair is <not held in July> in Quimby.\nIt costs *5* euros if a_b <b and c> d.\n\n\
                     - Bring your ~~old~~ boots with you.\n- Tickets are 10_000 lei each\n\n\
                     Metal | Euros a metre\nCopper gutters of Quimby | 12\nZinc gutters of Quimby | 15";
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_struck_out_is_not_said() {
+    fn struck_out_text_is_not_quoted() {
         assert_eq!(plain("The warranty covers ~~is not~~ all of it."), ["The warranty covers all of it."]);
     }
 

@@ -1,7 +1,8 @@
-//! Branches and a draft become a Verdict: enough, or what is missing.
+//! The verdict on a draft: whether the answer is complete, and which aspects are missing.
 //!
-//! Code looks first, and what it has found missing nobody can talk away. In doubt there is more to do; what has been
-//! looked for where it could be and was not found is in no doubt.
+//! Deterministic checks run first, and a model cannot overrule them: a gap they find stays in the verdict. In doubt the
+//! verdict asks for another round, except for aspects that were searched without result, which a further round would
+//! not change.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
@@ -25,13 +26,13 @@ use crate::llm::message::Role;
 use crate::llm::structured::{StructuredError, structured_checked};
 use crate::source::Support;
 
-/// Share of an aspect's key words that findings must have for it to be covered, where nobody says which findings serve it.
+/// Share of an aspect's key words that the findings must contain for it to count as covered if no finding names it.
 const COVERED_SHARE: f32 = 0.6;
 
-/// Weak areas that are kept, at most.
+/// Most weak areas kept in a verdict; each is repeated in the next planning prompt.
 const MAX_AREAS: usize = 12;
 
-/// What the judge says after a round.
+/// The judge's verdict after a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Whether the question is answered.
@@ -40,42 +41,42 @@ pub struct Verdict {
     pub recommend_more_iterations: bool,
     /// Aspects without an answer.
     pub missing_aspects: Vec<AspectId>,
-    /// Where the evidence is thin, in words.
+    /// Topics with too little evidence, one line each.
     pub weak_evidence_areas: Vec<String>,
-    /// How far the answer can be relied on, from 0 to 1.
+    /// Confidence in the answer, from 0 to 1.
     pub overall_confidence: f32,
-    /// Nodes the verdict rests on.
+    /// Finished nodes the verdict is based on.
     pub relied_on: Vec<NodeId>,
-    /// What code found wrong before anybody was asked.
+    /// Results of [`checks`], as text.
     pub complaints: Vec<String>,
 }
 
 impl Verdict {
-    /// Tells whether the run can end here.
+    /// Returns whether the run can end with this draft.
     pub fn is_enough(&self) -> bool {
         self.is_complete && !self.recommend_more_iterations
     }
 }
 
-/// Something that code found wrong with an answer.
+/// A defect found by the deterministic checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Complaint {
-    /// A claim has no checked quote.
+    /// A finding cites no checked quote.
     Uncited {
         /// The claim.
         claim: String,
     },
-    /// Nothing was found for an aspect.
+    /// No finding covers an aspect.
     Uncovered {
         /// The aspect.
         aspect: AspectId,
     },
-    /// A node broke down.
+    /// A node failed.
     Failed {
         /// The node.
         node: NodeId,
     },
-    /// A node found nothing, or was not worked on.
+    /// A node has no findings or was blocked.
     Empty {
         /// The node.
         node: NodeId,
@@ -93,7 +94,7 @@ impl fmt::Display for Complaint {
     }
 }
 
-/// Looks for what code can find wrong: claims without evidence, aspects without a finding, nodes that failed or found
+/// Returns the defects of a draft: claims without evidence, aspects without a finding, nodes that failed or found
 /// nothing.
 pub fn checks(brief: &Brief, tree: &Tree, branches: &BTreeMap<NodeId, Branch>, draft: &Draft) -> Vec<Complaint> {
     let checked = checked(branches);
@@ -123,14 +124,14 @@ fn is_cited(finding: &Finding, checked: &BTreeSet<&EvidenceId>) -> bool {
     finding.evidence.iter().any(|id| checked.contains(id))
 }
 
-/// Returns the aspects that no finding with evidence serves.
+/// Returns the aspects that no finding with checked evidence covers.
 ///
-/// A finding serves the aspect it names, where its branch is well supported or there is no other aspect; any finding serves an aspect whose key words
-/// it, its quotes and other findings have.
+/// A finding covers the aspect it names, unless its branch is weakly supported and there are other aspects. An aspect
+/// that no finding names is covered if findings and quotes together contain [`COVERED_SHARE`] of its key words.
 fn uncovered<'a>(brief: &'a Brief, branches: &BTreeMap<NodeId, Branch>, drafted: &[Finding]) -> Vec<&'a Aspect> {
     let checked = checked(branches);
     let splitter = WordSplitter::default();
-    // Of a question that is all of a piece there is no part to look into again.
+    // With a single aspect another round would only repeat the same search, so weak support counts.
     let is_plain = brief.aspects.len() == 1;
     let mut named: HashSet<&AspectId> = HashSet::new();
     let mut words: HashSet<String> = HashSet::new();
@@ -150,19 +151,21 @@ fn uncovered<'a>(brief: &'a Brief, branches: &BTreeMap<NodeId, Branch>, drafted:
     brief.aspects.iter().filter(|aspect| !is_covered(aspect)).collect()
 }
 
-/// Returns the share of a text's key words that are among `words`.
+/// Returns the share of a text's key words that occur in `words`.
 #[expect(clippy::cast_precision_loss, reason = "aspects are short")]
 fn share(text: &str, words: &HashSet<String>, splitter: &WordSplitter) -> f32 {
     let wanted = splitter.key_stems(text);
     wanted.iter().filter(|stem| words.contains(*stem)).count() as f32 / wanted.len().max(1) as f32
 }
 
-/// Tells whether an aspect was looked into, and every node for it found nothing.
+/// Returns whether an aspect was researched and every node for it is blocked.
 fn was_tried_in_vain(aspect: &AspectId, tree: &Tree) -> bool {
     let serving: Vec<_> = tree.workers().filter(|node| node.aspects.contains(aspect)).collect();
     !serving.is_empty() && serving.iter().all(|node| node.status == NodeStatus::Blocked)
 }
 
+// Doc comments below are sent as schema descriptions and are part of the request hash: changing one makes `dr resume`
+// repeat calls recorded by an older version. The same holds for every type here that derives `JsonSchema`.
 /// A verdict, as a model says it.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct VerdictDraft {
@@ -180,11 +183,11 @@ struct VerdictDraft {
     relied_on: Vec<String>,
 }
 
-/// Asks for a verdict on a draft, and holds it to what code has found.
+/// Asks the judge for a verdict on a draft and enforces the deterministic checks on it.
 ///
 /// # Errors
 ///
-/// Returns an error where the model gives no usable reply; [`by_coverage`] then is the verdict to go by.
+/// Returns an error if the model gives no usable reply. Callers then fall back to [`by_coverage`].
 pub async fn judge(
     caller: &dyn Caller,
     key: &CallKey,
@@ -224,7 +227,7 @@ fn node_line(node: &Node) -> Value {
     })
 }
 
-/// Returns a draft as text for somebody who judges it.
+/// Renders a draft as text for the judge's prompt.
 fn draft_text(draft: &Draft) -> String {
     let sections = draft.sections.iter().map(|section| format!("{}: {}", section.title, section.text));
     let findings = draft.findings.iter().map(|finding| match &finding.aspect {
@@ -243,7 +246,7 @@ fn relied_on(said: &VerdictDraft, tree: &Tree) -> Vec<NodeId> {
     ids.filter(is_done).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Returns the verdict as far as it can stand beside what code has found.
+/// Combines the judge's verdict with the checks: complaints make it incomplete, unknown ids are dropped.
 fn held_to(said: &VerdictDraft, complaints: &[Complaint], brief: &Brief, tree: &Tree) -> Verdict {
     let found_missing = |aspect: &Aspect| {
         complaints.iter().any(|complaint| matches!(complaint, Complaint::Uncovered { aspect: id } if *id == aspect.id))
@@ -266,7 +269,7 @@ fn held_to(said: &VerdictDraft, complaints: &[Complaint], brief: &Brief, tree: &
     }
 }
 
-/// Judges without a model: by the aspects that findings cover.
+/// Returns a verdict without a model, from the aspects that findings cover.
 #[expect(clippy::cast_precision_loss, reason = "there are a handful of aspects and nodes")]
 pub fn by_coverage(brief: &Brief, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Verdict {
     let missing = uncovered(brief, branches, &[]);
@@ -294,7 +297,7 @@ mod tests {
     use crate::research::scripted::{Scripted, add_node, branch, brief};
     use crate::source::Label;
 
-    /// Two nodes, of which the first found what A costs; the second is settled as `status` and found nothing.
+    /// Two nodes: the first found the price of A; the second found nothing and has `status`.
     fn half_done(status: NodeStatus) -> (Brief, Tree, BTreeMap<NodeId, Branch>) {
         let brief = brief("Compare A and B", &["price of apples", "colour of bananas"]);
         let mut tree = Tree::of("Compare A and B".parse().unwrap());
@@ -350,7 +353,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_looked_for_in_vain_is_missing_but_not_looked_for_again() {
+    async fn aspect_searched_without_result_is_missing_but_not_searched_again() {
         let verdict = judged(NodeStatus::Blocked, said(false, false, &["n2"], &["a2", "a77"])).await;
         assert!(!verdict.is_complete && !verdict.recommend_more_iterations);
         assert_eq!(verdict.missing_aspects, [AspectId::numbered(2)], "an id that is not in the brief is dropped");
@@ -358,7 +361,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn complete_is_only_what_rests_on_a_finished_node() {
+    async fn complete_verdict_must_rely_on_a_finished_node() {
         let (mut brief, tree, branches) = half_done(NodeStatus::Done);
         brief.aspects.truncate(1);
         let caller = Scripted::replying(said(true, false, &["n77"], &[]));
@@ -370,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn coverage_counts_aspects_and_gives_up_only_on_what_was_tried() {
+    fn coverage_counts_aspects_and_gives_up_only_on_those_that_were_searched() {
         let (mut brief, tree, branches) = half_done(NodeStatus::Pending);
         let verdict = by_coverage(&brief, &tree, &branches);
         assert!(!verdict.is_complete && verdict.recommend_more_iterations);

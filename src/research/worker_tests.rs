@@ -257,7 +257,7 @@ async fn failing_model_loses_nothing_that_was_noted() {
     let late = Scripted::by_key(usual("It is held while writing.")).failing_at(3, broken("down"));
     let branch = worked(&late, &task(&node, &[])).await.unwrap();
     assert_eq!(branch.report.stop_reason, BranchStop::Done);
-    assert!(branch.notes[0].contains("put together by code"));
+    assert!(branch.notes[0].contains("written without a model"));
 }
 
 #[tokio::test]

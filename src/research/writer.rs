@@ -1,8 +1,9 @@
-//! Everything that was found becomes a Draft: written by a model that cites ids, and held to them by code.
+//! Writes the answer: a model drafts it with citations by id, and code enforces that every id belongs to a checked
+//! quote.
 //!
-//! A short answer is one call. A long one is outlined, its sections are written side by side, and the whole is drawn
-//! together from them. What is no answer in substance, whatever its form, is refused; the branch reports then speak for
-//! themselves, put together by code.
+//! A short answer is one call. A long one is outlined, its sections are written in parallel, and a last call writes the
+//! summary from them. A reply that is well-formed but has no substance (a placeholder, no citation, another topic) is
+//! refused and repaired once. If that fails too, the answer is assembled from the branch reports.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -30,42 +31,45 @@ use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Role};
 use crate::llm::structured::{structured_checked, structured_value};
 
-/// Findings above which an answer is long.
+/// Most findings of a short answer; with more, the answer is written in sections.
 const SHORT_FINDINGS: usize = 24;
 
-/// Sections of a long answer, at most.
+/// Most sections of a long answer. Each is a separate call, so this also bounds the cost.
 const MAX_SECTIONS: usize = 8;
 
-/// Shortest answer, in words without citations.
+/// Shortest answer, in words, without citations.
 const MIN_WORDS: usize = 4;
 
-/// Share of an answer's key words that findings and quotes must have.
+/// Smallest share of an answer's key words that must occur in findings or quotes. Low on purpose: a paraphrase shares
+/// few words with its sources, but an answer to another question shares almost none.
 const MIN_SHARED: f32 = 0.15;
 
-/// Words of a text that somebody meant to replace.
+/// Phrases that mark an unfinished text.
 const PLACEHOLDERS: [&str; 6] = ["lorem ipsum", "todo", "tbd", "placeholder", "your answer here", "insert answer"];
 
-/// Everything a writer is given.
+/// Input of [`draft`].
 #[derive(Clone)]
 pub struct Material<'a> {
-    /// What is to be answered.
+    /// Question and aspects.
     pub brief: &'a Brief,
-    /// The nodes.
+    /// All nodes.
     pub tree: &'a Tree,
-    /// What they found.
+    /// Results of the nodes that have one.
     pub branches: &'a BTreeMap<NodeId, Branch>,
-    /// Why each plan divided the work as it did.
+    /// The planner's reasons, one per plan.
     pub reasons: &'a [String],
-    /// The summaries.
+    /// Global and group summaries.
     pub memory: &'a Memory,
-    /// The verdicts so far, the last one last.
+    /// Verdicts of earlier rounds, in order.
     pub verdicts: &'a [Verdict],
-    /// The quotes that matter most, best first.
+    /// Most relevant quotes, best first.
     pub ledger: Vec<&'a Evidence>,
-    /// Hears of each section of a long answer as it is written, in their order and held to evidence.
+    /// Called with each section of a long answer, in order, after its citations were checked.
     pub on_section: &'a (dyn Fn(&Section) + Send + Sync),
 }
 
+// The doc comments of the types that derive `JsonSchema` are sent as schema descriptions and are part of the request
+// hash: changing one makes `dr resume` repeat calls recorded by an older version.
 /// An answer, as a model says it.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct WriteDraft {
@@ -108,14 +112,14 @@ struct SectionDraft {
     text: String,
 }
 
-/// A text with the id it goes by.
+/// A text and its id, as prompts list them.
 #[derive(Clone, Debug, Serialize)]
 struct Named {
     id: String,
     text: String,
 }
 
-/// What a prompt shows, and can show less of.
+/// Material of a prompt that [`Writer::fitted`] may shorten.
 #[derive(Clone, Debug, Default)]
 struct View {
     findings: String,
@@ -125,30 +129,30 @@ struct View {
     quotes: Vec<Named>,
 }
 
-/// A writer at work: what it was given, and what may be cited.
+/// Context of the calls that write one answer.
 struct Writer<'a> {
     caller: &'a dyn Caller,
     key: &'a CallKey,
     material: &'a Material<'a>,
     citable: BTreeSet<&'a EvidenceId>,
-    /// Key words of everything that was found.
+    /// Key words of all findings and checked quotes.
     words: HashSet<String>,
 }
 
 /// Writes the answer.
 ///
-/// Ids that are not of checked quotes are struck and counted; a finding that loses all of its ids is listed as
-/// unsupported. Where the model fails, may not be asked, or keeps giving no answer in substance, the draft is assembled by
-/// code and says so.
+/// Ids that do not belong to a checked quote are removed and counted. A finding that loses all its ids is listed as
+/// unsupported. If the model fails or its replies have no substance, the draft is assembled by rules and says so.
 ///
 /// # Errors
 ///
-/// Returns an error only where the run itself cannot go on.
+/// Returns an error if the run cannot continue, or if a limit is reached: the caller may then spend the budget reserved
+/// for writing.
 pub async fn draft(caller: &dyn Caller, key: &CallKey, material: &Material<'_>) -> Result<Draft, CallError> {
     let writer = Writer::new(caller, key, material);
     let mut draft = draft_by_rules(material.brief, material.tree, material.branches);
     if writer.citable.is_empty() || draft.findings.is_empty() {
-        // Without evidence nothing is written, by nobody.
+        // No model is asked to write without evidence: it would answer from its training data.
         return Ok(draft);
     }
     match writer.written().await {
@@ -177,13 +181,13 @@ impl<'a> Writer<'a> {
             return self.whole(Vec::new()).await;
         }
         match self.at_length().await {
-            // What is left does not pay for a long answer.
+            // The rest of the budget does not cover a long answer, but may cover a short one.
             Err(CallError::Limit(_)) => self.whole(Vec::new()).await,
             written => written,
         }
     }
 
-    /// Writes outline, sections and whole.
+    /// Writes outline, sections and summary.
     async fn at_length(&self) -> Result<Draft, CallError> {
         let outline = self.outline().await?;
         let titles = outline.iter().map(|(title, _)| title.as_str()).collect::<Vec<_>>().join(" · ");
@@ -192,7 +196,7 @@ impl<'a> Writer<'a> {
         let mut writing: FuturesOrdered<_> = sections.collect();
         let mut sections = Vec::new();
         let mut failed = None;
-        // All are waited for, so that each that is paid for is on record.
+        // Waits for every section even after one failed: a reply that was paid for must reach the journal.
         while let Some(section) = writing.next().await {
             match section {
                 Ok(section) => {
@@ -208,7 +212,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Returns titles, each with its nodes; every node that found something is under one.
+    /// Returns section titles with their nodes. Every node with findings is in at least one section.
     async fn outline(&self) -> Result<Vec<(String, Vec<&'a Node>)>, CallError> {
         let found = self.found();
         let nodes: Vec<_> = found
@@ -262,13 +266,13 @@ impl<'a> Writer<'a> {
         Ok(Section { title: one_line(title), text: draft.text.trim().to_owned() })
     }
 
-    /// Returns a section as the report will have it.
+    /// Returns a section as it will be printed in the report.
     fn section_as_shown(&self, section: &Section) -> Section {
         let known = strike(&section.text, &|id| self.is_citable(id), UNSUPPORTED).0;
         Section { text: mark_unsupported(&without_lookalikes(&known).0).0, ..section.clone() }
     }
 
-    /// Writes the answer, from its sections where it has some.
+    /// Writes the answer, from its sections if there are any.
     async fn whole(&self, sections: Vec<Section>) -> Result<Draft, CallError> {
         let mut view = self.view(&sections);
         let render = |view: &View| self.whole_prompt(view);
@@ -291,7 +295,7 @@ impl<'a> Writer<'a> {
         View {
             summary: self.material.memory.global.text.clone(),
             groups: groups.collect(),
-            // The sections say what the findings say.
+            // The sections already contain the findings.
             findings: if sections.is_empty() { findings.join("\n\n") } else { String::new() },
             quotes: ledger.map(|quote| named(quote)).collect(),
             sections,
@@ -314,7 +318,7 @@ impl<'a> Writer<'a> {
         Template::Write.prompt(self.caller, context)
     }
 
-    /// Shows less until it fits: quotes first, the last ones first; then whatever is longest.
+    /// Shortens the prompt until it fits: first drops quotes from the end, then shortens the longest text.
     fn fitted(&self, room: u64, view: &mut View, render: impl Fn(&View) -> Prompt) -> Prompt {
         let count = |text: &str| self.count(text);
         fitted(self.caller, room, view, render, |view| {
@@ -336,7 +340,9 @@ impl<'a> Writer<'a> {
         self.citable.contains(id)
     }
 
-    /// Says why a text is no answer: a placeholder, nothing cited, addresses of its own, or about something else.
+    /// Returns an error if a text is not an answer in substance: too short, a placeholder, without citations, with its
+    /// own list of sources or addresses, or on another topic. The error text is the complaint a model is asked to
+    /// repair.
     fn substance<'t>(&self, texts: impl Iterator<Item = &'t str>) -> Result<(), String> {
         let text = texts.collect::<Vec<_>>().join("\n");
         let plain = strike(&text, &|_| false, "").0;
@@ -357,10 +363,10 @@ impl<'a> Writer<'a> {
                     .to_owned())
             }
             () if text.lines().any(is_own_list) => {
-                Err("it has a list of sources of its own: leave that out, the sources are printed by code".to_owned())
+                Err("it has its own list of sources: leave it out, code prints the sources".to_owned())
             }
             () if self.has_own_address(&plain) => {
-                Err("it has an address that stands in no quote: cite ids only".to_owned())
+                Err("it has an address that is not in any quote: cite ids only".to_owned())
             }
             () if said > 0 && share < MIN_SHARED => Err("it is not about what was found".to_owned()),
             () => Ok(()),
@@ -380,7 +386,7 @@ impl<'a> Writer<'a> {
         addresses.any(|address| !quotes().any(|quote| quote.quote.contains(address)))
     }
 
-    /// Takes out of a draft what no evidence bears out, and says how much that was.
+    /// Removes unknown citations from a draft, marks unsupported claims, and adds limitations with the counts.
     fn held_to_evidence(&self, draft: &WriteDraft, sections: Vec<Section>) -> Draft {
         let is_citable = |id: &EvidenceId| self.is_citable(id);
         let mut struck = 0;
@@ -416,14 +422,13 @@ impl<'a> Writer<'a> {
         limitations.extend(
             unsupported
                 .into_iter()
-                .map(|finding| format!("unsupported, and left out of the findings: {}", finding.text)),
+                .map(|finding| format!("unsupported and left out of the findings: {}", finding.text)),
         );
         if struck > 0 {
-            limitations.push(format!("{} of no checked quote struck out", counted(struck, "citation")));
+            limitations.push(format!("{} removed: no checked quote has that id", counted(struck, "citation")));
         }
         if uncited > 0 {
-            limitations
-                .push(format!("{} of the answer without evidence, marked as unsupported", counted(uncited, "claim")));
+            limitations.push(format!("{} of the answer marked as unsupported", counted(uncited, "claim")));
         }
         let confidence = confidence(draft.confidence);
         Draft {
@@ -440,11 +445,11 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Puts an answer into the form the caller wants.
+/// Converts an answer to the caller's schema.
 ///
 /// # Errors
 ///
-/// Returns an error where no reply has that form, or none may be asked for.
+/// Returns an error if no reply matches the schema or the call is refused.
 pub async fn output(
     caller: &dyn Caller,
     key: &CallKey,
@@ -458,7 +463,7 @@ pub async fn output(
     structured_value(caller, key, &prompt, "output", schema).await.map_err(failure)
 }
 
-/// Returns titles with the nodes that exist; what no title has comes under one of its own.
+/// Resolves the node ids of an outline. Nodes it leaves out are collected in a section of their own.
 fn headings<'a>(draft: &OutlineDraft, found: &[(&'a Node, &'a Branch)]) -> Vec<(String, Vec<&'a Node>)> {
     let node = |id: &String| found.iter().map(|(node, _)| *node).find(|node| node.id.to_string() == id.trim());
     let mut headings: Vec<(String, Vec<&'a Node>)> = draft
@@ -483,7 +488,7 @@ fn named(quote: &Evidence) -> Named {
     Named { id: quote.id.to_string(), text: quote.quote.clone() }
 }
 
-/// Tells whether a line is the heading of a list of sources, however it is marked.
+/// Returns whether a line is the heading of a list of sources, in any markup.
 fn is_own_list(line: &str) -> bool {
     const NAMES: [&str; 8] = [
         "sources",

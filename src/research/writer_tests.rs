@@ -13,7 +13,7 @@ struct World {
 }
 
 impl World {
-    /// Nodes that each found some claims about apples.
+    /// Returns a tree in which each node found `claims` claims about apples.
     fn of(nodes: u32, claims: u32) -> Self {
         let mut tree = Tree::of("What of apples?".parse().unwrap());
         let mut branches = BTreeMap::new();
@@ -49,11 +49,11 @@ fn answer(text: &str, findings: &serde_json::Value) -> serde_json::Value {
 }
 
 fn was_assembled(draft: &Draft) -> bool {
-    draft.limitations.iter().any(|limitation| limitation.contains("put together by code"))
+    draft.limitations.iter().any(|limitation| limitation.contains("assembled without a model"))
 }
 
 #[tokio::test]
-async fn unknown_and_unchecked_ids_are_struck_and_counted() {
+async fn unknown_and_unchecked_ids_are_removed_and_counted() {
     let mut world = World::of(1, 3);
     world.branches.values_mut().next().unwrap().evidence[2].checked = false;
     let findings = json!([
@@ -66,12 +66,15 @@ async fn unknown_and_unchecked_ids_are_struck_and_counted() {
     assert_eq!(draft.findings.len(), 1);
     assert_eq!(
         draft.limitations,
-        ["unsupported, and left out of the findings: Apples can fly.", "4 citations of no checked quote struck out"]
+        [
+            "unsupported and left out of the findings: Apples can fly.",
+            "4 citations removed: no checked quote has that id"
+        ]
     );
 }
 
 #[tokio::test]
-async fn placeholder_is_refused_retried_and_then_assembled_by_code() {
+async fn placeholder_is_refused_and_retried_before_rules_assemble_the_answer() {
     let world = World::of(1, 2);
     let texts = [
         "test",
@@ -97,7 +100,7 @@ async fn findings_survive_a_writer_that_fails() {
     let draft = world.draft(&Scripted::replying(json!({})).failing_at(1, broken("time-out"))).await.unwrap();
     assert!(was_assembled(&draft));
     assert_eq!(draft.findings.len(), 4);
-    // What is set aside for writing may still pay for it, so a limit is for the run to decide about.
+    // A limit is passed on: the run may still spend the budget it reserved for writing.
     for error in [CallError::Cancelled, CallError::Limit(Limit::Tokens)] {
         let caller = Scripted::replying(json!({})).failing_at(1, error.clone());
         assert_eq!(world.draft(&caller).await, Err(error));
@@ -105,7 +108,7 @@ async fn findings_survive_a_writer_that_fails() {
 }
 
 #[tokio::test]
-async fn nobody_writes_without_evidence() {
+async fn no_model_is_called_without_evidence() {
     let world = World::of(2, 0);
     let caller = Scripted::replying(answer("Apples are known to be round and red.", &json!([])));
     let draft = world.draft(&caller).await.unwrap();
@@ -113,7 +116,7 @@ async fn nobody_writes_without_evidence() {
 }
 
 #[tokio::test]
-async fn long_answer_is_outlined_written_by_section_and_drawn_together() {
+async fn long_answer_is_outlined_and_written_by_section() {
     let mut world = World::of(3, 10);
     let caller = Scripted::by_key(vec![
         (
@@ -135,13 +138,13 @@ async fn long_answer_is_outlined_written_by_section_and_drawn_together() {
     assert_eq!(caller.keys(), ["write/outline", "write/section/1", "write/section/2", "write/answer"]);
     let shown: Vec<_> = draft.sections.iter().map(|section| format!("{}: {}", section.title, section.text)).collect();
     assert_eq!(shown, ["First: Apple 0 weighs 3 stones [n2e4].", "Further findings: Apple 2 weighs 3 stones [n4e4]."]);
-    assert_eq!(heard.into_inner().unwrap(), shown, "each is shown as the report has it");
+    assert_eq!(heard.into_inner().unwrap(), shown, "sections are shown as the report prints them");
     assert!(caller.sizes().iter().all(|size| *size <= 2_000), "{:?}", caller.sizes());
-    assert_eq!(draft.limitations, ["1 citation of no checked quote struck out"]);
+    assert_eq!(draft.limitations, ["1 citation removed: no checked quote has that id"]);
 }
 
 #[tokio::test]
-async fn list_of_sources_of_a_writers_own_is_refused() {
+async fn own_list_of_sources_is_refused() {
     let world = World::of(1, 1);
     for heading in ["## Sources", "**References:**", "Works cited"] {
         let text = format!("Apple 0 weighs 0 stones [n2e1].\n\n{heading}\n\n1. The Book of Apples");
@@ -152,7 +155,7 @@ async fn list_of_sources_of_a_writers_own_is_refused() {
 }
 
 #[tokio::test]
-async fn form_the_caller_wants_is_filled_and_checked() {
+async fn reply_must_match_the_callers_schema() {
     let world = World::of(1, 1);
     let schema = json!({"type": "object", "required": ["stones"], "properties": {"stones": {"type": "integer"}}});
     let written = draft_by_rules(&world.brief, &world.tree, &world.branches);

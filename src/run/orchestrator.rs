@@ -498,7 +498,7 @@ impl Orchestrator {
             // Everything found is in the report whatever becomes of its writer.
             Err(error) => {
                 let mut draft = draft_by_rules(&self.state);
-                draft.made_do("the answer was put together", &error);
+                draft.made_do("the answer was assembled", &error);
                 Ok(draft)
             }
         }

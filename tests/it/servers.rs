@@ -258,6 +258,6 @@ fn reader_answers_from_any_folder_and_code_has_nothing_to_object() {
         assert_eq!(report["stop_reason"], "complete", "{report:#}");
         assert!(!report["findings"].as_array().unwrap().is_empty(), "{report:#}");
         let limitations = report["limitations"].to_string();
-        assert!(!limitations.contains("by code"), "{limitations}");
+        assert!(!limitations.contains("without a model"), "{limitations}");
     }
 }

@@ -1,4 +1,4 @@
-//! A draft of a plan becomes a Plan, or a list of everything that is wrong with it.
+//! Validates plan drafts: the result is a plan or a list of all complaints.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,172 +9,172 @@ use crate::base::line::{one_line, printable};
 use crate::research::node::{Node, NodeId, NodeStatus, Tool, Tree};
 use crate::research::question::{AspectId, Brief, Question, QuestionError};
 
-/// Longest name of a node within a draft, in characters.
+/// Longest name of a node within a draft, in characters. Names are repeated in complaints and must stay on one line.
 const MAX_NAME: usize = 32;
 
-/// Complaints that are put before a model at once.
+/// Most complaints shown to a model at once. Beyond that the plan needs rewriting rather than repair.
 const MAX_SHOWN: usize = 20;
 
-/// Something a plan says that cannot be done.
+/// A defect of a plan draft.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanComplaint {
-    /// A name that is none.
+    /// A node name is empty, too long or has unsafe characters.
     #[error("`{id}` is not a name for a node (1 to {MAX_NAME} letters, digits, `_` and `-`)")]
     BadName {
-        /// The name, made fit to be shown.
+        /// The name, made printable.
         id: String,
     },
-    /// Two new nodes have one name.
+    /// Two new nodes have the same name.
     #[error("`{id}` names more than one new node")]
     DuplicateId {
-        /// The name.
+        /// The shared name.
         id: String,
     },
-    /// A new node has the name of one there is.
-    #[error("`{id}` is a node that exists already; give the new node another name")]
+    /// A new node has the name of an existing one.
+    #[error("`{id}` already exists; give the new node another name")]
     TakenId {
         /// The name.
         id: String,
     },
-    /// A question that cannot be asked.
-    #[error("`{id}` asks what cannot be asked")]
+    /// A node has an invalid question.
+    #[error("`{id}` has an invalid question")]
     Question {
         /// The node.
         id: String,
-        /// What is wrong with it.
+        /// Why the question is invalid.
         source: QuestionError,
     },
-    /// A question that has its answer.
-    #[error("`{id}` asks what `{done}` has answered already: ask something else, or leave it out")]
+    /// A finished node has answered the question.
+    #[error("`{id}` asks what `{done}` has already answered; ask something else or leave it out")]
     Answered {
         /// The node.
         id: String,
-        /// The node that is done.
+        /// The finished node.
         done: String,
     },
-    /// A parent that is not there.
-    #[error("`{id}` belongs under `{parent}`, which does not exist")]
+    /// The parent of a node does not exist.
+    #[error("parent `{parent}` of `{id}` does not exist")]
     UnknownParent {
         /// The node.
         id: String,
-        /// What it names as its parent.
+        /// The parent it names.
         parent: String,
     },
-    /// A parent that goes.
-    #[error("`{id}` belongs under `{parent}`, which this plan drops")]
+    /// The same plan drops the parent of a node.
+    #[error("parent `{parent}` of `{id}` is dropped by this plan")]
     DroppedParent {
         /// The node.
         id: String,
         /// Its parent.
         parent: String,
     },
-    /// Nodes that are above each other.
-    #[error("nodes lie under each other: {}", chain(.path))]
+    /// The parents of nodes form a cycle.
+    #[error("parents form a cycle: {}", chain(.path))]
     ParentCycle {
-        /// The nodes, each under the next, the first again at the end.
+        /// The nodes, each a child of the next, with the first repeated at the end.
         path: Vec<String>,
     },
-    /// A node too far from the root.
+    /// A node is too far from the root.
     #[error("`{id}` is {depth} levels below the root (at most {limit})")]
     TooDeep {
         /// The node.
         id: String,
-        /// Nodes above it.
+        /// Number of its ancestors.
         depth: u32,
-        /// Nodes that may be above it.
+        /// [`TreeLimits::max_depth`].
         limit: u32,
     },
-    /// More nodes than a tree may have.
+    /// The tree would have too many nodes.
     #[error("tree would have {nodes} nodes (at most {limit})")]
     TooMany {
-        /// Nodes in all.
+        /// Number of nodes with this plan.
         nodes: usize,
-        /// Nodes there may be.
+        /// [`TreeLimits::max_nodes`].
         limit: u32,
     },
-    /// An aspect that is not in the brief.
-    #[error("`{id}` serves aspect `{aspect}`, which the brief does not have")]
+    /// A node names an aspect that is not in the brief.
+    #[error("`{id}` names aspect `{aspect}`, which is not in the brief")]
     UnknownAspect {
         /// The node.
         id: String,
         /// The aspect.
         aspect: String,
     },
-    /// A dependency that is not there.
+    /// A dependency does not exist.
     #[error("`{id}` depends on `{dependency}`, which does not exist")]
     UnknownDependency {
         /// The node.
         id: String,
-        /// What it names as its dependency.
+        /// The dependency it names.
         dependency: String,
     },
-    /// A node that waits for itself.
+    /// A node depends on itself.
     #[error("`{id}` depends on itself")]
     SelfDependency {
         /// The node.
         id: String,
     },
-    /// Nodes that wait for each other.
-    #[error("nodes wait for each other: {}", chain(.path))]
+    /// Dependencies form a cycle.
+    #[error("dependencies form a cycle: {}", chain(.path))]
     Cycle {
-        /// The nodes, each waiting for the next, the first again at the end.
+        /// The nodes, each depending on the next, with the first repeated at the end.
         path: Vec<String>,
     },
-    /// A node that could never run.
-    #[error("`{id}` can never run: `{dependency}`, which it depends on, {why}")]
+    /// A dependency can never be met.
+    #[error("`{id}` can never run: its dependency `{dependency}` {why}")]
     Unreachable {
         /// The node.
         id: String,
         /// The dependency.
         dependency: String,
-        /// What is the matter with it.
+        /// Reason, as a predicate: `failed`, `is blocked`.
         why: &'static str,
     },
-    /// A form of result that is none.
+    /// An output schema is not a valid JSON Schema.
     #[error("`output_schema` of `{id}` is not a JSON Schema: {reason}")]
     BadSchema {
         /// The node.
         id: String,
-        /// What is wrong with it.
+        /// Message of the schema validator.
         reason: String,
     },
-    /// A change to a node that is not there.
+    /// An update names a node that does not exist.
     #[error("`{id}` cannot be changed: it does not exist")]
     UnknownUpdate {
         /// The node.
         id: String,
     },
-    /// A change to a node that does not wait.
+    /// An update names a node that is not pending.
     #[error("`{id}` cannot be changed: it is {status} (only pending nodes can)")]
     NotPending {
         /// The node.
         id: String,
-        /// How far it came.
+        /// Its state.
         status: &'static str,
     },
-    /// Two changes to one node.
+    /// Two updates name the same node.
     #[error("`{id}` is changed more than once")]
     DuplicateUpdate {
         /// The node.
         id: String,
     },
-    /// The user's own question would be lost.
-    #[error("`{id}` is the root: it can be neither dropped nor asked something else")]
+    /// An update would replace the user's question.
+    #[error("`{id}` is the root: it can neither be dropped nor be given another question")]
     RootChanged {
         /// The root.
         id: String,
     },
-    /// A node that others need would go.
+    /// An update drops a node that others need.
     #[error("`{id}` cannot be dropped: `{by}` needs it")]
     StillNeeded {
         /// The node.
         id: String,
-        /// A node that depends on it, or lies under it.
+        /// A node that depends on it or is its child.
         by: String,
     },
 }
 
-/// Returns complaints as a list for whoever made the plan, one a line.
+/// Formats complaints as a list, one per line, for the model or the user who made the plan.
 pub fn complaints_text(complaints: &[PlanComplaint]) -> String {
     let mut text = String::new();
     for complaint in complaints.iter().take(MAX_SHOWN) {
@@ -191,14 +191,14 @@ pub fn complaints_text(complaints: &[PlanComplaint]) -> String {
 }
 
 impl PlanDraft {
-    /// Checks the draft against the tree it is for, numbers its nodes after those of the tree, and fills in what it
-    /// leaves out.
+    /// Validates the draft against a tree and resolves it: numbers the new nodes after those of the tree and fills in
+    /// defaults.
     ///
-    /// New nodes are numbered as they appear; names in `parent` and `depends_on` follow.
+    /// New nodes are numbered in order of appearance, and names in `parent` and `depends_on` are replaced by their ids.
     ///
     /// # Errors
     ///
-    /// Returns everything that is wrong, so that one repair can mend it all.
+    /// Returns all complaints rather than the first one: a model gets one round of repair.
     pub fn check(
         &self,
         tree: &Tree,
@@ -223,12 +223,12 @@ impl PlanDraft {
     }
 }
 
-/// What a name in a draft stands for.
+/// The node a name in a draft refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Meant {
-    /// A new node, by its place in the draft.
+    /// A new node, by its index in the draft.
     New(usize),
-    /// A node of the tree.
+    /// An existing node.
     Old(NodeId),
 }
 
@@ -236,7 +236,7 @@ struct Check<'a> {
     draft: &'a PlanDraft,
     tree: &'a Tree,
     brief: &'a Brief,
-    /// New nodes by name; the first of those that share one.
+    /// Index of each new node by name; of duplicates, the first.
     new: HashMap<&'a str, usize>,
     dropped: HashSet<NodeId>,
     complaints: Vec<PlanComplaint>,
@@ -275,7 +275,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Dropped nodes count: they stay in the tree's record.
+    /// Checks the number of nodes. Dropped nodes count, since they stay in the tree.
     fn size(&mut self, limits: TreeLimits) {
         let nodes = self.tree.nodes.len() + self.draft.new_nodes.len();
         if nodes > limits.max_nodes as usize && !self.draft.new_nodes.is_empty() {
@@ -283,7 +283,8 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// A node that is done cannot be reopened, and not by another name either. Elsewhere it may be asked again.
+    /// Refuses new nodes that repeat the question of a finished one on the same sources: the answer would be the same.
+    /// The same question on other sources is allowed.
     fn repeats(&mut self) {
         let words = |text: &str| -> Vec<String> {
             let words = text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
@@ -302,7 +303,7 @@ impl<'a> Check<'a> {
         self.complaints.extend(repeats);
     }
 
-    /// Checks what each new node lies under, and returns how deep each is.
+    /// Checks the parents of new nodes and returns the depth of each.
     fn parents(&mut self, limits: TreeLimits) -> Vec<u32> {
         let mut above = Vec::with_capacity(self.draft.new_nodes.len());
         for node in &self.draft.new_nodes {
@@ -338,7 +339,7 @@ impl<'a> Check<'a> {
         depths
     }
 
-    /// Returns how deep each new node lies; those that hang from nothing count as the root's.
+    /// Returns the depth of each new node. Nodes without a valid parent count as children of the root.
     fn depths(&self, above: &[Option<Meant>]) -> Vec<u32> {
         let mut depths = vec![None; above.len()];
         for start in 0..above.len() {
@@ -348,7 +349,7 @@ impl<'a> Check<'a> {
                 if let Some(depth) = depths[at] {
                     break depth;
                 }
-                // Marked before it is known, so that a circle ends here.
+                // Set before the depth is known, so that a cycle terminates.
                 depths[at] = Some(0);
                 chain.push(at);
                 match &above[at] {
@@ -392,7 +393,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Returns why nothing that depends on a node of the tree could ever run.
+    /// Returns the reason that a dependency on an existing node can never be met.
     fn why_never(&self, dependency: &NodeId, optional: bool) -> Option<&'static str> {
         let node = self.tree.get(dependency)?;
         match node.status {
@@ -429,7 +430,7 @@ impl<'a> Check<'a> {
         Some(node)
     }
 
-    /// Returns the id a new node gets.
+    /// Returns the id of the new node at index `at`.
     fn numbered(&self, at: usize) -> NodeId {
         NodeId::numbered(self.tree.next_number().saturating_add(u32::try_from(at).unwrap_or(u32::MAX)))
     }
@@ -492,7 +493,7 @@ impl<'a> Check<'a> {
         updates
     }
 
-    /// Returns a node of the tree that stays and needs the one that is to go.
+    /// Returns a remaining node that depends on the one to be dropped or is its child.
     fn needed_by(&self, draft: &UpdateDraft, id: &NodeId) -> Option<&'a NodeId> {
         let needs = |node: &&Node| node.depends_on.contains(id) || node.parent.as_ref() == Some(id);
         let staying = self.tree.nodes.iter().filter(|node| draft.drop && !self.dropped.contains(&node.id));
@@ -500,7 +501,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Returns a text that says something; models fill in empty ones where they mean none.
+/// Returns the text unless it is blank. Models fill optional fields with empty strings.
 fn given(text: Option<&String>) -> Option<&str> {
     text.map(|text| text.trim()).filter(|text| !text.is_empty())
 }
@@ -510,7 +511,7 @@ fn is_name(id: &str) -> bool {
     (1..=MAX_NAME).contains(&id.len()) && id.bytes().all(fits)
 }
 
-/// Returns somebody's text fit for one line of a complaint.
+/// Shortens untrusted text to one printable line.
 fn shown(text: &str) -> String {
     let line = one_line(text);
     match line.char_indices().nth(160) {
@@ -533,7 +534,8 @@ fn settled_name(status: NodeStatus) -> Option<&'static str> {
     }
 }
 
-/// Reads a JSON Schema; one that refers to other documents is none, for nothing is fetched.
+/// Parses and compiles a JSON Schema. References to other documents are refused, since resolving them would open files
+/// or connections.
 fn schema(text: &str) -> Result<Value, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     if !value.is_object() {
@@ -553,14 +555,14 @@ fn without_repeats<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     kept
 }
 
-/// Returns a circle for every edge that closes one, each with its first node again at the end.
+/// Returns one cycle for every edge that closes one, each with its first node repeated at the end.
 fn cycles(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut cycles = Vec::new();
     let mut is_seen = vec![false; edges.len()];
     let mut place = vec![None; edges.len()];
     for start in 0..edges.len() {
-        // The way from `start` to where the walk is, each node with how many of its edges have been followed. Kept
-        // here and not on the stack: a chain may be as long as somebody's file.
+        // Path from `start` to the current node, each with the number of its edges followed. An explicit stack: a plan
+        // file may hold a chain of any length, and recursion would overflow.
         let mut way: Vec<(usize, usize)> = Vec::new();
         let mut next = (!is_seen[start]).then_some(start);
         loop {

@@ -69,7 +69,7 @@ fn new_nodes_are_numbered_after_the_tree_and_names_follow() {
 }
 
 #[test]
-fn what_a_draft_leaves_out_is_filled_in() {
+fn omitted_fields_get_defaults() {
     let mut node = new("a");
     node.parent = Some(" ".into());
     node.output_schema = Some(String::new());
@@ -93,7 +93,7 @@ fn names_must_be_safe_unique_and_new() {
         complaints(&drafts, &tree()),
         [
             "`a` names more than one new node".to_owned(),
-            "`n1` is a node that exists already; give the new node another name".into(),
+            "`n1` already exists; give the new node another name".into(),
             "`../b` is not a name for a node (1 to 32 letters, digits, `_` and `-`)".into(),
             "`` is not a name for a node (1 to 32 letters, digits, `_` and `-`)".into(),
             format!("`{long}` is not a name for a node (1 to 32 letters, digits, `_` and `-`)"),
@@ -103,30 +103,30 @@ fn names_must_be_safe_unique_and_new() {
 }
 
 #[test]
-fn a_cycle_is_named_from_end_to_end() {
+fn a_cycle_is_printed_in_full() {
     let circle = draft([after("a", &["b"]), after("b", &["c"]), after("c", &["b", "a"]), after("d", &["d"])]);
     assert_eq!(
         complaints(&circle, &tree()),
         [
             "`d` depends on itself",
-            "nodes wait for each other: `b` → `c` → `b`",
-            "nodes wait for each other: `a` → `b` → `c` → `a`",
+            "dependencies form a cycle: `b` → `c` → `b`",
+            "dependencies form a cycle: `a` → `b` → `c` → `a`",
         ]
     );
 }
 
 #[test]
-fn nodes_under_each_other_are_refused() {
+fn parents_that_form_a_cycle_are_refused() {
     let under = |id: &str, parent: &str| NodeDraft { parent: Some(parent.into()), ..new(id) };
-    let drafts = draft([under("a", "b"), under("b", "a"), under("c", "nobody")]);
+    let drafts = draft([under("a", "b"), under("b", "a"), under("c", "ghost")]);
     assert_eq!(
         complaints(&drafts, &tree()),
-        ["`c` belongs under `nobody`, which does not exist", "nodes lie under each other: `a` → `b` → `a`"]
+        ["parent `ghost` of `c` does not exist", "parents form a cycle: `a` → `b` → `a`"]
     );
 }
 
 #[test]
-fn a_chain_as_long_as_a_file_is_checked_without_running_out_of_stack() {
+fn a_chain_of_any_length_does_not_overflow_the_stack() {
     let link = |at: usize| NodeDraft {
         parent: (at > 0).then(|| format!("x{}", at - 1)),
         ..after(&format!("x{at}"), &[&format!("x{}", (at + 1) % 20_000)])
@@ -149,24 +149,24 @@ fn depth_follows_the_parent_and_is_limited() {
 }
 
 #[test]
-fn size_is_limited_with_the_nodes_there_are() {
+fn limit_on_nodes_includes_existing_ones() {
     let limits = TreeLimits { max_nodes: 2, ..TreeLimits::default() };
     let complaints = draft([new("a"), new("b")]).check(&tree(), &brief(), limits, 1).unwrap_err();
     assert_eq!(complaints_text(&complaints), "- tree would have 3 nodes (at most 2)\n");
 }
 
 #[test]
-fn questions_that_cannot_be_asked_are_named_with_the_reason() {
+fn invalid_questions_are_reported_with_their_reason() {
     let drafts = draft([NodeDraft { question: " ?".into(), ..new("a") }]);
     let complaints = drafts.check(&tree(), &brief(), TreeLimits::default(), 1).unwrap_err();
-    assert_eq!(complaints_text(&complaints), "- `a` asks what cannot be asked: question has no words\n");
+    assert_eq!(complaints_text(&complaints), "- `a` has an invalid question: question has no words\n");
     let drafts = draft([NodeDraft { question: "why ".repeat(2_000), ..new("a") }]);
     let complaints = drafts.check(&tree(), &brief(), TreeLimits::default(), 1).unwrap_err();
     assert!(complaints_text(&complaints).ends_with("7999 characters (at most 4000)\n"));
 }
 
 #[test]
-fn unknown_aspects_and_dependencies_are_named() {
+fn unknown_aspects_and_dependencies_are_reported() {
     let mut node = after("a", &["n9", "ghost"]);
     node.aspects = vec!["a1".into(), "a9".into()];
     assert_eq!(
@@ -174,7 +174,7 @@ fn unknown_aspects_and_dependencies_are_named() {
         [
             "`a` depends on `n9`, which does not exist",
             "`a` depends on `ghost`, which does not exist",
-            "`a` serves aspect `a9`, which the brief does not have",
+            "`a` names aspect `a9`, which is not in the brief",
         ]
     );
 }
@@ -193,7 +193,7 @@ fn output_schema_must_be_a_schema_that_needs_no_network() {
 }
 
 #[test]
-fn only_nodes_that_wait_can_be_changed() {
+fn only_pending_nodes_can_be_changed() {
     use NodeStatus::{Blocked, Done, Failed, Pending, Running};
     let tree = grown(&[Done, Running, Failed, Blocked, Pending]);
     let updates = ["n2", "n3", "n4", "n5", "n6", "n6", "n7", "x"].map(update).to_vec();
@@ -212,12 +212,12 @@ fn only_nodes_that_wait_can_be_changed() {
 }
 
 #[test]
-fn the_root_keeps_the_users_question_but_may_look_elsewhere() {
+fn the_root_keeps_its_question_but_its_sources_may_change() {
     let asks = UpdateDraft { question: Some("other?".into()), ..update("n1") };
     let goes = UpdateDraft { drop: true, ..update("n1") };
     for update in [asks, goes] {
         let refused = complaints(&PlanDraft { updates: vec![update], ..PlanDraft::default() }, &tree());
-        assert_eq!(refused, ["`n1` is the root: it can be neither dropped nor asked something else"]);
+        assert_eq!(refused, ["`n1` is the root: it can neither be dropped nor be given another question"]);
     }
     let looks = UpdateDraft { source_hint: Some(SourceHint::Web), ..update("n1") };
     let plan = check(&PlanDraft { updates: vec![looks], ..PlanDraft::default() }, &tree()).unwrap();
@@ -225,7 +225,7 @@ fn the_root_keeps_the_users_question_but_may_look_elsewhere() {
 }
 
 #[test]
-fn what_others_need_cannot_be_dropped_unless_they_go_too() {
+fn node_that_others_need_is_dropped_only_together_with_them() {
     let tree = grown(&[NodeStatus::Pending, NodeStatus::Pending]);
     let goes = |id: &str| UpdateDraft { drop: true, ..update(id) };
     let one = PlanDraft { updates: vec![goes("n2")], ..PlanDraft::default() };
@@ -235,43 +235,43 @@ fn what_others_need_cannot_be_dropped_unless_they_go_too() {
 }
 
 #[test]
-fn a_node_nobody_can_reach_is_refused() {
+fn node_that_can_never_run_is_refused() {
     let tree = grown(&[NodeStatus::Failed, NodeStatus::Blocked, NodeStatus::Pending]);
     let mut drafts = draft([after("a", &["n4"]), after("b", &["n2", "n3"]), after("c", &["n1"])]);
     drafts.updates = vec![UpdateDraft { drop: true, ..update("n4") }];
     assert_eq!(
         complaints(&drafts, &tree),
         [
-            "`a` can never run: `n4`, which it depends on, is dropped by this plan",
-            "`b` can never run: `n2`, which it depends on, failed",
-            "`b` can never run: `n3`, which it depends on, is blocked",
-            "`c` can never run: `n1`, which it depends on, is the root, which is answered last",
+            "`a` can never run: its dependency `n4` is dropped by this plan",
+            "`b` can never run: its dependency `n2` failed",
+            "`b` can never run: its dependency `n3` is blocked",
+            "`c` can never run: its dependency `n1` is the root, which is answered last",
         ]
     );
     let without = NodeDraft { optional_dependencies: true, ..after("b", &["n2", "n3"]) };
     assert!(check(&draft([without]), &tree).is_ok());
     let under = NodeDraft { parent: Some("n4".into()), ..new("d") };
     let drafts = PlanDraft { new_nodes: vec![under], ..drafts };
-    assert_eq!(complaints(&drafts, &tree), ["`d` belongs under `n4`, which this plan drops"]);
+    assert_eq!(complaints(&drafts, &tree), ["parent `n4` of `d` is dropped by this plan"]);
 }
 
 #[test]
-fn node_that_asks_again_what_a_done_one_has_answered_is_refused() {
+fn node_that_repeats_a_finished_one_is_refused() {
     let mut tree = tree();
     let mut node = Node::new(NodeId::numbered(2), Some(tree.root.clone()), "What does A cost?".parse().unwrap(), 1);
     node.status = NodeStatus::Done;
     tree.nodes.push(node);
     let again = NodeDraft { question: "what does A cost".into(), ..new("a") };
-    let complaint = "`a` asks what `n2` has answered already: ask something else, or leave it out";
+    let complaint = "`a` asks what `n2` has already answered; ask something else or leave it out";
     assert_eq!(complaints(&draft([again.clone()]), &tree), [complaint]);
     let elsewhere = NodeDraft { source_hint: SourceHint::Web, ..again.clone() };
-    assert!(check(&draft([elsewhere]), &tree).is_ok(), "somebody else may know more");
+    assert!(check(&draft([elsewhere]), &tree).is_ok(), "other sources may have more");
     tree.nodes[1].status = NodeStatus::Failed;
     assert!(check(&draft([again]), &tree).is_ok(), "it has no answer");
 }
 
 prop_compose! {
-    /// A draft whose nodes depend on, and lie under, earlier ones only; then shuffled.
+    /// A draft whose nodes depend on and are children of earlier ones only, shuffled.
     fn valid_draft()(
         nodes in prop::collection::vec(
             (
@@ -293,7 +293,7 @@ prop_compose! {
         for (at, (name, question, needs, parent, flags, (group, why), kind)) in nodes.into_iter().enumerate() {
             let earlier = |index: prop::sample::Index| (at > 0).then(|| drafts[index.index(at)].id.clone());
             drafts.push(NodeDraft {
-                // Letters and a number: no two alike, and none the tree's `n1`.
+                // The number makes it unique, the `x` different from the tree's `n1`.
                 id: format!("x{name}-{at}"),
                 parent: parent.filter(|_| at < 3).and_then(earlier),
                 question,

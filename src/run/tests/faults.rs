@@ -226,7 +226,7 @@ async fn is_honest(case: &Case, world: &Outside<'_>) {
     let calls = world.calls().await;
     let last = calls.iter().rev().find(|call| is_writer(call.key.as_str()));
     if last.is_some_and(|call| call.state != CallState::Replied) {
-        let is_told = report.limitations.iter().any(|limitation| limitation.contains("by code"));
+        let is_told = report.limitations.iter().any(|limitation| limitation.contains("without a model"));
         assert!(report.degraded && is_told, "{case:?}: {:#?}", report.limitations);
     }
 }
