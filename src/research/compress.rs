@@ -101,7 +101,7 @@ pub(super) async fn compress(
     ending: Ending,
 ) -> Result<Branch, CallError> {
     let mut remarks = desk.remarks.clone();
-    remarks.extend(ending.remark.map(|reason| format!("work on `{}` broke off: {reason}", task.node.question)));
+    remarks.extend(ending.remark.map(|reason| format!("work on `{}` stopped early: {reason}", task.node.question)));
     let received = received(task, &desk.noted);
     let mut report = match ending.stop {
         _ if received.is_empty() => empty(task, ending.stop),
@@ -123,7 +123,9 @@ pub(super) async fn compress(
         match output(caller, task, &report, schema).await {
             Ok(value) => report.output = Some(value),
             Err(error) if ends_run(&error) => return Err(error),
-            Err(error) => remarks.push(format!("result of `{}` has no form: {error}", task.node.question)),
+            Err(error) => {
+                remarks.push(format!("result of `{}` does not match its schema: {error}", task.node.question))
+            }
         }
     }
     Ok(branch(task, desk, report, remarks))

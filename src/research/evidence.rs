@@ -180,7 +180,7 @@ struct Candidate<'a> {
 /// Picks the sentences of `passages` that best answer the question, without duplicates.
 ///
 /// A sentence is scored by its share of the question's words, weighted by rarity. That alone picks the answering
-/// sentence of a passage 84 times in 100 (SQuAD 2.0); similarity of embeddings, averaged in if there is an embedder,
+/// sentence of a passage 84 times in 100 (`SQuAD` 2.0); similarity of embeddings, averaged in if there is an embedder,
 /// adds a little.
 ///
 /// The result is in reading order: documents by rank, sentences by position. Quotes are not yet checked.

@@ -78,7 +78,7 @@ pub async fn branch_of(
     let Verified { evidence, findings, reported, .. } = branch;
     if !reported.is_empty() {
         notes.push(format!(
-            "{} of Deep Research not borne out by a page that was read; listed apart as unchecked",
+            "{} of Deep Research not confirmed by a fetched page; listed separately as unchecked",
             counted(reported.len(), "statement")
         ));
     }
@@ -169,7 +169,7 @@ async fn read(
                 }
                 // Nothing was read in time: who has more of it may read on.
                 Err(error @ SourceError::Stopped(_)) if error.ends_run() || read.is_empty() => return Err(error),
-                Err(error) => notes.push(format!("a page that Deep Research cites was not read: {error}")),
+                Err(error) => notes.push(format!("a page cited by Deep Research was not read: {error}")),
             }
         }
     }
