@@ -123,9 +123,7 @@ pub(super) async fn compress(
         match output(caller, task, &report, schema).await {
             Ok(value) => report.output = Some(value),
             Err(error) if ends_run(&error) => return Err(error),
-            Err(error) => {
-                remarks.push(format!("result of `{}` does not match its schema: {error}", task.node.question))
-            }
+            Err(error) => remarks.push(format!("result of `{}` fails its schema: {error}", task.node.question)),
         }
     }
     Ok(branch(task, desk, report, remarks))
