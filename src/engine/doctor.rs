@@ -215,7 +215,7 @@ async fn stale_check(index: &Index, name: &str, root: &Path) -> Result<Check, En
         return Ok(Check::trouble(
             "collection",
             format!("`{name}`: folder `{}` is gone", root.display()),
-            "put it back, or forget the collection with `dr index --prune`".to_owned(),
+            "restore it, or remove the collection with `dr index --prune`".to_owned(),
         ));
     }
     let known = index.documents(Some(name)).await?;

@@ -345,7 +345,7 @@ fn yaml_reason(complaint: &str) -> String {
     line.trim_start_matches("error: ").replacen("line ", "its line ", 1)
 }
 
-/// Options that accept repeated keys, as most tools do, and limit nesting and expansion: aliases can make a small file
+/// Options that accept repeated keys but limit nesting and expansion: aliases can make a small file
 /// expand to gigabytes.
 fn yaml_options() -> serde_saphyr::Options {
     serde_saphyr::options! {

@@ -1,63 +1,63 @@
-//! Rankings against judgments become figures: how good a search is on questions whose documents are known.
+//! Retrieval metrics: compares rankings with judgments of which documents are relevant to which query.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A question, one line of `queries.jsonl`; other fields are ignored.
+/// One line of `queries.jsonl`; other fields are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct EvalQuery {
-    /// Its name in the judgments.
+    /// Key of the query in the judgments.
     pub id: String,
-    /// What is searched for.
+    /// Text to search for.
     pub text: String,
 }
 
-/// Judgments: for each question its documents and their grades; above 0 is relevant.
+/// Grades by query id and path; a grade above 0 is relevant.
 pub type Judgments = BTreeMap<String, HashMap<String, u32>>;
 
-/// Questions or judgments cannot be used.
+/// Queries or judgments are unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum EvalError {
-    /// A line of the questions is not what it should be.
+    /// A line of the queries is malformed.
     #[error("line {line} of the queries is not an object with `id` and `text`")]
     Query {
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// Why.
+        /// The error from the JSON parser.
         #[source]
         source: serde_json::Error,
     },
 
-    /// A line of the judgments is not what it should be.
+    /// A line of the judgments is malformed.
     #[error("line {line} of the judgments is not `query id`, tab, `path`, tab, `grade`")]
     Judgment {
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
     },
 
-    /// A judged file was never indexed, so every figure would be wrong.
+    /// A judged file is not in the index, which would make every metric too low.
     #[error("{missing} of {judged} judged files are not in the index, first `{first}`")]
     NotIndexed {
-        /// How many are missing.
+        /// Number of judged files that are missing.
         missing: usize,
-        /// How many are judged.
+        /// Number of judged files.
         judged: usize,
-        /// One of them.
+        /// Path of the first missing file.
         first: String,
     },
 
-    /// There is nothing to measure.
+    /// No query has a relevant document, so every mean would be undefined.
     #[error("no query has a relevant document")]
     NothingToMeasure,
 }
 
 impl EvalError {
-    /// Returns what the user can do about this error.
+    /// Returns a hint for the user.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Query { .. } => Some("queries.jsonl has one {\"id\": …, \"text\": …} a line".into()),
+            Self::Query { .. } => Some("queries.jsonl has one {\"id\": …, \"text\": …} per line".into()),
             Self::Judgment { .. } => Some("qrels.tsv has three columns and no header".into()),
             Self::NotIndexed { .. } => {
                 Some("paths are relative to the collection's root; index that folder first".into())
@@ -67,16 +67,16 @@ impl EvalError {
     }
 }
 
-/// What some editors put at the start of a file.
+/// Written by some editors at the start of a file.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Reads questions, one JSON object a line; empty lines are passed over.
+/// Parses queries, one JSON object per line; empty lines are skipped.
 pub fn parse_queries(text: &str) -> Result<Vec<EvalQuery>, EvalError> {
     let lines = text.trim_start_matches(BYTE_ORDER_MARK).lines().zip(1..).filter(|(line, _)| !line.trim().is_empty());
     lines.map(|(text, line)| serde_json::from_str(text).map_err(|source| EvalError::Query { line, source })).collect()
 }
 
-/// Reads judgments: question, path and grade, separated by tabs; empty lines are passed over.
+/// Parses judgments: query id, path and grade, separated by tabs; empty lines are skipped.
 pub fn parse_judgments(text: &str) -> Result<Judgments, EvalError> {
     let mut judgments = Judgments::new();
     for (text, line) in
@@ -90,12 +90,12 @@ pub fn parse_judgments(text: &str) -> Result<Judgments, EvalError> {
     Ok(judgments)
 }
 
-/// Returns a path as the index writes it, with one `/` between parts and no `.` among them.
+/// Normalises a path to the form stored in the index: single slashes and no `.` components.
 fn plain_path(path: &str) -> String {
     path.split('/').filter(|part| !part.is_empty() && *part != ".").collect::<Vec<_>>().join("/")
 }
 
-/// Makes sure that every judged path is one of `indexed`.
+/// Returns an error unless every judged path is in `indexed`.
 pub fn check_indexed(judgments: &Judgments, indexed: &HashSet<String>) -> Result<(), EvalError> {
     let judged: HashSet<&String> = judgments.values().flat_map(HashMap::keys).collect();
     let mut missing: Vec<_> = judged.iter().filter(|path| !indexed.contains(**path)).collect();
@@ -108,50 +108,50 @@ pub fn check_indexed(judgments: &Judgments, indexed: &HashSet<String>) -> Result
     }
 }
 
-/// What one search came to: documents in order of their best chunk, and how long it took.
+/// The result of one search: documents in the order of their best chunk.
 #[derive(Clone, Debug)]
 pub struct Ranking {
-    /// Name of the question.
+    /// Id of the query.
     pub query: String,
-    /// Paths, best first, each once.
+    /// Distinct paths, best first.
     pub paths: Vec<String>,
-    /// Time of the search.
+    /// Duration of the search.
     pub latency: Duration,
 }
 
-/// Means over all questions that have a relevant document.
+/// Means over all queries that have a relevant document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
-    /// Questions measured.
+    /// Number of queries measured.
     pub queries: usize,
-    /// Normalised discounted cumulative gain of the first ten; the gain is the grade, as in `trec_eval`.
+    /// Normalised discounted cumulative gain of the first 10 documents; the gain is the grade, as in `trec_eval`.
     pub ndcg_at_10: f64,
-    /// Share of the relevant documents in the first ten.
+    /// Fraction of the relevant documents among the first 10.
     pub recall_at_10: f64,
-    /// Share of the relevant documents in the first hundred.
+    /// Fraction of the relevant documents among the first 100.
     pub recall_at_100: f64,
-    /// Mean of one over the rank of the first relevant document.
+    /// Mean reciprocal rank of the first relevant document.
     pub mrr: f64,
-    /// Share of questions whose first document is relevant.
+    /// Fraction of queries whose first document is relevant.
     pub hit_at_1: f64,
-    /// Share of questions with a relevant document in the first three.
+    /// Fraction of queries with a relevant document among the first 3.
     pub hit_at_3: f64,
-    /// Share of questions with a relevant document in the first ten.
+    /// Fraction of queries with a relevant document among the first 10.
     pub hit_at_10: f64,
-    /// Median time of a search, in milliseconds.
+    /// Median latency in milliseconds.
     pub latency_p50_ms: f64,
-    /// Time that 95 of 100 searches stay within, in milliseconds.
+    /// 95th percentile of the latency in milliseconds.
     pub latency_p95_ms: f64,
 }
 
-/// Returns what one ranking is worth, given the grades of its question.
+/// A metric of one ranking, given the grades of its query.
 type Figure<'a> = &'a dyn Fn(&[String], &HashMap<String, u32>) -> f64;
 
-/// Compares rankings with judgments.
+/// Computes the metrics. Queries without a relevant document are left out.
 ///
 /// # Errors
 ///
-/// Returns [`EvalError::NothingToMeasure`] where no ranked question has a relevant document.
+/// Returns [`EvalError::NothingToMeasure`] if no ranked query has a relevant document.
 pub fn measure(rankings: &[Ranking], judgments: &Judgments) -> Result<Figures, EvalError> {
     let judged: Vec<_> = rankings
         .iter()
@@ -196,7 +196,7 @@ fn ndcg(paths: &[String], grades: &HashMap<String, u32>, depth: usize) -> f64 {
     let mut ideal: Vec<_> = grades.values().map(|grade| f64::from(*grade)).collect();
     ideal.sort_by(|a, b| b.total_cmp(a));
     let got = discounted(&mut paths.iter().map(|path| grades.get(path).map_or(0.0, |grade| f64::from(*grade))));
-    // A sum of nothing is −0, which would be shown.
+    // An empty sum is −0.0, which would be printed with its sign.
     (got / discounted(&mut ideal.into_iter())).max(0.0)
 }
 
@@ -213,7 +213,7 @@ fn hit(paths: &[String], grades: &HashMap<String, u32>, depth: usize) -> f64 {
     if first_relevant(paths, grades).is_some_and(|rank| rank <= depth) { 1.0 } else { 0.0 }
 }
 
-/// Returns the smallest value that `share` of 100 values do not exceed; values are sorted.
+/// Returns the nearest-rank percentile of sorted values, or 0 if there are none.
 fn percentile(sorted: &[f64], share: usize) -> f64 {
     let place = (sorted.len() * share).div_ceil(100).max(1) - 1;
     sorted.get(place).copied().unwrap_or(0.0)

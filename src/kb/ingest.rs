@@ -1,11 +1,11 @@
-//! Runs document to index over folders, touching only what changed.
+//! Indexes folders incrementally: only changed files are read, only changed chunks embedded.
 //!
 //! ```text
 //! walk ─▶ compare ─▶ read, parse, cut ─▶ commit ─▶ remove what is gone ─▶ text index ─▶ vectors ─▶ vector index
 //! ```
 //!
-//! Every commit leaves an index that can be searched, and every step looks at what is stored, not at what an earlier
-//! run meant to do. So a run that is killed or cancelled anywhere is finished by the next one.
+//! Every commit leaves a searchable index, and every step compares with what is stored rather than with a record of an
+//! earlier run. The next run therefore completes a run that was killed or cancelled at any point.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -26,127 +26,128 @@ use super::index::{
 use super::walk::{FoundFile, Skipped, read_inside, walk};
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
 
-/// Chunks in one commit.
+/// Chunks per commit. Small commits leave many fragments to compact; large ones delay the first searchable file.
 const CHUNKS_PER_COMMIT: usize = 8_192;
 
-/// Bytes of text in one commit.
+/// Bytes of text per commit, which bounds the memory.
 const BYTES_PER_COMMIT: usize = 16 * 1024 * 1024;
 
-/// Files one blocking task reads.
+/// Files per blocking task, so that the cost of a task does not exceed that of reading small files.
 const FILES_PER_TASK: usize = 16;
 
-/// Chunks that get their vectors in one commit.
+/// Vectors per commit.
 const VECTORS_PER_COMMIT: usize = 2_048;
 
-/// Chunks embedded between two looks at whether the user wants to stop.
+/// Chunks embedded between two checks for cancellation.
 const CHUNKS_PER_EMBEDDING: usize = 128;
 
-/// A file changed less than this before it was read may change again without a new modification time.
+/// Age from which a modification time is trusted. Some file systems have a resolution of two seconds, so a file may
+/// change again within that time and keep its modification time.
 const TRUSTED_AGE: Duration = Duration::from_secs(2);
 
-/// A folder to index, and the name it goes by.
+/// A folder to index and the name of its collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectionSource {
     /// Name of the collection.
     pub name: String,
-    /// Its folder, as an absolute path.
+    /// Absolute path of its folder.
     pub root: PathBuf,
 }
 
-/// What a run of [`ingest`] is to do.
+/// Options of [`ingest`].
 #[derive(Clone, Debug, Default)]
 pub struct IngestOptions {
-    /// The folders.
+    /// Folders to index.
     pub sources: Vec<CollectionSource>,
-    /// Collections to forget with all their documents.
+    /// Collections to remove with all their documents.
     pub forget: Vec<String>,
-    /// Whether vectors are made; text is searchable without.
+    /// Whether to embed chunks. Text is searchable without vectors.
     pub embed: bool,
-    /// Whether more than half of what is known may be removed.
+    /// Whether more than half of a collection may be removed.
     pub prune: bool,
-    /// Whether files are compared by content even where size and time are unchanged.
+    /// Whether to compare content even if size and modification time are unchanged.
     pub verify: bool,
-    /// Whether everything is read, cut and embedded again.
+    /// Whether to read, split and embed everything again.
     pub rebuild: bool,
 }
 
-/// Something to show while [`ingest`] runs.
+/// Progress of [`ingest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IngestEvent {
     /// The index is open for writing.
     Opened {
-        /// Whether it was made just now.
+        /// Whether it was created by this run.
         is_new: bool,
     },
-    /// Folders were listed and compared.
+    /// A folder was listed and compared with the index.
     Compared {
-        /// Files that have to be read.
+        /// Files to read.
         to_read: usize,
     },
-    /// More files are searchable.
+    /// A batch of files was committed and is searchable.
     Committed {
-        /// Files done so far.
+        /// Files in this batch.
         files: usize,
-        /// Chunks written so far.
+        /// Chunks in this batch.
         chunks: usize,
     },
     /// The text index is being brought up to date.
     IndexingText,
-    /// There are chunks to embed.
+    /// Embedding has started.
     EmbeddingStarted {
-        /// How many.
+        /// Chunks to embed.
         chunks: usize,
     },
-    /// More chunks have a vector.
+    /// More chunks were embedded.
     Embedded {
-        /// Done so far.
+        /// Chunks embedded so far.
         chunks: usize,
     },
     /// The vector index is being brought up to date.
     IndexingVectors,
 }
 
-/// A file that was left out, for the summary.
+/// A file with a problem, for the summary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SkippedFile {
-    /// Its collection.
+    /// Collection of the file.
     pub collection: String,
-    /// Its path.
+    /// Path relative to the collection's root.
     pub path: String,
-    /// Why, as a fragment.
+    /// The problem, as a lower-case fragment on one line.
     pub reason: String,
 }
 
-/// What a run of [`ingest`] did.
+/// Result of [`ingest`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct IngestSummary {
-    /// Files that are new.
+    /// New files.
     pub added: usize,
-    /// Files with other content than before.
+    /// Files with new content.
     pub changed: usize,
-    /// Files found again under another path.
+    /// Files whose content was indexed under a path that no longer exists.
     pub renamed: usize,
-    /// Files that are gone.
+    /// Files removed from the index.
     pub removed: usize,
-    /// Files that are as they were.
+    /// Files with unchanged content.
     pub unchanged: usize,
-    /// Files left out.
+    /// Files left out of the index.
     pub skipped: Vec<SkippedFile>,
-    /// Files that were indexed with a reservation, for example broken front matter.
+    /// Files indexed despite a problem, for example invalid front matter.
     pub warnings: Vec<SkippedFile>,
     /// Chunks written.
     pub chunks: usize,
-    /// Vectors made.
+    /// Chunks embedded.
     pub embedded: usize,
-    /// Chunks that still wait for a vector.
+    /// Chunks still to be embedded.
     pub vectors_missing: usize,
-    /// Whether the user stopped the run; what was done is kept.
+    /// Whether the run was cancelled; its commits are kept.
     pub interrupted: bool,
-    /// How long it took.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
-/// [`ingest`] could not go on.
+/// [`ingest`] failed.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
     /// The index failed.
@@ -157,20 +158,20 @@ pub enum IngestError {
     #[error("failed to embed chunks")]
     Embed(#[from] EmbedError),
 
-    /// Too much would go.
+    /// More than half of a collection would be removed, which usually means a wrong or unmounted folder.
     #[error("{gone} of {known} files of collection `{collection}` are no longer in `{root}`")]
     WouldRemove {
         /// The collection.
         collection: String,
         /// Its folder.
         root: PathBuf,
-        /// Files that are missing.
+        /// Indexed files that are missing.
         gone: usize,
-        /// Files the index knows.
+        /// Indexed files.
         known: usize,
     },
 
-    /// The name is taken by another folder.
+    /// The name belongs to a collection from another folder.
     #[error("collection `{collection}` was indexed from `{indexed}`, not from `{given}`")]
     OtherRoot {
         /// The collection.
@@ -181,18 +182,18 @@ pub enum IngestError {
         given: PathBuf,
     },
 
-    /// The index was made by another embedder, chunker or tokenizer.
+    /// The index was built with another embedder, chunker or tokenizer.
     #[error("index was made with {what} `{stored}`, not `{current}`")]
     Mismatch {
-        /// What differs.
+        /// The part that differs: `embedder`, `chunker` or `text index`.
         what: &'static str,
-        /// What the index has.
+        /// Value in the index.
         stored: String,
-        /// What this run would use.
+        /// Value of this run.
         current: String,
     },
 
-    /// The folder of a collection is not there any more.
+    /// The folder of a collection no longer exists.
     #[error("folder `{root}` of collection `{collection}` is gone")]
     RootGone {
         /// The collection.
@@ -201,45 +202,45 @@ pub enum IngestError {
         root: PathBuf,
     },
 
-    /// The folder cannot be listed.
+    /// The path is not a folder.
     #[error("`{path}` is not a folder")]
     NotAFolder {
-        /// What was given.
+        /// The path as given.
         path: PathBuf,
     },
 
-    /// A blocking task died.
+    /// A blocking task panicked.
     #[error("failed to read files")]
     Task(#[source] tokio::task::JoinError),
 }
 
 impl IngestError {
-    /// Returns what the user can do about this error.
+    /// Returns a hint for the user, if there is a remedy.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Index(error) => error.hint(),
             Self::Embed(error) => error.hint(),
-            Self::WouldRemove { .. } => Some("if they are really gone, say so with `--prune`".into()),
-            Self::RootGone { .. } => Some("put it back, or forget the collection with `dr index --prune`".into()),
+            Self::WouldRemove { .. } => Some("if they were deleted on purpose, add `--prune`".into()),
+            Self::RootGone { .. } => Some("restore it, or remove the collection with `dr index --prune`".into()),
             Self::OtherRoot { .. } => Some("give this folder another name with `--collection`".into()),
-            Self::Mismatch { .. } => Some("run `dr index --rebuild` to make the index again".into()),
+            Self::Mismatch { .. } => Some("run `dr index --rebuild`".into()),
             Self::NotAFolder { .. } => Some("give the folder that holds the files".into()),
             Self::Task(_) => None,
         }
     }
 }
 
-/// Who is told what happens.
+/// Callback for progress events, called from the task that runs [`ingest`].
 pub type Listener<'a> = &'a (dyn Fn(IngestEvent) + Send + Sync);
 
 /// Brings the index at `location` up to date with the folders in `options`.
 ///
-/// When `cancel` is triggered, the batch under way is finished and committed, and the summary says `interrupted`.
+/// Once `cancel` is triggered, the current batch is completed and committed, and the summary has `interrupted` set.
 ///
 /// # Errors
 ///
-/// Returns an error where the index or a root cannot be used, or where the run would remove more than half of a
-/// collection without `prune`. A file that cannot be indexed is no error: it is named in the summary.
+/// Returns an error if the index or a root is unusable, or if more than half of a collection would be removed without
+/// `prune`. A file that cannot be indexed is not an error: the summary lists it.
 pub async fn ingest(
     location: &IndexLocation,
     embedder: &Arc<dyn Embedder>,
@@ -312,7 +313,7 @@ fn manifest(embedder: &Arc<dyn Embedder>, choice: &str) -> Manifest {
     }
 }
 
-/// Returns how documents are cut for an embedder: seven eighths of its window, so that headings find room.
+/// Returns the chunk lengths for an embedder: a target of seven eighths of its window, which leaves room for headings.
 pub fn chunk_options(embedder: &dyn Embedder) -> ChunkOptions {
     let max_tokens = embedder.max_tokens();
     ChunkOptions { max_tokens, target_tokens: max_tokens * 7 / 8 }
@@ -334,7 +335,7 @@ fn check_same(stored: &Manifest, wanted: &Manifest) -> Result<(), IngestError> {
     Ok(())
 }
 
-/// One run, as far as it has come.
+/// The state of one run.
 struct Run<'a> {
     writer: IndexWriter,
     embedder: &'a Arc<dyn Embedder>,
@@ -344,30 +345,30 @@ struct Run<'a> {
     summary: IngestSummary,
 }
 
-/// What comparing a folder with the index found.
+/// The differences between a folder and the index.
 struct Comparison {
     collection: String,
     to_read: Vec<ToRead>,
-    /// Known documents without a file.
+    /// Indexed documents whose file no longer exists.
     gone: Vec<DocumentRow>,
-    /// For a new path with the content of a gone document: that document, whose vectors are reused.
+    /// New paths that have the content of a gone document, whose vectors are reused.
     renamed: HashMap<String, DocumentId>,
 }
 
-/// A file to read, and what the index knows of it.
+/// A file to read and its row in the index, if it has one.
 #[derive(Clone)]
 struct ToRead {
     file: FoundFile,
     known: Option<DocumentRow>,
 }
 
-/// What reading a file came to.
+/// The result of reading a file.
 enum Read {
-    /// The content is the known one; only size or time had to be looked at.
+    /// The content is unchanged; the row has the new size and time.
     Same(DocumentRow),
-    /// New or other content.
+    /// The file is new or its content has changed.
     New { replacement: Replacement, is_known: bool, warnings: Vec<String> },
-    /// Not to be indexed.
+    /// The file cannot be indexed.
     Skipped { path: String, reason: SkipReason, known: Option<DocumentId> },
 }
 
@@ -467,8 +468,8 @@ impl Run<'_> {
         Ok(Comparison { collection: source.name.clone(), to_read, gone, renamed })
     }
 
-    /// Reads the files of a comparison and commits them in batches; returns known documents that turned out not to
-    /// be indexable any more.
+    /// Reads the files of a comparison and commits them in batches. Returns indexed documents that cannot be indexed
+    /// any more and are to be removed.
     async fn read_and_commit(
         &mut self,
         source: &CollectionSource,
@@ -588,7 +589,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Embeds as many of `rows` as there is time for before the run is cancelled; texts of like length together.
+    /// Embeds `rows` in order of length until done or cancelled. Returns the vectors so far.
     async fn embed(&self, mut rows: Vec<ChunkRow>) -> Result<Vec<(ChunkId, Vec<f32>)>, IngestError> {
         rows.sort_by(|a, b| a.tokens.cmp(&b.tokens).then_with(|| a.id.cmp(&b.id)));
         let mut vectors = Vec::with_capacity(rows.len());
@@ -608,12 +609,12 @@ impl Run<'_> {
     }
 }
 
-/// What is written in one commit.
+/// The contents of one commit.
 struct Batch<'a> {
     comparison: &'a Comparison,
     replacements: Vec<Replacement>,
     touched: Vec<DocumentRow>,
-    /// Documents whose vectors the new chunks may reuse.
+    /// Documents whose vectors may be reused for unchanged chunks.
     donors: Vec<DocumentId>,
     files: usize,
     chunks: usize,
@@ -648,7 +649,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Finds new files with the content of gone documents. Only files of equal size are read for that.
+/// Finds new files with the content of gone documents. Reads only files whose size equals that of a gone document.
 async fn find_renamed(
     root: &Path,
     to_read: &[ToRead],
@@ -706,7 +707,7 @@ fn read(source: &CollectionSource, file: ToRead, embedder: &dyn Embedder) -> Rea
     Read::New { replacement: Replacement { document: row, chunks }, is_known: known.is_some(), warnings }
 }
 
-/// Returns the modification time, unless the file could still change without getting a new one.
+/// Returns the modification time, or `None` if it is younger than [`TRUSTED_AGE`].
 fn trusted_time(modified_ns: i64, read_at: SystemTime) -> Option<i64> {
     let age_limit = read_at.checked_sub(TRUSTED_AGE)?.duration_since(UNIX_EPOCH).ok()?;
     (i128::from(modified_ns) < i128::try_from(age_limit.as_nanos()).ok()?).then_some(modified_ns)
@@ -748,7 +749,7 @@ fn chunk_rows(collection: &str, document: &Document, embedder: &dyn Embedder) ->
     rows.collect()
 }
 
-/// Returns what people call the document: its title, its aliases, its file name; each once.
+/// Returns title, aliases and file name, without duplicates.
 fn names(document: &Document) -> Vec<String> {
     let mut names = vec![document.title.clone()];
     for name in document.aliases.iter().map(String::as_str).chain([file_stem(&document.path)]) {
@@ -763,15 +764,15 @@ fn file_stem(path: &str) -> &str {
     Path::new(path).file_stem().and_then(|stem| stem.to_str()).unwrap_or(path)
 }
 
-/// Returns the text that stands for a chunk in the vector space.
+/// Returns the text of a chunk as embedded.
 ///
-/// A title that is only the file's name is left out, so that a renamed file keeps its vectors.
+/// A title that is only the file name is left out, so that a renamed file keeps its vectors.
 fn text_to_embed(row: &ChunkRow) -> String {
     let title = Some(row.title()).filter(|title| *title != file_stem(&row.path));
     embed_text(title, &row.heading_path, row.context.as_deref(), &row.text)
 }
 
-/// Returns the key a vector can be found by again, or nothing for a chunk without words.
+/// Returns the key under which a vector is reused, or `None` for a chunk without words, which is not embedded.
 fn embed_key(embedder: &dyn Embedder, row: &ChunkRow) -> Option<String> {
     if !row.text.chars().any(char::is_alphanumeric) {
         return None;
@@ -781,7 +782,7 @@ fn embed_key(embedder: &dyn Embedder, row: &ChunkRow) -> Option<String> {
     Some(hasher.finalize().to_hex()[..32].to_owned())
 }
 
-/// Returns a reason with its cause, on one line.
+/// Returns a reason and its cause on one line.
 fn describe(reason: &SkipReason) -> String {
     match std::error::Error::source(reason) {
         Some(source) => format!("{reason}: {source}"),

@@ -1,4 +1,4 @@
-//! Every step of a writer as a place to be killed at: what is left has to answer, and the next run has to finish it.
+//! Kills a writer at every step: the index left behind must be searchable, and the next run must complete it.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::kb::index::Index;
 use crate::kb::index::STEPS_LEFT;
 use crate::kb::search::{SearchMode, SearchOptions, Searcher};
 
-/// Vectors from a hash of the text: nothing to load, and the same on every machine.
+/// An embedder that hashes the text: nothing to load, and identical on every machine.
 struct HashEmbedder;
 
 impl CountTokens for HashEmbedder {
@@ -50,20 +50,20 @@ impl Embedder for HashEmbedder {
     }
 }
 
-/// A folder of notes and the index of it.
+/// A folder of notes and its index.
 struct World {
     folder: tempfile::TempDir,
     embedder: Arc<dyn Embedder>,
 }
 
-/// A chunk without what depends on how it came about, and whether it has a vector.
+/// The fields of a chunk that do not depend on the history of the index, and whether it has a vector.
 #[derive(Debug, PartialEq)]
 struct ChunkState {
     row: ChunkRow,
     has_vector: bool,
 }
 
-/// Everything that has to be the same however often a run was killed.
+/// Everything that must be identical however often a run was killed.
 #[derive(Debug, PartialEq)]
 struct State {
     documents: Vec<DocumentRow>,
@@ -74,7 +74,7 @@ struct State {
 }
 
 impl World {
-    /// Makes four notes, with a time old enough to be trusted.
+    /// Creates four notes with modification times old enough to be trusted.
     fn new() -> Self {
         let world = Self { folder: tempfile::tempdir().unwrap(), embedder: Arc::new(HashEmbedder) };
         fs::create_dir_all(world.notes().join("sub")).unwrap();
@@ -107,7 +107,7 @@ impl World {
         self.write(2, "f.md", &note("f.md", "first"));
     }
 
-    /// Runs an ingest that may take `steps` steps, or as many as it likes.
+    /// Runs an ingest of at most `steps` steps; `None` for no limit.
     async fn ingest(&self, options: &IngestOptions, steps: Option<usize>) -> Result<IngestSummary, IngestError> {
         let source = CollectionSource { name: "notes".into(), root: self.notes() };
         let options = IngestOptions { sources: vec![source], ..options.clone() };
@@ -118,7 +118,7 @@ impl World {
         result
     }
 
-    /// Makes sure that the index answers with whole documents, or says that there is none.
+    /// Asserts that every document in the index is complete, or that there is no index.
     async fn assert_answers(&self, at: usize) {
         let index = match Index::open(&self.location()).await {
             Ok(index) => index,
@@ -176,12 +176,12 @@ fn note(name: &str, time: &str) -> String {
     format!("# Note {name}\n\nThe opening. {}\n\n## More\n\n{}\n\nThe closing.\n", long("beginning"), long("end"))
 }
 
-/// What happens to the world before the run that is killed.
+/// Changes to the world before the run that is killed.
 type Preparation = fn(&World);
 
-/// Kills a run at its first step, its second, and so on until one comes through; returns how many there were.
+/// Kills a run at its first step, its second, and so on until one completes. Returns the number of steps.
 ///
-/// With `first` given, a run with those options has succeeded before, and `prepare` changed the folder since.
+/// With `first`, a run with those options succeeds before `prepare` changes the folder.
 async fn survives(first: Option<&IngestOptions>, prepare: Preparation, options: &IngestOptions) -> usize {
     let build = async || {
         let world = World::new();
@@ -205,7 +205,7 @@ async fn survives(first: Option<&IngestOptions>, prepare: Preparation, options: 
             Err(IngestError::Index(IndexError::Stopped { .. })) => {}
             Err(error) => panic!("stopped after {steps} steps, the run fails otherwise: {error:?}"),
         }
-        // A rebuild that was killed need not be taken up again; an ordinary run has to do.
+        // A killed rebuild need not be repeated: an ordinary run must be enough.
         let finish = IngestOptions { rebuild: false, ..options.clone() };
         let finished = world.ingest(&finish, None).await;
         finished.unwrap_or_else(|error| panic!("stopped after {steps} steps, the next run fails: {error:?}"));

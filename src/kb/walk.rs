@@ -1,4 +1,4 @@
-//! A folder becomes the list of files to index, under the rules of `.gitignore` and `.drignore`.
+//! Lists the files of a folder to index, honouring `.gitignore` and `.drignore`.
 
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
@@ -9,42 +9,42 @@ use ignore::{DirEntry, WalkBuilder, WalkState};
 
 use super::document::{MAX_DOCUMENT_BYTES, SkipReason};
 
-/// Extensions that are indexed, in lower case.
+/// Indexed file extensions, in lower case.
 const EXTENSIONS: [&str; 4] = ["md", "markdown", "mdx", "txt"];
 
-/// A file that may be indexed, as the folder lists it.
+/// A file to index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundFile {
-    /// Path relative to the root, `/` between parts.
+    /// Path relative to the root, with `/` between components.
     pub path: String,
     /// Size in bytes.
     pub size: u64,
-    /// Modification time in nanoseconds since 1970.
+    /// Modification time in nanoseconds since the Unix epoch.
     pub modified_ns: i64,
 }
 
-/// A file that is left out, and why.
+/// A file that is left out.
 #[derive(Debug)]
 pub struct Skipped {
-    /// Path relative to the root; characters that are not text are replaced.
+    /// Path relative to the root; bytes that are not UTF-8 are replaced.
     pub path: String,
-    /// Why it is left out.
+    /// Reason for leaving it out.
     pub reason: SkipReason,
 }
 
-/// What a folder holds.
+/// The files of a folder.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// Files to index, by path.
+    /// Files to index, sorted by path.
     pub files: Vec<FoundFile>,
-    /// Files and folders that could not be considered, by path.
+    /// Files that look indexable but are left out, and folders that cannot be read, sorted by path.
     pub skipped: Vec<Skipped>,
 }
 
-/// Lists the files under `root`, or `root` itself where it is a file's folder with that one file.
+/// Lists the files under `root`.
 ///
-/// Hidden files and what the ignore files name are passed over in silence. A symbolic link is followed to a file that
-/// lies inside the root; links to folders, and out of the root, are named as skipped, so there are no loops.
+/// Hidden and ignored files are left out silently. A symbolic link to a file inside the root is followed; one that
+/// leads out of the root is skipped with a reason. Links to folders are never followed, so there are no loops.
 pub fn walk(root: &Path) -> Listing {
     let listing = Mutex::new(Listing::default());
     let canonical_root = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
@@ -76,7 +76,8 @@ pub fn walk(root: &Path) -> Listing {
     listing
 }
 
-/// Returns the file if it is to be indexed, why not if it looked like one, and nothing for everything else.
+/// Returns the file if it is to be indexed, the reason if it has an indexed extension but is left out, and `None` for
+/// everything else.
 fn consider(root: &Path, canonical_root: &Path, entry: &DirEntry) -> Option<Result<FoundFile, Skipped>> {
     let kind = entry.file_type()?;
     let path = entry.path();
@@ -102,12 +103,12 @@ fn consider(root: &Path, canonical_root: &Path, entry: &DirEntry) -> Option<Resu
     Some(Ok(FoundFile { path: name, size: metadata.len(), modified_ns: modified_ns(&metadata) }))
 }
 
-/// Reads a file of a collection: one whose path, links followed, ends at a regular file inside `root`.
+/// Reads a file of a collection. The path, with links resolved, must lead to a regular file inside `root`.
 ///
 /// # Errors
 ///
-/// Returns an error for a path that leads elsewhere, for what is not a regular file, and for more than
-/// [`MAX_DOCUMENT_BYTES`], which are never read.
+/// Returns an error for a path that leads out of `root`, for anything but a regular file, and for a file larger than
+/// [`MAX_DOCUMENT_BYTES`].
 pub fn read_inside(root: &Path, path: &str) -> std::io::Result<Vec<u8>> {
     let refused = |why: &str| Err(std::io::Error::other(why.to_owned()));
     if !Path::new(path).components().all(|part| matches!(part, Component::Normal(_))) {
@@ -124,7 +125,7 @@ fn has_known_extension(path: &Path) -> bool {
     extension.is_some_and(|extension| EXTENSIONS.contains(&extension.to_ascii_lowercase().as_str()))
 }
 
-/// Returns the regular file inside the root that a path ends at, links followed.
+/// Resolves a path, including links, to a regular file inside the root.
 fn file_inside(canonical_root: &Path, path: &Path) -> std::io::Result<PathBuf> {
     let file = path.canonicalize()?;
     if !file.starts_with(canonical_root) {
@@ -140,7 +141,7 @@ fn relative<'a>(root: &Path, path: &'a Path) -> &'a Path {
     path.strip_prefix(root).unwrap_or(path)
 }
 
-/// Returns the path with `/` between its parts, if all of it is text.
+/// Returns the path with `/` between components, or `None` if it is not UTF-8.
 fn slashed(path: &Path) -> Option<String> {
     let parts: Option<Vec<_>> = path.components().map(|part| part.as_os_str().to_str()).collect();
     Some(parts?.join("/"))

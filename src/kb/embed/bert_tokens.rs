@@ -10,7 +10,7 @@ use tokenizers::Tokenizer;
 
 use crate::base::token::CountTokens;
 
-/// Size of the word cache: a few times the vocabulary of a large folder, some 20 MB.
+/// Size of the word cache: a few times the vocabulary of a large folder.
 const MAX_REMEMBERED_WORDS: usize = 200_000;
 
 /// Longer words are not cached: they rarely occur twice.

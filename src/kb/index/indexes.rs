@@ -8,35 +8,35 @@ use lancedb::{DistanceType, Table};
 use super::schema::SEARCHED;
 use super::{During, IndexError, step};
 
-/// Tokenizer settings of the text index; raise the number when they change, so that old indexes are rebuilt.
+/// Tokenizer settings of the text index, part of the manifest. Increase the number when they change, so that existing
+/// indexes are rebuilt.
 pub const TEXT_INDEX_VERSION: &str = "icu-split/en-stem/positions/2";
 
-/// Name of the text index.
 pub(super) const TEXT_INDEX: &str = "searched_idx";
 
-/// Name of the vector index.
 pub(super) const VECTOR_INDEX: &str = "vector_idx";
 
-/// Vectors a partition of the vector index holds on average: enough that reading it is worth while, few enough that
-/// all cores have some to compare.
+/// Average number of vectors per partition of the vector index: large enough to amortise reading a partition, small
+/// enough that every core has one to compare.
 const VECTORS_PER_PARTITION: u32 = 4_096;
 
-/// Bits the vector index keeps of each component, an eighth of what the vector itself has.
+/// Bits per component in the vector index, an eighth of a stored component.
 const BITS: u32 = 4;
 
-/// How many times more vectors than wanted are compared again in full, because [`BITS`] tell near ones apart badly.
+/// Candidates compared again with their full vectors, as a multiple of the hits wanted. [`BITS`] alone distinguish near
+/// neighbours badly.
 ///
-/// Recall@50 on 18,000 passages of documentation with 2, 3, 4 and 5 bits: 0.849, 0.917, 0.953 and 0.974; compared again
-/// twice as many: 0.987, 0.9989, 0.9998 and 0.9997.
+/// Recall@50 on 18,000 passages of documentation with 2, 3, 4 and 5 bits: 0.849, 0.917, 0.953 and 0.974. With twice as
+/// many candidates compared again: 0.987, 0.9989, 0.9998 and 0.9997.
 pub(super) const RERANKED: u32 = 2;
 
-/// Dimensions the compact vector index wants a multiple of; vectors of another dimension are indexed as they are.
+/// The compact vector index requires a dimension that is a multiple of this; other vectors are indexed uncompressed.
 const DIMENSION_STEP: usize = 8;
 
-/// Longest word the text index keeps, in bytes: a SHA-512 in hex.
+/// Longest word in the text index, in bytes: a SHA-512 in hex.
 const MAX_WORD_BYTES: usize = 128;
 
-/// Memory the text index may use while it is built.
+/// Memory limit of building the text index.
 const TEXT_INDEX_MEMORY_MB: u64 = 128;
 
 pub(super) async fn build_text_index(chunks: &Table) -> Result<(), IndexError> {

@@ -1,38 +1,38 @@
-//! Where an index lives: a local folder, or the address of an object store.
+//! The location of an index: a local folder, or the address of an object store.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
-/// Name of the folder that holds an index, looked for upward from the current one.
+/// Name of the folder that holds an index. The search for it starts in the current folder and goes upward.
 pub const DR_FOLDER: &str = ".dr";
 
-/// Where an index lives.
+/// The location of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexLocation {
-    /// A folder on this machine, as an absolute path.
+    /// A local folder.
     Local {
-        /// The folder with the tables.
+        /// Absolute path of the folder with the tables.
         folder: PathBuf,
-        /// What collection roots are stored relative to: the folder that holds `.dr`.
+        /// The folder that stored collection roots are relative to: the one that holds `.dr`.
         base: PathBuf,
     },
-    /// An object store or LanceDB's own cloud: `s3://`, `gs://`, `az://`, `db://`.
+    /// An object store or LanceDB Cloud: `s3://`, `gs://`, `az://`, `db://`.
     Remote {
-        /// The address.
+        /// The address as given.
         uri: String,
     },
 }
 
-/// The text is not the address of an index.
+/// The text is not a usable location of an index.
 #[derive(Debug, thiserror::Error)]
 pub enum LocationError {
-    /// The scheme is not one LanceDB knows.
+    /// The scheme is unknown.
     #[error("`{uri}` is not an address for an index")]
     Scheme {
-        /// What was given.
+        /// The address as given.
         uri: String,
     },
-    /// The scheme needs a feature this binary was built without.
+    /// This binary was built without the feature for the scheme.
     #[error("this `dr` was built without support for `{scheme}://`")]
     Feature {
         /// The scheme.
@@ -40,7 +40,7 @@ pub enum LocationError {
         /// The cargo feature.
         feature: &'static str,
     },
-    /// The path cannot be written as text.
+    /// The path is not UTF-8 or has control characters.
     #[error("path `{path}` of the index has bytes that are not text")]
     NotText {
         /// The path.
@@ -51,14 +51,14 @@ pub enum LocationError {
     Path {
         /// The path.
         path: PathBuf,
-        /// Why.
+        /// The error from the file system.
         #[source]
         source: std::io::Error,
     },
 }
 
 impl LocationError {
-    /// Returns what the user can do about this error.
+    /// Returns a hint for the user, if there is a remedy.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Scheme { .. } => {
@@ -72,11 +72,11 @@ impl LocationError {
 }
 
 impl IndexLocation {
-    /// Reads what the user gave: an address with a scheme, or a folder.
+    /// Parses a location as the user gives it: an address with a scheme, or a folder.
     ///
     /// # Errors
     ///
-    /// Returns an error for an unknown scheme, or one whose cargo feature is off.
+    /// Returns an error for an unknown scheme, or for one whose cargo feature is off.
     pub fn parse(text: &str) -> Result<Self, LocationError> {
         if let Some((scheme, _)) = text.split_once("://") {
             let (enabled, feature) = match scheme {
@@ -91,19 +91,19 @@ impl IndexLocation {
             }
             return Ok(Self::Remote { uri: text.to_owned() });
         }
-        // LanceDB takes any address that starts with `db` for its cloud, so a folder is always made absolute.
+        // LanceDB treats every address that starts with `db` as its cloud, so a folder is always made absolute.
         let folder =
             std::path::absolute(text).map_err(|source| LocationError::Path { path: PathBuf::from(text), source })?;
         let base = folder.parent().map_or_else(|| folder.clone(), Path::to_path_buf);
         Ok(Self::Local { folder, base })
     }
 
-    /// Returns the index of the nearest `.dr` folder at or above `start`, if there is one.
+    /// Returns the index of the nearest `.dr` folder at or above `start`.
     pub fn nearest(start: &Path) -> Option<Self> {
         start.ancestors().find(|folder| folder.join(DR_FOLDER).is_dir()).map(Self::in_folder)
     }
 
-    /// Returns where the index of `base` lives: `base/.dr/index`.
+    /// Returns the location of the index of `base`: `base/.dr/index`.
     pub fn in_folder(base: &Path) -> Self {
         Self::Local { folder: base.join(DR_FOLDER).join("index"), base: base.to_path_buf() }
     }
@@ -124,7 +124,7 @@ impl IndexLocation {
         }
     }
 
-    /// Makes sure that the storage engine, which knows addresses as text, will find the folder that is meant.
+    /// Checks that the storage engine, which handles addresses as text, can open the folder.
     ///
     /// # Errors
     ///
@@ -137,14 +137,14 @@ impl IndexLocation {
         }
     }
 
-    /// Tells whether a stored root lies inside the folder the index belongs to, by its name.
+    /// Returns whether a stored root is inside the folder that the index belongs to, judged by its text alone.
     pub fn owns(&self, stored: &str) -> bool {
         let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
         matches!(self, Self::Local { .. }) && Path::new(stored).components().all(plain)
     }
 
-    /// Returns how the root of a collection is stored: relative to the base where it lies inside, so that a project
-    /// can be moved as a whole.
+    /// Returns the stored form of a collection's root: relative to the base if it is inside, so that a project can be
+    /// moved as a whole.
     pub fn store_root(&self, root: &Path) -> String {
         match self {
             Self::Local { base, .. } => match root.strip_prefix(base) {
@@ -156,7 +156,7 @@ impl IndexLocation {
         }
     }
 
-    /// Returns the folder a stored root stands for.
+    /// Returns the folder that a stored root refers to.
     pub fn open_root(&self, stored: &str) -> PathBuf {
         match self {
             Self::Local { base, .. } if stored == "." => base.clone(),

@@ -1,4 +1,4 @@
-//! The writer lock: one process at a time changes an index; readers never wait.
+//! The writer lock of a local index. Readers do not take it and never wait.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use crate::base::lock::{FileLock, FileLockError};
 
 const LOCK_FILE: &str = "writer.lock";
 
-/// Held by the one process that may write; released when dropped, also when the process is killed.
+/// Exclusive permission to write an index. Released on drop, and by the system if the process is killed.
 #[derive(Debug)]
 pub struct WriterLock {
     _lock: FileLock,
@@ -18,21 +18,21 @@ pub enum LockError {
     /// Another process is writing.
     #[error("index is being written by {holder}")]
     Held {
-        /// What the lock file says of its holder.
+        /// Process id and start time from the lock file.
         holder: String,
     },
 
-    /// The lock file could not be opened or written.
+    /// The lock file could not be opened, locked or written.
     #[error(transparent)]
     File(FileLockError),
 }
 
 impl WriterLock {
-    /// Takes the lock of the index in `folder`, without waiting.
+    /// Acquires the lock of the index in `folder` without waiting.
     ///
     /// # Errors
     ///
-    /// Returns [`LockError::Held`] with the process id and starting time of the holder.
+    /// Returns [`LockError::Held`] with the process id and start time of the holder.
     pub fn take(folder: &Path) -> Result<Self, LockError> {
         match FileLock::take(&folder.join(LOCK_FILE)) {
             Ok(lock) => Ok(Self { _lock: lock }),
@@ -41,7 +41,7 @@ impl WriterLock {
         }
     }
 
-    /// Returns who holds the lock of the index in `folder` right now, if anyone does.
+    /// Returns the process that holds the lock of the index in `folder`, or `None` if it is free.
     pub fn current_holder(folder: &Path) -> Option<String> {
         FileLock::holder(&folder.join(LOCK_FILE))
     }

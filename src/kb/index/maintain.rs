@@ -1,30 +1,32 @@
-//! Upkeep by the writer: when the indexes are built or extended, compaction, and old versions.
+//! Maintenance by the writer: when the indexes are built or extended, compaction, and pruning of old versions.
 //!
-//! Rows that an index does not cover yet are still found, by scanning them; upkeep makes that rare. Nothing here is
-//! needed for correctness, so a crash between two steps costs time only.
+//! Rows that an index does not cover yet are found by a scan. Maintenance affects speed, not results, so a crash
+//! between two steps costs time only.
 
 use lancedb::table::{CompactionOptions, Duration, OptimizeAction, OptimizeOptions};
 
 use super::indexes::{TEXT_INDEX, VECTOR_INDEX, build_text_index, build_vector_index};
 use super::{During, IndexError, IndexWriter, step};
 
-/// From this many vectors on, a vector index is kept; below, comparing all of them is as fast.
+/// Vectors from which a vector index pays; comparing fewer one by one is as fast.
 const MIN_INDEXED_VECTORS: usize = 5_000;
 
-/// Parts of an index that are merged into one once there are more.
+/// Parts of an index from which they are merged into one. Every search reads all parts.
 const MAX_INDEX_PARTS: u32 = 4;
 
-/// Rows a piece of the chunks table should hold; below half of that it is small.
+/// Target size of a fragment of the chunks table, in rows.
 const ROWS_PER_FRAGMENT: usize = 32_768;
 
-/// Small pieces that are left alone.
+/// Number of small fragments that are tolerated: compaction rewrites rows, which costs more than reading a few
+/// fragments.
 const MAX_SMALL_FRAGMENTS: usize = 16;
 
-/// How long superseded versions stay for readers that still use them.
+/// Minutes that superseded versions are kept for readers that have them open.
 const KEPT_VERSIONS_MINUTES: i64 = 10;
 
 impl IndexWriter {
-    /// Makes the text index if there is none, so that even the first batch is searched with the right tokenizer.
+    /// Creates the text index if there is none. It has to exist before the first search, since unindexed rows are
+    /// scanned with its tokenizer.
     pub async fn ensure_text_index(&self) -> Result<(), IndexError> {
         match self.index_parts(TEXT_INDEX).await? {
             Some(_) => Ok(()),
@@ -32,7 +34,7 @@ impl IndexWriter {
         }
     }
 
-    /// Brings the text index up to date with the chunks.
+    /// Brings the text index up to date with the chunks. Rebuilds it if at least half of the rows are new.
     pub async fn finish_text_index(&self) -> Result<(), IndexError> {
         match self.index_parts(TEXT_INDEX).await? {
             Some(parts) if parts.unindexed == 0 => Ok(()),
@@ -41,7 +43,8 @@ impl IndexWriter {
         }
     }
 
-    /// Brings the vector index up to date with the vectors, or makes one once there are enough.
+    /// Brings the vector index up to date, or creates it once there are [`MIN_INDEXED_VECTORS`]. Rebuilds it if at
+    /// least a fifth of the vectors are new, because the partitions were trained on the old ones.
     pub async fn finish_vector_index(&self) -> Result<(), IndexError> {
         let vectors =
             self.index().chunks.count_rows(Some("vector IS NOT NULL".into())).await.during("count vectors")?;
@@ -62,7 +65,7 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Joins small pieces of the tables, and drops versions no reader can still be using.
+    /// Compacts tables with many small fragments or with more than a tenth of their rows deleted.
     pub async fn compact(&self) -> Result<(), IndexError> {
         let action = "compact the index";
         for table in [&self.index().chunks, &self.index().documents] {
@@ -83,7 +86,7 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Drops versions that are too old for any reader to be still using.
+    /// Deletes versions older than [`KEPT_VERSIONS_MINUTES`].
     pub async fn prune(&self) -> Result<(), IndexError> {
         let action = "drop old versions of the index";
         step(action)?;
@@ -91,7 +94,8 @@ impl IndexWriter {
         for table in [&self.index().chunks, &self.index().documents, &manifest] {
             let prune = OptimizeAction::Prune {
                 older_than: Some(Duration::minutes(KEPT_VERSIONS_MINUTES)),
-                // Safe while the writer lock is held: nobody else has a transaction under way.
+                // Unverified files may belong to a transaction in flight. The writer lock excludes one; object stores
+                // have no lock.
                 delete_unverified: Some(self.index().location().folder().is_some()),
                 error_if_tagged_old_versions: Some(false),
             };
@@ -110,7 +114,7 @@ impl IndexWriter {
     }
 }
 
-/// How much of the table an index covers.
+/// How many rows of the table an index covers, and in how many parts.
 struct IndexParts {
     indexed: usize,
     unindexed: usize,

@@ -1,4 +1,4 @@
-//! What an index says about itself: versions, fingerprints, and the collections in it.
+//! The manifest of an index: versions, fingerprints and collections.
 
 use std::collections::BTreeMap;
 
@@ -6,53 +6,52 @@ use serde::{Deserialize, Serialize};
 
 use super::schema::SCHEMA_VERSION;
 
-/// Facts about a whole index, stored beside its tables so that they travel with its address.
+/// Metadata of an index, stored in a table of its own so that it is copied and shared with the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// Which `chunks_N` and `documents_N` are current.
+    /// The `N` of the current tables `chunks_N` and `documents_N`.
     pub generation: u32,
-    /// Version and parameters of the chunker that cut the chunks.
+    /// Version and parameters of the chunker.
     pub chunker: String,
     /// Tokenizer settings of the text index.
     pub text_index: String,
-    /// The embedder the vectors are from.
+    /// The embedder of the vectors.
     pub embedder: EmbedderRecord,
-    /// Root of each collection by name: relative to the folder the index belongs to where it lies inside it, else
-    /// absolute.
+    /// Root of each collection by name: relative to the folder that the index belongs to if inside it, else absolute.
     pub collections: BTreeMap<String, String>,
 }
 
-/// Which embedder made the vectors of an index.
+/// The embedder that computed the vectors of an index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmbedderRecord {
-    /// What the user asked for, for example `builtin` or `fastembed:BGESmallENV15`.
+    /// The embedder as configured, for example `builtin` or `fastembed:BGESmallENV15`.
     pub choice: String,
-    /// Name of the model for people.
+    /// Display name of the model.
     pub name: String,
-    /// Hash over everything that changes a vector; vectors of different fingerprints are never compared.
+    /// Hash of everything that affects a vector; vectors of different fingerprints are never compared.
     pub fingerprint: String,
     /// Components of a vector.
     pub dimension: usize,
 }
 
-/// A stored manifest could not be understood.
+/// A stored manifest is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// A newer `dr` wrote it.
+    /// Written by a newer `dr`.
     #[error("index has format {found}, but this `dr` reads up to {SCHEMA_VERSION}")]
     TooNew {
         /// The stored version.
         found: u32,
     },
 
-    /// An older `dr` wrote it.
+    /// Written by an older `dr`.
     #[error("index has format {found}, but this `dr` reads from {SCHEMA_VERSION}")]
     TooOld {
         /// The stored version.
         found: u32,
     },
 
-    /// An entry is absent or of the wrong form.
+    /// An entry is missing or malformed.
     #[error("entry `{key}` of the index manifest is missing or malformed")]
     Entry {
         /// Key of the entry.
@@ -78,12 +77,12 @@ impl Manifest {
         entries
     }
 
-    /// Reads stored rows back.
+    /// Parses stored rows.
     ///
     /// # Errors
     ///
-    /// Returns [`ManifestError::TooNew`] or [`ManifestError::TooOld`] before looking at anything else, so that another
-    /// format is never half read.
+    /// Checks the version before any other entry and returns [`ManifestError::TooNew`] or [`ManifestError::TooOld`] for
+    /// a different one.
     pub(super) fn from_entries(entries: Vec<(String, String)>) -> Result<Self, ManifestError> {
         let mut entries: BTreeMap<String, String> = entries.into_iter().collect();
         let mut take = |key: &'static str| entries.remove(key).ok_or(ManifestError::Entry { key });

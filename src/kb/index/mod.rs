@@ -1,11 +1,11 @@
-//! Vectors become an Index: LanceDB tables that readers see whole and writers change one commit at a time.
+//! The index: LanceDB tables that change one commit at a time.
 //!
-//! [`Index`] reads. [`IndexWriter`] is the only way to write; it exists while the writer lock is held. A writer killed
-//! at any instant leaves the last commit readable and the rest for the next run.
+//! [`Index`] is a snapshot for readers. [`IndexWriter`] is the only way to write and holds the writer lock. If a writer
+//! is killed, the last commit stays readable and the next run completes the work.
 //!
 //! # Where to look
 //!
-//! - [`schema`] has the tables; [`manifest`] the index's description of itself.
+//! - [`schema`] defines the tables, [`manifest`] the metadata.
 //! - `indexes` has the settings of the text and vector index; `query` the two legs of a search and their filter.
 //! - `write` has the commits and their order, `maintain` the upkeep.
 
@@ -48,13 +48,13 @@ use schema::Columns;
 pub(crate) use step::STEPS_LEFT;
 use step::step;
 
-/// Upper bounds of LanceDB's caches; its own defaults are gigabytes.
+/// Limits of LanceDB's caches, whose defaults are several gigabytes.
 const INDEX_CACHE_BYTES: usize = 256 * 1024 * 1024;
 const METADATA_CACHE_BYTES: usize = 64 * 1024 * 1024;
 
 const MANIFEST_TABLE: &str = "manifest";
 
-/// A read-only view of an index, fixed at the commit it was opened at.
+/// A read-only snapshot of an index as of the commit it was opened at.
 #[derive(Clone)]
 pub struct Index {
     location: IndexLocation,
@@ -67,33 +67,33 @@ pub struct Index {
 /// An index could not be opened or used.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
-    /// Nothing has been indexed at this place yet.
+    /// There is no index at this location.
     #[error("no index at `{location}`")]
     Missing {
-        /// The place that was looked in.
+        /// The location.
         location: String,
     },
 
-    /// The manifest cannot be used.
+    /// The manifest is unusable.
     #[error("index at `{location}` cannot be read")]
     Manifest {
-        /// The index.
+        /// The location of the index.
         location: String,
-        /// What is wrong with it.
+        /// The error of the manifest.
         #[source]
         source: ManifestError,
     },
 
-    /// The writer lock could not be had.
+    /// The writer lock could not be acquired.
     #[error(transparent)]
     Lock(#[from] LockError),
 
-    /// The folder of the index could not be made.
+    /// The folder of the index could not be created.
     #[error("failed to create `{path}`")]
     Folder {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The error from the file system.
         #[source]
         source: std::io::Error,
     },
@@ -101,43 +101,43 @@ pub enum IndexError {
     /// Reading or writing a table failed.
     #[error("failed to {action}")]
     Storage {
-        /// What was being attempted, for example `add chunks`.
+        /// The operation, for example `add chunks`.
         action: &'static str,
-        /// The error of the storage engine.
+        /// The error from the storage engine.
         #[source]
         source: Box<lancedb::Error>,
     },
 
-    /// A table does not hold what the format says.
+    /// A table does not have the columns of [`schema`].
     #[error("failed to {action}")]
     Format {
-        /// What was being attempted.
+        /// The operation.
         action: &'static str,
-        /// What is wrong.
+        /// The error from Arrow.
         #[source]
         source: arrow::error::ArrowError,
     },
 
-    /// A write did not change as many rows as it was given.
+    /// A commit changed fewer or more rows than it was given.
     #[error("index changed {changed} of {wanted} rows")]
     Lost {
-        /// Rows that were to be changed.
+        /// Rows given.
         wanted: usize,
-        /// Rows that were.
+        /// Rows changed.
         changed: u64,
     },
 
-    /// A test stopped the writer at this step.
+    /// A test stopped the writer before this step.
     #[cfg(test)]
     #[error("stopped before `{step}`")]
     Stopped {
-        /// The step that was not taken.
+        /// The step.
         step: &'static str,
     },
 }
 
 impl IndexError {
-    /// Returns what the user can do about this error, if there is something.
+    /// Returns a hint for the user, if there is a remedy.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Missing { .. } => Some("run `dr index <FOLDER>` first".into()),
@@ -145,9 +145,9 @@ impl IndexError {
                 Some("use the `dr` that wrote it, or a newer one".into())
             }
             Self::Manifest { .. } | Self::Format { .. } => Some("run `dr index --rebuild <FOLDER>`".into()),
-            Self::Lock(LockError::Held { .. }) => Some("wait until it is done; searching goes on meanwhile".into()),
+            Self::Lock(LockError::Held { .. }) => Some("wait until it has finished; searches work meanwhile".into()),
             Self::Storage { .. } => {
-                Some("if the index is damaged, `dr index --rebuild <FOLDER>` makes it again".into())
+                Some("if the index is damaged, `dr index --rebuild <FOLDER>` rebuilds it".into())
             }
             Self::Lost { .. } => Some("run `dr index` again, or `dr index --rebuild <FOLDER>`".into()),
             _ => None,
@@ -155,7 +155,7 @@ impl IndexError {
     }
 }
 
-/// Names what was attempted in the errors of the storage engine.
+/// Adds the operation to an error of the storage engine.
 trait During<T> {
     fn during(self, action: &'static str) -> Result<T, IndexError>;
 }
@@ -172,35 +172,36 @@ impl<T> During<T> for Result<T, arrow::error::ArrowError> {
     }
 }
 
-/// Numbers about an index, for people.
+/// Statistics of an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct IndexStats {
-    /// Files known to the index.
+    /// Number of documents.
     pub documents: usize,
-    /// Passages.
+    /// Number of chunks.
     pub chunks: usize,
-    /// Passages that have a vector.
+    /// Chunks that have a vector.
     pub vectors: usize,
-    /// Passages that should have a vector and have none yet.
+    /// Chunks that are still to be embedded. Chunks without words are not counted: they get no vector.
     pub vectors_missing: usize,
-    /// Passages the text index does not cover yet; they are found all the same, more slowly.
+    /// Chunks not covered by the text index yet, which are found by a slower scan.
     pub unindexed_text_rows: usize,
-    /// Passages the vector index does not cover yet; `None` where there is no vector index.
+    /// Chunks not covered by the vector index yet; `None` without a vector index.
     pub unindexed_vector_rows: Option<usize>,
-    /// Pieces the chunks table is stored in.
+    /// Fragments of the chunks table.
     pub fragments: usize,
-    /// Size of the tables in bytes.
+    /// Size of the chunks table in bytes.
     pub bytes: usize,
-    /// Commit the table is at.
+    /// Version of the chunks table, which increases with every commit.
     pub version: u64,
 }
 
 impl Index {
-    /// Opens the index at `location` as of its newest commit.
+    /// Opens the index at `location` as of its latest commit.
     ///
     /// # Errors
     ///
-    /// Returns [`IndexError::Missing`] where nothing has been indexed, and an error where a newer `dr` wrote it.
+    /// Returns [`IndexError::Missing`] if there is no index, and [`IndexError::Manifest`] if it has another format
+    /// version.
     pub async fn open(location: &IndexLocation) -> Result<Self, IndexError> {
         let missing = || IndexError::Missing { location: location.to_string() };
         if location.folder().is_some_and(|folder| !folder.is_dir()) {
@@ -224,27 +225,26 @@ impl Index {
         Ok(Self { location: location.clone(), connection, manifest, chunks, documents })
     }
 
-    /// Returns where the index lives.
     pub fn location(&self) -> &IndexLocation {
         &self.location
     }
 
-    /// Returns what the index says of itself.
+    /// Returns the metadata of the index.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Returns the folder a collection was indexed from.
+    /// Returns the folder that a collection was indexed from, or `None` for an unknown collection.
     pub fn root(&self, collection: &str) -> Option<PathBuf> {
         self.manifest.collections.get(collection).map(|stored| self.location.open_root(stored))
     }
 
-    /// Returns the number of the newest commit to the chunks.
+    /// Returns the version of the chunks table, which increases with every commit.
     pub async fn version(&self) -> Result<u64, IndexError> {
         self.chunks.version().await.during("read the version of the index")
     }
 
-    /// Returns every document of `collection`, or of all.
+    /// Returns every document of `collection`, or of all collections.
     pub async fn documents(&self, collection: Option<&str>) -> Result<Vec<DocumentRow>, IndexError> {
         let mut query = self.documents.query().limit(usize::MAX >> 1);
         if let Some(name) = collection {
@@ -279,7 +279,7 @@ impl Index {
         collect(stream, "read chunks", |columns| columns.chunks()).await
     }
 
-    /// Counts what the index holds.
+    /// Computes the statistics of the index.
     pub async fn stats(&self) -> Result<IndexStats, IndexError> {
         let action = "count the rows of the index";
         let table = self.chunks.stats().await.during(action)?;
@@ -311,7 +311,7 @@ async fn connect(location: &IndexLocation) -> Result<Connection, IndexError> {
     builder.execute().await.during("connect to the index")
 }
 
-/// Takes the key and region of LanceDB's own cloud from the variables its other clients use.
+/// Sets the key and region of LanceDB Cloud from the environment variables that its other clients use.
 #[cfg(feature = "remote")]
 fn with_cloud_key(mut builder: lancedb::connection::ConnectBuilder) -> lancedb::connection::ConnectBuilder {
     if let Ok(key) = std::env::var("LANCEDB_API_KEY") {
@@ -326,7 +326,7 @@ fn with_cloud_key(mut builder: lancedb::connection::ConnectBuilder) -> lancedb::
 async fn read_manifest(location: &IndexLocation, connection: &Connection) -> Result<Option<Manifest>, IndexError> {
     let table = match connection.open_table(MANIFEST_TABLE).execute().await {
         Ok(table) => table,
-        // Killed while the very first commit was being written: there is no index yet.
+        // A corrupted table means that a writer was killed during the first commit: there is no index yet.
         Err(lancedb::Error::TableNotFound { .. } | lancedb::Error::TableCorrupted { .. }) => return Ok(None),
         Err(source) => {
             return Err(IndexError::Storage { action: "open the index manifest", source: Box::new(source) });

@@ -1,4 +1,4 @@
-//! The two legs of a search, text and vector, and the filter both obey before they rank.
+//! The two legs of a search, text and vector, and the filter that both apply before ranking.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,21 +12,21 @@ use super::schema::{CHUNK_COLUMNS, Columns, SEARCHED};
 use super::{ChunkRow, During, Index, IndexError, collect};
 use crate::base::id::{ChunkId, DocumentId};
 
-/// Selects the chunks that wait for a vector.
+/// Condition for chunks that are still to be embedded.
 pub(super) const MISSING_VECTOR: &str = "vector IS NULL AND embed_key IS NOT NULL";
 
-/// The effort at which all partitions of the vector index are looked into.
+/// Search effort at which all partitions of the vector index are searched.
 ///
-/// Leaving out those far from the query loses near passages faster than it saves time: with half of them, 1 to 6 % of
-/// the first fifty were gone on 18,000 passages of documentation, depending on the size of a partition.
+/// Skipping distant partitions loses near passages faster than it saves time: with half of them, 1 to 6 % of the first
+/// 50 were missed on 18,000 passages of documentation, depending on the size of a partition.
 const SEARCH_ALL: f64 = 1.0;
 
-/// Which chunks a search may return; applied before ranking, so that a narrow filter still fills the result.
+/// The chunks that a search may return. Applied before ranking, so that a narrow filter still fills the result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Only these collections; all when empty.
+    /// Only these collections; all of them if empty.
     pub collections: Vec<String>,
-    /// Only these documents, where there is a choice.
+    /// Only these documents; all of them if `None`.
     pub documents: Option<Vec<DocumentId>>,
     /// Only documents with all these tags.
     pub tags: Vec<String>,
@@ -36,21 +36,21 @@ pub struct Filter {
     pub until: Option<String>,
 }
 
-/// One chunk as one leg ranked it.
+/// A chunk ranked by one leg.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LegHit {
-    /// Address of the row in this snapshot of the index.
+    /// Address of the row, valid in this snapshot of the index only.
     pub row_id: u64,
     /// The chunk.
     pub chunk_id: ChunkId,
-    /// The document it is from.
+    /// The document of the chunk.
     pub document_id: DocumentId,
-    /// BM25 score, or cosine similarity: larger is better.
+    /// BM25 score or cosine similarity; larger is better.
     pub score: f32,
 }
 
 impl Filter {
-    /// Returns the condition in the storage engine's SQL, every value quoted.
+    /// Returns the filter in the SQL of the storage engine, with every value quoted.
     fn condition(&self) -> Option<String> {
         let mut terms = Vec::new();
         if !self.collections.is_empty() {
@@ -72,19 +72,19 @@ impl Filter {
     }
 }
 
-/// Quotes a text for the storage engine's SQL, where a quote is doubled and a backslash is itself.
+/// Quotes a string for the SQL of the storage engine: quotes are doubled, and backslashes are ordinary characters.
 pub(super) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
 impl Index {
-    /// Ranks chunks by BM25F over names, headings and text; best first, at most `limit`.
+    /// Returns up to `limit` chunks by BM25F over names, headings and text, best first.
     pub async fn text_leg(&self, terms: &str, filter: &Filter, limit: usize) -> Result<Vec<LegHit>, IndexError> {
         let query = MatchQuery::new(terms.to_owned()).with_column(Some(SEARCHED.to_owned()));
         self.text_hits(FtsQuery::Match(query), filter, limit).await
     }
 
-    /// Ranks chunks whose names, headings and text have the words of `phrase` one after the other.
+    /// Returns up to `limit` chunks that contain the stems of `phrase` in sequence, best first.
     pub async fn phrase_leg(&self, phrase: &str, filter: &Filter, limit: usize) -> Result<Vec<LegHit>, IndexError> {
         let query = PhraseQuery::new(phrase.to_owned()).with_column(Some(SEARCHED.to_owned()));
         self.text_hits(FtsQuery::Phrase(query), filter, limit).await
@@ -101,12 +101,12 @@ impl Index {
         filter.apply(query).select(Select::columns(&["chunk_id", "document_id", score])).with_row_id().limit(limit)
     }
 
-    /// Ranks chunks by cosine similarity to `vector`; best first, at most `limit`.
+    /// Returns up to `limit` chunks by cosine similarity to `vector`, best first.
     pub async fn vector_leg(&self, vector: &[f32], filter: &Filter, limit: usize) -> Result<Vec<LegHit>, IndexError> {
         self.vector_hits(vector, filter, limit, false).await
     }
 
-    /// As [`Self::vector_leg`], past the vector index: every vector is compared.
+    /// Like [`Self::vector_leg`], but compares every vector instead of using the vector index.
     pub async fn exact_vector_leg(
         &self,
         vector: &[f32],
@@ -150,7 +150,7 @@ impl Index {
         Ok(rows.await?.into_iter().collect())
     }
 
-    /// Tells whether any chunk has a vector.
+    /// Returns whether any chunk has a vector.
     pub async fn has_vectors(&self) -> Result<bool, IndexError> {
         let action = "look for vectors";
         let query = self.chunks.query().only_if("vector IS NOT NULL").select(Select::columns(&["chunk_id"])).limit(1);
@@ -163,7 +163,7 @@ impl Index {
         Ok(false)
     }
 
-    /// Reads up to `limit` chunks that wait for a vector.
+    /// Reads up to `limit` chunks that are still to be embedded.
     pub async fn missing_vectors(&self, limit: usize) -> Result<Vec<ChunkRow>, IndexError> {
         let action = "read the chunks that wait for a vector";
         let stream = self
@@ -178,7 +178,7 @@ impl Index {
         collect(stream, action, |columns| columns.chunks()).await
     }
 
-    /// Returns the vectors of `documents` by the hash of the text they stand for.
+    /// Returns the vectors of `documents` by [`ChunkRow::embed_key`], to reuse them for unchanged text.
     pub async fn vectors_by_key(&self, documents: &[DocumentId]) -> Result<HashMap<String, Vec<f32>>, IndexError> {
         let action = "read vectors to reuse";
         if documents.is_empty() {
@@ -250,7 +250,7 @@ async fn leg_hits(
             .collect()
     })
     .await?;
-    // Equal scores come back in storage order, which a rebuilt index need not share.
+    // Equal scores come back in storage order, which may change when the index is rebuilt.
     hits.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.chunk_id.cmp(&b.chunk_id)));
     Ok(hits)
 }

@@ -1,12 +1,12 @@
-//! The tables of an index, and the rows in them: the only on-disk format of `kb`.
+//! The tables of an index and their rows: the only on-disk format of `kb`.
 //!
-//! | table | one row for | key |
+//! | table | one row per | key |
 //! |---|---|---|
-//! | `manifest` | a fact about the whole index | `key` |
-//! | `documents_N` | a file that was read | `document_id` |
-//! | `chunks_N` | a passage of a file | `chunk_id` |
+//! | `manifest` | entry of the [`super::Manifest`] | `key` |
+//! | `documents_N` | indexed file | `document_id` |
+//! | `chunks_N` | passage of a file | `chunk_id` |
 //!
-//! `N` is the generation, which `--rebuild` raises. Change a column only together with [`SCHEMA_VERSION`].
+//! `N` is the generation, which `--rebuild` increases. Change a column only together with [`SCHEMA_VERSION`].
 
 use std::sync::Arc;
 
@@ -19,51 +19,51 @@ use arrow::error::ArrowError;
 
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
 
-/// Version of the tables' columns; a newer one on disk is refused.
+/// Version of the columns. An index with any other version is refused.
 pub const SCHEMA_VERSION: u32 = 2;
 
-/// Between the parts of a column that holds several: the names of a document, the headings above a chunk.
+/// Separates the parts of a column with several: the names of a document, the headings above a chunk.
 const PART_SEPARATOR: &str = "\n";
 
-/// How often a document's names stand in the column that is searched, and so what a word of theirs is worth.
+/// Repetitions of a document's names in the [`SEARCHED`] column, which is their weight in BM25F.
 const NAMES_WEIGHT: usize = 2;
 
-/// How often the headings above a chunk stand there.
+/// Repetitions of the headings above a chunk in the [`SEARCHED`] column.
 const HEADINGS_WEIGHT: usize = 2;
 
-/// A file as the index knows it.
+/// A row of the documents table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentRow {
     /// Key of the row.
     pub id: DocumentId,
-    /// Collection the file belongs to.
+    /// Collection of the file.
     pub collection: String,
-    /// Path relative to the collection's root, `/` between parts.
+    /// Path relative to the collection's root, with `/` between components.
     pub path: String,
-    /// Title for people.
+    /// Title of the document.
     pub title: String,
-    /// Size in bytes when it was read.
+    /// Size in bytes when the file was read.
     pub size: u64,
-    /// Modification time in nanoseconds since 1970, or `None` when it was too recent to be trusted.
+    /// Modification time in nanoseconds since the Unix epoch, or `None` if it was too recent to detect a later change.
     pub modified_ns: Option<i64>,
-    /// Hash of the bytes.
+    /// Hash of the file's bytes.
     pub content_hash: ContentHash,
-    /// Number of chunks it was cut into.
+    /// Number of chunks.
     pub chunks: u32,
 }
 
-/// A passage as the index knows it.
+/// A row of the chunks table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChunkRow {
     /// Key of the row.
     pub id: ChunkId,
-    /// Document it is from.
+    /// Document of the passage.
     pub document_id: DocumentId,
     /// Collection of the document.
     pub collection: String,
     /// Path of the document.
     pub path: String,
-    /// The document's title, then its aliases and file name: what people call it.
+    /// Title, aliases and file name of the document, in this order.
     pub names: Vec<String>,
     /// Headings above the passage, outermost first.
     pub heading_path: Vec<String>,
@@ -75,21 +75,21 @@ pub struct ChunkRow {
     pub tags: Vec<String>,
     /// Date of the document, `YYYY-MM-DD`.
     pub date: Option<String>,
-    /// First line, from 1, in the file as stored.
+    /// First line in the file as stored, from 1.
     pub line_start: u32,
     /// Last line, inclusive.
     pub line_end: u32,
     /// First byte in the file as stored.
     pub byte_start: u64,
-    /// Byte after the last.
+    /// End of the byte range, exclusive.
     pub byte_end: u64,
-    /// Tokens of the text as embedded.
+    /// Tokens of the embedded text.
     pub tokens: u32,
-    /// Hash of the file the passage was cut from.
+    /// Hash of the file that the passage was cut from.
     pub content_hash: ContentHash,
-    /// Hash of the text as embedded; `None` where there is nothing to embed.
+    /// Hash of embedder and embedded text; `None` if the passage has no words to embed.
     pub embed_key: Option<String>,
-    /// The vector, once there is one.
+    /// The vector. Written but not read back; always `None` in rows from storage.
     pub vector: Option<Vec<f32>>,
 }
 
@@ -99,10 +99,10 @@ impl ChunkRow {
         self.names.first().map_or("", String::as_str)
     }
 
-    /// Returns what the text index covers: names and headings as often as they are worth, then the text.
+    /// Returns the text of the [`SEARCHED`] column: names and headings, repeated by weight, and the text.
     ///
-    /// BM25 over this one column is BM25F over the three it is made of: repeating a field multiplies its term
-    /// frequencies and its length. One column can be searched best first, where several have to be merged whole.
+    /// BM25 over this column equals BM25F over the three fields: repeating a field multiplies its term frequencies and
+    /// its length. A single column can be searched best first, while several columns have to be merged completely.
     fn searched(&self) -> String {
         let names = std::iter::repeat_n(&self.names, NAMES_WEIGHT).flatten();
         let headings = std::iter::repeat_n(&self.heading_path, HEADINGS_WEIGHT).flatten();
@@ -111,10 +111,10 @@ impl ChunkRow {
     }
 }
 
-/// The column of the text index, made of a [`ChunkRow`] as it is written and never read back.
+/// The column of the text index. Derived from the other columns on write and never read back.
 pub(super) const SEARCHED: &str = "searched";
 
-/// Columns of a [`ChunkRow`] without its vector.
+/// Columns of a [`ChunkRow`] except the vector.
 pub(super) const CHUNK_COLUMNS: [&str; 17] = [
     "chunk_id",
     "document_id",
@@ -289,7 +289,7 @@ fn vectors<'a>(values: impl Iterator<Item = Option<&'a [f32]>>, dimension: usize
     Arc::new(builder.finish())
 }
 
-/// A batch that came back from storage, read by column name.
+/// A batch from storage, read by column name.
 pub(super) struct Columns<'a>(pub(super) &'a RecordBatch);
 
 impl<'a> Columns<'a> {

@@ -1,14 +1,14 @@
-//! The places between two commits where a test can stop the writer as a crash would.
+//! The points before each commit at which a test can stop the writer as if it had crashed.
 
 use super::IndexError;
 
 #[cfg(test)]
 thread_local! {
-    /// Steps the writers of this thread may still take before one stops; no limit when `None`.
+    /// Steps that writers of this thread may take before one fails; `None` for no limit.
     pub(crate) static STEPS_LEFT: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
 }
 
-/// Marks the place before a commit.
+/// Fails if a test has used up its steps.
 #[cfg(test)]
 pub(super) fn step(step: &'static str) -> Result<(), IndexError> {
     STEPS_LEFT.with(|steps| match steps.get() {

@@ -1,7 +1,7 @@
-//! Commits: what changes an index, each one whole or not at all, and the order that makes a crash harmless.
+//! Commits to an index, in an order that makes a crash between any two harmless.
 //!
-//! The chunks of a batch are committed before its documents. A crash between the two leaves chunks whose document is
-//! not known; the next run reads those files again and replaces the same rows.
+//! The chunks of a batch are committed before its documents. A crash in between leaves chunks without a document row;
+//! the next run reads those files again and replaces the chunks.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,36 +21,35 @@ use super::{
 };
 use crate::base::id::{ChunkId, DocumentId};
 
-/// Documents named in one condition; a longer list makes the storage engine's planner slow.
+/// Documents per delete condition. A longer list slows the planner of the storage engine down.
 const DOCUMENTS_PER_DELETE: usize = 1_000;
 
-/// The one handle that changes an index; holds the writer lock of a local one.
+/// The only handle that writes an index. Holds the writer lock of a local index.
 ///
-/// On object stores there is no lock: the storage engine's conditional commits decide between two writers, and the
-/// loser gets an error.
+/// Object stores have no lock: if two writers commit at once, the storage engine rejects the second with an error.
 pub struct IndexWriter {
     index: Index,
-    /// Documents that have chunks although the documents table may not know them.
+    /// Documents that have chunks, whether or not they have a row in the documents table.
     chunked: HashSet<DocumentId>,
     _lock: Option<WriterLock>,
 }
 
-/// What a document becomes: its row and all its chunks.
+/// The new row of a document and all its chunks.
 pub struct Replacement {
-    /// The document as it is now.
+    /// The new row.
     pub document: DocumentRow,
-    /// Its passages, none when there is nothing in it.
+    /// All chunks; empty for a document without text.
     pub chunks: Vec<ChunkRow>,
 }
 
 impl IndexWriter {
-    /// Opens the index for writing, or makes an empty one as `fresh` says.
+    /// Opens the index for writing, or creates an empty one with the manifest `fresh`.
     ///
-    /// What a killed writer left half made is removed.
+    /// Drops tables that a killed writer left incomplete.
     ///
     /// # Errors
     ///
-    /// Returns [`IndexError::Lock`] while another process writes.
+    /// Returns [`IndexError::Lock`] while another process is writing.
     pub async fn open(location: &IndexLocation, fresh: &Manifest) -> Result<Self, IndexError> {
         let lock = take_lock(location)?;
         let connection = connect(location).await?;
@@ -63,7 +62,7 @@ impl IndexWriter {
                 drop_other_generations(&connection, None).await?;
                 create_generation(&connection, fresh).await?;
                 let writer = Self::over(Index::open_tables(location, connection, fresh.clone()).await?, lock).await?;
-                // The manifest comes last, because a reader takes what has one for an index that can be searched.
+                // The manifest comes last: readers consider an index with a manifest complete.
                 build_text_index(&writer.index.chunks).await?;
                 writer.create_manifest().await?;
                 Ok(writer)
@@ -84,7 +83,7 @@ impl IndexWriter {
         Ok(Self { index, chunked, _lock: lock })
     }
 
-    /// Starts an empty generation beside the current one, which readers keep until [`Self::publish`].
+    /// Starts an empty generation beside the current one, which readers use until [`Self::publish`].
     pub async fn rebuilt(self, manifest: Manifest) -> Result<Self, IndexError> {
         let Self { index, _lock: lock, .. } = self;
         let manifest = Manifest { generation: index.manifest.generation + 1, ..manifest };
@@ -94,18 +93,18 @@ impl IndexWriter {
         Self::over(index, lock).await
     }
 
-    /// Makes this writer's generation the one readers open, and removes the one before.
+    /// Makes this writer's generation the current one and drops the previous one.
     pub async fn publish(&mut self) -> Result<(), IndexError> {
         self.save_manifest(self.index.manifest.clone()).await?;
         drop_other_generations(&self.index.connection, Some(&self.index.manifest)).await
     }
 
-    /// Returns the index as this writer has left it.
+    /// Returns the index including this writer's commits.
     pub fn index(&self) -> &Index {
         &self.index
     }
 
-    /// Replaces what the index says of itself, in one commit.
+    /// Replaces the manifest in one commit.
     pub async fn save_manifest(&mut self, manifest: Manifest) -> Result<(), IndexError> {
         let action = "write the index manifest";
         step(action)?;
@@ -116,14 +115,14 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Names the collections of a generation that is not published yet.
+    /// Sets the collections of a generation that is not published yet, without a commit.
     pub fn name_collections(&mut self, collections: std::collections::BTreeMap<String, String>) {
         self.index.manifest.collections = collections;
     }
 
-    /// Replaces all chunks of some documents, and the documents' rows.
+    /// Replaces the rows and all chunks of some documents.
     ///
-    /// The chunks change in one commit, so a reader sees each document as it was or as it is.
+    /// The chunks change in one commit, so a reader never sees a document half replaced.
     pub async fn replace(&mut self, batch: Vec<Replacement>) -> Result<(), IndexError> {
         let (mut documents, mut fresh, mut stale, mut stale_ids) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for Replacement { document, chunks } in batch {
@@ -158,7 +157,7 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Adds or updates `rows` and deletes every other chunk of `documents`, in one commit.
+    /// Inserts or updates `rows` and deletes every other chunk of `documents`, in one commit.
     async fn merge_chunks(&self, rows: &[ChunkRow], documents: &[DocumentId]) -> Result<(), IndexError> {
         let action = "replace chunks";
         step(action)?;
@@ -172,7 +171,7 @@ impl IndexWriter {
         expect_rows(rows.len(), result.num_inserted_rows + result.num_updated_rows)
     }
 
-    /// Adds or updates rows of the documents table, without touching chunks.
+    /// Inserts or updates rows of the documents table and leaves the chunks alone.
     pub async fn put_documents(&self, rows: &[DocumentRow]) -> Result<(), IndexError> {
         let action = "write documents";
         if rows.is_empty() {
@@ -186,7 +185,7 @@ impl IndexWriter {
         expect_rows(rows.len(), result.num_inserted_rows + result.num_updated_rows)
     }
 
-    /// Forgets documents and their chunks.
+    /// Removes documents and their chunks.
     pub async fn remove(&mut self, documents: &[DocumentId]) -> Result<(), IndexError> {
         let action = "remove documents";
         for part in documents.chunks(DOCUMENTS_PER_DELETE) {
@@ -202,14 +201,14 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Returns documents that have chunks but are not in `known`: left by a writer that was killed.
+    /// Returns the documents that have chunks but are not in `known`, left behind by a killed writer.
     pub fn strays(&self, known: &HashSet<DocumentId>) -> Vec<DocumentId> {
         let mut strays: Vec<_> = self.chunked.difference(known).cloned().collect();
         strays.sort();
         strays
     }
 
-    /// Gives chunks their vectors; nothing else of the rows changes, so they stay in the text index.
+    /// Sets the vectors of chunks. No other column changes, so that the rows stay in the text index.
     pub async fn set_vectors(&self, vectors: &[(ChunkId, Vec<f32>)]) -> Result<(), IndexError> {
         let action = "add vectors";
         if vectors.is_empty() {
@@ -218,7 +217,7 @@ impl IndexWriter {
         step(action)?;
         let batch = vectors_batch(vectors, self.dimension()).during(action)?;
         let updated = match self.index.chunks.dataset() {
-            // LanceDB's own merge writes whole rows anew, which takes them out of the text index; Lance can patch.
+            // LanceDB's merge rewrites whole rows, which removes them from the text index. Lance can patch one column.
             Some(dataset) => {
                 let patched = patch_columns(dataset.get().await.during(action)?, batch);
                 let (patched, updated) = patched.await.map_err(lancedb::Error::from).during(action)?;
@@ -250,7 +249,7 @@ fn reader(batch: RecordBatch) -> Box<dyn arrow::array::RecordBatchReader + Send>
     Box::new(RecordBatchIterator::new([Ok(batch)], schema))
 }
 
-/// Replaces the columns of `batch` in the rows it names by `chunk_id`; returns how many rows that were.
+/// Replaces the columns of `batch` in rows matched by `chunk_id`. Returns the number of rows updated.
 async fn patch_columns(dataset: Arc<Dataset>, batch: RecordBatch) -> Result<(Arc<Dataset>, u64), lance::Error> {
     let mut merge = MergeInsertBuilder::try_new(dataset, vec!["chunk_id".to_owned()])?;
     merge
@@ -276,7 +275,7 @@ async fn create_generation(connection: &Connection, manifest: &Manifest) -> Resu
     Ok(())
 }
 
-/// Removes tables that are not of the current generation: of an index before `--rebuild`, or half made.
+/// Drops the tables of other generations: the one before `--rebuild`, or an incomplete one.
 async fn drop_other_generations(connection: &Connection, current: Option<&Manifest>) -> Result<(), IndexError> {
     let action = "remove old tables of the index";
     let kept = current.map(|manifest| [manifest.chunks_table(), manifest.documents_table(), MANIFEST_TABLE.to_owned()]);

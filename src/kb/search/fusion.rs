@@ -1,18 +1,18 @@
-//! Two rankings become one: a convex combination of normalised scores.
+//! Combines the rankings of the text and the vector leg: a convex combination of normalised scores.
 //!
-//! The text leg is divided by its best score (its worst possible one is 0); the vector leg is mapped from its worst
-//! and best similarity to 0 and 1. Measured better than reciprocal ranks on every set tried, see
-//! `kb/decisions/fusion.md`.
+//! Text scores are divided by the best one, since BM25 has a natural zero. Vector similarities, which do not, are
+//! scaled so that the worst becomes 0 and the best 1. This was better than reciprocal rank fusion on every set
+//! measured, see `kb/decisions/fusion.md`.
 
 use std::collections::HashMap;
 
 use crate::base::id::{ChunkId, DocumentId};
 use crate::kb::index::LegHit;
 
-/// What the vector leg counts for; the text leg counts for the rest.
+/// Weight of the vector leg; the text leg has the rest. Tuned on the sets in `kb/decisions/fusion.md`.
 pub const VECTOR_WEIGHT: f32 = 0.45;
 
-/// A place in one leg.
+/// Rank and score of a chunk in one leg.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LegPlace {
     /// Rank, from 1.
@@ -21,22 +21,22 @@ pub struct LegPlace {
     pub score: f32,
 }
 
-/// A chunk with its place in either leg.
+/// A chunk found by either leg.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// The chunk as a leg found it.
+    /// The chunk.
     pub hit: LegHit,
-    /// Its place by text.
+    /// Rank and score in the text leg; `None` if that leg did not find the chunk.
     pub text: Option<LegPlace>,
-    /// Its place by vector.
+    /// Rank and score in the vector leg; `None` if that leg did not find the chunk.
     pub vector: Option<LegPlace>,
     /// The combined score, from 0 to 1.
     pub score: f32,
 }
 
-/// Combines two legs, each best first; the result is best first, exact ties by chunk id.
+/// Combines two legs, each sorted best first. The result is sorted best first, exact ties by chunk id.
 ///
-/// With one leg empty the other counts for all.
+/// If one leg is empty, the other has the full weight.
 pub fn fuse(text: &[LegHit], vector: &[LegHit]) -> Vec<Candidate> {
     let vector_weight = match (text.is_empty(), vector.is_empty()) {
         (_, true) => 0.0,
@@ -63,26 +63,26 @@ pub fn fuse(text: &[LegHit], vector: &[LegHit]) -> Vec<Candidate> {
     candidates
 }
 
-/// Sorts best first, exact ties by chunk id.
+/// Sorts best first, exact ties by chunk id, so that the order is the same on every machine.
 pub fn sort(candidates: &mut [Candidate]) {
     candidates.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.hit.chunk_id.cmp(&b.hit.chunk_id)));
 }
 
-/// What a hit counts for when its document has had its share of hits already.
+/// Factor on the score of hits beyond a document's share.
 const FURTHER_SHARE: f32 = 0.75;
 
-/// How many hits one document may have.
+/// Limit on the hits of one document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PerDocument {
-    /// So many and no more.
+    /// A hard limit.
     Only(usize),
-    /// So many; further ones count for less, so that they stay where nothing else comes near.
+    /// A soft limit: further hits have their score reduced, and stay if nothing else comes close.
     ///
-    /// A plain limit was worse where a few long documents have all the answers: see `kb/decisions/fusion.md`.
+    /// A hard limit was worse if a few long documents contain all the answers, see `kb/decisions/fusion.md`.
     First(usize),
 }
 
-/// Makes room for other documents; the best come first again.
+/// Applies the limit per document to sorted candidates and sorts them again.
 pub fn spread(candidates: &mut Vec<Candidate>, per_document: PerDocument) {
     let mut of_document: HashMap<DocumentId, usize> = HashMap::new();
     candidates.retain_mut(|candidate| {

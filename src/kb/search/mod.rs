@@ -1,4 +1,4 @@
-//! A query becomes ranked Hits: text and vector legs, fused.
+//! Search: a query in, ranked [`Hit`]s out, from a text and a vector leg.
 //!
 //! ```text
 //! typed ─▶ Query ─┬─▶ text leg ───┐
@@ -6,7 +6,8 @@
 //!                 └─▶ phrase legs ┘
 //! ```
 //!
-//! Both legs run at the same time on one snapshot of the index, each deeper than the hits asked for.
+//! The legs run concurrently on one snapshot of the index. Each returns more candidates than the hits wanted, so that a
+//! chunk ranked low by one leg can still be raised by the other.
 
 pub mod query;
 
@@ -38,25 +39,26 @@ use super::index::{ChunkRow, Filter, Index, IndexError, LegHit};
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
 use crate::base::word::WordSplitter;
 
-/// Each leg goes at least this deep.
+/// Minimum number of candidates per leg.
 const MIN_DEPTH: usize = 50;
 
-/// Each leg goes this many times deeper than the hits asked for.
+/// Candidates per leg, as a multiple of the hits wanted.
 const DEPTH_FACTOR: usize = 5;
 
-/// Chunks that are looked at for each quoted phrase or identifier.
+/// Candidates per quoted phrase or identifier. More than [`MIN_DEPTH`], because the index matches stems and many
+/// candidates fail the exact comparison.
 const EXACT_DEPTH: usize = 200;
 
-/// Identifiers count for at least this share of the score where a query has some.
+/// Minimum weight of identifiers in the score of a query that has some.
 const MIN_IDENTIFIER_WEIGHT: f32 = 0.3;
 
-/// Hits a document has before others go first that are nearly as good.
+/// Hits per document before the scores of further ones are reduced.
 const DEFAULT_PER_DOCUMENT: PerDocument = PerDocument::First(5);
 
-/// Hits that are looked at for [`Support`].
+/// Number of best hits that [`Support`] is judged from.
 const SUPPORT_HITS: usize = 5;
 
-/// Which legs a search uses.
+/// The legs of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SearchMode {
@@ -82,18 +84,18 @@ impl FromStr for SearchMode {
     }
 }
 
-/// What to search for, and where.
+/// Options of [`Searcher::search`].
 #[derive(Clone, Debug)]
 pub struct SearchOptions {
-    /// The legs.
+    /// Legs to use.
     pub mode: SearchMode,
-    /// Hits wanted.
+    /// Maximum number of hits.
     pub limit: usize,
-    /// Hits of one document.
+    /// Limit on the hits of one document.
     pub per_document: PerDocument,
-    /// What may be found.
+    /// Chunks that may be returned.
     pub filter: Filter,
-    /// Only documents whose path matches, where there is a choice.
+    /// Only documents whose path matches one of these; all of them if `None`.
     pub paths: Option<GlobSet>,
 }
 
@@ -109,12 +111,12 @@ impl Default for SearchOptions {
     }
 }
 
-/// A passage that was found.
+/// A passage found by a search.
 #[derive(Clone, Debug, Serialize)]
 pub struct Hit {
     /// The chunk.
     pub id: ChunkId,
-    /// The document it is from.
+    /// The document of the chunk.
     pub document_id: DocumentId,
     /// The collection of the document.
     pub collection: String,
@@ -128,16 +130,16 @@ pub struct Hit {
     pub line_start: u32,
     /// Last line, inclusive.
     pub line_end: u32,
-    /// The stretch with most of the query's words.
+    /// The part of the passage with the most distinct words of the query.
     #[serde(serialize_with = "snippet_text")]
     pub snippet: Snippet,
     /// The whole passage, verbatim.
     pub text: String,
-    /// From 0 to 1; comparable within one search only.
+    /// From 0 to 1. Comparable within one search only.
     pub score: f32,
-    /// Where the score comes from.
+    /// Components of the score.
     pub explain: Explain,
-    /// Hash of the file the passage was cut from.
+    /// Hash of the file that the passage was cut from.
     #[serde(skip)]
     pub content_hash: ContentHash,
     /// First byte in the file as stored.
@@ -149,7 +151,7 @@ fn snippet_text<S: serde::Serializer>(snippet: &Snippet, serializer: S) -> Resul
     serializer.serialize_str(&snippet.text)
 }
 
-/// Where a hit's score comes from; a leg that did not find the chunk has nothing here.
+/// Components of a hit's score. The fields of a leg that did not find the chunk are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Explain {
     /// Rank by text, from 1.
@@ -162,25 +164,25 @@ pub struct Explain {
     pub vector_similarity: Option<f32>,
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The query as understood.
+    /// The query as parsed.
     pub query: Query,
-    /// Best first.
+    /// Hits, best first.
     pub hits: Vec<Hit>,
-    /// How well they bear on the query.
+    /// How well the hits support an answer to the query.
     pub support: Support,
-    /// What that was judged from.
+    /// The measurements behind [`Self::support`].
     pub signals: Signals,
-    /// Why the vector leg was left out of a hybrid search, where it was.
+    /// The reason why a hybrid search ran without its vector leg; `None` if it ran with both.
     pub without_vectors: Option<VectorsUnusable>,
 }
 
 /// Why vectors cannot be searched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VectorsUnusable {
-    /// Another embedder made them.
+    /// The vectors were computed by another embedder.
     #[error("index has vectors of `{stored}`, not of `{current}`")]
     OtherEmbedder {
         /// The embedder of the index.
@@ -188,16 +190,16 @@ pub enum VectorsUnusable {
         /// The embedder configured now.
         current: String,
     },
-    /// There are none yet.
+    /// No chunk is embedded yet.
     #[error("index has no vectors yet")]
     NoneYet,
-    /// No embedder is at hand.
+    /// The embedder of the index could not be loaded.
     #[error("embedder of the index is not available: {0}")]
     NoEmbedder(String),
 }
 
 impl VectorsUnusable {
-    /// Returns what the user can do about it.
+    /// Returns a hint for the user.
     pub fn hint(&self) -> String {
         match self {
             Self::OtherEmbedder { .. } => "run `dr index --rebuild`, or search with `--mode lexical`".into(),
@@ -216,16 +218,16 @@ pub enum SearchError {
     /// The query could not be embedded.
     #[error("failed to embed the query")]
     Embed(#[from] EmbedError),
-    /// The vectors that were asked for cannot be searched.
+    /// A search by vectors only is not possible.
     #[error(transparent)]
     Vectors(VectorsUnusable),
-    /// A blocking task died.
+    /// A blocking task panicked.
     #[error("failed to embed the query")]
     Task(#[from] tokio::task::JoinError),
 }
 
 impl SearchError {
-    /// Returns what the user can do about this error.
+    /// Returns a hint for the user, if there is a remedy.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Index(error) => error.hint(),
@@ -245,7 +247,7 @@ pub struct Searcher {
 }
 
 impl Searcher {
-    /// Makes a searcher; an embedder that does not fit the index leaves the text leg.
+    /// Returns a searcher. If the embedder's fingerprint differs from that of the index, only the text leg is used.
     pub fn new(index: Index, embedder: Result<Arc<dyn Embedder>, VectorsUnusable>) -> Self {
         let stored = &index.manifest().embedder;
         let embedder = embedder.and_then(|embedder| {
@@ -258,27 +260,27 @@ impl Searcher {
         Self { index, embedder, splitter: Arc::default() }
     }
 
-    /// Returns the index that is searched.
+    /// Returns the index.
     pub fn index(&self) -> &Index {
         &self.index
     }
 
-    /// Returns how texts are split into words.
+    /// Returns the splitter used for queries and snippets.
     pub fn splitter(&self) -> &WordSplitter {
         &self.splitter
     }
 
-    /// Returns the embedder, where it fits the index.
+    /// Returns the embedder, if its fingerprint is that of the index.
     pub fn embedder(&self) -> Option<&Arc<dyn Embedder>> {
         self.embedder.as_ref().ok()
     }
 
-    /// Searches for what the user typed.
+    /// Searches for a query as the user typed it.
     ///
     /// # Errors
     ///
-    /// Returns [`SearchError::Vectors`] where only vectors were asked for and cannot be searched; a hybrid search
-    /// goes on without them and says so.
+    /// Returns [`SearchError::Vectors`] if the mode is [`SearchMode::Vector`] and vectors are unusable. A hybrid search
+    /// uses the text leg alone in that case and sets [`Found::without_vectors`].
     pub async fn search(&self, typed: &str, options: &SearchOptions) -> Result<Found, SearchError> {
         let query = Query::parse(typed, &self.splitter);
         let options = &self.with_documents(options).await?;
@@ -299,7 +301,7 @@ impl Searcher {
         Ok(Found { query, hits, support, signals, without_vectors })
     }
 
-    /// Returns the options with their paths as documents of the index.
+    /// Resolves the path globs of the options to documents of the index.
     async fn with_documents(&self, options: &SearchOptions) -> Result<SearchOptions, IndexError> {
         let mut options = options.clone();
         if let Some(globs) = &options.paths {
@@ -343,7 +345,8 @@ impl Searcher {
         Ok((hits, None))
     }
 
-    /// Finds chunks for what has to be matched as written; the index matches stems, so these are candidates only.
+    /// Finds candidates for quoted phrases and identifiers. The index matches stems, so [`Self::select`] compares the
+    /// text.
     async fn exact_legs(&self, query: &Query, options: &SearchOptions) -> Result<Vec<LegHit>, IndexError> {
         let phrases = query.phrases.iter().chain(&query.identifiers);
         let legs = phrases.map(|phrase| self.index.phrase_leg(phrase, &options.filter, EXACT_DEPTH));
@@ -352,7 +355,7 @@ impl Searcher {
         Ok(legs.into_iter().flatten().filter(|hit| seen.insert(hit.chunk_id.clone())).collect())
     }
 
-    /// Picks the hits: exact matches are verified against the text, and no document fills the result alone.
+    /// Selects the hits: verifies exact matches against the text and applies the limit per document.
     async fn select(
         &self,
         query: &Query,
@@ -426,7 +429,7 @@ impl Searcher {
     }
 }
 
-/// Adds candidates only an exact leg found; they have no score of their own yet.
+/// Appends candidates that only an exact leg found, with a score of 0.
 fn with_exact(mut candidates: Vec<Candidate>, exact: Vec<LegHit>) -> Vec<Candidate> {
     let known: HashSet<_> = candidates.iter().map(|candidate| candidate.hit.chunk_id.clone()).collect();
     let new = exact.into_iter().filter(|hit| !known.contains(&hit.chunk_id));
@@ -434,7 +437,7 @@ fn with_exact(mut candidates: Vec<Candidate>, exact: Vec<LegHit>) -> Vec<Candida
     candidates
 }
 
-/// Returns all of a chunk that the text leg searches.
+/// Returns the text of a chunk that the text leg searches, without repetitions.
 fn searched_text(row: &ChunkRow) -> String {
     format!("{}\n{}\n{}", row.names.join("\n"), row.heading_path.join("\n"), row.text)
 }

@@ -1,27 +1,27 @@
-//! What the user typed becomes a Query: words to rank by, phrases that must occur, identifiers that should.
+//! Parses what the user typed into a [`Query`]: words to rank by, phrases that must occur, identifiers that should.
 
 use crate::base::word::WordSplitter;
 
-/// Phrases and identifiers beyond this many are ranked by their words only.
+/// Limit on phrases and on identifiers, each of which costs a search; further ones are ranked by their words.
 const MAX_EXACT: usize = 4;
 
-/// A search request, understood.
+/// A parsed search query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
-    /// Everything the user typed, without the quotes: what is embedded.
+    /// The whole query without quotation marks. This text is embedded.
     pub text: String,
     /// The words to rank by, without stop words.
     pub terms: String,
-    /// What stood in quotes: every hit has all of these, letter case and white space aside.
+    /// Quoted phrases. Every hit contains all of them, ignoring case and white space.
     pub phrases: Vec<String>,
-    /// Words like `foo_bar`, `2026.4.10` or `--no-rerank`: hits that have them as written rank higher.
+    /// Words like `foo_bar`, `2026.4.10` or `--no-rerank`. Hits that contain them as written rank higher.
     pub identifiers: Vec<String>,
-    /// Share of the words that are identifiers, from 0 to 1.
+    /// Fraction of the words that are identifiers, from 0 to 1.
     pub identifier_share: f32,
 }
 
 impl Query {
-    /// Understands what the user typed. Nothing is a syntax error: an odd quote is a character like any other.
+    /// Parses a query. There are no syntax errors: an unpaired quotation mark is an ordinary character.
     pub fn parse(typed: &str, splitter: &WordSplitter) -> Self {
         let (rest, phrases) = split_quoted(typed);
         let words: Vec<_> = rest.split_whitespace().map(trim_punctuation).filter(|word| !word.is_empty()).collect();
@@ -37,13 +37,13 @@ impl Query {
         }
     }
 
-    /// Tells whether `text` has every quoted phrase.
+    /// Returns whether `text` contains every quoted phrase.
     pub fn has_phrases(&self, text: &str) -> bool {
         let text = normalized(text);
         self.phrases.iter().all(|phrase| contains_whole(&text, &normalized(phrase)))
     }
 
-    /// Returns the share of the identifiers that `text` has as written, from 0 to 1.
+    /// Returns the fraction of the identifiers that `text` contains, ignoring case, from 0 to 1.
     pub fn identifiers_in(&self, text: &str) -> f32 {
         let text = text.to_lowercase();
         let found = self.identifiers.iter().filter(|word| contains_whole(&text, &word.to_lowercase())).count();
@@ -51,13 +51,13 @@ impl Query {
     }
 }
 
-/// Returns `part` of `whole` as a number from 0 to 1; nothing is no share of nothing.
+/// Returns `part / whole`, or 0 if `whole` is 0.
 #[expect(clippy::cast_precision_loss, reason = "counts of words in a query are small")]
 pub(super) fn share(part: usize, whole: usize) -> f32 {
     if whole == 0 { 0.0 } else { part as f32 / whole as f32 }
 }
 
-/// Splits what stands between straight or curly double quotes from the rest.
+/// Separates phrases in straight or curly double quotes from the rest.
 fn split_quoted(typed: &str) -> (String, Vec<String>) {
     let (mut rest, mut phrases) = (String::new(), Vec::new());
     let is_quote = |letter: char| matches!(letter, '"' | '“' | '”');
@@ -75,7 +75,7 @@ fn split_quoted(typed: &str) -> (String, Vec<String>) {
     (rest, phrases)
 }
 
-/// Cuts the punctuation of a sentence off a word, and leaves what belongs to it: leading dashes, dots, slashes.
+/// Trims sentence punctuation from a word and keeps characters that may be part of it, such as leading dashes.
 fn trim_punctuation(word: &str) -> &str {
     let word =
         word.trim_end_matches(|letter: char| !letter.is_alphanumeric() && !matches!(letter, '_' | '/' | '+' | '#'));
@@ -84,7 +84,7 @@ fn trim_punctuation(word: &str) -> &str {
     word.trim_start_matches(|letter: char| !is_part(letter))
 }
 
-/// Tells whether a word is a name that has to be matched as written.
+/// Returns whether a word is an identifier, to be matched as written.
 fn is_identifier(word: &str) -> bool {
     let letters: Vec<char> = word.chars().collect();
     let joins = |marks: &[char]| {
@@ -101,7 +101,7 @@ fn normalized(text: &str) -> String {
     text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Tells whether `text` has `part` with no letter or digit running on at either end.
+/// Returns whether `text` contains `part` at word boundaries.
 fn contains_whole(text: &str, part: &str) -> bool {
     let ends_word = |letter: Option<char>| !letter.is_some_and(char::is_alphanumeric);
     let starts_with_letter = part.starts_with(char::is_alphanumeric);

@@ -1,4 +1,4 @@
-//! What may be searched, as the user says it and as runs keep it.
+//! The scope of a search, as given on the command line and as stored in the journal of a run.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::SearchOptions;
 use crate::kb::index::Filter;
 
-/// Which documents are searched; all of them where nothing is said.
+/// The documents to search. The default is all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scope {
     /// Only these collections.
@@ -27,11 +27,11 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Returns options that search this much.
+    /// Returns search options restricted to this scope.
     ///
     /// # Errors
     ///
-    /// Returns an error for a glob that is none.
+    /// Returns an error for an invalid glob.
     pub fn options(&self) -> Result<SearchOptions, globset::Error> {
         let filter = Filter {
             collections: self.collections.clone(),

@@ -1,4 +1,4 @@
-//! A chunk becomes a Snippet: the stretch of it with most of the query's words, and where they stand.
+//! Cuts a [`Snippet`] out of a chunk: the part with the most distinct words of the query, with their positions.
 
 use std::ops::Range;
 
@@ -7,20 +7,20 @@ use serde::Serialize;
 use crate::base::line::is_invisible;
 use crate::base::word::{Word, WordSplitter};
 
-/// Bytes of a snippet, about.
+/// Approximate length of a snippet in bytes, three lines of a terminal.
 const SNIPPET_BYTES: usize = 240;
 
-/// A stretch of a chunk on one line.
+/// Part of a chunk on one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Snippet {
-    /// The text, white space made single, `…` where it was cut.
+    /// The text with single spaces, and `…` at an end that was cut.
     pub text: String,
-    /// Where the query's words stand in it, in bytes.
+    /// Byte ranges of the query's words in the text.
     pub marks: Vec<Range<usize>>,
 }
 
 impl Snippet {
-    /// Cuts the best stretch for `stems` out of `text`.
+    /// Cuts the part of `text` with the most distinct `stems`.
     pub fn cut(text: &str, stems: &[String], splitter: &WordSplitter) -> Self {
         let text = &readable(text);
         let words = splitter.words(text);
@@ -46,7 +46,7 @@ impl Snippet {
         snippet
     }
 
-    /// Appends text, every run of white space and control characters as one space.
+    /// Appends text, collapsing each run of white space and control characters into one space.
     fn push(&mut self, text: &str) {
         for letter in text.chars() {
             if letter.is_whitespace() || letter.is_control() {
@@ -60,7 +60,7 @@ impl Snippet {
     }
 }
 
-/// Returns a Markdown passage without what only shapes it: heading marks, quote marks, fences, the lines of tables.
+/// Removes structural Markdown from a passage: heading and quote markers, fences, table delimiters.
 fn readable(text: &str) -> String {
     let is_fence = |line: &str| line.starts_with("```") || line.starts_with("~~~");
     let is_rule =
@@ -73,7 +73,7 @@ fn readable(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the stretch that covers the most distinct query words, widened to whole words.
+/// Returns the range with the most distinct query words, widened to whole words.
 fn window(text: &str, matches: &[&Word]) -> Range<usize> {
     let mut best = (0, 0);
     let mut end = 0;
@@ -90,7 +90,7 @@ fn window(text: &str, matches: &[&Word]) -> Range<usize> {
             best = (stems.len(), from);
         }
     }
-    // A little of what comes before makes the first word readable.
+    // Some text before the first match gives it context.
     let from = if text.len() <= SNIPPET_BYTES { 0 } else { best.1.saturating_sub(SNIPPET_BYTES / 6) };
     let start = word_boundary(text, from.min(best.1), best.1);
     let end = text.floor_char_boundary((start + SNIPPET_BYTES).min(text.len()));
@@ -102,7 +102,7 @@ fn window(text: &str, matches: &[&Word]) -> Range<usize> {
     start..end
 }
 
-/// Returns the start of the first whole word at or after `from`, not beyond `limit`.
+/// Returns the start of the first whole word at or after `from`, at most `limit`.
 fn word_boundary(text: &str, from: usize, limit: usize) -> usize {
     if from == 0 {
         return 0;

@@ -1,24 +1,24 @@
-//! How well the knowledge base supports an answer: the signal that lets `dr` refuse, or go to the web.
+//! Support: how well the hits of a search support an answer. Decides whether `dr` refuses or turns to the web.
 //!
-//! Two measures of the best hits decide: their cosine similarity to the question, and the share of the question's key
-//! words they have. The thresholds were set on questions whose answers are known to be in a knowledge base, and the
-//! same questions asked of knowledge bases about other things; `kb/concepts/support.md` has the figures.
+//! Judged from two measurements of the best hits: cosine similarity to the question, and the share of the question's
+//! key words in a hit. The thresholds were fitted on questions with known answers in a knowledge base, and on the same
+//! questions asked of knowledge bases on other subjects; `kb/concepts/support.md` has the figures.
 
 use serde::{Deserialize, Serialize};
 
-/// How well the best hits bear on the question.
+/// How well the best hits support an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Support {
-    /// Nothing found bears on it.
+    /// No hit is relevant.
     None,
-    /// Something related was found.
+    /// Some hits are related to the question.
     Weak,
-    /// Passages about the question were found.
+    /// Some hits are about the question.
     Strong,
 }
 
-/// What is known of the best hits.
+/// Measurements of the best hits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Signals {
     /// Largest cosine similarity of a hit; `None` without vectors.
@@ -33,7 +33,7 @@ const STRONG_COVERAGE: f32 = 0.75;
 const WEAK_COVERAGE: f32 = 0.50;
 
 impl Support {
-    /// Judges the signals of a search that found something.
+    /// Judges the signals of a search that has at least one hit.
     pub fn judge(signals: Signals) -> Self {
         let Signals { similarity, coverage } = signals;
         let Some(similarity) = similarity else {
@@ -43,7 +43,8 @@ impl Support {
                 _ => Self::None,
             };
         };
-        // Each measure makes up for some of the other: rare names have no good vector, paraphrases no common words.
+        // Each measurement compensates for a weakness of the other: rare names embed badly, and paraphrases share no
+        // words with the question.
         let evidence = similarity / STRONG_SIMILARITY + coverage / STRONG_COVERAGE;
         if similarity >= STRONG_SIMILARITY && coverage >= WEAK_COVERAGE || evidence >= 2.0 {
             Self::Strong
