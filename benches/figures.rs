@@ -1,8 +1,8 @@
-//! Prints a table of how fast `dr` is on a folder: `just bench [FOLDER]`, the manual by default.
+//! Measures indexing, embedding and search on a folder, by default the manual: `just bench [FOLDER]`.
 //!
-//! Everything runs in this process, on an index in a temporary folder; with `DR_BENCH_INDEX` set to an index there is,
-//! only searches are timed. `DR_BENCH_CHUNKS` bounds how many chunks the
-//! embedder is timed on. For how good searches are, see `dr eval`.
+//! Everything runs in this process, on an index in a temporary folder. If `DR_BENCH_INDEX` is set to the address of an
+//! existing index, only searches are measured. `DR_BENCH_CHUNKS` limits the chunks that are embedded. For the quality
+//! of search results, see `dr eval`.
 
 #![expect(clippy::print_stdout, reason = "the table is the point")]
 
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 type AnyError = Box<dyn std::error::Error>;
 
-/// Searches of each kind.
+/// Number of searches per mode.
 const SEARCHES: usize = 50;
 
 /// Depth at which the vector index is compared with the exact scan.
@@ -96,7 +96,7 @@ async fn run(
     Ok(ingest(location, embedder, "builtin", options, &|_| {}, &cancel).await?)
 }
 
-/// Returns chunks from all over the index.
+/// Returns a sample of chunks spread over the whole index.
 async fn texts(index: &Index) -> Result<Vec<String>, AnyError> {
     let wanted = std::env::var("DR_BENCH_CHUNKS").ok().and_then(|text| text.parse().ok()).unwrap_or(256_usize);
     let documents = index.documents(None).await?;
@@ -120,7 +120,7 @@ fn embedding(embedder: &Arc<dyn Embedder>, texts: &[String]) -> Result<f64, AnyE
     Ok(to_f64(texts.len()) / started.elapsed().as_secs_f64())
 }
 
-/// Runs the model on the same texts with nothing around it: tokenised before, sorted by length, in batches of 16.
+/// Runs the bare model on the same texts as a baseline: tokenised in advance, sorted by length, in batches of 16.
 fn bare_loop(texts: &[String]) -> Result<f64, AnyError> {
     let assets = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/all-MiniLM-L6-v2-int8");
     let model = Model::load(std::fs::read(format!("{assets}/model.onnx"))?)?;
@@ -154,7 +154,7 @@ fn padded(batch: &[Vec<i32>], nodes: [NodeId; 3]) -> Vec<(NodeId, ValueOrView<'s
     ]
 }
 
-/// Makes queries of a few words from the middle of chunks.
+/// Returns queries made of six words from the middle of chunks.
 fn queries(texts: &[String]) -> Vec<String> {
     let words = |text: &String| {
         let words: Vec<_> = text.split_whitespace().filter(|word| word.chars().all(char::is_alphanumeric)).collect();
@@ -171,13 +171,13 @@ async fn latency(searcher: &Searcher, queries: &[String], mode: SearchMode) -> R
         searcher.search(query, &options).await?;
         times.push(started.elapsed());
     }
-    // The first few warm the caches.
+    // The first three searches warm the caches.
     let mut times = times.split_off(3.min(times.len().saturating_sub(1)));
     times.sort();
     Ok((times[times.len() / 2], times[times.len() * 95 / 100]))
 }
 
-/// Returns the share of the nearest chunks that the vector index finds.
+/// Returns the recall of the vector index compared with an exact scan.
 async fn recall(searcher: &Searcher, embedder: &Arc<dyn Embedder>, queries: &[String]) -> Result<f64, AnyError> {
     let (index, filter) = (searcher.index(), Filter::default());
     let (mut found, mut wanted) = (0, 0);
@@ -186,7 +186,7 @@ async fn recall(searcher: &Searcher, embedder: &Arc<dyn Embedder>, queries: &[St
         let exact = index.exact_vector_leg(&vector, &filter, RECALL_DEPTH).await?;
         let indexed = index.vector_leg(&vector, &filter, RECALL_DEPTH).await?;
         wanted += exact.len();
-        // Equal passages are equally near, and which of them is the last is of no matter.
+        // Identical passages have equal scores, and either of them may be the last of the list.
         let least = exact.last().map_or(0.0, |hit| hit.score) - 1e-5;
         found += indexed.iter().filter(|hit| hit.score >= least).count().min(exact.len());
     }

@@ -1,4 +1,5 @@
-//! What the machine around a run costs: a scripted model with fixed delays against the scheduler's own simulation.
+//! Measures the overhead of the orchestrator: a scripted model with fixed delays, compared with a simulation of the
+//! scheduler.
 //!
 //! `cargo bench --bench runs` prints a table; see `kb/reference/performance.md`.
 
@@ -26,16 +27,16 @@ use dr::run::store::Store;
 use researcher::{NoPick, Researcher, ScriptedModel, ScriptedSource};
 use tokio_util::sync::CancellationToken;
 
-/// How long the model takes for every reply.
+/// Delay of every reply of the model.
 const DELAY: Duration = Duration::from_millis(100);
 
-/// Calls the worker of a node makes: it searches, it notes, it reports.
+/// Calls of a node's worker: search, notes, report.
 const CALLS_PER_NODE: u32 = 3;
 
-/// Nodes at the same time.
+/// Maximum number of nodes in flight.
 const PARALLEL: usize = 8;
 
-/// Runs a tree of so many nodes, and prints what it took.
+/// Runs a tree of `nodes` nodes and prints the measurements.
 async fn measure(nodes: usize, delay: Duration) {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let store = Store::open(folder.path()).expect("a journal can be made");
@@ -89,7 +90,7 @@ async fn measure(nodes: usize, delay: Duration) {
     let durations: BTreeMap<_, _> = planned.workers().map(|node| (node.id.clone(), delay * CALLS_PER_NODE)).collect();
     let ideal = simulate(&planned, &durations, PARALLEL).makespan;
     let took = last.since(first);
-    // Without a delay there is nothing to be a share of.
+    // Without a delay the simulated time is zero, and the overhead is no ratio.
     let overhead = match ideal.as_secs_f64() {
         0.0 => String::new(),
         ideal => format!(" ({:+.1} %)", (took.as_secs_f64() / ideal - 1.0) * 100.0),
@@ -111,7 +112,7 @@ async fn measure(nodes: usize, delay: Duration) {
     );
 }
 
-/// Returns the most memory this process has had, where the system says so.
+/// Returns the peak memory of this process, or 0 if the system does not report it.
 fn peak_mebibytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! The world outside, to play with: models, Deep Research, search engines and web pages on this machine.
+//! A local stand-in for models, Deep Research, search engines and web pages, for trying `dr` without keys and costs.
 //!
-//! `cargo run --example fixture-openai [-- --port N]` starts it, says how `dr` is pointed at it, and runs until it is
-//! interrupted. Nothing it says is true, and nothing of it costs anything: its models repeat quotes from their prompts, and
-//! its pages are made up from the words that were searched for.
+//! `cargo run --example fixture-openai [-- --port N]` starts a server on loopback, prints how to point `dr` at it, and
+//! runs until interrupted. Its output is invented: the models repeat quotes from their prompts, and the pages are
+//! generated from the words of the search.
 
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "what it shares with the tests is made for those")]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is for a person at a terminal")]
@@ -41,18 +41,18 @@ fn main() -> ExitCode {
     };
     let server = Setup::new(say).with_polls(2).on(listener);
     let (url, origin) = (server.url(), server.origin());
-    println!("Models, background jobs, searches and pages are at {url} until you press Ctrl-C.\n");
-    println!("In the folder of an index, in another terminal:\n");
+    println!("Serving models, background jobs, searches and pages at {url}. Press Ctrl-C to stop.\n");
+    println!("In another terminal, in a folder with an index:\n");
     println!("  export OPENAI_BASE_URL={url} OPENAI_API_KEY=any DR_MODEL=fixture");
     println!("  dr ask --mode deep \"how do we do it, and how do others?\"\n");
-    println!("What a web search finds: {origin}/search?q=drip+lines&format=json");
+    println!("Example of a web search: {origin}/search?q=drip+lines&format=json");
     loop {
         // An interrupt ends the process, and the server with it.
         std::thread::park();
     }
 }
 
-/// Says what the reader says, and that no folder settles what others do, so that a mixed question goes out for that.
+/// Replies like [`reader::say`], but leaves one question open, so that a mixed node turns to the web.
 fn say(request: &Request) -> String {
     let said = reader::say(request);
     match (request.form(), serde_json::from_str::<Value>(&said)) {
@@ -64,7 +64,7 @@ fn say(request: &Request) -> String {
     }
 }
 
-/// Reads the port from the command line, 0 for any; none where it says something else.
+/// Parses the port from the command line; 0 selects any free port. Returns `None` for other arguments.
 fn port(arguments: &[String]) -> Option<u16> {
     match arguments {
         [] => Some(0),

@@ -1,4 +1,4 @@
-//! A call as a step of research makes it: somebody else reserves, records, retries and pays.
+//! Model calls as seen by a research step. The run behind [`Caller`] reserves, records, retries and settles them.
 
 use std::fmt;
 
@@ -8,20 +8,20 @@ use serde::{Deserialize, Serialize};
 use super::message::{Prompt, Reply, Role};
 use super::model::ModelError;
 
-/// Names a call within its run, whatever the order calls happen in: `n3/step/2`, `plan/1`, `fold/1/n3`.
+/// Identifies a call within its run, independent of the order of calls: `n3/step/2`, `plan/1`, `fold/1/n3`.
 ///
-/// The same step of the same run makes the same key, so that a resumed run finds the reply it has.
+/// A step always uses the same key, so that a resumed run finds the recorded reply.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CallKey(String);
 
 impl CallKey {
-    /// Names a call; the part before the first `/` is the node it was made for, or the step of the whole run.
+    /// Wraps a key. The part before the first `/` is the node of the call, or a step of the whole run.
     pub fn new(key: impl Into<String>) -> Self {
         Self(key.into())
     }
 
-    /// Returns the key of a call that follows from this one, for example a repair.
+    /// Returns the key of a follow-up call, for example a repair.
     #[must_use]
     pub fn then(&self, part: &str) -> Self {
         Self(format!("{}/{part}", self.0))
@@ -45,13 +45,13 @@ impl fmt::Display for CallKey {
 pub enum Limit {
     /// Money.
     Cost,
-    /// Tokens of all calls.
+    /// Tokens of all model calls.
     Tokens,
-    /// Active time.
+    /// Active time of the run.
     Time,
     /// Rounds of research.
     Rounds,
-    /// Calls of models.
+    /// Number of model calls.
     Calls,
 }
 
@@ -67,45 +67,46 @@ impl fmt::Display for Limit {
     }
 }
 
-/// A call was not made, or brought no reply.
+/// A call was not made or got no reply.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CallError {
-    /// The model failed, after whatever trying again could do.
+    /// The model failed, after all retries.
     #[error(transparent)]
     Model(#[from] ModelError),
 
-    /// The worst case does not fit what is left; nothing was sent.
+    /// The worst case exceeds what remains of the limit. Nothing was sent.
     #[error("limit of {0} is reached")]
     Limit(Limit),
 
-    /// The run is being stopped; nothing was sent, or the reply was not waited for.
+    /// The run was stopped. Nothing was sent, or the reply was abandoned.
     #[error("run was stopped")]
     Cancelled,
 
-    /// The call could not be written down, so it was not made.
+    /// The call could not be recorded, so it was not made.
     #[error("journal cannot be written: {reason}")]
     Journal {
-        /// Why.
+        /// The error of the journal.
         reason: String,
     },
 }
 
-/// Makes calls for steps of research.
+/// Makes model calls on behalf of research steps.
 pub trait Caller: Send + Sync {
-    /// Returns the reply to `prompt`: the one on record for this key and prompt, else a new one that is paid for.
+    /// Returns the reply to `prompt`: the recorded one for this key and prompt, or else a new one, which is paid for.
     fn call<'a>(&'a self, key: &'a CallKey, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, CallError>>;
 
-    /// Counts tokens as the model of this role does.
+    /// Counts the tokens of a text for the model of this role.
     fn count(&self, role: Role, text: &str) -> u64;
 
-    /// Returns the most input tokens a prompt of this role may have.
+    /// Returns the maximum input tokens of a prompt of this role.
     fn input_limit(&self, role: Role) -> u64;
 
-    /// Returns the visible tokens a reply of this role may have.
+    /// Returns the maximum visible tokens of a reply of this role.
     fn output_limit(&self, role: Role) -> u32;
 
-    /// Tells whether so much of the budget is gone that work should be wrapped up.
+    /// Returns whether the budget is low enough for work to be wrapped up.
     ///
-    /// Decided once for each key and kept with its call, so that a resumed run says the same in its prompts.
+    /// Decided once per key and recorded with the call, because it is part of the prompt: a resumed run has to build
+    /// the same prompt to find its reply.
     fn is_tight(&self, key: &CallKey) -> bool;
 }

@@ -1,17 +1,17 @@
-//! JSON as models write it: in fences, among prose, with small mistakes; never made up.
+//! Lenient parsing of JSON written by a model: in fences, among prose, with small mistakes. Never invents content.
 
 use llm_json::RepairOptions;
 use serde_json::Value;
 
-/// Deeper than this is no reply, and would exhaust the stack of a parser that is less careful than ours.
+/// Deepest nesting that is repaired. No schema is that deep, and the repairing parser recurses without a limit.
 const MAX_DEPTH: usize = 64;
 
-/// Reads the JSON object or list a reply is or has in it.
+/// Parses the JSON object or array that a reply consists of or contains.
 ///
 /// # Errors
 ///
-/// Returns what is wrong with it, for the model that wrote it. Text without an object or list, and one that is not
-/// closed, are not repaired: whatever came of it would not be the model's.
+/// Returns a complaint to be sent back to the model. Text without an object or array, and one that is not closed, are
+/// not repaired: the result would be the parser's invention.
 pub(super) fn read(text: &str) -> Result<Value, String> {
     let text = text.trim();
     if text.is_empty() {
@@ -19,7 +19,7 @@ pub(super) fn read(text: &str) -> Result<Value, String> {
     }
     let strict = match serde_json::from_str::<Value>(text) {
         Ok(value) if value.is_object() || value.is_array() => return Ok(value),
-        Ok(_) => return Err("the reply is no JSON object".into()),
+        Ok(_) => return Err("the reply is not a JSON object".into()),
         Err(error) => error,
     };
     if !text.contains(['{', '[']) {
@@ -36,7 +36,7 @@ pub(super) fn read(text: &str) -> Result<Value, String> {
     repaired.filter(is_filled).ok_or_else(|| format!("the reply is not valid JSON: {strict}"))
 }
 
-/// Returns the stretches of `text` between an opening bracket and the one that closes it, outermost ones only.
+/// Returns the outermost balanced bracketed parts of `text`.
 fn stretches(text: &str) -> Vec<&str> {
     let mut stretches = Vec::new();
     let (mut start, mut depth) = (0, 0_usize);
@@ -64,7 +64,7 @@ fn stretches(text: &str) -> Vec<&str> {
     stretches
 }
 
-/// Tells a value from a footnote: `[1]`, `{}`.
+/// Returns whether a value has content, unlike a footnote: `[1]`, `{}`.
 fn is_more_than_prose(value: &Value) -> bool {
     match value {
         Value::Object(members) => !members.is_empty(),
@@ -73,7 +73,7 @@ fn is_more_than_prose(value: &Value) -> bool {
     }
 }
 
-/// Tells a value from what repair makes of a brace in prose: `{this}` becomes `{"this": ""}`.
+/// Returns whether a repaired value has content. A brace in prose has none: `{this}` is repaired to `{"this": ""}`.
 fn is_filled(value: &Value) -> bool {
     match value {
         Value::Object(members) => members.values().any(|member| !member.is_null() && member != ""),

@@ -1,4 +1,4 @@
-//! What is said to a model and what comes back: Prompt, Reply, Usage.
+//! Prompts, replies and token usage.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,29 +7,29 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Who asks: each role may have a model, an endpoint and limits of its own.
+/// The purpose of a call. Each role may have its own model, endpoint and limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Writes the brief and the plan.
     Planner,
-    /// Looks for evidence.
+    /// Gathers evidence.
     Worker,
-    /// Folds what was found into summaries.
+    /// Merges findings into summaries.
     Summariser,
-    /// Says what is still missing.
+    /// Judges what is still missing.
     Judge,
     /// Writes the report.
     Writer,
-    /// Does research at a provider's, as a job; its models are set up apart.
+    /// Runs background research jobs; configured separately from the other roles.
     Researcher,
 }
 
 impl Role {
-    /// Every role that is asked call by call.
+    /// Every role that makes prompt-and-reply calls, that is all but [`Self::Researcher`].
     pub const ALL: [Self; 5] = [Self::Planner, Self::Worker, Self::Summariser, Self::Judge, Self::Writer];
 
-    /// Returns the name as it is written in settings.
+    /// Returns the name used in settings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Planner => "planner",
@@ -48,7 +48,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// The text names no role.
+/// The text does not name a role.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a role (expected planner, worker, summariser, judge or writer)")]
 pub struct ParseRoleError(String);
@@ -61,7 +61,7 @@ impl FromStr for Role {
     }
 }
 
-/// Whose words a message is.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Speaker {
@@ -69,49 +69,49 @@ pub enum Speaker {
     System,
     /// The task and its data.
     User,
-    /// What the model said before.
+    /// An earlier reply of the model.
     Assistant,
 }
 
 /// One message of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Whose words.
+    /// The author.
     pub speaker: Speaker,
-    /// The words.
+    /// The content.
     pub text: String,
 }
 
-/// The form a reply must have.
+/// The schema that a reply must follow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schema {
-    /// A name for it, of letters, digits and `_`.
+    /// Name sent to the endpoint: letters, digits and `_`.
     pub name: String,
-    /// A JSON Schema.
+    /// The JSON Schema.
     pub schema: Value,
 }
 
-/// Everything one request to a model says; two equal prompts are the same request.
+/// The content of a request. Equal prompts are the same request, which is what recorded replies are found by.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prompt {
-    /// Who asks.
+    /// Role of the call.
     pub role: Role,
-    /// What is said, in order.
+    /// Messages in order.
     pub messages: Vec<Message>,
-    /// Visible tokens of the reply, at most; reasoning has an allowance apart.
+    /// Limit on the visible tokens of the reply; the allowance for reasoning is separate.
     pub max_output_tokens: u32,
-    /// How freely the model chooses its words; the endpoint's own default where none.
+    /// Sampling temperature; `None` leaves it to the endpoint.
     pub temperature: Option<f32>,
-    /// The form of the reply; free text where none.
+    /// Schema of the reply; `None` for free text.
     pub schema: Option<Schema>,
-    /// How long the reply is waited for, by somebody who can do without it: it is not asked for twice, and that it does not
-    /// fit what may be spent says nothing of other calls. The request is the same with and without.
+    /// Timeout of an optional call: it is not retried, and if it does not fit the budget, other calls may still do. Not
+    /// part of the request.
     #[serde(skip)]
     pub patience: Option<Duration>,
 }
 
 impl Prompt {
-    /// Returns a prompt of rules and one task.
+    /// Returns a prompt with a system and a user message.
     pub fn new(role: Role, system: impl Into<String>, user: impl Into<String>, max_output_tokens: u32) -> Self {
         let messages = vec![
             Message { speaker: Speaker::System, text: system.into() },
@@ -120,7 +120,7 @@ impl Prompt {
         Self { role, messages, max_output_tokens, temperature: None, schema: None, patience: None }
     }
 
-    /// Demands a form of the reply.
+    /// Requires the reply to follow a schema.
     #[must_use]
     pub fn with_schema(mut self, name: &str, schema: Value) -> Self {
         self.schema = Some(Schema { name: name.to_owned(), schema });
@@ -128,21 +128,21 @@ impl Prompt {
     }
 }
 
-/// Tokens of one call, as the endpoint counted them.
+/// Tokens of one call, as counted by the endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens sent, cached ones included.
+    /// Input tokens, including cached ones.
     pub input_tokens: u64,
-    /// Tokens sent that the endpoint had in its cache.
+    /// Input tokens read from the endpoint's cache.
     pub cached_tokens: u64,
-    /// Tokens received, reasoning included.
+    /// Output tokens, including reasoning.
     pub output_tokens: u64,
-    /// Tokens of reasoning that nobody sees.
+    /// Hidden reasoning tokens, part of the output.
     pub reasoning_tokens: u64,
 }
 
 impl Usage {
-    /// Returns all tokens.
+    /// Returns the sum of input and output tokens.
     pub fn tokens(&self) -> u64 {
         self.input_tokens + self.output_tokens
     }
@@ -157,15 +157,15 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// What a model said.
+/// The reply of a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
-    /// Its words, without reasoning.
+    /// The visible text, without reasoning.
     pub text: String,
-    /// Tokens; none where the endpoint does not say.
+    /// Token usage; `None` if the endpoint does not report it.
     pub usage: Option<Usage>,
-    /// Whether the reply was cut off at its limit.
+    /// Whether the reply was cut off at the output limit.
     pub cut_off: bool,
-    /// The body as it came.
+    /// The response body as received.
     pub raw: Value,
 }

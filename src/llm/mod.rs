@@ -1,22 +1,21 @@
-//! Language models behind one trait; nothing here knows a knowledge base, a run or a budget.
+//! Language models behind one trait. This module depends on neither the knowledge base, nor runs, nor budgets.
 //!
 //! ```text
 //! prompt ─▶ Model::send (one request) ─▶ reply
 //!              ▲
-//!           Caller::call (a request that somebody pays for, retries and keeps on record)
+//!           Caller::call (a request that is paid for, retried and recorded)
 //!              ▲
-//!           structured (a reply of a given form, repaired where it can be)
+//!           structured (a reply that follows a schema, repaired if necessary)
 //! ```
 //!
-//! A [`model::Model`] sends one request and says of a failure what can be done about it. Steps of research do not hold
-//! models: they hold a [`call::Caller`], which reserves the worst case, writes the call down, sends it, and settles.
+//! A [`model::Model`] sends one request, and its error tells whether a retry can help. Research steps do not hold
+//! models: they hold a [`call::Caller`], which reserves the worst case, records the call, sends it, and settles.
 //!
 //! # Where to look
 //!
-//! - [`openai`] speaks to endpoints, [`tape`] to recordings of them; [`roles`] says who speaks to which.
-//! - [`openai::job`] follows research that a provider does in the background; [`deep_research`] says with which model
-//!   and within which limits.
-//! - [`retry`] and [`price`] are tables without a clock or a purse; whoever implements [`call::Caller`] uses them.
+//! - [`openai`] is the client of endpoints, [`tape`] a recording of one; [`roles`] assigns models to roles.
+//! - [`openai::job`] starts and follows background research jobs; [`deep_research`] has their settings and limits.
+//! - [`retry`] and [`price`] are pure tables, used by implementations of [`call::Caller`].
 
 pub mod message;
 

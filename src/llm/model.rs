@@ -1,4 +1,4 @@
-//! The Model trait, and the error every implementation shares.
+//! The [`Model`] trait and the error shared by all implementations.
 
 use std::time::Duration;
 
@@ -6,52 +6,50 @@ use futures::future::BoxFuture;
 
 use super::message::{Prompt, Reply};
 
-/// A language model behind some endpoint.
+/// A language model at an endpoint.
 pub trait Model: Send + Sync {
-    /// Returns the name the endpoint knows it by.
+    /// Returns the model name sent to the endpoint.
     fn name(&self) -> &str;
 
-    /// Returns the most tokens a prompt and its reply may have together.
+    /// Returns the context window: the maximum tokens of a prompt and its reply together.
     fn window_tokens(&self) -> u64;
 
-    /// Counts the tokens of a prompt as this model would, the frame around each message and the schema included.
-    ///
-    /// A bound for a reservation: a little more where the tokenizer is not known, never knowingly less.
+    /// Returns an upper bound on the tokens of a prompt, including message framing and schema. Used for reservations.
     fn count_input(&self, prompt: &Prompt) -> u64;
 
-    /// Returns the tokens the reply may cost at most: what is visible and the allowance for reasoning.
+    /// Returns the maximum tokens of the reply: visible text plus the allowance for reasoning.
     fn max_output(&self, prompt: &Prompt) -> u64;
 
-    /// Returns the price of so many tokens in billionths of a US dollar; none where nobody knows it.
+    /// Returns the cost in billionths of a US dollar, or `None` if the price of the model is unknown.
     fn cost_nanos(&self, usage: &super::message::Usage) -> Option<u64>;
 
-    /// Sends one request, once. Dropping the future abandons the request; what it costs is then not known.
+    /// Sends one request, once. Dropping the future abandons the request, whose cost is then unknown.
     fn send<'a>(&'a self, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, ModelError>>;
 }
 
-/// A model gave no reply. The variant says what to do.
+/// A call brought no reply. The variant decides whether to retry.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ModelError {
-    /// The endpoint did not take the request: it may work later, and nothing was paid.
+    /// The endpoint did not accept the request. Nothing was paid, and a retry may succeed.
     #[error("model endpoint is not available: {reason}")]
     Transient {
-        /// When to try again, where the endpoint says so.
+        /// Delay requested by the endpoint.
         retry_after: Option<Duration>,
-        /// What happened.
+        /// The failure in words.
         reason: String,
     },
 
-    /// Too many requests.
-    #[error("model endpoint limits the rate of requests")]
+    /// Too many requests. Nothing was paid, and a retry may succeed.
+    #[error("rate limit of the model endpoint exceeded")]
     RateLimited {
-        /// When to try again, where the endpoint says so.
+        /// Delay requested by the endpoint.
         retry_after: Option<Duration>,
     },
 
-    /// The request was sent and no reply came: it may have been paid for.
+    /// The request was sent and no usable reply came. It may have been paid for, so it is charged at its worst case.
     #[error("no reply to a request that may have been paid for: {reason}")]
     Unknown {
-        /// What happened.
+        /// The failure in words.
         reason: String,
     },
 
@@ -60,43 +58,43 @@ pub enum ModelError {
     ContextTooLong {
         /// Tokens of the prompt.
         prompt_tokens: u64,
-        /// Tokens the model takes.
+        /// Window of the model in tokens.
         limit_tokens: u64,
     },
 
-    /// The model would not answer.
+    /// The model refused to answer.
     #[error("model refused: {reason}")]
     Refused {
-        /// Its words.
+        /// The refusal as worded by the model.
         reason: String,
     },
 
-    /// The reply has not the form it must have.
+    /// The reply does not follow its schema.
     #[error("reply cannot be used: {complaint}")]
     InvalidOutput {
-        /// What is wrong with it.
+        /// The violation in words.
         complaint: String,
     },
 
-    /// The account is empty.
-    #[error("quota of the model endpoint is used up")]
+    /// The account is out of credit.
+    #[error("quota of the model endpoint is exhausted")]
     Quota,
 
-    /// The key is not accepted.
+    /// The endpoint rejected the key.
     #[error("model endpoint refused the key")]
     Authentication,
 
-    /// Trying again cannot help.
+    /// The endpoint rejected the request, and a retry would fail the same way.
     #[error("model endpoint refused the request: {reason}")]
     Permanent {
-        /// What it said.
+        /// The endpoint's message.
         reason: String,
     },
 
-    /// A job of research came to nothing, or could not be started.
+    /// A background research job could not be started or brought no result.
     #[error("Deep Research brought nothing: {reason}")]
     NoResearch {
-        /// Why.
+        /// The failure in words.
         reason: String,
     },
 }

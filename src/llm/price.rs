@@ -1,6 +1,6 @@
-//! What a call costs: a dated table of prices, and whole billionths of a dollar.
+//! Prices of model calls: a dated table, and costs in whole billionths of a dollar.
 //!
-//! A price that nobody knows is none, never zero; what is not a whole billionth is rounded up.
+//! An unknown price is `None`, never zero. Fractions of a billionth are rounded up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,56 +8,56 @@ use serde::{Deserialize, Serialize};
 
 use super::message::Usage;
 
-/// The prices `dr` comes with.
+/// The built-in prices.
 const TABLE: &str = include_str!("prices.toml");
 
-/// Billionths of a dollar in a dollar.
+/// One dollar in billionths.
 const NANOS: f64 = 1e9;
 
-/// Prices are for so many tokens.
+/// The number of tokens that a price is for.
 const TOKENS: u128 = 1_000_000;
 
-/// What one model costs, as it is written in a file: dollars, for a million tokens or one search.
+/// The price of a model as written in a file, in dollars per million tokens or per search.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PriceOptions {
-    /// Tokens sent.
+    /// Input tokens.
     pub input: f64,
-    /// Tokens sent that the provider had in its cache; as `input` where absent.
+    /// Input tokens read from the provider's cache; defaults to `input`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cached: Option<f64>,
-    /// Tokens sent that the provider puts into its cache; as `input` where absent.
+    /// Input tokens written to the provider's cache; defaults to `input`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<f64>,
-    /// Tokens received, reasoning included.
+    /// Output tokens, including reasoning.
     pub output: f64,
-    /// One web search.
+    /// One web search; unknown if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search: Option<f64>,
-    /// Above so many input tokens the whole request costs more.
+    /// Input tokens above which the whole request is charged at the long rates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub long_above: Option<u64>,
-    /// How many times as much its input then costs.
+    /// Factor on the input price of a long request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub long_input: Option<f64>,
-    /// How many times as much its output then costs.
+    /// Factor on the output price of a long request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub long_output: Option<f64>,
 }
 
-/// A price cannot be used.
+/// A price is out of range.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("price of `{model}`: `{field}` is {value} (expected 0 to 1,000,000)")]
 pub struct PriceError {
-    /// Whose.
+    /// The model.
     pub model: String,
-    /// Which part of it.
+    /// The field of [`PriceOptions`].
     pub field: &'static str,
-    /// What it is.
+    /// The value as given.
     pub value: f64,
 }
 
-/// What one model costs, in billionths of a dollar for a million tokens.
+/// The price of a model, in billionths of a dollar per million tokens or per search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Price {
     input: u64,
@@ -67,7 +67,7 @@ pub struct Price {
     long: Option<LongPrice>,
 }
 
-/// The rule for long requests; factors in thousandths.
+/// The surcharge on long requests; factors in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LongPrice {
     above_tokens: u64,
@@ -76,14 +76,14 @@ struct LongPrice {
 }
 
 impl Price {
-    /// What costs nothing: a model on this machine.
+    /// The price of a local model.
     pub const FREE: Self = Self { input: 0, cached: 0, output: 0, search: Some(0), long: None };
 
-    /// Takes a price as it is written in a file.
+    /// Checks and converts a price as written in a file.
     pub fn new(model: &str, options: &PriceOptions) -> Result<Self, PriceError> {
         let checked = |field, value: f64, unit: f64| {
             let is_usable = (0.0..=1e6).contains(&value);
-            // At most 10¹⁵, which an `f64` holds exactly and a `u64` holds at all.
+            // At most 10¹⁵, which both `f64` and `u64` represent exactly.
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked just above")]
             let whole = (value * unit).round() as u64;
             if is_usable { Ok(whole) } else { Err(PriceError { model: model.to_owned(), field, value }) }
@@ -99,7 +99,8 @@ impl Price {
             }),
         };
         Ok(Self {
-            // Whether a token went into the cache is not known beforehand, and not always afterwards.
+            // Whether a token is written to the cache is unknown before the call, and not always reported after it, so
+            // the higher price is charged.
             input: written.map_or(input, |written| written.max(input)),
             cached: options.cached.map_or(Ok(input), |value| checked("cached", value, NANOS))?,
             output: checked("output", options.output, NANOS)?,
@@ -108,7 +109,7 @@ impl Price {
         })
     }
 
-    /// Returns what so many tokens cost in one request, in billionths of a dollar, rounded up.
+    /// Returns the cost of one request in billionths of a dollar, rounded up.
     pub fn cost_nanos(&self, usage: &Usage) -> u64 {
         let cached = usage.cached_tokens.min(usage.input_tokens);
         let fresh = usage.input_tokens - cached;
@@ -122,7 +123,7 @@ impl Price {
         u64::try_from(total.div_ceil(TOKENS * 1_000)).unwrap_or(u64::MAX)
     }
 
-    /// Returns what so many web searches cost, in billionths of a dollar; none where nobody knows it.
+    /// Returns the cost of web searches in billionths of a dollar, or `None` if their price is unknown.
     pub fn searches_nanos(&self, searches: u64) -> Option<u64> {
         self.search.map(|search| search.saturating_mul(searches))
     }
@@ -133,7 +134,7 @@ impl Price {
 pub struct PriceTable {
     as_of: String,
     prices: BTreeMap<String, Price>,
-    /// Models the user has given a price.
+    /// Models priced by the user.
     own: BTreeSet<String>,
 }
 
@@ -144,7 +145,7 @@ struct TableFile {
 }
 
 impl PriceTable {
-    /// Returns the table `dr` comes with, and over it what the user says.
+    /// Returns the built-in prices with the user's prices on top.
     pub fn with(overrides: &BTreeMap<String, PriceOptions>) -> Result<Self, PriceError> {
         let file: TableFile = toml::from_str(TABLE).expect("the table is part of the program, and a test reads it");
         let mut prices = BTreeMap::new();
@@ -154,15 +155,16 @@ impl PriceTable {
         Ok(Self { as_of: file.as_of, prices, own: overrides.keys().cloned().collect() })
     }
 
-    /// Returns the day up to which the built-in prices are known.
+    /// Returns the date of the built-in prices.
     pub fn as_of(&self) -> &str {
         &self.as_of
     }
 
-    /// Returns the price of a model at an endpoint; one that is `free` asks for nothing but what is known of its model.
+    /// Returns the price of a model at an endpoint. `is_free` is set for an endpoint on this machine, `is_named` if the
+    /// user configured the model by name.
     ///
-    /// A model the user named is known by its name: behind an endpoint on this machine may be somebody who charges for it.
-    /// One that nobody named is only a name to send along, and costs there what the user says, or nothing.
+    /// A named model costs its known price even at a local endpoint, which may be a proxy to a paid provider. A default
+    /// model at a local endpoint costs only what the user set, or nothing.
     pub fn at(&self, model: &str, is_free: bool, is_named: bool) -> Option<Price> {
         let is_own = |name: &str| self.own.contains(name);
         let has_own = is_own(model) || without_date(model).is_some_and(is_own);
@@ -170,14 +172,14 @@ impl PriceTable {
         known.or(is_free.then_some(Price::FREE))
     }
 
-    /// Returns the price of a model; a snapshot (`gpt-5.4-2026-03-05`) costs what its model costs.
+    /// Returns the price of a model. A snapshot (`gpt-5.4-2026-03-05`) has the price of its model.
     pub fn find(&self, model: &str) -> Option<Price> {
         let base = || without_date(model).and_then(|base| self.prices.get(base));
         self.prices.get(model).or_else(base).copied()
     }
 }
 
-/// Returns the name of a model without the date of its snapshot, where it has one.
+/// Returns the name of a model without the date of its snapshot, or `None` if it has no date.
 fn without_date(model: &str) -> Option<&str> {
     let (base, date) = model.split_at_checked(model.len().checked_sub("-2026-03-05".len())?)?;
     let is_date = date.bytes().enumerate().all(|(at, byte)| match at {

@@ -1,4 +1,4 @@
-//! A model becomes a Probe: what its endpoint can do, found out with two tiny requests.
+//! Probes the capabilities of an endpoint with two small requests.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -8,47 +8,47 @@ use super::message::{Prompt, Reply, Role, Usage};
 use super::model::{Model, ModelError};
 use super::schema;
 
-/// Visible tokens either reply may have.
+/// Limit on the visible tokens of either reply.
 const MAX_OUTPUT_TOKENS: u32 = 64;
 
-/// Counts that differ by less than this many tokens are frames counted differently.
+/// Tolerated difference between two counts, in tokens: endpoints frame messages differently.
 const FREE_DRIFT: u64 = 32;
 
-/// What was found out of an endpoint.
+/// The result of probing an endpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Probe {
-    /// What came of a plain request.
+    /// Result of a plain request.
     pub plain: Result<(), ModelError>,
-    /// What came of one with a schema; not sent where the plain one failed.
+    /// Result of a request with a schema; `None` if the plain one failed.
     pub form: Option<Result<Form, ModelError>>,
-    /// What both cost together.
+    /// Tokens of both requests.
     pub usage: Option<Usage>,
-    /// The same in billionths of a dollar; none where nobody knows.
+    /// Cost of both in billionths of a dollar; `None` if the price is unknown.
     pub cost_nanos: Option<u64>,
-    /// Tokens of the longer prompt: as we count them, and as the endpoint does.
+    /// Input tokens of the second prompt: our count and the endpoint's.
     pub counts: Option<(u64, u64)>,
 }
 
-/// How a reply kept to its schema.
+/// How well a reply followed its schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// To the letter.
+    /// Valid as it was.
     Kept,
-    /// JSON, after some mending.
+    /// Valid after lenient parsing.
     Mended,
-    /// Not at all.
+    /// Invalid.
     Ignored,
-    /// It ended before it was complete.
+    /// Cut off at the output limit.
     CutOff,
 }
 
 impl Probe {
-    /// Tells whether our count of a prompt is so far below the endpoint's that limits would not hold.
+    /// Returns whether our count is so far below the endpoint's that token limits would not hold.
     pub fn drifts(&self) -> bool {
         self.counts.is_some_and(|(ours, theirs)| theirs > ours + ours / 5 + FREE_DRIFT)
     }
 
-    /// Tells whether the endpoint counts so much less than we that it may have cut the prompt.
+    /// Returns whether the endpoint counts so much less that it has probably truncated the prompt.
     pub fn loses_input(&self) -> bool {
         self.counts.is_some_and(|(ours, theirs)| theirs + theirs / 2 + 2 * FREE_DRIFT < ours)
     }
@@ -65,7 +65,7 @@ struct Answer {
     _numbers: Vec<i64>,
 }
 
-/// Finds out what a model can do.
+/// Sends a plain request, then one with a schema. Both may cost money.
 pub async fn probe(model: &dyn Model) -> Probe {
     let prompt = Prompt::new(Role::Worker, "You answer with one word.", "Say: ready", MAX_OUTPUT_TOKENS);
     let first = match model.send(&prompt).await {

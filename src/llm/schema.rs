@@ -1,4 +1,4 @@
-//! JSON Schemas: the form of a Rust type, the strict form endpoints enforce, and a smaller one.
+//! JSON Schemas: of a Rust type, in the strict form that endpoints enforce, and without descriptions.
 
 use std::iter;
 
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-/// Keywords the strict form may have besides those that say how a value is made up.
+/// Keywords kept in the strict form, besides the structural ones.
 const KEPT: [&str; 13] = [
     "type",
     "enum",
@@ -23,25 +23,26 @@ const KEPT: [&str; 13] = [
     "format",
 ];
 
-/// Formats of text that endpoints know.
+/// String formats supported by endpoints.
 const FORMATS: [&str; 9] = ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
-/// Keywords that explain a form and do not change it.
+/// Annotations, which do not constrain a value.
 const WORDS: [&str; 5] = ["description", "title", "examples", "default", "$comment"];
 
-/// How deep references are followed.
+/// Limit on nested references, which may be cyclic.
 const MAX_REFERENCES: usize = 16;
 
-/// Returns the schema of a type.
+/// Returns the schema of a type. Its doc comments become descriptions and are part of the prompt.
 pub fn of<T: JsonSchema>() -> Value {
     SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value()
 }
 
-/// Returns the strict form of a schema: every property required, no others allowed, nothing endpoints do not know.
+/// Returns the strict form of a schema: every property required, no others allowed, only keywords that endpoints
+/// support.
 ///
-/// A property that may be absent may be null instead, unless it has a default; [`drop_nulls`] takes such nulls out of a
-/// reply. What only narrows a form and is not known to endpoints is left out: the reply is checked against the whole
-/// schema anyway. Returns nothing where the form cannot be said strictly: it is no object, or has members of any name.
+/// An optional property without a default becomes nullable; [`drop_nulls`] removes such nulls from a reply. Unsupported
+/// constraints are dropped, because every reply is checked against the original schema as well. Returns `None` if the
+/// schema has no strict form: it is not an object, or allows members of arbitrary names.
 pub fn strict(schema: &Value) -> Option<Value> {
     let mut form = tightened(schema)?;
     if let Some(definitions) = schema.get("$defs") {
@@ -57,7 +58,7 @@ pub fn strict(schema: &Value) -> Option<Value> {
 fn tightened(schema: &Value) -> Option<Map<String, Value>> {
     let schema = schema.as_object()?;
     if let Some(reference) = schema.get("$ref") {
-        // Endpoints take nothing beside a reference.
+        // Endpoints reject other keywords beside a reference.
         let is_local =
             reference.as_str().is_some_and(|reference| reference == "#" || reference.starts_with("#/$defs/"));
         return is_local.then(|| Map::from_iter([("$ref".to_owned(), reference.clone())]));
@@ -83,7 +84,7 @@ fn tightened(schema: &Value) -> Option<Map<String, Value>> {
     (says_something && is_whole).then_some(form)
 }
 
-/// Returns what an object is made up of, strictly.
+/// Returns the strict form of an object's properties, or `None` if it allows arbitrary names.
 fn members(schema: &Map<String, Value>) -> Option<Map<String, Value>> {
     let is_open = schema.get("additionalProperties").is_some_and(|others| !others.is_boolean())
         || schema.contains_key("patternProperties");
@@ -117,7 +118,7 @@ fn is_required(schema: &Map<String, Value>, name: &str) -> bool {
     schema.get("required").and_then(Value::as_array).is_some_and(|names| names.iter().any(|required| required == name))
 }
 
-/// Tells whether a schema names a type, alone or among others.
+/// Returns whether a schema allows a type, alone or among others.
 fn is_type(schema: &Map<String, Value>, name: &str) -> bool {
     match schema.get("type") {
         Some(Value::String(only)) => only == name,
@@ -126,7 +127,7 @@ fn is_type(schema: &Map<String, Value>, name: &str) -> bool {
     }
 }
 
-/// Returns a schema without the words that explain it: for models that drown in them.
+/// Returns a schema without annotations. Small models follow the shorter schema more often.
 pub fn bare(schema: &Value) -> Value {
     match schema {
         Value::Object(members) => {
@@ -138,7 +139,7 @@ pub fn bare(schema: &Value) -> Value {
     }
 }
 
-/// Takes out members that are null where the schema wants them absent instead.
+/// Removes null members that the schema allows to be absent but not to be null.
 pub fn drop_nulls(value: &mut Value, schema: &Value) {
     drop_nulls_of(value, schema, schema);
 }
@@ -172,7 +173,7 @@ fn drop_nulls_of(value: &mut Value, schema: &Value, root: &Value) {
     }
 }
 
-/// Returns the schemas a value may be of, with references followed.
+/// Returns the alternatives of a schema, with references resolved.
 fn choices<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> Vec<&'a Value> {
     if depth > MAX_REFERENCES {
         return Vec::new();

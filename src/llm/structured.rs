@@ -1,13 +1,13 @@
-//! A prompt becomes a value of a given form, by a ladder of ever more help.
+//! Structured replies: calls a model until a reply follows a schema, up to three times.
 //!
 //! ```text
-//! reply ─▶ thoughts and fences off ─▶ strict JSON ─▶ lenient JSON ─▶ the schema ─▶ the caller's own check ─▶ value
+//! reply ─▶ strip thoughts and fences ─▶ strict JSON ─▶ lenient JSON ─▶ schema ─▶ check of the caller ─▶ value
 //!   │ complaint
-//!   ├─▶ repair: the same prompt, the bad reply and the exact complaint
-//!   └─▶ small: the same prompt, and a schema without explanations
+//!   ├─▶ repair: the same prompt, the invalid reply and the exact complaint
+//!   └─▶ small: the same prompt, and a schema without annotations
 //! ```
 //!
-//! Every rung is a call of its own with a key of its own, so that a resumed run climbs the same ladder.
+//! Every attempt is a call with its own key, so that a resumed run repeats the same sequence.
 
 use std::fmt::Write;
 
@@ -22,39 +22,39 @@ use super::message::{Message, Prompt, Reply, Speaker};
 use super::schema;
 use super::thinking::spoken;
 
-/// Errors of a schema that are shown at once.
+/// Schema violations reported to the model at once.
 const MAX_COMPLAINTS: usize = 5;
 
-/// Tokens a repair leaves free for what frames its messages.
+/// Tokens reserved in a repair for the framing of its messages.
 const FRAME_TOKENS: u64 = 64;
 
-/// A value of the given form was not to be had.
+/// No reply followed the schema.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum StructuredError {
-    /// A call was not made, or brought no reply.
+    /// A call was not made or got no reply.
     #[error(transparent)]
     Call(#[from] CallError),
 
-    /// No reply could be used, not even after its faults were pointed out.
+    /// The last reply was invalid, too.
     #[error("reply cannot be used: {complaint}")]
     Invalid {
-        /// What is wrong with the last one.
+        /// The complaint about the last reply.
         complaint: String,
     },
 
-    /// The schema asked for is not one.
-    #[error("schema cannot be used: {reason}")]
+    /// The schema itself is invalid.
+    #[error("invalid schema: {reason}")]
     Schema {
-        /// Why.
+        /// The error of the validator.
         reason: String,
     },
 }
 
-/// Returns a reply of the form of `T`; `name` is the form's, of letters, digits and `_`.
+/// Returns a reply parsed as `T`. `name` is the schema's, of letters, digits and `_`.
 ///
 /// # Errors
 ///
-/// Returns [`StructuredError::Call`] as soon as a call fails, and [`StructuredError::Invalid`] after the last rung.
+/// Returns [`StructuredError::Call`] as soon as a call fails, and [`StructuredError::Invalid`] after the last attempt.
 pub async fn structured<T: DeserializeOwned + JsonSchema>(
     caller: &dyn Caller,
     key: &CallKey,
@@ -64,11 +64,7 @@ pub async fn structured<T: DeserializeOwned + JsonSchema>(
     structured_checked(caller, key, prompt, name, |_| Ok(())).await
 }
 
-/// Returns a reply of the form of `T` that also passes `check`, whose complaint is told to the model.
-///
-/// # Errors
-///
-/// As [`structured`].
+/// Like [`structured`], and the value must pass `check`, whose complaint is sent to the model.
 pub async fn structured_checked<T: DeserializeOwned + JsonSchema>(
     caller: &dyn Caller,
     key: &CallKey,
@@ -84,11 +80,11 @@ pub async fn structured_checked<T: DeserializeOwned + JsonSchema>(
     climb(caller, key, prompt, &form, accept).await
 }
 
-/// Returns a reply of the form somebody's own `schema` describes.
+/// Returns a reply that follows a `schema` given by the user.
 ///
 /// # Errors
 ///
-/// As [`structured`]; also [`StructuredError::Schema`], before any call, where the schema is none.
+/// Like [`structured`]; also returns [`StructuredError::Schema`], before any call, if the schema is invalid.
 pub async fn structured_value(
     caller: &dyn Caller,
     key: &CallKey,
@@ -99,7 +95,7 @@ pub async fn structured_value(
     climb(caller, key, prompt, &Form::new(name, schema.clone())?, Ok).await
 }
 
-/// Checks that a schema is one, and refers to nothing outside itself.
+/// Checks that a schema is valid and has no external references.
 pub fn check_schema(schema: &Value) -> Result<(), StructuredError> {
     Form::new("schema", schema.clone()).map(|_| ())
 }
@@ -127,7 +123,7 @@ async fn climb<T>(
     form.read(&reply).and_then(&accept).map_err(|complaint| StructuredError::Invalid { complaint })
 }
 
-/// Returns the prompt that points out what is wrong with a reply, within the input limit of its role.
+/// Returns a prompt with the invalid reply and the complaint, within the input limit of its role.
 fn repair(caller: &dyn Caller, prompt: &Prompt, reply: &Reply, complaint: &str) -> Prompt {
     let mut repair = prompt.clone();
     let task = format!(
@@ -139,7 +135,7 @@ fn repair(caller: &dyn Caller, prompt: &Prompt, reply: &Reply, complaint: &str) 
     let form = prompt.schema.as_ref().map_or(0, |form| count(&form.schema.to_string()));
     let taken = said + form + count(&task) + FRAME_TOKENS;
     let shown = head(spoken(&reply.text), caller.input_limit(prompt.role).saturating_sub(taken), count);
-    // Some endpoints refuse a message without words.
+    // Some endpoints reject an empty message.
     if !shown.is_empty() {
         repair.messages.push(Message { speaker: Speaker::Assistant, text: shown.to_owned() });
     }
@@ -147,7 +143,7 @@ fn repair(caller: &dyn Caller, prompt: &Prompt, reply: &Reply, complaint: &str) 
     repair
 }
 
-/// Returns as much of the beginning of `text` as surely has no more than `max_tokens`.
+/// Returns a prefix of `text` of at most `max_tokens`, halving it until it fits.
 fn head(text: &str, max_tokens: u64, count: impl Fn(&str) -> u64) -> &str {
     let mut text = text;
     while !text.is_empty() && count(text) > max_tokens {
@@ -156,7 +152,7 @@ fn head(text: &str, max_tokens: u64, count: impl Fn(&str) -> u64) -> &str {
     text
 }
 
-/// A form, and what checks it.
+/// A schema and its validator.
 struct Form {
     name: String,
     schema: Value,
@@ -170,7 +166,7 @@ impl Form {
         Ok(Self { name: name.to_owned(), schema, validator })
     }
 
-    /// Reads a reply, or says what is wrong with it.
+    /// Parses and checks a reply. The error is the complaint for the model.
     fn read(&self, reply: &Reply) -> Result<Value, String> {
         let read = lenient::read(spoken(&reply.text)).and_then(|mut value| {
             schema::drop_nulls(&mut value, &self.schema);
@@ -195,15 +191,15 @@ impl Form {
                 path => path,
             };
             let separator = if complaints.is_empty() { "" } else { "; " };
-            // The value itself is not repeated: it may be long, and the model has it before its eyes.
+            // Without the value, which may be long and is part of the prompt already.
             let _ = write!(complaints, "{separator}at {place}: {}", error.masked());
         }
         if complaints.is_empty() { Ok(()) } else { Err(complaints) }
     }
 
-    /// Returns the members of the form where the value has others and none of these.
+    /// Returns the members of the schema if the value has members but none of these.
     ///
-    /// Where every member may be absent, such a value would pass for an empty one.
+    /// Without this check such a value would pass as empty if every member is optional.
     fn strange_to(&self, value: &Value) -> Option<String> {
         let known = self.schema.get("properties")?.as_object()?;
         let members = value.as_object()?;

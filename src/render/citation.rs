@@ -1,4 +1,4 @@
-//! Which quotes a report cites by which number, and what is said of each quote and its place.
+//! Citation numbers, and the notes printed with a quote and its source.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::research::evidence::{Evidence, EvidenceId};
 use crate::research::report::Report;
 use crate::source::Place;
 
-/// The number each quote of a report is cited by: its place in the list of sources, from 1.
+/// Citation numbers by evidence id: the position in the list of sources, from 1.
 pub(super) struct Numbers<'a>(HashMap<&'a EvidenceId, usize>);
 
 impl<'a> Numbers<'a> {
@@ -17,13 +17,13 @@ impl<'a> Numbers<'a> {
         Self(report.evidence.iter().zip(1..).map(|(evidence, number)| (&evidence.id, number)).collect())
     }
 
-    /// Returns the number of a quote; none for what the report has no quote of.
+    /// Returns the number of a quote, or `None` if the report does not contain it.
     pub(super) fn get(&self, id: &EvidenceId) -> Option<usize> {
         self.0.get(id).copied()
     }
 }
 
-/// Returns what a reader must know of a quote, where there is something.
+/// Returns a reservation about a quote, if there is one.
 pub(super) fn note(evidence: &Evidence) -> Option<&'static str> {
     match (evidence.checked, evidence.stale) {
         (false, _) => Some("reported, unchecked"),
@@ -32,7 +32,7 @@ pub(super) fn note(evidence: &Evidence) -> Option<&'static str> {
     }
 }
 
-/// Returns what code has done about the quotes, in one sentence.
+/// Returns one sentence on how the quotes were checked.
 pub(super) fn checks(report: &Report) -> String {
     let checked: Vec<_> = report.evidence.iter().filter(|evidence| evidence.checked).collect();
     let is_web = |evidence: &&Evidence| matches!(evidence.source, Place::Web { .. });
@@ -49,29 +49,30 @@ pub(super) fn checks(report: &Report) -> String {
     }
 }
 
-/// What stands over claims of a provider that no page was found to bear out.
+/// Heading of claims that a provider reported and that no fetched page confirms.
 pub(super) const UNCHECKED: &str = "Reported by Deep Research, unchecked";
 
-/// Returns such claims, each with the page it cites.
+/// Returns the unconfirmed claims, each with the page it cites.
 pub(super) fn reported(report: &Report) -> Vec<String> {
     report.reported.iter().map(|said| format!("{} ({}, {})", said.text, said.title, said.url)).collect()
 }
 
-/// Returns the title of a document and the headings above a place in it, as one line.
+/// Returns the title of a document and the headings above a position, on one line.
 pub(super) fn names(place: &Place) -> String {
     let title = place.title();
     let headings = place.heading_path().iter().map(String::as_str).filter(|heading| *heading != title);
     one_line(&std::iter::once(title).chain(headings).collect::<Vec<_>>().join(" › "))
 }
 
-/// Returns when a page was read, as a day (UTC).
+/// Returns the UTC date on which a page was fetched.
 pub(super) fn read_on(place: &Place) -> Option<String> {
     let Place::Web { fetched_at: Some(millis), .. } = place else { return None };
     let moment = Timestamp::from_millisecond(i64::try_from(*millis).ok()?).ok()?;
     Some(moment.strftime("%Y-%m-%d").to_string())
 }
 
-/// Returns an address if it may be made a link: of the web, and of letters that cannot end or hide anything.
+/// Returns the address if it is safe as a link: HTTP or HTTPS, without characters that could end the link or hide part
+/// of it.
 pub(super) fn safe_url(url: &str) -> Option<&str> {
     let (scheme, rest) = url.split_once("://")?;
     let is_web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");

@@ -1,4 +1,4 @@
-//! Figures and states in words: money, tokens, time, why a run ended.
+//! Formats money, tokens, durations, states and stop reasons.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::llm::message::Role;
 use crate::research::node::{NodeId, NodeStatus};
 use crate::research::report::{Report, StopReason, Usage, UsageTable};
 
-/// Returns a price in US dollars; `unknown` where nobody knows it, which is never the same as nothing.
+/// Formats a cost in US dollars. `None` becomes `unknown`, which is different from `$0`.
 pub fn cost(usd: Option<f64>) -> String {
     match usd {
         None => "unknown".to_owned(),
@@ -18,7 +18,7 @@ pub fn cost(usd: Option<f64>) -> String {
     }
 }
 
-/// Returns a number with its thousands set apart: `12,345`.
+/// Formats a number with thousands separators: `12,345`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
@@ -31,7 +31,7 @@ pub fn count(number: u64) -> String {
     shown
 }
 
-/// Returns a time given in milliseconds: `0.4 s`, `12 s`, `3 min 5 s`, `2 h 10 min`.
+/// Formats a duration in milliseconds: `0.4 s`, `12 s`, `3 min 5 s`, `2 h 10 min`.
 pub fn duration(millis: u64) -> String {
     let seconds = millis / 1_000;
     match seconds {
@@ -42,7 +42,7 @@ pub fn duration(millis: u64) -> String {
     }
 }
 
-/// Returns why a run ended, to be read after "because".
+/// Returns a stop reason as a clause that follows "because".
 pub fn ended(reason: StopReason) -> &'static str {
     match reason {
         StopReason::Complete => "the question is answered",
@@ -57,7 +57,7 @@ pub fn ended(reason: StopReason) -> &'static str {
     }
 }
 
-/// Returns the name of a stop reason as it is in JSON.
+/// Returns the name of a stop reason in JSON.
 pub fn stop_reason(reason: StopReason) -> &'static str {
     match reason {
         StopReason::Complete => "complete",
@@ -72,7 +72,7 @@ pub fn stop_reason(reason: StopReason) -> &'static str {
     }
 }
 
-/// Returns how far a node came, in one word.
+/// Returns the state of a node in one word.
 pub fn status(status: NodeStatus) -> &'static str {
     match status {
         NodeStatus::Pending => "pending",
@@ -83,14 +83,15 @@ pub fn status(status: NodeStatus) -> &'static str {
     }
 }
 
-/// Tells whether anything of how an answer came about is worth showing: more than one search that went as it should.
+/// Returns whether the course of the run is worth showing, that is unless it was a single search that completed
+/// normally.
 pub(super) fn is_run(report: &Report) -> bool {
     report.tree.nodes.len() > 1
         || report.usage.total.calls > 0
         || !matches!(report.stop_reason, StopReason::Complete | StopReason::NoEvidence)
 }
 
-/// Returns what a reader must know before anything else: that a run was cut short, or lost something on its way.
+/// Returns a warning printed above the answer if the run ended early or lost nodes.
 pub(super) fn reservation(report: &Report) -> Option<String> {
     let mut said = Vec::new();
     if matches!(
@@ -112,7 +113,7 @@ pub(super) fn reservation(report: &Report) -> Option<String> {
     (!said.is_empty()).then(|| said.join(" "))
 }
 
-/// Returns how a run went, in one sentence.
+/// Returns one sentence on the course of a run.
 pub(super) fn course(report: &Report) -> String {
     let rounds = report.tree.nodes.iter().map(|node| node.round).max().unwrap_or(1);
     format!(
@@ -125,22 +126,21 @@ pub(super) fn course(report: &Report) -> String {
     )
 }
 
-/// What calls came to for one role or node, or in all, in words.
+/// A row of the usage table.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub(super) struct UsageRow {
-    /// Whose.
+    /// Role, node, or `all`.
     pub(super) name: String,
-    /// A figure for each of [`USAGE_COLUMNS`].
+    /// One cell per [`USAGE_COLUMNS`].
     pub(super) figures: [String; 8],
-    /// Whether it is the sum of the others.
     pub(super) is_total: bool,
 }
 
-/// What the figures of a usage row are.
+/// Headings of the usage table.
 pub(super) const USAGE_COLUMNS: [&str; 8] =
     ["calls", "prompt", "cached", "completion", "reasoning", "tool calls", "from cache", "cost"];
 
-/// Returns usage by role, by node, and in all; nothing where nothing was used.
+/// Returns usage by role, by node, and in total; empty if the run made no calls.
 pub(super) fn usage_rows(report: &Report) -> Vec<UsageRow> {
     let table = &report.usage;
     if table.total == Usage::default() && table.by_role.is_empty() && table.by_node.is_empty() {
@@ -154,7 +154,7 @@ pub(super) fn usage_rows(report: &Report) -> Vec<UsageRow> {
     rows
 }
 
-/// Returns usage as a table of text, one line a row.
+/// Returns the usage table as aligned text, one line per row.
 pub fn usage_lines(table: &UsageTable) -> Vec<String> {
     let mut rows = vec![[""].into_iter().chain(USAGE_COLUMNS).map(str::to_owned).collect::<Vec<_>>()];
     let usages = table.by_role.iter().chain(&table.by_node);

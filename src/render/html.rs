@@ -1,7 +1,7 @@
-//! A report as one HTML page that needs nothing beside it: no script, no font, no network.
+//! Renders a report as one self-contained HTML page: no scripts, fonts or network.
 //!
-//! The page is a template in which everything is escaped; this file only makes what it shows. A policy in the page
-//! forbids whatever slipped through to load or run.
+//! The template escapes everything; this file builds its data. As a second barrier, a content security policy in the
+//! page forbids loading and running anything.
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
@@ -21,24 +21,24 @@ use crate::source::Place;
 
 const TEMPLATE: &str = include_str!("report.html");
 
-/// Letters of a quote that are shown beside a citation; all of it stands among the sources.
+/// Characters of a quote in the preview of a citation; the list of sources has the whole quote.
 const PREVIEW_CHARS: usize = 400;
 
-/// Returns the report as a page.
+/// Returns the report as an HTML page.
 ///
 /// # Errors
 ///
-/// Returns an error where the template does not fit the report, which tests rule out for the parts there are.
+/// Returns an error if the template refers to a field that is missing. Tests rule this out for all parts of a report.
 pub fn report(report: &Report) -> Result<String, RenderError> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-    // By its name the template is HTML, so that everything in it is escaped.
+    // The extension `.html` in the name turns on escaping.
     environment.add_template("report.html", TEMPLATE)?;
     Ok(environment.get_template("report.html")?.render(Serde(Page::of(report)))?)
 }
 
-/// What the page shows.
+/// Data of the template.
 #[derive(Serialize)]
 struct Page {
     question: String,
@@ -62,14 +62,13 @@ struct Section {
     blocks: Vec<Block>,
 }
 
-/// Things said one by one under a heading.
 #[derive(Serialize)]
 struct List {
     title: &'static str,
     items: Vec<Vec<Span>>,
 }
 
-/// How the answer came about.
+/// The course of the run.
 #[derive(Serialize)]
 struct Course {
     summary: Vec<Span>,
@@ -87,10 +86,10 @@ struct Node {
     mark: &'static str,
     confidence: Option<String>,
     depends_on: String,
-    /// Why it has no answer.
+    /// Reason for a failed or blocked node; otherwise empty.
     why: String,
     has_children: bool,
-    /// Lists that end after it, where it has no children.
+    /// Number of nested lists that the template closes after this node.
     closes: usize,
 }
 
@@ -100,7 +99,7 @@ struct Source {
     place: PlaceView,
     note: Option<&'static str>,
     quote: String,
-    /// The beginning of the quote.
+    /// Beginning of the quote, see [`PREVIEW_CHARS`].
     preview: String,
 }
 
@@ -114,7 +113,7 @@ struct Passage {
 struct PlaceView {
     at: String,
     names: String,
-    /// The address, where it may be a link.
+    /// Address, if it is safe as a link.
     link: Option<String>,
     read_on: Option<String>,
 }
@@ -133,7 +132,7 @@ impl Page {
             None => plain("Nothing was found that bears on this question."),
         });
         let reported = citation::reported(report);
-        // A refusal that only repeats the question has nothing open to list.
+        // The only open question of a refusal is the question itself.
         let open_questions = if is_refusal { &[] } else { report.open_questions.as_slice() };
         Self {
             question: one_line(report.question.as_str()),
@@ -188,7 +187,7 @@ impl Course {
 }
 
 impl Node {
-    /// Returns what is shown of a node before one that lies `next` deep.
+    /// Returns the data of a node that is followed by one at depth `next`.
     fn of(row: &tree::Row<'_>, next: usize) -> Self {
         let node = row.node;
         let is_lost = matches!(node.status, NodeStatus::Failed | NodeStatus::Blocked);

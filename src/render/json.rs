@@ -1,13 +1,12 @@
-//! Results as JSON with a stated schema version.
+//! JSON output with a schema version.
 
 use serde::Serialize;
 
 use crate::base::line::is_invisible;
 
-/// Version of every JSON object `dr` prints, the report aside, which has its own.
+/// Schema version of every JSON object printed by `dr` except the report, which has its own.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// An object with the version of its form in front.
 #[derive(Serialize)]
 struct Versioned<'a, T> {
     schema_version: u32,
@@ -15,7 +14,7 @@ struct Versioned<'a, T> {
     value: &'a T,
 }
 
-/// Returns a value as an indented JSON object that states its schema version.
+/// Serialises a value as an indented JSON object with `schema_version` first.
 ///
 /// # Errors
 ///
@@ -24,16 +23,17 @@ pub fn versioned<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
     Ok(escaped(&serde_json::to_string_pretty(&Versioned { schema_version: SCHEMA_VERSION, value })?))
 }
 
-/// Returns a value as indented JSON as it is.
+/// Serialises a value as indented JSON without a version.
 ///
 /// # Errors
 ///
-/// Returns an error for a value JSON cannot say.
+/// Returns an error for a value that JSON cannot represent.
 pub fn plain<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
     Ok(escaped(&serde_json::to_string_pretty(value)?))
 }
 
-/// Returns the same JSON with letters that a terminal obeys or nobody sees as `\u009b`; they stand in strings alone.
+/// Escapes control and invisible characters as `\u009b`, so that printing the JSON cannot control a terminal. They
+/// occur only inside strings, so the result is the same JSON.
 fn escaped(json: &str) -> String {
     let mut safe = String::with_capacity(json.len());
     for letter in json.chars() {

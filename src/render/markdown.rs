@@ -1,7 +1,7 @@
-//! A report as Markdown with numbered citations.
+//! Renders a report as Markdown with numbered citations.
 //!
-//! Everything quoted is text of somebody else's: what a source said is put on one line, of what a writer said only a few
-//! forms are kept, and all of it is escaped, so it cannot change the form of the report or the state of a terminal.
+//! Text from sources and models is untrusted: quotes are put on one line, text of the writer is reduced to a few forms,
+//! and all of it is escaped, so that it can change neither the structure of the report nor the state of a terminal.
 
 use std::fmt::Write;
 
@@ -16,9 +16,9 @@ use crate::research::node::{Node, NodeStatus};
 use crate::research::report::Report;
 use crate::source::Place;
 
-/// Returns the report as Markdown with front matter, to be put back into a knowledge base.
+/// Returns the report as Markdown with front matter, for saving it in a knowledge base.
 pub fn note(report: &Report) -> String {
-    // What JSON says of a text or number, YAML says too.
+    // A JSON string is a valid YAML string, so this quotes and escapes for YAML as well.
     let said = |text: &str| serde_json::Value::from(one_line(text)).to_string();
     let question = said(report.question.as_str());
     let mut text = format!("---\ntitle: {question}\nquestion: {question}\n");
@@ -34,8 +34,8 @@ pub fn note(report: &Report) -> String {
 
 /// Returns the report as Markdown for reading.
 ///
-/// An answer from one search that went as it should is short: its claims are its quotes. What took more says how the
-/// answer came about, and shows each quote beside its source.
+/// The answer of a single search is short: its claims are its quotes. A report of a longer run includes its course, and
+/// every quote below its source.
 pub fn report(report: &Report) -> String {
     let numbers = Numbers::of(report);
     let mut text = format!("# {}\n", line(report.question.as_str()));
@@ -106,7 +106,7 @@ fn full(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
     further(text, report);
 }
 
-/// Says that there is no answer, and why; the rest of what is missing only where there was a run.
+/// Appends the refusal and its reason, then claims and limitations.
 fn refusal(text: &mut String, report: &Report) {
     let mut limitations = report.limitations.iter();
     let why =
@@ -119,7 +119,7 @@ fn refusal(text: &mut String, report: &Report) {
     }
 }
 
-/// Says how the answer came about: what was asked on the way, what became of it, and what it cost.
+/// Appends the course of the run: its tree and its usage.
 fn course(text: &mut String, report: &Report) {
     heading(text, "How it was researched");
     let _ = writeln!(text, "{}", figure::course(report));
@@ -144,7 +144,7 @@ fn course(text: &mut String, report: &Report) {
     }
 }
 
-/// Returns a node as an item of the tree: its question, its state, and why it has no answer.
+/// Returns a node as a list item: question, state, and the reason for a failure.
 fn node(node: &Node) -> String {
     let mut text = format!("{} {} ({}", node.id, line(node.question.as_str()), figure::status(node.status));
     if node.status == NodeStatus::Done && node.confidence > 0.0 {
@@ -175,7 +175,7 @@ fn heading(text: &mut String, title: &str) {
     let _ = writeln!(text, "\n## {title}\n");
 }
 
-/// Adds a list under its heading, or nothing where there is nothing to list.
+/// Appends a list with a heading, or nothing if it is empty.
 fn list(text: &mut String, title: &str, items: &[String]) {
     if items.is_empty() {
         return;
@@ -186,11 +186,11 @@ fn list(text: &mut String, title: &str, items: &[String]) {
     }
 }
 
-/// Returns a claim and the numbers of its quotes; where the claim's own text cites one of them, it stands there.
+/// Returns a claim with the numbers of its quotes, at the end unless the text cites them itself.
 fn claim(finding: &Finding, numbers: &Numbers<'_>) -> String {
     let mut spans = prose::finding(finding, &|id| numbers.get(id));
     let citations = spans.iter().rev().take_while(|span| matches!(span, Span::Citation(_))).count();
-    // The numbers at the end stand apart from the claim, as they do not belong to its last word.
+    // A space separates appended numbers from the last word.
     if citations > 0 && citations < spans.len() {
         let end = spans.len() - citations;
         if !matches!(&spans[end - 1], Span::Text(text) if text.ends_with(' ')) {
@@ -209,7 +209,7 @@ fn source(evidence: &Evidence) -> String {
     }
 }
 
-/// Returns where a quote stands: a file as code that can be copied, a page of the web as a link where it may be one.
+/// Returns the location of a quote: a path as code, or a web page as a link if that is safe.
 fn place(place: &Place) -> String {
     let names = line(&citation::names(place));
     match place {
@@ -222,18 +222,18 @@ fn place(place: &Place) -> String {
     }
 }
 
-/// Returns a text on one line in which nothing but code spans is Markdown: no link, no image, no HTML, no heading, and
-/// no number in brackets that could pass for a citation.
+/// Escapes a text on one line. Only code spans remain markup: no links, images, HTML or headings, and no bracketed
+/// number that could be mistaken for a citation.
 fn line(text: &str) -> String {
     inline(&prose::line(text, &uncited))
 }
 
-/// Adds blocks with an empty line between them, items of one list aside.
+/// Appends blocks separated by empty lines, except between items of a list.
 fn blocks(text: &mut String, blocks: &[Block]) {
     let mut item_depth = None;
     for (block, at) in blocks.iter().zip(0..) {
         let depth = match block {
-            // An item may lie one deeper than the one before it, or it would be code.
+            // Indented by more than one level, an item would become a code block.
             Block::Item { depth, .. } => Some((*depth).min(item_depth.map_or(0, |before: usize| before + 1))),
             _ => None,
         };
@@ -258,7 +258,7 @@ fn blocks(text: &mut String, blocks: &[Block]) {
     }
 }
 
-/// Adds lines of code between fences longer than any in them.
+/// Appends a code block whose fence is longer than any run of backticks in it.
 fn fenced(text: &mut String, code: &str) {
     let longest = code.split(|letter| letter != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
@@ -275,7 +275,7 @@ fn table(text: &mut String, rows: &[Vec<Vec<Span>>]) {
     }
 }
 
-/// Returns a cell, in which a bar is escaped, even in code: it would else end the cell.
+/// Returns a table cell. Vertical bars are escaped even in code, where they would end the cell as well.
 fn cell(spans: &[Span]) -> String {
     let mut shown = String::new();
     let mut is_escaped = false;
@@ -289,7 +289,7 @@ fn cell(spans: &[Span]) -> String {
     shown
 }
 
-/// Returns spans as Markdown of one line, at its beginning.
+/// Returns spans as one line of Markdown; escapes what is special at the beginning of a line.
 fn inline(spans: &[Span]) -> String {
     let mut shown = String::new();
     for span in spans {
@@ -306,12 +306,11 @@ fn inline(spans: &[Span]) -> String {
     shown
 }
 
-/// Returns code between backticks.
 fn code(text: &str) -> String {
     format!("`{}`", one_line(text).replace('`', "'"))
 }
 
-/// Adds words between marks, which have to stand next to them.
+/// Appends emphasised text. White space goes outside of the marks, which are not recognised next to it.
 fn weigh(shown: &mut String, mark: &str, text: &str) {
     let (start, words) = text.split_at(text.len() - text.trim_start().len());
     let (words, end) = words.split_at(words.trim_end().len());
@@ -324,15 +323,15 @@ fn weigh(shown: &mut String, mark: &str, text: &str) {
     shown.push_str(end);
 }
 
-/// Adds words in which nothing is Markdown.
+/// Appends text with every Markdown character escaped.
 fn escape(shown: &mut String, text: &str) {
-    // What follows a number in brackets could make a link of it.
+    // `[1](` and `[1]:` would be a link or a link definition.
     let mut is_after_citation = shown.ends_with(']');
     let mut before = shown.chars().next_back().unwrap_or(' ');
     for (at, letter) in text.char_indices() {
         let rest = &text[at + letter.len_utf8()..];
         match letter {
-            // An underscore inside a word is no mark.
+            // An underscore inside a word is not markup.
             '_' if before.is_alphanumeric() && rest.starts_with(char::is_alphanumeric) => {}
             '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '~' => shown.push('\\'),
             '(' | ':' if is_after_citation => shown.push('\\'),
@@ -347,7 +346,7 @@ fn escape(shown: &mut String, text: &str) {
     }
 }
 
-/// Tells whether what follows `&` makes it a letter in disguise: `&lt;`, `&#91;`.
+/// Returns whether the text after `&` makes it a character reference: `&lt;`, `&#91;`.
 fn is_entity(rest: &str) -> bool {
     let name = rest.split_once(';').map_or("", |(name, _)| name);
     !name.is_empty() && name.strip_prefix('#').unwrap_or(name).chars().all(|letter| letter.is_ascii_alphanumeric())

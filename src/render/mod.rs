@@ -1,4 +1,4 @@
-//! A report as text for somebody.
+//! Renders a report as text.
 //!
 //! ```text
 //! report ─▶ markdown ─▶ terminal
@@ -6,8 +6,8 @@
 //!        └▶ json
 //! ```
 //!
-//! What notes, pages and models said is data: [`prose`] lets through only the few forms a report may have, and every
-//! renderer escapes what is left in its own way. A report renders to the same bytes whenever and wherever it is done.
+//! Text from notes, pages and models is untrusted: [`prose`] reduces it to the few forms a report may have, and every
+//! renderer escapes the rest. Rendering is deterministic: a report always yields the same bytes.
 
 pub mod figure;
 

@@ -1,8 +1,8 @@
-//! Text of others as the few forms a report may have: paragraphs, items, tables, code, and citations by number.
+//! Reduces untrusted text to the few forms a report may have: paragraphs, items, tables, code, and numbered citations.
 //!
-//! A renderer sees nothing else of what a writer or a source said: links and images are their words alone, HTML is text,
-//! marks of quotes (`[n2e1]`) are numbers, and a number in brackets that stood there already is put in parentheses, so
-//! that it cannot pass for a citation.
+//! Renderers see nothing else of a writer's or a source's text. Links and images are reduced to their text, HTML is
+//! text, evidence marks (`[n2e1]`) become numbers, and bracketed numbers that were there before are put in parentheses,
+//! so that they cannot be mistaken for citations.
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use serde::Serialize;
@@ -12,74 +12,65 @@ use crate::research::branch::Finding;
 use crate::research::evidence::EvidenceId;
 use crate::research::report::marks;
 
-/// What stands around the number of a citation until text is cut into spans. They are punctuation, as brackets are.
+/// Delimits a citation number until the text is split into spans. Like a bracket, it is punctuation to the Markdown
+/// parser, so emphasis next to it is recognised.
 const OPEN: char = '⸨';
-/// See [`OPEN`].
+
+/// Ends a citation number, see [`OPEN`].
 const CLOSE: char = '⸩';
 
-/// A stretch of text in one style.
+/// Text in one style.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", content = "text", rename_all = "lowercase")]
 pub(super) enum Span {
-    /// Words.
     Text(String),
-    /// Words with weight.
     Strong(String),
-    /// Words with stress.
     Emphasis(String),
-    /// Code.
     Code(String),
-    /// The number of a quote.
+    /// The number of a source.
     Citation(usize),
 }
 
-/// A part of a text.
+/// A block of text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub(super) enum Block {
-    /// A heading, whatever its level was.
+    /// A heading of any level.
     Heading {
-        /// Its words.
         spans: Vec<Span>,
     },
-    /// A paragraph.
     Paragraph {
-        /// Its words.
         spans: Vec<Span>,
     },
     /// An item of a list.
     Item {
-        /// Lists around its own.
+        /// Nesting level, from 0.
         depth: usize,
-        /// Its number, where items have numbers.
+        /// `None` in an unordered list.
         number: Option<u64>,
-        /// Its words.
         spans: Vec<Span>,
     },
-    /// Lines of code.
     Code {
-        /// The lines.
         text: String,
     },
-    /// A table; the first row is its head.
+    /// A table of rows of cells; the first row is the header.
     Table {
-        /// Rows of cells.
         rows: Vec<Vec<Vec<Span>>>,
     },
 }
 
-/// Tells the number of a quote; none where it may not be cited here.
+/// Returns the number of a quote, or `None` if it may not be cited here.
 pub(super) type Number<'a> = &'a dyn Fn(&EvidenceId) -> Option<usize>;
 
-/// The number of a quote where nothing may be cited.
+/// A [`Number`] for text without citations.
 pub(super) fn uncited(_: &EvidenceId) -> Option<usize> {
     None
 }
 
-/// Returns a text as one line, in which only code between backticks is a form.
+/// Returns a text on one line, in which only code spans are markup.
 pub(super) fn line(text: &str, number: Number<'_>) -> Vec<Span> {
     let text = numbered(&one_line(text), number);
-    // Code is kept where it is plain which backticks belong together.
+    // Backticks are markup only if it is clear how they pair.
     let has_code = !text.contains("``") && text.matches('`').count().is_multiple_of(2);
     let mut spans = Vec::new();
     if !has_code {
@@ -96,9 +87,9 @@ pub(super) fn line(text: &str, number: Number<'_>) -> Vec<Span> {
     spans
 }
 
-/// Returns a claim as one line, with the numbers of its quotes: where its text cites one, else at its end.
+/// Returns a claim on one line with the numbers of its quotes: in place if the text cites them, else at the end.
 ///
-/// A claim cites its own quotes only. What it says may be a sentence of a source, and a mark in that is the source's.
+/// Only the claim's own quotes count as cited. Its text may be a sentence of a source, and marks in that are not ours.
 pub(super) fn finding(finding: &Finding, number: Number<'_>) -> Vec<Span> {
     let mut spans = line(&finding.text, &|id| number(id).filter(|_| finding.evidence.contains(id)));
     for number in finding.evidence.iter().filter_map(number) {
@@ -109,7 +100,7 @@ pub(super) fn finding(finding: &Finding, number: Number<'_>) -> Vec<Span> {
     spans
 }
 
-/// Returns a writer's Markdown as blocks.
+/// Parses Markdown of the writer into blocks.
 pub(super) fn blocks(text: &str, number: Number<'_>) -> Vec<Block> {
     let text = numbered(&printable(text), number);
     let mut reader = Reader::default();
@@ -120,7 +111,7 @@ pub(super) fn blocks(text: &str, number: Number<'_>) -> Vec<Block> {
     reader.blocks
 }
 
-/// Returns `text` with each mark of quotes as their numbers; a mark of none goes, and the spaces before it.
+/// Replaces evidence marks by numbers. A mark without a number is removed, with the spaces before it.
 fn numbered(text: &str, number: Number<'_>) -> String {
     let plain = |text: &str| text.replace([OPEN, CLOSE], "");
     let mut shown = String::with_capacity(text.len());
@@ -140,7 +131,7 @@ fn numbered(text: &str, number: Number<'_>) -> String {
     shown
 }
 
-/// Cuts text into words and citations.
+/// Splits text into styled spans and citations.
 fn cut(spans: &mut Vec<Span>, text: &str, styled: fn(String) -> Span) {
     let mut rest = text;
     while let Some((before, number, after)) = next_citation(rest) {
@@ -163,14 +154,14 @@ fn push(spans: &mut Vec<Span>, span: Span) {
     }
 }
 
-/// Returns code with citations as they are printed.
+/// Returns code with citations in brackets; a code span cannot contain other spans.
 fn code(text: &str) -> String {
     text.replace(OPEN, "[").replace(CLOSE, "]")
 }
 
-/// Returns a text with its own references in brackets turned into such in parentheses.
+/// Puts bracketed references in a text into parentheses.
 fn without_references(text: &str) -> String {
-    // Brackets of other scripts look the same.
+    // Full-width and CJK brackets look the same.
     let text = text.replace(['【', '［', '〔'], "[").replace(['】', '］', '〕'], "]");
     let mut shown = String::with_capacity(text.len());
     let mut rest = text.as_str();
@@ -191,7 +182,7 @@ fn without_references(text: &str) -> String {
     shown
 }
 
-/// Turns brackets around a number that has a style of its own into parentheses, as [`without_references`] does within one.
+/// Like [`without_references`], for brackets around a number in another style, such as `[**1**]`.
 fn without_marked_references(words: &mut [(Style, String)]) {
     for at in 1..words.len().saturating_sub(1) {
         let is_in_brackets = words[at - 1].1.ends_with('[') && words[at + 1].1.starts_with(']');
@@ -203,7 +194,7 @@ fn without_marked_references(words: &mut [(Style, String)]) {
     }
 }
 
-/// Tells whether what stands in brackets could be taken for the numbers of quotes: `1`, `1, 2`, `*1*`, `^1`, `ref. 1`.
+/// Returns whether bracketed text could be mistaken for a citation: `1`, `1, 2`, `*1*`, `^1`, `ref. 1`.
 fn is_reference(inner: &str) -> bool {
     let words = inner.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
     let is_of_references = |word: &str| {
@@ -214,15 +205,15 @@ fn is_reference(inner: &str) -> bool {
     inner.chars().any(char::is_numeric) && words.into_iter().all(is_of_references)
 }
 
-/// Puts blocks together from events of Markdown.
+/// Builds blocks from Markdown events.
 #[derive(Default)]
 struct Reader {
     blocks: Vec<Block>,
-    /// Words of the block that is being read, by style; cut into spans when it ends.
+    /// Text of the current block by style, split into spans at its end.
     words: Vec<(Style, String)>,
-    /// Next number of each list around; none where items have no numbers.
+    /// Next number in each enclosing list; `None` for an unordered one.
     lists: Vec<Option<u64>>,
-    /// The item whose first words are being read.
+    /// Depth and number of the current item until its first block ends.
     item: Option<(usize, Option<u64>)>,
     strong: usize,
     emphasis: usize,
@@ -248,7 +239,7 @@ impl Reader {
             Event::Code(text) => self.word(Style::Code, &text),
             Event::SoftBreak | Event::HardBreak => self.word(self.style(), " "),
             Event::Rule => self.end_block(),
-            // Options that would make these are off.
+            // The options that produce these are off.
             Event::FootnoteReference(_) | Event::TaskListMarker(_) | Event::InlineMath(_) | Event::DisplayMath(_) => {}
         }
     }
@@ -321,7 +312,7 @@ impl Reader {
         }
     }
 
-    /// Adds words; those in one style belong together, or a bracket would be a span by itself.
+    /// Appends text. Adjacent text of one style is merged, because the parser emits brackets as events of their own.
     fn word(&mut self, style: Style, text: &str) {
         match self.words.last_mut() {
             Some((last, words)) if *last == style => words.push_str(text),

@@ -1,4 +1,4 @@
-//! Reports for tests of renderers.
+//! Sample reports for the tests of the renderers.
 
 use crate::base::id::ContentHash;
 use crate::research::branch::Finding;
@@ -20,7 +20,7 @@ pub(super) fn file(path: &str, title: &str, heading: &str) -> Place {
     }
 }
 
-/// Returns a page of the web.
+/// Returns a web page.
 pub(super) fn page(url: &str, title: &str, fetched_at: Option<u64>) -> Place {
     Place::Web { url: url.into(), title: title.into(), fetched_at, content_hash: None }
 }
@@ -40,13 +40,13 @@ pub(super) fn quote(id: &str, quote: &str, source: Place) -> Evidence {
     }
 }
 
-/// Returns a claim and the quotes it rests on.
+/// Returns a claim with its quotes.
 pub(super) fn finding(text: &str, evidence: &[&str]) -> Finding {
     let evidence = evidence.iter().map(|id| id.parse().unwrap()).collect();
     Finding { text: text.into(), evidence, aspect: None }
 }
 
-/// Returns what one quiet search without a model comes to.
+/// Returns the report of a single search without a model.
 pub(super) fn answer() -> Report {
     let mut tree = Tree::of("Why lithium?".parse().unwrap());
     tree.nodes[0].status = NodeStatus::Done;
@@ -74,7 +74,7 @@ pub(super) fn answer() -> Report {
     }
 }
 
-/// Returns what a run of several nodes comes to, with something in every part.
+/// Returns the report of a run of several nodes, with every part present.
 pub(super) fn run() -> Report {
     let mut unchecked = quote("n10e1", "Alkaline is cheaper.", page("https://example.org/b", "Prices", None));
     unchecked.checked = false;
@@ -118,7 +118,7 @@ pub(super) fn run() -> Report {
     }
 }
 
-/// Returns the report of a run in which every text of others is `text`.
+/// Returns a report in which every untrusted text is `text`.
 pub(super) fn all_saying(text: &str) -> Report {
     let mut report = run();
     let said = || text.to_owned();

@@ -1,4 +1,4 @@
-//! The tree of a run as lines of text, with what became of each node and what it waits for.
+//! Draws the tree of a run as lines of text, with the state and the dependencies of each node.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,12 +7,12 @@ use termimad::StrFit;
 use crate::base::line::one_line;
 use crate::research::node::{Node, NodeId, NodeStatus, SourceHint, Tree};
 
-/// How a tree is drawn.
+/// Options of the drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeStyle {
-    /// Columns a line may take.
+    /// Maximum width in columns.
     pub width: usize,
-    /// Whether lines and marks are plain ASCII; questions stay as they are.
+    /// Whether to draw lines and marks in ASCII. Does not affect the text of questions.
     pub ascii: bool,
 }
 
@@ -39,7 +39,7 @@ impl TreeStyle {
         }
     }
 
-    /// Returns the lines that lead to a node.
+    /// Returns the branches drawn in front of a node.
     fn branches(self, row: &Row<'_>) -> String {
         let [through, blank, fork, last] =
             if self.ascii { ["|  ", "   ", "|- ", "`- "] } else { ["│  ", "   ", "├─ ", "└─ "] };
@@ -51,7 +51,7 @@ impl TreeStyle {
     }
 }
 
-/// Returns a line for each node, parents above their children, none wider than the style says.
+/// Returns one line per node, parents above their children, at most `style.width` columns wide.
 ///
 /// ```text
 /// ▸ n1 Which of A and B is faster?
@@ -76,18 +76,18 @@ fn line(row: &Row<'_>, style: TreeStyle) -> String {
         end.push_str(if style.ascii { "  <- " } else { "  ← " });
         end.push_str(&names(&node.depends_on));
     }
-    // A question that is hardly there says less than a list of names that is cut.
+    // With less than 12 columns for the question, rather cut the dependencies.
     let room = style.width.saturating_sub(columns(&start) + columns(&end)).max(12);
     let question = shortened(&one_line(node.question.as_str()), room, style);
     shortened(&format!("{start}{question}{end}"), style.width, style)
 }
 
-/// Returns ids side by side: `n2, n3`.
+/// Joins ids: `n2, n3`.
 pub(super) fn names(ids: &[NodeId]) -> String {
     ids.iter().map(NodeId::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns as much of a line as fits into so many columns; an ellipsis says that there was more.
+/// Cuts a line to `width` columns, with an ellipsis if anything was cut.
 fn shortened(text: &str, width: usize, style: TreeStyle) -> String {
     if columns(text) <= width {
         return text.to_owned();
@@ -102,22 +102,21 @@ fn columns(text: &str) -> usize {
     StrFit::count_fitting(text, usize::MAX).1
 }
 
-/// A node and where it stands in the drawing.
+/// A node and its position in the drawing.
 #[derive(Debug)]
 pub(super) struct Row<'a> {
-    /// The node.
     pub(super) node: &'a Node,
-    /// Nodes above it.
+    /// Number of ancestors.
     pub(super) depth: usize,
-    /// Whether no sibling comes after it.
+    /// Whether it is the last of its siblings.
     pub(super) is_last: bool,
-    /// Of each node between the root and this one, whether a sibling comes after it.
+    /// For each ancestor below the root, whether a sibling follows it.
     trail: Vec<bool>,
 }
 
-/// Returns the nodes as they are drawn: each below its parent, siblings as they were planned.
+/// Returns the nodes in drawing order: each below its parent, siblings in the order of the plan.
 ///
-/// Every node is there once, whatever the tree is like: one without a parent in the tree stands beside the root.
+/// Every node appears exactly once, even in a malformed tree: a node whose parent is missing is drawn beside the root.
 pub(super) fn rows(tree: &Tree) -> Vec<Row<'_>> {
     let mut children: HashMap<&NodeId, Vec<&Node>> = HashMap::new();
     for node in tree.nodes.iter().filter(|node| node.id != tree.root) {
@@ -131,7 +130,7 @@ pub(super) fn rows(tree: &Tree) -> Vec<Row<'_>> {
     }
     let is_top = |node: &&Node| node.parent.as_ref().is_none_or(|parent| tree.get(parent).is_none());
     tree.nodes.iter().filter(is_top).for_each(|node| drawing.add(node));
-    // What is left stands in a circle of parents.
+    // The remaining nodes are in cycles of parents.
     tree.nodes.iter().for_each(|node| drawing.add(node));
     drawing.rows
 }
@@ -143,7 +142,7 @@ struct Drawing<'a> {
 }
 
 impl<'a> Drawing<'a> {
-    /// Adds a node and all below it that are not there yet.
+    /// Appends a node and its descendants, except those already drawn.
     fn add(&mut self, top: &'a Node) {
         let mut trail: Vec<bool> = Vec::new();
         let mut waiting = vec![(top, 0, true)];

@@ -146,9 +146,7 @@ impl IndexError {
             }
             Self::Manifest { .. } | Self::Format { .. } => Some("run `dr index --rebuild <FOLDER>`".into()),
             Self::Lock(LockError::Held { .. }) => Some("wait until it has finished; searches work meanwhile".into()),
-            Self::Storage { .. } => {
-                Some("if the index is damaged, `dr index --rebuild <FOLDER>` rebuilds it".into())
-            }
+            Self::Storage { .. } => Some("if the index is damaged, `dr index --rebuild <FOLDER>` rebuilds it".into()),
             Self::Lost { .. } => Some("run `dr index` again, or `dr index --rebuild <FOLDER>`".into()),
             _ => None,
         }
@@ -225,6 +223,7 @@ impl Index {
         Ok(Self { location: location.clone(), connection, manifest, chunks, documents })
     }
 
+    /// Returns the location of the index.
     pub fn location(&self) -> &IndexLocation {
         &self.location
     }

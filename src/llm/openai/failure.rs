@@ -1,7 +1,7 @@
-//! What went wrong becomes a [`ModelError`]: whether it may have been paid for, and whether trying again can help.
+//! Classifies failures as a [`ModelError`]: whether the request may have been paid for, and whether to retry it.
 //!
-//! An HTTP status is an answer, and one that is an error says that nothing was produced. Without an answer nobody knows,
-//! unless there was no connection to send the request through.
+//! A response with an error status means that nothing was generated and nothing paid. Without a response that is
+//! unknown, except if the connection was never established.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::base::http::{BodyError, retry_after};
 use crate::base::line::shortened;
 use crate::llm::model::ModelError;
 
-/// Words by which endpoints say that a prompt is too long.
+/// Phrases in the errors of various servers for a prompt that is too long.
 const TOO_LONG: [&str; 14] = [
     "context_length_exceeded",
     "exceed_context_size",
@@ -31,7 +31,7 @@ const TOO_LONG: [&str; 14] = [
     "maximum prompt length",
 ];
 
-/// Words right before the number of tokens that would fit.
+/// Phrases that precede the size of the window in those errors.
 const LIMIT_COMES: [&str; 9] = [
     "context length is",
     "context length is only",
@@ -44,10 +44,10 @@ const LIMIT_COMES: [&str; 9] = [
     "context window of",
 ];
 
-/// Tells what a request that brought no answer means.
+/// Classifies a request without a response.
 pub(super) fn without_answer(error: &reqwest::Error, timeout: Duration) -> ModelError {
     let reason = if error.is_timeout() && !error.is_connect() {
-        format!("nothing came within {} s", timeout.as_secs())
+        format!("no response within {} s", timeout.as_secs())
     } else {
         root_cause(error)
     };
@@ -60,7 +60,7 @@ pub(super) fn without_answer(error: &reqwest::Error, timeout: Duration) -> Model
     }
 }
 
-/// Tells what an answer means that began well and was lost: it was produced, so it was paid for.
+/// Classifies a successful response whose body was not read completely: the reply was generated, so it was paid for.
 pub(super) fn body_lost(error: &BodyError) -> ModelError {
     let reason = match error {
         BodyError::TooLarge { .. } => error.to_string(),
@@ -69,7 +69,7 @@ pub(super) fn body_lost(error: &BodyError) -> ModelError {
     ModelError::Unknown { reason }
 }
 
-/// Returns the innermost cause: those around it repeat the address and little else.
+/// Returns the innermost cause; the outer ones mostly repeat the address.
 fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(deeper) = cause.source() {
@@ -78,7 +78,7 @@ fn root_cause(error: &reqwest::Error) -> String {
     shortened(&cause.to_string())
 }
 
-/// Tells what an answer with an error status means.
+/// Classifies a response with an error status.
 pub(super) fn answered(status: StatusCode, headers: &HeaderMap, body: &str, has_schema: bool) -> ModelError {
     let said = Said::read(body);
     let retry_after = retry_after(headers);
@@ -91,7 +91,7 @@ pub(super) fn answered(status: StatusCode, headers: &HeaderMap, body: &str, has_
         408 | 409 | 500..=599 => ModelError::Transient { retry_after, reason: said.reason(status.as_u16()) },
         300..=399 => {
             let place = headers.get(LOCATION).and_then(|place| place.to_str().ok()).unwrap_or("elsewhere");
-            let reason = format!("it redirects to `{}`; set `base_url` to where the API is", shortened(place));
+            let reason = format!("redirect to `{}`; set `base_url` to the address of the API", shortened(place));
             ModelError::Permanent { reason }
         }
         number => {
@@ -102,7 +102,7 @@ pub(super) fn answered(status: StatusCode, headers: &HeaderMap, body: &str, has_
     }
 }
 
-/// Tells what a failure means that was reported with a successful status.
+/// Classifies a failure reported with a success status.
 pub(super) fn reported(error: &Value) -> ModelError {
     let said = Said::of(error);
     let status = error["code"].as_u64().and_then(|code| u16::try_from(code).ok());
@@ -118,7 +118,7 @@ pub(super) fn reported(error: &Value) -> ModelError {
     }
 }
 
-/// What an endpoint says about a failure, in whichever form.
+/// An error body, in any of the formats that servers use.
 #[derive(Debug, Default)]
 struct Said {
     message: String,
@@ -132,7 +132,7 @@ impl Said {
     fn read(body: &str) -> Self {
         match serde_json::from_str::<Value>(body) {
             Ok(value) => Self::of(value.get("error").filter(|error| !error.is_null()).unwrap_or(&value)),
-            // A page of a proxy says nothing a person would want to read here.
+            // The HTML error page of a proxy has no useful message.
             Err(_) if body.trim_start().starts_with('<') => Self::default(),
             Err(_) => Self { message: body.to_owned(), ..Self::default() },
         }
@@ -180,7 +180,7 @@ impl Said {
         }
     }
 
-    /// Returns which setting would make the endpoint take the request.
+    /// Returns the setting that would make the endpoint accept the request.
     fn advice(&self, has_schema: bool) -> Option<&'static str> {
         let message = self.message.to_lowercase();
         let says = |words: &[&str]| words.iter().any(|words| message.contains(words));
@@ -189,9 +189,9 @@ impl Said {
         {
             Some("set `schema = \"json\"` (or \"none\") for this model")
         } else if says(&["temperature"]) {
-            Some("take `temperature` out of the settings of this model")
+            Some("remove `temperature` from the settings of this model")
         } else if says(&["reasoning_effort", "reasoning.effort", "reasoning effort"]) {
-            Some("set another `effort` for this model, or none")
+            Some("change or remove the `effort` of this model")
         } else if says(&["requires the responses api", "use the responses api", "max_completion_tokens"]) {
             Some("set `api = \"responses\"` for this model")
         } else {
@@ -200,14 +200,14 @@ impl Said {
     }
 }
 
-/// Finds the tokens of the prompt and those that would fit in a complaint; 0 where it does not say.
+/// Extracts the tokens of the prompt and of the window from an error message; 0 if not stated.
 fn numbers_of(message: &str) -> (u64, u64) {
     let numbers = numbers(message);
     let limit = |before: &str| LIMIT_COMES.iter().any(|words| before.ends_with(words));
     let limit_tokens = numbers.iter().find(|(at, _)| limit(message[..*at].trim_end())).map(|(_, number)| *number);
     let largest = numbers.iter().map(|(_, number)| *number).max().unwrap_or(0);
     let below = numbers.iter().map(|(_, number)| *number).filter(|number| *number < largest).max();
-    // A prompt that does not fit has more tokens than would.
+    // The prompt is longer than the window, so it is the larger number.
     match (limit_tokens, below) {
         (Some(limit), _) => (if largest > limit { largest } else { 0 }, limit),
         (None, Some(below)) => (largest, below),
@@ -215,7 +215,7 @@ fn numbers_of(message: &str) -> (u64, u64) {
     }
 }
 
-/// Returns the whole numbers of a text and where they stand; `gpt-5.4` has none, `128,000` is one.
+/// Returns the whole numbers of a text with their positions; `gpt-5.4` has none, `128,000` is one.
 fn numbers(text: &str) -> Vec<(usize, u64)> {
     let is_part = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.' | ',');
     let mut numbers = Vec::new();
@@ -225,7 +225,7 @@ fn numbers(text: &str) -> Vec<(usize, u64)> {
         if let Ok(number) = digits.parse() {
             numbers.push((at, number));
         }
-        // The letter that ended the word is not always one byte long.
+        // The separator may be longer than one byte.
         at += word.len();
         at += text[at..].chars().next().map_or(0, char::len_utf8);
     }

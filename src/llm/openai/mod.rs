@@ -1,12 +1,12 @@
-//! Endpoints that speak as OpenAI's do: the Responses API, and Chat Completions (Ollama, vLLM, llama.cpp, LM Studio).
+//! OpenAI-compatible endpoints: the Responses API, and Chat Completions (Ollama, vLLM, llama.cpp, LM Studio).
 //!
 //! ```text
 //! prompt ─▶ request ─▶ one POST ─▶ reply
-//!                          └─────▶ failure: what can be done about it
+//!                          └─────▶ failure: whether it was paid for, whether to retry
 //! ```
 //!
-//! The requests are those of `async-openai`, and its client is not used: it sends a request again on its own, keeps
-//! neither `Retry-After` nor a limit on what it reads, and a call that may be paid for must go out exactly once.
+//! Uses the request types of `async-openai` but not its client, which retries on its own, ignores `Retry-After` and
+//! reads bodies of any size. A call that may be paid for must be sent exactly once.
 
 mod request;
 
@@ -34,22 +34,22 @@ use super::price::Price;
 use crate::base::http::{BaseUrl, Secret, read_capped};
 use crate::base::token::{CountTokens, TokenCounter};
 
-/// Largest reply that is read.
+/// Limit on the size of a response body.
 const MAX_REPLY_BYTES: usize = 16 * 1_024 * 1_024;
 
-/// Tokens an endpoint puts around each message.
+/// Upper bound on the framing tokens that chat templates add per message.
 const MESSAGE_TOKENS: u64 = 6;
 
-/// Tokens an endpoint puts around a whole prompt, and around a schema.
+/// Upper bound on the framing tokens of a whole prompt, and of a schema.
 const FRAME_TOKENS: u64 = 24;
 
-/// Which of the two ways of asking an endpoint knows.
+/// The API of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Api {
-    /// `POST /responses`, which OpenAI has.
+    /// `POST /responses`, offered by OpenAI.
     Responses,
-    /// `POST /chat/completions`, which nearly everybody has.
+    /// `POST /chat/completions`, offered by nearly every server.
     Chat,
 }
 
@@ -62,60 +62,60 @@ impl Api {
     }
 }
 
-/// How an endpoint can be held to a form.
+/// How an endpoint can be made to follow a schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SchemaSupport {
-    /// By a JSON Schema.
+    /// It enforces a JSON Schema.
     #[default]
     Strict,
-    /// To some JSON object; the schema is told in words.
+    /// It enforces some JSON object; the schema is part of the prompt.
     Json,
-    /// Not at all; the schema is told in words.
+    /// It enforces nothing; the schema is part of the prompt.
     None,
 }
 
-/// Tells whether a model thinks before it speaks, by its name.
+/// Returns whether a model reasons before it replies, judged by its name.
 pub(super) fn reasons(model: &str) -> bool {
-    // What an endpoint for several providers puts in front is no part of the name.
+    // Routers put the name of the provider in front: `openai/gpt-5`.
     let model = model.rsplit('/').next().unwrap_or(model);
     ["gpt-5", "gpt-6", "gpt-oss", "o1", "o3", "o4", "deepseek-r1", "magistral", "qwq"]
         .iter()
         .any(|family| model.starts_with(family))
 }
 
-/// Everything that makes up one model behind one endpoint.
+/// Settings of a model at an endpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenAiSettings {
-    /// The name the endpoint knows the model by.
+    /// Model name sent to the endpoint.
     pub model: String,
-    /// Where the endpoint is.
+    /// Address of the endpoint.
     pub address: BaseUrl,
-    /// How it is asked.
+    /// API of the endpoint.
     pub api: Api,
-    /// What it is presented with; nothing where it wants nothing.
+    /// Key of the endpoint; `None` if it requires no key.
     pub key: Option<Secret>,
-    /// How it can be held to a form.
+    /// Support for schemas.
     pub schema: SchemaSupport,
-    /// Tokens a prompt and its reply may have together.
+    /// Context window: tokens of a prompt and its reply together.
     pub window_tokens: u64,
-    /// Tokens the model may think before it speaks, beside those of its reply.
+    /// Allowance for reasoning, in tokens, on top of the visible reply.
     pub reasoning_tokens: u32,
-    /// Whether it thinks, so that it takes no temperature.
+    /// Whether the model reasons, in which case the temperature of a prompt is not sent.
     pub reasons: bool,
-    /// How hard it thinks; its own default where none.
+    /// Reasoning effort; `None` for the default of the model.
     pub effort: Option<Effort>,
-    /// How freely it chooses its words, whatever a prompt says; as the prompt says where none.
+    /// Temperature that overrides that of every prompt.
     pub temperature: Option<f32>,
-    /// How long one request may take.
+    /// Time limit of one request.
     pub timeout: Duration,
-    /// What its tokens are counted with.
+    /// Token counter of the model.
     pub counter: TokenCounter,
-    /// What it costs; none where nobody knows it.
+    /// Price of the model; `None` if unknown.
     pub price: Option<Price>,
 }
 
-/// A model behind an endpoint.
+/// A model at an OpenAI-compatible endpoint.
 #[derive(Debug)]
 pub struct OpenAiModel {
     settings: OpenAiSettings,
@@ -123,7 +123,8 @@ pub struct OpenAiModel {
 }
 
 impl OpenAiModel {
-    /// Sets up a model that is reached through `client`; models at one address share theirs, and its connections.
+    /// Returns a model that sends its requests through `client`. Models at one address share a client and its
+    /// connections.
     pub fn new(settings: OpenAiSettings, client: Client) -> Self {
         Self { settings, client }
     }
@@ -145,7 +146,7 @@ impl OpenAiModel {
         if status.is_success() {
             return reply::read(&scrubbed(body.map_err(|error| failure::body_lost(&error))?));
         }
-        // The status says enough where the words behind it were lost.
+        // An error whose body is lost is still classified by its status.
         let body = scrubbed(body.unwrap_or_default());
         Err(failure::answered(status, &headers, &body, prompt.schema.is_some()))
     }

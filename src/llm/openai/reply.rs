@@ -1,4 +1,4 @@
-//! The body of an answer becomes a reply, whichever API it is of and whatever it leaves out.
+//! Parses response bodies of either API into a [`Reply`]; compatible servers leave many fields out.
 
 use serde_json::Value;
 
@@ -8,10 +8,10 @@ use crate::llm::message::{Reply, Usage};
 use crate::llm::model::ModelError;
 use crate::llm::thinking::spoken;
 
-/// Reads the body of a successful answer.
+/// Parses the body of a response with a success status.
 pub(super) fn read(body: &str) -> Result<Reply, ModelError> {
     let raw: Value = serde_json::from_str(body).map_err(|_| not_json(body))?;
-    // Gateways report failures of those behind them with status 200.
+    // Gateways report failures of the servers behind them with status 200.
     if let Some(error) = raw.get("error").filter(|error| !error.is_null()) {
         return Err(failed(&raw, error));
     }
@@ -20,25 +20,25 @@ pub(super) fn read(body: &str) -> Result<Reply, ModelError> {
     } else if raw.get("choices").is_some_and(Value::is_array) {
         from_chat(raw)
     } else {
-        let reason = format!("what it answers is of neither API: {}", shortened(body));
+        let reason = format!("response is in the format of neither API: {}", shortened(body));
         Err(ModelError::Permanent { reason })
     }
 }
 
 fn not_json(body: &str) -> ModelError {
     if body.trim_start().starts_with('<') {
-        ModelError::Permanent { reason: "it answers with a web page; `base_url` is not that of an API".into() }
+        ModelError::Permanent { reason: "response is a web page; `base_url` is not the address of an API".into() }
     } else {
-        ModelError::Unknown { reason: format!("the answer is not JSON: {}", shortened(body)) }
+        ModelError::Unknown { reason: format!("response is not JSON: {}", shortened(body)) }
     }
 }
 
-/// Tells what a failure behind a successful answer means: nothing was paid unless the answer counts tokens.
+/// Classifies a failure reported with a success status: it was paid for if the response counts output tokens.
 fn failed(raw: &Value, error: &Value) -> ModelError {
     let output = usage(raw).map_or(0, |usage| usage.output_tokens);
     match failure::reported(error) {
         ModelError::Transient { reason, .. } if output > 0 => {
-            ModelError::Unknown { reason: format!("it failed after {output} tokens: {reason}") }
+            ModelError::Unknown { reason: format!("failed after {output} tokens: {reason}") }
         }
         error => error,
     }
@@ -56,7 +56,7 @@ fn from_responses(raw: Value) -> Result<Reply, ModelError> {
     match raw["status"].as_str() {
         _ if why == "content_filter" => return Err(filtered()),
         Some("failed" | "cancelled" | "queued" | "in_progress") => {
-            let reason = format!("it ended as `{}`", raw["status"].as_str().unwrap_or_default());
+            let reason = format!("response has status `{}`", raw["status"].as_str().unwrap_or_default());
             return Err(ModelError::Unknown { reason });
         }
         _ => {}
@@ -84,10 +84,10 @@ fn from_chat(raw: Value) -> Result<Reply, ModelError> {
 }
 
 fn filtered() -> ModelError {
-    ModelError::Refused { reason: "a filter of the endpoint stopped the reply".into() }
+    ModelError::Refused { reason: "reply stopped by the endpoint's content filter".into() }
 }
 
-/// Reads what an endpoint counted, under the names of either API; nothing where it counted no prompt.
+/// Parses token counts under the names of either API. Returns `None` if the prompt was not counted.
 pub(super) fn usage(raw: &Value) -> Option<Usage> {
     let usage = raw.get("usage")?;
     let count = |paths: [&str; 2]| paths.iter().find_map(|path| whole(usage.pointer(path)?));
@@ -96,7 +96,7 @@ pub(super) fn usage(raw: &Value) -> Option<Usage> {
     let cached = count(["/input_tokens_details/cached_tokens", "/prompt_tokens_details/cached_tokens"]);
     let reasoning =
         count(["/output_tokens_details/reasoning_tokens", "/completion_tokens_details/reasoning_tokens"]).unwrap_or(0);
-    // Some count reasoning beside the reply, and not in it.
+    // Some servers do not include reasoning in the output tokens.
     let output_tokens = if reasoning > output_tokens { output_tokens + reasoning } else { output_tokens };
     Some(Usage {
         input_tokens,
@@ -106,7 +106,7 @@ pub(super) fn usage(raw: &Value) -> Option<Usage> {
     })
 }
 
-/// Reads a count, as a whole number or as `12.0`; what no endpoint can have counted is none.
+/// Parses a count, written as `12` or `12.0`. Returns `None` for an implausible one.
 pub(super) fn whole(value: &Value) -> Option<u64> {
     let is_sane = |count: &f64| (0.0..=1e12).contains(count);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]

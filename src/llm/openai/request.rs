@@ -1,4 +1,4 @@
-//! A prompt becomes the body of a request.
+//! Builds the body of a request from a prompt.
 
 use std::borrow::Cow;
 
@@ -17,10 +17,9 @@ use super::{Api, OpenAiSettings, SchemaSupport};
 use crate::llm::message::{Message, Prompt, Speaker};
 use crate::llm::schema;
 
-/// Longest name a form may have.
+/// Maximum length of a schema name, set by OpenAI.
 const MAX_NAME: usize = 64;
 
-/// The body of a request.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum Body {
@@ -28,7 +27,7 @@ pub(super) enum Body {
     Chat(Box<CreateChatCompletionRequest>),
 }
 
-/// Returns the body that asks `prompt`.
+/// Returns the request body for `prompt`.
 pub(super) fn body(settings: &OpenAiSettings, prompt: &Prompt) -> Body {
     match settings.api {
         Api::Responses => Body::Responses(Box::new(responses(settings, prompt))),
@@ -36,7 +35,7 @@ pub(super) fn body(settings: &OpenAiSettings, prompt: &Prompt) -> Body {
     }
 }
 
-/// Returns the messages as they are sent: with the schema in words, where the endpoint takes it in no other way.
+/// Returns the messages to send: with the schema as text if the endpoint does not support it as a parameter.
 pub(super) fn told(support: SchemaSupport, prompt: &Prompt) -> Cow<'_, [Message]> {
     let form = match (&prompt.schema, support) {
         (None, _) | (_, SchemaSupport::Strict) => return Cow::Borrowed(&prompt.messages),
@@ -45,7 +44,7 @@ pub(super) fn told(support: SchemaSupport, prompt: &Prompt) -> Cow<'_, [Message]
     let rule =
         format!("Reply with one JSON object and nothing else. It must follow this JSON Schema:\n{}", form.schema);
     let mut messages = prompt.messages.clone();
-    // Templates of local models take one system message, in front.
+    // Chat templates of local models accept only one system message, at the beginning.
     match messages.first_mut().filter(|message| message.speaker == Speaker::System) {
         Some(system) => system.text = format!("{}\n\n{rule}", system.text),
         None => messages.insert(0, Message { speaker: Speaker::System, text: rule }),
@@ -53,7 +52,7 @@ pub(super) fn told(support: SchemaSupport, prompt: &Prompt) -> Cow<'_, [Message]
     Cow::Owned(messages)
 }
 
-/// Returns the schema as it is sent, and whether it is the strict form; nothing where it is told in words.
+/// Returns the schema parameter and whether it is strict, or `None` if the schema is sent as text.
 pub(super) fn sent_schema(support: SchemaSupport, prompt: &Prompt) -> Option<(Value, bool)> {
     let form = prompt.schema.as_ref().filter(|_| support == SchemaSupport::Strict)?;
     Some(schema::strict(&form.schema).map_or_else(|| (form.schema.clone(), false), |strict| (strict, true)))
@@ -101,7 +100,7 @@ fn responses(settings: &OpenAiSettings, prompt: &Prompt) -> CreateResponse {
         reasoning: settings.effort.clone().map(|effort| Reasoning { effort: Some(effort), ..Reasoning::default() }),
         temperature: temperature(settings, prompt),
         text: format.map(|format| ResponseTextParam { format, verbosity: None }),
-        // What notes say is not kept by anybody else.
+        // Prompts contain text of the user's files, which the provider must not store.
         store: Some(false),
         ..CreateResponse::default()
     }
@@ -122,7 +121,7 @@ fn chat(settings: &OpenAiSettings, prompt: &Prompt) -> CreateChatCompletionReque
     };
     let max_tokens = max_tokens(settings, prompt);
     let is_openai = settings.address.host().ends_with("openai.com");
-    // OpenAI's reasoning models take only the new name, and many others know only the old one.
+    // OpenAI's reasoning models accept only the new name, many other servers only the old one.
     #[allow(deprecated, reason = "the old name is what local servers know")]
     CreateChatCompletionRequest {
         model: settings.model.clone(),

@@ -1,4 +1,4 @@
-//! Which machines may be asked for a page: those of the open web, and those that were allowed by name.
+//! Decides which hosts may be contacted: public addresses, and hosts that the user allowed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -9,10 +9,10 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use super::url::WebUrl;
 use crate::base::http::shown;
 
-/// Names by which clouds hand out keys to whoever asks from inside.
+/// Host names of cloud metadata services, which hand out credentials to any process on the machine.
 const METADATA_NAMES: [&str; 3] = ["metadata.google.internal", "metadata.goog", "instance-data"];
 
-/// Addresses at which clouds do; not even a network that was allowed lets them through.
+/// Addresses of cloud metadata services. They stay closed even inside an allowed network.
 const METADATA: [IpAddr; 4] = [
     IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
     IpAddr::V4(Ipv4Addr::new(169, 254, 170, 2)),
@@ -20,8 +20,9 @@ const METADATA: [IpAddr; 4] = [
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
 ];
 
-/// Networks of IPv4 that are not the open web: this network, private, shared, loopback, link-local, protocols,
-/// documentation, relays, benchmarks, multicast, reserved and broadcast.
+/// IPv4 networks that are not public, from the IANA registry of special-purpose addresses: this network, private,
+/// shared, loopback, link-local, protocol assignments, documentation, relays, benchmarks, multicast, reserved and
+/// broadcast.
 const CLOSED_V4: [(Ipv4Addr, u8); 15] = [
     (Ipv4Addr::UNSPECIFIED, 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -40,74 +41,73 @@ const CLOSED_V4: [(Ipv4Addr, u8); 15] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-/// Networks inside the part of IPv6 in use that are not the open web: protocols (Teredo among them), documentation.
+/// Parts of the global unicast range `2000::/3` that are not public: protocol assignments (including Teredo) and
+/// documentation.
 const CLOSED_V6: [(Ipv6Addr, u8); 3] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
-/// A machine or network that may be asked although it is not on the open web, for intranets.
+/// A host or network that may be contacted although it is not public, for intranets.
 ///
-/// Written `wiki.corp`, `wiki.corp:8080`, `127.0.0.1:8080`, `[::1]:8080` or `10.1.0.0/16`. Where a host is listed with
-/// a port, it may be asked at the ports that are listed and at no other.
+/// Written `wiki.corp`, `wiki.corp:8080`, `127.0.0.1:8080`, `[::1]:8080` or `10.1.0.0/16`. A host listed with ports may
+/// be contacted at those ports only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowedHost {
-    /// One machine, by name or number.
+    /// A host by name or IP address.
     Host {
-        /// In lower case, without brackets.
+        /// Lower case, without brackets.
         name: String,
-        /// Any where none is given.
+        /// `None` for every port.
         port: Option<u16>,
     },
-    /// Every machine whose number is in a network.
+    /// Every address in a network.
     Network(IpNet),
 }
 
-/// The text does not name machines that may be allowed.
+/// The text is not a host or network that can be allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseAllowedHostError {
-    /// It is none at all.
+    /// Neither a host nor a network.
     #[error(
         "`{0}` is neither a host nor a network (expected for example `wiki.corp`, `127.0.0.1:8080` or `10.1.0.0/16`)"
     )]
     Neither(String),
-    /// It has a star in it.
-    #[error("`{0}` has a `*`, and each machine is allowed by its name")]
+    /// A pattern, which is not supported.
+    #[error("`{0}` has a `*`; hosts are allowed by full name")]
     Star(String),
-    /// It is a network of so many machines that none would be left out.
+    /// A network wider than [`WIDEST_V4`] or [`WIDEST_V6`].
     #[error("network `{0}` is too wide to be an intranet")]
     Wide(IpNet),
 }
 
 impl ParseAllowedHostError {
-    /// Returns what the user can do about this error.
+    /// Returns a hint for the user.
     pub fn hint(&self) -> String {
         match self {
-            Self::Neither(_) => "write hosts without `http://` and path",
-            Self::Star(_) => {
-                "list the machines one by one, or their network as `10.1.0.0/16`; what is on the open web needs no entry"
-            }
-            Self::Wide(_) => "a network has `/8` or more (`/7` for IPv6); what is on the open web needs no entry",
+            Self::Neither(_) => "give the host without `http://` and path",
+            Self::Star(_) => "list every host, or their network as `10.1.0.0/16`; public hosts need no entry",
+            Self::Wide(_) => "the prefix must be at least `/8` (`/7` for IPv6); public hosts need no entry",
         }
         .to_owned()
     }
 }
 
-/// Shortest prefix of a network of IPv4 that is allowed: that of `10.0.0.0/8`.
+/// Shortest IPv4 prefix that can be allowed: that of `10.0.0.0/8`.
 const WIDEST_V4: u8 = 8;
 
-/// Shortest prefix of a network of IPv6 that is allowed: that of `fc00::/7`.
+/// Shortest IPv6 prefix that can be allowed: that of `fc00::/7`.
 const WIDEST_V6: u8 = 7;
 
-/// Networks of IPv6 that stand for all of IPv4, see [`embedded`]: what is allowed in them is as narrow as elsewhere.
+/// IPv6 networks that embed all of IPv4, see [`embedded`]. Inside them the limit of [`WIDEST_V4`] applies.
 const EMBEDDING: [(Ipv6Addr, u8); 3] = [
     (Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96),
     (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96),
     (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16),
 ];
 
-/// Tells whether a network has so many machines that allowing it would allow most there are.
+/// Returns whether a network is too wide to be an intranet.
 fn is_wide(network: IpNet) -> bool {
     match network {
         IpNet::V4(network) => network.prefix_len() < WIDEST_V4,
@@ -139,7 +139,7 @@ impl FromStr for AllowedHost {
                 Ok(Self::Network(network))
             };
         }
-        // An address of IPv6 has colons of its own.
+        // The colons of an IPv6 address are not a port.
         let bracketed = if text.parse::<Ipv6Addr>().is_ok() { format!("[{text}]") } else { text.to_owned() };
         let has_port = bracketed.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         let url: WebUrl = format!("http://{bracketed}/").parse().map_err(|_| wrong())?;
@@ -150,13 +150,13 @@ impl FromStr for AllowedHost {
     }
 }
 
-/// Tells which machines may be asked.
+/// Admits or refuses hosts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gate {
     allowed: Vec<AllowedHost>,
 }
 
-/// The machine may not be asked.
+/// The host may not be contacted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{host}` is not on the open web")]
 pub(super) struct Closed {
@@ -168,9 +168,9 @@ impl Gate {
         Self { allowed }
     }
 
-    /// Refuses what can be seen from the address alone: numbers, known names, ports that were not listed.
+    /// Checks an address before name resolution: IP addresses, metadata names, ports.
     ///
-    /// A name that passes is looked at again when it has become numbers; see [`Resolve`].
+    /// A host name is checked again after resolution, see [`Resolve`]: a public name may resolve to a private address.
     pub(super) fn admit(&self, url: &WebUrl) -> Result<(), Closed> {
         let host = url.host();
         let closed = || Closed { host: host.to_owned() };
@@ -190,7 +190,7 @@ impl Gate {
         if is_open { Ok(()) } else { Err(closed()) }
     }
 
-    /// Returns the addresses of a host that may be connected to.
+    /// Filters the resolved addresses of a host to those that may be contacted.
     fn admitted(&self, host: &str, addresses: impl Iterator<Item = std::net::SocketAddr>) -> Vec<std::net::SocketAddr> {
         let is_named = self.ports(host).next().is_some();
         let is_open = |number: IpAddr| !is_metadata(number) && (is_named || self.is_open(number));
@@ -202,7 +202,7 @@ impl Gate {
         is_public(number) || self.allowed.iter().any(is_inside)
     }
 
-    /// Returns the ports a host was allowed with.
+    /// Returns the ports that a host is allowed with.
     fn ports<'a>(&'a self, host: &'a str) -> impl Iterator<Item = Option<u16>> + 'a {
         self.allowed.iter().filter_map(move |allowed| match allowed {
             AllowedHost::Host { name, port } if name == host => Some(*port),
@@ -235,7 +235,7 @@ fn is_metadata(number: IpAddr) -> bool {
     METADATA.contains(&number)
 }
 
-/// Tells whether an address is one of the open web.
+/// Returns whether an address is public.
 pub(super) fn is_public(number: IpAddr) -> bool {
     match number {
         IpAddr::V4(number) => {
@@ -251,7 +251,7 @@ pub(super) fn is_public(number: IpAddr) -> bool {
     }
 }
 
-/// Returns the address of IPv4 that one of IPv6 stands for: mapped, through NAT64 or through 6to4.
+/// Returns the IPv4 address embedded in an IPv6 address: mapped, NAT64 or 6to4.
 fn embedded(number: Ipv6Addr) -> Option<Ipv4Addr> {
     let parts = number.segments();
     let of = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));

@@ -1,4 +1,4 @@
-//! A page as a tree, built by html5ever: within limits, so that no page takes more than its share of time and memory.
+//! Parses a page into a tree with html5ever, within limits on time and memory: pages are untrusted.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -9,39 +9,39 @@ use html5ever::interface::{ElementFlags, NodeOrText, QuirksMode, TreeSink};
 use html5ever::tendril::{StrTendril, TendrilSink};
 use html5ever::{Attribute, ParseOpts, QualName, parse_document};
 
-/// Nodes a page may have.
+/// Limit on the number of nodes.
 const MAX_NODES: usize = 300_000;
 
-/// Elements around an element, at most: the parser looks through those that are open again and again.
+/// Limit on the nesting depth. The parser scans the stack of open elements repeatedly, so deep nesting takes quadratic
+/// time.
 const MAX_DEPTH: usize = 2_000;
 
-/// Elements that format text a page may have in all, those included that the parser opens anew.
+/// Limit on formatting elements, including those that the parser reopens.
 const MAX_FORMATTING: usize = 100_000;
 
-/// Looks at its tree that the parser may take.
+/// Limit on operations of the parser on the tree.
 const MAX_STEPS: u64 = 100_000_000;
 
-/// Elements that format text, which the parser opens anew in paragraph after paragraph until they are closed.
+/// Formatting elements, which the parser reopens in every following paragraph until they are closed.
 const FORMATTING: [&str; 14] =
     ["a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u"];
 
-/// A page as a tree of nodes; the first is the document.
+/// A page as a tree of nodes. Node 0 is the document.
 #[derive(Debug)]
 pub(super) struct Dom {
     nodes: Vec<Node>,
 }
 
-/// A node: what it is and what is in it.
 #[derive(Debug)]
 struct Node {
     parent: Option<usize>,
-    /// Elements around it when it came to its place.
+    /// Depth when the node was inserted; not updated if an ancestor moves.
     depth: usize,
     children: Vec<usize>,
     data: Data,
 }
 
-/// What a node is; comments and the like are nothing.
+/// The content of a node. Comments and processing instructions are [`Self::Nothing`].
 #[derive(Debug)]
 enum Data {
     Element { name: Rc<QualName>, attributes: Vec<Attribute>, contents: Option<usize> },
@@ -49,24 +49,24 @@ enum Data {
     Nothing,
 }
 
-/// The page is built to waste time or memory.
+/// The page exceeds a limit or crashes the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("page is too tangled to read")]
 pub(super) struct Tangled;
 
 impl Dom {
-    /// Reads a page. Whatever happens inside the parser stays there.
+    /// Parses a page. Panics inside the parser are caught.
     pub(super) fn parse(html: &str) -> Result<Self, Tangled> {
         let parse = || parse_document(Builder::default(), ParseOpts::default()).one(html);
         catch_unwind(AssertUnwindSafe(parse)).map_err(|_| Tangled)
     }
 
-    /// Returns what is in a node, in order.
+    /// Returns the children of a node in order.
     pub(super) fn children(&self, node: usize) -> &[usize] {
         &self.nodes[node].children
     }
 
-    /// Returns the name of an element.
+    /// Returns the name of an element, or `None` for other nodes.
     pub(super) fn name(&self, node: usize) -> Option<&str> {
         match &self.nodes[node].data {
             Data::Element { name, .. } => Some(&name.local),
@@ -74,7 +74,7 @@ impl Dom {
         }
     }
 
-    /// Returns the words of a text.
+    /// Returns the content of a text node, or `None` for other nodes.
     pub(super) fn text(&self, node: usize) -> Option<&str> {
         match &self.nodes[node].data {
             Data::Text(text) => Some(text),
@@ -92,7 +92,7 @@ impl Dom {
         }
     }
 
-    /// Returns a node and everything in it, as it stands in the page.
+    /// Returns a node and its descendants in document order.
     pub(super) fn inside(&self, node: usize) -> impl Iterator<Item = usize> + '_ {
         let mut open = vec![node];
         std::iter::from_fn(move || {
@@ -103,14 +103,15 @@ impl Dom {
     }
 }
 
-/// Names a node to the parser, which asks for names more often than for anything else.
+/// The parser's handle of a node. Holds the name because the parser asks for it more often than for anything else, and
+/// cannot borrow it from the tree.
 #[derive(Clone)]
 struct Handle {
     node: usize,
     name: Option<Rc<QualName>>,
 }
 
-/// Builds the tree as the parser says.
+/// The tree sink of the parser.
 struct Builder {
     nodes: RefCell<Vec<Node>>,
     steps: Cell<u64>,
@@ -132,7 +133,8 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Counts looks at the tree; the parser can be left only by unwinding, which is not a panic and is not reported.
+    /// Counts operations. The parser has no way to stop early, so exceeding the limit unwinds to [`Dom::parse`],
+    /// without the message of a panic.
     fn step(&self, steps: usize) {
         self.steps.set(self.steps.get() + steps as u64);
         if self.steps.get() > MAX_STEPS {
@@ -150,7 +152,7 @@ impl Builder {
         nodes.len() - 1
     }
 
-    /// Puts a node or text into `parent` before the child at `at`, or at the end.
+    /// Inserts a node or text into `parent` before the child at `at`, or at the end.
     fn insert(&self, parent: usize, at: Option<usize>, child: NodeOrText<Handle>) {
         let node = match child {
             NodeOrText::AppendNode(handle) => {
@@ -180,7 +182,7 @@ impl Builder {
         children.insert(at.unwrap_or(children.len()).min(children.len()), node);
     }
 
-    /// Returns where a node stands among its parent's children; those at the end are found first.
+    /// Returns the parent of a node and its index there. Searches from the end, where the parser mostly works.
     fn place(&self, node: usize) -> Option<(usize, usize)> {
         let nodes = self.nodes.borrow();
         let parent = nodes[node].parent?;

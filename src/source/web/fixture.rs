@@ -1,4 +1,4 @@
-//! A search engine that is a file: for tests, and for playing without a network.
+//! A search provider backed by a file, for tests and for trying `dr` without a network.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,29 +10,29 @@ use super::provider::{SearchProvider, WebError, WebHit, WebQuery, hit};
 use crate::base::line::one_line;
 use crate::base::word::WordSplitter;
 
-/// A file of queries and what is found for them: `{"query": [{"url": …, "title": …, "snippet": …}, …], …}`.
+/// Queries and their results: `{"query": [{"url": …, "title": …, "snippet": …}, …], …}`.
 ///
-/// A query that is in the file finds what stands there; any other finds whatever shares a key word with it, the most
-/// first.
+/// A query in the file returns its results. Any other query returns all results that share a key word with it, most
+/// shared words first.
 #[derive(Default)]
 pub struct FixtureProvider {
     hits: BTreeMap<String, Vec<WebHit>>,
     splitter: WordSplitter,
 }
 
-/// A file is no list of what is found.
+/// The file is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum FixtureError {
-    /// It cannot be read.
+    /// The file could not be read.
     #[error("failed to read `{path}`")]
     File {
         /// The file.
         path: PathBuf,
-        /// The error from the system.
+        /// The error from the file system.
         #[source]
         source: std::io::Error,
     },
-    /// It has another form.
+    /// The content does not have the format described above.
     #[error("`{path}` has no queries with lists of pages")]
     Form {
         /// The file.
@@ -49,7 +49,7 @@ impl FixtureProvider {
         Self::read(&serde_json::from_str(&text).map_err(|_| wrong())?).ok_or_else(wrong)
     }
 
-    /// Takes what a file would say; nothing where it has another form.
+    /// Parses the content of a file. Returns `None` if it does not have the expected format.
     pub fn read(value: &Value) -> Option<Self> {
         let read = |entry: &Value| hit(entry, entry["snippet"].as_str(), "published");
         let list = |list: &Value| Some(list.as_array()?.iter().filter_map(read).collect());

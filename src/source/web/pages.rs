@@ -1,4 +1,4 @@
-//! Pages as they were fetched, kept under the hash of their text, so that a quote can be checked for ever.
+//! Stores fetched pages under the hash of their text, so that quotes can be checked after the page has changed.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,52 +10,52 @@ use super::url::WebUrl;
 use crate::base::clock::Moment;
 use crate::base::id::ContentHash;
 
-/// A page as it was fetched.
+/// A fetched page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
-    /// Where it was found in the end, in the form under which it is counted once.
+    /// Canonical address after redirects.
     pub url: WebUrl,
-    /// What was asked for, in that form too.
+    /// Canonical address that was requested.
     pub requested: WebUrl,
-    /// Its title, on one line.
+    /// Title on one line.
     pub title: String,
-    /// What a reader sees of it.
+    /// Readable text.
     pub text: String,
     /// Hash of the text.
     pub content_hash: ContentHash,
-    /// When.
+    /// Time of the fetch.
     pub fetched_at: Moment,
-    /// What the server said it is, for example `text/html`.
+    /// Content type reported by the server, for example `text/html`.
     pub content_type: String,
 }
 
-/// A folder of pages: `pages/ab/<hash>.json` has a page, `urls/cd/<hash of its address>.json` which one an address had
-/// last.
+/// A folder of pages: `pages/ab/<hash>.json` holds a page, `urls/cd/<hash of address>.json` the hash of the page last
+/// fetched from an address.
 #[derive(Clone, Debug)]
 pub struct PageStore {
     folder: PathBuf,
 }
 
-/// A page could not be kept.
+/// A page could not be stored.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to keep a page in `{path}`")]
 pub struct PageStoreError {
     /// The file.
     path: PathBuf,
-    /// The error from the system.
+    /// The error from the file system.
     #[source]
     source: std::io::Error,
 }
 
 impl PageStore {
-    /// Keeps pages in a folder, which is made with the first of them.
+    /// Returns a store in `folder`, which is created with the first page.
     pub fn new(folder: PathBuf) -> Self {
         Self { folder }
     }
 
-    /// Keeps a page, and returns the hash it is found under.
+    /// Stores a page durably and returns its hash.
     ///
-    /// It is on disk when this returns. Where the same text is there already, only its address is noted.
+    /// If the same text is already stored, only its addresses are recorded.
     pub fn put(&self, page: &Page) -> Result<ContentHash, PageStoreError> {
         let hash = ContentHash::of(page.text.as_bytes());
         let page = Page { content_hash: hash.clone(), ..page.clone() };
@@ -69,7 +69,7 @@ impl PageStore {
         Ok(hash)
     }
 
-    /// Returns a page, if it is there and its text is what the hash says.
+    /// Returns a stored page, or `None` if it is missing or its text does not match the hash.
     pub fn get(&self, hash: &ContentHash) -> Option<Page> {
         let is_hash = hash.as_str().len() == 64
             && hash.as_str().bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
@@ -80,7 +80,7 @@ impl PageStore {
         (ContentHash::of(page.text.as_bytes()) == *hash && page.content_hash == *hash).then_some(page)
     }
 
-    /// Returns the page that was last fetched from an address.
+    /// Returns the page last fetched from an address.
     pub fn latest(&self, url: &WebUrl) -> Option<Page> {
         let url = url.canonical();
         let note: Page = read(&self.path("urls", &key(&url)))?;
@@ -89,12 +89,12 @@ impl PageStore {
         Some(Page { text, ..note })
     }
 
-    /// Returns the file of a hash, which has only hex digits here.
+    /// Returns the path of a file. The hash must be 64 hex digits, which callers have checked or computed.
     fn path(&self, kind: &str, hash: &ContentHash) -> PathBuf {
         self.folder.join(kind).join(&hash.as_str()[..2]).join(format!("{}.json", hash.as_str()))
     }
 
-    /// Writes a file whole or not at all; only its owner can read it.
+    /// Writes a file atomically, readable by its owner only.
     fn write(&self, path: &Path, page: &Page) -> Result<(), PageStoreError> {
         let write = || {
             let folder = path.parent().unwrap_or(&self.folder);

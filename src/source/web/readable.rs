@@ -1,29 +1,29 @@
-//! A page of HTML becomes text that reads: headings, list items and rows of tables on lines of their own, without what
-//! a reader does not see or did not come for.
+//! Extracts readable text from HTML: headings, list items and table rows on separate lines, without hidden elements,
+//! navigation and the like.
 
 use super::dom::{Dom, Tangled};
 use crate::base::line::{one_line, printable};
 
-/// Letters of an article that are worth leaving the rest of a page out for.
+/// Minimum length of an article in characters for the rest of the page to be left out.
 const MIN_ARTICLE_CHARS: usize = 200;
 
-/// Letters of a title that are kept.
+/// Titles are cut to this many characters.
 const MAX_TITLE_CHARS: usize = 300;
 
-/// Nodes of a table row that are looked at to tell a row of data from a frame around something.
+/// Limit on the nodes of a table row that holds data. A larger row is layout.
 const MAX_ROW_NODES: usize = 500;
 
-/// Elements that are no text for readers; what they hold is dropped. So is what stands for images.
+/// Elements that are dropped with their content, because it is not text for readers or replaces an image.
 const DROPPED: [&str; 26] = [
     "script", "style", "noscript", "template", "iframe", "object", "embed", "svg", "math", "canvas", "audio", "video",
     "img", "picture", "map", "head", "title", "input", "button", "select", "textarea", "datalist", "progress", "meter",
     "dialog", "frameset",
 ];
 
-/// Elements around what readers came for.
+/// Elements around the main content.
 const FRAME: [&str; 5] = ["nav", "header", "footer", "aside", "form"];
 
-/// Elements that begin and end on lines of their own.
+/// Block elements, which begin and end a line.
 const BLOCKS: [&str; 30] = [
     "address",
     "article",
@@ -57,22 +57,21 @@ const BLOCKS: [&str; 30] = [
     "ul",
 ];
 
-/// Elements that no cell of data holds.
+/// Elements that show that a table row is layout rather than data.
 const NOT_DATA: [&str; 11] = ["table", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "pre", "blockquote"];
 
-/// Classes of elements that are there for screen readers alone.
+/// Classes of elements that only screen readers present. Pages can hide injected instructions in them.
 const UNSEEN_CLASSES: [&str; 4] = ["sr-only", "visually-hidden", "screen-reader-text", "visuallyhidden"];
 
-/// A page as a reader sees it.
+/// The readable part of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Readable {
-    /// Its title on one line; empty where it has none.
+    /// Title on one line; empty if the page has none.
     pub(super) title: String,
-    /// Its text.
     pub(super) text: String,
 }
 
-/// Reads a page.
+/// Extracts title and text of an HTML page.
 pub(super) fn readable(html: &str) -> Result<Readable, Tangled> {
     let dom = Dom::parse(html)?;
     let root = main_part(&dom);
@@ -86,12 +85,12 @@ pub(super) fn readable(html: &str) -> Result<Readable, Tangled> {
     Ok(Readable { title: title(&dom), text })
 }
 
-/// Returns a text that is none of HTML as it is stored: with one kind of line end, and nothing invisible.
+/// Normalises plain text for storage: line feeds as line ends, and no invisible characters.
 pub(super) fn plain(text: &str) -> String {
     printable(&text.replace("\r\n", "\n").replace('\r', "\n")).trim().to_owned()
 }
 
-/// Returns the first line that says what a text is called: a heading of Markdown, if it has one.
+/// Returns the first Markdown heading of level 1 among the first lines of a text.
 pub(super) fn heading(text: &str) -> Option<String> {
     let found = text.lines().take(50).find_map(|line| line.strip_prefix("# "))?;
     Some(one_line(found).chars().take(MAX_TITLE_CHARS).collect())
@@ -107,11 +106,11 @@ fn title(dom: &Dom) -> String {
     words("title").or_else(|| words("h1")).unwrap_or_default()
 }
 
-/// Returns the element that holds what readers came for, where a page says so.
+/// Returns the element with the main content, if the page marks one.
 fn main_part(dom: &Dom) -> Option<usize> {
     let mut mains = Vec::new();
     let mut articles = Vec::new();
-    // What is hidden, or inside something that counts already, does not count.
+    // Hidden elements and articles inside articles are not candidates.
     let mut open = vec![0];
     while let Some(node) = open.pop() {
         if is_hidden(dom, node) {
@@ -130,13 +129,13 @@ fn main_part(dom: &Dom) -> Option<usize> {
     let largest = |nodes: Vec<usize>| {
         let found = sized(nodes).collect::<Vec<_>>();
         let whole: usize = found.iter().map(|(size, _)| size).sum();
-        // A page of many articles is a list of them.
+        // If no article has half of the text, the page is a list of articles.
         found.into_iter().max().filter(|(size, _)| *size >= MIN_ARTICLE_CHARS && size * 2 >= whole)
     };
     largest(articles).or_else(|| largest(mains)).map(|(_, node)| node)
 }
 
-/// Tells whether a reader does not see an element.
+/// Returns whether an element is not visible to a reader.
 fn is_hidden(dom: &Dom, node: usize) -> bool {
     let Some(name) = dom.name(node) else { return false };
     let is_unseen = |classes: &str| classes.split_ascii_whitespace().any(|class| UNSEEN_CLASSES.contains(&class));
@@ -147,7 +146,7 @@ fn is_hidden(dom: &Dom, node: usize) -> bool {
         || dom.attribute(node, "class").is_some_and(is_unseen)
 }
 
-/// Tells whether a style makes an element invisible.
+/// Returns whether an inline style makes an element invisible. Covers the usual tricks, not all of CSS.
 fn hides(style: &str) -> bool {
     let style = style.to_ascii_lowercase();
     style.split(';').filter_map(|rule| rule.split_once(':')).any(|(name, value)| {
@@ -173,7 +172,7 @@ fn hides(style: &str) -> bool {
     })
 }
 
-/// Returns the text of an element, without elements of the names in `left_out`.
+/// Returns the text of an element, without elements named in `left_out`.
 fn write(dom: &Dom, root: usize, left_out: &[&str]) -> String {
     enum Step {
         Enter(usize),
@@ -199,7 +198,7 @@ fn write(dom: &Dom, root: usize, left_out: &[&str]) -> String {
     writer.finish()
 }
 
-/// Tells whether a row of a table is one of data, that reads as a line.
+/// Returns whether a table row holds data and fits on a line, rather than being layout.
 fn is_data(dom: &Dom, row: usize) -> bool {
     let mut nodes = dom.inside(row).take(MAX_ROW_NODES + 1);
     let mut count = 0;
@@ -215,12 +214,13 @@ fn is_data(dom: &Dom, row: usize) -> bool {
 struct Writer {
     written: String,
     line: String,
-    /// What the line begins with, if anything comes.
+    /// Prefix of the next non-empty line, such as a list marker.
     prefix: String,
-    /// Line ends that belong before the next line.
+    /// Line feeds to write before the next line.
     gap: usize,
+    /// Number of enclosing `pre` elements.
     preformatted: usize,
-    /// Whether each row around this place is one of data.
+    /// For each enclosing table row, whether it holds data.
     rows: Vec<bool>,
 }
 
@@ -305,7 +305,7 @@ impl Writer {
         self.rows.last().copied().unwrap_or_default()
     }
 
-    /// Ends the line, if there is one; in a row of data it goes on.
+    /// Ends the current line. Inside a data row this only writes a space.
     fn end_line(&mut self, gap: usize) {
         if self.is_in_row() {
             if !self.line.is_empty() && !self.line.ends_with(' ') {
@@ -348,7 +348,7 @@ impl Writer {
     }
 }
 
-/// Returns the line ends around an element.
+/// Returns the number of line feeds around a block element.
 fn gap(name: &str) -> usize {
     if matches!(name, "p" | "blockquote" | "table" | "ul" | "ol" | "dl" | "section" | "article" | "figure" | "hr") {
         2

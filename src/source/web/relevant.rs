@@ -1,21 +1,21 @@
-//! A long page becomes the stretches of it that bear on a query, word for word.
+//! Selects the parts of a long page that are relevant to a query, verbatim.
 
 use std::ops::Range;
 
 use crate::base::word::WordSplitter;
 use crate::kb::embed::{EmbedError, Embedder};
 
-/// Letters a stretch has at most, where there is a place to cut.
+/// Maximum length of a part in characters: about the window of the built-in embedder.
 const MAX_PIECE_CHARS: usize = 900;
 
-/// Stretches that are compared with the query by meaning; of more, those with most of its words.
+/// Limit on the parts that are embedded, which bounds the time per page. Those with most words of the query are kept.
 const MAX_PIECES: usize = 160;
 
-/// Returns the stretches of a page that bear most on a query, best first.
+/// Returns the parts of a page by similarity to a query, best first. CPU-bound: call it on a blocking thread.
 ///
 /// # Errors
 ///
-/// Returns an error where the embedder fails.
+/// Returns an error if the embedder fails.
 pub fn relevant(page_text: &str, query: &str, embedder: &dyn Embedder) -> Result<Vec<Range<usize>>, EmbedError> {
     let pieces = closest_in_words(page_text, query, pieces(page_text));
     let texts: Vec<_> = pieces.iter().map(|piece| &page_text[piece.clone()]).collect();
@@ -27,7 +27,7 @@ pub fn relevant(page_text: &str, query: &str, embedder: &dyn Embedder) -> Result
     Ok(ranked.into_iter().map(|(_, piece)| piece).collect())
 }
 
-/// Keeps the pieces with most of the query's words, in the order of the page.
+/// Keeps up to [`MAX_PIECES`] parts with the most words of the query, in the order of the page.
 fn closest_in_words(text: &str, query: &str, mut pieces: Vec<Range<usize>>) -> Vec<Range<usize>> {
     let splitter = WordSplitter::default();
     pieces.retain(|piece| splitter.has_key_word(&text[piece.clone()]));
@@ -44,13 +44,13 @@ fn closest_in_words(text: &str, query: &str, mut pieces: Vec<Range<usize>>) -> V
     pieces
 }
 
-/// Joins the best of some stretches of a text, as they stand and in their order, with an empty line between those that
-/// are not neighbours; `max_chars` letters at most.
+/// Joins the best parts of a text in document order, at most `max_chars` characters, with an empty line between parts
+/// that are not adjacent.
 pub fn joined(text: &str, ranked: impl Iterator<Item = Range<usize>>, max_chars: usize) -> String {
     let mut kept: Vec<Range<usize>> = Vec::new();
     let mut left = max_chars;
     for piece in ranked {
-        // The empty line before it counts too.
+        // Includes the empty line in front.
         let size = text[piece.clone()].chars().count() + 2;
         if size <= left + usize::from(kept.is_empty()) * 2 {
             left = left.saturating_sub(size);
@@ -70,7 +70,7 @@ pub fn joined(text: &str, ranked: impl Iterator<Item = Range<usize>>, max_chars:
     joined.into_iter().map(|piece| &text[piece]).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Cuts a text into its paragraphs, and those that are too long at the ends of lines or sentences.
+/// Splits a text into paragraphs, and long paragraphs at the ends of lines or sentences.
 fn pieces(text: &str) -> Vec<Range<usize>> {
     let mut pieces = Vec::new();
     let mut start = 0;

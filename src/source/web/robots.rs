@@ -1,24 +1,24 @@
-//! What the owner of a site wants left alone: `robots.txt`, as RFC 9309 has it.
+//! `robots.txt` as specified by RFC 9309.
 
-/// The name `dr` is called by in these files.
+/// The product token of `dr` in `robots.txt`.
 const NAME: &str = "dr";
 
-/// Rules that are looked at.
+/// Limit on the number of rules; further ones are ignored.
 const MAX_RULES: usize = 10_000;
 
-/// Letters of a pattern that are looked at; a longer one is no rule.
+/// Limit on the length of a pattern; a rule with a longer one is ignored.
 const MAX_PATTERN_BYTES: usize = 2_048;
 
-/// What one site has to say.
+/// The rules of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Robots {
-    /// What it allows, by rules.
+    /// The rules that apply to `dr`; empty if everything is allowed.
     Rules(Vec<Rule>),
-    /// It could not be asked, so nothing may be fetched.
+    /// The file could not be fetched, so nothing may be, as RFC 9309 requires.
     Unknown,
 }
 
-/// A line of the file: whether paths that fit a pattern may be fetched.
+/// An `allow` or `disallow` rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     pattern: String,
@@ -26,12 +26,12 @@ pub(super) struct Rule {
 }
 
 impl Robots {
-    /// Takes a site that has no such file.
+    /// Returns the rules of a site without `robots.txt`, which allow everything.
     pub(super) fn silent() -> Self {
         Self::Rules(Vec::new())
     }
 
-    /// Reads the rules for `dr`, or those for everybody where there are none.
+    /// Parses the file and keeps the group for `dr`, or else the group for `*`.
     pub(super) fn read(text: &str) -> Self {
         let (mut own, mut common) = (Vec::new(), Vec::new());
         let (mut is_own, mut is_common, mut in_names, mut has_own) = (false, false, false, false);
@@ -51,7 +51,7 @@ impl Robots {
                 continue;
             }
             in_names = false;
-            // A rule without a path says nothing.
+            // A rule without a path has no effect.
             if value.is_empty() || value.len() > MAX_PATTERN_BYTES || own.len() + common.len() >= MAX_RULES {
                 continue;
             }
@@ -66,9 +66,9 @@ impl Robots {
         Self::Rules(if has_own { own } else { common })
     }
 
-    /// Tells whether a page may be fetched; `path` is its path with its query.
+    /// Returns whether a page may be fetched; `path` includes the query.
     ///
-    /// The longest pattern that fits decides, and what allows before what does not.
+    /// The longest matching pattern wins; at equal length, `allow` wins over `disallow`.
     pub(super) fn allows(&self, path: &str) -> bool {
         let Self::Rules(rules) = self else { return false };
         let path = encoded(path);
@@ -77,12 +77,12 @@ impl Robots {
     }
 }
 
-/// Returns the name of a crawler without its version.
+/// Returns the product token of a user agent, without its version.
 fn product(name: &str) -> &str {
     name.split(|letter: char| !(letter.is_ascii_alphabetic() || matches!(letter, '-' | '_'))).next().unwrap_or_default()
 }
 
-/// Returns a path in which whatever may be written in two ways is written in one.
+/// Normalises percent-encoding, so that equivalent paths and patterns compare equal.
 fn encoded(path: &str) -> String {
     let bytes = path.as_bytes();
     let mut text = String::with_capacity(path.len());
@@ -100,9 +100,10 @@ fn encoded(path: &str) -> String {
     text
 }
 
-/// Tells whether a path begins as a pattern says; `*` is anything, `$` at the end is the end.
+/// Returns whether a pattern matches the beginning of a path. `*` matches anything, and `$` at the end anchors the
+/// match.
 ///
-/// Each star takes as little as it can, so no pattern takes longer than its length times that of the path.
+/// Every `*` matches as little as possible without backtracking, so the time is at most the product of both lengths.
 fn fits(pattern: &str, path: &str) -> bool {
     let (pattern, to_end) = pattern.strip_suffix('$').map_or((pattern, false), |pattern| (pattern, true));
     let mut parts = pattern.split('*');

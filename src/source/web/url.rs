@@ -1,4 +1,4 @@
-//! Addresses of the web: which texts are one, and which of them mean the same page.
+//! Web addresses: parsing, and a canonical form by which duplicates are recognised.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,59 +7,59 @@ use reqwest::Url;
 use reqwest::header::HeaderValue;
 use serde::{Deserialize, Serialize};
 
-/// Bytes an address may have.
+/// Maximum length of an address in bytes.
 const MAX_URL_BYTES: usize = 2_048;
 
-/// Parameters that say where a reader came from, not what the page is; besides those that begin with `utm_`.
+/// Query parameters that track the reader and do not affect the page. Those that begin with `utm_` are tracking, too.
 const TRACKING: [&str; 18] = [
     "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "fbclid", "msclkid", "yclid", "twclid", "ttclid", "igshid",
     "mc_cid", "mc_eid", "_ga", "_gl", "_hsenc", "_hsmi", "ref_src",
 ];
 
-/// The address of a page: `http` or `https`, a host, no user name or password, no fragment.
+/// The address of a page: HTTP or HTTPS with a host, without user name, password or fragment.
 ///
-/// Whether its host may be asked is another question; [`super::Fetcher`] answers it.
+/// Parsing does not decide whether the host may be contacted; [`super::Fetcher`] does.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct WebUrl(Url);
 
-/// The text is not the address of a page. It is not shown: it may have a password in it.
+/// The text is not the address of a page. The error leaves the text out, since it may contain a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseWebUrlError {
-    /// It is no address, or one that is too long.
+    /// Not an address, or one longer than the limit.
     #[error("not an address of the web")]
     NotAnAddress,
-    /// It is of another kind than `http` and `https`.
+    /// A scheme other than `http` and `https`.
     #[error("address is neither `http` nor `https`")]
     WrongScheme,
-    /// It has a user name or a password.
+    /// A user name or a password.
     #[error("address has a user name or a password")]
     HasUser,
 }
 
 impl WebUrl {
-    /// Returns the address as it is sent.
+    /// Returns the address as sent in requests.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
 
-    /// Returns the address in the parts that HTTP knows.
+    /// Returns the parsed address.
     pub(super) fn url(&self) -> &Url {
         &self.0
     }
 
-    /// Returns the name or number of the machine, in lower case, without brackets or a dot at its end.
+    /// Returns the host name or IP address, in lower case, without brackets and trailing dot.
     pub fn host(&self) -> &str {
         let host = self.0.host_str().unwrap_or_default();
         host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.')
     }
 
-    /// Returns the port that is connected to.
+    /// Returns the port, explicit or default.
     pub fn port(&self) -> u16 {
         self.0.port_or_known_default().unwrap_or(80)
     }
 
-    /// Returns whose page it is: the host without its `www.`.
+    /// Returns the host without `www.`.
     pub fn domain(&self) -> &str {
         self.host().strip_prefix("www.").unwrap_or(self.host())
     }
@@ -69,8 +69,7 @@ impl WebUrl {
         self.0.origin().ascii_serialization()
     }
 
-    /// Returns the address under which a page is counted once: without the parameters that say where a reader came
-    /// from, and without a slash at the end of its path.
+    /// Returns the canonical form by which duplicates are recognised: without tracking parameters and trailing slashes.
     #[must_use]
     pub fn canonical(&self) -> Self {
         let mut url = self.0.clone();
@@ -84,12 +83,12 @@ impl WebUrl {
         Self(url)
     }
 
-    /// Returns the address that `reference` means on this page, if it is one of the web.
+    /// Resolves a reference relative to this page.
     pub fn join(&self, reference: &str) -> Result<Self, ParseWebUrlError> {
         Self::of(self.0.join(reference.trim()).map_err(|_| ParseWebUrlError::NotAnAddress)?)
     }
 
-    /// Returns where a redirect from this page leads.
+    /// Resolves the `Location` header of a redirect from this page.
     pub(super) fn redirected(&self, location: &HeaderValue) -> Result<Self, ParseWebUrlError> {
         self.join(&String::from_utf8_lossy(location.as_bytes()))
     }
@@ -107,7 +106,7 @@ impl WebUrl {
     }
 }
 
-/// Returns the addresses of the web that a text names.
+/// Returns the web addresses in a text.
 pub fn named_in(text: &str) -> Vec<WebUrl> {
     let starts = text.match_indices("http").map(|(at, _)| &text[at..]);
     let is_end = |letter: char| letter.is_whitespace() || matches!(letter, '<' | '>' | '"' | '`' | '|' | '{' | '}');
@@ -117,7 +116,7 @@ pub fn named_in(text: &str) -> Vec<WebUrl> {
             .next()
             .unwrap_or_default()
             .trim_end_matches(['.', ',', ';', ':', '!', '?', '\'', ']', '*']);
-        // A bracket at the end belongs to the address only where it was opened in it.
+        // A closing parenthesis belongs to the address only if the opening one does.
         let text = if text.contains('(') { text } else { text.trim_end_matches(')') };
         text.parse().ok()
     };

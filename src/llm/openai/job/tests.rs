@@ -255,7 +255,7 @@ async fn endless_reply_is_not_read_to_its_end() {
 fn error_keeps_its_cause_out_of_its_own_message() {
     let error = JobError::Refused(ModelError::Quota);
     let chain = format!("{:#}", anyhow::Error::from(error));
-    assert_eq!(chain, "endpoint does not do jobs now: quota of the model endpoint is used up");
+    assert_eq!(chain, "endpoint does not do jobs now: quota of the model endpoint is exhausted");
 }
 
 #[test]
