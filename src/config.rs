@@ -27,9 +27,9 @@ use crate::base::http::{BaseUrl, shown};
 use crate::base::money::dollars_text;
 use crate::kb::embed::EmbedderChoice;
 use crate::kb::search::SearchMode;
-use crate::llm::deep_research::{DeepResearchError, DeepResearchOptions, DeepResearchSettings};
 use crate::llm::price::{PriceError, PriceOptions, PriceTable};
 use crate::llm::roles::{ModelOptions, Models, ModelsError, ModelsOptions};
+use crate::source::deep_research::{DeepResearchError, DeepResearchOptions, DeepResearchSettings};
 use crate::source::web::{DateRange, SearchEngine, WebAccess, WebEnvironment, WebOptions, WebSettingsError};
 
 /// Name of the project's file.

@@ -1,39 +1,203 @@
-//! Delays between retries: exponential backoff with jitter. Pure; the caller owns the clock and the loop.
+//! When a failed request is sent again: one table for everything that is asked over a network, and the loop that reads it.
+//!
+//! An error says what it means for the same request ([`Failure::again`]), a row of the table says how often and after
+//! how long ([`Policy`]), and [`retry`] does the rest. Clock and chance come from the caller, so tests wait for nothing.
 
 use std::time::Duration;
 
-/// Requests sent for one reply, the first included.
-pub const MAX_ATTEMPTS: u32 = 5;
+/// What a failure means for the same request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// Sending it again cannot help.
+    Never,
+    /// The request was not carried out. The peer may have said when to come back.
+    Later(Option<Duration>),
+    /// No answer came, so the request may have been carried out, and paid for.
+    Unanswered,
+}
 
-/// Upper bound of the first delay. The bound doubles with every attempt.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// An error that knows what it means for the same request. Match every variant: a new one must be classified.
+pub trait Failure {
+    /// Classifies the error.
+    fn again(&self) -> Again;
+}
 
-/// Longest delay, also if `Retry-After` asks for more: a run has a time limit of its own.
+/// The longest wait that any peer is believed.
 pub const MAX_WAIT: Duration = Duration::from_mins(1);
 
-/// Returns the delay before the next attempt, or `None` after [`MAX_ATTEMPTS`].
-///
-/// `attempts` is the number of requests sent so far, at least 1. `chance` is a random number from 0 to 1 that spreads
-/// out requests that failed at the same time. A server's `retry_after` overrides both.
-pub fn wait(attempts: u32, retry_after: Option<Duration>, chance: f64) -> Option<Duration> {
-    if attempts >= MAX_ATTEMPTS {
-        return None;
+/// One row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Requests for one answer, at most.
+    pub attempts: u32,
+    /// Of those, requests that may go unanswered. Each of them may be paid for.
+    pub unanswered: u32,
+    /// The first wait, before chance shortens it; each further one is twice as long.
+    pub first_wait: Duration,
+    /// The longest wait, whatever the peer asks for.
+    pub longest_wait: Duration,
+}
+
+impl Policy {
+    /// A prompt: cheap enough to pay for one lost reply.
+    pub const PROMPT: Self = Self::new(5, 2, 1, 60);
+    /// A prompt that research can do without.
+    pub const OPTIONAL_PROMPT: Self = Self::new(1, 1, 1, 60);
+    /// The start of a background job: a lost reply may hide a running job, so it is never repeated.
+    pub const JOB_START: Self = Self::new(4, 1, 2, 60);
+    /// A question about a background job. Asking is free, and the job goes on meanwhile.
+    pub const JOB_STATUS: Self = Self::new(11, 11, 2, 60);
+    /// A query to a search engine.
+    pub const SEARCH: Self = Self::new(5, 1, 1, 60);
+    /// A page of the web: others may say the same, so it gets one more chance.
+    pub const PAGE: Self = Self::new(2, 1, 1, 10);
+
+    const fn new(attempts: u32, unanswered: u32, first_seconds: u64, longest_seconds: u64) -> Self {
+        Self {
+            attempts,
+            unanswered,
+            first_wait: Duration::from_secs(first_seconds),
+            longest_wait: Duration::from_secs(longest_seconds),
+        }
     }
-    let ceiling = FIRST_WAIT.saturating_mul(2_u32.saturating_pow(attempts.saturating_sub(1))).min(MAX_WAIT);
-    let chance = if chance.is_finite() { chance.clamp(0.0, 1.0) } else { 1.0 };
-    Some(retry_after.map_or_else(|| ceiling.mul_f64(chance), |wait| wait.min(MAX_WAIT)))
+
+    /// Returns the wait before the next request after `attempts` of them, of which `unanswered` brought no answer.
+    /// Returns `None` if there is no next one.
+    ///
+    /// `chance` is a random number from 0 to 1. It spreads out clients that failed together; a peer that says when to
+    /// come back is believed instead.
+    fn wait(&self, again: Again, attempts: u32, unanswered: u32, chance: f64) -> Option<Duration> {
+        if attempts >= self.attempts {
+            return None;
+        }
+        match again {
+            Again::Never => None,
+            Again::Later(Some(wanted)) => Some(wanted.min(self.longest_wait)),
+            Again::Later(None) => {
+                let doubled = 2_u32.saturating_pow(attempts.saturating_sub(1));
+                let chance = if chance.is_finite() { chance.clamp(0.0, 1.0) } else { 1.0 };
+                Some(self.first_wait.saturating_mul(doubled).min(self.longest_wait).mul_f64(chance))
+            }
+            // The peer took its time already.
+            Again::Unanswered => (unanswered < self.unanswered).then_some(Duration::ZERO),
+        }
+    }
+}
+
+/// Sends a request until it succeeds or sending it again cannot help, and returns the last error then.
+///
+/// `pause` waits, and is given the error it waits for. Its own error ends the loop: that is how a stopped run leaves.
+pub async fn retry<T, E, P, S>(
+    policy: &Policy,
+    chance: impl Fn() -> f64,
+    pause: impl Fn(Duration, E) -> P,
+    send: impl Fn() -> S,
+) -> Result<T, E>
+where
+    E: Failure,
+    // Not `AsyncFn`: the compiler cannot show yet that what such a closure returns is `Send`.
+    P: Future<Output = Result<(), E>>,
+    S: Future<Output = Result<T, E>>,
+{
+    let (mut attempts, mut unanswered) = (0, 0);
+    loop {
+        let error = match send().await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        let again = error.again();
+        attempts += 1;
+        unanswered += u32::from(again == Again::Unanswered);
+        match policy.wait(again, attempts, unanswered, chance()) {
+            Some(wait) => pause(wait, error).await?,
+            None => return Err(error),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::future::ready;
+
+    use proptest::prelude::*;
+
     use super::*;
 
-    #[test]
-    fn waits_double_and_end() {
-        let waits: Vec<_> = (1..=MAX_ATTEMPTS).map(|attempts| wait(attempts, None, 1.0)).collect();
-        let seconds = |seconds| Some(Duration::from_secs(seconds));
-        assert_eq!(waits, [seconds(1), seconds(2), seconds(4), seconds(8), None]);
-        assert_eq!(wait(1, Some(Duration::from_hours(1)), 0.0), Some(MAX_WAIT));
-        assert_eq!(wait(2, None, f64::NAN), seconds(2));
+    #[derive(Clone, Debug, PartialEq)]
+    struct Broken(Again);
+
+    impl Failure for Broken {
+        fn again(&self) -> Again {
+            self.0
+        }
+    }
+
+    const POLICIES: [Policy; 6] =
+        [Policy::PROMPT, Policy::OPTIONAL_PROMPT, Policy::JOB_START, Policy::JOB_STATUS, Policy::SEARCH, Policy::PAGE];
+
+    /// Returns the requests made and the waits between them, in milliseconds, where each request fails like this.
+    async fn waits(policy: &Policy, failures: impl Fn(usize) -> Again, chance: f64) -> (usize, Vec<u128>) {
+        let (sent, waited) = (RefCell::new(0), RefCell::new(Vec::new()));
+        let pause = |wait: Duration, _| {
+            waited.borrow_mut().push(wait.as_millis());
+            ready(Ok(()))
+        };
+        let send = || {
+            *sent.borrow_mut() += 1;
+            ready(Err::<(), _>(Broken(failures(*sent.borrow()))))
+        };
+        retry(policy, || chance, pause, send).await.unwrap_err();
+        (sent.into_inner(), waited.into_inner())
+    }
+
+    #[tokio::test]
+    async fn waits_double_and_end() {
+        let later = |_| Again::Later(None);
+        assert_eq!(waits(&Policy::PROMPT, later, 1.0).await, (5, vec![1_000, 2_000, 4_000, 8_000]));
+        assert_eq!(waits(&Policy::PROMPT, later, 0.5).await.1[1], 1_000);
+        assert_eq!(waits(&Policy::PROMPT, later, f64::NAN).await.1[1], 2_000);
+        assert_eq!(waits(&Policy::JOB_STATUS, later, 1.0).await.1.last(), Some(&60_000));
+    }
+
+    #[tokio::test]
+    async fn peer_that_says_when_to_come_back_is_believed_up_to_the_longest_wait() {
+        let asked = |number| Again::Later(Some(Duration::from_secs(if number == 1 { 7 } else { 3_600 })));
+        assert_eq!(waits(&Policy::PROMPT, asked, 0.0).await.1[..2], [7_000, 60_000]);
+    }
+
+    #[tokio::test]
+    async fn request_that_may_be_paid_for_is_repeated_once_for_a_prompt_and_never_for_a_job() {
+        let unanswered = |_| Again::Unanswered;
+        assert_eq!(waits(&Policy::PROMPT, unanswered, 1.0).await, (2, vec![0]));
+        assert_eq!(waits(&Policy::JOB_START, unanswered, 1.0).await, (1, vec![]));
+        let between = |number| if number == 2 { Again::Later(None) } else { Again::Unanswered };
+        assert_eq!(waits(&Policy::PROMPT, between, 1.0).await, (3, vec![0, 2_000]));
+    }
+
+    #[tokio::test]
+    async fn error_that_nothing_can_help_is_returned_at_once() {
+        for policy in POLICIES {
+            assert_eq!(waits(&policy, |_| Again::Never, 1.0).await, (1, vec![]));
+        }
+    }
+
+    #[tokio::test]
+    async fn pause_that_fails_ends_the_loop() {
+        let stopped = Broken(Again::Never);
+        let pause = |_, _| ready(Err(stopped.clone()));
+        let send = || ready(Err::<(), _>(Broken(Again::Later(None))));
+        assert_eq!(retry(&Policy::PROMPT, || 1.0, pause, send).await, Err(stopped.clone()));
+    }
+
+    proptest! {
+        #[test]
+        fn no_wait_is_longer_than_the_longest(
+            row in 0..POLICIES.len(), attempts in any::<u32>(), chance in any::<f64>(), asked in any::<Option<u64>>(),
+        ) {
+            let policy = POLICIES[row];
+            let wait = policy.wait(Again::Later(asked.map(Duration::from_millis)), attempts, 0, chance);
+            prop_assert!(wait.is_none_or(|wait| wait <= policy.longest_wait && attempts < policy.attempts));
+        }
     }
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::config::{MAX_PARALLEL, Options, dollars, duration};
-use crate::llm::deep_research::MOST_JOBS;
+use crate::source::deep_research::MOST_JOBS;
 
 /// Limits of a run.
 #[derive(Args, Debug, Default)]

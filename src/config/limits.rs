@@ -34,7 +34,6 @@ impl Options {
                 None => default.cost_nanos,
             },
             tokens: self.max_tokens.or(default.tokens),
-            calls: default.calls,
             time: self.max_time.as_deref().and_then(|time| duration(time).ok()).or(default.time),
             rounds: self.max_rounds.or(default.rounds),
         }

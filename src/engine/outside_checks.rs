@@ -4,9 +4,9 @@ use super::Engine;
 use super::doctor::Check;
 use crate::base::line::{counted, with_causes};
 use crate::base::money::dollars_text;
-use crate::llm::deep_research::{DeepResearchSettings, job_cap};
 use crate::llm::message::Role;
 use crate::llm::price::PriceTable;
+use crate::source::deep_research::{DeepResearchSettings, job_cap};
 use crate::source::web::DateRange;
 
 impl Engine {

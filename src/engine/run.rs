@@ -27,7 +27,7 @@ use crate::research::report::{Material, Report, StopReason, Usage, UsageTable};
 use crate::run::budget::BudgetLimits;
 use crate::run::estimate::Estimate;
 use crate::run::event::{Followed, RunSettings};
-use crate::run::jobs::{Jobs, to_try_again};
+use crate::run::jobs::to_try_again;
 use crate::run::journal::{JournalError, RunRow};
 use crate::run::orchestrator::{AskBack, Orchestrator, Resources, RunListener, Sources, check_plan};
 use crate::run::recall::Recall;
@@ -35,6 +35,7 @@ use crate::run::steps::draft_by_rules;
 use crate::run::store::{STATE_FILE, Store, StoreError};
 use crate::run::tree::RunState;
 use crate::run::usage::usage_of;
+use crate::source::deep_research::DeepResearch;
 use crate::source::web::{DateRange, WebAccess};
 use crate::source::{KbSource, Passage, Source, SourceError};
 
@@ -45,7 +46,7 @@ const TIME_WITH_JOBS: Duration = Duration::from_hours(1);
 struct Means {
     /// Who thinks; rules do where there is nobody.
     models: Option<Models>,
-    jobs: Option<Arc<Jobs>>,
+    jobs: Option<Arc<DeepResearch>>,
     web: Option<WebAccess>,
 }
 
@@ -416,7 +417,7 @@ impl Engine {
     }
 
     /// Sets up research at a provider's, where it is wanted and could not pass a limit of money unseen.
-    fn jobs(&self, models: Option<&Models>, limits: &BudgetLimits) -> Result<Option<Arc<Jobs>>, EngineError> {
+    fn jobs(&self, models: Option<&Models>, limits: &BudgetLimits) -> Result<Option<Arc<DeepResearch>>, EngineError> {
         let options = &self.settings().options;
         if options.deep_research_max == Some(0) {
             return Ok(None);
@@ -426,9 +427,8 @@ impl Engine {
         if settings.max_jobs == 0 {
             return Ok(None);
         }
-        let client = settings.client().map_err(ModelsError::from)?;
         let retry_unknown = options.retry_unknown.unwrap_or(false);
-        let jobs = Jobs::new(settings, client, self.settings().prices()?, retry_unknown);
+        let jobs = DeepResearch::new(settings, self.settings().prices()?, retry_unknown).map_err(ModelsError::from)?;
         let may_run = limits.cost_nanos.is_none() || jobs.is_priced();
         Ok(may_run.then(|| Arc::new(jobs)))
     }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::message::{Prompt, Reply, Role};
 use super::model::ModelError;
+use crate::base::retry::{Again, Failure};
 
 /// Identifies a call within its run, independent of the order of calls: `n3/step/2`, `plan/1`, `fold/1/n3`.
 ///
@@ -51,8 +52,6 @@ pub enum Limit {
     Time,
     /// Rounds of research.
     Rounds,
-    /// Number of model calls.
-    Calls,
 }
 
 impl fmt::Display for Limit {
@@ -62,7 +61,6 @@ impl fmt::Display for Limit {
             Self::Tokens => "tokens",
             Self::Time => "time",
             Self::Rounds => "rounds",
-            Self::Calls => "calls",
         })
     }
 }
@@ -88,6 +86,15 @@ pub enum CallError {
         /// The error of the journal.
         reason: String,
     },
+}
+
+impl Failure for CallError {
+    fn again(&self) -> Again {
+        match self {
+            Self::Model(error) => error.again(),
+            Self::Limit(_) | Self::Cancelled | Self::Journal { .. } => Again::Never,
+        }
+    }
 }
 
 /// Makes model calls on behalf of research steps.

@@ -13,17 +13,14 @@
 //!
 //! # Where to look
 //!
-//! - [`openai`] is the client of endpoints, [`tape`] a recording of one; [`roles`] assigns models to roles.
-//! - [`openai::job`] starts and follows background research jobs; [`deep_research`] has their settings and limits.
-//! - [`retry`] and [`price`] are pure tables, used by implementations of [`call::Caller`].
+//! - [`openai`] is the client of endpoints; [`roles`] assigns models to roles.
+//! - [`price`] is a pure table, used by implementations of [`call::Caller`].
 
 pub mod message;
 
 pub mod model;
 
 pub mod call;
-
-pub mod retry;
 
 pub mod price;
 
@@ -37,12 +34,8 @@ pub mod structured;
 
 pub mod openai;
 
-pub mod tape;
-
 pub mod endpoint;
 
 pub mod roles;
-
-pub mod deep_research;
 
 pub mod probe;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use super::message::{Prompt, Reply};
+use crate::base::retry::{Again, Failure};
 
 /// A language model at an endpoint.
 pub trait Model: Send + Sync {
@@ -97,4 +98,21 @@ pub enum ModelError {
         /// The failure in words.
         reason: String,
     },
+}
+
+impl Failure for ModelError {
+    fn again(&self) -> Again {
+        match self {
+            Self::Transient { retry_after, .. } | Self::RateLimited { retry_after } => Again::Later(*retry_after),
+            Self::Unknown { .. } => Again::Unanswered,
+            // A refusal was thought about and paid for; the same prompt is refused again.
+            Self::Refused { .. }
+            | Self::ContextTooLong { .. }
+            | Self::InvalidOutput { .. }
+            | Self::Quota
+            | Self::Authentication
+            | Self::Permanent { .. }
+            | Self::NoResearch { .. } => Again::Never,
+        }
+    }
 }

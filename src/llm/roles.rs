@@ -15,7 +15,6 @@ use super::message::Role;
 use super::model::Model;
 use super::openai::{Api, Effort, OpenAiModel, OpenAiSettings, SchemaSupport, reasons};
 use super::price::PriceTable;
-use super::tape::Tape;
 use crate::base::environment::{Environment, KeyError, OPENAI_BASE_URL, OPENAI_KEY};
 use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, client_for};
 use crate::base::token::{CountTokens, Encoding, TokenCounter};
@@ -281,15 +280,6 @@ impl Models {
         let usage = super::message::Usage { input_tokens: 1, output_tokens: 1, ..Default::default() };
         let unpriced = self.0.iter().filter(|(_, role)| role.model.cost_nanos(&usage).is_none());
         unpriced.map(|(role, model)| (*role, model.model.name().to_owned())).collect()
-    }
-
-    /// Returns the same models, on a tape.
-    #[must_use]
-    pub fn on_tape(&self, tape: &Arc<Tape>) -> Self {
-        Self::of(|role| {
-            let model = self.role(role);
-            RoleModel { model: tape.model(Arc::clone(&model.model)), ..model.clone() }
-        })
     }
 
     /// Returns each model once, with the roles it has.

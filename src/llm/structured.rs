@@ -1,7 +1,7 @@
 //! Structured replies: calls a model until a reply follows a schema, up to three times.
 //!
 //! ```text
-//! reply ─▶ strip thoughts and fences ─▶ strict JSON ─▶ lenient JSON ─▶ schema ─▶ check of the caller ─▶ value
+//! reply ─▶ strip fences ─▶ strict JSON ─▶ lenient JSON ─▶ schema ─▶ check of the caller ─▶ value
 //!   │ complaint
 //!   ├─▶ repair: the same prompt, the invalid reply and the exact complaint
 //!   └─▶ small: the same prompt, and a schema without annotations
@@ -20,7 +20,6 @@ use super::call::{CallError, CallKey, Caller};
 use super::lenient;
 use super::message::{Message, Prompt, Reply, Speaker};
 use super::schema;
-use super::thinking::spoken;
 
 /// Schema violations reported to the model at once.
 const MAX_COMPLAINTS: usize = 5;
@@ -134,7 +133,7 @@ fn repair(caller: &dyn Caller, prompt: &Prompt, reply: &Reply, complaint: &str) 
     let said: u64 = prompt.messages.iter().map(|message| count(&message.text)).sum();
     let form = prompt.schema.as_ref().map_or(0, |form| count(&form.schema.to_string()));
     let taken = said + form + count(&task) + FRAME_TOKENS;
-    let shown = head(spoken(&reply.text), caller.input_limit(prompt.role).saturating_sub(taken), count);
+    let shown = head(&reply.text, caller.input_limit(prompt.role).saturating_sub(taken), count);
     // Some endpoints reject an empty message.
     if !shown.is_empty() {
         repair.messages.push(Message { speaker: Speaker::Assistant, text: shown.to_owned() });
@@ -168,7 +167,7 @@ impl Form {
 
     /// Parses and checks a reply. The error is the complaint for the model.
     fn read(&self, reply: &Reply) -> Result<Value, String> {
-        let read = lenient::read(spoken(&reply.text)).and_then(|mut value| {
+        let read = lenient::read(&reply.text).and_then(|mut value| {
             schema::drop_nulls(&mut value, &self.schema);
             self.check(&value).map(|()| value)
         });
@@ -251,7 +250,7 @@ mod tests {
     impl Caller for Scripted {
         fn call<'a>(&'a self, key: &'a CallKey, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, CallError>> {
             self.asked.lock().unwrap().push((key.to_string(), prompt.clone()));
-            let reply = self.replies.lock().unwrap().pop_front().unwrap_or(Err(CallError::Limit(Limit::Calls)));
+            let reply = self.replies.lock().unwrap().pop_front().unwrap_or(Err(CallError::Limit(Limit::Tokens)));
             Box::pin(async move { reply })
         }
 
@@ -302,7 +301,7 @@ mod tests {
 
     #[tokio::test]
     async fn good_reply_takes_one_call() {
-        let caller = Scripted::new(&["<think>hm</think>```json\n{\"enough\": true, \"missing\": null}\n```"]);
+        let caller = Scripted::new(&["```json\n{\"enough\": true, \"missing\": null}\n```"]);
         assert_eq!(judge(&caller).await.unwrap(), Judgement { enough: true, missing: vec![] });
         assert_eq!(caller.keys(), ["verdict/1"]);
         assert_eq!(caller.prompt(0).schema.unwrap().name, "judgement");
@@ -383,7 +382,7 @@ mod tests {
     #[tokio::test]
     async fn failed_call_ends_the_ladder() {
         let caller = Scripted::new(&["no"]);
-        assert_eq!(judge(&caller).await.unwrap_err(), StructuredError::Call(CallError::Limit(Limit::Calls)));
+        assert_eq!(judge(&caller).await.unwrap_err(), StructuredError::Call(CallError::Limit(Limit::Tokens)));
         assert_eq!(caller.keys().len(), 2);
     }
 

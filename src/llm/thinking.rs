@@ -1,12 +1,12 @@
-//! What a model thinks aloud is taken off its words.
+//! Strips the reasoning that some models print in front of their reply.
 
-/// How models mark their thoughts.
+/// The pairs of marks around printed reasoning.
 const MARKS: [(&str, &str); 3] = [("<think>", "</think>"), ("<thinking>", "</thinking>"), ("[THINK]", "[/THINK]")];
 
-/// Returns `text` without the thoughts in front of it.
+/// Returns `text` without the reasoning in front of it.
 ///
-/// Some endpoints leave out the opening mark, since it is part of their template; a thought that never ends leaves
-/// nothing. Marks behind the first word of a reply are that reply's own.
+/// Some endpoints leave out the opening mark, because it is part of their template. Reasoning that never ends leaves
+/// nothing. Marks after the first word of a reply belong to the reply.
 pub(super) fn spoken(text: &str) -> &str {
     let mut text = text.trim();
     // A JSON value may quote anything.

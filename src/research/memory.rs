@@ -107,7 +107,7 @@ pub async fn fold(
     };
     let asked = caller.call(key, &prompt).await;
     let count = |text: &str| caller.count(Role::Summariser, text);
-    match asked.map(|reply| said(&reply.text).to_owned()) {
+    match asked.map(|reply| reply.text.trim().to_owned()) {
         Ok(text) if !text.is_empty() => Ok(cut(&text, r_tokens, &count).to_owned()),
         Err(error) if ends_run(&error) => Err(error),
         Ok(_) | Err(_) => Ok(fold_by_rules(g, branch, r_tokens, &count)),
@@ -159,11 +159,6 @@ fn fitting(
         // Tokens of a whole may be more than those of its parts: take off what is too much.
         left = left.saturating_sub(tokens - most);
     }
-}
-
-/// Returns what a model said, without reasoning it thought aloud.
-fn said(text: &str) -> &str {
-    text.rsplit_once("</think>").map_or(text, |(_, said)| said).trim()
 }
 
 /// Returns about how many words so many tokens are, a little fewer.
@@ -394,7 +389,7 @@ async fn one_of(
     );
     let asked = caller.call(key, &prompt).await;
     let count = |text: &str| caller.count(Role::Summariser, text);
-    match asked.map(|reply| said(&reply.text).to_owned()) {
+    match asked.map(|reply| reply.text.trim().to_owned()) {
         Ok(text) if !text.is_empty() => Ok(cut(&text, tokens, &count).to_owned()),
         Err(error) if ends_run(&error) => Err(error),
         Ok(_) | Err(_) => Ok(join_by_rules(batch.iter().flat_map(|(_, text)| pieces(text)), tokens, &count)),

@@ -14,7 +14,7 @@ use super::question::Aspect;
 use super::sentence::{Sentence, sentences, sentences_of_page};
 use crate::base::line::{counted, one_line};
 use crate::base::word::{WordSplitter, find_words};
-use crate::llm::openai::job::JobReport;
+use crate::source::deep_research::JobReport;
 use crate::source::{Passage, Source, SourceError, Support};
 
 /// Claims that are taken from one report.
@@ -275,7 +275,7 @@ mod tests {
         let text = "Über Tee: Arland has 412 wells ([ministry](https://a.example/w)). Nobody says more.";
         let start = text.find("([").unwrap();
         let end = text.find("). N").unwrap() + 1;
-        let citation = crate::llm::openai::job::JobCitation {
+        let citation = crate::source::deep_research::JobCitation {
             url: "https://a.example/w".into(),
             title: "Wells".into(),
             span: Some(start..end),

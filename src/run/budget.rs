@@ -1,4 +1,4 @@
-//! What a run may spend, and has spent: money, tokens, calls, time, rounds.
+//! What a run may spend, and has spent: money, tokens, time, rounds.
 //!
 //! ```text
 //! reserve(worst case) ─▶ Reservation ─▶ sent() ─▶ settle(what it cost)
@@ -28,8 +28,6 @@ pub struct BudgetLimits {
     pub cost_nanos: Option<u64>,
     /// Tokens of all calls, sent and received.
     pub tokens: Option<u64>,
-    /// Calls of models.
-    pub calls: Option<u64>,
     /// Active time, over all resumes.
     pub time: Option<Duration>,
     /// Rounds of research.
@@ -41,7 +39,6 @@ impl Default for BudgetLimits {
         Self {
             cost_nanos: Some(10_000_000_000),
             tokens: Some(150_000),
-            calls: None,
             time: Some(Duration::from_mins(15)),
             rounds: Some(6),
         }
@@ -50,7 +47,7 @@ impl Default for BudgetLimits {
 
 impl BudgetLimits {
     /// Limits nothing.
-    pub const NONE: Self = Self { cost_nanos: None, tokens: None, calls: None, time: None, rounds: None };
+    pub const NONE: Self = Self { cost_nanos: None, tokens: None, time: None, rounds: None };
 }
 
 /// What is set aside for writing the report.
@@ -60,8 +57,6 @@ pub struct WritingReserve {
     pub cost_nanos: u64,
     /// Tokens.
     pub tokens: u64,
-    /// Calls.
-    pub calls: u64,
     /// Time.
     pub time: Duration,
 }
@@ -399,15 +394,12 @@ impl Budget {
             // A limit of nothing is kept by calls that cost nothing.
             limit.is_some_and(|limit| all > 0 && all >= limit)
         };
-        let BudgetLimits { cost_nanos, tokens, calls, .. } = self.shared.limits;
-        let WritingReserve { cost_nanos: cost_reserve, tokens: token_reserve, calls: call_reserve, .. } =
-            self.shared.reserve;
+        let BudgetLimits { cost_nanos, tokens, .. } = self.shared.limits;
+        let WritingReserve { cost_nanos: cost_reserve, tokens: token_reserve, .. } = self.shared.reserve;
         if used_up(cost_nanos, cost_reserve, |charge| charge.cost_nanos) {
             Some(Limit::Cost)
         } else if used_up(tokens, token_reserve, |charge| charge.tokens) {
             Some(Limit::Tokens)
-        } else if used_up(calls, call_reserve, |charge| charge.calls) {
-            Some(Limit::Calls)
         } else {
             None
         }
@@ -420,14 +412,13 @@ impl Budget {
     pub fn is_tight(&self) -> bool {
         let mut balance = self.shared.balance();
         let spent = balance.spent.research;
-        let BudgetLimits { cost_nanos, tokens, calls, time, .. } = self.shared.limits;
+        let BudgetLimits { cost_nanos, tokens, time, .. } = self.shared.limits;
         let reserve = self.shared.reserve;
         let is_tight = |used: u128, limit: Option<u128>, reserve: u128| {
             limit.is_some_and(|limit| used > 0 && used * 4 >= limit.saturating_sub(reserve) * 3)
         };
         is_tight(spent.cost_nanos.into(), cost_nanos.map(u128::from), reserve.cost_nanos.into())
             || is_tight(spent.tokens.into(), tokens.map(u128::from), reserve.tokens.into())
-            || is_tight(spent.calls.into(), calls.map(u128::from), reserve.calls.into())
             || is_tight(
                 self.shared.active(&mut balance).as_millis(),
                 time.map(|limit| limit.as_millis()),
@@ -499,9 +490,7 @@ impl Shared {
             let set_aside = balance.set_aside(reserve, purpose, used);
             limit.is_none_or(|limit| used(committed).checked_add(set_aside).is_some_and(|all| all <= limit))
         };
-        if !fits(self.limits.calls, self.reserve.calls, |charge| charge.calls) {
-            Err(Limit::Calls)
-        } else if !fits(self.limits.cost_nanos, self.reserve.cost_nanos, |charge| charge.cost_nanos) {
+        if !fits(self.limits.cost_nanos, self.reserve.cost_nanos, |charge| charge.cost_nanos) {
             Err(Limit::Cost)
         } else if !fits(self.limits.tokens, self.reserve.tokens, |charge| charge.tokens) {
             Err(Limit::Tokens)

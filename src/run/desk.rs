@@ -19,20 +19,18 @@ use rand::{RngExt, SeedableRng};
 use tokio_util::sync::CancellationToken;
 
 use super::budget::{Budget, BudgetLimits, CallCost, Purpose, Refusal, Reservation, WritingReserve};
-use super::jobs::{Jobs, nodes_with_job};
+use super::jobs::nodes_with_job;
 use super::journal::{CallRow, CallState, JournalError, LockedRun, NewCall, Outcome};
 use crate::base::clock::Clock;
 use crate::base::id::ContentHash;
 use crate::base::line::with_causes;
+use crate::base::retry::{Policy, retry};
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Reply, Role, Usage};
 use crate::llm::model::{Model, ModelError};
-use crate::llm::retry::wait_after;
 use crate::llm::roles::Models;
 use crate::research::node::NodeId;
-
-/// Requests whose outcome is not known are sent again this often, for one call.
-const MAX_UNKNOWN: usize = 2;
+use crate::source::deep_research::DeepResearch;
 
 /// Calls of the writer that are paid for beforehand: the report, and one more try.
 const WRITING_CALLS: u64 = 2;
@@ -88,7 +86,7 @@ pub struct DeskParts {
     /// Seed of the waiting times.
     pub seed: u64,
     /// Starts research at a provider's, where that is set up.
-    pub jobs: Option<Arc<Jobs>>,
+    pub jobs: Option<Arc<DeepResearch>>,
 }
 
 impl Desk {
@@ -149,83 +147,71 @@ impl Desk {
     }
 
     /// Sends until there is a reply, or nothing more can help.
-    async fn send(&self, model: &dyn Model, prompt: &Prompt, mut call: NewCall) -> Result<Reply, CallError> {
-        let (mut attempt, mut unknown) = (0, 0);
-        loop {
-            let purpose = if self.writing.load(Ordering::SeqCst) { Purpose::Writing } else { Purpose::Research };
-            call.purpose = purpose;
-            let worst = CallCost { cost_nanos: call.worst_cost, tokens: call.worst_tokens };
-            let mut reservation = match prompt.patience {
-                Some(_) => tokio::select! {
-                    reserved = self.unless_closing(self.parts.budget.reserve_if_it_fits(worst, purpose)) => reserved?,
-                    () = self.out_of_patience(prompt) => {
-                        let reason = "it could not be paid for in time".to_owned();
-                        return Err(ModelError::Transient { retry_after: None, reason }.into());
-                    }
-                },
-                None => self.unless_closing(self.parts.budget.reserve_in_turn(worst, purpose)).await?,
-            };
-            call.sent_at = self.parts.clock.now();
-            let id = self.parts.run.begin_call(&call).await?;
-            (self.parts.listener)(&CallNotice::Sent(call.key.clone(), call.role));
-            reservation.sent();
-            let result = tokio::select! {
-                result = model.send(prompt) => result,
-                () = self.parts.closed.cancelled() => Err(ModelError::Unknown { reason: "run was stopped".into() }),
-                () = self.parts.budget.time_up(purpose) => {
-                    Err(ModelError::Unknown { reason: "time of the run is up".into() })
-                }
-                () = self.out_of_patience(prompt) => {
-                    Err(ModelError::Unknown { reason: "nobody waited for the reply any longer".into() })
-                }
-            };
-            let (outcome, error) = match result {
-                Ok(reply) => {
-                    let cost = match &reply.usage {
-                        Some(usage) => model.cost_nanos(usage),
-                        None => call.worst_cost,
-                    };
-                    let outcome = Outcome::Replied(Box::new(reply.clone()), cost);
-                    self.end(id, &outcome).await?;
-                    let tokens = reply.usage.map_or(call.worst_tokens, |usage| usage.tokens());
-                    reservation.settle(CallCost { cost_nanos: cost, tokens });
-                    (self.parts.listener)(&CallNotice::Replied(call.key.clone(), call.role));
-                    return Ok(reply);
-                }
-                // A refusal was thought about and paid for, and its usage is not known.
-                Err(error @ (ModelError::Unknown { .. } | ModelError::Refused { .. })) => {
-                    (Outcome::Unknown(error.to_string()), error)
-                }
-                Err(error) => (Outcome::Failed(error.to_string()), error),
-            };
-            self.end(id, &outcome).await?;
-            match outcome {
-                Outcome::Unknown(_) => {
-                    reservation.keep();
-                    unknown += 1;
-                }
-                _ => reservation.release(),
-            }
-            if self.parts.closed.is_cancelled() {
-                return Err(CallError::Cancelled);
-            }
-            if prompt.patience.is_some() {
-                return Err(error.into());
-            }
-            attempt += 1;
-            let again = matches!(error, ModelError::Unknown { .. }) && unknown < MAX_UNKNOWN;
-            match wait_after(&error, attempt, self.random()) {
-                Some(delay) => {
-                    tokio::select! {
-                        () = self.parts.clock.sleep(delay) => {}
-                        () = self.parts.closing.cancelled() => return Err(CallError::Cancelled),
-                    }
-                }
-                None if again => {}
-                None => return Err(error.into()),
+    async fn send(&self, model: &dyn Model, prompt: &Prompt, call: NewCall) -> Result<Reply, CallError> {
+        let policy = if prompt.patience.is_some() { Policy::OPTIONAL_PROMPT } else { Policy::PROMPT };
+        let call = &call;
+        let pause = |delay, error: CallError| async move {
+            tokio::select! {
+                () = self.parts.clock.sleep(delay) => {}
+                () = self.parts.closing.cancelled() => return Err(CallError::Cancelled),
             }
             (self.parts.listener)(&CallNotice::Retried(call.key.clone(), error.to_string()));
+            Ok(())
+        };
+        retry(&policy, || self.random(), pause, || self.send_once(model, prompt, call)).await
+    }
+
+    async fn send_once(&self, model: &dyn Model, prompt: &Prompt, call: &NewCall) -> Result<Reply, CallError> {
+        let purpose = if self.writing.load(Ordering::SeqCst) { Purpose::Writing } else { Purpose::Research };
+        let worst = CallCost { cost_nanos: call.worst_cost, tokens: call.worst_tokens };
+        let mut reservation = match prompt.patience {
+            Some(_) => tokio::select! {
+                reserved = self.unless_closing(self.parts.budget.reserve_if_it_fits(worst, purpose)) => reserved?,
+                () = self.out_of_patience(prompt) => {
+                    let reason = "it could not be paid for in time".to_owned();
+                    return Err(ModelError::Transient { retry_after: None, reason }.into());
+                }
+            },
+            None => self.unless_closing(self.parts.budget.reserve_in_turn(worst, purpose)).await?,
+        };
+        let call = NewCall { sent_at: self.parts.clock.now(), purpose, ..call.clone() };
+        let id = self.parts.run.begin_call(&call).await?;
+        (self.parts.listener)(&CallNotice::Sent(call.key.clone(), call.role));
+        reservation.sent();
+        let result = tokio::select! {
+            result = model.send(prompt) => result,
+            () = self.parts.closed.cancelled() => Err(ModelError::Unknown { reason: "run was stopped".into() }),
+            () = self.parts.budget.time_up(purpose) => {
+                Err(ModelError::Unknown { reason: "time of the run is up".into() })
+            }
+            () = self.out_of_patience(prompt) => {
+                Err(ModelError::Unknown { reason: "timed out waiting for the reply".into() })
+            }
+        };
+        let error = match result {
+            Ok(reply) => {
+                let cost = match &reply.usage {
+                    Some(usage) => model.cost_nanos(usage),
+                    None => call.worst_cost,
+                };
+                let outcome = Outcome::Replied(Box::new(reply.clone()), cost);
+                self.end(id, &outcome).await?;
+                let tokens = reply.usage.map_or(call.worst_tokens, |usage| usage.tokens());
+                reservation.settle(CallCost { cost_nanos: cost, tokens });
+                (self.parts.listener)(&CallNotice::Replied(call.key.clone(), call.role));
+                return Ok(reply);
+            }
+            Err(error) => error,
+        };
+        // A refusal was thought about and paid for, and its usage is not known.
+        if matches!(error, ModelError::Unknown { .. } | ModelError::Refused { .. }) {
+            self.end(id, &Outcome::Unknown(error.to_string())).await?;
+            reservation.keep();
+        } else {
+            self.end(id, &Outcome::Failed(error.to_string())).await?;
+            reservation.release();
         }
+        if self.parts.closed.is_cancelled() { Err(CallError::Cancelled) } else { Err(error.into()) }
     }
 
     /// Completes when whoever asks waits no longer, or never.
@@ -300,7 +286,6 @@ pub fn writing_reserve(models: &Models, limits: &BudgetLimits) -> (WritingReserv
     let reserve = WritingReserve {
         cost_nanos: cost.min(limits.cost_nanos.map_or(u64::MAX, |limit| limit / 3)),
         tokens,
-        calls: calls.min(limits.calls.unwrap_or(u64::MAX)),
         time: WRITING_TIME.min(limits.time.map_or(WRITING_TIME, |limit| limit / 5)),
     };
     (reserve, input)

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::jobs::Jobs;
 use super::tree::RunState;
 use crate::base::money::dollars_text;
 use crate::llm::message::{Role, Usage};
 use crate::llm::roles::Models;
 use crate::research::node::SourceHint;
 use crate::research::worker::WorkerLimits;
+use crate::source::deep_research::DeepResearch;
 
 /// Tokens of a prompt that has little to say.
 const SMALL_PROMPT: u64 = 1_200;
@@ -62,7 +62,7 @@ struct Share {
 
 impl Estimate {
     /// Estimates what is left of a run that was planned; without models nothing is called.
-    pub fn of(state: &RunState, models: Option<&Models>, jobs: Option<&Jobs>) -> Self {
+    pub fn of(state: &RunState, models: Option<&Models>, jobs: Option<&DeepResearch>) -> Self {
         let nothing = Self {
             calls: Bounds::default(),
             tokens: Bounds::default(),
@@ -104,7 +104,7 @@ impl Estimate {
     }
 
     /// Adds the jobs of Deep Research that a plan calls for, as many as a run may start.
-    fn add_jobs(&mut self, state: &RunState, jobs: &Jobs) {
+    fn add_jobs(&mut self, state: &RunState, jobs: &DeepResearch) {
         let waiting = || state.tree.workers().filter(|node| !node.status.is_settled());
         let of = |hint| waiting().filter(|node| node.source_hint == hint).count().min(jobs.max_jobs()) as u64;
         // A node that asks the knowledge base first may need none.
@@ -124,7 +124,6 @@ impl Estimate {
     fn capped(mut self, state: &RunState) -> Self {
         let limits = &state.settings.limits;
         let cap = |value: &mut u64, limit: Option<u64>| *value = (*value).min(limit.unwrap_or(u64::MAX));
-        cap(&mut self.calls.high, limits.calls);
         cap(&mut self.tokens.high, limits.tokens);
         cap(&mut self.seconds.high, limits.time.map(|time| time.as_secs()));
         if let Some(cost) = &mut self.cost_nanos {

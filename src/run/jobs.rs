@@ -11,23 +11,27 @@ use std::fmt;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use tokio::sync::OnceCell;
-
 use super::budget::{CallCost, Purpose, Reservation};
 use super::desk::{CallNotice, Desk};
 use super::journal::{CallRow, CallState, NewCall, Outcome};
 use super::tree::RunState;
 use crate::base::id::{ContentHash, RunId};
 use crate::base::line::with_causes;
+use crate::base::retry::{Again, Failure};
 use crate::llm::call::{CallError, CallKey, Limit};
-use crate::llm::deep_research::{DeepResearchSettings, job_cap};
 use crate::llm::message::{Reply, Role};
 use crate::llm::model::ModelError;
-use crate::llm::openai::job::{
-    Capabilities, Job, JobClient, JobCost, JobError, JobReport, JobState, poll_delay, request_body,
-};
-use crate::llm::price::{Price, PriceTable};
 use crate::research::node::{Node, NodeId};
+use crate::source::deep_research::{DeepResearch, Job, JobError, JobReport, JobState, ProviderKind, job_cap};
+
+/// The first wait before a job is asked after again.
+const FIRST_POLL: Duration = Duration::from_secs(2);
+
+/// The longest.
+const LONGEST_POLL: Duration = Duration::from_secs(30);
+
+/// The factor from one wait to the next.
+const POLL_GROWTH: f64 = 1.5;
 
 /// Requests for a job that are refused for the moment are sent again so often.
 const MAX_TRIES: u32 = 4;
@@ -56,78 +60,25 @@ impl fmt::Display for Why {
     }
 }
 
-/// Starts jobs, within what the settings allow.
-pub struct Jobs {
-    settings: DeepResearchSettings,
-    client: JobClient,
-    prices: PriceTable,
-    /// Whether a job whose start has an unknown outcome is started again.
-    retry_unknown: bool,
-    model: OnceCell<String>,
+/// Returns the first model that the account may use.
+async fn choose(jobs: &DeepResearch, today: jiff::civil::Date, most: Duration) -> Result<String, JobError> {
+    let choice = jobs.provider.choose_model(&jobs.settings.models, today, most).await?;
+    choice.model.ok_or_else(|| {
+        let tried = jobs.settings.models.join("`, `");
+        JobError::Refused(ModelError::Permanent { reason: format!("none of `{tried}` can be had") })
+    })
 }
 
-impl Jobs {
-    /// Sets jobs up.
-    pub fn new(settings: DeepResearchSettings, client: JobClient, prices: PriceTable, retry_unknown: bool) -> Self {
-        Self { settings, client, prices, retry_unknown, model: OnceCell::new() }
-    }
-
-    /// Returns how many jobs one run may start.
-    pub fn max_jobs(&self) -> usize {
-        self.settings.max_jobs
-    }
-
-    /// Returns what is set aside for one job, in billionths of a dollar; none where no price is known.
-    pub fn cap(&self) -> Option<u64> {
-        let model = self.settings.models.first()?;
-        job_cap(&self.settings, self.price(model).as_ref())
-    }
-
-    /// Returns how long one job may take.
-    pub fn timeout(&self) -> Duration {
-        self.settings.timeout
-    }
-
-    /// Returns what a report depends on besides what was asked: who made it, of what.
-    pub fn version(&self) -> String {
-        let mut request = self.settings.request(&self.settings.models.join(","), String::new(), BTreeMap::new());
-        if let Some(mcp) = &mut request.mcp {
-            mcp.authorization = None;
-        }
-        let version = format!("{}\n{request:?}", self.settings.address);
-        ContentHash::of(version.as_bytes()).as_str().to_owned()
-    }
-
-    /// Tells whether a job whose start has an unknown outcome is started again.
-    pub fn retries_unknown(&self) -> bool {
-        self.retry_unknown
-    }
-
-    /// Tells whether some model has a price, so that its jobs can run under a limit of money.
-    pub fn is_priced(&self) -> bool {
-        self.settings.models.iter().any(|model| self.price(model).is_some())
-    }
-
-    fn price(&self, model: &str) -> Option<Price> {
-        self.settings.price(model, &self.prices)
-    }
-
-    /// Returns the first model that can be had.
-    async fn model(&self, client: &JobClient, today: jiff::civil::Date) -> Result<&str, JobError> {
-        let choose = async || {
-            let choice = client.first_available(&self.settings.models, today).await?;
-            choice.model.ok_or_else(|| {
-                let tried = self.settings.models.join("`, `");
-                JobError::Refused(ModelError::Permanent { reason: format!("none of `{tried}` can be had") })
-            })
-        };
-        self.model.get_or_try_init(choose).await.map(String::as_str)
-    }
+/// Returns how long to wait before asking after a job again; `attempt` counts from 0.
+fn poll_delay(attempt: u32) -> Duration {
+    // Beyond this the longest wait is reached long since, and the power stays finite.
+    let attempt = i32::try_from(attempt.min(32)).unwrap_or(i32::MAX);
+    FIRST_POLL.mul_f64(POLL_GROWTH.powi(attempt)).min(LONGEST_POLL)
 }
 
 impl Desk {
     /// Returns what jobs are started with, where there is anything.
-    pub fn jobs(&self) -> Option<&Jobs> {
+    pub fn jobs(&self) -> Option<&DeepResearch> {
         self.parts.jobs.as_deref()
     }
 
@@ -141,7 +92,7 @@ impl Desk {
     }
 
     /// Tells whether what is set aside for a job fits what is left of the money.
-    pub fn can_pay(&self, jobs: &Jobs) -> bool {
+    pub fn can_pay(&self, jobs: &DeepResearch) -> bool {
         self.parts.budget.fits_alone(CallCost { cost_nanos: jobs.cap(), tokens: 0 }, Purpose::Research)
     }
 
@@ -160,7 +111,7 @@ impl Desk {
     /// Returns an error where the journal has no such reply.
     pub async fn report(&self, call: i64) -> Result<(RunId, JobReport), CallError> {
         let (run, reply) = self.parts.run.journal().reply(call).await?;
-        Ok((run, JobReport::read(&reply.raw.to_string())))
+        Ok((run, ProviderKind::OpenAi.parse(&reply.raw.to_string())))
     }
 
     /// Has `instructions` carried out by a job, and returns the call that brought its report: one on record, else one of
@@ -214,27 +165,32 @@ impl Desk {
     }
 
     /// Returns the model to be used; asking for it costs nothing, so what passes is waited for.
-    async fn model(&self, jobs: &Jobs, today: jiff::civil::Date) -> Result<String, CallError> {
+    async fn model(&self, jobs: &DeepResearch, today: jiff::civil::Date) -> Result<String, CallError> {
         let mut tries = 0;
         loop {
-            let error = match jobs.model(&self.way(jobs), today).await {
-                Ok(model) => return Ok(model.to_owned()),
+            let error = match choose(jobs, today, self.patience()).await {
+                Ok(model) => return Ok(model),
                 Err(error) => error,
             };
             tries += 1;
-            if !error.is_passing() || tries == MAX_TRIES {
+            if !matches!(error.again(), Again::Later(_)) || tries == MAX_TRIES {
                 return Err(call_error(error));
             }
-            self.pause(poll_delay(tries, error.retry_after())).await?;
+            self.pause(poll_delay(tries)).await?;
         }
     }
 
     /// Starts a job: each request is written down first, and sent again only where none was started for certain.
-    async fn start(&self, jobs: &Jobs, node: &NodeId, mut call: NewCall, instructions: &str) -> Result<i64, CallError> {
+    async fn start(
+        &self,
+        jobs: &DeepResearch,
+        node: &NodeId,
+        mut call: NewCall,
+        instructions: &str,
+    ) -> Result<i64, CallError> {
         let run = self.parts.run.id().to_string();
         let metadata = BTreeMap::from([("dr_run".to_owned(), run), ("dr_node".to_owned(), node.to_string())]);
         let request = jobs.settings.request(&call.model, instructions.to_owned(), metadata);
-        let body = request_body(&request, &Capabilities::of(&call.model));
         let mut tries = 0;
         loop {
             let worst = CallCost { cost_nanos: call.worst_cost, tokens: 0 };
@@ -248,7 +204,7 @@ impl Desk {
             let id = self.parts.run.begin_call(&call).await?;
             (self.parts.listener)(&CallNotice::Sent(call.key.clone(), call.role));
             reservation.sent();
-            let error = match self.way(jobs).create(&body).await {
+            let error = match jobs.provider.create(&request, self.patience()).await {
                 Ok(job) => {
                     self.has_begun(node);
                     self.parts.run.attach_job(id, &job.id).await?;
@@ -265,17 +221,17 @@ impl Desk {
             self.end(id, &Outcome::Failed(error.to_string())).await?;
             reservation.release();
             tries += 1;
-            if !error.is_passing() || tries == MAX_TRIES {
+            if !matches!(error.again(), Again::Later(_)) || tries == MAX_TRIES {
                 return Err(call_error(error));
             }
-            self.pause(poll_delay(tries, error.retry_after())).await?;
+            self.pause(poll_delay(tries)).await?;
         }
     }
 
     /// Follows a job to its end, and settles what it cost; returns its call where it brought a report.
     async fn follow(
         &self,
-        jobs: &Jobs,
+        jobs: &DeepResearch,
         node: &NodeId,
         (call, model): (i64, &str),
         job: Job,
@@ -302,8 +258,8 @@ impl Desk {
                 }
             });
         }
-        let report = JobReport::read(&job.raw);
-        let cost = JobCost::of(&report, jobs.price(model).as_ref());
+        let report = jobs.provider.parse(&job.raw);
+        let cost = jobs.provider.cost(&report, jobs.price(model).as_ref());
         // A part nobody knows is not nothing: the cap stands in for the whole where that is more.
         let known = if cost.has_unknown { cost.nanos.max(reservation.worst().cost_nanos) } else { cost.nanos };
         let settled = CallCost { cost_nanos: known, tokens: 0 };
@@ -332,7 +288,7 @@ impl Desk {
     }
 
     /// Asks after a job until it is over, the time is up, or the run is stopped; then it is called off, with the reason.
-    async fn end_of(&self, jobs: &Jobs, mut job: Job) -> Result<(Job, Option<Why>), JobError> {
+    async fn end_of(&self, jobs: &DeepResearch, mut job: Job) -> Result<(Job, Option<Why>), JobError> {
         let left = self.parts.budget.time_left(Purpose::Research).unwrap_or(Duration::MAX);
         let begun = self.parts.clock.now();
         let (mut attempt, mut silence) = (0, 0);
@@ -341,31 +297,29 @@ impl Desk {
             let why = match () {
                 () if waited >= left => Some(Why::TimeIsUp),
                 () if waited >= jobs.settings.timeout => Some(Why::Late),
-                () => self.pause(poll_delay(attempt, None)).await.is_err().then_some(Why::Stopped),
+                () => self.pause(poll_delay(attempt)).await.is_err().then_some(Why::Stopped),
             };
             if why.is_some() {
                 // What it has cost by then is on its last reply, where the provider says.
-                return Ok((self.way(jobs).cancel(&job.id).await.unwrap_or(job), why));
+                return Ok((jobs.provider.cancel(&job.id, self.patience()).await.unwrap_or(job), why));
             }
             attempt += 1;
-            let way = self.way(jobs);
             let asked = tokio::select! {
-                asked = way.retrieve(&job.id) => asked,
+                asked = jobs.provider.retrieve(&job.id, self.patience()) => asked,
                 () = self.parts.closing.cancelled() => continue,
             };
             match asked {
                 Ok(now) => (job, silence) = (now, 0),
-                Err(error) if error.is_passing() && silence < MAX_SILENCE => silence += 1,
+                Err(error) if matches!(error.again(), Again::Later(_)) && silence < MAX_SILENCE => silence += 1,
                 Err(error) => return Err(error),
             }
         }
         Ok((job, None))
     }
 
-    /// Returns the way to the endpoint, on which no request outlasts the run by much.
-    fn way(&self, jobs: &Jobs) -> JobClient {
-        let left = self.parts.budget.time_left(Purpose::Research).unwrap_or(Duration::MAX);
-        jobs.client.within(left.max(LAST_REQUEST))
+    /// Returns how long one request may take, so that none outlasts the run by much.
+    fn patience(&self) -> Duration {
+        self.parts.budget.time_left(Purpose::Research).unwrap_or(Duration::MAX).max(LAST_REQUEST)
     }
 
     async fn pause(&self, delay: Duration) -> Result<(), CallError> {
@@ -398,7 +352,7 @@ pub fn nodes_with_job(calls: &[CallRow]) -> BTreeSet<NodeId> {
 }
 
 /// Returns the job a call has started that nobody has seen the end of.
-fn under_way(call: &CallRow) -> Option<(&CallRow, crate::llm::openai::job::JobId)> {
+fn under_way(call: &CallRow) -> Option<(&CallRow, crate::source::deep_research::JobId)> {
     let job = call.job.clone().filter(|_| call.state == CallState::Sent)?;
     Some((call, job))
 }

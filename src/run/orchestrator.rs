@@ -11,7 +11,7 @@ use super::cache::Cache;
 use super::desk::{CallNotice, Desk, DeskParts, writing_reserve};
 use super::egress::{Egress, Patience};
 use super::event::{Event, Record, RunSettings};
-use super::jobs::{Jobs, to_try_again};
+use super::jobs::to_try_again;
 use super::journal::{CallRow, CallState, JournalError, LockedRun};
 use super::reader::Reading;
 use super::recall::Recall;
@@ -37,6 +37,7 @@ use crate::research::question::{Brief, Mode, Question};
 use crate::research::report::{Draft, Section, StopReason};
 use crate::research::route::{JobWay, Route, Ways, route};
 use crate::source::SourceError;
+use crate::source::deep_research::DeepResearch;
 
 /// Rounds in a row without new evidence after which a run gives up.
 const MAX_IDLE_ROUNDS: u32 = 2;
@@ -80,7 +81,7 @@ pub struct Resources {
     /// Seed of waiting times.
     pub seed: u64,
     /// Starts research at a provider's, where that is set up.
-    pub jobs: Option<Arc<Jobs>>,
+    pub jobs: Option<Arc<DeepResearch>>,
 }
 
 /// A run could not be brought to its end; what it has is kept, and it can be resumed.
@@ -212,7 +213,7 @@ impl Orchestrator {
         let limits = limits.unwrap_or(state.settings.limits);
         let at = resources.clock.now().max(state.last_moment());
         let jobs = resources.jobs.as_ref();
-        let again = jobs.map_or_else(Vec::new, |jobs| to_try_again(&state, &calls, jobs.retries_unknown()));
+        let again = jobs.map_or_else(Vec::new, |jobs| to_try_again(&state, &calls, jobs.retry_unknown));
         let record = Record { seq: state.next_seq(), at, event: Event::Resumed { limits, again } };
         locked.append(&record).await?;
         state.apply(&record)?;
@@ -282,7 +283,7 @@ impl Orchestrator {
     }
 
     /// Returns what starts research at a provider's, where that is set up.
-    pub fn jobs(&self) -> Option<&Jobs> {
+    pub fn jobs(&self) -> Option<&DeepResearch> {
         self.resources.jobs.as_deref()
     }
 
@@ -608,7 +609,7 @@ impl StepError {
 fn stop_of(limit: Limit) -> StopReason {
     match limit {
         Limit::Cost => StopReason::BudgetExceeded,
-        Limit::Tokens | Limit::Calls => StopReason::TokensExceeded,
+        Limit::Tokens => StopReason::TokensExceeded,
         Limit::Time => StopReason::TimeExceeded,
         Limit::Rounds => StopReason::IterationsExceeded,
     }

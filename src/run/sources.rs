@@ -7,10 +7,10 @@ use super::egress::{Egress, Heard, Outgoing, Patience};
 use super::journal::Lookup;
 use super::named::Named;
 use super::reader::{Reader, Reading};
-use crate::llm::openai::job::JobReport;
 use crate::research::node::{Node, NodeId};
 use crate::research::question::Question;
 use crate::research::route::Route;
+use crate::source::deep_research::JobReport;
 use crate::source::{Found, Label, MixedSource, Passage, Source, Support};
 
 /// Where evidence can come from.

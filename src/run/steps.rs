@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::desk::Desk;
-use super::jobs::Jobs;
 use super::journal::JournalError;
 use super::recall::{Recall, entries};
 use super::sources::RunSources;
@@ -30,6 +29,7 @@ use crate::research::rules::{brief_by_rules, plan_by_rules, replan_by_rules};
 use crate::research::verdict::{Verdict, by_coverage, judge};
 use crate::research::worker::WorkError;
 use crate::research::writer::{self, Material};
+use crate::source::deep_research::DeepResearch;
 use crate::source::{Label, SourceError};
 
 /// Tokens of the summary of a group.
@@ -123,7 +123,7 @@ impl Steps {
     /// Returns the ways out there are for a run. A node on a way with a job holds one until it is known to need none.
     pub fn ways(&self, state: &RunState) -> Ways {
         let taken = |desk: &Desk| state.jobs().filter(|(node, is_running)| *is_running || desk.has_job(node)).count();
-        let job_way = |desk: &Desk, jobs: &Jobs| match () {
+        let job_way = |desk: &Desk, jobs: &DeepResearch| match () {
             () if jobs.max_jobs() <= taken(desk) => JobWay::UsedUp,
             () if !desk.can_pay(jobs) => JobWay::TooDear,
             () => JobWay::Open,

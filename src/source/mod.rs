@@ -1,4 +1,4 @@
-//! Where evidence comes from, behind one trait: the knowledge base, later the web.
+//! Where evidence comes from: the knowledge base and the web behind one trait, and background research.
 //!
 //! A source answers a query with passages, cheap first: what a passage says in short, and its whole text only for code
 //! to check quotes against; `open` gives more of the document when that does not answer.
@@ -10,6 +10,8 @@ mod kb;
 mod mixed;
 
 pub mod web;
+
+pub mod deep_research;
 
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};

@@ -45,7 +45,7 @@ const LIMIT_COMES: [&str; 9] = [
 ];
 
 /// Classifies a request without a response.
-pub(super) fn without_answer(error: &reqwest::Error, timeout: Duration) -> ModelError {
+pub(crate) fn without_answer(error: &reqwest::Error, timeout: Duration) -> ModelError {
     let reason = if error.is_timeout() && !error.is_connect() {
         format!("no response within {} s", timeout.as_secs())
     } else {
@@ -61,7 +61,7 @@ pub(super) fn without_answer(error: &reqwest::Error, timeout: Duration) -> Model
 }
 
 /// Classifies a successful response whose body was not read completely: the reply was generated, so it was paid for.
-pub(super) fn body_lost(error: &BodyError) -> ModelError {
+pub(crate) fn body_lost(error: &BodyError) -> ModelError {
     let reason = match error {
         BodyError::TooLarge { .. } => error.to_string(),
         BodyError::Broken(cause) => format!("{error}: {}", root_cause(cause)),
@@ -79,7 +79,7 @@ fn root_cause(error: &reqwest::Error) -> String {
 }
 
 /// Classifies a response with an error status.
-pub(super) fn answered(status: StatusCode, headers: &HeaderMap, body: &str, has_schema: bool) -> ModelError {
+pub(crate) fn answered(status: StatusCode, headers: &HeaderMap, body: &str, has_schema: bool) -> ModelError {
     let said = Said::read(body);
     let retry_after = retry_after(headers);
     match status.as_u16() {
@@ -103,7 +103,7 @@ pub(super) fn answered(status: StatusCode, headers: &HeaderMap, body: &str, has_
 }
 
 /// Classifies a failure reported with a success status.
-pub(super) fn reported(error: &Value) -> ModelError {
+pub(crate) fn reported(error: &Value) -> ModelError {
     let said = Said::of(error);
     let status = error["code"].as_u64().and_then(|code| u16::try_from(code).ok());
     match status.and_then(|status| StatusCode::from_u16(status).ok()).filter(|status| !status.is_success()) {

@@ -12,9 +12,7 @@ mod request;
 
 mod reply;
 
-mod failure;
-
-pub mod job;
+pub(crate) mod failure;
 
 #[cfg(test)]
 mod tests;
@@ -28,6 +26,8 @@ use serde::{Deserialize, Serialize};
 
 pub use async_openai::types::responses::ReasoningEffort as Effort;
 
+pub(crate) use self::reply::{usage, whole};
+
 use super::message::{Prompt, Reply, Usage};
 use super::model::{Model, ModelError};
 use super::price::Price;
@@ -35,7 +35,7 @@ use crate::base::http::{BaseUrl, Secret, read_capped};
 use crate::base::token::{CountTokens, TokenCounter};
 
 /// Limit on the size of a response body.
-const MAX_REPLY_BYTES: usize = 16 * 1_024 * 1_024;
+pub(crate) const MAX_REPLY_BYTES: usize = 16 * 1_024 * 1_024;
 
 /// Upper bound on the framing tokens that chat templates add per message.
 const MESSAGE_TOKENS: u64 = 6;
@@ -76,7 +76,7 @@ pub enum SchemaSupport {
 }
 
 /// Returns whether a model reasons before it replies, judged by its name.
-pub(super) fn reasons(model: &str) -> bool {
+pub(crate) fn reasons(model: &str) -> bool {
     // Routers put the name of the provider in front: `openai/gpt-5`.
     let model = model.rsplit('/').next().unwrap_or(model);
     ["gpt-5", "gpt-6", "gpt-oss", "o1", "o3", "o4", "deepseek-r1", "magistral", "qwq"]

@@ -15,14 +15,16 @@ pub(super) fn read(body: &str) -> Result<Reply, ModelError> {
     if let Some(error) = raw.get("error").filter(|error| !error.is_null()) {
         return Err(failed(&raw, error));
     }
-    if raw.get("output").is_some_and(Value::is_array) {
-        from_responses(raw)
+    let reply = if raw.get("output").is_some_and(Value::is_array) {
+        from_responses(raw)?
     } else if raw.get("choices").is_some_and(Value::is_array) {
-        from_chat(raw)
+        from_chat(raw)?
     } else {
         let reason = format!("response is in the format of neither API: {}", shortened(body));
-        Err(ModelError::Permanent { reason })
-    }
+        return Err(ModelError::Permanent { reason });
+    };
+    // The only place that strips reasoning: everything after it, the journal included, has the reply alone.
+    Ok(Reply { text: spoken(&reply.text).to_owned(), ..reply })
 }
 
 fn not_json(body: &str) -> ModelError {
@@ -62,7 +64,7 @@ fn from_responses(raw: Value) -> Result<Reply, ModelError> {
         _ => {}
     }
     let cut_off = raw["status"] == "incomplete" || why == "max_output_tokens";
-    Ok(Reply { text: spoken(&text).to_owned(), usage: usage(&raw), cut_off, raw })
+    Ok(Reply { text, usage: usage(&raw), cut_off, raw })
 }
 
 fn from_chat(raw: Value) -> Result<Reply, ModelError> {
@@ -80,7 +82,7 @@ fn from_chat(raw: Value) -> Result<Reply, ModelError> {
     if why == "content_filter" {
         return Err(filtered());
     }
-    Ok(Reply { text: spoken(&text).to_owned(), usage: usage(&raw), cut_off: why == "length", raw })
+    Ok(Reply { text, usage: usage(&raw), cut_off: why == "length", raw })
 }
 
 fn filtered() -> ModelError {
@@ -88,7 +90,7 @@ fn filtered() -> ModelError {
 }
 
 /// Parses token counts under the names of either API. Returns `None` if the prompt was not counted.
-pub(super) fn usage(raw: &Value) -> Option<Usage> {
+pub(crate) fn usage(raw: &Value) -> Option<Usage> {
     let usage = raw.get("usage")?;
     let count = |paths: [&str; 2]| paths.iter().find_map(|path| whole(usage.pointer(path)?));
     let input_tokens = count(["/input_tokens", "/prompt_tokens"]).filter(|tokens| *tokens > 0)?;
@@ -107,7 +109,7 @@ pub(super) fn usage(raw: &Value) -> Option<Usage> {
 }
 
 /// Parses a count, written as `12` or `12.0`. Returns `None` for an implausible one.
-pub(super) fn whole(value: &Value) -> Option<u64> {
+pub(crate) fn whole(value: &Value) -> Option<u64> {
     let is_sane = |count: &f64| (0.0..=1e12).contains(count);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
     value.as_f64().filter(is_sane).map(|count| count as u64)

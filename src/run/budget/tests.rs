@@ -7,16 +7,10 @@ use super::Purpose::{Research, Writing};
 use super::*;
 use crate::base::clock::ManualClock;
 
-const RESERVE: WritingReserve = WritingReserve { cost_nanos: 20, tokens: 200, calls: 2, time: Duration::from_secs(20) };
+const RESERVE: WritingReserve = WritingReserve { cost_nanos: 20, tokens: 200, time: Duration::from_secs(20) };
 
 fn limits() -> BudgetLimits {
-    BudgetLimits {
-        cost_nanos: Some(100),
-        tokens: Some(1_000),
-        calls: Some(10),
-        time: Some(Duration::from_secs(100)),
-        rounds: Some(2),
-    }
+    BudgetLimits { cost_nanos: Some(100), tokens: Some(1_000), time: Some(Duration::from_secs(100)), rounds: Some(2) }
 }
 
 fn budget(limits: BudgetLimits) -> (Budget, Arc<ManualClock>) {
@@ -54,17 +48,6 @@ fn tokens_are_refused_above_their_limit() {
     assert_eq!(budget.reached(Research), Some(Limit::Tokens));
     assert_eq!(budget.reserve(cost(0, 1), Research).unwrap_err().limit(), Limit::Tokens);
     assert!(budget.reserve(cost(0, 200), Writing).is_ok());
-}
-
-#[test]
-fn calls_are_refused_above_their_limit() {
-    let (budget, _) = budget(limits());
-    for _ in 0..8 {
-        spend(&budget, cost(0, 0));
-    }
-    assert_eq!(budget.reserve(cost(0, 0), Research).unwrap_err(), Refusal::Limit(Limit::Calls));
-    assert_eq!(budget.reached(Research), Some(Limit::Calls));
-    assert!(budget.reserve(cost(0, 0), Writing).is_ok());
 }
 
 #[test]
@@ -172,10 +155,9 @@ fn a_cost_that_is_not_told_is_the_worst_case() {
 
 #[test]
 fn three_quarters_of_any_limit_of_research_are_tight() {
-    let one_limit: [(BudgetLimits, CallCost, CallCost); 3] = [
+    let one_limit: [(BudgetLimits, CallCost, CallCost); 2] = [
         (BudgetLimits { cost_nanos: Some(100), ..BudgetLimits::NONE }, cost(59, 0), cost(1, 0)),
         (BudgetLimits { tokens: Some(1_000), ..BudgetLimits::NONE }, cost(0, 599), cost(0, 1)),
-        (BudgetLimits { calls: Some(4), ..BudgetLimits::NONE }, cost(0, 0), cost(0, 0)),
     ];
     for (limits, before, last) in one_limit {
         let (budget, _) = budget(limits);
@@ -302,10 +284,10 @@ proptest! {
     fn budget_never_commits_above_its_limit_whatever_workers_do(
         workers in prop::collection::vec(prop::collection::vec(call(), 0..12), 1..12),
     ) {
-        let limits = BudgetLimits { calls: Some(40), time: None, ..limits() };
+        let limits = BudgetLimits { time: None, ..limits() };
         let (budget, _) = budget(limits);
         let is_over = AtomicBool::new(false);
-        let within = |charge: Charge| charge.cost_nanos <= 80 && charge.tokens <= 800 && charge.calls <= 38;
+        let within = |charge: Charge| charge.cost_nanos <= 80 && charge.tokens <= 800;
         let (shared, is_done) = (&budget, &is_over);
         let charged = thread::scope(|scope| {
             let watcher = scope.spawn(|| {

@@ -8,9 +8,9 @@ use crate::base::clock::Moment;
 use crate::base::id::{ContentHash, RunId};
 use crate::llm::call::CallKey;
 use crate::llm::message::{Reply, Role, Usage};
-use crate::llm::openai::job::JobId;
 use crate::research::node::NodeId;
 use crate::run::budget::Purpose;
+use crate::source::deep_research::JobId;
 
 /// A call that is about to be sent.
 #[derive(Clone, Debug)]

@@ -27,13 +27,6 @@ async fn tokens_end_a_run_and_the_report_has_what_was_found() {
 }
 
 #[tokio::test]
-async fn calls_end_a_run() {
-    let (world, stop) = stopped_by(|limits| limits.calls = Some(12)).await;
-    assert_eq!(stop, StopReason::TokensExceeded);
-    assert!(world.usage().await.total.calls <= 12);
-}
-
-#[tokio::test]
 async fn rounds_end_a_run() {
     let (world, stop) = stopped_by(|limits| limits.rounds = Some(1)).await;
     assert_eq!(stop, StopReason::IterationsExceeded);

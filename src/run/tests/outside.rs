@@ -10,7 +10,6 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use super::super::budget::BudgetLimits;
-use super::super::jobs::Jobs;
 use super::super::journal::CallRow;
 use super::super::orchestrator::{Orchestrator, Resources, RunError, Sources};
 use super::super::store::Store;
@@ -20,7 +19,6 @@ use crate::base::clock::{Clock, ManualClock, Moment};
 use crate::base::environment::Environment;
 use crate::base::http::client_for;
 use crate::base::token::{Encoding, TokenCounter};
-use crate::llm::deep_research::{DeepResearchOptions, DeepResearchSettings};
 use crate::llm::message::Role;
 use crate::llm::openai::{Api, OpenAiModel, OpenAiSettings, SchemaSupport};
 use crate::llm::price::{Price, PriceOptions, PriceTable};
@@ -30,6 +28,7 @@ use crate::research::plan::SavedPlan;
 use crate::research::report::StopReason;
 use crate::researcher::{NoPick, ScriptedSource, Words};
 use crate::source::Source;
+use crate::source::deep_research::{DeepResearch, DeepResearchOptions, DeepResearchSettings, OpenAiJobs};
 use crate::source::web::{FetchOptions, Fetcher, PageStore, SearxNg, WebSource};
 use crate::web_server::WebServer;
 
@@ -49,7 +48,6 @@ const PRICE: PriceOptions = PriceOptions {
 pub(super) const LIMITS: BudgetLimits = BudgetLimits {
     cost_nanos: Some(20_000_000_000),
     tokens: Some(2_000_000),
-    calls: None,
     time: Some(Duration::from_mins(15)),
     rounds: Some(3),
 };
@@ -169,7 +167,7 @@ impl<'a> Outside<'a> {
         })
     }
 
-    fn jobs(&self, retry_unknown: bool) -> Jobs {
+    fn jobs(&self, retry_unknown: bool) -> DeepResearch {
         let options = json!({
             "base_url": self.server.url(), "models": ["fixture"], "max_cost": 1.0, "max_jobs": self.max_jobs,
             "timeout_minutes": 1,
@@ -177,9 +175,9 @@ impl<'a> Outside<'a> {
         let options: DeepResearchOptions = serde_json::from_value(options).unwrap();
         let environment = Environment::default();
         let settings = DeepResearchSettings::resolve(&options, &environment).unwrap().unwrap();
-        let client = settings.client().unwrap().within(self.patience);
+        let provider = Arc::new(OpenAiJobs::of(&settings).unwrap().within(self.patience));
         let prices = PriceTable::with(&BTreeMap::from([("fixture".to_owned(), PRICE)])).unwrap();
-        Jobs::new(settings, client, prices, retry_unknown)
+        DeepResearch::new(settings, prices, retry_unknown).unwrap().at(provider)
     }
 
     pub(super) async fn state(&self) -> RunState {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 use flate2::read::MultiGzDecoder;
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, LOCATION};
-use reqwest::redirect::Policy;
+use reqwest::redirect;
 use reqwest::{Client, Response};
 use tokio::sync::OnceCell;
 
@@ -19,9 +19,10 @@ use super::readable::{Readable, heading, plain, readable};
 use super::robots::Robots;
 use super::url::{ParseWebUrlError, WebUrl};
 use crate::base::clock::Clock;
-use crate::base::http::{BodyError, CONNECT_TIMEOUT, HttpError, USER_AGENT, read_capped};
+use crate::base::http::{BodyError, CONNECT_TIMEOUT, HttpError, USER_AGENT, read_capped, retry_after};
 use crate::base::id::ContentHash;
 use crate::base::line::shortened;
+use crate::base::retry::{Again, Failure, Policy, retry};
 
 /// Redirects that are followed.
 const MAX_REDIRECTS: usize = 5;
@@ -84,6 +85,8 @@ pub enum FetchError {
     Status {
         /// The status.
         status: u16,
+        /// When the server wants to be asked again.
+        retry_after: Option<Duration>,
     },
     /// It takes too long.
     #[error("page did not come within {millis} ms")]
@@ -126,6 +129,27 @@ pub enum FetchError {
     Empty,
 }
 
+impl Failure for FetchError {
+    fn again(&self) -> Again {
+        match self {
+            Self::Status { status: 408 | 429 | 500 | 502..=504, retry_after } => Again::Later(*retry_after),
+            Self::Unreachable { .. } => Again::Later(None),
+            Self::Status { .. }
+            | Self::Closed { .. }
+            | Self::BadRedirect(_)
+            | Self::TooManyRedirects
+            | Self::Robots { .. }
+            | Self::RobotsUnknown { .. }
+            | Self::TimedOut { .. }
+            | Self::TooLarge { .. }
+            | Self::ContentType { .. }
+            | Self::Packed { .. }
+            | Self::Unreadable { .. }
+            | Self::Empty => Again::Never,
+        }
+    }
+}
+
 impl FetchError {
     /// Returns what the user can do about this error, if there is something.
     pub fn hint(&self) -> Option<String> {
@@ -160,7 +184,7 @@ impl Fetcher {
         let client = Client::builder()
             .user_agent(USER_AGENT)
             .connect_timeout(CONNECT_TIMEOUT.min(options.timeout))
-            .redirect(Policy::none())
+            .redirect(redirect::Policy::none())
             .retry(reqwest::retry::never())
             .referer(false)
             .no_proxy()
@@ -169,18 +193,24 @@ impl Fetcher {
         Ok(Self { client, gate, options, clock, robots: Mutex::default() })
     }
 
-    /// Fetches a page and makes it text.
+    /// Fetches a page and makes it text. A server that is busy is asked once more, within the same time.
     pub async fn fetch(&self, url: &WebUrl) -> Result<Page, FetchError> {
         let millis = self.options.timeout.as_millis();
         let late = |_| FetchError::TimedOut { millis };
-        tokio::time::timeout(self.options.timeout, self.fetch_page(url)).await.map_err(late)?
+        let pause = |wait, _| async move {
+            self.clock.sleep(wait).await;
+            Ok(())
+        };
+        let fetched = retry(&Policy::PAGE, rand::random, pause, || self.fetch_page(url));
+        tokio::time::timeout(self.options.timeout, fetched).await.map_err(late)?
     }
 
     async fn fetch_page(&self, requested: &WebUrl) -> Result<Page, FetchError> {
         let (url, response) = self.follow(requested, true).await?;
         let status = response.status();
         if !status.is_success() {
-            return Err(FetchError::Status { status: status.as_u16() });
+            let retry_after = retry_after(response.headers());
+            return Err(FetchError::Status { status: status.as_u16(), retry_after });
         }
         let headers = response.headers().clone();
         let kind = Kind::of(&headers)?;

@@ -12,7 +12,7 @@ use super::url::WebUrl;
 use crate::base::clock::Clock;
 use crate::base::http::{BaseUrl, HttpError, Secret, client_for, read_capped, retry_after};
 use crate::base::line::{one_line, shortened};
-use crate::base::retry::wait;
+use crate::base::retry::{Again, Failure, Policy, retry};
 
 /// How long one search may take, where nothing else is said.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -107,8 +107,10 @@ pub enum WebError {
     Refused {
         /// Which engine.
         provider: &'static str,
-        /// What it says.
+        /// Its own words.
         reason: String,
+        /// What helps with this engine, if its file says so.
+        hint: Option<&'static str>,
     },
 }
 
@@ -118,22 +120,21 @@ impl WebError {
         match self {
             Self::Authentication { .. } => Some("check the key in the environment".into()),
             Self::Quota { .. } => Some("top up the account, or search with another provider".into()),
-            Self::Refused { provider: super::searxng::NAME, .. } => {
-                Some("SearXNG answers programs only where its `search.formats` setting lists `json`".into())
-            }
+            Self::Refused { hint, .. } => hint.map(str::to_owned),
             Self::RateLimited { .. } => Some("wait a while, or search with another provider".into()),
             Self::BadReply { .. } => Some("check that the address is that of the search engine".into()),
-            Self::Transient { .. } | Self::Refused { .. } => None,
+            Self::Transient { .. } => None,
         }
     }
+}
 
-    /// Returns how long to wait before asking again, or nothing where that cannot help; see [`wait`].
-    pub fn wait_after(&self, attempts: u32, chance: f64) -> Option<Duration> {
+impl Failure for WebError {
+    fn again(&self) -> Again {
         match self {
-            Self::Transient { retry_after, .. } | Self::RateLimited { retry_after, .. } => {
-                wait(attempts, *retry_after, chance)
+            Self::Transient { retry_after, .. } | Self::RateLimited { retry_after, .. } => Again::Later(*retry_after),
+            Self::Authentication { .. } | Self::Quota { .. } | Self::BadReply { .. } | Self::Refused { .. } => {
+                Again::Never
             }
-            Self::Authentication { .. } | Self::Quota { .. } | Self::BadReply { .. } | Self::Refused { .. } => None,
         }
     }
 }
@@ -147,31 +148,23 @@ pub trait SearchProvider: Send + Sync {
     fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>>;
 }
 
-/// Searches, and again after a while where that can help; drops what was published on other days.
+/// Searches, sends a failed search again where that can help, and drops pages published on other days.
 ///
-/// `chance` gives numbers from 0 to 1 that spread out those who failed together.
+/// `chance` gives numbers from 0 to 1; see [`retry`].
 pub async fn search_patiently(
     provider: &dyn SearchProvider,
     query: &WebQuery,
     clock: &dyn Clock,
     chance: impl Fn() -> f64 + Send,
 ) -> Result<Vec<WebHit>, WebError> {
-    let mut attempts = 0;
-    loop {
-        attempts += 1;
-        match provider.search(query).await {
-            Ok(hits) => {
-                let mut hits = hits;
-                hits.retain(|hit| query.dates.admits(hit.published.as_deref()));
-                hits.truncate(query.limit);
-                return Ok(hits);
-            }
-            Err(error) => match error.wait_after(attempts, chance()) {
-                Some(duration) => clock.sleep(duration).await,
-                None => return Err(error),
-            },
-        }
-    }
+    let pause = |wait, _| async move {
+        clock.sleep(wait).await;
+        Ok(())
+    };
+    let mut hits = retry(&Policy::SEARCH, chance, pause, || provider.search(query)).await?;
+    hits.retain(|hit| query.dates.admits(hit.published.as_deref()));
+    hits.truncate(query.limit);
+    Ok(hits)
 }
 
 impl DateRange {
@@ -195,11 +188,18 @@ pub(super) struct Endpoint {
     key: Option<Secret>,
     client: Client,
     timeout: Duration,
+    /// What helps where the engine refuses a search.
+    refusal_hint: Option<&'static str>,
 }
 
 impl Endpoint {
     pub(super) fn new(provider: &'static str, address: BaseUrl, key: Option<Secret>) -> Result<Self, HttpError> {
-        Ok(Self { provider, client: client_for(&address)?, address, key, timeout: TIMEOUT })
+        Ok(Self { provider, client: client_for(&address)?, address, key, timeout: TIMEOUT, refusal_hint: None })
+    }
+
+    /// Returns the same engine, whose refusals come with a hint.
+    pub(super) fn with_refusal_hint(self, hint: &'static str) -> Self {
+        Self { refusal_hint: Some(hint), ..self }
     }
 
     /// Returns the same engine, of which one search may take no longer than `most` either.
@@ -240,6 +240,10 @@ impl Endpoint {
 
     pub(super) fn bad_reply(&self, reason: &str) -> WebError {
         WebError::BadReply { provider: self.provider, reason: reason.to_owned() }
+    }
+
+    fn refused(&self, reason: String) -> WebError {
+        WebError::Refused { provider: self.provider, reason, hint: self.refusal_hint }
     }
 
     fn transient(&self, retry_after: Option<Duration>, reason: &str) -> WebError {
@@ -286,12 +290,9 @@ impl Endpoint {
             408 | 409 | 500..=599 => self.transient(retry_after(headers), &reason),
             300..=399 => {
                 let place = headers.get(LOCATION).and_then(|place| place.to_str().ok()).unwrap_or("elsewhere");
-                WebError::Refused {
-                    provider,
-                    reason: format!("it redirects to `{}`", shortened(&self.scrubbed(place))),
-                }
+                self.refused(format!("it redirects to `{}`", shortened(&self.scrubbed(place))))
             }
-            _ => WebError::Refused { provider, reason },
+            _ => self.refused(reason),
         }
     }
 }

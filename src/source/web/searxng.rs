@@ -1,4 +1,4 @@
-//! `SearXNG`: an engine that asks others, on a machine of one's own; it wants no key.
+//! `SearXNG`: a metasearch engine that users run themselves; it takes no key.
 
 use std::time::Duration;
 
@@ -9,6 +9,9 @@ use crate::base::http::{BaseUrl, HttpError};
 
 /// Name in settings and journals.
 pub(super) const NAME: &str = "searxng";
+
+/// What helps where it refuses a search.
+const REFUSAL_HINT: &str = "SearXNG answers programs only if its `search.formats` setting lists `json`";
 
 /// The variable that holds its address: it has no public one, and needs no key.
 pub(super) const VARIABLE: &str = "SEARXNG_URL";
@@ -22,7 +25,7 @@ pub struct SearxNg(Endpoint);
 impl SearxNg {
     /// Sets up the engine at an address; there is no public one to fall back on.
     pub fn new(address: BaseUrl) -> Result<Self, HttpError> {
-        Ok(Self(Endpoint::new(NAME, address, None)?))
+        Ok(Self(Endpoint::new(NAME, address, None)?.with_refusal_hint(REFUSAL_HINT)))
     }
 
     /// Returns the same engine, of which one search may take no longer than `most` either.

@@ -385,6 +385,33 @@ async fn search_is_repeated_while_that_can_help_and_leaves_out_other_days() {
 }
 
 #[tokio::test]
+async fn page_of_a_busy_server_is_asked_for_once_more_when_the_server_says() {
+    let server = |always: bool| {
+        let count = Arc::new(Mutex::new(0));
+        Server::start(move |path| {
+            if path == "/robots.txt" {
+                return Answer::html("").missing();
+            }
+            let mut count = count.lock().unwrap();
+            *count += 1;
+            if always || *count == 1 {
+                Answer::with(503, "Retry-After: 7\r\n", "")
+            } else {
+                Answer::html("<title>Beds</title><p>Valves open at six.</p>")
+            }
+        })
+    };
+    let recovers = server(false);
+    let page = recovers.fetcher().fetch(&recovers.url("/a")).await.unwrap();
+    // The fetcher's clock stood at 7 ms.
+    assert_eq!((page.text.as_str(), page.fetched_at), ("Valves open at six.", Moment(7_007)));
+    let down = server(true);
+    let error = down.fetcher().fetch(&down.url("/a")).await.unwrap_err();
+    assert_eq!(error, FetchError::Status { status: 503, retry_after: Some(Duration::from_secs(7)) });
+    assert_eq!(down.lines(), ["GET /robots.txt", "GET /a", "GET /a"]);
+}
+
+#[tokio::test]
 async fn page_is_fetched_as_text() {
     let server = Server::page(Answer::html("<title>Beds</title><p>Valves open at six.</p>"));
     let page = server.fetcher().fetch(&server.url("/a/?utm_source=x#top")).await.unwrap();
@@ -557,7 +584,10 @@ async fn page_is_read_as_what_it_is_or_refused() {
         assert_eq!(found, expected.as_ref().map(|found| *found), "{content_type}: {body:?}");
     }
     let server = Server::page(Answer::new(404, "text/html", "<p>not here</p>"));
-    assert_eq!(server.fetcher().fetch(&server.url("/")).await.unwrap_err(), FetchError::Status { status: 404 });
+    assert_eq!(
+        server.fetcher().fetch(&server.url("/")).await.unwrap_err(),
+        FetchError::Status { status: 404, retry_after: None }
+    );
 }
 
 /// A source over fixtures and a site on loopback, with a folder of its own.

@@ -1,11 +1,11 @@
-//! A question becomes the body of the request that starts a job, as far as its model takes it.
+//! The body of the request that starts a job, with the fields that its model accepts.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::base::http::{BaseUrl, Secret};
-use crate::llm::openai::{Effort, reasons};
+use crate::llm::openai::reasons;
+use crate::source::deep_research::request::{JobRequest, McpServer};
 
 /// Pairs of metadata a job can have.
 const MAX_PAIRS: usize = 16;
@@ -16,63 +16,23 @@ const MAX_KEY: usize = 64;
 /// Letters of a value of metadata.
 const MAX_VALUE: usize = 512;
 
-/// The tools a research model of OpenAI's can use of an MCP server.
+/// The tools of an MCP server that OpenAI's research models can call.
 const RESEARCH_TOOLS: [&str; 2] = ["search", "fetch"];
-
-/// What a job is to do, and within which limits.
-#[derive(Clone, Debug, PartialEq)]
-pub struct JobRequest {
-    /// The name the endpoint knows the model by.
-    pub model: String,
-    /// The whole prompt: no one is asked back.
-    pub instructions: String,
-    /// How hard a model thinks that can be told so.
-    pub effort: Effort,
-    /// Whether summaries of its reasoning are asked for; some accounts may not have them.
-    pub summaries: bool,
-    /// Calls of all tools together, at most; the model goes on without those beyond.
-    pub max_tool_calls: u32,
-    /// Tokens of the reply, reasoning included.
-    pub max_output_tokens: u32,
-    /// Hosts it may search, their subdomains included; all where there are none.
-    pub allowed_domains: Vec<String>,
-    /// Hosts it may not search, their subdomains included.
-    pub blocked_domains: Vec<String>,
-    /// Whether it may run code of its own, at the provider's.
-    pub code_interpreter: bool,
-    /// A server of the user's choice that it may ask.
-    pub mcp: Option<McpServer>,
-    /// What the job is found by at the provider's: the run and the node.
-    pub metadata: BTreeMap<String, String>,
-}
-
-/// A tool server that the provider reaches by itself.
-#[derive(Clone, Debug, PartialEq)]
-pub struct McpServer {
-    /// What the model calls it.
-    pub label: String,
-    /// Where it is.
-    pub url: BaseUrl,
-    /// What it is presented with.
-    pub authorization: Option<Secret>,
-    /// The tools that may be used; all where there are none.
-    pub allowed_tools: Vec<String>,
-}
 
 /// What a model takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capabilities {
+struct Capabilities {
     /// Whether research is all it does: it takes neither an effort nor functions nor a schema.
-    pub is_research_model: bool,
+    is_research_model: bool,
     /// Whether it thinks, and says how.
-    pub reasons: bool,
+    reasons: bool,
     /// Whether its search can be kept to some hosts; others are only told.
-    pub filters_domains: bool,
+    filters_domains: bool,
 }
 
 impl Capabilities {
     /// Returns what a model takes, by its name.
-    pub fn of(model: &str) -> Self {
+    fn of(model: &str) -> Self {
         let is_research_model = model.contains("-deep-research");
         Self { is_research_model, reasons: is_research_model || reasons(model), filters_domains: !is_research_model }
     }
@@ -83,8 +43,8 @@ impl Capabilities {
 }
 
 /// Returns the body that starts a job.
-pub fn request_body(request: &JobRequest, capabilities: &Capabilities) -> Value {
-    let mut body = stored_body(request, capabilities);
+pub(super) fn request_body(request: &JobRequest) -> Value {
+    let mut body = stored_body(request);
     let authorization = request.mcp.as_ref().and_then(|server| server.authorization.as_ref());
     let tools = body["tools"].as_array_mut().into_iter().flatten();
     if let (Some(secret), Some(tool)) = (authorization, tools.into_iter().find(|tool| tool["type"] == "mcp")) {
@@ -94,16 +54,17 @@ pub fn request_body(request: &JobRequest, capabilities: &Capabilities) -> Value 
 }
 
 /// Returns the same body without the secret in it, for keeping and comparing.
-pub fn stored_body(request: &JobRequest, capabilities: &Capabilities) -> Value {
+fn stored_body(request: &JobRequest) -> Value {
+    let capabilities = Capabilities::of(&request.model);
     let mut body = json!({
         "model": request.model,
-        "input": [{ "type": "message", "role": "user", "content": told(request, *capabilities) }],
+        "input": [{ "type": "message", "role": "user", "content": told(request, capabilities) }],
         "background": true,
         // A run that is resumed after a day asks for the reply it has not read.
         "store": true,
         "max_tool_calls": request.max_tool_calls,
         "max_output_tokens": request.max_output_tokens,
-        "tools": tools(request, *capabilities),
+        "tools": tools(request, capabilities),
         "metadata": metadata(&request.metadata),
     });
     let mut reasoning = serde_json::Map::new();
@@ -179,7 +140,7 @@ pub(super) fn sample(model: &str) -> JobRequest {
     JobRequest {
         model: model.into(),
         instructions: "Find out what drip lines cost.".into(),
-        effort: Effort::High,
+        effort: crate::llm::openai::Effort::High,
         summaries: true,
         max_tool_calls: 12,
         max_output_tokens: 9_000,
@@ -194,9 +155,10 @@ pub(super) fn sample(model: &str) -> JobRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::llm::openai::Effort;
 
     fn body(request: &JobRequest) -> Value {
-        request_body(request, &Capabilities::of(&request.model))
+        request_body(request)
     }
 
     #[test]
@@ -262,7 +224,7 @@ mod tests {
         };
         let request = JobRequest { mcp: Some(server), ..sample("o3-deep-research") };
         let mut sent = body(&request);
-        let stored = stored_body(&request, &Capabilities::of("o3-deep-research"));
+        let stored = stored_body(&request);
         assert_eq!(sent["tools"][1]["authorization"], "mcp-secret");
         assert_eq!(sent["tools"][1]["require_approval"], "never");
         assert_eq!(sent["tools"][1]["allowed_tools"], json!(["search", "fetch"]));

@@ -6,16 +6,22 @@ use serde_json::{Value, json};
 use super::request::sample;
 use super::*;
 use crate::base::http::client_for;
+use crate::base::retry::{Again, Failure};
 use crate::llm::model::ModelError;
 use crate::model_server::{ModelServer, Response};
 
 const TODAY: Date = date(2026, 11, 21);
 
-fn client(server: &ModelServer) -> JobClient {
+fn client(server: &ModelServer) -> OpenAiJobs {
     let address = server.url().parse().unwrap();
     let client = client_for(&address).unwrap();
-    JobClient::new(address, Some("sk-test".parse().unwrap()), client, Duration::from_secs(20))
+    OpenAiJobs::new(address, Some("sk-test".parse().unwrap()), client, Duration::from_secs(20))
         .hiding(Some("mcp-secret".parse().unwrap()))
+}
+
+/// Tells whether the same request may be sent again.
+fn is_passing(error: &JobError) -> bool {
+    matches!(error.again(), Again::Later(_))
 }
 
 fn id() -> JobId {
@@ -23,7 +29,7 @@ fn id() -> JobId {
 }
 
 fn body() -> Value {
-    request_body(&sample("gpt-6-sol"), &Capabilities::of("gpt-6-sol"))
+    request_body(&sample("gpt-6-sol"))
 }
 
 fn job(status: &str) -> Value {
@@ -32,13 +38,13 @@ fn job(status: &str) -> Value {
 
 async fn created(response: Response) -> Result<Job, JobError> {
     let server = ModelServer::always(response);
-    let outcome = client(&server).create(&body()).await;
+    let outcome = client(&server).post(&body()).await;
     assert_eq!(server.count(), 1, "a job is asked for once");
     outcome
 }
 
 async fn retrieved(response: Response) -> Result<Job, JobError> {
-    client(&ModelServer::always(response)).retrieve(&id()).await
+    client(&ModelServer::always(response)).get(&id()).await
 }
 
 #[tokio::test]
@@ -52,12 +58,12 @@ async fn job_is_started_followed_and_read() {
         Response::json(200, &job)
     });
     let client = client(&server);
-    let mut job = client.create(&body()).await.unwrap();
+    let mut job = client.post(&body()).await.unwrap();
     assert_eq!((job.id.to_string().as_str(), &job.state), ("resp_1", &JobState::Queued));
     while !job.state.is_over() {
-        job = client.retrieve(&job.id).await.unwrap();
+        job = client.get(&job.id).await.unwrap();
     }
-    assert_eq!((JobReport::read(&job.raw).text.as_str(), job.state), ("Two euros.", JobState::Completed));
+    assert_eq!((parse(&job.raw).text.as_str(), job.state), ("Two euros.", JobState::Completed));
 
     let requests = server.requests();
     let asked: Vec<_> = requests.iter().map(|request| (request.method.as_str(), request.path.as_str())).collect();
@@ -69,7 +75,7 @@ async fn job_is_started_followed_and_read() {
 
 #[tokio::test]
 async fn job_that_was_not_started_is_told_from_one_that_may_have_been() {
-    let lost = |error: &JobError| matches!(error, JobError::OutcomeUnknown { .. }) && !error.is_passing();
+    let lost = |error: &JobError| matches!(error, JobError::OutcomeUnknown { .. }) && !is_passing(error);
     let truncated = Response::Truncated { body: r#"{"id": "resp_1", "sta"#.into() };
     for response in [
         Response::Drop,
@@ -85,7 +91,7 @@ async fn job_that_was_not_started_is_told_from_one_that_may_have_been() {
         let error = created(response.clone()).await.unwrap_err();
         assert!(lost(&error) && error.hint().is_some(), "{response:?} became {error:?}");
     }
-    for (response, is_passing) in [
+    for (response, is_later) in [
         (Response::text(429, "slow down"), true),
         (Response::text(503, "<html>busy</html>"), true),
         (Response::json(429, &json!({ "error": { "code": "insufficient_quota" } })), false),
@@ -98,7 +104,7 @@ async fn job_that_was_not_started_is_told_from_one_that_may_have_been() {
     ] {
         let error = created(response.clone()).await.unwrap_err();
         assert!(matches!(error, JobError::Refused(_)), "{response:?} became {error:?}");
-        assert_eq!(error.is_passing(), is_passing, "{response:?} became {error:?}");
+        assert_eq!(is_passing(&error), is_later, "{response:?} became {error:?}");
     }
 }
 
@@ -107,7 +113,7 @@ async fn nobody_listening_means_that_no_job_was_started() {
     let server = ModelServer::always(Response::Drop);
     let client = client(&server);
     drop(server);
-    let error = client.create(&body()).await.unwrap_err();
+    let error = client.post(&body()).await.unwrap_err();
     assert!(matches!(error, JobError::Refused(ModelError::Transient { .. })), "{error:?}");
 }
 
@@ -116,16 +122,16 @@ async fn request_for_a_job_that_takes_too_long_may_have_started_one() {
     let server = ModelServer::always(Response::Hang);
     let address = server.url().parse().unwrap();
     let quick =
-        JobClient::new(address, None, client_for(&server.url().parse().unwrap()).unwrap(), Duration::from_millis(300));
-    assert!(matches!(quick.create(&body()).await, Err(JobError::OutcomeUnknown { .. })));
-    assert!(matches!(quick.retrieve(&id()).await, Err(JobError::NoAnswer { .. })));
+        OpenAiJobs::new(address, None, client_for(&server.url().parse().unwrap()).unwrap(), Duration::from_millis(300));
+    assert!(matches!(quick.post(&body()).await, Err(JobError::OutcomeUnknown { .. })));
+    assert!(matches!(quick.get(&id()).await, Err(JobError::NoAnswer { .. })));
 }
 
 #[tokio::test]
 async fn endpoint_that_says_when_to_come_back_is_heard() {
     let busy = Response::text(429, "slow down").with_header("Retry-After", "7");
     for error in [created(busy.clone()).await.unwrap_err(), retrieved(busy).await.unwrap_err()] {
-        assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+        assert_eq!(error.again(), Again::Later(Some(Duration::from_secs(7))));
     }
 }
 
@@ -141,9 +147,9 @@ async fn job_outlives_a_question_that_has_no_answer() {
         Response::text(429, ""),
     ] {
         let error = retrieved(response.clone()).await.unwrap_err();
-        assert!(error.is_passing(), "{response:?} became {error:?}");
+        assert!(is_passing(&error), "{response:?} became {error:?}");
     }
-    assert!(!retrieved(Response::text(401, "")).await.unwrap_err().is_passing());
+    assert!(!is_passing(&retrieved(Response::text(401, "")).await.unwrap_err()));
 }
 
 #[tokio::test]
@@ -169,7 +175,7 @@ async fn job_is_called_off_as_often_as_one_likes() {
     let server = ModelServer::always(Response::json(200, &job("cancelled")));
     let client = client(&server);
     for _ in 0..2 {
-        assert_eq!(client.cancel(&id()).await.unwrap().state, JobState::Cancelled);
+        assert_eq!(client.call_off(&id()).await.unwrap().state, JobState::Cancelled);
     }
     assert_eq!(server.requests()[1].path, "/v1/responses/resp_1/cancel");
     assert_eq!(server.requests()[1].method, "POST");
@@ -181,14 +187,14 @@ async fn job_that_is_over_is_not_called_off() {
         "POST" => Response::json(400, &json!({ "error": { "message": "Cannot cancel a completed response." } })),
         _ => Response::json(200, &job("completed")),
     });
-    assert_eq!(client(&server).cancel(&id()).await.unwrap().state, JobState::Completed);
+    assert_eq!(client(&server).call_off(&id()).await.unwrap().state, JobState::Completed);
     let running = ModelServer::start(|request| match request.method.as_str() {
         "POST" => Response::text(400, "no"),
         _ => Response::json(200, &job("in_progress")),
     });
-    assert!(matches!(client(&running).cancel(&id()).await, Err(JobError::Refused(ModelError::Permanent { .. }))));
+    assert!(matches!(client(&running).call_off(&id()).await, Err(JobError::Refused(ModelError::Permanent { .. }))));
     let gone = ModelServer::always(Response::text(404, ""));
-    assert_eq!(client(&gone).cancel(&id()).await.unwrap().state, JobState::Vanished);
+    assert_eq!(client(&gone).call_off(&id()).await.unwrap().state, JobState::Vanished);
 }
 
 #[tokio::test]
@@ -221,7 +227,7 @@ async fn first_model_that_is_neither_unknown_nor_shut_down_is_taken() {
 async fn failing_endpoint_does_not_say_that_a_model_is_gone() {
     for response in [Response::Drop, Response::text(500, ""), Response::text(200, "<html>")] {
         let server = ModelServer::always(response.clone());
-        assert!(client(&server).model_exists("new", TODAY).await.unwrap_err().is_passing(), "{response:?}");
+        assert!(is_passing(&client(&server).model_exists("new", TODAY).await.unwrap_err()), "{response:?}");
     }
     let server = ModelServer::always(Response::text(401, ""));
     let error = client(&server).model_exists("new", TODAY).await.unwrap_err();
@@ -237,10 +243,10 @@ async fn secrets_that_an_endpoint_repeats_are_taken_out() {
         })
     };
     let server = echo(400);
-    let error = client(&server).create(&body()).await.unwrap_err();
+    let error = client(&server).post(&body()).await.unwrap_err();
     let shown = format!("{error:?} {:?}", client(&server));
     assert!(shown.contains("[key]") && !shown.contains("sk-test") && !shown.contains("mcp-secret"), "{shown}");
-    let job = client(&echo(200)).retrieve(&id()).await.unwrap();
+    let job = client(&echo(200)).get(&id()).await.unwrap();
     assert!(job.raw.contains("[key]") && !job.raw.contains("sk-test") && !job.raw.contains("mcp-secret"), "{job:?}");
 }
 
@@ -258,12 +264,17 @@ fn error_keeps_its_cause_out_of_its_own_message() {
     assert_eq!(chain, "endpoint does not do jobs now: quota of the model endpoint is exhausted");
 }
 
-#[test]
-fn waits_grow_by_half_up_to_half_a_minute() {
-    let waits: Vec<_> = (0..9).map(|attempt| poll_delay(attempt, None).as_millis()).collect();
-    assert_eq!(waits, [2_000, 3_000, 4_500, 6_750, 10_125, 15_187, 22_781, 30_000, 30_000]);
-    assert_eq!(poll_delay(u32::MAX, None), Duration::from_secs(30));
-    for (wanted, expected) in [(0, 2), (7, 7), (45, 45), (3_600, 60)] {
-        assert_eq!(poll_delay(0, Some(Duration::from_secs(wanted))), Duration::from_secs(expected));
+#[tokio::test]
+async fn account_that_may_not_have_summaries_is_told_from_one_that_may_have_no_job() {
+    let message = "Your organization must be verified to generate reasoning summaries.";
+    let said = |param: &str, message: &str| json!({ "error": { "message": message, "param": param } });
+    for (body, is_about_summaries) in [
+        (said("reasoning.summary", "Unsupported value"), true),
+        (said("model", message), true),
+        (said("model", "Your organization must be verified to use this model."), false),
+        (json!("reasoning.summary"), false),
+    ] {
+        let error = created(Response::json(400, &body)).await.unwrap_err();
+        assert_eq!(matches!(error, JobError::SummariesRefused { .. }), is_about_summaries, "{body} became {error:?}");
     }
 }

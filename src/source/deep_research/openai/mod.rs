@@ -1,130 +1,48 @@
-//! Jobs are started, asked after and called off: one request each, sent once.
+//! Background jobs of the Responses API.
+//!
+//! ```text
+//! request ─▶ create (one POST) ─▶ id ─▶ retrieve … retrieve ─▶ raw reply ─▶ report
+//!                                           └────▶ cancel
+//! ```
+
+mod report;
+
+mod request;
+
+mod state;
+
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use jiff::civil::Date;
 use reqwest::header::AUTHORIZATION;
 use reqwest::{Client, Method, RequestBuilder, StatusCode, Url};
 use serde_json::Value;
 
-use super::state::{Job, JobId, JobState};
-use crate::base::http::{BaseUrl, Secret, read_capped};
+pub(super) use self::report::parse;
+use self::request::request_body;
+use self::state::state_of;
+use super::job::{Job, JobId, JobState};
+use super::provider::{JobError, ModelChoice, ModelStatus, Provider, ProviderKind};
+use super::request::JobRequest;
+use super::settings::DeepResearchSettings;
+use crate::base::http::{BaseUrl, HttpError, Secret, client_for, read_capped};
 use crate::base::line::shortened;
-use crate::base::retry::MAX_WAIT;
 use crate::llm::model::ModelError;
 use crate::llm::openai::{MAX_REPLY_BYTES, failure};
-
-/// The first wait before a job is asked after again.
-const FIRST_WAIT: Duration = Duration::from_secs(2);
-
-/// The longest, unless the endpoint asks for more.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-
-/// How many times as long each further wait is.
-const GROWTH: f64 = 1.5;
 
 /// Longest name of a model that is asked for.
 const MAX_MODEL: usize = 200;
 
-/// Returns how long to wait before asking after a job again.
-///
-/// `attempt` counts from 0. An endpoint that says when to come back is taken at its word, from two seconds up to a minute.
-pub fn poll_delay(attempt: u32, retry_after: Option<Duration>) -> Duration {
-    if let Some(wanted) = retry_after {
-        return wanted.clamp(FIRST_WAIT, MAX_WAIT);
-    }
-    // Beyond this the longest wait is reached long since, and the power stays finite.
-    let attempt = i32::try_from(attempt.min(32)).unwrap_or(i32::MAX);
-    FIRST_WAIT.mul_f64(GROWTH.powi(attempt)).min(LONGEST_WAIT)
-}
+/// How long one request about a job may take; the job itself takes longer.
+const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A request about a job brought nothing to go on with.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum JobError {
-    /// The request to start a job was sent, and no reply names one: it may be running, and be paid for.
-    #[error("no reply to the request for a job, which may be running: {reason}")]
-    OutcomeUnknown {
-        /// What happened.
-        reason: String,
-    },
-
-    /// The endpoint did not do it. Where a job was to be started, none was, and nothing was paid.
-    #[error("endpoint does not do jobs now")]
-    Refused(#[source] ModelError),
-
-    /// The question after a job, or the order to call it off, has no answer; the job goes on as it would.
-    #[error("no answer about a job: {reason}")]
-    NoAnswer {
-        /// What happened.
-        reason: String,
-    },
-}
-
-impl JobError {
-    /// Tells whether the same request can be sent again without paying twice, and may then work.
-    pub fn is_passing(&self) -> bool {
-        match self {
-            Self::Refused(ModelError::Transient { .. } | ModelError::RateLimited { .. }) | Self::NoAnswer { .. } => {
-                true
-            }
-            Self::OutcomeUnknown { .. } | Self::Refused(_) => false,
-        }
-    }
-
-    /// Returns when the endpoint wants to be asked again, where it says so.
-    pub fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Refused(ModelError::Transient { retry_after, .. } | ModelError::RateLimited { retry_after }) => {
-                *retry_after
-            }
-            Self::OutcomeUnknown { .. } | Self::NoAnswer { .. } | Self::Refused(_) => None,
-        }
-    }
-
-    /// Returns what the user can do about this error, if there is something.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::OutcomeUnknown { .. } => {
-                Some("see at the provider's whether the job runs; `--retry-unknown` starts it again".into())
-            }
-            Self::Refused(ModelError::Authentication) => {
-                Some("check the key, and whether its account may use the model".into())
-            }
-            Self::Refused(ModelError::Quota) => Some("see to the account at the provider's".into()),
-            Self::Refused(_) | Self::NoAnswer { .. } => None,
-        }
-    }
-}
-
-/// Whether a model can be had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ModelStatus {
-    /// It can.
-    Available {
-        /// The day it will be shut down, where that is announced.
-        until: Option<Date>,
-    },
-    /// The endpoint does not know it, or the account may not have it.
-    Missing,
-    /// It could be had before this day.
-    ShutDown {
-        /// The day.
-        since: Date,
-    },
-}
-
-/// Which model of a list is used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModelChoice {
-    /// The first that can be had, if there is one.
-    pub model: Option<String>,
-    /// Those before it, and why not.
-    pub passed_over: Vec<(String, ModelStatus)>,
-}
-
-/// The way to the jobs of one endpoint.
+/// The jobs of one endpoint.
 #[derive(Clone, Debug)]
-pub struct JobClient {
+pub struct OpenAiJobs {
     address: BaseUrl,
     key: Option<Secret>,
     /// Other secrets that are taken out of what the endpoint says.
@@ -133,8 +51,16 @@ pub struct JobClient {
     timeout: Duration,
 }
 
-impl JobClient {
-    /// Sets up the way to an endpoint, on which one request may take as long as `timeout`.
+impl OpenAiJobs {
+    /// Sets up the endpoint that the settings name.
+    pub fn of(settings: &DeepResearchSettings) -> Result<Self, HttpError> {
+        let client = client_for(&settings.address)?;
+        let authorization = settings.mcp.as_ref().and_then(|server| server.authorization.clone());
+        let jobs = Self::new(settings.address.clone(), settings.key.clone(), client, REQUEST_TIMEOUT);
+        Ok(jobs.hiding(authorization))
+    }
+
+    /// Sets up an endpoint. One request may take as long as `timeout`.
     pub fn new(address: BaseUrl, key: Option<Secret>, client: Client, timeout: Duration) -> Self {
         Self { address, key, hidden: Vec::new(), client, timeout }
     }
@@ -152,40 +78,31 @@ impl JobClient {
         Self { timeout: self.timeout.min(most), ..self.clone() }
     }
 
-    /// Starts a job. The request goes out once; dropping the future leaves its outcome unknown.
-    ///
-    /// # Errors
-    ///
-    /// [`JobError::OutcomeUnknown`] says that the job may be running, under an id nobody here knows. After
-    /// [`JobError::Refused`] there is none.
-    pub async fn create(&self, body: &Value) -> Result<Job, JobError> {
+    async fn post(&self, body: &Value) -> Result<Job, JobError> {
         let request = self.request(Method::POST, self.address.with_path("/responses")).json(body);
         let answer = self.send(request).await.map_err(unknown_outcome)?;
         let said = read_started(&answer.body)?;
         Ok(Job { id: said.0, state: said.1, raw: answer.body })
     }
 
-    /// Asks after a job. One the endpoint does not know has vanished, which is no error.
-    pub async fn retrieve(&self, id: &JobId) -> Result<Job, JobError> {
+    async fn get(&self, id: &JobId) -> Result<Job, JobError> {
         let path = self.address.with_path(&format!("/responses/{id}"));
         self.about(id, self.request(Method::GET, path)).await
     }
 
-    /// Calls a job off, and returns what became of it: one that was over stays as it was.
-    pub async fn cancel(&self, id: &JobId) -> Result<Job, JobError> {
+    async fn call_off(&self, id: &JobId) -> Result<Job, JobError> {
         let path = self.address.with_path(&format!("/responses/{id}/cancel"));
         match self.about(id, self.request(Method::POST, path)).await {
             // A job that is over cannot be called off, and some endpoints make a complaint of that.
             Err(JobError::Refused(ModelError::Permanent { reason })) => {
-                let job = self.retrieve(id).await?;
+                let job = self.get(id).await?;
                 if job.state.is_over() { Ok(job) } else { Err(JobError::Refused(ModelError::Permanent { reason })) }
             }
             outcome => outcome,
         }
     }
 
-    /// Asks whether a model can be had on the day that is `today`.
-    pub async fn model_exists(&self, model: &str, today: Date) -> Result<ModelStatus, JobError> {
+    async fn model_exists(&self, model: &str, today: Date) -> Result<ModelStatus, JobError> {
         let Some(url) = self.model_url(model) else { return Ok(ModelStatus::Missing) };
         let answer = match self.send(self.request(Method::GET, url.into())).await {
             Ok(answer) => answer,
@@ -203,8 +120,7 @@ impl JobClient {
         })
     }
 
-    /// Asks for each model of a list in turn, up to the first that can be had on the day that is `today`.
-    pub async fn first_available(&self, models: &[String], today: Date) -> Result<ModelChoice, JobError> {
+    async fn first_available(&self, models: &[String], today: Date) -> Result<ModelChoice, JobError> {
         let mut passed_over = Vec::new();
         for model in models {
             match self.model_exists(model, today).await? {
@@ -232,7 +148,7 @@ impl JobClient {
                 if !raw.is_object() {
                     return Err(not_json(&answer.body));
                 }
-                Ok(Job { id: id.clone(), state: JobState::read(&raw), raw: answer.body })
+                Ok(Job { id: id.clone(), state: state_of(&raw), raw: answer.body })
             }
             Err(failed) if matches!(failed.status, Some(StatusCode::NOT_FOUND | StatusCode::GONE)) => {
                 Ok(Job { id: id.clone(), state: JobState::Vanished, raw: failed.body })
@@ -272,7 +188,35 @@ impl JobClient {
     }
 }
 
-/// An answer that is none of failure.
+impl Provider for OpenAiJobs {
+    fn kind(&self) -> ProviderKind {
+        ProviderKind::OpenAi
+    }
+
+    fn choose_model<'a>(
+        &'a self,
+        models: &'a [String],
+        today: Date,
+        most: Duration,
+    ) -> BoxFuture<'a, Result<ModelChoice, JobError>> {
+        Box::pin(async move { self.within(most).first_available(models, today).await })
+    }
+
+    fn create<'a>(&'a self, request: &'a JobRequest, most: Duration) -> BoxFuture<'a, Result<Job, JobError>> {
+        let body = request_body(request);
+        Box::pin(async move { self.within(most).post(&body).await })
+    }
+
+    fn retrieve<'a>(&'a self, id: &'a JobId, most: Duration) -> BoxFuture<'a, Result<Job, JobError>> {
+        Box::pin(async move { self.within(most).get(id).await })
+    }
+
+    fn cancel<'a>(&'a self, id: &'a JobId, most: Duration) -> BoxFuture<'a, Result<Job, JobError>> {
+        Box::pin(async move { self.within(most).call_off(id).await })
+    }
+}
+
+/// A successful answer.
 struct Answer {
     body: String,
 }
@@ -294,6 +238,14 @@ impl Failed {
             _ => false,
         }
     }
+
+    /// Tells whether the endpoint refuses the summaries of the reasoning, and nothing else of the request.
+    fn refuses_summaries(&self) -> bool {
+        let error = serde_json::from_str::<Value>(&self.body).unwrap_or_default()["error"].take();
+        let names_them = error["message"].as_str().is_some_and(|message| message.contains("reasoning summar"));
+        matches!(self.status, Some(StatusCode::BAD_REQUEST | StatusCode::FORBIDDEN))
+            && (error["param"] == "reasoning.summary" || names_them)
+    }
 }
 
 /// Reads the answer to the request for a job.
@@ -305,7 +257,7 @@ fn read_started(body: &str) -> Result<(JobId, JobState), JobError> {
     let unknown = |reason: String| JobError::OutcomeUnknown { reason };
     let raw: Value = serde_json::from_str(body).map_err(|_| unknown("the answer is not JSON".into()))?;
     match raw["id"].as_str() {
-        Some(id) => Ok((id.parse().map_err(|error| unknown(format!("{error}")))?, JobState::read(&raw))),
+        Some(id) => Ok((id.parse().map_err(|error| unknown(format!("{error}")))?, state_of(&raw))),
         // Gateways report failures of those behind them with status 200.
         None if raw["error"].is_object() => Err(JobError::Refused(failure::reported(&raw["error"]))),
         None if raw["object"] == "response" || raw.get("status").is_some() || raw.get("output").is_some() => {
@@ -320,6 +272,9 @@ fn read_started(body: &str) -> Result<(JobId, JobState), JobError> {
 /// A gateway that has no answer does not know what happened behind it, and a server that fails may do so after the job
 /// was put in its queue. Only one that says it is too busy has not taken the request.
 fn unknown_outcome(failed: Failed) -> JobError {
+    if failed.refuses_summaries() {
+        return JobError::SummariesRefused { reason: failed.error.to_string() };
+    }
     let is_busy = failed.status.is_none_or(|status| matches!(status.as_u16(), 409 | 503 | 529));
     match failed.error {
         ModelError::Transient { reason, .. } if !is_busy => JobError::OutcomeUnknown { reason },

@@ -8,9 +8,11 @@ use std::ops::Range;
 use reqwest::Url;
 use serde_json::Value;
 
+use super::state::state_of;
 use crate::base::line::shortened;
-use crate::llm::message::Usage;
-use crate::llm::openai::reply;
+use crate::llm::openai::{usage, whole};
+use crate::source::deep_research::job::JobState;
+use crate::source::deep_research::report::{JobCitation, JobReport};
 
 /// Between the texts of two messages.
 const GAP: &str = "\n\n";
@@ -24,57 +26,25 @@ const MAX_URL_BYTES: usize = 4_096;
 /// Longest stretch in which a citation's address is looked for, in bytes.
 const MAX_MARKER_BYTES: usize = 2 * MAX_URL_BYTES;
 
-/// What a job found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct JobReport {
-    /// Its words, of all messages in order.
-    pub text: String,
-    /// What it cites, in order.
-    pub citations: Vec<JobCitation>,
-    /// What it searched for, each once.
-    pub searches: Vec<String>,
-    /// Addresses of pages it opened, each once.
-    pub opened: Vec<String>,
-    /// Summaries of its reasoning.
-    pub reasoning: Vec<String>,
-    /// Tokens; none where the provider does not say.
-    pub usage: Option<Usage>,
-    /// Searches that cost something; none where the provider does not say.
-    pub web_searches: Option<u64>,
-    /// Its words where it would not answer.
-    pub refusal: Option<String>,
-    /// Times it ran code of its own.
-    pub code_runs: usize,
-    /// Parts of the reply of a kind nobody knows.
-    pub unknown_items: usize,
-}
-
-/// A page a report cites.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobCitation {
-    /// Its address, `http` or `https`.
-    pub url: String,
-    /// Its title, on one line.
-    pub title: String,
-    /// The marker in the text, in bytes, always between characters; none where it lies outside.
-    pub span: Option<Range<usize>>,
+/// Reads a raw reply; one that is not JSON is an empty report.
+pub(in crate::source::deep_research) fn parse(raw: &str) -> JobReport {
+    let raw: Value = serde_json::from_str(raw).unwrap_or_default();
+    let mut report = JobReport {
+        usage: usage(&raw),
+        web_searches: raw.pointer("/tool_usage/web_search/num_requests").and_then(whole),
+        incomplete: match state_of(&raw) {
+            JobState::Incomplete { reason } => Some(reason),
+            _ => None,
+        },
+        ..JobReport::default()
+    };
+    for item in list(&raw["output"]) {
+        report.take(item);
+    }
+    report
 }
 
 impl JobReport {
-    /// Reads a raw reply; one that is no JSON says nothing.
-    pub fn read(raw: &str) -> Self {
-        let raw: Value = serde_json::from_str(raw).unwrap_or_default();
-        let mut report = Self {
-            usage: reply::usage(&raw),
-            web_searches: raw.pointer("/tool_usage/web_search/num_requests").and_then(reply::whole),
-            ..Self::default()
-        };
-        for item in list(&raw["output"]) {
-            report.take(item);
-        }
-        report
-    }
-
     fn take(&mut self, item: &Value) {
         match item["type"].as_str().unwrap_or_default() {
             "message" => match &item["content"] {
@@ -218,6 +188,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::llm::message::Usage;
 
     const URL: &str = "https://drip.example/costs";
 
@@ -228,7 +199,7 @@ mod tests {
             .map(|(start, end)| json!({ "type": "url_citation", "url": URL, "title": "Costs", "start_index": start, "end_index": end }))
             .collect();
         let part = json!({ "type": "output_text", "text": text, "annotations": annotations });
-        JobReport::read(&json!({ "output": [{ "type": "message", "content": [part] }] }).to_string())
+        parse(&json!({ "output": [{ "type": "message", "content": [part] }] }).to_string())
     }
 
     fn marked(report: &JobReport) -> Vec<Option<&str>> {
@@ -273,7 +244,7 @@ mod tests {
             },
             "tool_usage": { "web_search": { "num_requests": 2 } },
         });
-        let report = JobReport::read(&raw.to_string());
+        let report = parse(&raw.to_string());
         assert_eq!(report.text, text);
         assert_eq!(marked(&report), [Some(marker.as_str())]);
         assert_eq!((report.citations[0].url.as_str(), report.citations[0].title.as_str()), (URL, "Drip lines"));
@@ -313,7 +284,7 @@ mod tests {
         assert!(report.citations.iter().all(|citation| citation.url == URL));
         let part =
             json!({ "type": "output_text", "text": "", "annotations": [{ "type": "url_citation", "url": URL }] });
-        let report = JobReport::read(&json!({ "output": [{ "type": "message", "content": [part] }] }).to_string());
+        let report = parse(&json!({ "output": [{ "type": "message", "content": [part] }] }).to_string());
         assert_eq!((marked(&report), report.citations[0].title.as_str()), (vec![None], ""));
     }
 
@@ -329,7 +300,7 @@ mod tests {
             { "type": "message", "content": [part("", 0, 1), part("水と油", 2, 3)] },
             { "type": "message", "content": "plain" },
         ] });
-        let report = JobReport::read(&raw.to_string());
+        let report = parse(&raw.to_string());
         assert_eq!(report.text, "Ein Öl.\n\n水と油\n\nplain");
         assert_eq!(marked(&report), [Some("Öl"), None, Some("油")]);
         assert_eq!(report.refusal.as_deref(), Some("Not that."));
@@ -358,13 +329,13 @@ mod tests {
         assert_eq!(report.citations.len(), MAX_LISTED);
         let queries: Vec<_> = (0..MAX_LISTED + 9).map(|number| number.to_string()).collect();
         let call = json!({ "type": "web_search_call", "action": { "type": "search", "queries": queries } });
-        assert_eq!(JobReport::read(&json!({ "output": [call] }).to_string()).searches.len(), MAX_LISTED);
+        assert_eq!(parse(&json!({ "output": [call] }).to_string()).searches.len(), MAX_LISTED);
     }
 
     #[test]
     fn reply_that_says_nothing_is_an_empty_report() {
         for raw in ["", "<html>502</html>", "{\"output\": [", "null", "[]", "7", "{\"output\": {}, \"usage\": 3}"] {
-            assert_eq!(JobReport::read(raw), JobReport::default(), "{raw}");
+            assert_eq!(parse(raw), JobReport::default(), "{raw}");
         }
     }
 
@@ -409,8 +380,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_reply_is_read(value in json_value(), output in proptest::collection::vec(json_value(), 0..4)) {
-            JobReport::read(&value.to_string());
-            JobReport::read(&json!({ "output": output, "usage": value }).to_string());
+            parse(&value.to_string());
+            parse(&json!({ "output": output, "usage": value }).to_string());
         }
 
         #[test]
@@ -425,7 +396,7 @@ mod tests {
                 }).collect();
                 json!({ "type": "output_text", "text": text, "annotations": annotations })
             }).collect();
-            let report = JobReport::read(&json!({ "output": [{ "type": "message", "content": parts }] }).to_string());
+            let report = parse(&json!({ "output": [{ "type": "message", "content": parts }] }).to_string());
             prop_assert_eq!(report.citations.len(), texts.len() * (indexes.len() + 1));
             for span in report.citations.iter().filter_map(|citation| citation.span.clone()) {
                 prop_assert!(report.text.get(span.clone()).is_some_and(|stretch| !stretch.is_empty()), "{:?}", span);

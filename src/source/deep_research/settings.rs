@@ -1,17 +1,18 @@
-//! Settings become Deep Research as it is set up: which models do research in the background, where, and within what limits.
+//! The settings of Deep Research: which models, at which endpoint, within which limits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::endpoint::{EndpointError, ModelEndpoint};
-use super::openai::Effort;
-use super::openai::job::{JobClient, JobRequest, McpServer};
-use super::price::{Price, PriceTable};
+use super::provider::ProviderKind;
+use super::request::{JobRequest, McpServer};
 use crate::base::environment::{Environment, KeyError};
-use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret, client_for, shown};
+use crate::base::http::{BaseUrl, ParseBaseUrlError, Secret, shown};
 use crate::base::money::nanos;
+use crate::llm::endpoint::{EndpointError, ModelEndpoint};
+use crate::llm::openai::Effort;
+use crate::llm::price::{Price, PriceTable};
 
 /// Models that do research, in the order they are tried; what is shut down is passed over.
 const MODELS: [&str; 6] =
@@ -43,9 +44,6 @@ const TIMEOUT_MINUTES: u64 = 30;
 
 /// Most minutes it may be allowed: a provider keeps a job no longer.
 const MOST_MINUTES: u64 = 24 * 60;
-
-/// How long one request about a job may take; the job itself takes longer.
-const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Hosts a search can be kept to, or kept from.
 const MAX_DOMAINS: usize = 100;
@@ -181,6 +179,8 @@ impl DeepResearchError {
 /// Deep Research, as it is set up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeepResearchSettings {
+    /// Which provider runs the jobs.
+    pub provider: ProviderKind,
     /// Where the endpoint is.
     pub address: BaseUrl,
     /// What it is presented with; nothing where it wants nothing.
@@ -235,6 +235,7 @@ impl DeepResearchSettings {
         let ModelEndpoint { address, key } = endpoint;
         let max_jobs = max_jobs(options.max_jobs.unwrap_or(MAX_JOBS))?;
         let settings = Self {
+            provider: ProviderKind::OpenAi,
             is_free: address.is_loopback() || options.local == Some(true),
             models: models(options.models.as_deref(), max_jobs)?,
             is_named: options.models.is_some(),
@@ -257,13 +258,6 @@ impl DeepResearchSettings {
         };
         let is_available = settings.key.is_some() || (options.base_url.is_some() && !is_openai);
         Ok(is_available.then_some(settings))
-    }
-
-    /// Sets up the way to the endpoint.
-    pub fn client(&self) -> Result<JobClient, HttpError> {
-        let client = client_for(&self.address)?;
-        let authorization = self.mcp.as_ref().and_then(|server| server.authorization.clone());
-        Ok(JobClient::new(self.address.clone(), self.key.clone(), client, REQUEST_TIMEOUT).hiding(authorization))
     }
 
     /// Returns the request that has `model` do what `instructions` say, within these settings.
@@ -372,10 +366,10 @@ fn mcp(options: &McpOptions, environment: &Environment) -> Result<McpServer, Dee
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::endpoint::OPENAI;
     use super::*;
     use crate::base::environment::{OPENAI_BASE_URL, OPENAI_KEY};
     use crate::base::line::with_causes;
+    use crate::llm::endpoint::OPENAI;
 
     const LOCAL: &str = "http://localhost:9999/v1";
 
@@ -411,7 +405,7 @@ mod tests {
             let cap = job_cap(&settings, settings.price(model, &prices()).as_ref());
             assert_eq!(cap, Some(3_000_000_000), "{model} has a price");
         }
-        assert!(settings.client().is_ok());
+        assert!(settings.provider.connect(&settings).is_ok());
     }
 
     #[test]

@@ -4,10 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-use crate::base::line::shortened;
-
 /// Longest id of a job.
 const MAX_ID: usize = 200;
 
@@ -89,23 +85,6 @@ pub enum JobState {
 }
 
 impl JobState {
-    /// Reads where a job is; what is not said is not known.
-    pub fn read(raw: &Value) -> Self {
-        let status = raw["status"].as_str().unwrap_or_default();
-        match status {
-            "queued" => Self::Queued,
-            "in_progress" => Self::InProgress,
-            "completed" => Self::Completed,
-            "failed" => Self::Failed { reason: failure_of(raw) },
-            "expired" => Self::Failed { reason: "it expired at the provider's".into() },
-            "incomplete" => Self::Incomplete { reason: limit_of(raw) },
-            "cancelled" | "canceled" => Self::Cancelled,
-            // Not every server that answers at once says that it is done.
-            "" if raw["output"].as_array().is_some_and(|items| !items.is_empty()) => Self::Completed,
-            other => Self::Unknown(shortened(other)),
-        }
-    }
-
     /// Tells whether asking again can bring nothing new.
     pub fn is_over(&self) -> bool {
         match self {
@@ -128,20 +107,6 @@ impl fmt::Display for JobState {
             Self::Unknown(status) => write!(f, "in an unknown state `{status}`"),
         }
     }
-}
-
-fn failure_of(raw: &Value) -> String {
-    let said = |path: &str| raw.pointer(path).and_then(Value::as_str).map(shortened).filter(|text| !text.is_empty());
-    match (said("/error/code"), said("/error/message").or_else(|| said("/error"))) {
-        (Some(code), Some(message)) => format!("{message} ({code})"),
-        (Some(only), None) | (None, Some(only)) => only,
-        (None, None) => "the provider does not say why".into(),
-    }
-}
-
-fn limit_of(raw: &Value) -> String {
-    let said = raw.pointer("/incomplete_details/reason").and_then(Value::as_str).map(shortened);
-    said.filter(|text| !text.is_empty()).unwrap_or_else(|| "the provider does not say why".into())
 }
 
 /// What a provider says of a job.
@@ -181,36 +146,6 @@ mod tests {
         for text in ["", "../models", "resp_1/cancel", "resp_1?x", "a b", "é", "resp_1\n", &"a".repeat(201)] {
             assert_eq!(text.parse::<JobId>(), Err(ParseJobIdError), "{text}");
             assert!(serde_json::from_value::<JobId>(json!(text)).is_err());
-        }
-    }
-
-    #[test]
-    fn every_status_is_read_and_a_new_one_is_kept_as_it_is() {
-        let failed = |reason: &str| JobState::Failed { reason: reason.into() };
-        for (raw, expected, is_over) in [
-            (json!({ "status": "queued" }), JobState::Queued, false),
-            (json!({ "status": "in_progress" }), JobState::InProgress, false),
-            (json!({ "status": "completed" }), JobState::Completed, true),
-            (json!({ "status": "cancelled" }), JobState::Cancelled, true),
-            (
-                json!({ "status": "failed", "error": { "code": "server_error", "message": "oh\nno" } }),
-                failed("oh no (server_error)"),
-                true,
-            ),
-            (json!({ "status": "failed", "error": null }), failed("the provider does not say why"), true),
-            (json!({ "status": "expired" }), failed("it expired at the provider's"), true),
-            (
-                json!({ "status": "incomplete", "incomplete_details": { "reason": "max_output_tokens" } }),
-                JobState::Incomplete { reason: "max_output_tokens".into() },
-                true,
-            ),
-            (json!({ "status": "dreaming" }), JobState::Unknown("dreaming".into()), false),
-            (json!({ "status": "cancelling" }), JobState::Unknown("cancelling".into()), false),
-            (json!({ "output": [{ "type": "message" }] }), JobState::Completed, true),
-            (json!(["odd"]), JobState::Unknown(String::new()), false),
-        ] {
-            let state = JobState::read(&raw);
-            assert_eq!((&state, state.is_over()), (&expected, is_over), "{raw}");
         }
     }
 

@@ -1,0 +1,117 @@
+//! Background research: a provider searches and reads for minutes, and `dr` collects a report.
+//!
+//! ```text
+//! settings ─▶ provider ─▶ create ─▶ job ─▶ retrieve … ─▶ raw reply ─▶ report ─▶ cost
+//! ```
+//!
+//! Nothing here stores, waits or pays; `run::jobs` drives a job and settles its cost.
+//!
+//! # Where to look
+//!
+//! - [`provider`] is the trait. A new provider is one file like [`openai`] and one variant of [`ProviderKind`].
+//! - [`settings`] resolves the table `[deep_research]`.
+//! - [`report`] and [`cost`] are what every provider's raw reply becomes.
+
+mod job;
+
+mod report;
+
+mod request;
+
+mod cost;
+
+mod provider;
+
+mod settings;
+
+mod openai;
+
+#[cfg(test)]
+mod scripted;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::http::HttpError;
+use crate::base::id::ContentHash;
+use crate::llm::price::{Price, PriceTable};
+
+pub use cost::JobCost;
+pub use job::{Job, JobId, JobState, ParseJobIdError};
+pub use openai::OpenAiJobs;
+pub use provider::{JobError, ModelChoice, ModelStatus, Provider, ProviderKind};
+pub use report::{JobCitation, JobReport};
+pub use request::{JobRequest, McpServer};
+#[cfg(test)]
+pub use scripted::ScriptedJobs;
+pub use settings::{DeepResearchError, DeepResearchOptions, DeepResearchSettings, MOST_JOBS, McpOptions, job_cap};
+
+/// Deep Research, ready to start jobs.
+pub struct DeepResearch {
+    /// The limits of a job.
+    pub settings: DeepResearchSettings,
+    /// Where jobs run.
+    pub provider: Arc<dyn Provider>,
+    prices: PriceTable,
+    /// Whether a job whose start has an unknown outcome is started again.
+    pub retry_unknown: bool,
+}
+
+impl DeepResearch {
+    /// Connects to the provider that the settings name.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no client can be set up for its address.
+    pub fn new(settings: DeepResearchSettings, prices: PriceTable, retry_unknown: bool) -> Result<Self, HttpError> {
+        let provider = settings.provider.connect(&settings)?;
+        Ok(Self { settings, provider, prices, retry_unknown })
+    }
+
+    /// Replaces the provider, for example by one in this process.
+    #[must_use]
+    pub fn at(self, provider: Arc<dyn Provider>) -> Self {
+        Self { provider, ..self }
+    }
+
+    /// Returns the billionths of a dollar set aside for one job; `None` if its price is unknown.
+    pub fn cap(&self) -> Option<u64> {
+        self.cap_of(self.settings.models.first()?)
+    }
+
+    /// Returns the same for a job of `model`.
+    pub fn cap_of(&self, model: &str) -> Option<u64> {
+        job_cap(&self.settings, self.price(model).as_ref())
+    }
+
+    /// Returns the price of a model, if it is known.
+    pub fn price(&self, model: &str) -> Option<Price> {
+        self.settings.price(model, &self.prices)
+    }
+
+    /// Tells whether some model has a price, so that its jobs can run under a limit of money.
+    pub fn is_priced(&self) -> bool {
+        self.settings.models.iter().any(|model| self.price(model).is_some())
+    }
+
+    /// Returns how long one job may take.
+    pub fn timeout(&self) -> Duration {
+        self.settings.timeout
+    }
+
+    /// Returns how many jobs one run may start.
+    pub fn max_jobs(&self) -> usize {
+        self.settings.max_jobs
+    }
+
+    /// Returns a hash of everything but the instructions that a report depends on.
+    pub fn version(&self) -> String {
+        let mut request = self.settings.request(&self.settings.models.join(","), String::new(), BTreeMap::new());
+        if let Some(mcp) = &mut request.mcp {
+            mcp.authorization = None;
+        }
+        let version = format!("{}\n{request:?}", self.settings.address);
+        ContentHash::of(version.as_bytes()).as_str().to_owned()
+    }
+}

@@ -1,0 +1,181 @@
+//! What a provider of background research can do. Each has one file beside this one, and one variant of
+//! [`ProviderKind`]; the compiler names the places that a new variant has to fill in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use jiff::civil::Date;
+use serde::{Deserialize, Serialize};
+
+use super::cost::JobCost;
+use super::job::{Job, JobId};
+use super::openai::{self, OpenAiJobs};
+use super::report::JobReport;
+use super::request::JobRequest;
+#[cfg(test)]
+use super::scripted;
+use super::settings::DeepResearchSettings;
+use crate::base::http::HttpError;
+use crate::base::retry::{Again, Failure};
+use crate::llm::model::ModelError;
+use crate::llm::price::Price;
+
+/// The providers there are; journals name the one a reply came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProviderKind {
+    /// The Responses API of `OpenAI`, or a server that speaks it.
+    #[default]
+    OpenAi,
+    /// Answers from memory.
+    #[cfg(test)]
+    Scripted,
+}
+
+impl ProviderKind {
+    /// Sets up the provider. Nothing is sent yet.
+    pub fn connect(self, settings: &DeepResearchSettings) -> Result<Arc<dyn Provider>, HttpError> {
+        match self {
+            Self::OpenAi => Ok(Arc::new(OpenAiJobs::of(settings)?)),
+            #[cfg(test)]
+            Self::Scripted => Ok(Arc::new(scripted::ScriptedJobs::default())),
+        }
+    }
+
+    /// Parses the raw reply of a job. Never fails: what cannot be read is left out.
+    pub fn parse(self, raw: &str) -> JobReport {
+        match self {
+            Self::OpenAi => openai::parse(raw),
+            #[cfg(test)]
+            Self::Scripted => scripted::parse(raw),
+        }
+    }
+}
+
+/// Starts background jobs and tells what became of them. Each method sends its request once; `most` is how long it may
+/// take.
+///
+/// Nothing here stores, retries or pays: the caller stores a job's id before its first question about it, and the raw
+/// reply before it is parsed.
+pub trait Provider: Send + Sync {
+    /// Returns which provider this is.
+    fn kind(&self) -> ProviderKind;
+
+    /// Returns the first of `models` that the account may use on the day `today`.
+    fn choose_model<'a>(
+        &'a self,
+        models: &'a [String],
+        today: Date,
+        most: Duration,
+    ) -> BoxFuture<'a, Result<ModelChoice, JobError>>;
+
+    /// Starts a job. Dropping the future leaves its outcome unknown.
+    ///
+    /// # Errors
+    ///
+    /// After [`JobError::OutcomeUnknown`] the job may be running, under an id that is lost. After any other error there
+    /// is none.
+    fn create<'a>(&'a self, request: &'a JobRequest, most: Duration) -> BoxFuture<'a, Result<Job, JobError>>;
+
+    /// Returns the current state of a job. One that the provider does not know has vanished, which is no error.
+    fn retrieve<'a>(&'a self, id: &'a JobId, most: Duration) -> BoxFuture<'a, Result<Job, JobError>>;
+
+    /// Cancels a job and returns what became of it; one that is over stays as it was.
+    fn cancel<'a>(&'a self, id: &'a JobId, most: Duration) -> BoxFuture<'a, Result<Job, JobError>>;
+
+    /// Parses the raw reply of a job.
+    fn parse(&self, raw: &str) -> JobReport {
+        self.kind().parse(raw)
+    }
+
+    /// Returns the cost of a job at the price of its model.
+    fn cost(&self, report: &JobReport, price: Option<&Price>) -> JobCost {
+        JobCost::of(report, price)
+    }
+}
+
+/// Whether the account may use a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelStatus {
+    /// It may.
+    Available {
+        /// The announced day of its shutdown.
+        until: Option<Date>,
+    },
+    /// The endpoint does not know the model, or the account may not use it.
+    Missing,
+    /// The model was shut down.
+    ShutDown {
+        /// The day.
+        since: Date,
+    },
+}
+
+/// The model of a list that is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelChoice {
+    /// The first available model.
+    pub model: Option<String>,
+    /// Those before it, and why not.
+    pub passed_over: Vec<(String, ModelStatus)>,
+}
+
+/// A request about a job failed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum JobError {
+    /// The request to start a job was sent, and no reply names one: it may be running, and be paid for.
+    #[error("no reply to the request for a job, which may be running: {reason}")]
+    OutcomeUnknown {
+        /// What happened.
+        reason: String,
+    },
+
+    /// The account may not have summaries of the reasoning, so no job was started. Without them it would be.
+    #[error("account may not have reasoning summaries: {reason}")]
+    SummariesRefused {
+        /// The provider's words.
+        reason: String,
+    },
+
+    /// The endpoint refused the request. If it was to start a job, there is none, and nothing was paid.
+    #[error("endpoint does not do jobs now")]
+    Refused(#[source] ModelError),
+
+    /// No answer to a question about a job, or to the order to cancel it. The job goes on as it would.
+    #[error("no answer about a job: {reason}")]
+    NoAnswer {
+        /// What happened.
+        reason: String,
+    },
+}
+
+impl JobError {
+    /// Returns what the user can do about this error.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::OutcomeUnknown { .. } => {
+                Some("check with the provider whether the job runs; `--retry-unknown` starts it again".into())
+            }
+            Self::Refused(ModelError::Authentication) => {
+                Some("check the key, and whether its account may use the model".into())
+            }
+            Self::Refused(ModelError::Quota) => Some("check the account with the provider".into()),
+            Self::SummariesRefused { .. } => Some("set `summaries = false` in `[deep_research]`".into()),
+            Self::Refused(_) | Self::NoAnswer { .. } => None,
+        }
+    }
+}
+
+impl Failure for JobError {
+    fn again(&self) -> Again {
+        match self {
+            Self::OutcomeUnknown { .. } => Again::Unanswered,
+            // The same request is refused again; the caller sends another one.
+            Self::SummariesRefused { .. } => Again::Never,
+            Self::Refused(error) => error.again(),
+            // A question costs nothing.
+            Self::NoAnswer { .. } => Again::Later(None),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! A provider in this process, for tests: jobs are in memory, and end as their script says.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::{BoxFuture, ready};
+use jiff::civil::Date;
+
+use super::job::{Job, JobId, JobState};
+use super::provider::{JobError, ModelChoice, Provider, ProviderKind};
+use super::report::JobReport;
+use super::request::JobRequest;
+
+/// Jobs that say one sentence each.
+#[derive(Default)]
+pub struct ScriptedJobs {
+    started: Mutex<Vec<JobRequest>>,
+}
+
+impl ScriptedJobs {
+    /// Returns the requests that started a job, in order.
+    pub fn started(&self) -> Vec<JobRequest> {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The raw reply is the text of the report.
+pub(super) fn parse(raw: &str) -> JobReport {
+    JobReport { text: raw.trim_matches('"').to_owned(), web_searches: Some(0), ..JobReport::default() }
+}
+
+fn job(id: &JobId, state: JobState) -> BoxFuture<'static, Result<Job, JobError>> {
+    let raw = if state.is_over() { format!("\"scripted report {id}\"") } else { String::new() };
+    Box::pin(ready(Ok(Job { id: id.clone(), state, raw })))
+}
+
+impl Provider for ScriptedJobs {
+    fn kind(&self) -> ProviderKind {
+        ProviderKind::Scripted
+    }
+
+    fn choose_model<'a>(
+        &'a self,
+        models: &'a [String],
+        _: Date,
+        _: Duration,
+    ) -> BoxFuture<'a, Result<ModelChoice, JobError>> {
+        Box::pin(ready(Ok(ModelChoice { model: models.first().cloned(), passed_over: Vec::new() })))
+    }
+
+    fn create<'a>(&'a self, request: &'a JobRequest, _: Duration) -> BoxFuture<'a, Result<Job, JobError>> {
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        started.push(request.clone());
+        let id = format!("scripted_{}", started.len()).parse().unwrap();
+        job(&id, JobState::Queued)
+    }
+
+    fn retrieve<'a>(&'a self, id: &'a JobId, _: Duration) -> BoxFuture<'a, Result<Job, JobError>> {
+        job(id, JobState::Completed)
+    }
+
+    fn cancel<'a>(&'a self, id: &'a JobId, _: Duration) -> BoxFuture<'a, Result<Job, JobError>> {
+        job(id, JobState::Cancelled)
+    }
+}
