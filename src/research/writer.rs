@@ -159,7 +159,7 @@ pub async fn draft(caller: &dyn Caller, key: &CallKey, material: &Material<'_>) 
         Ok(written) => draft = written,
         Err(error) if ends_run(&error) || matches!(error, CallError::Limit(_)) => return Err(error),
         Err(error) => {
-            draft.made_do("the answer was put together", &error);
+            draft.made_do("the answer was assembled", &error);
         }
     }
     Ok(draft)
