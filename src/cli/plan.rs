@@ -58,7 +58,7 @@ pub(super) async fn plan(ui: &mut Ui, engine: &Engine, args: PlanArgs) -> Result
     watch.finish();
     let planned = planned?;
     if let Some(file) = &args.save {
-        let saved = SavedPlan { brief: planned.state.brief.clone(), draft: PlanDraft::from(&planned.state.tree) };
+        let saved = SavedPlan { brief: planned.state.brief().cloned(), draft: PlanDraft::from(&planned.state.tree) };
         std::fs::write(file, plain(&saved)? + "\n").map_err(|source| CliError::File {
             action: "write",
             path: file.display().to_string(),
@@ -71,7 +71,7 @@ pub(super) async fn plan(ui: &mut Ui, engine: &Engine, args: PlanArgs) -> Result
 /// Prints the tree, and what it would take.
 pub(super) fn print_plan(ui: &mut Ui, planned: &Planned, as_json: bool) -> Result<Exit, CliError> {
     let Planned { run, state, estimate } = planned;
-    let aspects = state.brief.iter().flat_map(|brief| &brief.aspects);
+    let aspects = state.brief().into_iter().flat_map(|brief| &brief.aspects);
     if as_json {
         let plan = PlanDraft::from(&state.tree);
         let aspects: Vec<_> = aspects.collect();

@@ -184,7 +184,7 @@ fn spent_text(spent: Spent, limits: BudgetLimits) -> String {
 
 /// Tells whether lines about a run are worth reading: one search of one question is over before they are.
 fn is_worth_telling(state: &RunState) -> bool {
-    state.round > 0 && (!state.settings.by_rules || state.tree.nodes.len() > 1)
+    state.round() > 0 && (!state.settings.by_rules || state.tree.nodes.len() > 1)
 }
 
 /// Returns an event in a line for people.

@@ -30,6 +30,7 @@ use crate::run::event::{Followed, RunSettings};
 use crate::run::jobs::to_try_again;
 use crate::run::journal::{JournalError, RunRow};
 use crate::run::orchestrator::{AskBack, Orchestrator, Resources, RunListener, Sources, check_plan};
+use crate::run::phase::Phase;
 use crate::run::recall::Recall;
 use crate::run::steps::draft_by_rules;
 use crate::run::store::{STATE_FILE, Store, StoreError};
@@ -481,9 +482,9 @@ async fn as_it_is(store: &Store, run: RunId, state: RunState) -> Result<Asked, E
 /// Returns an error where the journal cannot be read.
 pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<Report, StoreError> {
     let usage = usage_of(store.journal(), run).await?;
-    let mut draft = match (&state.end, &state.draft) {
-        (Some(_), Some(draft)) => draft.clone(),
-        _ => draft_by_rules(state),
+    let mut draft = match &state.phase {
+        Phase::Ended(ended) => ended.draft.clone(),
+        Phase::Asked | Phase::Briefed(_) | Phase::Planned(_) | Phase::Judged(_) => draft_by_rules(state),
     };
     draft.limitations.extend(overrun(&usage, &state.settings.limits));
     Ok(Report::of(Material {
@@ -492,7 +493,7 @@ pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<R
         tree: &state.tree,
         branches: &state.branches,
         draft: &draft,
-        stop_reason: state.end.unwrap_or(StopReason::Cancelled),
+        stop_reason: state.stop_reason().unwrap_or(StopReason::Cancelled),
         searched: if state.settings.source == Some(SourceHint::Web) { "" } else { &state.settings.searched },
         has_asked_web: store.journal().egress(run).await?.iter().any(|text| text.withheld.is_none()),
         usage,
@@ -584,7 +585,9 @@ impl Engine {
             let at = i64::try_from(started_at.0).ok().and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
             let (state, nodes, seconds) = match store.read(&id).await {
                 Ok((_, state)) => {
-                    let ended = state.end.and_then(|stop| serde_json::to_value(stop).ok()?.as_str().map(str::to_owned));
+                    let ended = state
+                        .stop_reason()
+                        .and_then(|stop| serde_json::to_value(stop).ok()?.as_str().map(str::to_owned));
                     let open = if store.is_busy(&id) { "running" } else { "open" };
                     (ended.unwrap_or_else(|| open.to_owned()), state.tree.nodes.len(), state.active.as_secs_f64())
                 }

@@ -149,7 +149,7 @@ fn free_texts(state: &RunState) -> Vec<&str> {
     texts.extend(state.clarification.as_deref());
     texts.extend(state.settings.required.iter().map(String::as_str));
     if state.settings.follows.is_none() {
-        let brief = state.brief.iter();
+        let brief = state.brief().into_iter();
         texts.extend(brief.clone().map(|brief| brief.task.as_str()));
         texts.extend(brief.flat_map(|brief| brief.aspects.iter().map(|aspect| aspect.text.as_str())));
         let first = state.tree.nodes.iter().filter(|node| node.round <= 1);
@@ -161,11 +161,17 @@ fn free_texts(state: &RunState) -> Vec<&str> {
 /// Returns texts that were made of what was found inside.
 fn derived_texts(state: &RunState) -> Vec<&str> {
     let mut texts = Vec::new();
-    if state.memory.global.label == Label::Internal {
-        texts.push(state.memory.global.text.as_str());
+    if state.folded.memory.global.label == Label::Internal {
+        texts.push(state.folded.memory.global.text.as_str());
     }
     texts.extend(
-        state.memory.groups.values().filter(|group| group.label == Label::Internal).map(|group| group.text.as_str()),
+        state
+            .folded
+            .memory
+            .groups
+            .values()
+            .filter(|group| group.label == Label::Internal)
+            .map(|group| group.text.as_str()),
     );
     texts.extend(state.settings.follows.iter().map(|followed| followed.answer.as_str()));
     texts

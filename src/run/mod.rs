@@ -17,6 +17,8 @@ pub mod event;
 
 pub mod journal;
 
+pub mod phase;
+
 pub mod tree;
 
 pub mod store;

@@ -13,6 +13,7 @@ use super::egress::{Egress, Patience};
 use super::event::{Event, Record, RunSettings};
 use super::jobs::to_try_again;
 use super::journal::{CallRow, CallState, JournalError, LockedRun};
+use super::phase::{Judged, Phase};
 use super::reader::Reading;
 use super::recall::Recall;
 use super::scheduler::{Board, Lost, Pace, run_ready};
@@ -298,7 +299,7 @@ impl Orchestrator {
     ///
     /// Returns an error where a model cannot be reached.
     pub async fn clarify(&mut self, ask: AskBack<'_>) -> Result<(), RunError> {
-        if self.state.brief.is_some() || self.state.clarification.is_some() {
+        if self.state.phase != Phase::Asked || self.state.clarification.is_some() {
             return Ok(());
         }
         let asked = match self.steps.clarify(&self.state).await {
@@ -325,29 +326,22 @@ impl Orchestrator {
     ///
     /// Returns an error where a model cannot be reached, or the plan given does not fit.
     pub async fn plan(&mut self, plan: Option<&SavedPlan>) -> Result<(), RunError> {
-        if let (None, Some(SavedPlan { brief: Some(brief), draft })) = (&self.state.brief, plan)
-            && brief.question == self.state.question
-        {
-            let limits = self.state.settings.tree;
-            check_plan(draft, &self.state.tree, brief, limits)?;
-            self.brief(brief.clone()).await?;
-        }
-        if self.state.brief.is_none() {
-            let brief = self.steps.brief(&self.state).await.map_err(|error| error.during("make a brief"))?;
+        let limits = self.state.settings.tree;
+        if self.state.phase == Phase::Asked {
+            let brief = match plan {
+                // A plan for other aspects would not fit a brief made now, so it brings its own.
+                Some(SavedPlan { brief: Some(brief), draft }) if brief.question == self.state.question => {
+                    check_plan(draft, &self.state.tree, brief, limits)?;
+                    brief.clone()
+                }
+                _ => self.steps.brief(&self.state).await.map_err(|error| error.during("make a brief"))?,
+            };
             self.brief(brief).await?;
         }
-        if self.state.round == 0 {
+        if let Phase::Briefed(brief) = &self.state.phase {
             let plan = match plan {
-                Some(plan) => match &self.state.brief {
-                    Some(brief) => check_plan(&plan.draft, &self.state.tree, brief, self.state.settings.tree)?,
-                    None => Plan::default(),
-                },
-                None => match &self.state.brief {
-                    Some(brief) => {
-                        self.steps.plan(&self.state, brief).await.map_err(|error| error.during("make a plan"))?
-                    }
-                    None => Plan::default(),
-                },
+                Some(plan) => check_plan(&plan.draft, &self.state.tree, brief, limits)?,
+                None => self.steps.plan(&self.state, brief).await.map_err(|error| error.during("make a plan"))?,
             };
             self.commit(Event::Planned { round: 1, plan }).await?;
         }
@@ -381,21 +375,22 @@ impl Orchestrator {
             Err(error) => return Err(error),
         }
         loop {
-            if self.state.rounds_ended() < self.state.round {
+            if let Phase::Planned(_) = self.state.phase {
                 self.research().await?;
                 if let Some(stop) = self.interrupted() {
                     return Ok(stop);
                 }
-                match self.end_round().await {
-                    Err(RunError::Call { source: CallError::Limit(limit), .. }) => return Ok(stop_of(limit)),
-                    Err(RunError::Call { source: CallError::Cancelled, .. }) => return Ok(StopReason::Cancelled),
-                    done => done?,
-                }
             }
-            if let Some(stop) = self.verdict() {
+            match self.end_round().await {
+                Err(RunError::Call { source: CallError::Limit(limit), .. }) => return Ok(stop_of(limit)),
+                Err(RunError::Call { source: CallError::Cancelled, .. }) => return Ok(StopReason::Cancelled),
+                done => done?,
+            }
+            let Phase::Judged(judged) = &self.state.phase else { return Ok(self.nothing_more()) };
+            if let Some(stop) = self.verdict(judged) {
                 return Ok(stop);
             }
-            let plan = match self.steps.replan(&self.state).await {
+            let plan = match self.steps.replan(&self.state, judged).await {
                 Ok(plan) => plan,
                 Err(StepError::Call(CallError::Limit(limit))) => return Ok(stop_of(limit)),
                 Err(StepError::Call(CallError::Cancelled)) => return Ok(StopReason::Cancelled),
@@ -408,7 +403,7 @@ impl Orchestrator {
             if plan.nodes.is_empty() {
                 return Ok(self.nothing_more());
             }
-            let round = self.state.round + 1;
+            let round = judged.rounds.number + 1;
             self.commit(Event::Planned { round, plan }).await?;
         }
     }
@@ -447,9 +442,11 @@ impl Orchestrator {
         Work::of(&self.state, node).ok_or_else(missing)
     }
 
+    /// Judges the round that is under way.
     async fn end_round(&mut self) -> Result<(), RunError> {
-        let round = self.state.round;
-        let ended = self.steps.end_round(&self.state).await.map_err(|error| error.during("judge a round"))?;
+        let Phase::Planned(rounds) = &self.state.phase else { return Ok(()) };
+        let round = rounds.number;
+        let ended = self.steps.end_round(&self.state, rounds).await.map_err(|error| error.during("judge a round"))?;
         let (memory, draft, verdict) = ended;
         self.commit(Event::RoundEnded { round, memory, draft, verdict }).await
     }
@@ -462,11 +459,10 @@ impl Orchestrator {
         self.budget.reached(Purpose::Research).map(stop_of)
     }
 
-    /// Returns why the run ends after the round that ended, where it does.
-    fn verdict(&self) -> Option<StopReason> {
+    /// Returns why the run ends after this round; `None` if another one is due.
+    fn verdict(&self, Judged { rounds, verdict, .. }: &Judged) -> Option<StopReason> {
         let state = &self.state;
-        let verdict = state.verdicts.last()?;
-        let is_quick = state.brief.as_ref().is_some_and(|brief| brief.mode == Mode::Quick);
+        let is_quick = rounds.brief.mode == Mode::Quick;
         if verdict.is_enough() {
             Some(StopReason::Complete)
         } else if let Some(stop) = self.interrupted() {
@@ -475,7 +471,7 @@ impl Orchestrator {
             Some(self.nothing_more())
         } else if state.settings.limits.rounds.is_some_and(|most| state.rounds_ended() >= most) {
             Some(StopReason::IterationsExceeded)
-        } else if state.idle_rounds >= MAX_IDLE_ROUNDS {
+        } else if state.folded.idle_rounds >= MAX_IDLE_ROUNDS {
             Some(if state.has_evidence() { StopReason::NoProgress } else { StopReason::NoEvidence })
         } else {
             None

@@ -64,7 +64,7 @@ impl<'a> BeforeRetrieval<'a> {
     /// Returns what of a run was made before retrieval; `None` if no brief was.
     pub fn of(state: &'a RunState) -> Option<Self> {
         let brief = match state.settings.follows {
-            None => state.brief.as_ref(),
+            None => state.brief(),
             Some(_) => state.outward_brief.as_ref(),
         };
         brief.map(|brief| Self { state, brief })
@@ -109,10 +109,10 @@ pub fn outward_task(state: &RunState, node: &Node, open: &[AspectId]) -> Outward
     let (question, background, aspects) = match (egress_allowed(state), BeforeRetrieval::of(state)) {
         (Some(allowed), _) => {
             let text = |text: &str| Outbound::allowed_by_user(allowed, text);
-            let aspects = state.brief.iter().flat_map(|brief| &brief.aspects);
+            let aspects = state.brief().into_iter().flat_map(|brief| &brief.aspects);
             let aspects = aspects.filter(|aspect| open.contains(&aspect.id));
             let aspects = aspects.map(|aspect| OutwardAspect { id: aspect.id.clone(), text: text(&aspect.text) });
-            let background = state.brief.as_ref().map(|brief| text(&brief.task));
+            let background = state.brief().map(|brief| text(&brief.task));
             (Some(text(node.question.as_str())), background, aspects.collect())
         }
         (None, Some(before)) => (before.question(node), Some(before.task()), before.aspects(open)),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::desk::Desk;
 use super::journal::JournalError;
+use super::phase::{Judged, Phase, Rounds};
 use super::recall::{Recall, entries};
 use super::sources::RunSources;
 use super::tree::RunState;
@@ -232,25 +233,26 @@ impl Steps {
         }
     }
 
-    /// Plans another round for what the last verdict says is missing; an empty plan where there is nothing to do.
-    pub async fn replan(&self, state: &RunState) -> Result<Plan, StepError> {
-        let mut plan = self.next_plan(state).await?;
+    /// Plans another round for what the last verdict says is missing. The plan is empty if there is nothing to do.
+    pub async fn replan(&self, state: &RunState, judged: &Judged) -> Result<Plan, StepError> {
+        let mut plan = self.next_plan(state, judged).await?;
         if let Some(hint) = state.settings.source {
             plan.nodes.iter_mut().for_each(|node| node.source_hint = hint);
         }
         Ok(plan)
     }
 
-    async fn next_plan(&self, state: &RunState) -> Result<Plan, StepError> {
-        let (Some(brief), Some(verdict)) = (&state.brief, state.verdicts.last()) else { return Ok(Plan::default()) };
-        let round = state.round + 1;
+    async fn next_plan(&self, state: &RunState, judged: &Judged) -> Result<Plan, StepError> {
+        let Judged { rounds: Rounds { brief, number, .. }, verdict, .. } = judged;
+        let round = number + 1;
         let check = |draft: &PlanDraft| checked(draft, state, brief, round);
         let by_rules = || check(&replan_by_rules(brief, &state.tree, &verdict.missing_aspects)).unwrap_or_default();
         let Some(desk) = self.desk.as_deref() else { return Ok(by_rules()) };
         let key = CallKey::new(format!("plan/{round}"));
         let complaint = |draft: &PlanDraft| check(draft).map(drop);
         let outlook = self.outlook(state);
-        match planner::replan(desk, &key, brief, &state.tree, verdict, &state.memory, outlook, &complaint).await {
+        let memory = &state.folded.memory;
+        match planner::replan(desk, &key, brief, &state.tree, verdict, memory, outlook, &complaint).await {
             Ok(draft) => check(&draft).map_err(StepError::Invalid),
             Err(StructuredError::Invalid { .. } | StructuredError::Call(CallError::Model(_))) => Ok(by_rules()),
             Err(error) => Err(error.into()),
@@ -258,20 +260,20 @@ impl Steps {
     }
 
     /// Folds what a round found into the summaries, drafts an answer and judges it.
-    pub async fn end_round(&self, state: &RunState) -> Result<(Memory, Draft, Verdict), StepError> {
-        let Some(brief) = &state.brief else { return Err(StepError::Invalid("there is no brief".into())) };
+    pub async fn end_round(&self, state: &RunState, rounds: &Rounds) -> Result<(Memory, Draft, Verdict), StepError> {
+        let brief = &rounds.brief;
         self.remember(state).await;
-        let memory = self.folded(state, brief).await?;
+        let memory = self.folded(state, rounds).await?;
         let Some(desk) = self.desk.as_deref() else {
             let draft = assemble::draft_by_rules(brief, &state.tree, &state.branches);
             return Ok((memory, draft, by_coverage(brief, &state.tree, &state.branches)));
         };
-        let key = CallKey::new(format!("draft/{}", state.round));
-        let mut draft = self.written(desk, &key, state, brief, &memory).await?;
+        let key = CallKey::new(format!("draft/{}", rounds.number));
+        let mut draft = self.written(desk, &key, state, rounds, &memory).await?;
         let verdict = if brief.mode == Mode::Quick {
             by_coverage(brief, &state.tree, &state.branches)
         } else {
-            let key = CallKey::new(format!("judge/{}", state.round));
+            let key = CallKey::new(format!("judge/{}", rounds.number));
             match judge(desk, &key, brief, &state.tree, &state.branches, &draft).await {
                 // What was found is worth more than a judge who cannot be asked.
                 Err(error @ (StructuredError::Invalid { .. } | StructuredError::Call(CallError::Model(_)))) => {
@@ -284,13 +286,13 @@ impl Steps {
         Ok((memory, draft, verdict))
     }
 
-    /// Folds the branches that came since the last round ended, in the order their nodes were planned.
-    async fn folded(&self, state: &RunState, brief: &Brief) -> Result<Memory, StepError> {
+    /// Folds the branches of this round into the summaries, in the order their nodes were planned.
+    async fn folded(&self, state: &RunState, Rounds { brief, number, .. }: &Rounds) -> Result<Memory, StepError> {
         let r = state.settings.summary_tokens;
-        let mut memory = state.memory.clone();
+        let mut memory = state.folded.memory.clone();
         for (node, branch) in state.unfolded().filter(|(_, branch)| !branch.report.findings.is_empty()) {
             let label = label(&state.tree, &state.branches, &node.id);
-            let key = CallKey::new(format!("fold/{}/{}", state.round, node.id));
+            let key = CallKey::new(format!("fold/{number}/{}", node.id));
             let global = self.fold(&key, brief, &memory.global.text, node, branch, r).await?;
             if label == Label::Public {
                 // What was only ever public is the same text for every eye.
@@ -340,16 +342,15 @@ impl Steps {
         }
     }
 
-    /// Makes the answer at the end: the last draft where nothing has come since, else a new one.
+    /// Makes the final answer: the draft of the last round if nothing was found since, else a new one.
     pub async fn final_draft(&self, state: &RunState, stop: StopReason) -> Result<Draft, StepError> {
-        let Some(brief) = &state.brief else { return Ok(Draft::default()) };
-        let is_current = state.rounds_ended() == state.round;
-        let mut draft = match (self.desk.as_deref(), &state.draft) {
-            (_, Some(draft)) if is_current => draft.clone(),
-            (Some(desk), _) if stop != StopReason::Cancelled && state.has_evidence() => {
+        let Some(brief) = state.brief() else { return Ok(Draft::default()) };
+        let mut draft = match (&state.phase, self.desk.as_deref()) {
+            (Phase::Judged(judged), _) => judged.draft.clone(),
+            (Phase::Planned(rounds), Some(desk)) if stop != StopReason::Cancelled && state.has_evidence() => {
                 self.remember(state).await;
                 let memory = folded_by_rules(state);
-                self.written(desk, &CallKey::new("write"), state, brief, &memory).await?
+                self.written(desk, &CallKey::new("write"), state, rounds, &memory).await?
             }
             _ => draft_by_rules(state),
         };
@@ -375,16 +376,16 @@ impl Steps {
         desk: &Desk,
         key: &CallKey,
         state: &RunState,
-        brief: &Brief,
+        Rounds { brief, reasons, verdicts, .. }: &Rounds,
         memory: &Memory,
     ) -> Result<Draft, StepError> {
         let all: Vec<_> = state.branches.values().flat_map(|branch| &branch.evidence).collect();
         let ledger = if all.len() <= MAX_LEDGER { all } else { self.recalled(brief, all).await };
         let material = Material {
             brief,
-            reasons: &state.reasons,
+            reasons,
             memory,
-            verdicts: &state.verdicts,
+            verdicts,
             tree: &state.tree,
             branches: &state.branches,
             ledger,
@@ -438,7 +439,7 @@ fn directed(mut plan: Plan, source: Option<SourceHint>, root: &NodeId) -> Plan {
 
 /// Folds what the last round left unfolded without asking anybody: the round did not end.
 fn folded_by_rules(state: &RunState) -> Memory {
-    let mut memory = state.memory.clone();
+    let mut memory = state.folded.memory.clone();
     for (node, branch) in state.unfolded() {
         let label = label(&state.tree, &state.branches, &node.id);
         let r = state.settings.summary_tokens;
@@ -450,7 +451,7 @@ fn folded_by_rules(state: &RunState) -> Memory {
 
 /// Makes an answer of what a run has, without a model.
 pub fn draft_by_rules(state: &RunState) -> Draft {
-    match &state.brief {
+    match state.brief() {
         Some(brief) => assemble::draft_by_rules(brief, &state.tree, &state.branches),
         None => Draft::default(),
     }

@@ -1,9 +1,11 @@
-//! Events folded into the state of a run; a live run, a resumed one and a replay share this code.
+//! Events folded into the state of a run. A live run, a resumed one and a replay share this code.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::replace;
 use std::time::Duration;
 
 use super::event::{Event, Record, RunSettings};
+use super::phase::{Ended, Judged, Phase, Rounds};
 use crate::base::clock::Moment;
 use crate::research::branch::Branch;
 use crate::research::memory::Memory;
@@ -14,85 +16,59 @@ use crate::research::report::{Draft, StopReason};
 use crate::research::route::Route;
 use crate::research::verdict::Verdict;
 
-/// What is said of a node that a plan has dropped.
+/// Summary of a node that a plan has dropped. Stored in journals: tells such a node from one that is blocked.
 const DROPPED: &str = "dropped by a later plan";
 
-/// Where a run stands.
-///
-/// ```text
-/// started ─▶ briefed ─▶ planned ─▶ nodes … ─▶ round ended ─▶ ended
-///                          ▲                      │
-///                          └──────────────────────┘
-/// ```
+/// Where a run stands, as its events say; [`Phase`] has the diagram.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunState {
-    /// What was asked.
+    /// The question.
     pub question: Question,
     /// How the run is made.
     pub settings: RunSettings,
-    /// What the user added when asked to.
+    /// What the user answered when asked back.
     pub clarification: Option<String>,
-    /// What the answer must cover, once that is fixed.
-    pub brief: Option<Brief>,
-    /// The brief of a run that follows another one as it was made without the earlier answer.
+    /// The brief of a follow-up as it was made without the earlier answer.
     pub outward_brief: Option<Brief>,
     /// Nodes whose questions a plan worded after something was retrieved.
     pub reworded: BTreeSet<NodeId>,
+    /// Where the run is in its life.
+    pub phase: Phase,
     /// The nodes.
     pub tree: Tree,
-    /// Why the nodes were opened, round by round.
-    pub reasons: Vec<String>,
-    /// The round that was planned last; 0 before the first plan.
-    pub round: u32,
-    /// Which way each node that was started was looked into.
+    /// The way taken for each node that was started.
     pub routes: BTreeMap<NodeId, Route>,
     /// What the nodes found.
     pub branches: BTreeMap<NodeId, Branch>,
-    /// The summaries as they stood when the last round ended: what workers of this round see.
-    pub memory: Memory,
-    /// Verdicts, one for each round that ended.
-    pub verdicts: Vec<Verdict>,
-    /// The answer so far.
-    pub draft: Option<Draft>,
-    /// Rounds in a row that brought no new evidence.
-    pub idle_rounds: u32,
-    /// Why the run ended, where it has.
-    pub end: Option<StopReason>,
+    /// What the rounds that ended have left.
+    pub folded: Folded,
     /// Time a process was at work, up to the last event.
     pub active: Duration,
-    /// What the rounds that ended have taken in.
-    known: Known,
-    /// How all this stood before the last round ended.
-    before: Before,
     started: Moment,
     last: Moment,
     seq: u64,
 }
 
-/// What the rounds that ended have taken in.
+/// What the rounds that ended have left: what the workers of the next round see of them.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Known {
-    /// Nodes whose branches the summaries have.
+pub struct Folded {
+    /// The summaries.
+    pub memory: Memory,
+    /// Rounds in a row that brought no new evidence.
+    pub idle_rounds: u32,
+    /// Nodes whose branches are in the summaries.
     nodes: BTreeSet<NodeId>,
-    /// Quotes, with where they stand.
-    evidence: BTreeSet<(String, String)>,
-}
-
-/// How a run stood before its last round ended, so that the round can be taken up again.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Before {
-    memory: Memory,
-    known: Known,
-    idle_rounds: u32,
+    /// Every quote, with its place.
+    quotes: BTreeSet<(String, String)>,
 }
 
 /// An event cannot follow from the events before it.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum FoldError {
-    /// There is no run before it has started.
+    /// The first event is not the start of a run.
     #[error("journal does not begin with the start of a run")]
     NotStarted,
-    /// An event is missing or there twice.
+    /// An event is missing or stored twice.
     #[error("journal has event {found} where {expected} should be")]
     Order {
         /// The number that should be next.
@@ -100,14 +76,14 @@ pub enum FoldError {
         /// The number found.
         found: u64,
     },
-    /// The event is about something that is not there.
+    /// The event cannot follow from the state it meets.
     #[error("event {seq} (`{name}`) does not fit the run: {reason}")]
     Unfit {
         /// Its number.
         seq: u64,
         /// Its kind.
         name: &'static str,
-        /// Why not.
+        /// What does not fit.
         reason: String,
     },
 }
@@ -117,7 +93,7 @@ impl RunState {
     ///
     /// # Errors
     ///
-    /// Returns an error for events that are no run: out of order, or about nodes that are not there.
+    /// Returns an error for events out of order, or about nodes that do not exist.
     pub fn of(records: &[Record]) -> Result<Self, FoldError> {
         let (first, rest) = records.split_first().ok_or(FoldError::NotStarted)?;
         let mut state = Self::started(first)?;
@@ -138,20 +114,12 @@ impl RunState {
             question: question.clone(),
             settings: (**settings).clone(),
             clarification: None,
-            brief: None,
             outward_brief: None,
             reworded: BTreeSet::new(),
-            reasons: Vec::new(),
-            round: 0,
+            phase: Phase::Asked,
             routes: BTreeMap::new(),
             branches: BTreeMap::new(),
-            memory: Memory::default(),
-            known: Known::default(),
-            before: Before::default(),
-            verdicts: Vec::new(),
-            draft: None,
-            idle_rounds: 0,
-            end: None,
+            folded: Folded::default(),
             active: Duration::ZERO,
             started: record.at,
             last: record.at,
@@ -159,15 +127,38 @@ impl RunState {
         })
     }
 
-    /// Returns the nodes that went a way on which a job may be started, and whether they are still on it.
+    /// Returns the brief; `None` before it is fixed.
+    pub fn brief(&self) -> Option<&Brief> {
+        self.phase.brief()
+    }
+
+    /// Returns the number of the round that was planned last; 0 before the first plan.
+    pub fn round(&self) -> u32 {
+        self.phase.rounds().map_or(0, |rounds| rounds.number)
+    }
+
+    /// Returns how many rounds were judged.
+    pub fn rounds_ended(&self) -> u32 {
+        u32::try_from(self.phase.verdicts().len()).unwrap_or(u32::MAX)
+    }
+
+    /// Returns why the run ended; `None` while it has not.
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        match &self.phase {
+            Phase::Ended(ended) => Some(ended.stop_reason),
+            Phase::Asked | Phase::Briefed(_) | Phase::Planned(_) | Phase::Judged(_) => None,
+        }
+    }
+
+    /// Returns the nodes on a route that may start a background job, and whether they are running.
     pub fn jobs(&self) -> impl Iterator<Item = (&NodeId, bool)> {
         let is_running = |node: &NodeId| self.tree.get(node).is_some_and(|node| node.status == NodeStatus::Running);
         self.routes.iter().filter(|(_, route)| route.has_job()).map(move |(node, _)| (node, is_running(node)))
     }
 
-    /// Returns the branches that the summaries do not have yet, in the order their nodes were planned.
+    /// Returns the branches that are not in the summaries yet, in the order their nodes were planned.
     pub fn unfolded(&self) -> impl Iterator<Item = (&Node, &Branch)> {
-        let new = self.tree.workers().filter(|node| !self.known.nodes.contains(&node.id));
+        let new = self.tree.workers().filter(|node| !self.folded.nodes.contains(&node.id));
         new.filter_map(|node| Some((node, self.branches.get(&node.id)?)))
     }
 
@@ -181,9 +172,9 @@ impl RunState {
         self.branches.values().any(|branch| !branch.evidence.is_empty())
     }
 
-    /// Tells whether the run has ended in a way that going on changes nothing of.
+    /// Tells whether the run has ended for a reason that resuming it does not change.
     pub fn is_over(&self) -> bool {
-        self.end.is_some_and(StopReason::is_natural)
+        self.stop_reason().is_some_and(StopReason::is_natural)
     }
 
     /// Returns when the run began.
@@ -194,11 +185,6 @@ impl RunState {
     /// Returns when the last event happened.
     pub fn last_moment(&self) -> Moment {
         self.last
-    }
-
-    /// Returns the rounds that have ended.
-    pub fn rounds_ended(&self) -> u32 {
-        u32::try_from(self.verdicts.len()).unwrap_or(u32::MAX)
     }
 
     /// Takes the next event.
@@ -222,12 +208,7 @@ impl RunState {
             Event::Clarified { question, answer } => self.clarification = Some(format!("{question} {answer}")),
             Event::Briefed { brief, outward } => {
                 self.outward_brief = outward.as_deref().cloned();
-                // The root serves all of them, whoever looks into it.
-                let root = self.tree.root.clone();
-                if let Some(root) = self.tree.get_mut(&root) {
-                    root.aspects = brief.aspects.iter().map(|aspect| aspect.id.clone()).collect();
-                }
-                self.brief = Some(brief.clone());
+                self.fix_brief(brief).map_err(unfit)?;
             }
             Event::Planned { round, plan } => self.plan(*round, plan).map_err(unfit)?,
             Event::NodeStarted { node, route, .. } => {
@@ -239,14 +220,11 @@ impl RunState {
             Event::NodeFailed { node, error } => self.settle(node, NodeStatus::Failed, error).map_err(unfit)?,
             Event::NodeBlocked { node, reason } => self.settle(node, NodeStatus::Blocked, reason).map_err(unfit)?,
             Event::RoundEnded { round, memory, draft, verdict } => {
-                if *round != self.round {
-                    return Err(unfit(format!("round {} is the one under way", self.round)));
-                }
-                self.end_round(memory, draft, verdict);
+                self.end_round(*round, memory, draft, verdict).map_err(unfit)?;
             }
-            Event::Ended { stop_reason, draft } => self.finish_run(*stop_reason, draft),
+            Event::Ended { stop_reason, draft } => self.finish_run(*stop_reason, draft).map_err(unfit)?,
         }
-        // Nobody is at work between two processes, or while the user is asked something.
+        // The time between two processes, and while the user thinks about a question asked back, is not active time.
         if !matches!(record.event, Event::Resumed { .. } | Event::Clarified { .. }) {
             self.active += record.at.since(self.last);
         }
@@ -255,9 +233,36 @@ impl RunState {
         Ok(())
     }
 
+    fn fix_brief(&mut self, brief: &Brief) -> Result<(), String> {
+        let Phase::Asked = self.phase else { return Err(self.not_due()) };
+        // The root answers the whole question, so it serves every aspect, with or without nodes below it.
+        let root = self.tree.root.clone();
+        if let Some(root) = self.tree.get_mut(&root) {
+            root.aspects = brief.aspects.iter().map(|aspect| aspect.id.clone()).collect();
+        }
+        self.phase = Phase::Briefed(brief.clone());
+        Ok(())
+    }
+
+    fn not_due(&self) -> String {
+        format!("the run is {}", self.phase.name())
+    }
+
     fn plan(&mut self, round: u32, plan: &Plan) -> Result<(), String> {
-        if round != self.round + 1 {
-            return Err(format!("round {} is the next", self.round + 1));
+        let mut rounds = match replace(&mut self.phase, Phase::Asked) {
+            Phase::Briefed(brief) => Rounds { brief, number: 0, reasons: Vec::new(), verdicts: Vec::new() },
+            Phase::Judged(judged) => {
+                let Judged { mut rounds, verdict, .. } = *judged;
+                rounds.verdicts.push(verdict);
+                rounds
+            }
+            phase @ (Phase::Asked | Phase::Planned(_) | Phase::Ended(_)) => {
+                self.phase = phase;
+                return Err(self.not_due());
+            }
+        };
+        if round != rounds.number + 1 {
+            return Err(format!("round {} is the next", rounds.number + 1));
         }
         let known: BTreeSet<_> = self.tree.nodes.iter().chain(&plan.nodes).map(|node| node.id.clone()).collect();
         if known.len() != self.tree.nodes.len() + plan.nodes.len() {
@@ -284,14 +289,17 @@ impl RunState {
             }
         }
         self.tree.nodes.extend(plan.nodes.iter().cloned());
-        self.reasons.push(plan.reasoning.clone());
-        self.round = round;
+        rounds.number = round;
+        rounds.reasons.push(plan.reasoning.clone());
+        self.phase = Phase::Planned(rounds);
         Ok(())
     }
 
-    /// Takes back that the run ended: what was running waits again, and so does a root that only the end had settled.
+    /// Takes the end back. What was running waits again, and so does a root that only the end had settled.
     fn reopen(&mut self) {
-        self.end = None;
+        if let Phase::Ended(ended) = &mut self.phase {
+            self.phase = replace(&mut ended.before, Phase::Asked);
+        }
         let root = self.tree.root.clone();
         let has_branch = self.branches.contains_key(&root);
         for node in &mut self.tree.nodes {
@@ -303,24 +311,24 @@ impl RunState {
         }
     }
 
-    /// Has nodes wait again, and those that waited for them; the round is then not over any more.
+    /// Makes nodes wait again, with those they block. A round that was judged is under way again.
     fn try_again(&mut self, again: &[NodeId]) {
-        if !again.is_empty() && self.rounds_ended() == self.round && self.verdicts.pop().is_some() {
-            let before = self.before.clone();
-            (self.memory, self.known, self.idle_rounds) = (before.memory, before.known, before.idle_rounds);
+        if let (Phase::Judged(judged), false) = (&self.phase, again.is_empty()) {
+            self.folded = judged.before.clone();
+            self.phase = Phase::Planned(judged.rounds.clone());
         }
         let mut waiting: BTreeSet<NodeId> = again.iter().cloned().collect();
         for id in again {
-            // What it found the other way comes again, off the record.
+            // What it found the other way is still on record, and costs nothing when it is looked up again.
             self.branches.remove(id);
-            self.known.nodes.remove(id);
+            self.folded.nodes.remove(id);
             if let Some(node) = self.tree.get_mut(id) {
                 node.status = NodeStatus::Pending;
                 node.confidence = 0.0;
                 node.summary.clear();
             }
         }
-        // A node comes after those it builds on, or is found in a later turn.
+        // A node may come before one it depends on, so this repeats until nothing changes.
         loop {
             let before = waiting.len();
             for node in &mut self.tree.nodes {
@@ -340,8 +348,9 @@ impl RunState {
         }
     }
 
-    /// Moves a node on, if it is not settled.
+    /// Changes the status of a node that is not settled.
     fn settle(&mut self, id: &NodeId, status: NodeStatus, summary: &str) -> Result<(), String> {
+        let Phase::Planned(_) = self.phase else { return Err(self.not_due()) };
         let node = self.tree.get_mut(id).ok_or_else(|| format!("there is no node `{id}`"))?;
         if node.status.is_settled() {
             return Err(format!("node `{id}` is settled"));
@@ -366,25 +375,30 @@ impl RunState {
         Ok(())
     }
 
-    fn end_round(&mut self, memory: &Memory, draft: &Draft, verdict: &Verdict) {
-        self.before = Before {
-            memory: std::mem::replace(&mut self.memory, memory.clone()),
-            known: self.known.clone(),
-            idle_rounds: self.idle_rounds,
-        };
-        self.draft = Some(draft.clone());
-        self.verdicts.push(verdict.clone());
-        self.known.nodes = self.branches.keys().cloned().collect();
+    fn end_round(&mut self, round: u32, memory: &Memory, draft: &Draft, verdict: &Verdict) -> Result<(), String> {
+        let Phase::Planned(rounds) = &self.phase else { return Err(self.not_due()) };
+        if round != rounds.number {
+            return Err(format!("round {} is the one under way", rounds.number));
+        }
+        let before = self.folded.clone();
         // The same words in the same place are nothing new, whichever node finds them.
-        let all = self.branches.values().flat_map(|branch| &branch.evidence);
-        self.known.evidence.extend(all.map(|quote| (quote.source.for_people(), quote.quote.clone())));
-        let has_new = self.known.evidence.len() > self.before.known.evidence.len();
-        self.idle_rounds = if has_new { 0 } else { self.idle_rounds + 1 };
+        let quotes = self.branches.values().flat_map(|branch| &branch.evidence);
+        self.folded.quotes.extend(quotes.map(|quote| (quote.source.for_people(), quote.quote.clone())));
+        self.folded.nodes = self.branches.keys().cloned().collect();
+        self.folded.memory = memory.clone();
+        let has_new = self.folded.quotes.len() > before.quotes.len();
+        self.folded.idle_rounds = if has_new { 0 } else { before.idle_rounds + 1 };
+        let (rounds, draft, verdict) = (rounds.clone(), draft.clone(), verdict.clone());
+        self.phase = Phase::Judged(Box::new(Judged { rounds, draft, verdict, before }));
+        Ok(())
     }
 
-    fn finish_run(&mut self, stop_reason: StopReason, draft: &Draft) {
-        self.end = Some(stop_reason);
-        self.draft = Some(draft.clone());
+    fn finish_run(&mut self, stop_reason: StopReason, draft: &Draft) -> Result<(), String> {
+        if let Phase::Ended(_) = self.phase {
+            return Err(self.not_due());
+        }
+        let before = replace(&mut self.phase, Phase::Asked);
+        self.phase = Phase::Ended(Box::new(Ended { stop_reason, draft: draft.clone(), before }));
         let root = self.tree.root.clone();
         let has_answer = !draft.findings.is_empty() || !draft.answer.is_empty();
         if let Some(root) = self.tree.get_mut(&root).filter(|root| root.status == NodeStatus::Pending) {
@@ -392,5 +406,6 @@ impl RunState {
             root.confidence = draft.confidence;
             root.summary.clone_from(&draft.answer);
         }
+        Ok(())
     }
 }

@@ -59,12 +59,12 @@ impl Work {
         let conclusions = node.depends_on.iter().filter(|id| may_see(id));
         let conclusions =
             conclusions.filter_map(|id| Some((state.tree.get(id)?.clone(), state.branches.get(id)?.clone())));
-        let aspects =
-            state.brief.iter().flat_map(|brief| &brief.aspects).filter(|aspect| node.aspects.contains(&aspect.id));
+        let aspects = state.brief().into_iter().flat_map(|brief| &brief.aspects);
+        let aspects = aspects.filter(|aspect| node.aspects.contains(&aspect.id));
         Some(Self {
             aspects: aspects.cloned().collect(),
             conclusions: conclusions.collect(),
-            context: slice(state.memory.global_for(eyes), node.question.as_str(), CONTEXT_TOKENS, &estimate),
+            context: slice(state.folded.memory.global_for(eyes), node.question.as_str(), CONTEXT_TOKENS, &estimate),
             route,
             outward: outward(node.clone(), state),
             outward_task: outward_task(state, &node, &node.aspects),
@@ -183,7 +183,7 @@ fn outward(mut node: Node, state: &RunState) -> Node {
     if is_blind || state.settings.allow_egress {
         return node;
     }
-    let aspect = |id| state.brief.as_ref().and_then(|brief| brief.aspect(id)).map(|aspect| aspect.text.clone());
+    let aspect = |id| state.brief().and_then(|brief| brief.aspect(id)).map(|aspect| aspect.text.clone());
     let aspects = node.aspects.iter().filter_map(aspect).filter(|_| state.settings.follows.is_none());
     let texts: Vec<_> = aspects.chain([state.question.to_string()]).collect();
     node.question = texts.join("; ").parse().unwrap_or_else(|_| state.question.clone());

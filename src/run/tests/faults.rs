@@ -193,12 +193,12 @@ async fn check(case: &Case, world: &Outside<'_>, ended: Result<StopReason, RunEr
     let state = world.state().await;
     match ended {
         Ok(stop) => {
-            assert_eq!(state.end, Some(stop));
+            assert_eq!(state.stop_reason(), Some(stop));
             assert_ne!(stop, StopReason::Cancelled, "{case:?}: nobody stopped it");
             is_honest(case, world).await;
         }
         // Where not even a plan could be made, there is nothing to report.
-        Err(RunError::Call { .. }) if state.round == 0 => {}
+        Err(RunError::Call { .. }) if state.round() == 0 => {}
         Err(error) => panic!("{case:?}: {error}: {:?}", std::error::Error::source(&error)),
     }
     let usage = usage_of(world.store.journal(), &World::run()).await.unwrap();

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::budget::BudgetLimits;
 use super::event::RunSettings;
 use super::orchestrator::{Orchestrator, Resources, RunError, Sources};
+use super::phase::Phase;
 use super::store::Store;
 use super::tree::RunState;
 use super::usage::usage_of;
@@ -116,13 +117,14 @@ fn settings(limits: BudgetLimits) -> RunSettings {
 
 /// Returns the report of a run that has ended, what it cost aside.
 fn report_of(state: &RunState) -> Report {
+    let Phase::Ended(ended) = &state.phase else { panic!("the run has not ended: {state:#?}") };
     Report::of(Material {
         run_id: None,
         question: &state.question,
         tree: &state.tree,
         branches: &state.branches,
-        draft: state.draft.as_ref().unwrap(),
-        stop_reason: state.end.unwrap(),
+        draft: &ended.draft,
+        stop_reason: ended.stop_reason,
         searched: "",
         has_asked_web: false,
         usage: UsageTable::default(),

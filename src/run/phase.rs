@@ -1,0 +1,110 @@
+//! Where a run is in its life, with what is known by then.
+
+use super::tree::Folded;
+use crate::research::question::Brief;
+use crate::research::report::{Draft, StopReason};
+use crate::research::verdict::Verdict;
+
+/// Where a run is in its life. Each phase holds what the next step needs, so that no step can be taken without it.
+///
+/// ```text
+/// Asked ─▶ Briefed ─▶ Planned ─▶ Judged        every phase ─▶ Ended
+///                        ▲          │          Ended ─▶ the phase before, when the run is resumed
+///                        └──────────┘
+/// ```
+///
+/// A resumed run goes from [`Self::Judged`] back to [`Self::Planned`] when nodes of its last round are tried again.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Phase {
+    /// The question is known.
+    Asked,
+    /// What the answer must cover is fixed.
+    Briefed(Brief),
+    /// The nodes of a round are worked on.
+    Planned(Rounds),
+    /// The round has a draft and a verdict.
+    Judged(Box<Judged>),
+    /// The run has ended.
+    Ended(Box<Ended>),
+}
+
+/// The rounds up to the one that is under way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rounds {
+    /// What the answer must cover.
+    pub brief: Brief,
+    /// The number of the round that was planned last, from 1.
+    pub number: u32,
+    /// Why the nodes were opened, one reason per round.
+    pub reasons: Vec<String>,
+    /// The verdicts on the rounds before.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// A round that was judged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judged {
+    /// The rounds up to this one.
+    pub rounds: Rounds,
+    /// The answer so far.
+    pub draft: Draft,
+    /// The verdict on it.
+    pub verdict: Verdict,
+    /// The summaries as they stood before the round was folded in, for nodes of it that are tried again.
+    pub(super) before: Folded,
+}
+
+/// The end of a run, which a resumption takes back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ended {
+    /// Why it ended.
+    pub stop_reason: StopReason,
+    /// The final answer.
+    pub draft: Draft,
+    /// The phase the run was in.
+    pub(super) before: Phase,
+}
+
+impl Phase {
+    /// Returns the brief; `None` before it is fixed.
+    pub fn brief(&self) -> Option<&Brief> {
+        match self {
+            Self::Asked => None,
+            Self::Briefed(brief) => Some(brief),
+            Self::Planned(rounds) => Some(&rounds.brief),
+            Self::Judged(judged) => Some(&judged.rounds.brief),
+            Self::Ended(ended) => ended.before.brief(),
+        }
+    }
+
+    /// Returns the rounds; `None` before the first plan.
+    pub fn rounds(&self) -> Option<&Rounds> {
+        match self {
+            Self::Asked | Self::Briefed(_) => None,
+            Self::Planned(rounds) => Some(rounds),
+            Self::Judged(judged) => Some(&judged.rounds),
+            Self::Ended(ended) => ended.before.rounds(),
+        }
+    }
+
+    /// Returns the verdicts, one for each round that was judged.
+    pub fn verdicts(&self) -> Vec<&Verdict> {
+        let last = match self {
+            Self::Judged(judged) => Some(&judged.verdict),
+            Self::Ended(ended) => return ended.before.verdicts(),
+            Self::Asked | Self::Briefed(_) | Self::Planned(_) => None,
+        };
+        self.rounds().into_iter().flat_map(|rounds| &rounds.verdicts).chain(last).collect()
+    }
+
+    /// Returns its name, for errors.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Briefed(_) => "briefed",
+            Self::Planned(_) => "planned",
+            Self::Judged(_) => "judged",
+            Self::Ended(_) => "ended",
+        }
+    }
+}
