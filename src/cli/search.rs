@@ -178,7 +178,7 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
         SearchFormat::Text => {
             ui.print(&text(&found, args.explain))?;
             if found.support == Support::None {
-                ui.tell("note: none of these bears on the query");
+                ui.tell("note: no hit is relevant to the query");
             }
         }
     }

@@ -36,15 +36,17 @@ pub(super) fn note(evidence: &Evidence) -> Option<&'static str> {
 pub(super) fn checks(report: &Report) -> String {
     let checked: Vec<_> = report.evidence.iter().filter(|evidence| evidence.checked).collect();
     let is_web = |evidence: &&Evidence| matches!(evidence.source, Place::Web { .. });
-    let mut found_in = if checked.iter().any(is_web) { "in its source" } else { "in its file" }.to_owned();
-    if checked.iter().any(|evidence| evidence.stale) {
-        found_in.push_str(", or in what the index has of a file that has changed");
-    }
+    let (source, sources) = if checked.iter().any(is_web) { ("source", "sources") } else { ("file", "files") };
+    let copies = if checked.iter().any(|evidence| evidence.stale) {
+        ", or in the indexed copy of a file that has changed"
+    } else {
+        ""
+    };
     match (checked.len(), report.evidence.len()) {
-        (0, _) => "The sources are reported, and code has found none of the quotes.".to_owned(),
-        (found, all) if found == all => format!("Code has found every quote, verbatim, {found_in}."),
+        (0, _) => "The sources are as reported; none of the quotes was found in its source.".to_owned(),
+        (found, all) if found == all => format!("Every quote was found verbatim in its {source}{copies}."),
         (found, all) => format!(
-            "Code has found {found} of {all} quotes, each verbatim {found_in}; the others are reported, unchecked."
+            "{found} of {all} quotes were found verbatim in their {sources}{copies}; the others are reported but unchecked."
         ),
     }
 }

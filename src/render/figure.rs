@@ -46,13 +46,13 @@ pub fn duration(millis: u64) -> String {
 pub fn ended(reason: StopReason) -> &'static str {
     match reason {
         StopReason::Complete => "the question is answered",
-        StopReason::BudgetExceeded => "the money it may spend is spent",
-        StopReason::TokensExceeded => "the tokens it may use are used up",
-        StopReason::TimeExceeded => "its time is up",
-        StopReason::IterationsExceeded => "it had as many rounds as it may have",
+        StopReason::BudgetExceeded => "the cost limit was reached",
+        StopReason::TokensExceeded => "the token limit was reached",
+        StopReason::TimeExceeded => "the time limit was reached",
+        StopReason::IterationsExceeded => "the limit of rounds was reached",
         StopReason::NoMoreTasks => "everything planned was done and nothing more could be planned",
         StopReason::NoProgress => "two rounds brought no new evidence",
-        StopReason::NoEvidence => "nothing was found that bears on the question",
+        StopReason::NoEvidence => "no relevant evidence was found",
         StopReason::Cancelled => "it was stopped",
     }
 }
@@ -106,9 +106,9 @@ pub(super) fn reservation(report: &Report) -> Option<String> {
     }
     if !report.failed_nodes.is_empty() {
         let names: Vec<_> = report.failed_nodes.iter().map(NodeId::to_string).collect();
-        said.push(format!("Parts of it failed: {}.", names.join(", ")));
+        said.push(format!("Failed nodes: {}.", names.join(", ")));
     } else if report.degraded {
-        said.push("Something planned was not looked into.".to_owned());
+        said.push("Part of the plan was not carried out.".to_owned());
     }
     (!said.is_empty()).then(|| said.join(" "))
 }

@@ -129,7 +129,7 @@ impl Page {
                 limitations = rest;
                 plain(why)
             }
-            None => plain("Nothing was found that bears on this question."),
+            None => plain("No relevant evidence was found."),
         });
         let reported = citation::reported(report);
         // The only open question of a refusal is the question itself.

@@ -109,8 +109,7 @@ fn full(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
 /// Appends the refusal and its reason, then claims and limitations.
 fn refusal(text: &mut String, report: &Report) {
     let mut limitations = report.limitations.iter();
-    let why =
-        limitations.next().map_or_else(|| "Nothing was found that bears on this question.".into(), |why| line(why));
+    let why = limitations.next().map_or_else(|| "No relevant evidence was found.".into(), |why| line(why));
     let _ = writeln!(text, "\n**No answer.** {why}");
     list(text, citation::UNCHECKED, &citation::reported(report));
     list(text, "Limitations", limitations.as_slice());
@@ -396,7 +395,7 @@ mod tests {
 
         1. `battery.md:11-12` — Batteries › Decision
 
-        Confidence 0.75. Code has found every quote, verbatim, in its file.
+        Confidence 0.75. Every quote was found verbatim in its file.
         ");
     }
 

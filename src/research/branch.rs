@@ -35,7 +35,7 @@ pub enum BranchStop {
     BudgetExceeded,
     /// Its model failed after something had been noted.
     ModelFailed,
-    /// Nothing was found that bears on its question.
+    /// No relevant evidence was found.
     NoEvidence,
 }
 

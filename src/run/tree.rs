@@ -364,7 +364,7 @@ impl RunState {
         let is_empty = branch.report.findings.is_empty();
         let status = if is_empty { NodeStatus::Blocked } else { NodeStatus::Done };
         let summary = match branch.report.summary.as_str() {
-            "" => "nothing was found that bears on it",
+            "" => "no relevant evidence was found",
             summary => summary,
         };
         self.settle(id, status, summary)?;
