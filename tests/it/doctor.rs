@@ -57,7 +57,7 @@ fn advice_for_a_folder_that_is_gone_mends_the_index() {
     world.write("other/a.md", "# Other\n\nA word: tangerine.\n");
     world.dr(["index", "other", "--no-embed", "--quiet"]).succeeded();
     fs::rename(world.path("kb"), world.path("moved")).unwrap();
-    assert!(world.dr(["doctor"]).stdout.contains("forget the collection with `dr index --prune`"));
+    assert!(world.dr(["doctor"]).stdout.contains("remove the collection with `dr index --prune`"));
     world.dr(["index", "--prune", "--no-embed"]).succeeded();
     world.dr(["doctor"]).succeeded();
     let contents = world.contents();

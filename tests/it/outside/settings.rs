@@ -74,7 +74,7 @@ fn setting_that_only_a_run_uses_is_checked_by_config_and_doctor() {
             "no key for `exa`: `key_env` is not the name of a variable",
             "MY_API_KEY",
         ),
-        ("[web]\nallowed_hosts = [\"*\"]", "`*` has a `*`, and each machine is allowed by its name", "one by one"),
+        ("[web]\nallowed_hosts = [\"*\"]", "`*` has a `*`; hosts are allowed by full name", "list every host"),
         ("[web]\nallowed_hosts = [\"*.com\"]", "`*.com` has a `*`", "one by one"),
         ("[web]\nallowed_hosts = [\"\"]", "`` is neither a host nor a network", "without `http://`"),
         ("[web]\nallowed_hosts = [\"0.0.0.0/0\"]", "network `0.0.0.0/0` is too wide", "`/8` or more"),
