@@ -18,6 +18,7 @@ use figment::providers::{Env, Format, Serialized, Toml};
 use figment::value::{Tag, Value};
 use serde::{Deserialize, Serialize};
 
+pub use crate::source::deep_research::MOST_JOBS;
 use complaint::complaint;
 pub use limits::{MAX_PARALLEL, dollars, duration};
 
@@ -105,12 +106,6 @@ pub struct Options {
     /// Tokens of the rolling summary.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "limits::summary_tokens")]
     pub summary_tokens: Option<u64>,
-    /// Jobs of Deep Research one run may start.
-    #[serde(skip)]
-    pub deep_research_max: Option<usize>,
-    /// Whether a job whose start has an unknown outcome is started again.
-    #[serde(skip)]
-    pub retry_unknown: Option<bool>,
     /// Everything else about language models, for all roles and for each.
     #[serde(default, skip_serializing)]
     pub models: ModelsOptions,
@@ -273,8 +268,6 @@ impl Settings {
         let figment =
             Figment::new().merge(Toml::file(&paths.user_file)).merge(Toml::file(&project_file)).merge(last.clone());
         let mut options: Options = figment.extract().map_err(invalid)?;
-        // These are for one command, and no file may say them.
-        (options.deep_research_max, options.retry_unknown) = (flags.deep_research_max, flags.retry_unknown);
         let origins: BTreeMap<_, _> = KEYS.into_iter().filter_map(|key| Some((key, origin(&figment, key)?))).collect();
         // One line sets all roles that say nothing else; as a variable or flag it has the last word.
         match options.model.clone() {

@@ -1,7 +1,7 @@
 //! `dr ask`: answer a question.
 
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use futures::future::BoxFuture;
@@ -17,9 +17,7 @@ use super::ui::Ui;
 use super::watch::{EventFormat, Watch};
 use crate::base::line::one_line;
 use crate::config::Options;
-use crate::engine::{AskRequest, Engine};
-use crate::kb::search::SearchMode;
-use crate::llm::structured::check_schema;
+use crate::engine::{AskRequest, Engine, RequestError};
 
 /// Answer a question with checked citations
 ///
@@ -68,23 +66,34 @@ impl AskArgs {
     pub(super) fn options(&self, options: Options) -> Options {
         self.limits.options(options)
     }
+
+    /// Returns the request, checked before anything is indexed or paid for.
+    fn request(&self) -> Result<AskRequest, CliError> {
+        let plan = self.plan.as_deref().map(read_plan).transpose()?;
+        let output_schema = self.schema.as_deref().map(super::read_json).transpose()?;
+        let (follow, max_jobs) = (self.follow.clone(), self.limits.max_jobs());
+        let request = AskRequest { plan, output_schema, follow, max_jobs, ..self.what.request()? };
+        request.checked().map_err(|error| match (error, &self.schema) {
+            (RequestError::Schema { reason }, Some(file)) => {
+                CliError::Usage { message: format!("`{}` is not a JSON Schema: {reason}", file.display()), hint: None }
+            }
+            (error, _) => error.into(),
+        })
+    }
 }
 
 /// Runs the command.
 pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<Exit, CliError> {
     args.report.check()?;
-    let plan = args.plan.as_deref().map(read_plan).transpose()?;
-    let output_schema = args.schema.as_deref().map(read_schema).transpose()?;
-    let Some(request) = args.what.request(ui, engine).await? else { return Ok(Exit::Interrupted) };
-    let request = AskRequest { plan, output_schema, follow: args.follow, ..request };
-    if !engine.has_model()? && !engine.settings().is_offline() {
+    let request = args.request()?;
+    let Some(request) = args.what.updated(ui, engine, request).await? else { return Ok(Exit::Interrupted) };
+    if !engine.has_model()? && !engine.is_offline() {
         args.events.note(ui, "no model is configured, so the answer is made of sentences from its sources");
     }
-    let searcher = engine.searcher(SearchMode::Hybrid).await?;
     let stop = interruptible();
     let watch = Watch::new(ui, args.events);
     if args.dry_run {
-        let planned = engine.plan(&searcher, request, watch.listener(), stop).await;
+        let planned = engine.plan(request, watch.watcher(), stop).await;
         watch.finish();
         return print_plan(ui, &planned?, args.report.is_json());
     }
@@ -97,11 +106,11 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
             answer
         })
     };
-    let asked = engine.ask(&searcher, request, asks_back.then_some(&ask_back as _), watch.listener(), stop).await;
+    let asked = engine.ask(request, asks_back.then_some(&ask_back as _), watch.watcher(), stop).await;
     watch.finish();
     let asked = asked?;
     let exit = args.report.end(ui, &asked.report)?;
-    if matches!(exit, Exit::Interrupted | Exit::Partial) && asked.is_kept && !asked.state.is_over() {
+    if matches!(exit, Exit::Interrupted | Exit::Partial) && asked.can_resume {
         args.events.note(ui, &format!("`dr resume {}` goes on with this run", asked.run));
     }
     Ok(exit)
@@ -122,15 +131,4 @@ async fn ask_back(question: &str) -> Option<String> {
     });
     let answer = answer.await.ok()?.trim().to_owned();
     (!answer.is_empty()).then_some(answer)
-}
-
-/// Reads the form the answer must have, and refuses what is no JSON Schema before anything is paid for.
-fn read_schema(file: &Path) -> Result<serde_json::Value, CliError> {
-    let schema = super::read_json(file)?;
-    match check_schema(&schema) {
-        Ok(()) => Ok(schema),
-        Err(error) => {
-            Err(CliError::Usage { message: format!("`{}` is not a JSON Schema: {error}", file.display()), hint: None })
-        }
-    }
 }

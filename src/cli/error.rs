@@ -5,17 +5,15 @@ use std::fmt::Write;
 
 use super::exit::Exit;
 use crate::base::line::{printable, with_causes};
-use crate::engine::EngineError;
-use crate::llm::call::CallError;
+use crate::engine::{EngineError, ErrorKind, RequestError};
 use crate::render::RenderError;
-use crate::run::orchestrator::RunError;
 
 /// A command failed, or was asked for something impossible.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
     /// The engine failed.
     #[error(transparent)]
-    Engine(#[from] EngineError),
+    Engine(EngineError),
     /// Something on the command line cannot be used.
     #[error("{message}")]
     Usage {
@@ -46,22 +44,44 @@ pub enum CliError {
     Render(#[from] RenderError),
 }
 
+impl From<EngineError> for CliError {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Request(error) => error.into(),
+            error => Self::Engine(error),
+        }
+    }
+}
+
+impl From<RequestError> for CliError {
+    /// Names the flag a request was made with.
+    fn from(error: RequestError) -> Self {
+        let hint = error.hint();
+        let message = match error {
+            RequestError::Required(reason) => format!("`--cover`: {reason}"),
+            RequestError::Days { since, until } => {
+                format!("no day is on or after `--since {since}` and on or before `--until {until}`")
+            }
+            error @ (RequestError::NoWords | RequestError::Schema { .. } | RequestError::Glob { .. }) => {
+                error.to_string()
+            }
+        };
+        Self::Usage { message, hint }
+    }
+}
+
 impl CliError {
     /// Returns the exit code this error ends the program with.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Usage { .. }
-            | Self::Engine(
-                EngineError::Config(_)
-                | EngineError::Location(_)
-                | EngineError::RemoteOffline { .. }
-                | EngineError::NoWayOut { .. }
-                | EngineError::Run(RunError::Plan { .. })
-                | EngineError::Glob(_),
-            ) => Exit::Usage,
-            Self::Engine(EngineError::Run(RunError::Call { source: CallError::Cancelled, .. })) => Exit::Interrupted,
-            Self::Engine(EngineError::Run(RunError::Call { source: CallError::Limit(_), .. })) => Exit::Partial,
-            _ => Exit::Failed,
+            Self::Usage { .. } => Exit::Usage,
+            Self::Engine(error) => match error.kind() {
+                ErrorKind::Usage => Exit::Usage,
+                ErrorKind::Cancelled => Exit::Interrupted,
+                ErrorKind::Limit => Exit::Partial,
+                ErrorKind::Failed => Exit::Failed,
+            },
+            Self::File { .. } | Self::Output(_) | Self::Json(_) | Self::Render(_) => Exit::Failed,
         }
     }
 
@@ -76,7 +96,7 @@ impl CliError {
         let hint = match self {
             Self::Engine(error) => error.hint(),
             Self::Usage { hint, .. } => hint.clone(),
-            _ => None,
+            Self::File { .. } | Self::Output(_) | Self::Json(_) | Self::Render(_) => None,
         };
         if let Some(hint) = hint {
             let _ = write!(message, "\n\nhint: {hint}");
@@ -99,12 +119,12 @@ pub fn panicked(panic: &(dyn Any + Send)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kb::index::IndexError;
 
     #[test]
     fn message_has_the_causes_and_the_hint_apart() {
-        let error = CliError::from(EngineError::from(IndexError::Missing { location: "/kb/.dr/index".into() }));
-        assert_eq!(error.message(), "error: no index at `/kb/.dr/index`\n\nhint: run `dr index <FOLDER>` first");
+        let error = CliError::from(EngineError::NothingToIndex);
+        let said = "error: no folder to index was given, and none is known yet\n\nhint: run `dr index <FOLDER>`";
+        assert_eq!(error.message(), said);
         let cause = std::io::Error::other("disk full");
         let error = CliError::File { action: "write", path: "a.md".into(), source: cause };
         assert_eq!(error.message(), "error: failed to write `a.md`: disk full");

@@ -3,17 +3,14 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
-use serde::Serialize;
-
 use super::OutputArgs;
 use super::error::CliError;
 use super::exit::Exit;
 use super::ui::Ui;
-use crate::engine::{Engine, EngineError};
-use crate::kb::eval::{Figures, parse_judgments, parse_queries};
-use crate::kb::search::SearchMode;
+use crate::config::Options;
+use crate::engine::{Engine, Figures, SearchMode};
 use crate::render::json::versioned;
+use clap::Args;
 
 /// Measure how well searches find the documents they should
 ///
@@ -40,23 +37,21 @@ pub(super) struct EvalArgs {
     output: OutputArgs,
 }
 
-#[derive(Serialize)]
-struct EvalResult {
-    mode: SearchMode,
-    #[serde(flatten)]
-    figures: Figures,
+impl EvalArgs {
+    /// Adds what these flags set to the flags of every command.
+    pub(super) fn options(&self, options: Options) -> Options {
+        Options { mode: self.mode, ..options }
+    }
 }
 
 /// Runs the command.
 pub(super) async fn eval(ui: &mut Ui, engine: &Engine, args: EvalArgs) -> Result<Exit, CliError> {
-    let queries = parse_queries(&read(&args.queries)?).map_err(EngineError::from)?;
-    let judgments = parse_judgments(&read(&args.qrels)?).map_err(EngineError::from)?;
-    let mode = args.mode.or(engine.settings().options.mode).unwrap_or_default();
-    let figures = engine.eval(&queries, &judgments, mode, args.collection.as_deref()).await?;
+    let (queries, judgments) = (read(&args.queries)?, read(&args.qrels)?);
+    let measured = engine.eval(&queries, &judgments, args.collection.as_deref()).await?;
     if args.output.is_json() {
-        ui.print(&versioned(&EvalResult { mode, figures })?)?;
+        ui.print(&versioned(&measured)?)?;
     } else {
-        ui.print(&text(&figures))?;
+        ui.print(&text(&measured.figures))?;
     }
     Ok(Exit::Done)
 }

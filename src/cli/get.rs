@@ -8,7 +8,6 @@ use super::exit::Exit;
 use super::ui::{PLACE, Ui};
 use crate::base::line::{one_line, printable};
 use crate::engine::{Engine, Extent, Selector};
-use crate::kb::index::Index;
 use crate::render::json::versioned;
 
 /// Read a chunk, its section, its document, or lines of a file
@@ -39,8 +38,7 @@ pub(super) async fn get(ui: &mut Ui, engine: &Engine, args: GetArgs) -> Result<E
         (_, true) => Extent::Document,
         _ => Extent::Chunk,
     };
-    let index = Index::open(engine.location()).await.map_err(crate::engine::EngineError::from)?;
-    let passage = engine.get(&index, &args.selector, extent).await?;
+    let passage = engine.get(&args.selector, extent).await?;
     if passage.stale {
         ui.warn(&format!("note: `{}` has changed since it was indexed; this is what the index has", passage.path));
     }

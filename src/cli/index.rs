@@ -12,8 +12,7 @@ use super::progress::IngestProgress;
 use super::signal::interruptible;
 use super::ui::{BAD, GOOD, NOTE, Ui, styled};
 use crate::base::line::{counted, one_line};
-use crate::engine::{Engine, IndexRequest};
-use crate::kb::ingest::{IngestSummary, SkippedFile};
+use crate::engine::{Engine, IndexRequest, IngestSummary, SkippedFile};
 use crate::render::json::versioned;
 
 /// Bring the index up to date with folders of Markdown
@@ -82,7 +81,7 @@ pub(super) async fn index(ui: &mut Ui, engine: &Engine, args: IndexArgs) -> Resu
 
 /// Indexes with progress on stderr, after saying which index it is.
 pub(super) async fn run(ui: &mut Ui, engine: &Engine, request: &IndexRequest) -> Result<IngestSummary, CliError> {
-    let progress = IngestProgress::new(ui, engine.location().to_string());
+    let progress = IngestProgress::new(ui, engine.index_address());
     let cancel = interruptible();
     let summary = engine.index(request, &|event| progress.take(&event), &cancel).await;
     progress.finish();

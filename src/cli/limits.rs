@@ -2,8 +2,7 @@
 
 use clap::Args;
 
-use crate::config::{MAX_PARALLEL, Options, dollars, duration};
-use crate::source::deep_research::MOST_JOBS;
+use crate::config::{MAX_PARALLEL, MOST_JOBS, Options, dollars, duration};
 
 /// Limits of a run.
 #[derive(Args, Debug, Default)]
@@ -58,9 +57,13 @@ impl LimitArgs {
             max_rounds: self.max_rounds,
             max_depth: self.max_depth,
             parallel: self.parallel.map(usize::from),
-            deep_research_max: if self.no_deep_research { Some(0) } else { self.deep_research_max.map(usize::from) },
             ..options
         }
+    }
+
+    /// Returns how many background jobs this run may start, if the flags say.
+    pub(super) fn max_jobs(&self) -> Option<usize> {
+        if self.no_deep_research { Some(0) } else { self.deep_research_max.map(usize::from) }
     }
 }
 

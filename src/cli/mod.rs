@@ -1,6 +1,8 @@
 //! The command line: one file per subcommand.
 //!
-//! A subcommand's file has its flags and one function that asks the engine and speaks through [`ui::Ui`].
+//! A subcommand's file has its flags and one function that asks the engine and prints through [`ui::Ui`]. It uses
+//! `engine`, `render`, `config` and `base`, and nothing below them: what a command decides, another surface could not
+//! share. A test below keeps it so.
 
 pub mod ui;
 
@@ -56,8 +58,7 @@ use self::error::CliError;
 use self::exit::Exit;
 use self::ui::{Color, Ui};
 use crate::config::Options;
-use crate::engine::Engine;
-use crate::kb::embed::EmbedderChoice;
+use crate::engine::{EmbedderChoice, Engine};
 
 /// Answer research questions from a folder of Markdown
 ///
@@ -200,7 +201,7 @@ async fn dispatch(ui: &mut Ui, cli: Cli) -> Result<Exit, CliError> {
         Command::Show(args) => show::show(ui, &Engine::new(&options)?, args).await,
         Command::Export(args) => runs::export(ui, &Engine::new(&options)?, args).await,
         Command::Rm(args) => runs::rm(ui, &Engine::new(&options)?, args).await,
-        Command::Eval(args) => eval::eval(ui, &Engine::new(&options)?, args).await,
+        Command::Eval(args) => eval::eval(ui, &Engine::new(&args.options(options))?, args).await,
         Command::Doctor(args) => doctor::doctor(ui, &Engine::new(&options)?, &args).await,
         Command::Config(args) => config::config(ui, &Engine::new(&options)?, &args),
     }
@@ -236,4 +237,26 @@ fn start_log() {
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // A terminal that has gone cannot be told that it has.
     log.log_internal_errors(false).init();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    #[test]
+    fn commands_use_the_engine_and_nothing_below_it() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli");
+        let mut files = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let text = std::fs::read_to_string(&path).unwrap();
+            for (line, number) in text.lines().zip(1..) {
+                let below = ["run", "llm", "kb", "source", "research"];
+                let below = below.iter().find(|module| line.contains(&format!("crate::{module}::")));
+                assert!(below.is_none(), "{}:{number}: {line}", path.display());
+            }
+            files += 1;
+        }
+        assert!(files > 10, "{files} files were read");
+    }
 }

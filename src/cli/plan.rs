@@ -14,11 +14,9 @@ use super::ui::Ui;
 use super::watch::{EventFormat, Watch};
 use crate::base::line::one_line;
 use crate::config::Options;
-use crate::engine::{Engine, Planned};
-use crate::kb::search::SearchMode;
+use crate::engine::{AskRequest, Engine, Planned, SavedPlan};
 use crate::render::json::{plain, versioned};
 use crate::render::tree::{TreeStyle, tree_lines};
-use crate::research::plan::{PlanDraft, SavedPlan};
 
 /// Plan a run: its sub-questions and what they would take
 ///
@@ -51,15 +49,14 @@ impl PlanArgs {
 
 /// Runs the command.
 pub(super) async fn plan(ui: &mut Ui, engine: &Engine, args: PlanArgs) -> Result<Exit, CliError> {
-    let Some(request) = args.what.request(ui, engine).await? else { return Ok(Exit::Interrupted) };
-    let searcher = engine.searcher(SearchMode::Hybrid).await?;
+    let request = AskRequest { max_jobs: args.limits.max_jobs(), ..args.what.request()? };
+    let Some(request) = args.what.updated(ui, engine, request).await? else { return Ok(Exit::Interrupted) };
     let watch = Watch::new(ui, EventFormat::Text);
-    let planned = engine.plan(&searcher, request, watch.listener(), interruptible()).await;
+    let planned = engine.plan(request, watch.watcher(), interruptible()).await;
     watch.finish();
     let planned = planned?;
     if let Some(file) = &args.save {
-        let saved = SavedPlan { brief: planned.state.brief().cloned(), draft: PlanDraft::from(&planned.state.tree) };
-        std::fs::write(file, plain(&saved)? + "\n").map_err(|source| CliError::File {
+        std::fs::write(file, plain(&planned.plan)? + "\n").map_err(|source| CliError::File {
             action: "write",
             path: file.display().to_string(),
             source,
@@ -70,15 +67,14 @@ pub(super) async fn plan(ui: &mut Ui, engine: &Engine, args: PlanArgs) -> Result
 
 /// Prints the tree, and what it would take.
 pub(super) fn print_plan(ui: &mut Ui, planned: &Planned, as_json: bool) -> Result<Exit, CliError> {
-    let Planned { run, state, estimate } = planned;
-    let aspects = state.brief().into_iter().flat_map(|brief| &brief.aspects);
+    let Planned { run, tree, plan: SavedPlan { brief, draft }, estimate } = planned;
+    let aspects = brief.iter().flat_map(|brief| &brief.aspects);
     if as_json {
-        let plan = PlanDraft::from(&state.tree);
         let aspects: Vec<_> = aspects.collect();
-        ui.print(&versioned(&json!({ "run_id": run, "aspects": aspects, "plan": plan, "estimate": estimate }))?)?;
+        ui.print(&versioned(&json!({ "run_id": run, "aspects": aspects, "plan": draft, "estimate": estimate }))?)?;
         return Ok(Exit::Done);
     }
-    let mut text = tree_lines(&state.tree, TreeStyle::default()).join("\n");
+    let mut text = tree_lines(tree, TreeStyle::default()).join("\n");
     text.push_str("\n\nwhat the answer must cover\n");
     for aspect in aspects {
         text.push_str(&format!("  {} {}\n", aspect.id, one_line(&aspect.text)));
@@ -89,7 +85,7 @@ pub(super) fn print_plan(ui: &mut Ui, planned: &Planned, as_json: bool) -> Resul
     Ok(Exit::Done)
 }
 
-/// Reads a plan somebody saved or wrote.
+/// Reads a plan that was saved, and perhaps edited.
 pub(super) fn read_plan(file: &Path) -> Result<SavedPlan, CliError> {
     let unusable = |reason: String| CliError::Usage {
         message: format!("`{}` is not a plan: {reason}", file.display()),

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::ui::Ui;
 use crate::base::line::{counted, printable};
-use crate::kb::ingest::IngestEvent;
+use crate::engine::IngestEvent;
 
 /// Lines about the same thing come at most this often.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
@@ -17,7 +17,7 @@ const FILES: &str = "{spinner} reading   {bar:30} {pos}/{len} files, {msg}, {eta
 const CHUNKS: &str = "{spinner} embedding {bar:30} {pos}/{len} chunks, {per_sec}, {eta} left";
 const STEP: &str = "{spinner} {msg}";
 
-/// Shows what [`crate::kb::ingest::ingest`] does.
+/// Shows the progress of [`Engine::index`](crate::engine::Engine::index).
 pub struct IngestProgress {
     bar: Option<ProgressBar>,
     tells: bool,

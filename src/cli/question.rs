@@ -7,11 +7,7 @@ use clap::Args;
 use super::error::CliError;
 use super::search::FilterArgs;
 use super::ui::Ui;
-use crate::engine::{AskRequest, Engine, EngineError, IndexRequest};
-use crate::kb::index::Index;
-use crate::kb::search::Scope;
-use crate::research::node::SourceHint;
-use crate::research::question::{Mode, Question, required};
+use crate::engine::{AskRequest, Engine, IndexRequest, Mode, Question, Scope, SourceHint};
 
 /// A question and what may be searched for its answer.
 #[derive(Args, Debug)]
@@ -49,38 +45,33 @@ pub(super) struct QuestionArgs {
 }
 
 impl QuestionArgs {
-    /// Returns the question.
-    pub(super) fn question(&self) -> Result<Question, CliError> {
-        let parsed = self.question.join(" ").parse();
-        parsed.map_err(|error| CliError::Usage { message: format!("{error}"), hint: None })
+    /// Returns the request, checked as far as that goes without an index.
+    pub(super) fn request(&self) -> Result<AskRequest, CliError> {
+        let question: Result<Question, _> = self.question.join(" ").parse();
+        let question = question.map_err(|error| CliError::Usage { message: format!("{error}"), hint: None })?;
+        let request = AskRequest {
+            scope: self.filter.scope(),
+            mode: self.mode,
+            required: self.cover.clone(),
+            source: self.source,
+            allow_egress: self.allow_egress,
+            verify_web: !self.no_verify_web,
+            ..AskRequest::new(question)
+        };
+        request.checked().map_err(CliError::from)
     }
 
-    /// Returns what the answer must cover.
-    fn required(&self) -> Result<Vec<String>, CliError> {
-        required(&self.cover).map_err(|error| CliError::Usage { message: format!("`--cover`: {error}"), hint: None })
-    }
-
-    /// Returns what is asked, once the index is up to date; nothing where the user stopped that.
-    pub(super) async fn request(&self, ui: &mut Ui, engine: &Engine) -> Result<Option<AskRequest>, CliError> {
-        let question = self.question()?;
-        // What cannot be used is said before anything is indexed.
-        self.filter.options()?;
-        let required = self.required()?;
-        let mut scope = self.filter.scope();
-        if let Some(folder) = &self.kb {
-            match update(ui, engine, folder).await? {
-                Some(collection) => scope = Scope { collections: vec![collection], ..scope },
-                None => return Ok(None),
-            }
-        }
-        let (source, allow_egress, verify_web) = (self.source, self.allow_egress, !self.no_verify_web);
-        Ok(Some(AskRequest {
-            required,
-            source,
-            allow_egress,
-            verify_web,
-            ..AskRequest::new(question, scope, self.mode)
-        }))
+    /// Brings the index up to date with `--kb`, and narrows the request to it. Returns `None` if the user stopped that.
+    pub(super) async fn updated(
+        &self,
+        ui: &mut Ui,
+        engine: &Engine,
+        request: AskRequest,
+    ) -> Result<Option<AskRequest>, CliError> {
+        let Some(folder) = &self.kb else { return Ok(Some(request)) };
+        let collection = update(ui, engine, folder).await?;
+        let scope = |name| Scope { collections: vec![name], ..request.scope.clone() };
+        Ok(collection.map(|name| AskRequest { scope: scope(name), ..request }))
     }
 }
 
@@ -93,7 +84,7 @@ fn source_hint(text: &str) -> Result<SourceHint, String> {
     }
 }
 
-/// Indexes a folder and returns its collection, or nothing where the user stopped it.
+/// Indexes a folder and returns its collection, or `None` if the user stopped that.
 async fn update(ui: &mut Ui, engine: &Engine, folder: &Path) -> Result<Option<String>, CliError> {
     let request = IndexRequest { folders: vec![folder.to_path_buf()], embed: true, ..IndexRequest::default() };
     let summary = super::index::run(ui, engine, &request).await?;
@@ -103,6 +94,5 @@ async fn update(ui: &mut Ui, engine: &Engine, folder: &Path) -> Result<Option<St
     if summary.interrupted {
         return Ok(None);
     }
-    let index = Index::open(engine.location()).await.map_err(EngineError::from)?;
-    Ok(engine.collection_of(&index, folder)?)
+    Ok(engine.collection_of(folder).await?)
 }

@@ -6,7 +6,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::report::ReportArgs;
 use super::ui::Ui;
-use crate::engine::{Engine, EngineError, report_of};
+use crate::engine::Engine;
 
 /// Print the report of a run again, byte for byte
 ///
@@ -23,12 +23,9 @@ pub(super) struct ReplayArgs {
 
 /// Runs the command.
 pub(super) async fn replay(ui: &mut Ui, engine: &Engine, args: ReplayArgs) -> Result<Exit, CliError> {
-    let store = engine.known_runs()?;
-    let run = store.find(args.run.as_deref()).await.map_err(EngineError::from)?;
-    let (_, state) = store.read(&run).await.map_err(EngineError::from)?;
-    let report = report_of(&store, &run, &state).await.map_err(EngineError::from)?;
-    if store.is_busy(&run) {
-        ui.tell("note: this run is still being worked on; this is what it has so far");
+    let replayed = engine.replay(args.run.as_deref()).await?;
+    if replayed.is_running {
+        ui.tell("note: this run is still in progress; this is what it has so far");
     }
-    args.report.end(ui, &report)
+    args.report.end(ui, &replayed.report)
 }

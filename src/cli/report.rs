@@ -8,8 +8,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use super::error::CliError;
 use super::exit::Exit;
 use super::ui::Ui;
+use crate::engine::{Report, StopReason};
 use crate::render::{self, ReportFormat};
-use crate::research::report::{Report, StopReason};
 
 /// Flags of commands that print a report.
 #[derive(Args, Debug)]

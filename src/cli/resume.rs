@@ -10,11 +10,8 @@ use super::report::ReportArgs;
 use super::signal::interruptible;
 use super::ui::Ui;
 use super::watch::{EventFormat, Watch};
-use crate::base::money::nanos;
 use crate::config::{Options, dollars, duration};
-use crate::engine::Engine;
-use crate::kb::search::SearchMode;
-use crate::run::budget::BudgetLimits;
+use crate::engine::{Engine, Raise, ResumeRequest};
 
 /// Go on with a run that was interrupted, or reached a limit
 ///
@@ -60,24 +57,25 @@ pub(super) struct ResumeArgs {
 impl ResumeArgs {
     /// Adds what these flags set to the flags of every command.
     pub(super) fn options(&self, options: Options) -> Options {
-        Options { model: self.model.clone(), retry_unknown: Some(self.retry_unknown), ..options }
+        Options { model: self.model.clone(), ..options }
+    }
+
+    fn request(&self) -> ResumeRequest {
+        let raise = Raise {
+            dollars: self.add_budget.unwrap_or_default(),
+            tokens: self.add_tokens.unwrap_or_default(),
+            time: self.add_time.unwrap_or_default(),
+            rounds: self.add_rounds.unwrap_or_default(),
+        };
+        ResumeRequest { run: self.run.clone(), raise, retry_unknown: self.retry_unknown }
     }
 }
 
 /// Runs the command.
 pub(super) async fn resume(ui: &mut Ui, engine: &Engine, args: ResumeArgs) -> Result<Exit, CliError> {
     args.report.check()?;
-    let run = engine.known_runs()?.find(args.run.as_deref()).await.map_err(crate::engine::EngineError::from)?;
-    let searcher = engine.searcher(SearchMode::Hybrid).await?;
     let watch = Watch::new(ui, args.events);
-    let raise = |limits: &mut BudgetLimits| {
-        let more = args.add_budget.map_or(0, nanos);
-        limits.cost_nanos = limits.cost_nanos.map(|limit| limit.saturating_add(more));
-        limits.tokens = limits.tokens.map(|limit| limit.saturating_add(args.add_tokens.unwrap_or(0)));
-        limits.time = limits.time.map(|limit| limit.saturating_add(args.add_time.unwrap_or_default()));
-        limits.rounds = limits.rounds.map(|limit| limit.saturating_add(args.add_rounds.unwrap_or(0)));
-    };
-    let resumed = engine.resume(&searcher, run, raise, watch.listener(), interruptible()).await;
+    let resumed = engine.resume(args.request(), watch.watcher(), interruptible()).await;
     watch.finish();
     let resumed = resumed?;
     args.report.end(ui, &resumed.report)

@@ -10,7 +10,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::ui::{QUIET, Ui, styled};
 use crate::base::line::{counted, one_line};
-use crate::engine::{Engine, EngineError, RunSummary};
+use crate::engine::{Engine, RunSummary};
 use crate::render::json::versioned;
 
 /// List the runs that are stored
@@ -100,13 +100,8 @@ fn stats_text(runs: &[RunSummary]) -> String {
 
 /// Runs `dr rm`.
 pub(super) async fn rm(ui: &mut Ui, engine: &Engine, args: RmArgs) -> Result<Exit, CliError> {
-    let store = engine.known_runs()?;
-    // All are found before one is removed.
-    let mut runs = Vec::new();
-    for name in &args.runs {
-        runs.push(store.find(Some(name)).await.map_err(EngineError::from)?);
-    }
-    for run in &runs {
+    // A name that is wrong removes nothing.
+    for run in &engine.find_runs(&args.runs).await? {
         engine.remove_run(run).await?;
         ui.tell(&format!("removed {run}"));
     }
@@ -115,9 +110,7 @@ pub(super) async fn rm(ui: &mut Ui, engine: &Engine, args: RmArgs) -> Result<Exi
 
 /// Runs `dr export`.
 pub(super) async fn export(ui: &mut Ui, engine: &Engine, args: ExportArgs) -> Result<Exit, CliError> {
-    let store = engine.known_runs()?;
-    let run = store.find(args.run.as_deref()).await.map_err(EngineError::from)?;
-    let lines = store.export(&run).await.map_err(EngineError::from)?;
+    let lines = engine.export(args.run.as_deref()).await?;
     match &args.output {
         Some(file) => std::fs::write(file, lines).map_err(|source| CliError::File {
             action: "write",

@@ -1,7 +1,6 @@
 //! `dr search`: find passages.
 
 use std::fmt::Write;
-use std::time::Instant;
 
 use clap::Args;
 use serde::Serialize;
@@ -11,12 +10,8 @@ use super::exit::Exit;
 use super::ui::{MATCH, NOTE, PLACE, QUIET, Ui, styled};
 use crate::base::line::one_line;
 use crate::config::Options;
-use crate::engine::Engine;
-use crate::kb::search::{Found, Hit, Scope, SearchMode, SearchOptions, Snippet, Support};
+use crate::engine::{Engine, Hit, Scope, SearchMode, Searched, Snippet, Support};
 use crate::render::json::versioned;
-
-/// Hits of one search, at most.
-const MAX_LIMIT: usize = 1_000;
 
 /// Find passages in the index
 ///
@@ -118,20 +113,6 @@ impl FilterArgs {
             until: self.until.map(|day| day.to_string()),
         }
     }
-
-    /// Returns options that search what these flags let through.
-    pub(super) fn options(&self) -> Result<SearchOptions, CliError> {
-        if let (Some(since), Some(until)) = (self.since, self.until)
-            && until < since
-        {
-            let message = format!("no day is on or after `--since {since}` and on or before `--until {until}`");
-            return Err(CliError::Usage { message, hint: Some("swap the two".into()) });
-        }
-        self.scope().options().map_err(|error| CliError::Usage {
-            message: format!("`{}` is not a glob: {}", error.glob().unwrap_or_default(), error.kind()),
-            hint: Some("for example `docs/**/*.md`, quoted so that the shell leaves it alone".into()),
-        })
-    }
 }
 
 /// The result as JSON.
@@ -147,26 +128,15 @@ struct SearchResult<'a> {
 /// Runs the command.
 pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Result<Exit, CliError> {
     let query = args.query.join(" ");
-    if !query.chars().any(char::is_alphanumeric) {
-        return Err(CliError::Usage { message: "query has no words".into(), hint: None });
-    }
-    let settings = &engine.settings().options;
-    let options = SearchOptions {
-        mode: settings.mode.unwrap_or_default(),
-        limit: settings.limit.unwrap_or(10).clamp(1, MAX_LIMIT),
-        ..args.filter.options()?
-    };
-    let searcher = engine.searcher(options.mode).await?;
-    let started = Instant::now();
-    let found = engine.search(&searcher, &query, &options).await?;
-    let elapsed_ms = (started.elapsed().as_secs_f64() * 100_000.0).round() / 100.0;
-    if let Some(reason) = &found.without_vectors {
-        ui.tell(&format!("note: {reason}, so only text was searched; {}", reason.hint()));
+    let found = engine.search(&query, &args.filter.scope()).await?;
+    if let Some((reason, hint)) = &found.without_vectors {
+        ui.tell(&format!("note: {reason}, so only text was searched; {hint}"));
     }
     match args.format() {
         SearchFormat::Json => {
-            let Found { hits, support, .. } = &found;
-            let result = SearchResult { query: &query, mode: options.mode, support: *support, elapsed_ms, hits };
+            let Searched { mode, hits, support, elapsed, .. } = &found;
+            let elapsed_ms = (elapsed.as_secs_f64() * 100_000.0).round() / 100.0;
+            let result = SearchResult { query: &query, mode: *mode, support: *support, elapsed_ms, hits };
             ui.print(&versioned(&result)?)?;
         }
         SearchFormat::Jsonl => {
@@ -186,7 +156,7 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
 }
 
 /// Returns the hits for people, matched words marked.
-fn text(found: &Found, explain: bool) -> String {
+fn text(found: &Searched, explain: bool) -> String {
     let mut text = String::new();
     for hit in &found.hits {
         let place = format!("{}:{}-{}", hit.path, hit.line_start, hit.line_end);

@@ -10,13 +10,10 @@ use super::exit::Exit;
 use super::ui::Ui;
 use super::watch::event_line;
 use crate::base::line::one_line;
-use crate::engine::{Engine, EngineError, report_of};
+use crate::engine::{EgressRow, Engine, JobEntry, RunDetails};
 use crate::render::figure::usage_lines;
 use crate::render::json::versioned;
 use crate::render::tree::{TreeStyle, tree_lines};
-use crate::run::job_log::{JobEntry, jobs_of};
-use crate::run::journal::EgressRow;
-use crate::run::usage::{token_drift, usage_of};
 
 /// Show a run: its tree, its usage, its events
 #[derive(Args, Debug)]
@@ -52,60 +49,44 @@ pub(super) struct ShowArgs {
 
 /// Runs the command.
 pub(super) async fn show(ui: &mut Ui, engine: &Engine, args: ShowArgs) -> Result<Exit, CliError> {
-    let store = engine.known_runs()?;
-    let run = store.find(args.run.as_deref()).await.map_err(EngineError::from)?;
-    let (records, state) = store.read(&run).await.map_err(EngineError::from)?;
-    let usage = usage_of(store.journal(), &run).await.map_err(|error| EngineError::Run(error.into()))?;
-    let calls = store.journal().calls_in_short(&run).await.map_err(|error| EngineError::Run(error.into()))?;
-    let egress = store.journal().egress(&run).await.map_err(|error| EngineError::Run(error.into()))?;
-    let jobs = jobs_of(store.journal(), &run).await.map_err(|error| EngineError::Run(error.into()))?;
+    let shown = engine.show(args.run.as_deref()).await?;
     if args.json {
-        let report = report_of(&store, &run, &state).await.map_err(EngineError::from)?;
-        let shown = json!({
-            "run_id": run,
-            "is_running": store.is_busy(&run),
-            "settings": state.settings,
-            "brief": state.brief(),
-            "tree": state.tree,
-            "branches": state.branches,
-            "memory": state.folded.memory,
-            "verdicts": state.phase.verdicts(),
-            "stop_reason": state.stop_reason(),
-            "usage": usage,
-            "token_drift": token_drift(&calls),
-            "egress": egress,
-            "jobs": jobs,
-            "events": if args.events { json!(records) } else { json!(records.len()) },
-            "report": report,
-        });
-        ui.print(&versioned(&shown)?)?;
-        return Ok(Exit::Done);
+        let mut json = serde_json::to_value(&shown)?;
+        if !args.events {
+            json["events"] = json!(shown.events.len());
+        }
+        ui.print(&versioned(&json)?)?;
+    } else {
+        ui.print(text(&shown, &args).trim_start())?;
     }
+    Ok(Exit::Done)
+}
+
+fn text(shown: &RunDetails, args: &ShowArgs) -> String {
     let all = !(args.tree || args.usage || args.events || args.egress || args.jobs);
     let mut text = String::new();
     if args.tree || all {
-        text.push_str(&(tree_lines(&state.tree, TreeStyle::default()).join("\n") + "\n"));
+        text.push_str(&(tree_lines(&shown.tree, TreeStyle::default()).join("\n") + "\n"));
     }
     if args.usage || all {
-        text.push_str(&format!("\n{}\n", usage_lines(&usage).join("\n")));
-        for (model, drift) in token_drift(&calls) {
+        text.push_str(&format!("\n{}\n", usage_lines(&shown.usage).join("\n")));
+        for (model, drift) in &shown.token_drift {
             let _ = writeln!(text, "tokens of `{model}` were counted {:+.1} % off", drift * 100.0);
         }
     }
     if args.events || all {
         text.push('\n');
-        for record in &records {
+        for record in &shown.events {
             let _ = writeln!(text, "{}", event_line(record));
         }
     }
-    if args.egress || all && !egress.is_empty() {
-        text.push_str(&egress_text(&egress));
+    if args.egress || all && !shown.egress.is_empty() {
+        text.push_str(&egress_text(&shown.egress));
     }
-    if args.jobs || all && !jobs.is_empty() {
-        text.push_str(&jobs_text(&jobs, args.jobs));
+    if args.jobs || all && !shown.jobs.is_empty() {
+        text.push_str(&jobs_text(&shown.jobs, args.jobs));
     }
-    ui.print(text.trim_start())?;
-    Ok(Exit::Done)
+    text
 }
 
 /// Returns what left, and what was kept back and why, a line each.

@@ -10,15 +10,9 @@ use serde_json::json;
 use super::ui::Ui;
 use crate::base::line::{counted, one_line, printable};
 use crate::base::money::dollars_text;
+use crate::engine::{BudgetLimits, CallStep, Event, Progress, Record, RunEvent, Section, Spent, Watcher};
 use crate::render::figure;
 use crate::render::tree::{TreeStyle, tree_lines};
-use crate::research::node::Tree;
-use crate::research::report::Section;
-use crate::run::budget::{BudgetLimits, Spent};
-use crate::run::desk::CallNotice;
-use crate::run::event::{Event, Record};
-use crate::run::orchestrator::{RunListener, RunNotice};
-use crate::run::tree::RunState;
 
 /// Characters of a text in a line.
 const LINE_CHARACTERS: usize = 100;
@@ -63,10 +57,9 @@ struct Shown {
 /// What the live view shows.
 #[derive(Default)]
 struct View {
-    tree: Option<Tree>,
+    progress: Option<Progress>,
     call: String,
     spent: Option<Spent>,
-    limits: BudgetLimits,
     /// The section of the answer that was written last.
     written: String,
 }
@@ -87,13 +80,13 @@ impl Watch {
         Self { shown: Arc::new(Shown { bar, format: tells.then_some(format), view: Mutex::default() }) }
     }
 
-    /// Returns what hears of the run.
-    pub(super) fn listener(&self) -> RunListener {
+    /// Returns the watcher to give to the engine.
+    pub(super) fn watcher(&self) -> Watcher {
         let shown = Arc::clone(&self.shown);
-        Arc::new(move |notice| shown.take(notice))
+        Arc::new(move |event| shown.take(event))
     }
 
-    /// Lets somebody else use the terminal, until what is returned is dropped.
+    /// Frees the terminal for other output until the guard is dropped.
     pub(super) fn pause(&self) -> Pause {
         if let Some(bar) = &self.shown.bar {
             bar.disable_steady_tick();
@@ -123,50 +116,51 @@ impl Drop for Pause {
 }
 
 impl Shown {
-    fn take(&self, notice: &RunNotice<'_>) {
+    fn take(&self, event: RunEvent) {
         match self.format {
-            Some(EventFormat::Jsonl) => say(&as_json(notice)),
-            Some(EventFormat::Text) => match notice {
-                RunNotice::Event(record, state) if is_worth_telling(state) => say(&event_line(record)),
-                RunNotice::Written(section) => say(&format!("written: {}", cut(&section.title))),
-                RunNotice::Event(..) | RunNotice::Call(..) => {}
+            Some(EventFormat::Jsonl) => say(&json!(event).to_string()),
+            Some(EventFormat::Text) => match &event {
+                RunEvent::Event { event, progress } if is_worth_telling(progress) => say(&event_line(event)),
+                RunEvent::Written { section } => say(&format!("written: {}", cut(&section.title))),
+                RunEvent::Event { .. } | RunEvent::Call { .. } => {}
             },
             None => {}
         }
         if let Some(bar) = &self.bar {
             let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
-            view.take(notice);
+            view.take(event);
             bar.set_message(view.text());
         }
     }
 }
 
 impl View {
-    fn take(&mut self, notice: &RunNotice<'_>) {
-        match notice {
-            RunNotice::Event(record, state) => {
-                self.tree = Some(state.tree.clone());
-                self.limits = state.settings.limits;
-                if !matches!(record.event, Event::NodeStarted { .. }) {
-                    self.call = event_line(record);
+    fn take(&mut self, event: RunEvent) {
+        match event {
+            RunEvent::Event { event, progress } => {
+                self.progress = Some(progress);
+                if !matches!(event.event, Event::NodeStarted { .. }) {
+                    self.call = event_line(&event);
                 }
             }
-            RunNotice::Call(notice, spent) => {
-                self.spent = Some(*spent);
-                self.call = match notice {
-                    CallNotice::Sent(key, role) => format!("{role} is asked ({key})"),
-                    CallNotice::Retried(key, error) => format!("{key} is sent again: {error}"),
-                    CallNotice::Replied(key, role) => format!("{role} has answered ({key})"),
+            RunEvent::Call { what, key, detail, spent } => {
+                self.spent = Some(spent);
+                self.call = match what {
+                    CallStep::Sent => format!("{detail} is asked ({key})"),
+                    CallStep::Retried => format!("{key} is sent again: {detail}"),
+                    CallStep::Replied => format!("{detail} has answered ({key})"),
                 };
             }
-            RunNotice::Written(section) => self.written = preview(section),
+            RunEvent::Written { section } => self.written = preview(&section),
         }
     }
 
     fn text(&self) -> String {
-        let spent = self.spent.map(|spent| spent_text(spent, self.limits)).unwrap_or_default();
+        let limits = self.progress.as_ref().map_or(BudgetLimits::NONE, |progress| progress.limits);
+        let spent = self.spent.map(|spent| spent_text(spent, limits)).unwrap_or_default();
         let head = printable(&format!("{}{spent}", cut(&self.call)));
-        let tree = self.tree.as_ref().map(|tree| tree_lines(tree, TreeStyle::default()).join("\n")).unwrap_or_default();
+        let lines = self.progress.as_ref().map(|progress| tree_lines(&progress.tree, TreeStyle::default()));
+        let tree = lines.unwrap_or_default().join("\n");
         format!("{head}\n{}{}", printable(&tree), printable(&self.written))
     }
 }
@@ -182,9 +176,9 @@ fn spent_text(spent: Spent, limits: BudgetLimits) -> String {
     format!(" · {} tokens{tokens} · {money}", total.tokens)
 }
 
-/// Tells whether lines about a run are worth reading: one search of one question is over before they are.
-fn is_worth_telling(state: &RunState) -> bool {
-    state.round() > 0 && (!state.settings.by_rules || state.tree.nodes.len() > 1)
+/// Tells whether lines about a run are worth reading: one search of one question is over before they are read.
+fn is_worth_telling(progress: &Progress) -> bool {
+    progress.round > 0 && (!progress.by_rules || progress.tree.nodes.len() > 1)
 }
 
 /// Returns an event in a line for people.
@@ -218,22 +212,6 @@ pub(super) fn event_line(record: &Record) -> String {
         Event::Ended { stop_reason, .. } => format!("ended: {}", figure::stop_reason(*stop_reason)),
     };
     cut(&text)
-}
-
-fn as_json(notice: &RunNotice<'_>) -> String {
-    let value = match notice {
-        RunNotice::Event(record, _) => json!({ "kind": "event", "event": record }),
-        RunNotice::Call(notice, spent) => {
-            let (what, key, detail) = match notice {
-                CallNotice::Sent(key, role) => ("sent", key, role.to_string()),
-                CallNotice::Retried(key, error) => ("retried", key, error.clone()),
-                CallNotice::Replied(key, role) => ("replied", key, role.to_string()),
-            };
-            json!({ "kind": "call", "what": what, "key": key, "detail": detail, "spent": spent })
-        }
-        RunNotice::Written(section) => json!({ "kind": "written", "section": section }),
-    };
-    value.to_string()
 }
 
 /// Returns how a section of the answer begins, as it is being written.

@@ -164,12 +164,13 @@ impl GetError {
 const MAX_CHOICES: usize = 5;
 
 impl Engine {
-    /// Reads what `selector` names, from the file where it is as it was indexed, else from the index.
+    /// Reads what `selector` names: from the file if it is as it was indexed, else from the index.
     ///
     /// # Errors
     ///
-    /// Returns [`GetError`] where nothing has that name. Only files the index knows are ever read.
-    pub async fn get(&self, index: &Index, selector: &Selector, extent: Extent) -> Result<Passage, EngineError> {
+    /// Returns [`GetError`] if nothing has that name. Only files the index knows are ever read.
+    pub async fn get(&self, selector: &Selector, extent: Extent) -> Result<Passage, EngineError> {
+        let index = &Index::open(&self.location).await?;
         match selector {
             Selector::Id(id) => {
                 let chunk = match id.parse::<ChunkId>() {

@@ -1,0 +1,160 @@
+//! Folders become an index, or bring one up to date.
+
+use std::path::{Path, PathBuf};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{Engine, EngineError, create_folder, create_ignore_file};
+use crate::kb::index::{DR_FOLDER, Index, IndexError, WriterLock};
+use crate::kb::ingest::{CollectionSource, IngestError, IngestEvent, IngestOptions, IngestSummary, Listener, ingest};
+
+/// What [`Engine::index`] is to do.
+#[derive(Clone, Debug, Default)]
+pub struct IndexRequest {
+    /// Folders; those known already when empty.
+    pub folders: Vec<PathBuf>,
+    /// Their names, in the same order; the folder's own name where there is none.
+    pub names: Vec<String>,
+    /// See [`IngestOptions::embed`].
+    pub embed: bool,
+    /// See [`IngestOptions::prune`].
+    pub prune: bool,
+    /// See [`IngestOptions::verify`].
+    pub verify: bool,
+    /// See [`IngestOptions::rebuild`].
+    pub rebuild: bool,
+}
+
+impl Engine {
+    /// Brings the index up to date with folders.
+    ///
+    /// # Errors
+    ///
+    /// See [`IngestError`]; also where folders and names do not fit together.
+    pub async fn index(
+        &self,
+        request: &IndexRequest,
+        watcher: Listener<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<IngestSummary, EngineError> {
+        let stored = match Index::open(&self.location).await {
+            Ok(index) => Some(index),
+            Err(IndexError::Missing { .. }) => None,
+            // Whatever is wrong with it, the folders to make it again from were named.
+            Err(_) if request.rebuild && !request.folders.is_empty() => {
+                self.set_aside()?;
+                None
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let choice = self.embedder_choice(stored.as_ref(), request.rebuild);
+        let embedder = self.load_embedder(&choice).await?;
+        let (sources, forget) = self.sources(request, stored.as_ref())?;
+        let options = IngestOptions {
+            sources,
+            forget,
+            embed: request.embed,
+            prune: request.prune,
+            verify: request.verify,
+            rebuild: request.rebuild,
+        };
+        let is_new = stored.is_none();
+        drop(stored);
+        self.make_folder()?;
+        watcher(IngestEvent::Opened { is_new });
+        Ok(ingest(&self.location, &embedder, &choice.to_string(), &options, watcher, cancel).await?)
+    }
+
+    /// Moves an index that cannot be opened out of the way; the one that was moved before is removed.
+    fn set_aside(&self) -> Result<(), EngineError> {
+        let Some(folder) = self.location.folder() else { return Ok(()) };
+        let _lock = WriterLock::take(folder).map_err(IndexError::from)?;
+        let aside = folder.with_extension("damaged");
+        if aside.exists() {
+            let failed = |source| EngineError::Folder { action: "remove", path: aside.clone(), source };
+            std::fs::remove_dir_all(&aside).map_err(failed)?;
+        }
+        let failed = |source| EngineError::Folder { action: "rename", path: folder.to_path_buf(), source };
+        std::fs::rename(folder, &aside).map_err(failed)
+    }
+
+    /// Returns the folders to index, and the collections to forget because theirs is gone.
+    ///
+    /// Those are the folders given; without one, and on a rebuild, every one known, so that none is lost.
+    fn sources(
+        &self,
+        request: &IndexRequest,
+        stored: Option<&Index>,
+    ) -> Result<(Vec<CollectionSource>, Vec<String>), EngineError> {
+        let mut sources = Vec::new();
+        let mut names = request.names.iter();
+        for folder in &request.folders {
+            let root = canonical(folder)?;
+            if !root.is_dir() {
+                return Err(IngestError::NotAFolder { path: folder.clone() }.into());
+            }
+            let name = match names.next() {
+                Some(name) => name.clone(),
+                None => self.known_name(&root, stored).unwrap_or_else(|| folder_name(&root)),
+            };
+            if sources.iter().any(|source: &CollectionSource| source.name == name) {
+                return Err(EngineError::SameName { name });
+            }
+            sources.push(CollectionSource { name, root });
+        }
+        let mut forget = Vec::new();
+        if request.folders.is_empty() || request.rebuild {
+            let collections = stored.map(|index| index.manifest().collections.clone()).unwrap_or_default();
+            for (name, root) in collections {
+                if sources.iter().any(|source| source.name == name) {
+                    continue;
+                }
+                if !self.location.owns(&root) {
+                    return Err(EngineError::RootOutside { collection: name, root: self.location.open_root(&root) });
+                }
+                let root = self.location.open_root(&root);
+                match root.is_dir() {
+                    true => sources.push(CollectionSource { name, root }),
+                    false if request.prune => forget.push(name),
+                    false => return Err(IngestError::RootGone { collection: name, root }.into()),
+                }
+            }
+        }
+        if sources.is_empty() && forget.is_empty() { Err(EngineError::NothingToIndex) } else { Ok((sources, forget)) }
+    }
+
+    /// Returns the collection that was indexed from `folder`, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the folder or the index does not exist.
+    pub async fn collection_of(&self, folder: &Path) -> Result<Option<String>, EngineError> {
+        let index = Index::open(&self.location).await?;
+        Ok(self.known_name(&canonical(folder)?, Some(&index)))
+    }
+
+    fn known_name(&self, root: &Path, stored: Option<&Index>) -> Option<String> {
+        let root = self.location.store_root(root);
+        let mut collections = stored?.manifest().collections.iter();
+        collections.find(|(_, known)| **known == root).map(|(name, _)| name.clone())
+    }
+
+    /// Makes `.dr` with an ignore file of its own, so that an index is never committed by accident.
+    fn make_folder(&self) -> Result<(), EngineError> {
+        let Some(folder) = self.location.folder() else { return Ok(()) };
+        create_folder(folder)?;
+        match folder.parent().filter(|parent| parent.ends_with(DR_FOLDER)) {
+            Some(parent) => create_ignore_file(parent),
+            None => Ok(()),
+        }
+    }
+}
+
+fn canonical(folder: &Path) -> Result<PathBuf, EngineError> {
+    let failed = |source| EngineError::Folder { action: "find", path: folder.to_path_buf(), source };
+    folder.canonicalize().map_err(failed)
+}
+
+fn folder_name(root: &Path) -> String {
+    root.file_name().map_or_else(|| "root".to_owned(), |name| name.to_string_lossy().into_owned())
+}

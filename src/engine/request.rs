@@ -1,0 +1,159 @@
+//! What a caller wants of a run, checked before anything is indexed, written or paid for.
+
+use serde_json::Value;
+
+use crate::kb::search::{Scope, SearchOptions};
+use crate::llm::structured;
+use crate::research::node::SourceHint;
+use crate::research::plan::SavedPlan;
+use crate::research::question::{self, Mode, Question, RequiredError};
+
+/// A question, and how it is to be answered.
+#[derive(Clone, Debug)]
+pub struct AskRequest {
+    /// The question.
+    pub question: Question,
+    /// What may be searched.
+    pub scope: Scope,
+    /// How much is done.
+    pub mode: Mode,
+    /// What the answer must cover, whatever else it covers.
+    pub required: Vec<String>,
+    /// Where every sub-question is looked into; `None` follows the plan.
+    pub source: Option<SourceHint>,
+    /// Whether texts made from the knowledge base may leave this machine.
+    pub allow_egress: bool,
+    /// Whether the pages Deep Research cites are read.
+    pub verify_web: bool,
+    /// A plan to carry out instead of making one.
+    pub plan: Option<SavedPlan>,
+    /// A JSON Schema for the answer.
+    pub output_schema: Option<Value>,
+    /// The earlier run this question follows up, by its id or a prefix of it.
+    pub follow: Option<String>,
+    /// Deep Research jobs this run may start; `None` leaves it to the settings.
+    pub max_jobs: Option<usize>,
+}
+
+/// A request cannot be carried out as it is.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// The query of a search has no words.
+    #[error("query has no words")]
+    NoWords,
+    /// What the answer must cover.
+    #[error("required aspects: {0}")]
+    Required(RequiredError),
+    /// The output schema is not a JSON Schema.
+    #[error("output schema is not a JSON Schema: {reason}")]
+    Schema {
+        /// Why.
+        reason: String,
+    },
+    /// The range of days is empty.
+    #[error("no day is on or after {since} and on or before {until}")]
+    Days {
+        /// The first day.
+        since: String,
+        /// The last day.
+        until: String,
+    },
+    /// A path pattern is not a glob.
+    #[error("`{glob}` is not a glob: {reason}")]
+    Glob {
+        /// The pattern.
+        glob: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl RequestError {
+    /// Returns what the user can do about this error.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Days { .. } => Some("swap the two".into()),
+            Self::Glob { .. } => Some("for example `docs/**/*.md`, quoted so that the shell leaves it alone".into()),
+            Self::NoWords | Self::Required(_) | Self::Schema { .. } => None,
+        }
+    }
+}
+
+impl AskRequest {
+    /// Asks `question`, and leaves everything else to the settings and the plan.
+    pub fn new(question: Question) -> Self {
+        Self {
+            question,
+            scope: Scope::default(),
+            mode: Mode::Auto,
+            required: Vec::new(),
+            source: None,
+            allow_egress: false,
+            verify_web: true,
+            plan: None,
+            output_schema: None,
+            follow: None,
+            max_jobs: None,
+        }
+    }
+
+    /// Checks what can be checked without an index, and returns the request with its texts on one line each.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first part that cannot be carried out.
+    pub fn checked(mut self) -> Result<Self, RequestError> {
+        self.required = question::required(&self.required).map_err(RequestError::Required)?;
+        check_scope(&self.scope)?;
+        self.output_schema.as_ref().map_or(Ok(()), check_output_schema)?;
+        Ok(self)
+    }
+}
+
+/// Checks that a scope can be searched, and returns options that search it.
+///
+/// # Errors
+///
+/// Returns an error for an empty range of days or a pattern that is not a glob.
+pub(super) fn check_scope(scope: &Scope) -> Result<SearchOptions, RequestError> {
+    if let (Some(since), Some(until)) = (&scope.since, &scope.until)
+        // Days are written `YYYY-MM-DD`, so they compare as text.
+        && until < since
+    {
+        return Err(RequestError::Days { since: since.clone(), until: until.clone() });
+    }
+    scope.options().map_err(|error| RequestError::Glob {
+        glob: error.glob().unwrap_or_default().to_owned(),
+        reason: error.kind().to_string(),
+    })
+}
+
+fn check_output_schema(schema: &Value) -> Result<(), RequestError> {
+    structured::check_schema(schema).map_err(|error| RequestError::Schema { reason: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::base::line::with_causes;
+
+    #[test]
+    fn request_that_cannot_be_carried_out_says_which_part_and_why() {
+        let request = || AskRequest::new("Why?".parse().unwrap());
+        let scope = |scope| AskRequest { scope, ..request() };
+        let days = Scope { since: Some("2026-03-02".into()), until: Some("2026-03-01".into()), ..Scope::default() };
+        for (request, said) in [
+            (AskRequest { required: vec!["?!".into()], ..request() }, "required aspects: "),
+            (AskRequest { output_schema: Some(json!({ "type": 1 })), ..request() }, "output schema is not"),
+            (scope(days), "no day is on or after 2026-03-02 and on or before 2026-03-01"),
+            (scope(Scope { paths: vec!["a[".into()], ..Scope::default() }), "`a[` is not a glob: "),
+        ] {
+            let error = with_causes(&request.checked().unwrap_err());
+            assert!(error.starts_with(said), "{error}");
+        }
+        let required = vec!["two\nlines".into()];
+        assert_eq!(AskRequest { required, ..request() }.checked().unwrap().required, ["two lines"]);
+    }
+}

@@ -1,0 +1,190 @@
+//! A query becomes hits, and searches are measured.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::request::{RequestError, check_scope};
+use super::{Engine, EngineError};
+use crate::base::line::with_causes;
+use crate::kb::embed::{self, EmbedError, Embedder, EmbedderChoice, EmbedderOptions};
+use crate::kb::eval::{Figures, Ranking, check_indexed, measure, parse_judgments, parse_queries};
+use crate::kb::index::{Filter, Index, IndexLocation};
+use crate::kb::search::{Hit, PerDocument, Scope, SearchMode, SearchOptions, Searcher, Support, VectorsUnusable};
+
+/// Threads of the embedder, at most; more would only cost memory.
+const MAX_THREADS: usize = 256;
+
+/// Hits of one search, at most.
+const MAX_LIMIT: usize = 1_000;
+
+/// Hits of one search, unless set.
+const LIMIT: usize = 10;
+
+/// Documents ranked for each question of an evaluation.
+const EVAL_DEPTH: usize = 100;
+
+/// What a search found.
+#[derive(Clone, Debug)]
+pub struct Searched {
+    /// How it searched.
+    pub mode: SearchMode,
+    /// Hits, best first.
+    pub hits: Vec<Hit>,
+    /// Whether the hits bear on the query.
+    pub support: Support,
+    /// Why only text was searched although the mode uses vectors, and the command that mends that.
+    pub without_vectors: Option<(String, String)>,
+    /// Time of the search; opening the index is not in it.
+    pub elapsed: Duration,
+}
+
+/// What an evaluation measured.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct EvalFigures {
+    /// How it searched.
+    pub mode: SearchMode,
+    /// The figures.
+    #[serde(flatten)]
+    pub figures: Figures,
+}
+
+impl Engine {
+    /// Searches the index, in the mode and to the number of hits the settings have.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a query without words, a scope that cannot be searched, or an index that cannot be read.
+    pub async fn search(&self, query: &str, scope: &Scope) -> Result<Searched, EngineError> {
+        if !query.chars().any(char::is_alphanumeric) {
+            return Err(RequestError::NoWords.into());
+        }
+        let limit = self.settings.options.limit.unwrap_or(LIMIT).clamp(1, MAX_LIMIT);
+        let options = SearchOptions { mode: self.search_mode(), limit, ..check_scope(scope)? };
+        let searcher = self.searcher(options.mode).await?;
+        check_collections(&searcher, &scope.collections)?;
+        let started = Instant::now();
+        let found = searcher.search(query, &options).await?;
+        Ok(Searched {
+            mode: options.mode,
+            hits: found.hits,
+            support: found.support,
+            without_vectors: found.without_vectors.map(|reason| (reason.to_string(), reason.hint())),
+            elapsed: started.elapsed(),
+        })
+    }
+
+    /// Measures searches against judgments, both as the text of a file.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for text that cannot be parsed, or if a judged file is not in the index.
+    pub async fn eval(
+        &self,
+        queries: &str,
+        judgments: &str,
+        collection: Option<&str>,
+    ) -> Result<EvalFigures, EngineError> {
+        let (queries, judgments) = (parse_queries(queries)?, parse_judgments(judgments)?);
+        let mode = self.search_mode();
+        let searcher = self.searcher(mode).await?;
+        let filter = Filter { collections: collection.map(str::to_owned).into_iter().collect(), ..Filter::default() };
+        check_collections(&searcher, &filter.collections)?;
+        let documents = searcher.index().documents(collection).await?;
+        let indexed: HashSet<_> = documents.into_iter().map(|row| row.path).collect();
+        check_indexed(&judgments, &indexed)?;
+        let options =
+            SearchOptions { mode, limit: EVAL_DEPTH, per_document: PerDocument::Only(1), filter, paths: None };
+        let mut rankings = Vec::new();
+        for query in queries.iter().filter(|query| judgments.contains_key(&query.id)) {
+            let started = Instant::now();
+            let found = searcher.search(&query.text, &options).await?;
+            let paths = found.hits.into_iter().map(|hit| hit.path).collect();
+            rankings.push(Ranking { query: query.id.clone(), paths, latency: started.elapsed() });
+        }
+        Ok(EvalFigures { mode, figures: measure(&rankings, &judgments)? })
+    }
+
+    fn search_mode(&self) -> SearchMode {
+        self.settings.options.mode.unwrap_or_default()
+    }
+
+    /// Returns the embedder to use: the one asked for, else the one that made the index, else the built-in one.
+    pub(super) fn embedder_choice(&self, stored: Option<&Index>, rebuild: bool) -> EmbedderChoice {
+        let stored = stored.filter(|_| !rebuild).and_then(|index| index.manifest().embedder.choice.parse().ok());
+        let stored = stored.filter(|choice| !self.is_shipped(choice));
+        match self.settings.options.embedder.clone().or(stored).unwrap_or_default() {
+            // The index remembers the choice, and is used from other folders too.
+            EmbedderChoice::Fastembed(model) if Path::new(&model).is_dir() => {
+                let folder = std::path::absolute(&model).unwrap_or_else(|_| PathBuf::from(&model));
+                EmbedderChoice::Fastembed(folder.to_string_lossy().into_owned())
+            }
+            choice => choice,
+        }
+    }
+
+    /// Tells whether an embedder is a folder inside the project: it may have come with the index, and the files of a
+    /// model are not loaded on somebody else's word.
+    fn is_shipped(&self, choice: &EmbedderChoice) -> bool {
+        match (choice, &self.location) {
+            (EmbedderChoice::Fastembed(model), IndexLocation::Local { base, .. }) => {
+                base.join(model).exists() && base.join(model).starts_with(base)
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) async fn load_embedder(&self, choice: &EmbedderChoice) -> Result<Arc<dyn Embedder>, EmbedError> {
+        let options = EmbedderOptions {
+            choice: choice.clone(),
+            offline: self.settings.is_offline(),
+            cache_dir: self.settings.paths.models.clone(),
+            data_dir: Some(self.settings.paths.data.clone()),
+            threads: self.settings.options.threads.map(|threads| threads.clamp(1, MAX_THREADS)),
+        };
+        let model = choice.to_string();
+        tokio::task::spawn_blocking(move || embed::load(&options))
+            .await
+            .unwrap_or_else(|error| Err(EmbedError::Load { model, source: Box::new(error) }))
+    }
+
+    /// Opens the index for searching in `mode`, with its embedder where that takes one and it can be had.
+    ///
+    /// While the index is being opened, the embedder it most likely has is made ready.
+    pub(super) async fn searcher(&self, mode: SearchMode) -> Result<Searcher, EngineError> {
+        if mode == SearchMode::Lexical {
+            let reason = "a lexical search does not load it".to_owned();
+            return Ok(Searcher::new(Index::open(&self.location).await?, Err(VectorsUnusable::NoEmbedder(reason))));
+        }
+        let likely = self.embedder_choice(None, false);
+        let (index, loaded) = futures::join!(Index::open(&self.location), self.warm_embedder(&likely));
+        let index = index?;
+        let choice = self.embedder_choice(Some(&index), false);
+        let loaded = if choice == likely { loaded } else { self.load_embedder(&choice).await };
+        let embedder = loaded.map_err(|error| VectorsUnusable::NoEmbedder(with_causes(&error)));
+        Ok(Searcher::new(index, embedder))
+    }
+
+    /// Loads an embedder, and leaves a thread behind that makes it ready for its first query.
+    async fn warm_embedder(&self, choice: &EmbedderChoice) -> Result<Arc<dyn Embedder>, EmbedError> {
+        let embedder = self.load_embedder(choice).await?;
+        let warmed = Arc::clone(&embedder);
+        // Nobody waits for it: a query that comes too early waits inside the embedder.
+        drop(tokio::task::spawn_blocking(move || warmed.warm_up()));
+        Ok(embedder)
+    }
+}
+
+/// Refuses collections that are not in the index.
+pub(super) fn check_collections(searcher: &Searcher, wanted: &[String]) -> Result<(), EngineError> {
+    let collections = &searcher.index().manifest().collections;
+    match wanted.iter().find(|name| !collections.contains_key(*name)) {
+        Some(name) => {
+            Err(EngineError::NoCollection { name: name.clone(), known: collections.keys().cloned().collect() })
+        }
+        None => Ok(()),
+    }
+}

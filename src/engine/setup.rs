@@ -1,0 +1,297 @@
+//! A request becomes a run: what the run records about itself, and what it works with.
+//!
+//! The order matters. Whatever can be refused is refused first; then the folder for runs is opened, and created if need
+//! be; only then is something appended to the journal, and only after that can anything be paid for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use super::request::check_scope;
+use super::search::check_collections;
+use super::stored::{followed, is_read_only};
+use super::watch::{Watcher, listener};
+use super::{AskRequest, Engine, EngineError};
+use crate::base::clock::{Clock, SystemClock};
+use crate::base::id::RunId;
+use crate::kb::search::{Scope, SearchMode, Searcher};
+use crate::llm::message::Role;
+use crate::llm::roles::{Models, ModelsError};
+use crate::research::evidence::{Picked, pick};
+use crate::research::extract::Pick;
+use crate::research::node::{NodeId, SourceHint, Tree};
+use crate::research::plan::SavedPlan;
+use crate::research::question::Question;
+use crate::run::budget::BudgetLimits;
+use crate::run::event::RunSettings;
+use crate::run::orchestrator::{Orchestrator, Resources, Sources, check_plan};
+use crate::run::recall::Recall;
+use crate::run::store::Store;
+use crate::run::tree::RunState;
+use crate::source::deep_research::DeepResearch;
+use crate::source::web::DateRange;
+use crate::source::{KbSource, Passage, Source, SourceError};
+
+/// Longest a run works if no limit is set and it may start background jobs, which take up to half an hour each.
+const TIME_WITH_JOBS: Duration = Duration::from_hours(1);
+
+/// Folder of fetched pages in `.dr`.
+const PAGES: &str = "pages";
+
+/// What one command says about background jobs; no settings file can say it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct JobFlags {
+    /// Jobs the run may start; `None` leaves it to the settings.
+    pub(super) max_jobs: Option<usize>,
+    /// Whether a job whose start has an unknown outcome is started again.
+    pub(super) retry_unknown: bool,
+}
+
+/// What a run works with, except for the place it is kept in.
+pub(super) struct Setup {
+    searcher: Searcher,
+    models: Option<Models>,
+    pub(super) jobs: Option<Arc<DeepResearch>>,
+    sources: Sources,
+}
+
+impl Engine {
+    /// Starts a run, up to its first event.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for anything that can be refused beforehand, and if the run cannot be recorded.
+    pub(super) async fn start(
+        &self,
+        request: &AskRequest,
+        watcher: Watcher,
+        stop: CancellationToken,
+    ) -> Result<Orchestrator, EngineError> {
+        let options = &self.settings.options;
+        let mut limits = options.limits();
+        if let Some(SavedPlan { brief: Some(brief), draft }) = &request.plan
+            && brief.question == request.question
+        {
+            check_plan(draft, &Tree::of(request.question.clone()), brief, options.tree_limits())?;
+        }
+        let models = self.models(&limits)?;
+        let flags = JobFlags { max_jobs: request.max_jobs, retry_unknown: false };
+        let setup = self.set_up(&request.scope, models, &limits, flags).await?;
+        if request.source == Some(SourceHint::Web) {
+            self.check_way_out(&setup)?;
+        }
+        if options.max_time.is_none() && setup.jobs.is_some() {
+            limits.time = Some(TIME_WITH_JOBS);
+        }
+        let store = self.store_for(&setup)?;
+        let follows = match &request.follow {
+            Some(name) => Some(followed(&store, name).await?),
+            None => None,
+        };
+        let settings = RunSettings {
+            mode: request.mode,
+            required: request.required.clone(),
+            source: request.source,
+            verify_web: request.verify_web,
+            allow_egress: request.allow_egress || self.allows_egress(&setup.searcher, &request.scope),
+            limits,
+            tree: options.tree_limits(),
+            parallel: options.parallel(),
+            summary_tokens: options.summary_tokens(),
+            by_rules: setup.models.is_none(),
+            models: models_by_name(setup.models.as_ref()),
+            output_schema: request.output_schema.clone(),
+            scope: request.scope.clone(),
+            searched: setup.sources.internal.scope(),
+            source_version: setup.sources.internal.version(),
+            follows,
+        };
+        let resources = self.resources(setup, store, watcher, stop).await;
+        let run = RunId::random(rand::random());
+        Ok(Orchestrator::start(run, request.question.clone(), settings, resources).await?)
+    }
+
+    /// Gathers models, jobs and sources, once it is clear that the models may see what is searched.
+    pub(super) async fn set_up(
+        &self,
+        scope: &Scope,
+        models: Option<Models>,
+        limits: &BudgetLimits,
+        flags: JobFlags,
+    ) -> Result<Setup, EngineError> {
+        let searcher = self.searcher(SearchMode::Hybrid).await?;
+        check_collections(&searcher, &scope.collections)?;
+        self.check_trust(&searcher, scope, models.as_ref())?;
+        let jobs = self.jobs(models.as_ref(), limits, flags)?;
+        let internal = KbSource::new(searcher.clone(), check_scope(scope)?).await?;
+        let day = |day: &Option<String>| day.as_deref().and_then(|day| day.parse().ok());
+        let dates = DateRange { since: day(&scope.since), until: day(&scope.until) };
+        let web = self.settings.web(self.runs_folder().join(PAGES), dates)?;
+        let can_search = web.as_ref().is_some_and(|web| web.can_search);
+        // Without a search engine only a job names pages that could be read.
+        let pages = web.filter(|_| can_search || jobs.is_some()).map(|web| web.source as Arc<dyn Source>);
+        let web = pages.clone().filter(|_| can_search);
+        Ok(Setup { searcher, models, jobs, sources: Sources { internal: Arc::new(internal), web, pages } })
+    }
+
+    /// Completes what a run works with.
+    pub(super) async fn resources(
+        &self,
+        setup: Setup,
+        store: Store,
+        watcher: Watcher,
+        stop: CancellationToken,
+    ) -> Resources {
+        let Setup { searcher, models, jobs, sources } = setup;
+        let embedder = searcher.embedder().map(Arc::clone);
+        let recall = match (&embedder, store.is_kept()) {
+            (Some(embedder), true) => Recall::open(&self.runs_folder(), Arc::clone(embedder)).await.ok(),
+            _ => None,
+        };
+        Resources {
+            store,
+            clock: Arc::new(SystemClock) as Arc<dyn Clock>,
+            sources,
+            picker: Arc::new(Picker(searcher)),
+            embedder,
+            recall,
+            models,
+            listener: listener(watcher),
+            stop,
+            seed: rand::random(),
+            jobs,
+        }
+    }
+
+    /// Opens the store for a new run. Where nothing can be written, a run by rules is kept in memory: it costs nothing.
+    fn store_for(&self, setup: &Setup) -> Result<Store, EngineError> {
+        match self.store() {
+            Err(error) if is_read_only(&error) && setup.models.is_none() => Ok(Store::in_memory()?),
+            Err(error) if is_read_only(&error) => {
+                Err(EngineError::CannotKeep { folder: self.runs_folder(), source: Box::new(error) })
+            }
+            store => store,
+        }
+    }
+
+    /// Returns the models. Under a limit of money, a model without a known price is refused.
+    pub(super) fn models(&self, limits: &BudgetLimits) -> Result<Option<Models>, EngineError> {
+        let models = self.settings.models()?;
+        let is_limited = limits.cost_nanos.is_some();
+        match models.as_ref().filter(|_| is_limited).and_then(|models| models.unpriced().into_iter().next()) {
+            Some((role, model)) => Err(EngineError::Unpriced { model, role }),
+            None => Ok(models),
+        }
+    }
+
+    /// Returns the background jobs, unless they are turned off or could pass a limit of money unseen.
+    fn jobs(
+        &self,
+        models: Option<&Models>,
+        limits: &BudgetLimits,
+        flags: JobFlags,
+    ) -> Result<Option<Arc<DeepResearch>>, EngineError> {
+        if flags.max_jobs == Some(0) {
+            return Ok(None);
+        }
+        let Some(mut settings) = self.settings.deep_research()?.filter(|_| models.is_some()) else { return Ok(None) };
+        settings.max_jobs = flags.max_jobs.unwrap_or(settings.max_jobs);
+        if settings.max_jobs == 0 {
+            return Ok(None);
+        }
+        let prices = self.settings.prices()?;
+        let jobs = DeepResearch::new(settings, prices, flags.retry_unknown).map_err(ModelsError::from)?;
+        let may_run = limits.cost_nanos.is_none() || jobs.is_priced();
+        Ok(may_run.then(|| Arc::new(jobs)))
+    }
+
+    /// Refuses to send a `local_only` collection to a model on another machine.
+    fn check_trust(&self, searcher: &Searcher, scope: &Scope, models: Option<&Models>) -> Result<(), EngineError> {
+        let Some(models) = models else { return Ok(()) };
+        let options = &self.settings.options.collections;
+        let closed =
+            searched(searcher, scope).find(|name| options.get(*name).is_some_and(|options| options.local_only));
+        let away = Role::ALL.into_iter().find(|role| !models.role(*role).is_local);
+        match (closed, away) {
+            (Some(collection), Some(role)) => Err(EngineError::NotLocal {
+                collection: collection.clone(),
+                role,
+                endpoint: models.role(role).endpoint.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells whether the settings let texts made from every searched collection leave this machine.
+    fn allows_egress(&self, searcher: &Searcher, scope: &Scope) -> bool {
+        let options = &self.settings.options.collections;
+        let mut searched = searched(searcher, scope).peekable();
+        searched.peek().is_some() && searched.all(|name| options.get(name).is_some_and(|options| options.allow_egress))
+    }
+
+    /// Refuses a run on the web alone if the web cannot be asked.
+    fn check_way_out(&self, setup: &Setup) -> Result<(), EngineError> {
+        let (reason, hint) = if self.is_offline() {
+            (
+                "`dr` is offline",
+                "leave out `--offline` (or unset `DR_OFFLINE`), or look in the knowledge base: `--source internal`",
+            )
+        } else if setup.sources.web.is_none() && setup.jobs.is_none() {
+            (
+                "no search engine is set up, and no Deep Research",
+                "name an engine in `[web]`, export `SEARXNG_URL`, or allow Deep Research, which needs a key and a \
+                 language model; `dr doctor` says what is missing",
+            )
+        } else {
+            return Ok(());
+        };
+        Err(EngineError::NoWayOut { reason, hint })
+    }
+}
+
+/// Returns the collections a scope lets through.
+fn searched<'a>(searcher: &'a Searcher, scope: &'a Scope) -> impl Iterator<Item = &'a String> {
+    let known = searcher.index().manifest().collections.keys();
+    known.filter(|name| scope.collections.is_empty() || scope.collections.contains(*name))
+}
+
+/// Returns the name of each role's model.
+fn models_by_name(models: Option<&Models>) -> BTreeMap<Role, String> {
+    let name = |models: &Models, role| models.role(role).model.name().to_owned();
+    models.map(|models| Role::ALL.into_iter().map(|role| (role, name(models, role))).collect()).unwrap_or_default()
+}
+
+/// Refuses to go on with other models: their replies are not on record, so the whole run would be paid for again.
+pub(super) fn check_same_models(state: &RunState, setup: &Setup) -> Result<(), EngineError> {
+    let now = models_by_name(setup.models.as_ref());
+    let other = state.settings.models.iter().find(|(role, was)| now.get(*role).is_some_and(|now| now != *was));
+    match other {
+        Some((role, was)) => Err(EngineError::OtherModel { role: *role, was: was.clone(), now: now[role].clone() }),
+        None => Ok(()),
+    }
+}
+
+/// Picks sentences on a thread that may block.
+struct Picker(Searcher);
+
+impl Pick for Picker {
+    fn pick<'a>(
+        &'a self,
+        node: &'a NodeId,
+        question: &'a Question,
+        passages: &'a [Passage],
+    ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
+        let (searcher, node, question, passages) = (self.0.clone(), node.clone(), question.clone(), passages.to_vec());
+        Box::pin(async move {
+            let failed = |reason: String| SourceError::Failed { name: "embedder".to_owned(), reason };
+            let picked = tokio::task::spawn_blocking(move || {
+                let embedder = searcher.embedder().map(AsRef::as_ref);
+                pick(&node, &question, &passages, searcher.splitter(), embedder)
+            });
+            picked.await.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
+        })
+    }
+}

@@ -1,0 +1,319 @@
+//! Runs on disk: list, find, replay, show, export, remove.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::{Engine, EngineError, create_folder, create_ignore_file};
+use crate::base::id::RunId;
+use crate::base::money::{dollars_text, nanos};
+use crate::kb::index::{DR_FOLDER, IndexLocation};
+use crate::llm::message::Role;
+use crate::research::branch::Branch;
+use crate::research::memory::Memory;
+use crate::research::node::{NodeId, SourceHint, Tree};
+use crate::research::question::Brief;
+use crate::research::report::{Material, Report, StopReason, Usage, UsageTable};
+use crate::research::verdict::Verdict;
+use crate::run::budget::BudgetLimits;
+use crate::run::event::{Followed, Record, RunSettings};
+use crate::run::job_log::{JobEntry, jobs_of};
+use crate::run::journal::{EgressRow, JournalError, RunRow};
+use crate::run::phase::Phase;
+use crate::run::recall::Recall;
+use crate::run::steps::draft_by_rules;
+use crate::run::store::{STATE_FILE, Store, StoreError};
+use crate::run::tree::RunState;
+use crate::run::usage::{token_drift, usage_of};
+
+/// A run in a list.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunSummary {
+    /// Its id.
+    pub id: RunId,
+    /// What was asked.
+    pub question: String,
+    /// When it began, in UTC.
+    pub started: String,
+    /// Why it ended, or that it has not.
+    pub state: String,
+    /// Its nodes.
+    pub nodes: usize,
+    /// Active time.
+    pub seconds: f64,
+    /// What it cost; none where a price is not known.
+    pub cost_usd: Option<f64>,
+}
+
+/// The report of a stored run.
+#[derive(Debug)]
+pub struct Replayed {
+    /// The run.
+    pub run: RunId,
+    /// Its report; of a run that has not ended, from what it has so far.
+    pub report: Report,
+    /// Whether a process works on the run right now.
+    pub is_running: bool,
+}
+
+/// Everything a stored run has.
+#[derive(Debug, Serialize)]
+pub struct RunDetails {
+    /// The run.
+    pub run_id: RunId,
+    /// Whether a process works on it right now.
+    pub is_running: bool,
+    /// How it is carried out.
+    pub settings: RunSettings,
+    /// What the answer must cover, once that is fixed.
+    pub brief: Option<Brief>,
+    /// Its sub-questions.
+    pub tree: Tree,
+    /// What they found.
+    pub branches: BTreeMap<NodeId, Branch>,
+    /// Its summaries.
+    pub memory: Memory,
+    /// Verdicts, one for each round that ended.
+    pub verdicts: Vec<Verdict>,
+    /// Why it ended, if it has.
+    pub stop_reason: Option<StopReason>,
+    /// What its calls used.
+    pub usage: UsageTable,
+    /// By model: how far tokens were counted off.
+    pub token_drift: BTreeMap<String, f64>,
+    /// Texts that left this machine, and those that were kept back.
+    pub egress: Vec<EgressRow>,
+    /// Background jobs.
+    pub jobs: Vec<JobEntry>,
+    /// Its events.
+    pub events: Vec<Record>,
+    /// Its report, as [`Replayed::report`].
+    pub report: Report,
+}
+
+impl Engine {
+    /// Opens the runs of this project, and creates the folder for them if need be.
+    pub(super) fn store(&self) -> Result<Store, EngineError> {
+        let folder = self.runs_folder();
+        create_folder(&folder)?;
+        create_ignore_file(&folder)?;
+        Ok(Store::open(&folder)?)
+    }
+
+    /// Opens the runs of this project without creating anything. In a folder that cannot be written to they can be read
+    /// and not locked.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError::Empty`] if there are no runs.
+    pub(super) fn known_runs(&self) -> Result<Store, EngineError> {
+        let folder = self.runs_folder();
+        if !folder.join(STATE_FILE).exists() {
+            return Err(StoreError::Empty.into());
+        }
+        match Store::open(&folder).map_err(EngineError::from) {
+            Err(error) if is_read_only(&error) => Ok(Store::read_only(&folder)?),
+            store => Ok(store?),
+        }
+    }
+
+    /// Returns the `.dr` folder that keeps runs: that of the index, else the one in the current folder.
+    pub(super) fn runs_folder(&self) -> PathBuf {
+        let of_index = match &self.location {
+            IndexLocation::Local { folder, .. } => folder.parent().filter(|parent| parent.ends_with(DR_FOLDER)),
+            IndexLocation::Remote { .. } => None,
+        };
+        of_index.map_or_else(|| self.settings.paths.current.join(DR_FOLDER), std::path::Path::to_path_buf)
+    }
+
+    /// Finds runs by their ids or prefixes of them. All are found, or none is returned.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a name that is not that of exactly one run.
+    pub async fn find_runs(&self, names: &[String]) -> Result<Vec<RunId>, EngineError> {
+        let store = self.known_runs()?;
+        let mut runs = Vec::new();
+        for name in names {
+            runs.push(store.find(Some(name)).await?);
+        }
+        Ok(runs)
+    }
+
+    /// Makes the report of a stored run from its journal alone; `None` is the newest run.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such run, or its journal cannot be read.
+    pub async fn replay(&self, name: Option<&str>) -> Result<Replayed, EngineError> {
+        let store = self.known_runs()?;
+        let run = store.find(name).await?;
+        let (_, state) = store.read(&run).await?;
+        let report = report_of(&store, &run, &state).await?;
+        Ok(Replayed { is_running: store.is_busy(&run), run, report })
+    }
+
+    /// Reads everything a stored run has; `None` is the newest run.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::replay`].
+    pub async fn show(&self, name: Option<&str>) -> Result<RunDetails, EngineError> {
+        let store = self.known_runs()?;
+        let run = store.find(name).await?;
+        let (events, state) = store.read(&run).await?;
+        let journal = store.journal();
+        let usage = usage_of(journal, &run).await.map_err(StoreError::from)?;
+        let calls = journal.calls_in_short(&run).await.map_err(StoreError::from)?;
+        let egress = journal.egress(&run).await.map_err(StoreError::from)?;
+        let jobs = jobs_of(journal, &run).await.map_err(StoreError::from)?;
+        let report = report_of(&store, &run, &state).await?;
+        Ok(RunDetails {
+            is_running: store.is_busy(&run),
+            run_id: run,
+            brief: state.brief().cloned(),
+            verdicts: state.phase.verdicts().into_iter().cloned().collect(),
+            stop_reason: state.stop_reason(),
+            settings: state.settings,
+            tree: state.tree,
+            branches: state.branches,
+            memory: state.folded.memory,
+            usage,
+            token_drift: token_drift(&calls),
+            egress,
+            jobs,
+            events,
+            report,
+        })
+    }
+
+    /// Returns a stored run as JSON lines: events, calls with their raw replies, egress. `None` is the newest run.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::replay`].
+    pub async fn export(&self, name: Option<&str>) -> Result<String, EngineError> {
+        let store = self.known_runs()?;
+        let run = store.find(name).await?;
+        Ok(store.export(&run).await?)
+    }
+
+    /// Lists the runs that are stored, newest first. A run whose events do not fold is listed as broken.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the journal cannot be read.
+    pub async fn runs(&self) -> Result<Vec<RunSummary>, EngineError> {
+        let store = match self.known_runs() {
+            Err(EngineError::Store(StoreError::Empty)) => return Ok(Vec::new()),
+            store => store?,
+        };
+        let mut runs = Vec::new();
+        for RunRow { id, question, started_at } in store.journal().runs().await.map_err(StoreError::from)? {
+            let usage = usage_of(store.journal(), &id).await.unwrap_or_default();
+            let at = i64::try_from(started_at.0).ok().and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
+            let (state, nodes, seconds) = match store.read(&id).await {
+                Ok((_, state)) => {
+                    let ended = state
+                        .stop_reason()
+                        .and_then(|stop| serde_json::to_value(stop).ok()?.as_str().map(str::to_owned));
+                    let open = if store.is_busy(&id) { "running" } else { "open" };
+                    (ended.unwrap_or_else(|| open.to_owned()), state.tree.nodes.len(), state.active.as_secs_f64())
+                }
+                Err(
+                    StoreError::Broken { .. }
+                    | StoreError::Missing(_)
+                    | StoreError::Journal(JournalError::Unreadable(_)),
+                ) => ("broken".to_owned(), 0, 0.0),
+                Err(error) => return Err(error.into()),
+            };
+            runs.push(RunSummary {
+                id,
+                question,
+                started: at.map(|at| at.strftime("%F %H:%M").to_string()).unwrap_or_default(),
+                state,
+                nodes,
+                seconds,
+                cost_usd: usage.total.cost_usd,
+            });
+        }
+        Ok(runs)
+    }
+
+    /// Removes a run, and what it left in the research memory.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a run that does not exist, or that a process works on.
+    pub async fn remove_run(&self, run: &RunId) -> Result<(), EngineError> {
+        let store = self.known_runs()?;
+        let locked = store.lock(run)?;
+        Recall::forget(&self.runs_folder(), run).await.map_err(EngineError::Recall)?;
+        Ok(store.remove(locked).await?)
+    }
+}
+
+/// Tells whether the folder for runs cannot be written to, as on a read-only disk.
+pub(super) fn is_read_only(error: &EngineError) -> bool {
+    let (EngineError::Folder { source, .. }
+    | EngineError::Store(
+        StoreError::Folder { source, .. } | StoreError::Journal(JournalError::File { source, .. }),
+    )) = error
+    else {
+        return false;
+    };
+    matches!(source.kind(), std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem)
+}
+
+/// Makes the report of a run from its journal alone. If the run has not ended, the report is made from what it has.
+///
+/// # Errors
+///
+/// Returns an error if the journal cannot be read.
+pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<Report, StoreError> {
+    let usage = usage_of(store.journal(), run).await?;
+    let mut draft = match &state.phase {
+        Phase::Ended(ended) => ended.draft.clone(),
+        Phase::Asked | Phase::Briefed(_) | Phase::Planned(_) | Phase::Judged(_) => draft_by_rules(state),
+    };
+    draft.limitations.extend(overrun(&usage, &state.settings.limits));
+    Ok(Report::of(Material {
+        run_id: store.is_kept().then(|| run.to_string()),
+        question: &state.question,
+        tree: &state.tree,
+        branches: &state.branches,
+        draft: &draft,
+        stop_reason: state.stop_reason().unwrap_or(StopReason::Cancelled),
+        searched: if state.settings.source == Some(SourceHint::Web) { "" } else { &state.settings.searched },
+        has_asked_web: store.journal().egress(run).await?.iter().any(|text| text.withheld.is_none()),
+        usage,
+        elapsed_ms: u64::try_from(state.active.as_millis()).unwrap_or(u64::MAX),
+    }))
+}
+
+/// Says by how much a run passed its limits, where an endpoint charged more than a request can cost.
+fn overrun(usage: &UsageTable, limits: &BudgetLimits) -> Option<String> {
+    let total = &usage.total;
+    let tokens = |usage: &Usage| usage.input_tokens + usage.output_tokens;
+    // Jobs are limited by money and number.
+    let of_jobs = usage.by_role.get(Role::Researcher.name()).map_or(0, tokens);
+    let tokens = tokens(total) - of_jobs;
+    let cost = total.cost_usd.map_or(0, nanos);
+    let is_over = |limit: Option<u64>, used: u64| limit.is_some_and(|limit| used > limit);
+    // A sum of dollars is not exact to the last billionth.
+    (is_over(limits.tokens, tokens) || is_over(limits.cost_nanos, cost.saturating_sub(1_000))).then(|| {
+        format!(
+            "the run passed its limits: an endpoint reported more than its requests can take ({tokens} tokens, {})",
+            dollars_text(cost)
+        )
+    })
+}
+
+/// Reads the run a question follows up.
+pub(super) async fn followed(store: &Store, name: &str) -> Result<Followed, EngineError> {
+    let run = store.find(Some(name)).await?;
+    let (_, state) = store.read(&run).await?;
+    let report = report_of(store, &run, &state).await?;
+    Ok(Followed { run, question: state.question, answer: report.answer })
+}

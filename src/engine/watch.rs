@@ -1,0 +1,100 @@
+//! What a caller hears of a run in progress.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::research::node::Tree;
+use crate::research::report::Section;
+use crate::run::budget::{BudgetLimits, Spent};
+use crate::run::desk::CallNotice;
+use crate::run::event::Record;
+use crate::run::orchestrator::{RunListener, RunNotice};
+
+/// Something that happened in a run in progress. As JSON it is one line of `--events jsonl`.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum RunEvent {
+    /// An event was appended to the journal.
+    Event {
+        /// The event.
+        event: Box<Record>,
+        /// Where the run stands after it.
+        #[serde(skip)]
+        progress: Progress,
+    },
+    /// A model call went a step further.
+    Call {
+        /// The step.
+        what: CallStep,
+        /// The call.
+        key: String,
+        /// The role of the model, or why the call is sent again.
+        detail: String,
+        /// What the run has spent so far.
+        spent: Spent,
+    },
+    /// A section of a long answer was written. The report may still leave it out.
+    Written {
+        /// The section.
+        section: Section,
+    },
+}
+
+/// A step of a model call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallStep {
+    /// It was sent.
+    Sent,
+    /// It is sent again after a failure.
+    Retried,
+    /// Its reply has arrived.
+    Replied,
+}
+
+/// Where a run stands.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// Its sub-questions.
+    pub tree: Tree,
+    /// The round that was planned last; 0 before the first plan.
+    pub round: u32,
+    /// What the run may spend.
+    pub limits: BudgetLimits,
+    /// Whether rules stand in for models.
+    pub by_rules: bool,
+}
+
+/// Receives the events of a run, in order, on the tasks that work on it: it must not block.
+pub type Watcher = Arc<dyn Fn(RunEvent) + Send + Sync>;
+
+/// Passes what a run says on to a watcher.
+pub(super) fn listener(watcher: Watcher) -> RunListener {
+    Arc::new(move |notice| watcher(RunEvent::from(notice)))
+}
+
+impl From<&RunNotice<'_>> for RunEvent {
+    fn from(notice: &RunNotice<'_>) -> Self {
+        match notice {
+            RunNotice::Event(record, state) => Self::Event {
+                event: Box::new((*record).clone()),
+                progress: Progress {
+                    tree: state.tree.clone(),
+                    round: state.round(),
+                    limits: state.settings.limits,
+                    by_rules: state.settings.by_rules,
+                },
+            },
+            RunNotice::Call(notice, spent) => {
+                let (what, key, detail) = match notice {
+                    CallNotice::Sent(key, role) => (CallStep::Sent, key, role.to_string()),
+                    CallNotice::Retried(key, error) => (CallStep::Retried, key, error.clone()),
+                    CallNotice::Replied(key, role) => (CallStep::Replied, key, role.to_string()),
+                };
+                Self::Call { what, key: key.to_string(), detail, spent: *spent }
+            }
+            RunNotice::Written(section) => Self::Written { section: (*section).clone() },
+        }
+    }
+}
