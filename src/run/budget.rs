@@ -1,14 +1,15 @@
-//! What a run may spend, and has spent: money, tokens, time, rounds.
+//! The budget of a run: limits on money, tokens, time and rounds, and what was spent of them.
 //!
 //! ```text
 //! reserve(worst case) ─▶ Reservation ─▶ sent() ─▶ settle(what it cost)
-//!        │                   │             └────▶ keep()     the outcome is not known: the worst case stays charged
-//!     Refusal             dropped: all given back            (dropping it does the same)
+//!        │                   │             └────▶ keep()     outcome unknown: the worst case stays charged
+//!     Refusal             dropped: all returned              (dropping it does the same)
 //! ```
 //!
-//! One [`Budget`] is shared by every worker. A call reserves its worst case before it is made, all or nothing, so no two
-//! workers can start on the last thousand tokens; while calls cost no more than they reserved, what is settled and what
-//! is reserved never pass a limit together. A part is set aside for writing the report, and research cannot touch it.
+//! All workers share one [`Budget`]. A call reserves its worst case atomically before it is sent, so two workers cannot
+//! both start on the last thousand tokens. As long as no call costs more than it reserved, settled and reserved amounts
+//! together never exceed a limit. A part is reserved for writing the report, and research cannot use it; otherwise a
+//! run could spend everything on evidence and have nothing left for the answer.
 
 use std::fmt;
 use std::pin::pin;
@@ -21,14 +22,14 @@ use tokio::sync::Notify;
 use crate::base::clock::{Clock, Moment};
 pub use crate::llm::call::Limit;
 
-/// How much a run may spend; what is none has no limit.
+/// Limits of a run. `None` means unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetLimits {
-    /// Money, in billionths of a US dollar.
+    /// Cost in billionths of a US dollar. Integers, because sums of floating-point cents would drift.
     pub cost_nanos: Option<u64>,
-    /// Tokens of all calls, sent and received.
+    /// Input and output tokens of all calls.
     pub tokens: Option<u64>,
-    /// Active time, over all resumes.
+    /// Active time, summed over all resumes.
     pub time: Option<Duration>,
     /// Rounds of research.
     pub rounds: Option<u32>,
@@ -46,50 +47,50 @@ impl Default for BudgetLimits {
 }
 
 impl BudgetLimits {
-    /// Limits nothing.
+    /// No limits.
     pub const NONE: Self = Self { cost_nanos: None, tokens: None, time: None, rounds: None };
 }
 
-/// What is set aside for writing the report.
+/// Part of the limits that is reserved for writing the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WritingReserve {
-    /// Money, in billionths of a US dollar.
+    /// Cost in billionths of a US dollar.
     pub cost_nanos: u64,
-    /// Tokens.
+    /// Input and output tokens.
     pub tokens: u64,
-    /// Time.
+    /// Active time.
     pub time: Duration,
 }
 
-/// What a call is for.
+/// Purpose of a call; decides whether it may use the [`WritingReserve`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Purpose {
-    /// Everything up to the verdict.
+    /// All calls up to the verdict.
     Research,
-    /// The report: it may draw on what is set aside.
+    /// Calls that write the report. They may use the reserve.
     Writing,
 }
 
-/// The most a call can cost, or what it did cost.
+/// Cost of one call: its worst case or its actual cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallCost {
-    /// Money, in billionths of a US dollar; none where the price is not known.
+    /// Billionths of a US dollar; `None` if the price is unknown.
     pub cost_nanos: Option<u64>,
-    /// Tokens sent and received, reasoning included.
+    /// Input and output tokens, including reasoning.
     pub tokens: u64,
 }
 
-/// What calls come to together.
+/// Total cost of several calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Charge {
-    /// Money of the calls whose price is known, in billionths of a US dollar.
+    /// Billionths of a US dollar, summed over calls with a known price.
     pub cost_nanos: u64,
-    /// Tokens.
+    /// Input and output tokens.
     pub tokens: u64,
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
-    /// Of those, calls whose price is not known.
+    /// Number of those calls whose price is unknown.
     pub unpriced_calls: u64,
 }
 
@@ -103,7 +104,7 @@ impl Charge {
         }
     }
 
-    /// Returns both together, or none where a number runs over.
+    /// Returns the sum, or `None` on overflow.
     fn checked_add(self, other: Self) -> Option<Self> {
         Some(Self {
             cost_nanos: self.cost_nanos.checked_add(other.cost_nanos)?,
@@ -124,7 +125,7 @@ impl Charge {
 }
 
 impl std::ops::AddAssign for Charge {
-    /// Adds; at the end of numbers it stays there.
+    /// Adds, saturating at the largest values.
     fn add_assign(&mut self, other: Self) {
         self.cost_nanos = self.cost_nanos.saturating_add(other.cost_nanos);
         self.tokens = self.tokens.saturating_add(other.tokens);
@@ -133,39 +134,39 @@ impl std::ops::AddAssign for Charge {
     }
 }
 
-/// What a settled call cost above what it reserved.
+/// Amount by which settled calls exceeded their reservations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overrun {
-    /// Money, in billionths of a US dollar.
+    /// Billionths of a US dollar.
     pub cost_nanos: u64,
-    /// Tokens.
+    /// Input and output tokens.
     pub tokens: u64,
 }
 
-/// What a run has spent; what a journal adds up to.
+/// Amounts spent by a run; equal to the sum over its journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
-    /// Settled and kept calls of research.
+    /// Settled and kept research calls.
     pub research: Charge,
-    /// Settled and kept calls of writing.
+    /// Settled and kept writing calls.
     pub writing: Charge,
-    /// What was settled above its reservation; part of the charges, not beside them.
+    /// Part of the charges that exceeded reservations. Included in them.
     pub overrun: Overrun,
-    /// Rounds that were begun.
+    /// Rounds started.
     pub rounds: u32,
-    /// Time the run was at work.
+    /// Active time, without waiting for the user and without time between resumes.
     pub active: Duration,
 }
 
 impl Spent {
-    /// Returns all calls together.
+    /// Returns the sum of all calls.
     pub fn total(&self) -> Charge {
         let mut total = self.research;
         total += self.writing;
         total
     }
 
-    /// Adds a call as it was settled, or its worst case where it was kept.
+    /// Adds the actual cost of a settled call, or the worst case of a kept one.
     pub fn add(&mut self, purpose: Purpose, cost: CallCost) {
         *self.charge_mut(purpose) += Charge::of(cost);
     }
@@ -178,23 +179,23 @@ impl Spent {
     }
 }
 
-/// What is spent and what is promised, at one instant.
+/// A consistent snapshot of spent and reserved amounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
-    /// Settled and kept.
+    /// Settled and kept calls.
     pub spent: Spent,
-    /// Reserved by calls of research that are under way.
+    /// Reservations of research calls in flight.
     pub reserved_research: Charge,
-    /// Reserved by calls of writing that are under way.
+    /// Reservations of writing calls in flight.
     pub reserved_writing: Charge,
-    /// The limit that refused a call of research for good.
+    /// The limit that refused a research call which would not have fitted even with nothing in flight.
     refused: Option<Limit>,
-    /// Time in which the run waited for somebody.
+    /// Time spent waiting for the user.
     waited: Duration,
 }
 
 impl Balance {
-    /// Returns what is spent and what is promised, together.
+    /// Returns the sum of spent and reserved amounts.
     pub fn committed(&self) -> Charge {
         let mut all = self.spent.total();
         all += self.reserved_research;
@@ -209,7 +210,7 @@ impl Balance {
         }
     }
 
-    /// Returns what a purpose has spent and been promised.
+    /// Returns the sum of spent and reserved amounts for one purpose, or `None` on overflow.
     fn committed_for(&self, purpose: Purpose) -> Option<Charge> {
         match purpose {
             Purpose::Research => self.spent.research.checked_add(self.reserved_research),
@@ -217,7 +218,7 @@ impl Balance {
         }
     }
 
-    /// Returns what a purpose must leave alone beside what is committed: the part of the reserve not yet drawn.
+    /// Returns the amount a purpose must leave untouched: for research, the unused part of the writing reserve.
     fn set_aside(&self, reserve: u64, purpose: Purpose, used: fn(&Charge) -> u64) -> u64 {
         match purpose {
             Purpose::Research => {
@@ -229,19 +230,19 @@ impl Balance {
     }
 }
 
-/// A call may not be made; nothing was reserved.
+/// A reservation was refused; nothing is reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Its worst case does not fit what is left.
+    /// The worst case exceeds the rest of this limit.
     #[error("limit of {0} is reached")]
     Limit(Limit),
-    /// Money is limited, and nobody knows what the call costs.
-    #[error("price of the model is not known, and money is limited")]
+    /// The price is unknown and the cost is limited, so the limit could not be enforced.
+    #[error("price of the model is unknown, but the cost is limited")]
     UnknownPrice,
 }
 
 impl Refusal {
-    /// Returns the limit that stands in the way.
+    /// Returns the limit that refused the call.
     pub fn limit(self) -> Limit {
         match self {
             Self::Limit(limit) => limit,
@@ -250,7 +251,7 @@ impl Refusal {
     }
 }
 
-/// What a run may spend, shared by all who spend it; clones are the same budget.
+/// The budget of a run. Clones share the same budget.
 #[derive(Clone)]
 pub struct Budget {
     shared: Arc<Shared>,
@@ -261,10 +262,10 @@ struct Shared {
     reserve: WritingReserve,
     clock: Arc<dyn Clock>,
     started: Moment,
-    /// Active time from before this process.
+    /// Active time of earlier processes of the same run.
     carried: Duration,
     balance: Mutex<Balance>,
-    /// Told when a reservation is closed.
+    /// Notified when a reservation is closed.
     released: Notify,
 }
 
@@ -276,14 +277,13 @@ impl fmt::Debug for Budget {
 }
 
 impl Budget {
-    /// Returns the budget of a run that starts now, with a part set aside for writing.
+    /// Returns the budget of a run that starts now.
     pub fn new(limits: BudgetLimits, reserve: WritingReserve, clock: Arc<dyn Clock>) -> Self {
         Self::resumed(limits, reserve, Spent::default(), clock)
     }
 
-    /// Returns the budget of a run that goes on now, having spent what its journal says.
-    ///
-    /// Time between then and now does not count.
+    /// Returns the budget of a resumed run that has spent `spent` according to its journal. The time since then is not
+    /// counted.
     pub fn resumed(limits: BudgetLimits, reserve: WritingReserve, spent: Spent, clock: Arc<dyn Clock>) -> Self {
         let balance = Mutex::new(Balance { spent, ..Balance::default() });
         let shared = Shared {
@@ -303,14 +303,12 @@ impl Budget {
         self.shared.limits
     }
 
-    /// Sets aside the worst case of one call, before it is made.
-    ///
-    /// All or nothing. The difference to what the call did cost comes back in [`Reservation::settle`].
+    /// Reserves the worst case of one call, before it is sent. [`Reservation::settle`] returns the unused part.
     ///
     /// # Errors
     ///
-    /// Returns a refusal and sets nothing aside where the worst case does not fit what is left for this purpose. For
-    /// the caller that is an ordinary end: it goes on with what it has.
+    /// Returns a refusal if the worst case exceeds what is left for this purpose. That is a normal end for the caller,
+    /// which continues with the evidence it has.
     pub fn reserve(&self, worst: CallCost, purpose: Purpose) -> Result<Reservation, Refusal> {
         let mut balance = self.shared.balance();
         if self.shared.limits.cost_nanos.is_some() && worst.cost_nanos.is_none() {
@@ -323,12 +321,13 @@ impl Budget {
         Ok(Reservation { shared: Arc::clone(&self.shared), worst, purpose, state: ReservationState::Unsent })
     }
 
-    /// As [`Self::reserve`], but where only the worst cases of calls under way stand in the way, waits for them: mostly
-    /// they cost less. Dropping the future waits no longer and reserves nothing.
+    /// Like [`Self::reserve`], but if the call would fit without the reservations in flight, waits for one of them to
+    /// settle: most calls cost less than their worst case. Cancel-safe: dropping the future reserves nothing.
     ///
     /// # Errors
     ///
-    /// Returns a refusal where the call would not fit even beside none; research is then over, see [`Self::reached`].
+    /// Returns a refusal if the call would not fit even with nothing in flight. Research is then over, see
+    /// [`Self::reached`].
     pub async fn reserve_in_turn(&self, worst: CallCost, purpose: Purpose) -> Result<Reservation, Refusal> {
         let reserved = self.reserve_if_it_fits(worst, purpose).await;
         if let (Err(refusal), Purpose::Research) = (&reserved, purpose) {
@@ -337,15 +336,16 @@ impl Budget {
         reserved
     }
 
-    /// As [`Self::reserve_in_turn`], for what research can do without: a refusal says nothing of smaller calls.
+    /// Like [`Self::reserve_in_turn`], for optional calls: a refusal does not end research, since smaller calls may
+    /// fit.
     ///
     /// # Errors
     ///
-    /// Returns a refusal where the call would not fit even beside none.
+    /// Returns a refusal if the call would not fit even with nothing in flight.
     pub async fn reserve_if_it_fits(&self, worst: CallCost, purpose: Purpose) -> Result<Reservation, Refusal> {
         loop {
             let mut released = pin!(self.shared.released.notified());
-            // From here on no release is missed.
+            // Registered before the attempt, so that a release in between is not missed.
             released.as_mut().enable();
             match self.reserve(worst, purpose) {
                 Err(Refusal::Limit(limit)) if limit != Limit::Time && self.fits_alone(worst, purpose) => released.await,
@@ -354,8 +354,8 @@ impl Budget {
         }
     }
 
-    /// Takes back what was charged for a call whose outcome was not known and now will be: it is reserved again, as for one
-    /// that is under way.
+    /// Turns the charge of a call with unknown outcome back into a reservation, when its outcome can be found out after
+    /// all.
     pub fn take_back(&self, worst: CallCost, purpose: Purpose) -> Reservation {
         let charge = Charge::of(worst);
         let mut balance = self.shared.balance();
@@ -365,21 +365,21 @@ impl Budget {
         Reservation { shared: Arc::clone(&self.shared), worst, purpose, state: ReservationState::Sent }
     }
 
-    /// Tells whether a call fits beside what is settled and set aside, whatever is under way.
+    /// Returns whether a call would fit with nothing in flight.
     pub fn fits_alone(&self, worst: CallCost, purpose: Purpose) -> bool {
         let settled = Balance { spent: self.shared.balance().spent, ..Balance::default() };
         self.shared.check_fit(&settled, Charge::of(worst), purpose).is_ok()
     }
 
-    /// Notes that the run waited so long for somebody: that is no time at work.
+    /// Excludes time spent waiting for the user from the active time.
     pub fn waited(&self, duration: Duration) {
         let mut balance = self.shared.balance();
         balance.waited = balance.waited.saturating_add(duration);
     }
 
-    /// Returns the limit that leaves nothing to spend for a purpose, where there is one.
+    /// Returns the limit that is used up for a purpose, if any.
     ///
-    /// A call of research that was refused for good counts: the next one would be refused too.
+    /// A research call refused by [`Self::reserve_in_turn`] counts, since the next one would be refused too.
     pub fn reached(&self, purpose: Purpose) -> Option<Limit> {
         let mut balance = self.shared.balance();
         if let (Purpose::Research, Some(limit)) = (purpose, balance.refused) {
@@ -391,7 +391,7 @@ impl Budget {
         let used_up = |limit: Option<u64>, reserve: u64, used: fn(&Charge) -> u64| {
             let all = used(&balance.spent.total());
             let limit = limit.map(|limit| limit.saturating_sub(balance.set_aside(reserve, purpose, used)));
-            // A limit of nothing is kept by calls that cost nothing.
+            // Under a limit of 0, calls that cost nothing are still allowed.
             limit.is_some_and(|limit| all > 0 && all >= limit)
         };
         let BudgetLimits { cost_nanos, tokens, .. } = self.shared.limits;
@@ -405,10 +405,10 @@ impl Budget {
         }
     }
 
-    /// Tells whether three quarters of what research may spend are gone, of any limit but rounds.
+    /// Returns whether three quarters of what research may spend of any limit, except rounds, are spent.
     ///
-    /// What is only promised does not count: it mostly comes back. Rounds do not count either: a run of one round
-    /// would be tight from its first step.
+    /// Reservations do not count, since most of each is returned. Rounds do not count, since a run of one round would
+    /// be tight from its first step.
     pub fn is_tight(&self) -> bool {
         let mut balance = self.shared.balance();
         let spent = balance.spent.research;
@@ -426,26 +426,26 @@ impl Budget {
             )
     }
 
-    /// Returns what is settled by now, and the active time up to now.
+    /// Returns the amounts settled so far, with the current active time.
     pub fn spent(&self) -> Spent {
         self.balance().spent
     }
 
-    /// Returns what is settled and what is reserved, at one instant.
+    /// Returns a snapshot with the current active time.
     pub fn balance(&self) -> Balance {
         let mut balance = self.shared.balance();
         self.shared.active(&mut balance);
         *balance
     }
 
-    /// Returns the time that is left for a purpose; none where time has no limit. A call may not take longer.
+    /// Returns the time left for a purpose, or `None` if time is unlimited. It bounds the time-out of a call.
     pub fn time_left(&self, purpose: Purpose) -> Option<Duration> {
         let mut balance = self.shared.balance();
         let limit = self.shared.time_limit(purpose)?;
         Some(limit.saturating_sub(self.shared.active(&mut balance)))
     }
 
-    /// Completes when the time there is for a purpose is up, or never.
+    /// Completes when the time for a purpose is used up; never, if it is unlimited.
     pub async fn time_up(&self, purpose: Purpose) {
         match self.time_left(purpose) {
             Some(left) => self.shared.clock.deadline(left).await,
@@ -455,12 +455,12 @@ impl Budget {
 }
 
 impl Shared {
-    /// The balance is whole between any two statements of its holders, so a panic of one of them does not spoil it.
+    /// Locks the balance. It is consistent between any two statements of a holder, so a poisoned lock can be used.
     fn balance(&self) -> MutexGuard<'_, Balance> {
         self.balance.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes and returns the time the run was at work; it never runs back, even where the clock does.
+    /// Updates and returns the active time. It never decreases, even if the system clock is set back.
     fn active(&self, balance: &mut Balance) -> Duration {
         let active = self.carried.saturating_add(self.clock.now().since(self.started)).saturating_sub(balance.waited);
         balance.spent.active = balance.spent.active.max(active);
@@ -480,7 +480,7 @@ impl Shared {
         if is_up { Err(Limit::Time) } else { Ok(()) }
     }
 
-    /// Checks that `charge` fits beside everything that is spent, promised and set aside.
+    /// Checks that `charge` fits into the limits together with all spent, reserved and set-aside amounts.
     fn check_fit(&self, balance: &Balance, charge: Charge, purpose: Purpose) -> Result<(), Limit> {
         let committed = balance
             .committed_for(Purpose::Research)
@@ -504,15 +504,15 @@ impl Shared {
 enum ReservationState {
     Unsent,
     Sent,
-    /// Nothing is reserved any more.
+    /// Settled, kept or released.
     Closed,
 }
 
-/// The worst case of one call, set aside.
+/// The reserved worst case of one call.
 ///
-/// Dropped before [`Self::sent`], all of it is given back; dropped after, the worst case stays charged, for the call
-/// may have been paid for.
-#[must_use = "a reservation that is dropped sets nothing aside"]
+/// Dropping it before [`Self::sent`] returns all of it. Dropping it afterwards charges the worst case, since the
+/// provider may bill the call.
+#[must_use = "dropping a reservation returns it"]
 pub struct Reservation {
     shared: Arc<Shared>,
     worst: CallCost,
@@ -532,20 +532,20 @@ impl fmt::Debug for Reservation {
 }
 
 impl Reservation {
-    /// Returns what is set aside.
+    /// Returns the reserved amount.
     pub fn worst(&self) -> CallCost {
         self.worst
     }
 
-    /// Notes that the call is on its way: from now on it may have been paid for.
+    /// Marks the call as sent. From now on the provider may bill it.
     pub fn sent(&mut self) {
         self.state = ReservationState::Sent;
     }
 
-    /// Charges what the call did cost, gives the rest back, and returns what it cost above the worst case.
+    /// Charges the actual cost, returns the rest to the budget, and reports the amount above the worst case, if any.
     ///
-    /// All of it is charged, above a limit too. Where the price was known and the cost is not, the worst case is
-    /// charged.
+    /// The full cost is charged even above a limit. If the price is known but the reply reports no usage, the worst
+    /// case is charged.
     pub fn settle(mut self, actual: CallCost) -> Option<Overrun> {
         let actual = CallCost { cost_nanos: actual.cost_nanos.or(self.worst.cost_nanos), ..actual };
         let above = |actual: u64, worst: u64| actual.saturating_sub(worst);
@@ -557,17 +557,17 @@ impl Reservation {
         Some(overrun).filter(|overrun| *overrun != Overrun::default())
     }
 
-    /// Leaves the worst case charged: the call may have been paid for, and nobody knows what it cost.
+    /// Charges the worst case of a call whose outcome is unknown.
     pub fn keep(mut self) {
         self.close(Some(self.worst), Overrun::default());
     }
 
-    /// Gives everything back: the endpoint did not take the call.
+    /// Returns everything to the budget, because the endpoint rejected the call.
     pub fn release(mut self) {
         self.close(None, Overrun::default());
     }
 
-    /// Turns what is reserved into what is charged, once, at one instant.
+    /// Replaces the reservation by a charge, atomically.
     fn close(&mut self, charged: Option<CallCost>, overrun: Overrun) {
         let mut balance = self.shared.balance();
         let reserved = balance.reserved_mut(self.purpose);

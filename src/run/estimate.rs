@@ -1,4 +1,4 @@
-//! What a planned run will take, low and high, before anything of it is spent.
+//! Estimates the calls, tokens, cost and time of a planned run, before anything is spent.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,47 +13,47 @@ use crate::research::node::SourceHint;
 use crate::research::worker::WorkerLimits;
 use crate::source::deep_research::DeepResearch;
 
-/// Tokens of a prompt that has little to say.
+/// Tokens of a short prompt, mostly its rules. Together with the constants below a rule of thumb for the lower bound.
 const SMALL_PROMPT: u64 = 1_200;
 
 /// Tokens of a short reply.
 const SMALL_REPLY: u64 = 300;
 
-/// How long a call takes, at best and at worst.
+/// Duration of a call, at best and at worst.
 const CALL_TIME: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(40));
 
-/// Long pages of the web that a worker has read to it.
+/// Long web pages that are digested for a worker.
 const PAGES_PER_NODE: u64 = 3;
 
-/// The part of its cap that a job takes at least, as one in so many: a rule of thumb.
+/// A job costs at least its cap divided by this. A rule of thumb.
 const JOB_SHARE: u64 = 5;
 
-/// How long a job takes at best.
+/// Duration of a job at best.
 const JOB_TIME: Duration = Duration::from_mins(2);
 
-/// The least and the most of something.
+/// Lower and upper bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Bounds<T> {
-    /// If all goes well.
+    /// If every step succeeds the first time.
     pub low: T,
-    /// If nothing does; the limits of the run stop it before.
+    /// If every step needs all its rounds and repairs. Capped by the limits of the run.
     pub high: T,
 }
 
-/// What a run will take from its plan to its end.
+/// Estimate for the rest of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// Calls of models.
+    /// Model calls.
     pub calls: Bounds<u64>,
-    /// Tokens, sent and received.
+    /// Input and output tokens.
     pub tokens: Bounds<u64>,
-    /// Money in billionths of a US dollar; none where a price is not known.
+    /// Billionths of a US dollar; `None` if a price is unknown.
     pub cost_nanos: Option<Bounds<u64>>,
     /// Seconds.
     pub seconds: Bounds<u64>,
 }
 
-/// Calls of one role, and their size.
+/// Number and size of the calls of one role.
 struct Share {
     role: Role,
     calls: Bounds<u64>,
@@ -61,7 +61,7 @@ struct Share {
 }
 
 impl Estimate {
-    /// Estimates what is left of a run that was planned; without models nothing is called.
+    /// Estimates the rest of a planned run. Without models there are no calls.
     pub fn of(state: &RunState, models: Option<&Models>, jobs: Option<&DeepResearch>) -> Self {
         let nothing = Self {
             calls: Bounds::default(),
@@ -92,7 +92,7 @@ impl Estimate {
                 .cost_nanos
                 .zip(costs)
                 .map(|(sum, (low, high))| Bounds { low: sum.low + low, high: sum.high + high });
-            // Workers run side by side, everything else one after the other.
+            // Only workers run in parallel.
             let beside = if share.role == Role::Worker { parallel } else { 1 };
             estimate.seconds.low += CALL_TIME.0.as_secs() * share.calls.low.div_ceil(beside);
             estimate.seconds.high += CALL_TIME.1.as_secs() * share.calls.high.div_ceil(beside);
@@ -103,11 +103,11 @@ impl Estimate {
         estimate.capped(state)
     }
 
-    /// Adds the jobs of Deep Research that a plan calls for, as many as a run may start.
+    /// Adds the background jobs of the plan, up to the number a run may start.
     fn add_jobs(&mut self, state: &RunState, jobs: &DeepResearch) {
         let waiting = || state.tree.workers().filter(|node| !node.status.is_settled());
         let of = |hint| waiting().filter(|node| node.source_hint == hint).count().min(jobs.max_jobs()) as u64;
-        // A node that asks the knowledge base first may need none.
+        // A mixed node needs a job only if the knowledge base leaves aspects open.
         let low = of(SourceHint::Web);
         let high = (low + of(SourceHint::Mixed)).min(jobs.max_jobs() as u64);
         self.calls.low += low;
@@ -120,7 +120,7 @@ impl Estimate {
         self.seconds.high += jobs.timeout().as_secs() * high;
     }
 
-    /// Whatever happens, the limits hold.
+    /// Caps the upper bounds at the limits of the run, which are enforced in any case.
     fn capped(mut self, state: &RunState) -> Self {
         let limits = &state.settings.limits;
         let cap = |value: &mut u64, limit: Option<u64>| *value = (*value).min(limit.unwrap_or(u64::MAX));
@@ -135,7 +135,7 @@ impl Estimate {
 
 fn shares(state: &RunState, models: &Models, has_jobs: bool) -> Vec<Share> {
     let waiting = || state.tree.workers().filter(|node| !node.status.is_settled());
-    // A job reads its pages itself.
+    // A background job reads its pages itself.
     let reads = |hint| hint == SourceHint::Mixed || hint == SourceHint::Web && !has_jobs;
     let pages = PAGES_PER_NODE * waiting().filter(|node| reads(node.source_hint)).count() as u64;
     let nodes = waiting().count() as u64;
@@ -148,7 +148,8 @@ fn shares(state: &RunState, models: &Models, has_jobs: bool) -> Vec<Share> {
         calls: Bounds { low, high },
         input: Bounds { low: SMALL_PROMPT, high: most.max(SMALL_PROMPT) },
     };
-    // A step that searches, one that is done, and the branch report; later rounds add as many nodes again at most.
+    // A worker takes at least three calls: a search, a final step and the branch report. Each later round is assumed to
+    // add as many nodes as the first.
     vec![
         share(Role::Worker, 3 * nodes, (steps + 1) * nodes * rounds, full(Role::Worker) / steps),
         share(Role::Summariser, nodes, nodes * rounds, summary),

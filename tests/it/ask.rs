@@ -11,7 +11,7 @@ fn keys(value: &Value) -> BTreeSet<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
-/// Makes sure that every quote stands, byte for byte, in the lines it is said to stand in.
+/// Asserts that every quote is found byte for byte in the lines it cites.
 pub fn assert_quotes_stand_in_their_files(world: &World, report: &Value) {
     for evidence in report["evidence"].as_array().unwrap() {
         let source = &evidence["source"];
@@ -28,13 +28,13 @@ pub fn assert_quotes_stand_in_their_files(world: &World, report: &Value) {
 }
 
 #[test]
-fn answer_is_sentences_with_their_places() {
+fn answer_is_sentences_with_locations() {
     let world = World::indexed();
     dr_snapshot!(world.dr(["ask", "--offline", QUESTION]));
 }
 
 #[test]
-fn report_has_the_keys_of_the_design_and_quotes_that_stand_in_their_files() {
+fn report_has_the_documented_keys_and_verbatim_quotes() {
     let world = World::indexed();
     let run = world.dr(["ask", "--offline", "--format", "json", QUESTION]).succeeded();
     assert_eq!(run.stderr, "");
@@ -143,7 +143,7 @@ fn question_without_support_is_refused() {
 }
 
 #[test]
-fn report_may_go_to_a_file() {
+fn report_can_be_written_to_a_file() {
     let world = World::indexed();
     let run = world.dr(["ask", "--offline", QUESTION, "-o", "answer.md"]).succeeded();
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("", ""));
@@ -152,7 +152,7 @@ fn report_may_go_to_a_file() {
 }
 
 #[test]
-fn folder_given_is_indexed_first_and_answered_from_alone() {
+fn kb_flag_indexes_the_folder_and_restricts_the_answer_to_it() {
     let world = World::with_kb();
     world.write("other/lithium.md", "# Lithium batteries\n\nWe chose lithium batteries because the other team did.\n");
     world.dr(["index", "other", "--quiet"]).succeeded();
@@ -170,12 +170,12 @@ fn folder_given_is_indexed_first_and_answered_from_alone() {
 }
 
 #[test]
-fn fresh_folder_is_indexed_and_answered_from_in_one_go() {
+fn fresh_folder_is_indexed_and_answered_in_one_command() {
     dr_snapshot!(World::with_kb().dr(["ask", "--kb", "kb", "--offline", "When does the siren sound?"]));
 }
 
 #[test]
-fn file_changed_since_indexing_is_said() {
+fn file_changed_since_indexing_is_reported() {
     let world = World::indexed();
     world.write("kb/decisions/battery.md", "# Gone with the wind\n");
     dr_snapshot!(world.dr(["ask", "--offline", QUESTION]));
@@ -187,7 +187,7 @@ fn file_changed_since_indexing_is_said() {
 
 #[test]
 fn index_that_does_not_match_its_file_gives_no_citation() {
-    // The file has the quote no longer, but hash, size and time in the index say it is as it was: only looking helps.
+    // The index is edited so that hash, size and time still match the changed file: only reading the file reveals it.
     let world = World::indexed();
     let report = world.dr(["ask", "--offline", "--json", QUESTION]).succeeded().json();
     assert_quotes_stand_in_their_files(&world, &report);
@@ -199,7 +199,7 @@ fn index_that_does_not_match_its_file_gives_no_citation() {
 }
 
 #[test]
-fn without_offline_and_without_a_key_one_line_says_so() {
+fn missing_key_is_reported_in_one_line() {
     let world = World::indexed();
     let online = world.dr(["ask", QUESTION]).succeeded();
     let offline = world.dr(["ask", "--offline", QUESTION]).succeeded();
@@ -209,7 +209,7 @@ fn without_offline_and_without_a_key_one_line_says_so() {
 }
 
 #[test]
-fn unusable_questions_are_errors() {
+fn invalid_questions_are_errors() {
     let world = World::indexed_text();
     dr_snapshot!(world.dr(["ask", "--offline", " "]));
     dr_snapshot!(world.dr(["ask", "--offline", "why?", "--collection", "nope"]));
@@ -224,7 +224,7 @@ fn answer_from_text_alone_says_that_vectors_are_missing() {
 }
 
 #[test]
-fn folder_that_cannot_be_created_is_said_with_what_was_attempted() {
+fn folder_that_cannot_be_created_is_reported_with_the_attempt() {
     let world = World::with_kb();
     world.write(".dr", "a file, where the folder of the index belongs");
     let run = world.dr(["ask", "--offline", "--kb", "kb", QUESTION]);

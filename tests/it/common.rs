@@ -1,4 +1,4 @@
-//! A throwaway world for one test, and its runs of `dr` as text to snapshot.
+//! A temporary environment for one test, and snapshots of `dr` invocations in it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
@@ -11,7 +11,8 @@ use dr::kb::index::{ChunkRow, DocumentRow, Index, IndexLocation, IndexStats};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Compares a run of `dr` with its snapshot: exit code, stdout and stderr, with what differs from run to run replaced.
+/// Compares the exit code, stdout and stderr of a `dr` invocation with a snapshot, after replacing what varies between
+/// runs.
 macro_rules! dr_snapshot {
     ($run:expr $(, $name:expr)?) => {{
         let run = $run;
@@ -23,14 +24,15 @@ macro_rules! dr_snapshot {
     }};
 }
 
-/// A home, a project folder to stand in, and nothing else of the machine: no variables, no settings, no index.
+/// A home folder and a project folder as working directory, isolated from the machine's environment, settings and
+/// indexes.
 pub struct World {
     root: PathBuf,
     variables: BTreeMap<&'static str, String>,
     _folder: TempDir,
 }
 
-/// One run of `dr`, over.
+/// A finished `dr` invocation.
 pub struct Run {
     pub exit: Option<i32>,
     pub stdout: String,
@@ -39,7 +41,7 @@ pub struct Run {
 }
 
 impl World {
-    /// Makes a world with an empty project.
+    /// Returns a world with an empty project.
     pub fn empty() -> Self {
         let folder = tempfile::Builder::new().prefix("dr-world-").tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
@@ -49,44 +51,45 @@ impl World {
         Self { root, variables: BTreeMap::new(), _folder: folder }
     }
 
-    /// Makes a world whose project has a copy of `fixtures/kb-small` as `kb`.
+    /// Returns a world with a copy of `fixtures/kb-small` as `kb`.
     pub fn with_kb() -> Self {
         let world = Self::empty();
         copy(&fixtures().join("kb-small"), &world.path("kb"));
         world
     }
 
-    /// Makes a world whose `kb` is indexed, with vectors.
+    /// Returns a world whose `kb` is indexed with vectors.
     pub fn indexed() -> Self {
         let world = Self::with_kb();
         world.dr(["index", "kb", "--quiet"]).succeeded();
         world
     }
 
-    /// Makes a world whose `kb` is indexed as text only, which is faster.
+    /// Returns a world whose `kb` is indexed as text only, which is faster.
     pub fn indexed_text() -> Self {
         let world = Self::with_kb();
         world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
         world
     }
 
-    /// Returns the same world with a variable set.
+    /// Sets an environment variable for every later invocation.
     pub fn with_variable(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.variables.insert(name, value.into());
         self
     }
 
-    /// Returns a path in the project.
+    /// Returns an absolute path in the project.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join("project").join(path)
     }
 
-    /// Returns a path in the home folder.
+    /// Returns an absolute path in the home folder.
     pub fn home(&self, path: &str) -> PathBuf {
         self.root.join("home").join(path)
     }
 
-    /// Writes a file of the project; its time is old enough to be trusted, and another one each `day`.
+    /// Writes a project file with a modification time that differs for each `day`. All are old enough for `dr` to trust
+    /// them.
     pub fn write_on_day(&self, day: u32, path: &str, text: &str) {
         let path = self.path(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -94,17 +97,17 @@ impl World {
         set_time(&path, day);
     }
 
-    /// Writes a file of the project, later than everything that was copied.
+    /// Writes a project file, with a later modification time than the copied files.
     pub fn write(&self, path: &str, text: &str) {
         self.write_on_day(2, path, text);
     }
 
-    /// Reads a file of the project.
+    /// Reads a project file.
     pub fn read(&self, path: &str) -> String {
         std::fs::read_to_string(self.path(path)).unwrap()
     }
 
-    /// Returns `dr` ready to be started here, with nothing of the machine's environment.
+    /// Returns a command for `dr` in this world, with a cleared environment.
     pub fn command<I: IntoIterator<Item: AsRef<OsStr>>>(&self, args: I) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dr"));
         command.args(args).current_dir(self.root.join("project")).stdin(Stdio::null()).env_clear();
@@ -113,12 +116,12 @@ impl World {
         command
     }
 
-    /// Runs `dr` to its end.
+    /// Runs `dr` and waits for it.
     pub fn dr<I: IntoIterator<Item: AsRef<OsStr>>>(&self, args: I) -> Run {
         self.run_of(self.command(args).output().unwrap())
     }
 
-    /// Takes what a run came to.
+    /// Wraps the output of an invocation.
     pub fn run_of(&self, output: Output) -> Run {
         Run {
             exit: output.status.code(),
@@ -128,18 +131,18 @@ impl World {
         }
     }
 
-    /// Returns where the project's index is.
+    /// Returns the path of the project's index.
     pub fn location(&self) -> IndexLocation {
         IndexLocation::in_folder(&self.path(""))
     }
 
-    /// Returns the rows of the project's index.
+    /// Returns all rows of the project's index.
     pub fn contents(&self) -> Contents {
         block_on(Contents::read(&self.location()))
     }
 }
 
-/// Everything an index holds that does not depend on how it came about.
+/// The contents of an index that do not depend on the order in which it was built.
 #[derive(Debug, PartialEq)]
 pub struct Contents {
     pub documents: Vec<DocumentRow>,
@@ -170,18 +173,18 @@ impl Contents {
 }
 
 impl Run {
-    /// Returns the run after making sure that it ended well.
+    /// Asserts exit code 0.
     pub fn succeeded(self) -> Self {
         assert_eq!(self.exit, Some(0), "{self}");
         self
     }
 
-    /// Reads stdout as JSON.
+    /// Parses stdout as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self}"))
     }
 
-    /// Returns what is replaced in a snapshot, in order.
+    /// Returns the replacements for snapshots, in order of application.
     pub fn filters(&self) -> Vec<(String, &'static str)> {
         let root = regex::escape(&self.root.to_string_lossy());
         vec![
@@ -190,7 +193,7 @@ impl Run {
             (r#""(elapsed_ms|seconds|latency_p\d+_ms)": [0-9.e-]+"#.into(), r#""$1": "[TIME]""#),
             (r"(latency p\d+) +[0-9.]+ ms".into(), "$1 [TIME]"),
             (r"process \d+ since \S+Z".into(), "process [PID] since [TIME]"),
-            // Vectors differ in the last digits between processors.
+            // Floating-point results differ in the last digits between processors.
             (r#""(score|confidence|lexical_score|vector_similarity)": [0-9.e-]+"#.into(), r#""$1": "[SCORE]""#),
             (r"(score|lexical #\d+|vector #\d+) [0-9]+\.[0-9]{3}".into(), "$1 [SCORE]"),
             (r"Confidence [0-9.]+[0-9]".into(), "Confidence [SCORE]"),
@@ -200,7 +203,7 @@ impl Run {
             (r"index takes \d+ [kM]B, \d+ [kMG]B free".into(), "index takes [SIZE], [SIZE] free"),
             (r"index         version \d+".into(), "index         version [VERSION]"),
             (r"\bdr \d+\.\d+\.\d+".into(), "dr [VERSION]"),
-            // Whether this machine has one.
+            // Depends on the machine.
             (r"(?m)^\w+ +onnx runtime .*\n( +→.*\n)?".into(), "[ONNX RUNTIME]\n"),
         ]
     }
@@ -216,17 +219,17 @@ impl fmt::Display for Run {
     }
 }
 
-/// Runs a future of the library to its end.
+/// Runs a future on a new runtime.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(future)
 }
 
-/// Returns the folder of the fixtures.
+/// Returns the path of `fixtures`.
 pub fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")
 }
 
-/// Copies a folder; every file gets the same old time, so that `dr` trusts it.
+/// Copies a folder and gives every file the same old modification time, so that `dr` trusts it.
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::common::World;
 
 #[test]
-fn healthy_index_has_no_trouble() {
+fn healthy_index_has_no_problems() {
     let world = World::indexed();
     fs::remove_file(world.path("kb/latin1.md")).unwrap();
     dr_snapshot!(world.dr(["doctor"]));
@@ -18,7 +18,7 @@ fn healthy_index_has_no_trouble() {
 }
 
 #[test]
-fn file_that_cannot_be_indexed_is_not_for_ever_to_bring_up_to_date() {
+fn unindexable_file_is_not_reported_as_outdated() {
     let world = World::indexed();
     let checkup = world.dr(["doctor", "--json"]).succeeded().json();
     let collection = checkup["checks"].as_array().unwrap().iter().find(|check| check["name"] == "collection").unwrap();
@@ -42,7 +42,7 @@ fn unfinished_work_is_a_note_with_its_command() {
 }
 
 #[test]
-fn folder_that_is_gone_is_trouble() {
+fn missing_folder_is_a_problem() {
     let world = World::indexed_text();
     fs::rename(world.path("kb"), world.path("moved")).unwrap();
     dr_snapshot!(world.dr(["doctor"]));
@@ -52,7 +52,7 @@ fn folder_that_is_gone_is_trouble() {
 }
 
 #[test]
-fn advice_for_a_folder_that_is_gone_mends_the_index() {
+fn hint_for_a_missing_folder_repairs_the_index() {
     let world = World::indexed_text();
     world.write("other/a.md", "# Other\n\nA word: tangerine.\n");
     world.dr(["index", "other", "--no-embed", "--quiet"]).succeeded();
@@ -65,14 +65,14 @@ fn advice_for_a_folder_that_is_gone_mends_the_index() {
 }
 
 #[test]
-fn no_index_is_trouble_and_stays_none() {
+fn missing_index_is_a_problem_and_is_not_created() {
     let world = World::empty();
     dr_snapshot!(world.dr(["doctor"]));
     assert!(!world.path(".dr").exists(), "doctor changes nothing");
 }
 
 #[test]
-fn settings_are_shown_with_where_they_came_from() {
+fn settings_are_shown_with_their_origin() {
     let world = World::indexed_text().with_variable("DR_OFFLINE", "true");
     fs::remove_file(world.path("kb/latin1.md")).unwrap();
     fs::create_dir_all(world.home(".config/dr")).unwrap();
@@ -84,7 +84,7 @@ fn settings_are_shown_with_where_they_came_from() {
 }
 
 #[test]
-fn settings_that_cannot_be_used_are_named_with_their_place() {
+fn invalid_settings_are_reported_with_their_location() {
     let world = World::empty();
     world.write("dr.toml", "limti = 3\n");
     dr_snapshot!(world.dr(["search", "siren"]));

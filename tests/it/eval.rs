@@ -24,7 +24,7 @@ const JUDGED: [&str; 5] = [
 ];
 
 #[test]
-fn figures_are_those_of_the_definitions() {
+fn metrics_match_their_definitions() {
     let world = world();
     world.write("qrels.tsv", &JUDGED.join("\n"));
     let args = ["eval", "--queries", "queries.jsonl", "--qrels", "qrels.tsv", "--mode", "lexical"];
@@ -50,14 +50,14 @@ fn figures_are_those_of_the_definitions() {
 }
 
 #[test]
-fn judged_file_that_is_not_in_the_index_is_an_error() {
+fn judged_file_missing_from_the_index_is_an_error() {
     let world = world();
     world.write("qrels.tsv", "q1\tguide/watering.md\t1\nq1\tguide/nowhere.md\t1\n");
     dr_snapshot!(world.dr(["eval", "--queries", "queries.jsonl", "--qrels", "qrels.tsv", "--mode", "lexical"]));
 }
 
 #[test]
-fn malformed_files_are_named() {
+fn malformed_files_are_reported() {
     let world = world();
     world.write("qrels.tsv", "q1 guide/watering.md 1\n");
     dr_snapshot!(world.dr(["eval", "--queries", "queries.jsonl", "--qrels", "qrels.tsv"]));

@@ -46,7 +46,7 @@ fn section_ends_where_the_next_heading_of_its_level_starts() {
 }
 
 #[test]
-fn lines_keep_the_ends_of_the_file_they_are_from() {
+fn lines_keep_their_line_endings() {
     let world = World::indexed_text();
     let lines = world.dr(["get", "windows.md:5-7"]).succeeded();
     assert_eq!(
@@ -56,7 +56,7 @@ fn lines_keep_the_ends_of_the_file_they_are_from() {
 }
 
 #[test]
-fn unknown_names_are_errors_with_a_way_on() {
+fn unknown_names_are_errors_with_a_hint() {
     let world = World::indexed_text();
     dr_snapshot!(world.dr(["get", "0000000000000000"]));
     dr_snapshot!(world.dr(["get", "watering.md"]));
@@ -68,7 +68,7 @@ fn unknown_names_are_errors_with_a_way_on() {
 }
 
 #[test]
-fn path_in_two_collections_has_to_be_told_apart() {
+fn ambiguous_path_needs_a_collection() {
     let world = World::indexed_text();
     world.write("other/bom.md", "# Another\n");
     world.dr(["index", "other", "--no-embed", "--quiet"]).succeeded();
@@ -77,7 +77,7 @@ fn path_in_two_collections_has_to_be_told_apart() {
 }
 
 #[test]
-fn file_changed_since_indexing_is_read_from_the_index_and_that_is_said() {
+fn changed_file_is_read_from_the_index_and_reported() {
     let world = World::indexed_text();
     let id = first_hit(&world, "mildew")["id"].as_str().unwrap().to_owned();
     world.write("kb/guide/watering.md", "# Something else\n");

@@ -19,7 +19,7 @@ fn help_of_every_command_is_as_reviewed() {
 }
 
 #[test]
-fn help_lists_every_command_there_is() {
+fn help_lists_every_command() {
     let world = World::empty();
     let help = world.dr(["--help"]).succeeded().stdout;
     let listed: Vec<_> = help
@@ -53,7 +53,7 @@ fn misspelt_command_line_is_a_usage_error() {
 }
 
 #[test]
-fn reader_that_goes_away_is_no_error() {
+fn closed_stdout_is_not_an_error() {
     let world = World::indexed_text();
     for args in
         [vec!["search", "--mode", "lexical", "water"], vec!["get", "guide/watering.md"], vec!["doctor"], vec!["--help"]]

@@ -5,7 +5,7 @@ use pulldown_cmark::{Event, Parser, Tag};
 use crate::common::World;
 
 #[test]
-fn index_that_came_with_a_folder_does_not_send_dr_elsewhere() {
+fn index_shipped_with_a_folder_cannot_redirect_dr() {
     let world = World::empty();
     world.write("../private/diary.md", "# Diary\n\nThe password is marmalade.\n");
     world.dr(["index", "../private", "--no-embed", "-q"]).succeeded();
@@ -37,7 +37,7 @@ fn damaged_index_is_set_aside_by_a_rebuild_that_names_its_folder() {
 }
 
 #[test]
-fn collection_whose_folder_is_gone_is_forgotten_only_when_told() {
+fn collection_of_a_missing_folder_is_removed_only_on_request() {
     let world = World::indexed_text();
     world.write("more/a.md", "# More\n\nA paragraph about rhubarb.\n");
     world.dr(["index", "more", "--no-embed", "-q"]).succeeded();
@@ -52,7 +52,7 @@ fn collection_whose_folder_is_gone_is_forgotten_only_when_told() {
 
 #[cfg(unix)]
 #[test]
-fn lock_that_is_a_link_is_refused_and_what_it_points_at_is_left_alone() {
+fn symlinked_lock_is_refused_and_its_target_untouched() {
     let world = World::with_kb();
     world.write("precious.txt", "precious");
     fs::create_dir_all(world.path(".dr/index")).unwrap();
@@ -64,7 +64,7 @@ fn lock_that_is_a_link_is_refused_and_what_it_points_at_is_left_alone() {
 
 #[cfg(unix)]
 #[test]
-fn file_swapped_for_a_link_out_of_the_folder_is_never_read() {
+fn file_replaced_by_a_link_out_of_the_folder_is_not_read() {
     let world = World::indexed_text();
     world.write("../secret.md", "# Secret\n\nThe combination of the safe is marmalade.\n");
     fs::remove_file(world.path("kb/harvest.md")).unwrap();
@@ -78,7 +78,7 @@ fn file_swapped_for_a_link_out_of_the_folder_is_never_read() {
 
 #[cfg(unix)]
 #[test]
-fn report_goes_through_a_link_and_leaves_the_link() {
+fn report_is_written_through_a_symlink() {
     let world = World::indexed_text();
     world.write("real.md", "");
     std::os::unix::fs::symlink("real.md", world.path("link.md")).unwrap();
@@ -88,7 +88,7 @@ fn report_goes_through_a_link_and_leaves_the_link() {
 }
 
 #[test]
-fn words_of_a_document_cannot_pass_for_the_report() {
+fn document_text_cannot_imitate_the_report() {
     let world = World::empty();
     world.write(
         "notes/a.md",

@@ -6,21 +6,21 @@ use serde_json::json;
 use crate::common::World;
 
 #[test]
-fn first_run_makes_the_index_and_names_what_it_skipped() {
+fn first_run_creates_the_index_and_lists_skipped_files() {
     let world = World::with_kb();
     dr_snapshot!(world.dr(["index", "kb"]));
     assert_eq!(world.read(".dr/.gitignore"), "*\n");
 }
 
 #[test]
-fn unchanged_second_run_reads_nothing_it_knows() {
+fn unchanged_second_run_reads_no_known_file() {
     let world = World::indexed();
     fs::remove_file(world.path("kb/latin1.md")).unwrap();
     dr_snapshot!(world.dr(["index", "kb"]));
 }
 
 #[test]
-fn changed_renamed_removed_and_added_files_are_told_apart() {
+fn changed_renamed_removed_and_added_files_are_counted_separately() {
     let world = World::indexed();
     let changed = world.read("kb/guide/watering.md").replace("basil | 41 %", "basil | 44 %");
     world.write("kb/guide/watering.md", &changed);
@@ -41,7 +41,7 @@ fn changed_renamed_removed_and_added_files_are_told_apart() {
 }
 
 #[test]
-fn folder_stood_in_is_found_upward_and_known_folders_need_no_name() {
+fn index_is_found_upward_and_known_folders_need_no_argument() {
     let world = World::indexed();
     let mut command = world.command(["index"]);
     command.current_dir(world.path("kb/guide"));
@@ -105,7 +105,7 @@ fn loss_of_most_files_has_to_be_confirmed() {
 }
 
 #[test]
-fn name_of_a_collection_is_bound_to_its_folder() {
+fn collection_name_is_bound_to_its_folder() {
     let world = World::indexed_text();
     world.write("other/a.md", "# Other\n");
     dr_snapshot!(world.dr(["index", "other", "--collection", "kb", "--no-embed"]));
@@ -114,7 +114,7 @@ fn name_of_a_collection_is_bound_to_its_folder() {
 }
 
 #[test]
-fn names_and_folders_have_to_pair_up() {
+fn names_and_folders_must_pair_up() {
     let world = World::with_kb();
     world.write("more/kb/a.md", "# More\n");
     dr_snapshot!(world.dr(["index", "kb", "--collection", "one", "--collection", "two"]));
@@ -149,7 +149,7 @@ fn second_writer_is_told_who_holds_the_lock() {
 }
 
 #[test]
-fn address_of_the_index_may_be_a_flag_or_a_variable() {
+fn index_location_may_be_a_flag_or_a_variable() {
     let world = World::with_kb();
     world.dr(["index", "kb", "--index", "elsewhere", "--no-embed", "--quiet"]).succeeded();
     assert!(world.path("elsewhere").is_dir() && !world.path(".dr").exists());

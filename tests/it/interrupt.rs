@@ -3,10 +3,10 @@ use std::process::{Command, Output, Stdio};
 
 use crate::common::{Run, World, write_notes};
 
-/// Enough that embedding all of it takes many times as long as a signal.
+/// Enough text that embedding takes much longer than the delivery of a signal.
 const FILES: usize = 60;
 
-/// Starts `dr index`, sends Ctrl-C when a line of its stderr ends with `line`, and waits for the end.
+/// Starts `dr index`, sends SIGINT when a line of its stderr ends with `line`, and waits for it.
 fn interrupted_at(world: &World, line: &str) -> Run {
     let mut child = world.command(["index", "notes"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let pid = child.id().to_string();
@@ -23,7 +23,7 @@ fn interrupted_at(world: &World, line: &str) -> Run {
 }
 
 #[test]
-fn interrupted_while_embedding_it_keeps_the_text_and_goes_on_later() {
+fn interrupt_while_embedding_keeps_the_text_index() {
     let world = World::empty();
     write_notes(&world, FILES, 4);
     let run = interrupted_at(&world, "chunks to embed");
@@ -42,7 +42,7 @@ fn interrupted_while_embedding_it_keeps_the_text_and_goes_on_later() {
 }
 
 #[test]
-fn interrupted_while_reading_it_keeps_what_was_committed() {
+fn interrupt_while_reading_keeps_committed_files() {
     let world = World::empty();
     write_notes(&world, FILES, 4);
     let run = interrupted_at(&world, "files to read");

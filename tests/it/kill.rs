@@ -3,7 +3,7 @@ use std::process::{Child, Stdio};
 
 use crate::common::{Contents, World, write_notes};
 
-/// Counts the files below a folder; one that vanishes meanwhile does not count.
+/// Counts the files below a folder, ignoring those removed while counting.
 fn count_files(folder: &Path) -> usize {
     let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
     let count = |entry: std::fs::DirEntry| match entry.file_type() {
@@ -14,7 +14,7 @@ fn count_files(folder: &Path) -> usize {
     entries.flatten().map(count).sum()
 }
 
-/// Kills the child once its index has `files` files; returns whether that came before its end.
+/// Kills the child once its index has `files` files. Returns whether it was still running then.
 fn kill_at(child: &mut Child, folder: &Path, files: usize) -> bool {
     loop {
         if count_files(folder) >= files {
@@ -28,7 +28,7 @@ fn kill_at(child: &mut Child, folder: &Path, files: usize) -> bool {
     }
 }
 
-/// Makes sure that a search answers, or says that there is no index yet, and nothing else.
+/// Asserts that a search either succeeds or reports that no index exists yet.
 fn assert_answers(world: &World) -> bool {
     let run = world.dr(["search", "mark7", "--mode", "lexical", "--json"]);
     if run.exit == Some(0) {
@@ -46,7 +46,7 @@ fn start(world: &World, args: &[&str]) -> Child {
     world.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// Kills a fresh run at `kills` points spread over its life; each time the next run has to end in the same rows.
+/// Kills a fresh run at `kills` points spread over its duration. After each, the next run must produce the same rows.
 fn survives(files: usize, parts: usize, kills: usize, args: &[&str]) {
     let undisturbed = World::empty();
     write_notes(&undisturbed, files, parts);
@@ -78,17 +78,17 @@ fn assert_finishes(world: &World, args: &[&str], expected: &Contents) {
 }
 
 #[test]
-fn killed_while_writing_text_it_answers_and_the_next_run_finishes() {
+fn index_killed_while_writing_text_answers_and_is_completed_later() {
     survives(100, 12, 8, &["index", "notes", "--no-embed"]);
 }
 
 #[test]
-fn killed_while_embedding_it_answers_and_the_next_run_finishes() {
+fn index_killed_while_embedding_answers_and_is_completed_later() {
     survives(12, 4, 3, &["index", "notes"]);
 }
 
 #[test]
-fn killed_again_and_again_on_the_same_folder_it_still_finishes() {
+fn index_killed_repeatedly_is_still_completed() {
     let args = ["index", "notes", "--no-embed"];
     let undisturbed = World::empty();
     write_notes(&undisturbed, 60, 4);

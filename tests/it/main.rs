@@ -1,68 +1,68 @@
-//! Everything `dr` promises, tried from outside: the binary in a throwaway world, and the library where a test has to
-//! look closer. One binary, because linking the storage engine once is slow enough.
+//! Integration tests: the `dr` binary in a temporary environment, and the library where a test needs a closer look. One
+//! test binary, because each additional one would link the storage engine again.
 
 #![allow(clippy::unwrap_used, unreachable_pub, reason = "these are tests, helpers included")]
 
-/// `World`: a home, a project and a copied knowledge base of a test's own; runs of `dr` as snapshots.
+/// `World`: an isolated home and project with a copied knowledge base, and snapshots of `dr` invocations.
 #[macro_use]
 mod common;
 
-/// An endpoint for language models that does as a test says.
+/// A model endpoint scripted by the test.
 mod model_server;
 
-/// What a model says in each step of a run.
+/// Scripted replies for each step of a run.
 mod researcher;
 
-/// What a model would say that has read its prompt and nothing else, whatever it is about.
+/// A model that answers any prompt from the text in it.
 mod reader;
 
-/// Models, jobs, search engines and pages on loopback, and what goes wrong with them.
+/// Models, jobs, search engines and pages on loopback, with injected faults.
 mod web_server;
 
-/// The servers themselves: what they send is what they say they send.
+/// Tests of the test servers: what they send on the wire.
 mod servers;
 
-/// The help of every command, its usage errors, and a reader that goes away.
+/// Help of every command, usage errors, and a closed stdout.
 mod help;
 
-/// `dr index`: what changed, what was skipped, what is refused.
+/// `dr index`: changed, skipped and refused files.
 mod index;
 
-/// `dr search`: what is found, in which form, under which filter.
+/// `dr search`: hits, output formats, filters.
 mod search;
 
 /// `dr get`: chunks, sections, documents, lines.
 mod get;
 
-/// `dr ask`: answers whose every quote stands in its file, and refusals.
+/// `dr ask`: answers whose quotes are found in their files, and refusals.
 mod ask;
 
-/// Runs of research, on models behind a scripted endpoint.
+/// Research runs on a scripted model endpoint.
 mod run;
 
-/// The world outside: jobs, the web, what may leave, and what comes in.
+/// The web: jobs, pages, egress, untrusted content.
 mod outside;
 
-/// `dr eval`: figures against judgments.
+/// `dr eval`: metrics against known judgments.
 mod eval;
 
-/// `dr doctor`, and settings with their origins.
+/// `dr doctor`, and the origins of settings.
 mod doctor;
 
 /// Settings of language models, and `dr doctor --model`.
 mod models;
 
-/// P9: killed at any moment, the index answers and the next run finishes it.
+/// P9: after a kill at any point, the index answers and the next run completes it.
 #[cfg(unix)]
 mod kill;
 
-/// Ctrl-C keeps what was done.
+/// Ctrl-C keeps finished work.
 #[cfg(unix)]
 mod interrupt;
 
-/// P4: no socket is opened, under a filter that kills who tries.
+/// P4: no socket is opened, enforced by a seccomp filter that kills the process.
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod offline;
 
-/// What somebody else's folder, index or file name must not bring about.
+/// Hostile folders, indexes and file names.
 mod hostile;

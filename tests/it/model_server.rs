@@ -1,6 +1,6 @@
-//! A model endpoint that does as a test says: a real server on loopback, and hardly more than the standard library.
+//! A scripted model endpoint: a real HTTP server on loopback, written on the standard library.
 //!
-//! The unit tests of the library include this file too.
+//! Also included by the unit tests of the library.
 
 #![allow(dead_code, reason = "unit tests and integration tests each use a part of it")]
 
@@ -15,39 +15,39 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use socket2::SockRef;
 
-/// What was asked.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    /// Counts requests, from 1.
+    /// Number of the request, from 1.
     pub(crate) number: usize,
     pub(crate) method: String,
     pub(crate) path: String,
-    /// By name in lower case.
+    /// Headers by lower-case name.
     pub(crate) headers: BTreeMap<String, String>,
-    /// The body; null where it is no JSON.
+    /// The JSON body; null if it is not JSON.
     pub(crate) json: Value,
 }
 
-/// What happens then.
+/// The server's reaction to a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Response {
-    /// An answer.
+    /// A complete response.
     Answer { status: u16, headers: Vec<(&'static str, String)>, body: String },
-    /// The connection is closed without an answer.
+    /// Closes the connection without a response.
     Drop,
-    /// Nothing comes for as long as the server lives.
+    /// Never responds, and keeps the connection open as long as the server lives.
     Hang,
-    /// The beginning of an answer, and then nothing more.
+    /// Sends the start of a response and then nothing.
     Truncated { body: String },
-    /// The connection is reset: the client hears that it is broken, and nothing else.
+    /// Resets the connection without a response.
     Reset,
-    /// An answer that is no text.
+    /// A response with a binary body.
     Bytes { status: u16, headers: Vec<(&'static str, String)>, body: Vec<u8> },
-    /// An answer that comes one byte at a time, with a pause before each, until the client has had enough.
+    /// Sends a response one byte at a time with a pause before each, until the client disconnects.
     Drip { headers: Vec<(&'static str, String)>, body: String, pause: Duration },
 }
 
-/// Names and values.
+/// Header names and values.
 type Headers = [(&'static str, String)];
 
 type Script = dyn Fn(&Request) -> Response + Send + Sync;
@@ -59,7 +59,7 @@ struct Log {
     hung: Vec<TcpStream>,
 }
 
-/// A server; it ends when it is dropped.
+/// A running server. Stops when dropped.
 pub(crate) struct ModelServer {
     address: SocketAddr,
     log: Arc<Mutex<Log>>,
@@ -68,12 +68,12 @@ pub(crate) struct ModelServer {
 }
 
 impl ModelServer {
-    /// Starts a server that answers as `script` says.
+    /// Starts a server that reacts to each request with the result of `script`.
     pub(crate) fn start(script: impl Fn(&Request) -> Response + Send + Sync + 'static) -> Self {
         Self::on(TcpListener::bind(("127.0.0.1", 0)).unwrap(), script)
     }
 
-    /// Starts a server where `listener` listens.
+    /// Starts a server on `listener`.
     pub(crate) fn on(listener: TcpListener, script: impl Fn(&Request) -> Response + Send + Sync + 'static) -> Self {
         let address = listener.local_addr().unwrap();
         let log = Arc::new(Mutex::new(Log::default()));
@@ -86,39 +86,39 @@ impl ModelServer {
                     return;
                 }
                 let (script, log) = (Arc::clone(&script), Arc::clone(&kept));
-                // A client that has gone away is no failure of the server.
+                // A client that disconnects is not a failure of the server.
                 std::thread::spawn(move || stream.and_then(|stream| serve(stream, &*script, &log)));
             }
         });
         Self { address, log, is_over, listening: Some(listening) }
     }
 
-    /// Starts a server that gives every request the same answer.
+    /// Starts a server that answers every request with the same response.
     pub(crate) fn always(response: Response) -> Self {
         Self::start(move |_| response.clone())
     }
 
-    /// Returns where it listens.
+    /// Returns the address it listens on.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns what goes into `base_url`.
+    /// Returns the value for `base_url`.
     pub(crate) fn url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// Returns every request so far.
+    /// Returns all requests received so far.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.log.lock().unwrap().requests.clone()
     }
 
-    /// Returns how many requests there were.
+    /// Returns the number of requests received so far.
     pub(crate) fn count(&self) -> usize {
         self.log.lock().unwrap().requests.len()
     }
 
-    /// Returns every byte that came in, for tests of what must not go out.
+    /// Returns all bytes received, for tests of what must not be sent.
     pub(crate) fn received(&self) -> String {
         String::from_utf8_lossy(&self.log.lock().unwrap().received).into_owned()
     }
@@ -127,7 +127,7 @@ impl ModelServer {
 impl Drop for ModelServer {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::SeqCst);
-        // Wakes the listener, which then sees that it is over.
+        // Unblocks `accept`, so that the listener thread sees the stop flag.
         let _ = TcpStream::connect(self.address);
         if let Some(listening) = self.listening.take() {
             let _ = listening.join();
@@ -137,17 +137,17 @@ impl Drop for ModelServer {
 }
 
 impl Response {
-    /// Answers with a status and a JSON body.
+    /// Returns a response with a status and a JSON body.
     pub(crate) fn json(status: u16, body: &Value) -> Self {
         Self::text(status, &body.to_string())
     }
 
-    /// Answers with a status and any body.
+    /// Returns a response with a status and a text body.
     pub(crate) fn text(status: u16, body: &str) -> Self {
         Self::Answer { status, headers: Vec::new(), body: body.to_owned() }
     }
 
-    /// Returns an answer with another status.
+    /// Replaces the status.
     pub(crate) fn with_status(mut self, new: u16) -> Self {
         if let Self::Answer { status, .. } | Self::Bytes { status, .. } = &mut self {
             *status = new;
@@ -155,7 +155,7 @@ impl Response {
         self
     }
 
-    /// Returns an answer with some of its words replaced.
+    /// Replaces text in the body.
     pub(crate) fn with_text_replaced(mut self, from: &str, to: &str) -> Self {
         if let Self::Answer { body, .. } = &mut self {
             *body = body.replace(from, to);
@@ -163,7 +163,7 @@ impl Response {
         self
     }
 
-    /// Adds a header to an answer.
+    /// Adds a header.
     pub(crate) fn with_header(mut self, name: &'static str, value: &str) -> Self {
         if let Self::Answer { headers, .. } | Self::Bytes { headers, .. } | Self::Drip { headers, .. } = &mut self {
             headers.push((name, value.to_owned()));
@@ -172,7 +172,7 @@ impl Response {
     }
 }
 
-/// Answers as OpenAI's Responses API does, with a text and the tokens of prompt and reply.
+/// Returns a reply in the format of OpenAI's Responses API, with a text and token counts of prompt and reply.
 pub(crate) fn responses_reply(text: &str, input_tokens: u64, output_tokens: u64) -> Response {
     let part = json!({ "type": "output_text", "text": text, "annotations": [] });
     let message = json!({ "type": "message", "role": "assistant", "status": "completed", "content": [part] });
@@ -194,7 +194,7 @@ pub(crate) fn responses_reply(text: &str, input_tokens: u64, output_tokens: u64)
     Response::json(200, &body)
 }
 
-/// Answers as Chat Completions does, with a text and the tokens of prompt and reply.
+/// Returns a reply in the Chat Completions format, with a text and token counts of prompt and reply.
 pub(crate) fn chat_reply(text: &str, prompt_tokens: u64, completion_tokens: u64) -> Response {
     let message = json!({ "role": "assistant", "content": text });
     let body = json!({
@@ -211,7 +211,7 @@ pub(crate) fn chat_reply(text: &str, prompt_tokens: u64, completion_tokens: u64)
 }
 
 impl Request {
-    /// Answers in the API that was asked, with a text and the tokens of prompt and reply.
+    /// Returns a reply in the format of the API that was called, with a text and token counts of prompt and reply.
     pub(crate) fn reply(&self, text: &str, input_tokens: u64, output_tokens: u64) -> Response {
         if self.path.ends_with("/responses") {
             responses_reply(text, input_tokens, output_tokens)
@@ -220,38 +220,38 @@ impl Request {
         }
     }
 
-    /// Returns the words of every message, whichever API was asked.
+    /// Returns the text of all messages, for either API.
     pub(crate) fn words(&self) -> String {
         self.messages().join("\n")
     }
 
-    /// Returns the words of each message.
+    /// Returns the text of each message.
     pub(crate) fn messages(&self) -> Vec<&str> {
         let messages = ["input", "messages"].iter().find_map(|name| self.json[name].as_array());
         messages.into_iter().flatten().filter_map(|message| message["content"].as_str()).collect()
     }
 
-    /// Returns what was said: the rules, and below a line the task with whatever followed.
+    /// Returns the prompt as one text: the rules, a separator line, then the task and later messages.
     pub(crate) fn said(&self) -> String {
         let messages = self.messages();
         let (rules, rest) = messages.split_first().map_or(("", &[][..]), |(rules, rest)| (*rules, rest));
         format!("{rules}\n--- task ---\n{}", rest.join("\n"))
     }
 
-    /// Returns the schema of the form that was asked for, whichever API was asked.
+    /// Returns the requested JSON schema, for either API.
     pub(crate) fn schema(&self) -> Option<&Value> {
         let places = ["/text/format/schema", "/response_format/json_schema/schema"];
         places.iter().find_map(|place| self.json.pointer(place))
     }
 
-    /// Returns the name of the form that was asked for, whichever API was asked.
+    /// Returns the name of the requested JSON schema, for either API.
     pub(crate) fn form(&self) -> Option<&str> {
         let places = ["/text/format/name", "/response_format/json_schema/name"];
         places.iter().find_map(|place| self.json.pointer(place)?.as_str())
     }
 }
 
-/// Reads one request and answers it; a connection serves no second one.
+/// Serves one request. Connections are not reused.
 fn serve(stream: TcpStream, script: &Script, log: &Mutex<Log>) -> std::io::Result<()> {
     let mut reader = BufReader::new(&stream);
     let Some((request, bytes)) = read_request(&mut reader)? else { return Ok(()) };
@@ -273,7 +273,7 @@ fn serve(stream: TcpStream, script: &Script, log: &Mutex<Log>) -> std::io::Resul
             write!(&stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}")
         }
         Response::Reset => {
-            // What lingers for no time at all is not closed but broken off.
+            // With a linger time of zero, closing sends RST instead of FIN.
             SockRef::from(&stream).set_linger(Some(Duration::ZERO))
         }
         Response::Answer { status, headers, body } => write_whole(&stream, status, &headers, body.as_bytes()),
@@ -302,7 +302,7 @@ fn write_head(mut stream: &TcpStream, status: u16, headers: &Headers, length: us
     stream.write_all(head.as_bytes())
 }
 
-/// Reads a request, and returns it with the bytes it came as; nothing where the client said nothing.
+/// Reads a request and returns it with its raw bytes, or `None` if the client sent nothing.
 fn read_request(reader: &mut impl BufRead) -> std::io::Result<Option<(Request, Vec<u8>)>> {
     let mut bytes = Vec::new();
     let mut lines = Vec::new();

@@ -10,7 +10,7 @@ fn able(request: &Request) -> Response {
     }
 }
 
-/// A world whose models are all at a server.
+/// Returns a world with `server` as the endpoint of all models.
 fn world_at(server: &ModelServer, more: &str) -> World {
     let world = World::indexed_text();
     fs::create_dir_all(world.home(".config/dr")).unwrap();
@@ -19,7 +19,7 @@ fn world_at(server: &ModelServer, more: &str) -> World {
     world
 }
 
-/// Returns the checks of models, as `status name: detail → mend`.
+/// Returns the model checks of `dr doctor`, as `status name: detail → fix`.
 fn checks(world: &World) -> Vec<String> {
     let checkup = world.dr(["doctor", "--model", "--json"]).json();
     let text = |value: &serde_json::Value| value.as_str().unwrap_or("-").to_owned();
@@ -34,7 +34,7 @@ fn checks(world: &World) -> Vec<String> {
 }
 
 #[test]
-fn able_endpoint_is_asked_twice_and_found_able() {
+fn capable_endpoint_passes_with_two_requests() {
     let server = ModelServer::start(able);
     let world = world_at(&server, "");
     let checks = checks(&world);
@@ -48,7 +48,7 @@ fn able_endpoint_is_asked_twice_and_found_able() {
 }
 
 #[test]
-fn endpoint_without_schemas_is_told_which_setting_to_change() {
+fn endpoint_without_schemas_gets_a_hint_naming_the_setting() {
     let server = ModelServer::start(|request| match request.form() {
         Some(_) => Response::text(400, r#"{"error": {"message": "response_format is not supported"}}"#),
         None => request.reply("ready", 20, 1),
@@ -59,7 +59,7 @@ fn endpoint_without_schemas_is_told_which_setting_to_change() {
 }
 
 #[test]
-fn refused_key_is_trouble_and_is_not_shown() {
+fn rejected_key_is_a_problem_and_is_not_printed() {
     let server = ModelServer::always(Response::text(401, "{}"));
     let world = world_at(&server, "key_env = \"MY_KEY\"\n").with_variable("MY_KEY", "sk-mine");
     let run = world.dr(["doctor", "--model"]);
@@ -78,7 +78,7 @@ fn openai_key_is_not_sent_to_another_endpoint() {
 }
 
 #[test]
-fn offline_or_without_a_model_nothing_is_asked() {
+fn no_request_is_sent_offline_or_without_a_model() {
     let server = ModelServer::start(able);
     let world = world_at(&server, "").with_variable("DR_OFFLINE", "1");
     assert_eq!(checks(&world), ["note model: not asked, since dr is offline → -"]);
@@ -87,7 +87,7 @@ fn offline_or_without_a_model_nothing_is_asked() {
 }
 
 #[test]
-fn project_of_somebody_else_cannot_redirect_the_models() {
+fn project_file_cannot_redirect_models() {
     let server = ModelServer::start(able);
     let world = World::indexed_text().with_variable("OPENAI_API_KEY", "sk-openai");
     world.write("dr.toml", &format!("[models]\nbase_url = \"{}\"\n", server.url()));

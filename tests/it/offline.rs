@@ -19,10 +19,10 @@ const SOCKET: i64 = 198;
 const AF_INET: u64 = 2;
 const AF_INET6: u64 = 10;
 
-/// Signal of a process that made a call it must not make.
+/// Signal that kills a process for a forbidden system call (SIGSYS).
 const SIGSYS: i32 = 31;
 
-/// Returns a filter under which a process that asks for an internet socket dies at once.
+/// Returns a seccomp filter that kills a process when it creates an internet socket.
 fn no_internet() -> BpfProgram {
     let of_family = |family| {
         let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, family).unwrap();
@@ -34,7 +34,7 @@ fn no_internet() -> BpfProgram {
     filter.try_into().unwrap()
 }
 
-/// Runs a command to its end from a thread that has the filter, so that the command has it too.
+/// Runs a command from a thread with the filter installed, so that the command inherits it.
 fn run_without_internet(mut command: Command) -> Output {
     let thread = std::thread::spawn(move || {
         apply_filter(&no_internet()).unwrap();
@@ -44,7 +44,7 @@ fn run_without_internet(mut command: Command) -> Output {
 }
 
 #[test]
-fn filter_kills_who_opens_a_socket() {
+fn filter_kills_a_process_that_opens_a_socket() {
     for helper in ["connects_over_ipv4", "connects_over_ipv6"] {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "--ignored", "--test-threads=1", &format!("offline::{helper}")]);
@@ -54,19 +54,19 @@ fn filter_kills_who_opens_a_socket() {
 }
 
 #[test]
-#[ignore = "run under the filter by `filter_kills_who_opens_a_socket`"]
+#[ignore = "run under the filter by `filter_kills_a_process_that_opens_a_socket`"]
 fn connects_over_ipv4() {
     let _ = TcpStream::connect("127.0.0.1:9");
 }
 
 #[test]
-#[ignore = "run under the filter by `filter_kills_who_opens_a_socket`"]
+#[ignore = "run under the filter by `filter_kills_a_process_that_opens_a_socket`"]
 fn connects_over_ipv6() {
     let _ = TcpStream::connect("[::1]:9");
 }
 
 #[test]
-fn nothing_opens_a_socket_though_there_is_a_key_and_a_server() {
+fn no_command_opens_a_socket_even_with_a_key_and_a_server() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     server.set_nonblocking(true).unwrap();
     let address = format!("http://{}", server.local_addr().unwrap());
@@ -92,7 +92,7 @@ fn nothing_opens_a_socket_though_there_is_a_key_and_a_server() {
 }
 
 #[test]
-fn model_that_is_not_on_disk_is_not_fetched_offline() {
+fn missing_model_is_not_downloaded_offline() {
     let world = World::with_kb();
     let args = ["index", "kb", "--offline", "--embedder", "fastembed:BGESmallENV15"];
     let output = run_without_internet(world.command(args));

@@ -1,7 +1,7 @@
-//! A model that has read its prompt and nothing else: it quotes what it was shown, whatever that is about.
+//! A fixture model that answers any prompt by quoting the text in it.
 //!
-//! Where the scripted researcher knows one knowledge base, this one takes any: what it says of a question is put together
-//! from the passages, notes and findings in the prompt, so that it stands up to every check of substance.
+//! The scripted researcher knows one knowledge base; this one works with any. Its replies are built from the passages,
+//! notes and findings in the prompt, so that they pass every check of substance.
 
 #![allow(dead_code, reason = "tests and the example each use a part of it")]
 
@@ -21,22 +21,22 @@ use serde_json::{Map, Value, json};
 use crate::model_server::Request;
 use crate::researcher::{nodes, task, words_like};
 
-/// Notes of one step.
+/// Most notes per step.
 const MAX_NOTES: usize = 4;
 
-/// Notes from one passage.
+/// Most notes per passage.
 const MAX_NOTES_EACH: usize = 2;
 
-/// Pages that are opened.
+/// Most pages opened.
 const MAX_OPENED: usize = 3;
 
-/// Pieces of a page that are named.
+/// Most excerpts named per page.
 const MAX_PIECES: usize = 4;
 
-/// Claims of an answer.
+/// Most claims per answer.
 const MAX_CLAIMS: usize = 8;
 
-/// Words of a question that a page elsewhere may know more of.
+/// Words that mark a question as one for the web.
 const OUTSIDE: [&str; 14] = [
     "others",
     "elsewhere",
@@ -54,7 +54,7 @@ const OUTSIDE: [&str; 14] = [
     "world",
 ];
 
-/// Returns what the model says to a request.
+/// Returns the reply to a request.
 pub(crate) fn say(request: &Request) -> String {
     let words = request.said();
     let reader = Reader::of(&words);
@@ -76,17 +76,17 @@ pub(crate) fn say(request: &Request) -> String {
     value.to_string()
 }
 
-/// Something that is claimed, with the quotes that bear it out.
+/// A claim and the quotes that support it.
 #[derive(Clone, Debug)]
 struct Claim {
     text: String,
     ids: Vec<String>,
 }
 
-/// A prompt that was read.
+/// A parsed prompt.
 struct Reader<'a> {
     words: &'a str,
-    /// Blocks of data below the rules: id and text.
+    /// Data blocks of the task: id and text.
     blocks: Vec<(&'a str, &'a str)>,
     aspects: Vec<Aspect>,
     splitter: WordSplitter,
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
         Self { words, blocks: blocks(task), aspects: aspects(task), splitter: WordSplitter::default() }
     }
 
-    /// Returns what stands behind a label at the beginning of a line.
+    /// Returns the rest of the line that starts with a label.
     fn labelled(&self, label: &str) -> Option<&'a str> {
         task(self.words).lines().find_map(|line| line.strip_prefix(label)).map(str::trim)
     }
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
         json!({ "task": brief.task, "aspects": aspects, "mode": brief.mode })
     }
 
-    /// Plans as the rules would, and for the world outside where the question is about it.
+    /// Plans like the rules, with web nodes if the question needs them.
     fn plan(&self) -> Value {
         let nothing = |why: &str| json!({ "reasoning": why, "new_nodes": [], "updates": [] });
         if self.words.starts_with("You go on planning") {
@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
         if self.asks_outside() && !plan.new_nodes.iter().any(is_outside) {
             plan.new_nodes.push(self.node("outside", &published, SourceHint::Web));
         }
-        // "How do others?" means nothing to somebody who sees only that.
+        // "How do others?" means nothing on its own, and a web worker sees only that.
         let is_vague = |node: &&mut NodeDraft| is_outside(node) && self.stems(&node.question).len() < 3;
         plan.new_nodes.iter_mut().filter(is_vague).for_each(|node| node.question.clone_from(&published));
         plan.reasoning = "One node for each thing that can be looked for by itself.".into();
@@ -158,11 +158,11 @@ impl<'a> Reader<'a> {
             "id": id, "question": question, "aspects": aspects, "source_hint": source_hint, "group": id,
             "why": "it is asked for",
         });
-        // What is written here is a draft, as a test of the example's plan shows.
+        // Cannot fail: a test of the example's plan covers this literal.
         serde_json::from_value(draft).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Searches, opens what pages were found, notes the sentences that have most words of the question, then is done.
+    /// Searches, opens the pages found, notes the sentences that share most words with the question, then finishes.
     fn step(&self) -> Value {
         let step = |thought: &str, actions: Vec<Value>, done: bool| json!({ "thought": thought, "actions": actions, "done": done });
         if self.blocks.iter().any(|(id, _)| is_evidence(id)) {
@@ -189,12 +189,12 @@ impl<'a> Reader<'a> {
         step("Nothing is known yet.", vec![search], false)
     }
 
-    /// Returns what was done so far.
+    /// Returns the earlier steps shown in the prompt.
     fn calls(&self) -> impl Iterator<Item = &'a str> {
         self.blocks.iter().filter(|(id, _)| *id == "call").map(|(_, text)| *text)
     }
 
-    /// Returns the passages that may be what a search engine shows of a page, of which nothing can be checked.
+    /// Returns the passages that may be search engine snippets, which cannot be checked.
     fn pages(&self) -> Vec<&'a str> {
         if !self.words.contains("by searching") || !self.words.contains("the web (") {
             return Vec::new();
@@ -236,7 +236,7 @@ impl<'a> Reader<'a> {
         found.into_iter().take(MAX_NOTES).map(note).collect()
     }
 
-    /// Repeats the best of the pieces in a way that is no quote, and names them.
+    /// Summarises the best excerpts in words that are not a quote, and names the excerpts.
     fn digest(&self) -> Value {
         let asked = self.stems(self.question());
         let shared = |text: &str| self.stems(text).intersection(&asked).count();
@@ -306,7 +306,7 @@ impl<'a> Reader<'a> {
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// Keeps as much as there is room for; where nothing is cited, the words themselves.
+    /// Keeps as many cited claims as fit, or the plain text if nothing is cited.
     fn folded(&self) -> String {
         let room = self.words.split("At most ").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse().ok());
         let mut room: usize = room.unwrap_or(200);
@@ -328,7 +328,7 @@ impl<'a> Reader<'a> {
         if kept.is_empty() { "ready".into() } else { kept.join(" ") }
     }
 
-    /// Returns everything that is claimed with quotes, each quote once: first the first of every node.
+    /// Returns all cited claims, each quote once: the first claim of every node, then the others.
     fn claims(&self) -> Vec<Claim> {
         let mut claims: Vec<Claim> = Vec::new();
         for (id, text) in &self.blocks {
@@ -360,11 +360,11 @@ impl<'a> Reader<'a> {
         claims.iter().map(finding).collect()
     }
 
-    /// Returns the aspect that shares most words with a text, the first where none does.
+    /// Returns the aspect that shares most words with a text, or the first one if none shares any.
     fn aspect_of(&self, text: &str) -> Option<String> {
         let stems = self.stems(text);
         let shared = |aspect: &&Aspect| self.stems(&aspect.text).intersection(&stems).count();
-        // The last of the best is taken, so the first comes last.
+        // `max_by_key` returns the last maximum, so the order is reversed.
         self.aspects.iter().rev().max_by_key(shared).map(|aspect| aspect.id.to_string())
     }
 
@@ -372,7 +372,7 @@ impl<'a> Reader<'a> {
         self.splitter.key_stems(text).into_iter().collect()
     }
 
-    /// Fills in a form somebody else has made, from what was found.
+    /// Fills in a caller's schema from the findings.
     fn filled(&self, schema: &Value, whole: &Value, name: &str) -> Value {
         if let Some(place) = schema["$ref"].as_str().and_then(|place| place.strip_prefix('#')) {
             return whole.pointer(place).map_or(Value::Null, |schema| self.filled(schema, whole, name));
@@ -418,12 +418,12 @@ impl Claim {
     }
 }
 
-/// Returns the first claims as running text.
+/// Returns the first claims as one paragraph.
 fn prose(claims: &[Claim], most: usize) -> String {
     claims.iter().take(most).map(Claim::marked).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns what a line says before each of its marks.
+/// Returns the text before each citation of a line.
 fn cited(line: &str) -> Vec<Claim> {
     let mut claims: Vec<Claim> = Vec::new();
     let (mut from, mut last) = (0, 0);
@@ -440,7 +440,7 @@ fn cited(line: &str) -> Vec<Claim> {
     claims
 }
 
-/// Returns the blocks of data, in order.
+/// Returns the data blocks, in order.
 fn blocks(task: &str) -> Vec<(&str, &str)> {
     let block = |rest: &'_ str| -> Option<(usize, usize, usize)> {
         let quote = rest.find("\">\n")?;
@@ -451,7 +451,7 @@ fn blocks(task: &str) -> Vec<(&str, &str)> {
     starts.filter_map(|rest| block(rest).map(|(id, from, to)| (&rest[..id], &rest[from..to]))).collect()
 }
 
-/// Returns the aspects that are listed, as `- a1: cost`.
+/// Parses the list of aspects (`- a1: cost`).
 fn aspects(task: &str) -> Vec<Aspect> {
     let aspect = |line: &str| {
         let (id, text) = line.strip_prefix("- ")?.split_once(": ")?;
@@ -461,12 +461,12 @@ fn aspects(task: &str) -> Vec<Aspect> {
     task.lines().filter_map(aspect).collect()
 }
 
-/// Returns the words of a passage, without where it is from and the headings that are shown as part of it.
+/// Returns the text of a passage without its location and headings.
 fn without_place(passage: &str) -> &str {
     let Some((place, mut text)) = passage.split_once('\n').filter(|(place, _)| place.starts_with("From: ")) else {
         return passage;
     };
-    // What a model says of a page is not the page.
+    // The summary of a page is not part of the page.
     if let Some((_, page)) = text.split_once(VERBATIM).filter(|_| text.starts_with(SUMMARY)) {
         return page.trim_start();
     }
@@ -476,7 +476,7 @@ fn without_place(passage: &str) -> &str {
     text
 }
 
-/// Returns a text without the id of an aspect at its end, `(a1)`.
+/// Removes a trailing aspect id, `(a1)`.
 fn without_aspect(text: &str) -> &str {
     let Some((before, last)) = text.trim_end().rsplit_once(" (a") else { return text };
     let is_id = last.strip_suffix(')').is_some_and(|number| number.parse::<usize>().is_ok());

@@ -1,6 +1,6 @@
-//! A researcher that always does the same: what a model says in each step of a run, a source it reads, and no luck.
+//! A deterministic researcher: scripted model replies for each step of a run, and a source for it to read.
 //!
-//! The unit tests of the library and the benchmark include this file too.
+//! Also included by the unit tests of the library and by the benchmark.
 
 #![allow(
     dead_code,
@@ -26,17 +26,17 @@ use dr::source::{Found, Label, Passage, Place, Source, SourceError, SourceFile, 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-/// Says what a model would.
+/// Produces the replies of a model.
 #[derive(Clone, Copy, Debug)]
 pub struct Researcher {
-    /// Nodes of the first plan; the last builds on the first three.
+    /// Nodes of the first plan. The last depends on the first three.
     pub nodes: usize,
-    /// Nodes a second round adds; none where the judge is content with the first.
+    /// Nodes added by a second round. With 0, the judge accepts the first.
     pub more_nodes: usize,
 }
 
 impl Researcher {
-    /// Answers a prompt: `form` is the name of the form the reply must have, `words` all that was said.
+    /// Replies to a prompt. `form` is the name of the requested schema, `words` the text of the prompt.
     pub fn say(&self, form: Option<&str>, words: &str) -> String {
         let value = match form {
             Some("clarification") => json!({ "need": false, "question": "", "verification": "clear" }),
@@ -98,7 +98,7 @@ impl Researcher {
     }
 }
 
-/// Searches first, then notes the first passage and is done.
+/// Searches, then notes the first passage and finishes.
 fn step(words: &str) -> Value {
     let action = |tool: &str, query: Option<&str>, passage: Option<&str>, quote: Option<&str>| json!({ "tool": tool, "query": query, "passage": passage, "quote": quote, "text": quote, "aspect": aspect(words) });
     match block(words, "p1") {
@@ -143,7 +143,7 @@ fn answer(words: &str) -> Value {
     })
 }
 
-/// Returns the first aspect that is named.
+/// Returns the first aspect in the prompt.
 fn aspect(words: &str) -> Option<String> {
     let user = task(words);
     words_like(user, |word| matches!(word, "a1" | "a2")).into_iter().next()
@@ -154,7 +154,7 @@ fn cited(words: &str) -> String {
     evidence(words).iter().map(sentence).collect::<Vec<_>>().join(" ")
 }
 
-/// Keeps the beginning of everything there is to fold.
+/// Returns the start of each text to fold.
 fn folded(words: &str) -> String {
     let ids = evidence(words);
     format!(
@@ -163,12 +163,12 @@ fn folded(words: &str) -> String {
     )
 }
 
-/// Returns what was said below the rules.
+/// Returns the task part of a prompt.
 pub(crate) fn task(words: &str) -> &str {
     words.rsplit("--- task ---").next().unwrap_or(words)
 }
 
-/// Returns a block of data.
+/// Returns the text of a data block.
 fn block(words: &str, id: &str) -> Option<String> {
     let from = words.find(&format!("<data id=\"{id}\">"))?;
     let (_, rest) = words[from..].split_once('\n')?;
@@ -185,33 +185,33 @@ pub(crate) fn words_like(words: &str, is_one: impl Fn(&str) -> bool) -> Vec<Stri
     found
 }
 
-/// Returns the ids of quotes, as they come.
+/// Returns the evidence ids in order.
 fn evidence(words: &str) -> Vec<String> {
     let user = task(words);
     words_like(user, |word| word.parse::<dr::research::evidence::EvidenceId>().is_ok())
 }
 
-/// Returns the ids of nodes other than the root.
+/// Returns the node ids except the root.
 pub(crate) fn nodes(words: &str) -> Vec<String> {
     let user = task(words);
     words_like(user, |word| word != "n1" && word.parse::<dr::research::node::NodeId>().is_ok())
 }
 
-/// The researcher as a model in this process.
+/// The researcher as an in-process model.
 pub struct ScriptedModel {
     researcher: Researcher,
     delay: Duration,
-    /// Every request that was sent, by its hash.
+    /// Hash of every request received.
     pub sent: Mutex<BTreeMap<String, usize>>,
 }
 
 impl ScriptedModel {
-    /// Makes a model that takes `delay` for every reply.
+    /// Returns a model that waits `delay` before every reply.
     pub fn new(researcher: Researcher, delay: Duration) -> Arc<Self> {
         Arc::new(Self { researcher, delay, sent: Mutex::default() })
     }
 
-    /// Returns this model for every role.
+    /// Returns a configuration that uses this model for every role.
     pub fn models(self: &Arc<Self>) -> Models {
         Models::of(|_| RoleModel {
             model: Arc::clone(self) as Arc<dyn Model>,
@@ -224,7 +224,7 @@ impl ScriptedModel {
     }
 }
 
-/// Counts words, and a third more.
+/// Counts 4/3 tokens per word.
 pub struct Words;
 
 impl CountTokens for Words {
@@ -276,7 +276,7 @@ impl Model for ScriptedModel {
     }
 }
 
-/// Picks nothing: a model takes the notes.
+/// A picker that finds nothing, for runs in which a model takes the notes.
 pub struct NoPick;
 
 impl Pick for NoPick {
@@ -290,7 +290,7 @@ impl Pick for NoPick {
     }
 }
 
-/// A source with one file a topic, which always finds the one whose number is in the query.
+/// A source with one file per topic, found by the number in the query.
 pub struct ScriptedSource;
 
 fn file(number: &str) -> String {

@@ -1,21 +1,21 @@
-//! Runs of research through the binary, on models behind an endpoint that does as a test says.
+//! Research runs through the binary, on a scripted model endpoint.
 
-/// Reports: cited, in every form, followed up.
+/// Reports: citations, formats, follow-up questions.
 mod answers;
 
-/// Plans that are saved, edited, refused, carried out.
+/// Plans: saved, edited, refused, executed.
 mod plans;
 
-/// Runs that are over: listed, shown, printed again, exported, removed.
+/// Finished runs: list, show, replay, export, remove.
 mod stored;
 
-/// Limits, and runs that go on when they are raised.
+/// Limits, and runs resumed with higher ones.
 mod limits;
 
-/// Endpoints that fail.
+/// Failing endpoints.
 mod failures;
 
-/// P2: killed or interrupted at any request, a run goes on and pays for nothing twice.
+/// P2: a run killed or interrupted at any request resumes without repeating a finished call.
 #[cfg(unix)]
 pub(crate) mod kills;
 
@@ -31,23 +31,23 @@ use crate::researcher::{Researcher, Words};
 
 const QUESTION: &str = "What is known of the topics?";
 
-/// What must not be written down anywhere.
+/// A key that must not be stored anywhere.
 const KEY: &str = "sk-never-written-down";
 
-/// Files of the knowledge base, one a topic.
+/// Topics of the knowledge base, one file each.
 const TOPICS: usize = 5;
 
-/// Four nodes, the last of which builds on the others.
+/// Four nodes. The last depends on the others.
 const ONE_ROUND: Researcher = Researcher { nodes: 4, more_nodes: 0 };
 
-/// The same, and a node that the judge has added.
+/// Four nodes and one added by a second round.
 const TWO_ROUNDS: Researcher = Researcher { nodes: 4, more_nodes: 1 };
 
-/// Settings under which a small limit is still worth something, and a call costs something.
+/// Settings with prices and small prompts, so that tests can reach limits of cost and tokens.
 const SMALL: &str = "[models]\nmax_input_tokens = 12000\nmax_output_tokens = 1000\n\
                      [prices.scripted]\ninput = 1.0\noutput = 4.0\n";
 
-/// Makes a world with a file for each topic, indexed.
+/// Returns a world with an indexed file per topic.
 fn topics() -> World {
     let world = World::empty();
     for number in 1..=TOPICS {
@@ -60,7 +60,7 @@ fn topics() -> World {
     world
 }
 
-/// Makes a world of topics whose models are all at `server`.
+/// Returns a world of topics with `server` as the endpoint of all models.
 fn world_at(server: &ModelServer) -> World {
     at(topics(), &server.url())
 }
@@ -70,23 +70,23 @@ fn at(world: World, address: &str) -> World {
     world.with_variable("DR_MODEL", "scripted")
 }
 
-/// Writes the user's own settings.
+/// Writes the user settings file.
 fn set(world: &World, settings: &str) {
     fs::create_dir_all(world.home(".config/dr")).unwrap();
     fs::write(world.home(".config/dr/config.toml"), settings).unwrap();
 }
 
-/// Starts an endpoint that answers as `researcher` does.
+/// Starts an endpoint that replies with `researcher`.
 fn endpoint(researcher: Researcher) -> ModelServer {
     ModelServer::start(move |request| answer(researcher, request))
 }
 
-/// Starts an endpoint that answers as `researcher` does, except where `fault` has something else to say.
+/// Starts an endpoint that replies with `researcher`, unless `fault` returns another reaction.
 fn faulty(researcher: Researcher, fault: impl Fn(&Request) -> Option<Response> + Send + Sync + 'static) -> ModelServer {
     ModelServer::start(move |request| fault(request).unwrap_or_else(|| answer(researcher, request)))
 }
 
-/// Answers as `researcher` does; the id of a chat is the number of its request.
+/// Replies with `researcher`. The id of a reply is the number of its request.
 fn answer(researcher: Researcher, request: &Request) -> Response {
     let words = request.said();
     let text = match request.form() {
@@ -103,7 +103,7 @@ fn runs(world: &World) -> Vec<String> {
     listed["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Returns everything stored of the newest run.
+/// Returns the export of the newest run.
 fn export(world: &World) -> Vec<Value> {
     let lines = world.dr(["export"]).succeeded().stdout;
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -114,18 +114,18 @@ fn calls(world: &World) -> Vec<Value> {
     export(world).into_iter().filter(|line| line["kind"] == "call").collect()
 }
 
-/// Returns how many calls came to `outcome`.
+/// Returns the number of calls with an outcome.
 fn count(calls: &[Value], outcome: &str) -> usize {
     calls.iter().filter(|call| call["outcome"] == outcome).count()
 }
 
-/// Returns the numbers of the requests whose replies are stored.
+/// Returns the request numbers of all stored replies.
 fn stored(calls: &[Value]) -> BTreeSet<usize> {
     let number = |call: &Value| call.pointer("/reply/raw/id")?.as_str()?.strip_prefix("chatcmpl-")?.parse().ok();
     calls.iter().filter_map(number).collect()
 }
 
-/// Returns a report as it is whatever became of its run on the way: id, usage and time aside.
+/// Returns a report without the fields that an interruption may change: id, usage and time.
 fn outcome(mut report: Value) -> Value {
     for changing in ["run_id", "usage", "elapsed_ms"] {
         report.as_object_mut().unwrap().remove(changing).unwrap();
@@ -133,7 +133,7 @@ fn outcome(mut report: Value) -> Value {
     report
 }
 
-/// Returns the report of a run nothing happened to, and how many requests that took.
+/// Returns the report of an uninterrupted run and its number of requests.
 fn undisturbed(researcher: Researcher, settings: &str) -> (Value, usize) {
     let server = endpoint(researcher);
     let world = world_at(&server);
@@ -142,7 +142,7 @@ fn undisturbed(researcher: Researcher, settings: &str) -> (Value, usize) {
     (outcome(report), server.count())
 }
 
-/// Makes sure that of the first `before` requests none whose reply is `stored` was sent again.
+/// Asserts that none of the first `before` requests with a `stored` reply was sent again.
 fn assert_nothing_stored_was_sent_again(server: &ModelServer, stored: &BTreeSet<usize>, before: usize) {
     let requests = server.requests();
     let (first, later) = requests.split_at(before);

@@ -20,7 +20,7 @@ fn sorted(mut paths: Vec<String>) -> Vec<String> {
 }
 
 #[test]
-fn hits_are_printed_with_place_headings_and_snippet() {
+fn hits_are_printed_with_location_headings_and_snippet() {
     let world = World::indexed();
     dr_snapshot!(world.dr(["search", "when are the valves closed at night", "-k", "1"]));
     dr_snapshot!(world.dr(["search", "siren", "--mode", "lexical"]));
@@ -35,7 +35,7 @@ fn matched_words_are_marked_in_colour() {
 }
 
 #[test]
-fn json_has_exactly_the_keys_that_are_promised() {
+fn json_has_exactly_the_documented_keys() {
     let world = World::indexed();
     let run = world.dr(["search", "lithium cells", "--json", "-k", "3"]).succeeded();
     let json = run.json();
@@ -70,7 +70,7 @@ fn json_has_exactly_the_keys_that_are_promised() {
 }
 
 #[test]
-fn jsonl_has_one_hit_a_line_and_nothing_else() {
+fn jsonl_has_one_hit_per_line() {
     let world = World::indexed_text();
     let run = world.dr(["search", "siren", "--mode", "lexical", "--jsonl"]).succeeded();
     let hits: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -80,7 +80,7 @@ fn jsonl_has_one_hit_a_line_and_nothing_else() {
 }
 
 #[test]
-fn search_that_finds_nothing_prints_its_object_and_succeeds() {
+fn search_without_hits_prints_an_object_and_succeeds() {
     let world = World::indexed_text();
     dr_snapshot!(world.dr(["search", "quokka", "--mode", "lexical"]));
     dr_snapshot!(world.dr(["search", "quokka", "--mode", "lexical", "--json"]));
@@ -88,7 +88,7 @@ fn search_that_finds_nothing_prints_its_object_and_succeeds() {
 }
 
 #[test]
-fn unrelated_query_is_said_to_have_no_support() {
+fn unrelated_query_is_reported_as_unsupported() {
     let world = World::indexed();
     dr_snapshot!(world.dr(["search", "parliamentary elections in Portugal", "-k", "1"]));
     let json = world.dr(["search", "parliamentary elections in Portugal", "--json"]).succeeded().json();
@@ -130,7 +130,7 @@ fn filters_hold_in_every_mode() {
 }
 
 #[test]
-fn tag_with_a_quote_in_it_is_only_a_tag() {
+fn tag_with_a_quote_is_not_parsed_as_a_filter() {
     let world = World::indexed_text();
     assert!(paths(&world, &["siren", "--mode", "lexical", "--tag", "x' OR '1'='1"]).is_empty());
 }
@@ -162,7 +162,7 @@ fn identifiers_are_found_exactly_and_first() {
 }
 
 #[test]
-fn unusable_requests_are_usage_errors() {
+fn invalid_requests_are_usage_errors() {
     let world = World::indexed_text();
     dr_snapshot!(world.dr(["search", "   "]));
     dr_snapshot!(world.dr(["search", "?!"]));
@@ -171,14 +171,14 @@ fn unusable_requests_are_usage_errors() {
 }
 
 #[test]
-fn search_before_the_first_index_says_what_to_do() {
+fn search_without_an_index_prints_a_hint() {
     let world = World::empty();
     dr_snapshot!(world.dr(["search", "siren"]));
     assert!(!world.path(".dr").exists());
 }
 
 #[test]
-fn collection_nobody_has_heard_of_is_an_error() {
+fn unknown_collection_is_an_error() {
     let world = World::indexed_text();
     dr_snapshot!(world.dr(["search", "siren", "--collection", "nope", "--mode", "lexical"]));
 }

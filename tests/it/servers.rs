@@ -1,4 +1,4 @@
-//! The servers themselves: each test reads off the wire what a client would.
+//! Tests of the test servers, through raw connections.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use crate::common::World;
 use crate::reader;
 use crate::web_server::{Fault, Kind, Setup, WebServer};
 
-/// Bytes of an answer: those of its head as text, and its body.
+/// A raw response: head as text and body as bytes.
 struct Answer {
     head: String,
     body: Vec<u8>,
@@ -39,7 +39,7 @@ fn connect(server: &WebServer, method: &str, path: &str, body: Option<&Value>) -
     stream
 }
 
-/// Sends a request and reads whatever comes, to its end.
+/// Sends a request and reads the response until the connection closes.
 fn ask(server: &WebServer, method: &str, path: &str, body: Option<&Value>) -> std::io::Result<Answer> {
     let mut bytes = Vec::new();
     connect(server, method, path, body).read_to_end(&mut bytes)?;
@@ -64,7 +64,7 @@ fn start_job(server: &WebServer) -> String {
     started["id"].as_str().unwrap().to_owned()
 }
 
-/// Starts a server where everything goes wrong in one way.
+/// Starts a server on which every call has the same fault.
 fn faulty(fault: Fault) -> WebServer {
     Setup::new(|_| "said".into()).with_faults(move |_| Some(fault.clone())).start()
 }
@@ -78,7 +78,7 @@ fn ask_chat(server: &WebServer) -> std::io::Result<Answer> {
 }
 
 #[test]
-fn job_cites_in_characters_what_stands_in_its_pages() {
+fn job_citations_count_characters_and_match_the_pages() {
     let server = Setup::new(reader::say).with_polls(2).start();
     let id = start_job(&server);
     let path = format!("/v1/responses/{id}");
@@ -98,7 +98,7 @@ fn job_cites_in_characters_what_stands_in_its_pages() {
         let marker: String = text.chars().skip(start).take(end - start).collect();
         assert!(marker.starts_with("([") && marker.ends_with(&format!("]({url}))")), "{marker}");
         let before: String = text.chars().take(start).collect();
-        // Neither bytes nor units of UTF-16 are as many.
+        // Counting bytes or UTF-16 units would give another number.
         assert!(before.len() > start + 1 && before.encode_utf16().count() > start);
         let sentence = before.trim_end().rsplit([')', '\n']).next().unwrap().trim();
         let page = get(&server, url.strip_prefix(server.origin()).unwrap());
@@ -107,7 +107,7 @@ fn job_cites_in_characters_what_stands_in_its_pages() {
 }
 
 #[test]
-fn job_ends_as_it_is_called_off_or_forgotten() {
+fn job_can_be_cancelled_or_forgotten() {
     let server = Setup::new(reader::say).with_polls(9).start();
     let id = start_job(&server);
     for _ in 0..2 {
@@ -129,7 +129,7 @@ fn job_ends_as_it_is_called_off_or_forgotten() {
 }
 
 #[test]
-fn fault_with_a_status_has_it_and_nothing_was_worked_on() {
+fn status_fault_returns_its_status_without_executing_the_call() {
     for (fault, status, said) in [
         (Fault::RateLimited { retry_after: Some(7) }, 429, "Retry-After: 7"),
         (Fault::RateLimited { retry_after: None }, 429, "rate_limit_exceeded"),
@@ -158,7 +158,7 @@ fn connection_is_reset_before_or_after_the_work() {
 }
 
 #[test]
-fn reply_is_cut_off_or_no_json_or_has_things_nobody_knows() {
+fn reply_can_be_truncated_invalid_or_have_unknown_items() {
     let promised = |answer: &Answer| {
         let length = answer.head.split("Content-Length: ").nth(1).unwrap();
         length.split("\r\n").next().unwrap().parse::<usize>().unwrap()
@@ -183,7 +183,7 @@ fn start_strange_job(server: &WebServer) -> String {
 }
 
 #[test]
-fn reply_that_never_comes_does_not_and_one_that_drips_does_in_its_time() {
+fn reply_can_be_withheld_or_dripped() {
     let server = faulty(Fault::TimeOut);
     let mut stream = connect(&server, "POST", "/v1/chat/completions", Some(&chat()));
     stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
@@ -200,7 +200,7 @@ fn reply_that_never_comes_does_not_and_one_that_drips_does_in_its_time() {
 }
 
 #[test]
-fn redirect_leads_on_for_ever() {
+fn redirect_never_ends() {
     let server = faulty(Fault::RedirectLoop);
     let mut path = "/articles/survey/drip-lines?a=b".to_owned();
     for hop in 1..=30 {
@@ -213,7 +213,7 @@ fn redirect_leads_on_for_ever() {
 }
 
 #[test]
-fn bomb_is_small_until_it_is_unpacked() {
+fn bomb_is_small_until_decompressed() {
     let answer = get(&faulty(Fault::GzipBomb), "/articles/survey/drip-lines");
     assert!(answer.head.contains("Content-Encoding: gzip") && answer.body.len() < 100_000, "{}", answer.body.len());
     let mut page = Vec::new();
@@ -222,7 +222,7 @@ fn bomb_is_small_until_it_is_unpacked() {
 }
 
 #[test]
-fn engines_find_pages_that_are_there_and_one_wants_a_key() {
+fn engines_find_existing_pages_and_one_requires_a_key() {
     let server = Setup::new(reader::say).with_page("/own", "<p>Own words.</p>").start();
     let found = get(&server, "/search?q=drip+lines%3F&format=json").json();
     let pages = found["results"].as_array().unwrap();
@@ -240,7 +240,7 @@ fn engines_find_pages_that_are_there_and_one_wants_a_key() {
 }
 
 #[test]
-fn what_came_in_is_found_however_it_was_packed() {
+fn received_text_is_found_in_any_encoding() {
     let server = Setup::new(reader::say).start();
     get(&server, "/search?q=the+secret+%C3%BC%2541&format=json");
     ask(&server, "POST", "/collect", Some(&json!({ "notes": "another secret" }))).unwrap();
@@ -249,7 +249,7 @@ fn what_came_in_is_found_however_it_was_packed() {
 }
 
 #[test]
-fn reader_answers_from_any_folder_and_code_has_nothing_to_object() {
+fn reader_answers_from_any_folder_and_passes_all_checks() {
     let server = Setup::new(reader::say).start();
     let world = World::indexed_text().with_variable("OPENAI_BASE_URL", server.url());
     let world = world.with_variable("OPENAI_API_KEY", "x").with_variable("DR_MODEL", "fixture");

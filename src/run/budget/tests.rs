@@ -22,7 +22,7 @@ fn cost(cost_nanos: u64, tokens: u64) -> CallCost {
     CallCost { cost_nanos: Some(cost_nanos), tokens }
 }
 
-/// Spends on research, for good.
+/// Settles a research call at its worst case.
 fn spend(budget: &Budget, cost: CallCost) {
     assert_eq!(budget.reserve(cost, Research).unwrap().settle(cost), None);
 }
@@ -71,7 +71,7 @@ fn time_is_refused_above_its_limit_and_what_ran_before_a_resume_counts() {
 }
 
 #[tokio::test]
-async fn call_that_fits_beside_what_is_settled_waits_for_those_under_way_and_one_that_never_fits_is_refused_for_good() {
+async fn call_waits_for_calls_in_flight_only_if_it_would_fit_without_them() {
     let (budget, _) = budget(BudgetLimits { cost_nanos: Some(100), ..BudgetLimits::NONE });
     let room = 100 - RESERVE.cost_nanos;
     let held = budget.reserve(cost(room, 0), Research).unwrap();
@@ -90,7 +90,7 @@ async fn call_that_fits_beside_what_is_settled_waits_for_those_under_way_and_one
 }
 
 #[test]
-fn a_model_without_a_price_cannot_run_under_a_limit_of_money() {
+fn a_model_without_a_price_is_refused_under_a_cost_limit() {
     let unpriced = CallCost { cost_nanos: None, tokens: 10 };
     let (limited, _) = budget(limits());
     let refusal = limited.reserve(unpriced, Research).unwrap_err();
@@ -101,7 +101,7 @@ fn a_model_without_a_price_cannot_run_under_a_limit_of_money() {
 }
 
 #[test]
-fn calls_that_cost_nothing_keep_a_limit_of_no_money() {
+fn free_calls_are_allowed_under_a_cost_limit_of_zero() {
     let (budget, _) = budget(BudgetLimits { cost_nanos: Some(0), ..BudgetLimits::NONE });
     let refused = budget.reserve(cost(0, 5), Research);
     assert_eq!(refused.unwrap_err(), Refusal::Limit(Limit::Cost), "the reserve does not fit the limit");
@@ -111,7 +111,7 @@ fn calls_that_cost_nothing_keep_a_limit_of_no_money() {
 }
 
 #[test]
-fn settling_gives_back_what_was_not_used() {
+fn settling_returns_the_unused_part() {
     let (budget, _) = budget(limits());
     let reservation = budget.reserve(cost(80, 800), Research).unwrap();
     assert_eq!(reservation.settle(cost(10, 100)), None);
@@ -120,7 +120,7 @@ fn settling_gives_back_what_was_not_used() {
 }
 
 #[test]
-fn a_reservation_never_sent_gives_all_back_and_one_that_was_sent_stays_charged() {
+fn dropping_an_unsent_reservation_returns_it_and_a_sent_one_stays_charged() {
     let (budget, _) = budget(limits());
     drop(budget.reserve(cost(80, 800), Research).unwrap());
     assert_eq!(budget.balance().committed(), Charge::default());
@@ -136,7 +136,7 @@ fn a_reservation_never_sent_gives_all_back_and_one_that_was_sent_stays_charged()
 }
 
 #[test]
-fn what_a_call_cost_above_its_worst_case_is_charged_and_shown() {
+fn cost_above_the_worst_case_is_charged_and_reported() {
     let (budget, _) = budget(limits());
     let reservation = budget.reserve(cost(50, 500), Research).unwrap();
     let overrun = reservation.settle(cost(130, 400)).unwrap();
@@ -146,7 +146,7 @@ fn what_a_call_cost_above_its_worst_case_is_charged_and_shown() {
 }
 
 #[test]
-fn a_cost_that_is_not_told_is_the_worst_case() {
+fn an_unreported_cost_is_charged_at_the_worst_case() {
     let (budget, _) = budget(limits());
     let reservation = budget.reserve(cost(50, 500), Research).unwrap();
     reservation.settle(CallCost { cost_nanos: None, tokens: 20 });
@@ -154,7 +154,7 @@ fn a_cost_that_is_not_told_is_the_worst_case() {
 }
 
 #[test]
-fn three_quarters_of_any_limit_of_research_are_tight() {
+fn a_budget_is_tight_from_three_quarters_of_any_research_limit() {
     let one_limit: [(BudgetLimits, CallCost, CallCost); 2] = [
         (BudgetLimits { cost_nanos: Some(100), ..BudgetLimits::NONE }, cost(59, 0), cost(1, 0)),
         (BudgetLimits { tokens: Some(1_000), ..BudgetLimits::NONE }, cost(0, 599), cost(0, 1)),
@@ -163,7 +163,7 @@ fn three_quarters_of_any_limit_of_research_are_tight() {
         let (budget, _) = budget(limits);
         spend(&budget, before);
         let held = budget.reserve(last, Research).unwrap();
-        assert!(!budget.is_tight(), "what is promised does not count: {limits:?}");
+        assert!(!budget.is_tight(), "reservations do not count: {limits:?}");
         held.settle(last);
         assert!(budget.is_tight(), "{limits:?}");
     }
@@ -175,7 +175,7 @@ fn three_quarters_of_any_limit_of_research_are_tight() {
 }
 
 #[test]
-fn writing_counts_against_the_reserve_before_it_takes_from_research() {
+fn writing_uses_its_reserve_before_the_rest_of_the_budget() {
     let (budget, _) = budget(limits());
     budget.reserve(cost(15, 0), Writing).unwrap().settle(cost(15, 0));
     let held = budget.reserve(cost(80, 0), Research).unwrap();
@@ -186,7 +186,7 @@ fn writing_counts_against_the_reserve_before_it_takes_from_research() {
 }
 
 #[test]
-fn numbers_that_run_over_are_refused() {
+fn amounts_that_overflow_are_refused() {
     let (budget, _) = budget(BudgetLimits::NONE);
     let held = budget.reserve(cost(u64::MAX, u64::MAX), Research).unwrap();
     assert!(budget.reserve(cost(1, 1), Research).is_err());
@@ -195,7 +195,7 @@ fn numbers_that_run_over_are_refused() {
 }
 
 #[test]
-fn a_resumed_budget_goes_on_from_what_was_spent() {
+fn a_resumed_budget_continues_from_the_amounts_spent() {
     let (first, clock) = budget(limits());
     spend(&first, cost(70, 0));
     let json = serde_json::to_string(&first.spent()).unwrap();
@@ -206,7 +206,7 @@ fn a_resumed_budget_goes_on_from_what_was_spent() {
 }
 
 #[test]
-fn time_never_runs_back_with_the_clock() {
+fn active_time_never_decreases_with_the_clock() {
     let clock = Arc::new(SteppingClock::default());
     let budget = Budget::new(limits(), RESERVE, clock.clone());
     clock.set(50_000);
@@ -234,7 +234,7 @@ impl Clock for SteppingClock {
     }
 }
 
-/// How one call goes.
+/// A call and its outcome.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     worst: CallCost,
@@ -250,7 +250,7 @@ prop_compose! {
 }
 
 impl Call {
-    /// Makes the call and returns what it is charged.
+    /// Makes the call and returns its charge.
     fn make(self, budget: &Budget) -> Charge {
         let Ok(mut reservation) = budget.reserve(self.worst, Research) else { return Charge::default() };
         thread::yield_now();
@@ -281,7 +281,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn budget_never_commits_above_its_limit_whatever_workers_do(
+    fn committed_amounts_never_exceed_a_limit_under_any_interleaving(
         workers in prop::collection::vec(prop::collection::vec(call(), 0..12), 1..12),
     ) {
         let limits = BudgetLimits { time: None, ..limits() };

@@ -1,13 +1,13 @@
-//! Starts workers when their turn comes, and hands on what they bring: the only place that spawns.
+//! The scheduler: starts workers as nodes become ready and passes their results on. The only code that spawns tasks.
 //!
 //! ```text
 //! policy (which nodes, pure) ─▶ run_ready (tasks, real time)
 //!                            └▶ simulate  (virtual time)
 //! ```
 //!
-//! There are no waves: whenever something is done, the policy is asked again. One owner holds every task; leaving
-//! [`run_ready`] by any path, being dropped included, ends them all. What a worker brings is handed to the
-//! [`Board`], which writes it down before the next is taken, so it is either there or not.
+//! There are no waves: the policy decides again whenever a worker ends. [`run_ready`] owns every task, and leaving it
+//! by any path, including being dropped, aborts them all. Results go to the [`Board`] one at a time, and each is stored
+//! before the next is taken, so a crash loses whole results and never half of one.
 
 mod policy;
 
@@ -25,73 +25,75 @@ pub use simulation::{Simulation, simulate};
 
 use crate::research::node::{NodeId, NodeStatus, Tree};
 
-/// A worker brought nothing.
+/// A worker ended without a result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
-    /// It broke down.
-    #[error("worker broke down: {message}")]
+    /// The worker panicked.
+    #[error("worker panicked: {message}")]
     Panicked {
-        /// Its last words.
+        /// Message of the panic.
         message: String,
     },
-    /// It was ended before it was done.
+    /// The worker was aborted.
     #[error("worker was stopped")]
     Cancelled,
 }
 
-/// Where the state of the nodes is kept; the scheduler tells it what happens and reads its tree.
+/// Storage of node states. The scheduler reports every change to it and reads its tree.
 ///
-/// Every change must show in [`Self::tree`] when the call returns. An error ends the schedule and every worker.
+/// A change must be visible in [`Self::tree`] when the method returns. An error ends the schedule and aborts all
+/// workers.
 pub trait Board {
-    /// What a worker brings.
+    /// Result of a worker.
     type Outcome: Send + 'static;
-    /// Why a change could not be kept.
+    /// Failure to store a change.
     type Error;
 
-    /// Returns the tree as it is now.
+    /// Returns the current tree.
     fn tree(&self) -> &Tree;
 
-    /// A worker starts on a node: it is running.
+    /// Marks a node as running, before its worker starts.
     fn start(&mut self, id: &NodeId) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// The worker of a node has ended: the node is settled, or waits again where the worker was stopped.
+    /// Stores the result of a worker. Settles the node, or sets it back to pending if the worker was aborted.
     fn finish(
         &mut self,
         id: &NodeId,
         outcome: Result<Self::Outcome, Lost>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// A node can never run: it is blocked.
+    /// Marks a node that can never run as blocked.
     fn block(&mut self, id: &NodeId, reason: String) -> impl Future<Output = Result<(), Self::Error>> + Send;
 }
 
-/// How fast nodes are started, and when no more are.
+/// Limits on starting nodes.
 pub struct Pace<'a> {
-    /// Nodes at once, at most; one when the budget is tight.
+    /// Most nodes that run at the same time.
     pub max_parallel: usize,
-    /// Tells whether the budget is tight, so that the run can stop early.
+    /// Returns whether the budget is tight. Nodes then run one at a time, so that the rest completes some nodes instead
+    /// of being spread over many that a limit would cut off.
     pub is_tight: &'a (dyn Fn() -> bool + Send + Sync),
-    /// Tells whether a limit is reached: nothing more starts.
+    /// Returns whether a limit is reached, after which no node starts.
     pub is_over: &'a (dyn Fn() -> bool + Send + Sync),
-    /// Once cancelled nothing more starts; what runs is waited for.
+    /// Once cancelled, no node starts, and the running ones finish.
     pub stop: CancellationToken,
-    /// Once cancelled nothing more starts and what runs is ended.
+    /// Once cancelled, no node starts, and the running ones are aborted.
     pub abort: CancellationToken,
 }
 
-/// Why a schedule ended; nothing runs any more.
+/// Why a schedule ended. No worker is running by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// No node waits any more.
+    /// No node is pending.
     Drained,
-    /// A limit was reached; nodes may wait.
+    /// A limit was reached. Nodes may be pending.
     Over,
-    /// Somebody stopped it; nodes may wait.
+    /// Stopped or aborted through [`Pace`]. Nodes may be pending.
     Stopped,
 }
 
 impl Pace<'_> {
-    /// Returns why nothing more may start.
+    /// Returns the reason that no further node may start, if there is one.
     fn ended(&self) -> Option<Ended> {
         if self.stop.is_cancelled() || self.abort.is_cancelled() {
             Some(Ended::Stopped)
@@ -105,16 +107,16 @@ impl Pace<'_> {
     }
 }
 
-/// Works on every node that can be worked on, each from the moment its turn comes.
+/// Runs every node that can run, each as soon as it is ready.
 ///
-/// `work` composes what a worker needs from the board as it stands when the node starts; the future it returns runs as
-/// a task. A worker that panics loses its own node and no other.
+/// `work` builds the future of a worker from the board's state at the time the node starts. The future runs as a task
+/// of its own, so a panic fails only its own node.
 ///
-/// Dropping the future of this function ends every worker; none is then reported to the board.
+/// Dropping the future of this function aborts all workers without reporting them to the board.
 ///
 /// # Errors
 ///
-/// Returns the first error of the board, and ends every worker.
+/// Returns the first error of the board, after aborting all workers.
 pub async fn run_ready<B, W, F>(board: &mut B, mut work: W, pace: &Pace<'_>) -> Result<Ended, B::Error>
 where
     B: Board,
@@ -142,7 +144,7 @@ where
     }
 }
 
-/// Tells the board which nodes can never run.
+/// Marks nodes that can never run as blocked.
 async fn block_hopeless<B: Board>(board: &mut B) -> Result<(), B::Error> {
     for (id, reason) in blocked(board.tree()) {
         board.block(&id, reason).await?;
@@ -150,7 +152,7 @@ async fn block_hopeless<B: Board>(board: &mut B) -> Result<(), B::Error> {
     Ok(())
 }
 
-/// The tasks of one schedule; dropped, it ends them.
+/// The running workers of a schedule. Dropping it aborts them.
 struct Workers<T> {
     tasks: JoinSet<T>,
     nodes: HashMap<Id, NodeId>,
@@ -170,14 +172,14 @@ impl<T: Send + 'static> Workers<T> {
         self.running.insert(id);
     }
 
-    /// Waits for the next worker to end; none when nothing runs.
+    /// Waits for the next worker to end. Returns `None` if no worker is running.
     async fn finished(&mut self, abort: &CancellationToken) -> Option<(NodeId, Result<T, Lost>)> {
         loop {
             let is_aborted = abort.is_cancelled();
             if is_aborted {
                 self.tasks.abort_all();
             }
-            // Both arms can be dropped half way: a task that has ended stays in the set until it is taken.
+            // Both arms are cancel-safe: a task that has ended stays in the set until `join_next_with_id` returns it.
             let ended = tokio::select! {
                 biased;
                 () = abort.cancelled(), if !is_aborted => continue,
@@ -198,13 +200,13 @@ impl<T: Send + 'static> Workers<T> {
 impl From<JoinError> for Lost {
     fn from(error: JoinError) -> Self {
         match error.try_into_panic() {
-            Ok(payload) => Self::Panicked { message: last_words(&*payload) },
+            Ok(payload) => Self::Panicked { message: panic_message(&*payload) },
             Err(_) => Self::Cancelled,
         }
     }
 }
 
-fn last_words(payload: &(dyn Any + Send)) -> String {
+fn panic_message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("no reason given").to_owned()

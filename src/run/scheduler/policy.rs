@@ -1,7 +1,6 @@
-//! Which nodes are worked on next, and which never can be.
+//! Scheduling policy: which nodes to start next, and which can never run.
 //!
-//! Pure functions of a tree: the live run and the simulation ask the same policy. Every question costs one pass over
-//! the nodes and their dependencies.
+//! Pure functions of a tree, shared by live runs and simulations. Each takes one pass over nodes and dependencies.
 
 use std::cell::OnceCell;
 use std::cmp::Reverse;
@@ -9,12 +8,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::research::node::{Node, NodeId, NodeStatus, Tree};
 
-/// Returns the nodes to start now, best first, beside those that are running.
+/// Returns the nodes to start now, in order of precedence, given those that are running.
 ///
-/// A node is ready when it waits and all it depends on is settled: done, or at least over where its dependencies are
-/// optional. The one with the longest path of unsettled nodes behind it goes first, then the higher priority, then the
-/// one nearer to the root, then the lower id. A node that must run alone starts when nothing else runs; once it is the
-/// best there is, nothing else starts before it has run, so it does not starve.
+/// A pending node is ready if all its dependencies are done, or at least settled if they are optional. The node with
+/// the longest path of unsettled dependants goes first, since that path bounds the total time; ties are broken by
+/// higher priority, lower depth, lower id. A node that must run alone starts only when no other runs. While it is first
+/// in order, nothing behind it starts; otherwise a steady supply of parallel nodes would starve it.
 pub fn next(tree: &Tree, running: &BTreeSet<NodeId>, max_parallel: usize) -> Vec<NodeId> {
     let is_running = |node: &&Node| node.status == NodeStatus::Running || running.contains(&node.id);
     let busy: Vec<_> = tree.workers().filter(is_running).collect();
@@ -43,9 +42,8 @@ pub fn next(tree: &Tree, running: &BTreeSet<NodeId>, max_parallel: usize) -> Vec
     started
 }
 
-/// Returns the nodes that wait for something that will not come, each with the reason, in the order of the tree.
-///
-/// Nodes that depend on those are among them.
+/// Returns the pending nodes that can never run, each with the reason, in tree order. Includes nodes that depend on
+/// others in the list.
 pub fn blocked(tree: &Tree) -> Vec<(NodeId, String)> {
     let graph = Graph::of(tree);
     let mut reasons: Vec<Option<String>> = vec![None; graph.nodes.len()];
@@ -59,7 +57,7 @@ pub fn blocked(tree: &Tree) -> Vec<(NodeId, String)> {
     });
     let mut blocked = Vec::new();
     for (at, node) in graph.nodes.iter().enumerate() {
-        let circle = || (!is_ordered[at]).then(|| "what it depends on waits for itself".to_owned());
+        let circle = || (!is_ordered[at]).then(|| "its dependencies form a cycle".to_owned());
         if node.status == NodeStatus::Pending && graph.is_worker[at] {
             blocked.extend(reasons[at].take().or_else(circle).map(|reason| (node.id.clone(), reason)));
         }
@@ -67,15 +65,15 @@ pub fn blocked(tree: &Tree) -> Vec<(NodeId, String)> {
     blocked
 }
 
-/// The dependencies of a tree by place, both ways.
+/// The dependencies of a tree in both directions, by node index.
 struct Graph<'a> {
     nodes: Vec<&'a Node>,
     is_worker: Vec<bool>,
-    /// What all nodes depend on, one node after the other; none for what is not in the tree.
+    /// Dependencies of all nodes, concatenated. `None` for an id that is not in the tree.
     needs: Vec<Option<usize>>,
-    /// Where the needs of each node start, and where the last ones end.
+    /// Offsets into `needs`: node `i` owns `starts[i]..starts[i + 1]`.
     starts: Vec<usize>,
-    /// What depends on each node.
+    /// Dependants of each node.
     needed_by: Vec<Vec<usize>>,
 }
 
@@ -84,7 +82,7 @@ impl<'a> Graph<'a> {
         let nodes: Vec<_> = tree.nodes.iter().collect();
         let places: OnceCell<HashMap<u32, usize>> = OnceCell::new();
         let by_number = || nodes.iter().enumerate().map(|(at, node)| (node.id.number(), at)).collect();
-        // Nodes are numbered as they are planned, so the place is nearly always known.
+        // Node `n3` is nearly always at index 2, so the map is built only for trees that leave numbers out.
         let place = |id: &NodeId| {
             let guess = (id.number() as usize).wrapping_sub(1);
             let is_right = nodes.get(guess).is_some_and(|node| node.id == *id);
@@ -124,7 +122,7 @@ impl<'a> Graph<'a> {
         node.status == NodeStatus::Pending && self.needs(at).iter().all(allows)
     }
 
-    /// Returns the nodes, each after all it depends on; nodes that wait for themselves are left out.
+    /// Returns the nodes in topological order. Nodes on a dependency cycle, or behind one, are left out.
     fn order(&self) -> Vec<usize> {
         let mut waits: Vec<_> = (0..self.nodes.len()).map(|at| self.needs(at).iter().flatten().count()).collect();
         let mut order: Vec<_> = (0..self.nodes.len()).filter(|at| waits[*at] == 0).collect();
@@ -141,7 +139,7 @@ impl<'a> Graph<'a> {
         order
     }
 
-    /// Returns for each node how many unsettled nodes the longest path that starts with it has.
+    /// Returns, for each node, the number of unsettled nodes on the longest path of dependants that starts with it.
     fn path_lengths(&self) -> Vec<u32> {
         let mut lengths = vec![0; self.nodes.len()];
         for at in self.order().into_iter().rev() {
@@ -151,7 +149,7 @@ impl<'a> Graph<'a> {
         lengths
     }
 
-    /// Returns why a node can never run, given the reasons of those it depends on.
+    /// Returns the reason that a node can never run, given the reasons of its dependencies.
     fn why_never(&self, at: usize, reasons: &[Option<String>]) -> Option<String> {
         let node = self.nodes[at];
         let why = |(id, need): (&NodeId, &Option<usize>)| {
@@ -184,7 +182,7 @@ mod tests {
     use super::*;
     use crate::research::node::NodeStatus::{Blocked, Done, Failed, Pending, Running};
 
-    /// Returns a tree of the root and nodes from `n2` on, with what each depends on.
+    /// Returns a tree of the root and nodes from `n2` on, with the given dependencies.
     fn tree(needs: &[&[u32]]) -> Tree {
         let mut tree = Tree::of("why?".parse().unwrap());
         for (number, needs) in (2..).zip(needs) {
@@ -208,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_alone_is_worked_on_and_a_root_with_children_is_not() {
+    fn a_root_runs_only_if_it_has_no_children() {
         assert_eq!(next_of(&tree(&[]), 3), [1]);
         assert_eq!(next_of(&tree(&[&[]]), 3), [2]);
     }
@@ -223,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_settled_makes_no_path_longer() {
+    fn settled_nodes_do_not_lengthen_a_path() {
         let mut tree = tree(&[&[], &[2], &[], &[4], &[5]]);
         assert_eq!(next_of(&tree, 9), [4, 2]);
         node(&mut tree, 5).status = Blocked;
@@ -232,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_ready_when_all_it_needs_is_settled() {
+    fn a_node_is_ready_when_its_dependencies_are_settled() {
         let mut tree = tree(&[&[], &[], &[2, 3]]);
         node(&mut tree, 2).status = Done;
         node(&mut tree, 3).status = Running;
@@ -246,21 +244,21 @@ mod tests {
     }
 
     #[test]
-    fn running_nodes_take_places_whoever_says_that_they_run() {
+    fn running_nodes_take_places_whether_the_tree_or_the_caller_reports_them() {
         let mut tree = tree(&[&[], &[], &[], &[]]);
         node(&mut tree, 2).status = Running;
         let running = BTreeSet::from([NodeId::numbered(2), NodeId::numbered(3)]);
         assert_eq!(next(&tree, &running, 3), [NodeId::numbered(4)]);
         assert!(next(&tree, &running, 2).is_empty());
         assert!(next(&tree, &running, 0).is_empty());
-        assert_eq!(next_of(&self::tree(&[&[], &[]]), 0), [2], "no places at all would never end");
+        assert_eq!(next_of(&self::tree(&[&[], &[]]), 0), [2], "zero places would never end");
     }
 
     #[test]
-    fn a_node_that_runs_alone_waits_for_others_and_lets_none_start() {
+    fn an_exclusive_node_waits_for_others_and_lets_none_start() {
         let mut tree = tree(&[&[], &[], &[]]);
         node(&mut tree, 3).parallelizable = false;
-        assert_eq!(next_of(&tree, 3), [2], "nothing passes the one that is best of the rest");
+        assert_eq!(next_of(&tree, 3), [2], "no node overtakes the exclusive one");
         node(&mut tree, 2).status = Running;
         assert_eq!(next_of(&tree, 3), [0_u32; 0]);
         node(&mut tree, 2).status = Done;
@@ -272,36 +270,36 @@ mod tests {
     }
 
     #[test]
-    fn what_depends_on_a_failed_node_is_blocked_and_so_is_what_depends_on_that() {
+    fn dependants_of_a_failed_node_are_blocked_transitively() {
         let mut tree = tree(&[&[], &[2], &[3], &[4], &[]]);
         node(&mut tree, 2).status = Failed;
         assert_eq!(blocked_of(&tree), ["n3: n2 failed", "n4: n3 is blocked", "n5: n4 is blocked"]);
         node(&mut tree, 4).optional_dependencies = true;
         assert_eq!(blocked_of(&tree), ["n3: n2 failed"]);
-        assert_eq!(next_of(&tree, 9), [6], "what can go on waits until the other is settled");
+        assert_eq!(next_of(&tree, 9), [6], "a node with optional dependencies waits until they are settled");
         node(&mut tree, 3).status = Blocked;
         assert_eq!(next_of(&tree, 9), [4, 6]);
     }
 
     #[test]
-    fn what_waits_for_itself_for_the_root_or_for_nobody_is_blocked_not_forgotten() {
+    fn nodes_on_a_cycle_or_behind_the_root_or_a_missing_node_are_blocked() {
         let mut tree = tree(&[&[3], &[2], &[1], &[9], &[2]]);
         node(&mut tree, 6).optional_dependencies = true;
         assert_eq!(
             blocked_of(&tree),
             [
-                "n2: what it depends on waits for itself",
-                "n3: what it depends on waits for itself",
+                "n2: its dependencies form a cycle",
+                "n3: its dependencies form a cycle",
                 "n4: n1 is answered last",
                 "n5: n9 is not in the tree",
-                "n6: what it depends on waits for itself",
+                "n6: its dependencies form a cycle",
             ]
         );
         assert_eq!(next_of(&tree, 9), [0_u32; 0]);
     }
 
     #[test]
-    fn a_thousand_nodes_are_worked_through() {
+    fn a_thousand_nodes_are_scheduled_in_order() {
         let needs: Vec<Vec<u32>> = (2..1_002).map(|number| (2..number).rev().skip(4).take(3).collect()).collect();
         let needs: Vec<&[u32]> = needs.iter().map(Vec::as_slice).collect();
         let mut tree = tree(&needs);
@@ -318,7 +316,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn starting_many_is_starting_the_best_one_again_and_again(shape in shape(), max_parallel in 1..6_usize) {
+        fn starting_several_equals_starting_the_first_repeatedly(shape in shape(), max_parallel in 1..6_usize) {
             let Shape { mut tree, .. } = shape;
             let together = next(&tree, &BTreeSet::new(), max_parallel);
             let mut one_by_one = Vec::new();

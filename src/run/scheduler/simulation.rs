@@ -1,4 +1,4 @@
-//! The scheduler in virtual time: what a tree takes when every duration is known.
+//! The scheduler in virtual time, for known durations.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -7,18 +7,18 @@ use std::time::Duration;
 use super::policy;
 use crate::research::node::{NodeId, NodeStatus, Tree};
 
-/// A run that was simulated.
+/// Result of a simulated run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Simulation {
-    /// When the last node was done.
+    /// Time at which the last node finished.
     pub makespan: Duration,
-    /// When each node started, in the order they did.
+    /// Start time of each node, in order of starting.
     pub starts: Vec<(NodeId, Duration)>,
 }
 
-/// Runs a tree in virtual time with up to `max_parallel` nodes at once; none fails.
+/// Runs a tree in virtual time with up to `max_parallel` nodes at once. No node fails.
 ///
-/// Nodes without a duration take no time. Nodes that can never run are left out.
+/// Nodes without a duration take no time. Nodes that can never run are not in the result.
 pub fn simulate(tree: &Tree, durations: &BTreeMap<NodeId, Duration>, max_parallel: usize) -> Simulation {
     let mut tree = tree.clone();
     let mut running = BTreeSet::new();
@@ -50,7 +50,7 @@ pub(super) mod tests {
     use super::*;
     use crate::research::node::Node;
 
-    /// A tree that waits, and how long each of its nodes takes.
+    /// A pending tree and the duration of each node.
     #[derive(Clone, Debug)]
     pub(in crate::run::scheduler) struct Shape {
         pub(in crate::run::scheduler) tree: Tree,
@@ -58,12 +58,12 @@ pub(super) mod tests {
     }
 
     impl Shape {
-        /// Returns the time of all nodes, one after the other.
+        /// Returns the sum of all durations.
         fn work(&self) -> Duration {
             self.durations.values().sum()
         }
 
-        /// Returns the time of the longest chain of dependencies.
+        /// Returns the duration of the longest chain of dependencies.
         fn critical_path(&self) -> Duration {
             let mut ends: BTreeMap<&NodeId, Duration> = BTreeMap::new();
             for node in self.tree.workers() {
@@ -73,9 +73,10 @@ pub(super) mod tests {
             ends.into_values().max().unwrap_or_default()
         }
 
-        /// Runs the tree as the loop of waves does: up to `max_parallel` ready nodes by depth, and wait for all.
+        /// Returns the duration under a wave scheduler: start up to `max_parallel` ready nodes by depth, wait for all,
+        /// repeat.
         ///
-        /// A node that must run alone is a wave by itself when it comes first, and is passed over until then.
+        /// A node that must run alone is skipped until it comes first, and is then a wave by itself.
         fn waves(&self, max_parallel: usize) -> Duration {
             let mut done = BTreeSet::new();
             let mut now = Duration::ZERO;
@@ -108,7 +109,7 @@ pub(super) mod tests {
                 let near = number.saturating_sub(12).max(2)..number;
                 node.depends_on = near.filter(|_| random.random_bool(edges)).map(NodeId::numbered).collect();
                 node.parallelizable = !random.random_bool(exclusive);
-                // Some workers are done at once, some take as long as a Deep Research job.
+                // About one node in seven takes ten times as long, like a Deep Research job.
                 let seconds = random.random_range(1..60_u64) * if random.random_bool(0.15) { 10 } else { 1 };
                 durations.insert(node.id.clone(), Duration::from_secs(seconds));
                 tree.nodes.push(node);
@@ -129,7 +130,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_node_starts_the_moment_its_dependencies_are_done() {
+    fn a_node_starts_when_its_dependencies_finish() {
         let Shape { mut tree, .. } = Shape::random(&mut StdRng::seed_from_u64(1), 3, 0.0, 0.0);
         tree.nodes[3].depends_on = vec![NodeId::numbered(2)];
         let seconds = |number: u32, seconds| (NodeId::numbered(number), Duration::from_secs(seconds));
@@ -173,13 +174,13 @@ pub(super) mod tests {
             let makespan = simulate(&shape.tree, &shape.durations, max_parallel as usize).makespan;
             let lower = shape.critical_path().max(shape.work() / max_parallel);
             prop_assert!(makespan >= shape.critical_path());
-            // Divided and multiplied, durations lose nanoseconds.
+            // Integer division of durations loses nanoseconds.
             let bound = lower * (2 * max_parallel - 1) / max_parallel + Duration::from_micros(1);
             prop_assert!(makespan <= bound, "{:?} above {:?}", makespan, bound);
         }
 
         #[test]
-        fn every_node_runs_once_after_what_it_needs_and_alone_if_it_must(shape in shape(), max_parallel in 1..8_usize) {
+        fn every_node_runs_once_after_its_dependencies_and_alone_if_exclusive(shape in shape(), max_parallel in 1..8_usize) {
             let simulation = simulate(&shape.tree, &shape.durations, max_parallel);
             let starts: BTreeMap<_, _> = simulation.starts.iter().cloned().collect();
             prop_assert_eq!(starts.len(), simulation.starts.len());

@@ -10,16 +10,16 @@ use super::simulation::tests::{Shape, shape};
 use super::*;
 use crate::research::node::Node;
 
-/// A tree and everything that was told of it.
+/// A tree and a log of every change reported for it.
 struct TestBoard {
     tree: Tree,
     told: Vec<String>,
-    /// Nodes whose start cannot be kept.
+    /// Node whose start fails to be stored.
     broken: Option<NodeId>,
 }
 
 impl TestBoard {
-    /// Returns a board of nodes from `n2` on, with what each depends on.
+    /// Returns a board of nodes from `n2` on, with the given dependencies.
     fn new(needs: &[&[u32]]) -> Self {
         let mut tree = Tree::of("why?".parse().unwrap());
         for (number, needs) in (2..).zip(needs) {
@@ -76,7 +76,7 @@ fn pace(max_parallel: usize) -> Pace<'static> {
     Pace { max_parallel, is_tight: &never, is_over: &never, stop, abort }
 }
 
-/// A worker that is done as soon as it is asked.
+/// A worker that finishes immediately.
 fn at_once(_: &TestBoard, _: &NodeId) -> std::future::Ready<&'static str> {
     std::future::ready("done")
 }
@@ -84,8 +84,8 @@ fn at_once(_: &TestBoard, _: &NodeId) -> std::future::Ready<&'static str> {
 type Work = BoxFuture<'static, &'static str>;
 
 #[tokio::test]
-async fn nothing_waits_for_a_slow_node_it_does_not_depend_on() {
-    // n3 ends only once n4 has run, and n4 depends on n2 alone: waves would wait for ever.
+async fn a_node_never_waits_for_one_it_does_not_depend_on() {
+    // n3 ends only after n4 has run, and n4 depends on n2 only: a wave scheduler would deadlock.
     let mut board = TestBoard::new(&[&[], &[], &[2]]);
     let notify = Arc::new(Notify::new());
     let work = |_: &TestBoard, id: &NodeId| -> Work {
@@ -104,7 +104,7 @@ async fn nothing_waits_for_a_slow_node_it_does_not_depend_on() {
 }
 
 #[tokio::test]
-async fn a_panic_loses_its_own_node_and_blocks_what_depends_on_it() {
+async fn a_panic_fails_its_own_node_and_blocks_its_dependants() {
     let mut board = TestBoard::new(&[&[], &[2], &[], &[3, 4], &[2]]);
     board.tree.nodes[4].optional_dependencies = true;
     let work = |_: &TestBoard, id: &NodeId| -> Work {
@@ -115,12 +115,12 @@ async fn a_panic_loses_its_own_node_and_blocks_what_depends_on_it() {
         })
     };
     assert_eq!(run_ready(&mut board, work, &pace(1)).await, Ok(Ended::Drained));
-    assert!(board.told[1].starts_with("n2 worker broke down: ") && board.told[1].contains("out of ideas"));
+    assert!(board.told[1].starts_with("n2 worker panicked: ") && board.told[1].contains("out of ideas"));
     assert_eq!(board.told[2..], ["n3 n2 failed", "n6 n2 failed", "n4 starts", "n4 done", "n5 starts", "n5 done"]);
 }
 
 #[tokio::test]
-async fn a_stopped_schedule_starts_nothing_more_and_waits_for_what_runs() {
+async fn a_stopped_schedule_starts_nothing_and_waits_for_running_workers() {
     let mut board = TestBoard::new(&[&[], &[], &[]]);
     let pace = pace(2);
     let work = |_: &TestBoard, id: &NodeId| -> Work {
@@ -139,7 +139,7 @@ async fn a_stopped_schedule_starts_nothing_more_and_waits_for_what_runs() {
 }
 
 #[tokio::test]
-async fn an_aborted_schedule_ends_what_runs_and_says_so() {
+async fn an_aborted_schedule_aborts_running_workers_and_reports_them() {
     let mut board = TestBoard::new(&[&[], &[], &[]]);
     let pace = pace(2);
     let work = |_: &TestBoard, id: &NodeId| -> Work {
@@ -157,7 +157,7 @@ async fn an_aborted_schedule_ends_what_runs_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_schedule_that_was_cancelled_before_it_began_starts_nothing() {
+async fn a_schedule_cancelled_before_it_begins_starts_nothing() {
     for is_abort in [false, true] {
         let mut board = TestBoard::new(&[&[]]);
         let pace = pace(2);
@@ -172,7 +172,7 @@ async fn a_schedule_that_was_cancelled_before_it_began_starts_nothing() {
 }
 
 #[tokio::test]
-async fn dropping_the_schedule_ends_every_worker() {
+async fn dropping_the_schedule_aborts_every_worker() {
     let mut board = TestBoard::new(&[&[], &[]]);
     let (running, mut is_running) = mpsc::unbounded_channel();
     let (held, all_dropped) = mpsc::unbounded_channel::<()>();
@@ -191,14 +191,14 @@ async fn dropping_the_schedule_ends_every_worker() {
         ended = schedule => panic!("{ended:?}"),
         () = async { is_running.recv().await.unwrap(); is_running.recv().await.unwrap() } => {}
     }
-    // The channel ends when the last worker has let go of it.
+    // The channel closes when the last worker is dropped.
     let mut all_dropped = all_dropped;
     assert_eq!(all_dropped.recv().await, None);
     assert_eq!(board.told, ["n2 starts", "n3 starts"]);
 }
 
 #[tokio::test]
-async fn a_tight_budget_takes_the_places_but_one() {
+async fn a_tight_budget_leaves_one_place() {
     let mut board = TestBoard::new(&[&[], &[], &[], &[], &[]]);
     let (is_tight, now, most) = (AtomicBool::new(true), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let is_tight = || is_tight.load(Ordering::SeqCst);
@@ -217,7 +217,7 @@ async fn a_tight_budget_takes_the_places_but_one() {
 }
 
 #[tokio::test]
-async fn a_limit_that_is_reached_starts_nothing_more() {
+async fn no_node_starts_after_a_limit_is_reached() {
     let mut board = TestBoard::new(&[&[], &[], &[]]);
     let started = AtomicUsize::new(0);
     let is_over = || started.load(Ordering::SeqCst) >= 2;
@@ -231,11 +231,11 @@ async fn a_limit_that_is_reached_starts_nothing_more() {
     let over = Pace { is_over: &|| true, ..self::pace(1) };
     let mut settled = TestBoard::new(&[&[]]);
     settled.tree.nodes[1].status = NodeStatus::Done;
-    assert_eq!(run_ready(&mut settled, at_once, &over).await, Ok(Ended::Drained), "nothing was left undone");
+    assert_eq!(run_ready(&mut settled, at_once, &over).await, Ok(Ended::Drained), "no node was pending");
 }
 
 #[tokio::test]
-async fn an_error_of_the_board_ends_every_worker() {
+async fn an_error_of_the_board_aborts_every_worker() {
     let mut board = TestBoard::new(&[&[], &[]]);
     board.broken = Some(NodeId::numbered(3));
     let (held, dropped) = oneshot::channel::<Infallible>();
@@ -252,7 +252,7 @@ async fn an_error_of_the_board_ends_every_worker() {
 }
 
 #[test]
-fn workers_see_the_board_as_it_stands_when_they_start() {
+fn workers_are_built_from_the_board_at_the_time_they_start() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let mut board = TestBoard::new(&[&[], &[2]]);
     let mut seen = Vec::new();
@@ -268,7 +268,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn the_live_run_starts_nodes_as_the_simulation_does(shape in shape()) {
+    fn live_runs_start_nodes_in_the_order_of_the_simulation(shape in shape()) {
         let Shape { tree, durations } = shape;
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let mut board = TestBoard { tree: tree.clone(), told: Vec::new(), broken: None };

@@ -26,7 +26,7 @@ fn answer_over_the_responses_api_is_the_same() {
 }
 
 #[test]
-fn report_says_what_each_role_and_node_took_and_its_quotes_stand_in_their_files() {
+fn report_lists_usage_by_role_and_node_and_its_quotes_are_verbatim() {
     let server = endpoint(ONE_ROUND);
     let world = world_at(&server);
     let report = world.dr(["ask", "--json", QUESTION]).succeeded().json();
@@ -52,7 +52,7 @@ fn report_says_what_each_role_and_node_took_and_its_quotes_stand_in_their_files(
 }
 
 #[test]
-fn schema_of_the_user_is_filled_beside_the_report() {
+fn user_schema_is_filled_in_addition_to_the_report() {
     let server = endpoint(ONE_ROUND);
     let world = world_at(&server);
     let schema = json!({
@@ -70,7 +70,7 @@ fn schema_of_the_user_is_filled_beside_the_report() {
 }
 
 #[test]
-fn file_that_is_no_schema_is_refused_before_anything_is_asked() {
+fn invalid_schema_is_refused_before_the_first_request() {
     let server = endpoint(ONE_ROUND);
     let world = world_at(&server);
     world.write("form.json", r#"{"type": "nonsense"}"#);
@@ -83,7 +83,7 @@ fn file_that_is_no_schema_is_refused_before_anything_is_asked() {
 }
 
 #[test]
-fn question_that_follows_up_is_asked_with_what_was_answered() {
+fn follow_up_question_includes_the_earlier_answer() {
     let server = endpoint(ONE_ROUND);
     let world = world_at(&server);
     world.dr(["ask", QUESTION]).succeeded();
@@ -100,7 +100,7 @@ fn question_that_follows_up_is_asked_with_what_was_answered() {
 }
 
 #[test]
-fn events_for_programs_are_json_and_nothing_else() {
+fn json_events_are_json_only() {
     let server = endpoint(ONE_ROUND);
     let world = world_at(&server);
     let told = |args: &[&str]| {
@@ -113,13 +113,13 @@ fn events_for_programs_are_json_and_nothing_else() {
     assert_eq!((names[0], names[names.len() - 1]), ("started", "ended"));
     let sent = events.iter().filter(|line| line["kind"] == "call" && line["what"] == "sent").count();
     assert_eq!(sent, server.count());
-    // A run that ends early has more to say, and still says it as JSON.
+    // A run that ends early prints more events, also as JSON.
     let partial = told(&["ask", "--events", "jsonl", "--max-rounds", "1", "--max-tokens", "16000", QUESTION]);
     assert!(!partial.is_empty());
 }
 
 #[test]
-fn comparison_without_a_model_has_a_section_for_each_thing_compared() {
+fn comparison_without_a_model_has_a_section_per_item() {
     let world = World::empty();
     world.write_on_day(
         1,
@@ -140,7 +140,7 @@ fn comparison_without_a_model_has_a_section_for_each_thing_compared() {
 }
 
 #[test]
-fn question_is_asked_without_an_endpoint_by_rules_and_says_so() {
+fn run_without_an_endpoint_uses_rules_and_says_so() {
     let world = topics();
     let run = world.dr(["ask", "What is said of topic 2?"]).succeeded();
     assert!(run.stderr.starts_with("note: no model is configured"), "{run}");

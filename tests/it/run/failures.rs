@@ -9,7 +9,7 @@ fn busy(status: u16) -> Response {
 }
 
 #[test]
-fn busy_endpoint_is_asked_again_and_the_report_is_the_same() {
+fn busy_endpoint_is_retried_and_the_report_is_the_same() {
     let (expected, requests) = undisturbed(ONE_ROUND, "");
     for (status, times) in [(429, 1), (500, 3)] {
         let server = faulty(ONE_ROUND, move |request| (2..2 + times).contains(&request.number).then(|| busy(status)));
@@ -24,7 +24,7 @@ fn busy_endpoint_is_asked_again_and_the_report_is_the_same() {
 }
 
 #[test]
-fn endpoint_that_stays_busy_is_given_up() {
+fn persistently_busy_endpoint_is_given_up() {
     let server = ModelServer::always(busy(503));
     let world = world_at(&server);
     let run = world.dr(["ask", QUESTION]);
@@ -33,7 +33,7 @@ fn endpoint_that_stays_busy_is_given_up() {
 }
 
 #[test]
-fn refused_key_is_said_at_once_and_not_shown() {
+fn rejected_key_is_reported_at_once_and_not_printed() {
     let server = ModelServer::always(Response::text(401, r#"{"error": {"message": "bad key"}}"#));
     let world = world_at(&server);
     let run = world.dr(["ask", QUESTION]);
@@ -43,7 +43,7 @@ fn refused_key_is_said_at_once_and_not_shown() {
 }
 
 #[test]
-fn reply_that_is_no_json_is_repaired_in_one_turn() {
+fn invalid_json_reply_is_repaired_in_one_turn() {
     let (expected, requests) = undisturbed(ONE_ROUND, "");
     let server =
         faulty(ONE_ROUND, |request| (request.number == 1).then(|| request.reply("Of course! Here it comes:", 10, 5)));
@@ -60,7 +60,7 @@ fn reply_that_is_no_json_is_repaired_in_one_turn() {
 }
 
 #[test]
-fn lost_connection_stays_charged_and_the_run_goes_on() {
+fn lost_connection_stays_charged_and_the_run_continues() {
     let (expected, requests) = undisturbed(ONE_ROUND, "");
     let server = faulty(ONE_ROUND, |request| (request.number == 4).then_some(Response::Drop));
     let world = world_at(&server);
@@ -78,7 +78,7 @@ fn lost_connection_stays_charged_and_the_run_goes_on() {
 }
 
 #[test]
-fn run_whose_workers_all_fail_says_so_and_answers_nothing() {
+fn run_whose_workers_all_fail_reports_it_without_an_answer() {
     let server = faulty(ONE_ROUND, |request| {
         (request.form() == Some("step")).then(|| Response::json(400, &json!({ "error": { "message": "no steps" } })))
     });

@@ -10,15 +10,15 @@ use crate::common::{Run, World};
 use crate::model_server::{ModelServer, Response};
 use crate::researcher::Researcher;
 
-/// Moments at which a run is killed, spread over its requests.
+/// Number of kills, spread over the requests of a run.
 const KILLS: usize = 10;
 
-/// Starts an endpoint that says when its request `held` has come, and never answers that one.
+/// Starts an endpoint that signals when request `held` arrives and never answers it.
 fn holding(researcher: Researcher, held: usize) -> (ModelServer, Receiver<()>) {
     let (sender, receiver) = channel();
     let server = ModelServer::start(move |request| {
         if request.number == held {
-            // A test that has failed listens no more.
+            // A failed test has dropped the receiver.
             let _ = sender.send(());
             return Response::Hang;
         }
@@ -27,7 +27,7 @@ fn holding(researcher: Researcher, held: usize) -> (ModelServer, Receiver<()>) {
     (server, receiver)
 }
 
-/// Starts `dr ask`, and returns once the request that is held has come.
+/// Starts `dr ask` and returns once the held request has arrived.
 fn started(world: &World, held: &Receiver<()>) -> Child {
     let mut command = world.command(["ask", "--json", QUESTION]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -35,7 +35,7 @@ fn started(world: &World, held: &Receiver<()>) -> Child {
     child
 }
 
-/// Sends a signal to a process that was started here.
+/// Sends a signal to a child process.
 pub(crate) fn send(signal: &str, child: &Child) {
     let pid = child.id().to_string();
     // The shell's own `kill` is on every machine.
@@ -44,7 +44,7 @@ pub(crate) fn send(signal: &str, child: &Child) {
 }
 
 #[test]
-fn killed_at_any_request_it_ends_in_the_same_report_and_sends_nothing_stored_again() {
+fn run_killed_at_any_request_resumes_to_the_same_report_without_repeating_calls() {
     let (expected, requests) = undisturbed(TWO_ROUNDS, "");
     assert!(requests >= 2 * KILLS, "{requests} requests");
     for point in 0..KILLS {
@@ -70,7 +70,7 @@ fn killed_at_any_request_it_ends_in_the_same_report_and_sends_nothing_stored_aga
 }
 
 #[test]
-fn run_that_is_being_worked_on_is_neither_resumed_nor_removed() {
+fn locked_run_is_neither_resumed_nor_removed() {
     let (server, has_come) = holding(ONE_ROUND, 5);
     let world = world_at(&server);
     let mut child = started(&world, &has_come);
@@ -91,22 +91,22 @@ fn run_that_is_being_worked_on_is_neither_resumed_nor_removed() {
 }
 
 #[test]
-fn interrupted_run_keeps_what_it_has_and_says_how_to_go_on() {
+fn interrupted_run_keeps_its_work_and_prints_how_to_resume() {
     keeps_what_it_has_on("INT");
 }
 
 #[test]
-fn run_that_is_asked_to_end_does_as_on_an_interrupt() {
+fn sigterm_acts_like_an_interrupt() {
     keeps_what_it_has_on("TERM");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn run_whose_terminal_goes_away_does_as_on_an_interrupt() {
+fn closed_terminal_acts_like_an_interrupt() {
     keeps_what_it_has_on("HUP");
 }
 
-/// Starts an endpoint that says when its sixth request has come, and answers that one when it is told to.
+/// Starts an endpoint that signals when its sixth request arrives and answers it when told to.
 fn waiting() -> (ModelServer, Receiver<()>, Sender<()>) {
     let (sender, has_come) = channel();
     let (release, released) = channel::<()>();
@@ -139,10 +139,10 @@ fn keeps_what_it_has_on(signal: &str) {
     assert_eq!((server.count(), count(&calls(&world), "replied")), (requests, requests), "what was under way was kept");
 }
 
-/// A terminal that goes away takes both streams with it, and says so once by itself and once through the shell.
+/// A closed terminal closes both streams and sends SIGHUP twice: once from the kernel, once from the shell.
 #[cfg(target_os = "linux")]
 #[test]
-fn run_that_has_nobody_to_tell_any_more_is_kept_all_the_same() {
+fn run_with_closed_output_is_still_stored() {
     let (expected, _) = undisturbed(ONE_ROUND, "");
     let (server, has_come, release) = waiting();
     let world = world_at(&server);
@@ -157,7 +157,7 @@ fn run_that_has_nobody_to_tell_any_more_is_kept_all_the_same() {
 }
 
 #[test]
-fn run_that_is_to_outlive_its_terminal_does() {
+fn run_under_nohup_outlives_its_terminal() {
     let (expected, _) = undisturbed(ONE_ROUND, "");
     let (server, has_come, release) = waiting();
     let world = world_at(&server);

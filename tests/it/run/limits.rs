@@ -7,7 +7,7 @@ use super::{
     runs, set, stored, topics, undisturbed, world_at,
 };
 
-/// Asks under a limit that ends the run, and goes on once it is raised.
+/// Asks under a limit that ends the run, raises the limit and resumes.
 fn ends_and_goes_on(limit: [&str; 2], stop_reason: &str, raised: [&str; 2]) -> (Value, Value) {
     let server = endpoint(TWO_ROUNDS);
     let world = world_at(&server);
@@ -31,7 +31,7 @@ fn ends_and_goes_on(limit: [&str; 2], stop_reason: &str, raised: [&str; 2]) -> (
 }
 
 #[test]
-fn tokens_end_a_run_that_goes_on_when_there_are_more() {
+fn token_limit_ends_a_run_that_resumes_under_a_higher_one() {
     let (partial, resumed) =
         ends_and_goes_on(["--max-tokens", "20000"], "tokens_exceeded", ["--add-tokens", "1000000"]);
     let total = &partial["usage"]["total"];
@@ -41,7 +41,7 @@ fn tokens_end_a_run_that_goes_on_when_there_are_more() {
 }
 
 #[test]
-fn money_ends_a_run_that_goes_on_when_there_is_more() {
+fn cost_limit_ends_a_run_that_resumes_under_a_higher_one() {
     let (partial, resumed) = ends_and_goes_on(["--max-cost", "0.03"], "budget_exceeded", ["--add-budget", "5"]);
     let cost = partial["usage"]["total"]["cost_usd"].as_f64().unwrap();
     assert!(0.0 < cost && cost <= 0.03, "{cost}");
@@ -50,14 +50,14 @@ fn money_ends_a_run_that_goes_on_when_there_is_more() {
 }
 
 #[test]
-fn rounds_end_a_run_that_goes_on_when_there_are_more() {
+fn round_limit_ends_a_run_that_resumes_under_a_higher_one() {
     let (partial, resumed) = ends_and_goes_on(["--max-rounds", "1"], "iterations_exceeded", ["--add-rounds", "1"]);
     assert_eq!(partial["tree"]["nodes"].as_array().unwrap().len(), 5);
     assert_eq!(outcome(resumed), undisturbed(TWO_ROUNDS, SMALL).0);
 }
 
 #[test]
-fn report_says_in_words_which_limit_ended_it() {
+fn report_names_the_limit_that_ended_the_run() {
     let server = endpoint(TWO_ROUNDS);
     let world = world_at(&server);
     set(&world, SMALL);
@@ -65,7 +65,7 @@ fn report_says_in_words_which_limit_ended_it() {
 }
 
 #[test]
-fn limit_that_allows_nothing_is_an_honest_refusal() {
+fn limit_too_small_for_any_call_yields_a_refusal() {
     let server = endpoint(ONE_ROUND);
     let world = world_at(&server);
     let run = world.dr(["ask", "--json", "--max-tokens", "1000", QUESTION]);
@@ -75,9 +75,9 @@ fn limit_that_allows_nothing_is_an_honest_refusal() {
 }
 
 #[test]
-fn model_without_a_price_is_refused_under_a_limit_of_money_before_anything_is_sent() {
+fn unpriced_model_is_refused_under_a_cost_limit_before_the_first_request() {
     let server = endpoint(ONE_ROUND);
-    // The same machine under an address that might be any.
+    // This machine, under an address that is not recognised as loopback.
     let world = at(topics(), &server.url().replace("127.0.0.1", "0.0.0.0"));
     let run = world.dr(["ask", QUESTION]);
     assert_eq!((run.exit, server.count()), (Some(1), 0), "{run}");
@@ -90,7 +90,7 @@ fn model_without_a_price_is_refused_under_a_limit_of_money_before_anything_is_se
 }
 
 #[test]
-fn run_without_a_limit_of_money_goes_on_without_one() {
+fn plan_without_a_cost_limit_resumes_without_one() {
     let server = endpoint(ONE_ROUND);
     let world = at(topics(), &server.url().replace("127.0.0.1", "0.0.0.0"));
     world.dr(["plan", "--max-cost", "inf", QUESTION]).succeeded();

@@ -5,22 +5,22 @@ use crate::common::World;
 use crate::model_server::ModelServer;
 use crate::researcher::Researcher;
 
-/// Two nodes that need nothing of each other.
+/// Two independent nodes.
 const TWO_NODES: Researcher = Researcher { nodes: 2, more_nodes: 0 };
 
-/// Returns how often a form was asked for.
+/// Returns the number of requests for a schema.
 fn asked(server: &ModelServer, form: &str) -> usize {
     server.requests().iter().filter(|request| request.form() == Some(form)).count()
 }
 
-/// Saves a plan, and returns it.
+/// Saves a plan and returns it.
 fn saved(world: &World) -> Value {
     world.dr(["plan", "--save", "plan.json", QUESTION]).succeeded();
     serde_json::from_str(&world.read("plan.json")).unwrap()
 }
 
 #[test]
-fn plan_that_was_saved_and_edited_is_carried_out() {
+fn saved_and_edited_plan_is_executed() {
     let server = endpoint(TWO_NODES);
     let world = world_at(&server);
     let mut plan = saved(&world);
@@ -34,7 +34,7 @@ fn plan_that_was_saved_and_edited_is_carried_out() {
 }
 
 #[test]
-fn plan_that_runs_in_a_circle_is_refused_with_the_complaint() {
+fn cyclic_plan_is_refused_with_the_complaint() {
     let server = endpoint(TWO_NODES);
     let world = world_at(&server);
     let mut plan = saved(&world);
@@ -56,7 +56,7 @@ fn plan_that_runs_in_a_circle_is_refused_with_the_complaint() {
 }
 
 #[test]
-fn file_that_is_no_plan_is_refused_before_anything_is_asked() {
+fn invalid_plan_file_is_refused_before_the_first_request() {
     let server = endpoint(TWO_NODES);
     let world = world_at(&server);
     world.write("plan.json", r#"{"new_nodes": "all"}"#);
@@ -66,7 +66,7 @@ fn file_that_is_no_plan_is_refused_before_anything_is_asked() {
 }
 
 #[test]
-fn dry_run_asks_for_brief_and_plan_alone_and_says_what_the_rest_would_take() {
+fn dry_run_requests_only_brief_and_plan_and_estimates_the_rest() {
     let server = endpoint(ONE_ROUND);
     let world = world_at(&server);
     let run = world.dr(["ask", "--dry-run", QUESTION]).succeeded();
@@ -79,7 +79,7 @@ fn dry_run_asks_for_brief_and_plan_alone_and_says_what_the_rest_would_take() {
 }
 
 #[test]
-fn planned_run_is_carried_out_by_resuming_it() {
+fn dry_run_is_executed_by_resume() {
     let server = endpoint(ONE_ROUND);
     let world = world_at(&server);
     let planned = world.dr(["plan", "--json", QUESTION]).succeeded().json();

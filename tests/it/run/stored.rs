@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{KEY, ONE_ROUND, QUESTION, calls, endpoint, export, runs, topics, world_at};
 use crate::common::{World, block_on};
 
-/// Makes a world with one run that is over, and without its endpoint.
+/// Returns a world with one finished run, whose endpoint is gone.
 fn after_a_run() -> World {
     let server = endpoint(ONE_ROUND);
     let world = world_at(&server);
@@ -14,7 +14,7 @@ fn after_a_run() -> World {
     world
 }
 
-/// Makes sure that a command fails with a message and a hint.
+/// Asserts that a command fails with a message and a hint.
 fn assert_refused(world: &World, args: &[&str], message: &str, hint: &str) {
     let run = world.dr(args);
     assert_eq!((run.exit, run.stdout.as_str()), (Some(1), ""), "{run}");
@@ -22,7 +22,7 @@ fn assert_refused(world: &World, args: &[&str], message: &str, hint: &str) {
 }
 
 #[test]
-fn replay_prints_what_was_printed_without_index_and_endpoint() {
+fn replay_prints_the_same_output_without_index_or_endpoint() {
     let server = endpoint(ONE_ROUND);
     let world = world_at(&server);
     let printed = ["markdown", "html", "json", "note"].map(|format| {
@@ -42,7 +42,7 @@ fn replay_prints_what_was_printed_without_index_and_endpoint() {
 }
 
 #[test]
-fn refusal_is_replayed_with_the_exit_code_it_had() {
+fn refusal_is_replayed_with_its_exit_code() {
     let world = topics();
     let asked = world.dr(["ask", "--offline", "Who won the parliamentary election in Portugal?"]);
     assert_eq!(asked.exit, Some(3), "{asked}");
@@ -97,7 +97,7 @@ fn run_is_shown_as_tree_usage_and_events() {
 }
 
 #[test]
-fn export_is_json_lines_and_no_key_is_written_down_anywhere() {
+fn export_is_json_lines_and_no_key_is_stored() {
     let world = after_a_run();
     let lines = export(&world);
     assert_eq!((&lines[0]["kind"], &lines[0]["id"]), (&"run".into(), &Value::from(runs(&world)[0].as_str())));
@@ -120,7 +120,7 @@ fn export_is_json_lines_and_no_key_is_written_down_anywhere() {
 }
 
 #[test]
-fn removed_run_is_gone_and_the_others_stay() {
+fn removing_a_run_keeps_the_others() {
     let world = topics();
     for topic in 1..=2 {
         world.dr(["ask", "--offline", &format!("What is said of topic {topic}?")]).succeeded();
@@ -132,7 +132,7 @@ fn removed_run_is_gone_and_the_others_stay() {
 }
 
 #[test]
-fn nothing_is_removed_where_one_of_several_names_is_wrong() {
+fn nothing_is_removed_if_one_name_is_wrong() {
     let world = topics();
     world.dr(["ask", "--offline", "What is said of topic 1?"]).succeeded();
     let run = runs(&world)[0].clone();
@@ -142,7 +142,7 @@ fn nothing_is_removed_where_one_of_several_names_is_wrong() {
 }
 
 #[test]
-fn name_that_several_runs_begin_with_is_refused() {
+fn ambiguous_run_prefix_is_refused() {
     let world = topics();
     world.dr(["ask", "--offline", "What is said of topic 1?"]).succeeded();
     let [run] = runs(&world).try_into().unwrap();
@@ -161,7 +161,7 @@ fn name_that_several_runs_begin_with_is_refused() {
 }
 
 #[test]
-fn without_runs_every_command_says_how_to_start_one() {
+fn commands_without_runs_print_how_to_start_one() {
     let world = topics();
     for command in ["show", "replay", "export", "resume"] {
         assert_refused(&world, &[command], "no run is stored here", "`dr ask` starts one");

@@ -1,4 +1,4 @@
-//! What goes wrong with a call.
+//! Faults injected into calls.
 
 use std::io::Write;
 use std::time::Duration;
@@ -10,52 +10,52 @@ use serde_json::{Value, json};
 use super::refused;
 use crate::model_server::{Request, Response};
 
-/// Bytes a bomb comes to when it is unpacked, on top of the reply that is in it.
+/// Uncompressed size of a decompression bomb, without the reply in it.
 pub(crate) const BOMB_BYTES: usize = 12 << 20;
 
-/// Something that goes wrong with one call.
+/// A fault of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// 429; nothing was done.
+    /// Status 429; the call is not executed.
     RateLimited {
-        /// Seconds after which one may come back, where the server says so.
+        /// Value of the `Retry-After` header in seconds, if any.
         retry_after: Option<u32>,
     },
-    /// 500 with an error in JSON; nothing was done.
+    /// Status 500 with a JSON error; the call is not executed.
     ServerError,
-    /// 502 with a page of HTML, by somebody in between; nothing was done.
+    /// Status 502 with an HTML page, as from a proxy; the call is not executed.
     BadGateway,
-    /// The reply is made, and nothing of it ever comes.
+    /// The call is executed, but no reply is ever sent.
     TimeOut,
-    /// The connection is reset before anything was done.
+    /// The connection is reset before the call is executed.
     ResetBefore,
-    /// The connection is reset after the reply was made: it would be paid for.
+    /// The connection is reset after the call was executed: a provider would bill it.
     ResetAfter,
     /// The connection ends in the middle of the reply.
     Truncated,
-    /// The reply is whole, and no JSON.
+    /// The reply is complete but not JSON.
     InvalidJson,
-    /// There are things in the reply of a kind nobody knows.
+    /// The reply contains items of an unknown kind.
     UnknownItems,
-    /// The reply comes one byte at a time.
+    /// The reply is sent one byte at a time.
     Drip {
-        /// How long each byte takes.
+        /// Pause before each byte.
         pause: Duration,
     },
-    /// The address leads to itself, by way of ever new ones.
+    /// Redirects to itself through ever new addresses.
     RedirectLoop,
-    /// The reply is small and unpacks to [`BOMB_BYTES`] of blanks in front of it.
+    /// The compressed reply expands to [`BOMB_BYTES`] of blanks before the actual reply.
     GzipBomb,
-    /// The job that is asked after, or was started with this call, is not known to the server, now and later.
+    /// The server no longer knows the job that this call polls or started.
     LostJob,
-    /// The job that is started with this call fails.
+    /// The job started by this call fails.
     FailedJob,
-    /// The job that is started with this call ends at a limit.
+    /// The job started by this call ends at a limit.
     IncompleteJob,
 }
 
 impl Fault {
-    /// Returns what comes instead of a reply, where none is made.
+    /// Returns the reaction that replaces the call, if it is not executed.
     pub(super) fn instead(&self, request: &Request) -> Option<Response> {
         match self {
             Self::RateLimited { retry_after } => {
@@ -93,7 +93,7 @@ impl Fault {
         }
     }
 
-    /// Returns what becomes of a reply on its way.
+    /// Applies the fault to the reply of an executed call.
     pub(super) fn spoil(&self, response: Response) -> Response {
         let Response::Answer { status, headers, body } = response else { return response };
         match self {
@@ -111,16 +111,16 @@ impl Fault {
     }
 }
 
-/// Returns the first half of a text, which is never all of it.
+/// Returns the first half of a text; never the whole text.
 fn half(text: &str) -> String {
     text.chars().take(text.chars().count() / 2).collect()
 }
 
-/// Packs a reply behind so many blanks, which mean nothing in JSON and HTML.
+/// Compresses a reply behind `blanks` spaces, which are insignificant in JSON and HTML.
 fn bomb(body: &str) -> Vec<u8> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::best());
     let blanks = vec![b' '; 1 << 20];
-    // What is written to memory arrives.
+    // Writing to memory does not fail.
     for _ in 0..BOMB_BYTES >> 20 {
         packed.write_all(&blanks).unwrap();
     }
@@ -128,7 +128,7 @@ fn bomb(body: &str) -> Vec<u8> {
     packed.finish().unwrap()
 }
 
-/// Puts things nobody knows wherever a reply has a list of things.
+/// Inserts items of an unknown kind into every list of a reply.
 fn with_unknown_items(body: &str) -> String {
     let Ok(mut reply) = serde_json::from_str::<Value>(body) else { return body.to_owned() };
     reply["hologram"] = json!({ "version": 3 });

@@ -1,4 +1,4 @@
-//! Research in the background: started, asked after, called off, forgotten.
+//! Background research jobs: start, poll, cancel, forget.
 
 use serde_json::{Value, json};
 
@@ -8,30 +8,31 @@ use crate::model_server::{Request, Response};
 use crate::researcher::Words;
 use dr::base::token::CountTokens;
 
-/// Words the text of every job begins with: a letter of two bytes, and one that is two units of UTF-16.
+/// Start of every report: a two-byte letter and one of two UTF-16 units, so that offsets in bytes, UTF-16 units and
+/// characters differ.
 const OPENING: &str = "## Überblick 🌱";
 
-/// What a page costs to read, in tokens.
+/// Tokens charged per page read.
 const PAGE_TOKENS: usize = 3_000;
 
-/// A job that was started.
+/// A started job.
 #[derive(Clone, Debug)]
 pub(crate) struct JobRecord {
     pub(crate) id: String,
-    /// The request it was started with.
+    /// The request that started it.
     pub(crate) body: Value,
-    /// How often it was asked after.
+    /// Number of polls so far.
     pub(crate) polls: usize,
-    /// `queued`, and what it came to.
+    /// Status: `queued` or the final one.
     pub(crate) status: &'static str,
-    /// Whether the server denies that there was one.
+    /// Whether the server denies knowing the job.
     pub(crate) is_lost: bool,
-    /// What it is going to come to.
+    /// Its future final status.
     end: &'static str,
 }
 
 impl State {
-    /// Forgets a job for good.
+    /// Makes the server forget a job permanently.
     pub(super) fn lose(&mut self, id: &str) {
         self.jobs.iter_mut().filter(|job| job.id == id).for_each(|job| job.is_lost = true);
     }
@@ -90,7 +91,7 @@ fn unknown(id: &str) -> Response {
 }
 
 impl JobRecord {
-    /// Returns what the server says of the job now.
+    /// Returns the current state of the job as the server reports it.
     fn reply(&self, origin: &str) -> Value {
         let asked = |name: &str| self.body.get(name).cloned().unwrap_or_default();
         let mut reply = json!({
@@ -120,7 +121,7 @@ impl JobRecord {
         reply
     }
 
-    /// Adds what was searched, read and written.
+    /// Adds the searches, pages and report of a finished job.
     fn fill(&self, reply: &mut Value, origin: &str) {
         let asked = prompt(&self.body);
         let topic = topic_of(&asked);
@@ -130,7 +131,7 @@ impl JobRecord {
         let calls: Vec<_> = calls.into_iter().take(most.unwrap_or(usize::MAX)).collect();
         let number = |kind: &str| calls.iter().filter(|call| call["action"]["type"] == kind).count();
         let (searches, opened) = (number("search"), number("open_page"));
-        // It reports what it has read.
+        // The report quotes the pages it read.
         found.truncate(opened);
         let (text, annotations) = written(&found, origin);
         let mut output =
@@ -161,7 +162,7 @@ fn reasoning(number: usize, summary: &str) -> Value {
     json!({ "id": format!("rs_fixture{number}"), "type": "reasoning", "summary": summary })
 }
 
-/// Returns two searches, and a page opened for each article; one is looked through.
+/// Returns the actions of a job: two searches, one opened page per article, and a search within one page.
 fn tool_calls(topic: &str, found: &[Article], origin: &str) -> Vec<Value> {
     let search = |query: String| json!({ "type": "search", "query": query, "queries": [query] });
     let mut actions = vec![search(topic.to_owned()), search(format!("{topic} survey"))];
@@ -175,7 +176,7 @@ fn tool_calls(topic: &str, found: &[Article], origin: &str) -> Vec<Value> {
     actions.into_iter().enumerate().map(call).collect()
 }
 
-/// Returns the text of a report on what was found, and where in it each page is cited, in characters.
+/// Returns the text of a report and its citations, with positions in characters.
 fn written(found: &[Article], origin: &str) -> (String, Vec<Value>) {
     let mut text = OPENING.to_owned();
     let mut annotations = Vec::new();

@@ -1,11 +1,11 @@
-//! The world outside on loopback: models, background jobs, search engines and web pages behind one listener.
+//! A fixture server on loopback: models, background jobs, search engines and web pages behind one listener.
 //!
 //! ```text
 //! request ─▶ kind of call ─▶ fault, if one is due ─▶ reply ─▶ fault, if one spoils it ─▶ bytes
 //! ```
 //!
-//! Every page is made of its own address, so that a job, a search and a page agree on what is written there, and a server
-//! that is started again on the same port still has it. The example includes these files too.
+//! Every page is generated from its URL, so that jobs, searches and pages agree on its text, also after the server is
+//! restarted on the same port. Also included by the example.
 
 #![allow(dead_code, clippy::unwrap_used, reason = "tests and the example each use a part of it")]
 
@@ -31,34 +31,34 @@ use crate::model_server::{ModelServer, Request, Response};
 use crate::researcher::Words;
 use dr::base::token::CountTokens;
 
-/// What is asked of the server.
+/// Kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// A reply of a model, in whichever API.
+    /// A model call, in either API.
     Reply,
-    /// That a job is started.
+    /// Start of a job.
     StartJob,
-    /// How a job is.
+    /// Poll of a job.
     AskJob,
-    /// That a job is called off.
+    /// Cancellation of a job.
     CancelJob,
-    /// Whether a model can be had.
+    /// Query whether a model exists.
     AskModel,
-    /// A search without a key.
+    /// Search without a key (`SearXNG`).
     SearxNg,
-    /// A search with a key.
+    /// Search with a key (Tavily).
     Tavily,
-    /// What may be fetched.
+    /// `robots.txt`.
     Robots,
     /// Anything else.
     Page,
 }
 
-/// One request, and which of its kind.
+/// A request and its number among those of its kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) kind: Kind,
-    /// Counts calls of this kind, from 1.
+    /// Number of the call within its kind, from 1.
     pub(crate) number: usize,
     pub(crate) request: &'a Request,
 }
@@ -67,7 +67,7 @@ type Speak = dyn Fn(&Request) -> String + Send + Sync;
 
 type Faults = dyn Fn(&Call<'_>) -> Option<Fault> + Send + Sync;
 
-/// What a server is made of.
+/// Builder of a server.
 pub(crate) struct Setup {
     speak: Box<Speak>,
     faults: Box<Faults>,
@@ -77,7 +77,7 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Takes what models say: `speak` is given the request and returns the text of the reply.
+    /// Sets the models: `speak` returns the reply text to a request.
     pub(crate) fn new(speak: impl Fn(&Request) -> String + Send + Sync + 'static) -> Self {
         Self {
             speak: Box::new(speak),
@@ -88,25 +88,25 @@ impl Setup {
         }
     }
 
-    /// Decides for each call whether something goes wrong with it.
+    /// Sets the function that decides the fault of each call.
     pub(crate) fn with_faults(mut self, faults: impl Fn(&Call<'_>) -> Option<Fault> + Send + Sync + 'static) -> Self {
         self.faults = Box::new(faults);
         self
     }
 
-    /// Says how often a job that is asked after is still in progress.
+    /// Sets the number of polls for which a job is still in progress.
     pub(crate) fn with_polls(mut self, polls: usize) -> Self {
         self.polls = polls;
         self
     }
 
-    /// Adds a page of HTML at a path.
+    /// Adds an HTML page at a path.
     pub(crate) fn with_page(mut self, path: &str, html: &str) -> Self {
         self.pages.insert(path.to_owned(), html.to_owned());
         self
     }
 
-    /// Adds words to whatever a search engine shows of a page.
+    /// Adds text to every search engine snippet.
     pub(crate) fn with_snippet(mut self, words: &str) -> Self {
         words.clone_into(&mut self.snippet);
         self
@@ -117,7 +117,7 @@ impl Setup {
         self.on(TcpListener::bind(("127.0.0.1", 0)).unwrap())
     }
 
-    /// Starts the server where `listener` listens.
+    /// Starts the server on `listener`.
     pub(crate) fn on(self, listener: TcpListener) -> WebServer {
         let origin = format!("http://{}", listener.local_addr().unwrap());
         let world = Arc::new(World { setup: self, origin, state: Mutex::default() });
@@ -126,49 +126,49 @@ impl Setup {
     }
 }
 
-/// A server; it ends when it is dropped.
+/// A running server. Stops when dropped.
 pub(crate) struct WebServer {
     server: ModelServer,
     world: Arc<World>,
 }
 
 impl WebServer {
-    /// Returns what goes into `OPENAI_BASE_URL`.
+    /// Returns the value for `OPENAI_BASE_URL`.
     pub(crate) fn url(&self) -> String {
         self.server.url()
     }
 
-    /// Returns where search engines and pages are, without a slash at its end.
+    /// Returns the base URL of search engines and pages, without a trailing slash.
     pub(crate) fn origin(&self) -> &str {
         &self.world.origin
     }
 
-    /// Returns every request so far.
+    /// Returns all requests received so far.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.server.requests()
     }
 
-    /// Returns how many requests there were.
+    /// Returns the number of requests received so far.
     pub(crate) fn count(&self) -> usize {
         self.server.count()
     }
 
-    /// Returns every byte that came in.
+    /// Returns all bytes received.
     pub(crate) fn received(&self) -> String {
         self.server.received()
     }
 
-    /// Returns what came in with `%41` and `+` undone, as often as somebody might have done it.
+    /// Returns the bytes received after decoding `%41` and `+`, repeated for text that was encoded several times.
     pub(crate) fn received_decoded(&self) -> String {
         (0..3).fold(self.received(), |text, _| decoded(&text))
     }
 
-    /// Returns the calls that were worked on, whether or not their replies arrived: what a provider would bill.
+    /// Returns the executed calls, whether or not their replies arrived: those a provider would bill.
     pub(crate) fn worked_on(&self) -> Vec<(Kind, Request)> {
         self.world.state.lock().unwrap().worked_on.clone()
     }
 
-    /// Returns the jobs that were started, in order.
+    /// Returns the started jobs, in order.
     pub(crate) fn jobs(&self) -> Vec<JobRecord> {
         self.world.state.lock().unwrap().jobs.clone()
     }
@@ -227,7 +227,7 @@ impl World {
         let text = (self.setup.speak)(request);
         let count = |text: &str| Words.count(text) as u64;
         let response = request.reply(&text, count(&request.said()), count(&text));
-        // A reply that is stored can be told from every other.
+        // A unique id per reply, so that tests can recognise stored replies.
         let number = request.number;
         let response = response.with_text_replaced("\"chatcmpl-1\"", &format!("\"chatcmpl-{number}\""));
         response.with_text_replaced("\"resp_1\"", &format!("\"resp_{number}\""))
@@ -271,7 +271,7 @@ impl Kind {
     }
 }
 
-/// Returns what there is to say of a model: `gone-…` there is none, `retired-…` there was.
+/// Returns the description of a model. `gone-…` does not exist, `retired-…` no longer exists.
 fn model(id: &str) -> Response {
     let known = |id: &str| json!({ "id": id, "object": "model", "created": 1_700_000_000, "owned_by": "fixture" });
     if id.is_empty() {
@@ -287,7 +287,7 @@ fn model(id: &str) -> Response {
     Response::json(200, &model)
 }
 
-/// Answers with an error as OpenAI words it.
+/// Returns an error in OpenAI's format.
 fn refused(status: u16, code: &str, message: &str) -> Response {
     let error = json!({ "message": message, "type": "invalid_request_error", "param": null, "code": code });
     Response::json(status, &json!({ "error": error }))
@@ -297,7 +297,7 @@ fn text(content_type: &str, body: &str) -> Response {
     Response::text(200, body).with_header("Content-Type", content_type)
 }
 
-/// Returns the path of a request, `/v1` in front aside, and its query.
+/// Returns the path of a request without the `/v1` prefix, and its query.
 fn parts(path: &str) -> (&str, BTreeMap<String, String>) {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let path = path.strip_prefix("/v1").filter(|rest| rest.starts_with('/')).unwrap_or(path);
@@ -305,7 +305,7 @@ fn parts(path: &str) -> (&str, BTreeMap<String, String>) {
     (path, pairs.map(|(name, value)| (decoded(name), decoded(value))).collect())
 }
 
-/// Undoes what addresses do to letters, where it was done.
+/// Decodes percent-encoding and `+`.
 fn decoded(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut plain = Vec::with_capacity(bytes.len());
@@ -319,7 +319,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&plain).into_owned()
 }
 
-/// Returns the text of everything a request says to a model, its input as one string included.
+/// Returns all text that a request sends to a model, including input given as a single string.
 fn prompt(body: &Value) -> String {
     if let Some(input) = body["input"].as_str() {
         return input.to_owned();

@@ -1,4 +1,4 @@
-//! Search engines that find the pages of this server.
+//! Search engines that return the pages of this server.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::pages::{Article, articles, forum};
 use super::text;
 use crate::model_server::{Request, Response};
 
-/// Answers as `SearXNG` does; to people, where it is not asked for JSON.
+/// Answers like `SearXNG`, in HTML unless JSON is requested.
 pub(super) fn searxng(origin: &str, query: &BTreeMap<String, String>) -> Response {
     let words = &query["q"];
     if query.get("format").is_none_or(|format| format != "json") {
@@ -28,7 +28,7 @@ pub(super) fn searxng(origin: &str, query: &BTreeMap<String, String>) -> Respons
     Response::json(200, &body)
 }
 
-/// Answers as Tavily does, who wants a key.
+/// Answers like Tavily, which requires a key.
 pub(super) fn tavily(origin: &str, request: &Request) -> Response {
     let has_key = request.headers.get("authorization").is_some_and(|value| value.starts_with("Bearer "));
     if !has_key {
@@ -52,7 +52,7 @@ pub(super) fn tavily(origin: &str, request: &Request) -> Response {
     Response::json(200, &body)
 }
 
-/// Returns the pages about some words, best first, the one that gives orders last.
+/// Returns the pages about a query, best first, the one with instructions last.
 fn ranked(words: &str) -> Vec<(f64, Article)> {
     let found = articles(words).into_iter().chain([forum(words)]);
     [0.9, 0.8, 0.7, 0.4].into_iter().zip(found).collect()
