@@ -1,34 +1,34 @@
-//! The world outside, through the binary: jobs, the web, what may leave, and what comes in.
+//! Research on the web, through the binary: jobs, pages, egress, untrusted content.
 
-/// Answers with evidence of both ends.
+/// Answers with evidence from the knowledge base and the web.
 mod answers;
 
-/// What becomes of pages that are opened.
+/// Opened pages: digests and quotes.
 mod pages;
 
-/// P2: a job is started once, found again, and called off.
+/// P2: a job is started once, reattached to, and cancelled.
 #[cfg(unix)]
 mod jobs;
 
-/// P5: what is said inside reaches the models and nobody else.
+/// P5: internal text is sent to the models only.
 mod canary;
 
-/// Whom a collection may be shown to.
+/// Which models may see a collection.
 mod trust;
 
-/// Settings that cannot be used, and what is said of them.
+/// Invalid settings and their error messages.
 mod settings;
 
-/// Ways out that are not there, or broken.
+/// Missing and failing sources.
 mod ways;
 
 /// Hostile texts.
 mod injections;
 
-/// What comes in is data, whatever it says.
+/// Untrusted text is data and never an instruction.
 mod hostile;
 
-/// Whatever goes wrong out there, a run ends and pays for nothing twice.
+/// Under every fault, a run ends and no finished call is repeated.
 mod faults;
 
 use std::fs;
@@ -39,13 +39,13 @@ use serde_json::Value;
 use crate::common::World;
 use crate::web_server::{Kind, WebServer};
 
-/// A question of which the notes know one half.
+/// A question that the notes answer in part.
 const QUESTION: &str = "How do we water the greenhouse beds, and how do others water greenhouse beds?";
 
-/// What must not be written down anywhere.
+/// A key that must not be stored anywhere.
 const KEY: &str = "sk-never-written-down";
 
-/// Makes a world with notes about a greenhouse, as text.
+/// Returns a world with notes about a greenhouse, indexed as text only.
 fn greenhouse() -> World {
     let world = World::empty();
     world.write_on_day(
@@ -59,35 +59,35 @@ fn greenhouse() -> World {
     world
 }
 
-/// Returns a world whose models are at `server`, and nothing else is set.
+/// Configures `server` as the endpoint of all models.
 fn models_at(world: World, server: &WebServer) -> World {
     let world = world.with_variable("OPENAI_BASE_URL", server.url()).with_variable("OPENAI_API_KEY", KEY);
     world.with_variable("DR_MODEL", "fixture")
 }
 
-/// Writes the user's own settings.
+/// Writes the user settings file.
 fn set(world: &World, settings: &str) {
     fs::create_dir_all(world.home(".config/dr")).unwrap();
     fs::write(world.home(".config/dr/config.toml"), settings).unwrap();
 }
 
-/// Returns how many requests of a kind were worked on.
+/// Returns the number of executed calls of a kind.
 fn count(server: &WebServer, kind: Kind) -> usize {
     server.worked_on().iter().filter(|(known, _)| *known == kind).count()
 }
 
-/// Returns the quotes of a report from one side, `internal` or `public`.
+/// Returns the quotes of a report with a label, `internal` or `public`.
 fn quotes<'a>(report: &'a Value, label: &str) -> Vec<&'a Value> {
     report["evidence"].as_array().unwrap().iter().filter(|quote| quote["label"] == label).collect()
 }
 
-/// Returns the nodes of a report, without the question itself.
+/// Returns the nodes of a report except the root.
 fn nodes(report: &Value) -> Vec<&Value> {
     let nodes = report["tree"]["nodes"].as_array().unwrap();
     nodes.iter().filter(|node| node["id"] != report["tree"]["root"]).collect()
 }
 
-/// Tells whether a file somewhere in `folder` has these bytes.
+/// Returns whether any file below `folder` contains these bytes.
 fn is_stored(folder: &Path, bytes: &[u8]) -> bool {
     fs::read_dir(folder).unwrap().map(Result::unwrap).any(|entry| match entry.file_type().unwrap() {
         kind if kind.is_dir() => is_stored(&entry.path(), bytes),

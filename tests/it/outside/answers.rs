@@ -2,11 +2,11 @@ use super::{KEY, QUESTION, count, greenhouse, is_stored, models_at, nodes, quote
 use crate::reader;
 use crate::web_server::{Call, Fault, Kind, Setup};
 
-/// A key of a search engine.
+/// API key of a search engine.
 const ENGINE_KEY: &str = "tvly-never-written-down";
 
 #[test]
-fn question_about_both_ends_is_answered_from_both_with_a_key_and_nothing_else() {
+fn question_about_both_is_answered_from_both_with_only_a_key_set() {
     let server = Setup::new(reader::say).with_polls(0).start();
     let world = models_at(greenhouse(), &server);
     let asked = world.dr(["ask", "--quiet", "--mode", "deep", QUESTION]).succeeded();
@@ -45,7 +45,7 @@ fn question_about_both_ends_is_answered_from_both_with_a_key_and_nothing_else() 
 }
 
 #[test]
-fn web_worker_searches_opens_and_cites_where_no_job_may_be_started() {
+fn web_worker_searches_opens_and_cites_without_jobs() {
     let server = Setup::new(reader::say).start();
     let world = models_at(greenhouse(), &server).with_variable("SEARXNG_URL", server.origin());
     let report = world.dr(["ask", "--json", "--no-deep-research", "--source", "web", "--mode", "deep", QUESTION]);
@@ -59,7 +59,7 @@ fn web_worker_searches_opens_and_cites_where_no_job_may_be_started() {
 }
 
 #[test]
-fn mixed_asks_the_knowledge_base_first_and_the_web_for_what_it_lacks() {
+fn mixed_node_searches_the_web_only_for_open_aspects() {
     let server = Setup::new(reader::say).start();
     let world = models_at(greenhouse(), &server).with_variable("SEARXNG_URL", server.origin());
     let ask = ["ask", "--json", "--no-deep-research", "--source", "mixed", "--mode", "quick"];
@@ -71,7 +71,7 @@ fn mixed_asks_the_knowledge_base_first_and_the_web_for_what_it_lacks() {
 }
 
 #[test]
-fn web_node_without_an_engine_is_blocked_and_says_why() {
+fn web_node_without_an_engine_is_blocked_with_a_reason() {
     let server = Setup::new(reader::say).start();
     let world = models_at(greenhouse(), &server);
     let run = world.dr(["ask", "--json", "--no-deep-research", "--mode", "deep", QUESTION]);
@@ -87,7 +87,7 @@ fn web_node_without_an_engine_is_blocked_and_says_why() {
 }
 
 #[test]
-fn key_of_an_engine_goes_to_the_engine_and_into_no_file() {
+fn key_of_an_engine_is_sent_to_it_only_and_stored_nowhere() {
     let server = Setup::new(reader::say).start();
     let world = models_at(greenhouse(), &server).with_variable("TAVILY_API_KEY", ENGINE_KEY);
     set(&world, &format!("[web]\nbase_url = \"{}\"\nprovider = \"tavily\"\n", server.origin()));
@@ -103,7 +103,7 @@ fn key_of_an_engine_goes_to_the_engine_and_into_no_file() {
 }
 
 #[test]
-fn page_that_the_question_names_is_read_even_where_no_engine_answers() {
+fn page_named_in_the_question_is_read_even_if_the_engine_fails() {
     let page = "<title>Gutters</title><p>Copper gutters are polished with lemon in May and in October.</p>";
     let down = |call: &Call<'_>| (call.kind == Kind::SearxNg).then_some(Fault::ServerError);
     let server = Setup::new(reader::say).with_page("/notes/gutters", page).with_faults(down).start();

@@ -10,10 +10,10 @@ use crate::common::{Run, World};
 use crate::reader;
 use crate::web_server::{Fault, Kind, Setup, WebServer};
 
-/// What is allowed for a run that may go on for ten seconds to end.
+/// Time allowed for a run with a limit of ten seconds. Generous, for machines under load.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// Which call of a model something goes wrong with; of the others it is the first of each kind.
+/// Number of the model call that gets the fault. Of the other kinds it is the first call.
 const MODEL_CALL: usize = 4;
 
 /// Starts a server where `fault` happens once to each kind of call.
@@ -21,7 +21,7 @@ fn faulty(fault: Fault) -> WebServer {
     let setup = Setup::new(reader::say).with_polls(0).with_faults(move |call| {
         let due = match call.kind {
             Kind::Reply => MODEL_CALL,
-            // Where no model can be found, no job can be started for the fault to happen to.
+            // Without a model no job would be started, and the fault would not occur.
             Kind::AskModel => return None,
             _ => 1,
         };
@@ -29,7 +29,7 @@ fn faulty(fault: Fault) -> WebServer {
     });
     setup.start()
 }
-/// Runs `dr` to its end, which must come.
+/// Runs `dr` and fails if it hangs.
 fn ended(world: &World, args: &[&str]) -> Run {
     let child = world.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let pid = child.id();
@@ -43,7 +43,7 @@ fn ended(world: &World, args: &[&str]) -> Run {
     world.run_of(output.unwrap())
 }
 
-/// Returns the requests of models whose replies are stored.
+/// Returns the request numbers of all stored replies.
 fn stored(world: &World) -> BTreeSet<usize> {
     let lines = world.dr(["export"]).succeeded().stdout;
     let calls = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -51,8 +51,8 @@ fn stored(world: &World) -> BTreeSet<usize> {
     calls.filter_map(number).collect()
 }
 
-/// Runs into `fault` everywhere and goes on: both end with the exit code their reports deserve, and nothing that is stored
-/// is asked for again. Every fault of every call is tried where no process has to be started for it, see `src/run/tests`.
+/// Runs with `fault` on every kind of call, then resumes. Both must end with the exit code that fits their report,
+/// without repeating a stored call. The full matrix of faults and calls runs in-process, see `src/run/tests`.
 fn survives(fault: &Fault) {
     let server = faulty(fault.clone());
     let world = models_at(greenhouse(), &server).with_variable("SEARXNG_URL", server.origin());
@@ -69,7 +69,7 @@ fn survives(fault: &Fault) {
     assert!(jobs <= 1 && server.jobs().len() == jobs, "{fault:?}: {:?}", server.jobs());
 }
 
-/// Makes sure that the exit code says what the report does.
+/// Asserts that the exit code fits the report.
 fn deserves_its_exit(fault: &Fault, run: &Run) {
     let report = run.json();
     let has_answer = !report["findings"].as_array().unwrap().is_empty();
@@ -83,7 +83,7 @@ fn deserves_its_exit(fault: &Fault, run: &Run) {
 }
 
 #[test]
-fn run_survives_an_endpoint_that_is_broken() {
+fn run_survives_a_broken_endpoint() {
     survives(&Fault::BadGateway);
 }
 
@@ -93,11 +93,11 @@ fn run_survives_a_connection_that_breaks_after_the_work() {
 }
 
 #[test]
-fn run_survives_a_reply_that_does_not_come() {
+fn run_survives_a_missing_reply() {
     survives(&Fault::TimeOut);
 }
 
 #[test]
-fn run_survives_a_bomb() {
+fn run_survives_a_decompression_bomb() {
     survives(&Fault::GzipBomb);
 }

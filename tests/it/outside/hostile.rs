@@ -1,4 +1,4 @@
-//! What files, pages and search results say is data, whatever it says.
+//! Text in files, pages and search results is data, never an instruction.
 
 use std::collections::BTreeMap;
 
@@ -14,26 +14,26 @@ use crate::common::World;
 use crate::reader;
 use crate::web_server::{Kind, Setup, WebServer};
 
-/// Texts that stand in one world.
+/// Texts per world.
 const PER_WORLD: usize = 12;
 
 const ASK: [&str; 7] = ["ask", "--json", "--quiet", "--no-deep-research", "--mode", "deep", QUESTION];
 
-/// What a run did, as far as somebody else could change it.
+/// The actions of a run that untrusted text might influence.
 #[derive(Debug, PartialEq)]
 struct Deeds {
-    /// Where each node was looked into.
+    /// Route of each node.
     routes: Value,
-    /// What was asked of the world outside.
+    /// Requests sent to the web.
     asked: Vec<String>,
-    /// Calls of models by role and of tools by node.
+    /// Model calls by role and tool calls by node.
     calls: BTreeMap<String, Value>,
     evidence: Vec<Value>,
     findings: Value,
     stop_reason: Value,
 }
 
-/// Makes a world whose notes have `texts` wherever a text can stand.
+/// Returns a world whose notes contain `texts` in every place that can hold text.
 fn notes(texts: &[&str]) -> World {
     let world = greenhouse();
     let first = texts[0].replace(['"', '\\', '\n', '\r'], " ");
@@ -45,13 +45,13 @@ fn notes(texts: &[&str]) -> World {
              lines at six in the morning.\n\nThe beds of the greenhouse take forty litres of water a day.\n\n\
              ## Weather\n\n{paragraphs}"
     );
-    // With one of these neither file nor page is a text.
+    // A file or page with a NUL byte counts as binary and would be skipped.
     world.write("kb/watering.md", &text.replace('\0', ""));
     world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
     world
 }
 
-/// Returns a page that has `texts` wherever a text can stand.
+/// Returns a page with `texts` in every place that can hold text.
 fn page(texts: &[&str]) -> String {
     let safe = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;");
     let places = |text: &&str| {
@@ -70,13 +70,13 @@ fn page(texts: &[&str]) -> String {
     )
 }
 
-/// Starts a world outside whose engine and pages have `texts`.
+/// Starts a server whose search results and pages contain `texts`.
 fn outside(texts: &[&str], paths: &[String]) -> WebServer {
     let setup = Setup::new(reader::say).with_snippet(&texts.join(" "));
     paths.iter().fold(setup, |setup, path| setup.with_page(path, &page(texts).replace('\0', ""))).start()
 }
 
-/// Asks, and returns what was done; no model is shown a text but as data.
+/// Asks and returns the actions. Asserts that models see the texts only inside data blocks.
 fn deeds(texts: &[&str], paths: &[String]) -> Deeds {
     let server = outside(texts, paths);
     let world = models_at(notes(texts), &server).with_variable("SEARXNG_URL", server.origin());
@@ -113,7 +113,7 @@ fn deeds(texts: &[&str], paths: &[String]) -> Deeds {
     }
 }
 
-/// Returns what a prompt says besides the data in it.
+/// Returns a prompt without its data blocks.
 fn without_data(words: &str) -> String {
     let mut rest = words;
     let mut kept = String::new();
@@ -125,7 +125,7 @@ fn without_data(words: &str) -> String {
 }
 
 #[test]
-fn nothing_a_file_a_page_or_a_search_result_says_changes_what_a_run_does() {
+fn text_of_files_pages_and_results_does_not_change_the_actions_of_a_run() {
     let paths: Vec<String> = deeds(&[HARMLESS], &[])
         .asked
         .iter()
@@ -139,7 +139,7 @@ fn nothing_a_file_a_page_or_a_search_result_says_changes_what_a_run_does() {
     }
 }
 
-/// Returns a report in which `text` stands wherever words of somebody else can.
+/// Returns a report with `text` in every field that may hold untrusted text.
 fn hostile_report(report: &Value, text: &str) -> Report {
     let mut report = report.clone();
     let evidence = &report["evidence"][0]["id"].clone();
@@ -174,7 +174,7 @@ fn hostile_report(report: &Value, text: &str) -> Report {
 }
 
 #[test]
-fn nothing_is_rendered_as_a_link_but_addresses_of_the_web_and_no_letter_is_a_control() {
+fn only_web_addresses_are_rendered_as_links_and_control_characters_are_removed() {
     let server = Setup::new(reader::say).with_polls(0).start();
     let world = models_at(greenhouse(), &server);
     let known = world.dr(["ask", "--json", "--quiet", "--mode", "deep", QUESTION]).succeeded().json();

@@ -11,34 +11,34 @@ use crate::reader;
 use crate::run::kills::send;
 use crate::web_server::{Call, Fault, Kind, Setup, WebServer};
 
-/// A model that costs something, so that a job has its cap of three dollars.
+/// A priced model, so that a job reserves its cap of three dollars.
 const PRICED: &str =
     "[prices.fixture]\ninput = 0.01\noutput = 0.01\nsearch = 0.01\n[deep_research]\nmodels = [\"fixture\"]\n";
 
-/// A run with one node for a job and others beside it.
+/// A run with one node for a job and others for the knowledge base.
 const ASK: [&str; 6] = ["ask", "--json", "--quiet", "--mode", "deep", QUESTION];
 
-/// Starts a server on which a fault happens to the first call of a kind.
+/// Starts a server on which the first call of a kind has a fault.
 fn faulty(kind: Kind, fault: Fault) -> WebServer {
     let first = move |call: &Call<'_>| (call.kind == kind && call.number == 1).then(|| fault.clone());
     Setup::new(reader::say).with_polls(0).with_faults(first).start()
 }
 
-/// Starts a server that says when the first call of a kind has come, which then has `fault`.
+/// Starts a server that signals the first call of a kind and gives it `fault`.
 fn telling(kind: Kind, fault: Option<Fault>, polls: usize) -> (WebServer, Receiver<()>) {
     let (sender, receiver) = channel();
     let setup = Setup::new(reader::say).with_polls(polls).with_faults(move |call| {
         if call.kind != kind || call.number != 1 {
             return None;
         }
-        // A test that has failed listens no more.
+        // A failed test has dropped the receiver.
         let _ = sender.send(());
         fault.clone()
     });
     (setup.start(), receiver)
 }
 
-/// Starts `dr ask`, and returns once the call that is waited for has come.
+/// Starts `dr ask` and returns once the signalled call has arrived.
 fn started(world: &World, has_come: &Receiver<()>) -> Child {
     let child = world.command(ASK).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     has_come.recv_timeout(Duration::from_mins(1)).expect("the call comes");
@@ -46,7 +46,7 @@ fn started(world: &World, has_come: &Receiver<()>) -> Child {
 }
 
 #[test]
-fn killed_while_a_job_is_asked_after_it_goes_on_with_that_job() {
+fn run_killed_while_polling_reattaches_to_its_job() {
     let (server, has_come) = telling(Kind::AskJob, Some(Fault::TimeOut), 0);
     let world = models_at(greenhouse(), &server);
     let mut child = started(&world, &has_come);
@@ -59,7 +59,7 @@ fn killed_while_a_job_is_asked_after_it_goes_on_with_that_job() {
 }
 
 #[test]
-fn killed_before_the_reply_to_its_start_a_job_is_started_again_only_when_told() {
+fn run_killed_while_starting_a_job_starts_another_only_with_retry_unknown() {
     let (server, has_come) = telling(Kind::StartJob, Some(Fault::TimeOut), 0);
     let world = models_at(greenhouse(), &server);
     let mut child = started(&world, &has_come);
@@ -69,7 +69,7 @@ fn killed_before_the_reply_to_its_start_a_job_is_started_again_only_when_told() 
 }
 
 #[test]
-fn job_whose_start_has_an_unknown_outcome_is_started_again_only_when_told() {
+fn job_with_unknown_start_is_started_again_only_with_retry_unknown() {
     let server = faulty(Kind::StartJob, Fault::ResetAfter);
     let world = models_at(greenhouse(), &server);
     let run = world.dr(ASK);
@@ -98,7 +98,7 @@ fn starts_again_only_when_told(server: &WebServer, world: &World) {
 }
 
 #[test]
-fn node_that_builds_on_a_job_goes_on_when_that_is_started_again() {
+fn node_that_depends_on_a_job_runs_after_the_job_is_retried() {
     let first = |call: &Call<'_>| (call.kind == Kind::StartJob && call.number == 1).then_some(Fault::ResetAfter);
     let server = Setup::new(say_one_after_the_other).with_polls(0).with_faults(first).start();
     let world = models_at(greenhouse(), &server);
@@ -113,7 +113,7 @@ fn node_that_builds_on_a_job_goes_on_when_that_is_started_again() {
     assert_eq!(world.dr(["replay", "--json"]).succeeded().json(), found);
 }
 
-/// Says what the reader says, for a plan of these nodes: id, question, where to look, and what it builds on.
+/// Replies like the reader, but with a plan of these nodes: id, question, source hint, dependencies.
 fn say_for(request: &Request, nodes: &[(&str, &str, &str, &[&str])]) -> String {
     if request.form() != Some("plan") || request.said().starts_with("You go on planning") {
         return reader::say(request);
@@ -123,7 +123,7 @@ fn say_for(request: &Request, nodes: &[(&str, &str, &str, &[&str])]) -> String {
     json!({ "reasoning": "one after the other", "new_nodes": new_nodes, "updates": [] }).to_string()
 }
 
-/// Plans a last node that builds on a job.
+/// Plans a last node that depends on a job.
 fn say_one_after_the_other(request: &Request) -> String {
     say_for(
         request,
@@ -136,7 +136,7 @@ fn say_one_after_the_other(request: &Request) -> String {
 }
 
 #[test]
-fn what_a_job_reported_today_answers_the_same_question_in_the_next_run() {
+fn report_of_a_job_is_reused_for_the_same_question_on_the_same_day() {
     let server = Setup::new(reader::say).with_polls(0).start();
     let world = models_at(greenhouse(), &server);
     let first = world.dr(ASK).succeeded().json();
@@ -149,15 +149,15 @@ fn what_a_job_reported_today_answers_the_same_question_in_the_next_run() {
     assert_eq!(quotes(&second, "public").len(), quotes(&first, "public").len());
     assert!(second["usage"]["by_role"].get("researcher").is_none(), "{:#}", second["usage"]);
     assert!(!world.dr(["show", "--egress"]).succeeded().stdout.contains(" job: "), "nothing was sent again");
-    // Asked of other pages, it is another question.
+    // Other domains make it a different question.
     set(&world, "[deep_research]\nblocked_domains = [\"example.org\"]\n");
     world.dr(ASK).succeeded();
     assert_eq!(server.jobs().len(), 2);
-    // What must be covered is part of the question.
+    // Required topics are part of the question.
     set(&world, "");
     world.dr(ASK.iter().chain(&["--cover", "the price of drip lines"])).succeeded();
     assert_eq!(server.jobs().len(), 3);
-    // A report goes with the run that paid for it; that other runs had it from there stays known.
+    // Removing a run removes the reports it paid for, but not the record that other runs used them.
     let replayed = || world.dr(["replay", "--json", second["run_id"].as_str().unwrap()]).succeeded().stdout;
     let before = replayed();
     world.dr(["rm", first_run]).succeeded();
@@ -167,7 +167,7 @@ fn what_a_job_reported_today_answers_the_same_question_in_the_next_run() {
 }
 
 #[test]
-fn job_that_the_time_of_the_run_ends_waits_for_more_time() {
+fn job_is_cancelled_when_the_time_of_its_run_is_up() {
     let (server, _has_come) = telling(Kind::AskJob, None, usize::MAX);
     let world = models_at(greenhouse(), &server);
     let run = world.dr(ASK.iter().chain(&["--max-time", "6s"]));
@@ -176,7 +176,7 @@ fn job_that_the_time_of_the_run_ends_waits_for_more_time() {
 }
 
 #[test]
-fn node_that_needed_no_job_leaves_it_to_the_next() {
+fn job_that_a_node_did_not_need_is_left_to_the_next() {
     let say = |request: &Request| {
         say_for(
             request,
@@ -195,7 +195,7 @@ fn node_that_needed_no_job_leaves_it_to_the_next() {
 }
 
 #[test]
-fn mixed_node_that_made_do_without_its_job_has_it_when_told() {
+fn mixed_node_without_its_job_gets_it_with_retry_unknown() {
     let server = faulty(Kind::StartJob, Fault::ResetAfter);
     let world = models_at(greenhouse(), &server);
     let ask = [
@@ -220,7 +220,7 @@ fn mixed_node_that_made_do_without_its_job_has_it_when_told() {
 }
 
 #[test]
-fn job_that_comes_to_nothing_is_told_of_and_the_rest_is_reported() {
+fn failed_job_is_reported_with_the_rest_of_the_run() {
     for (kind, fault, why) in [
         (Kind::AskJob, Fault::LostJob, "the provider no longer has job `resp_"),
         (Kind::StartJob, Fault::FailedJob, "The job ran into an error"),
@@ -235,13 +235,13 @@ fn job_that_comes_to_nothing_is_told_of_and_the_rest_is_reported() {
         let summary = node["summary"].as_str().unwrap();
         assert!(summary.starts_with("Deep Research brought nothing: ") && summary.contains(why), "{node:#}");
         assert!(!quotes(&report, "internal").is_empty(), "{run}");
-        // What is known to have come to nothing stays so.
+        // A failed job is not started again.
         assert_eq!((world.dr(["resume", "--json"]).exit, server.jobs().len()), (Some(4), 1));
     }
 }
 
 #[test]
-fn job_that_ended_at_a_limit_is_worth_what_it_brought() {
+fn pages_of_an_incomplete_job_are_used() {
     let server = faulty(Kind::StartJob, Fault::IncompleteJob);
     let world = models_at(greenhouse(), &server);
     let report = world.dr(ASK).json();
@@ -250,7 +250,7 @@ fn job_that_ended_at_a_limit_is_worth_what_it_brought() {
 }
 
 #[test]
-fn interrupted_run_calls_its_job_off() {
+fn interrupted_run_cancels_its_job() {
     let (server, has_come) = telling(Kind::AskJob, None, usize::MAX);
     let world = models_at(greenhouse(), &server);
     let child = started(&world, &has_come);
@@ -262,7 +262,7 @@ fn interrupted_run_calls_its_job_off() {
 }
 
 #[test]
-fn model_that_is_gone_or_retired_is_passed_over() {
+fn missing_and_retired_models_are_skipped() {
     let server = Setup::new(reader::say).with_polls(0).start();
     let world = models_at(greenhouse(), &server);
     set(&world, "[deep_research]\nmodels = [\"gone-1\", \"retired-2\", \"fresh-3\", \"fresh-4\"]\n");
@@ -276,7 +276,7 @@ fn model_that_is_gone_or_retired_is_passed_over() {
 }
 
 #[test]
-fn report_on_one_question_is_none_on_another_that_was_planned_in_the_same_words() {
+fn job_report_is_not_reused_for_another_question_with_the_same_node() {
     let say = |request: &Request| say_for(request, &[("outside", "What are the main risks and costs?", "web", &[])]);
     let server = Setup::new(say).with_polls(0).start();
     let world = models_at(greenhouse(), &server);
@@ -289,7 +289,7 @@ fn report_on_one_question_is_none_on_another_that_was_planned_in_the_same_words(
 }
 
 #[test]
-fn run_takes_its_own_job_up_again_whatever_another_run_found_since() {
+fn resumed_run_uses_its_own_job_even_if_another_run_has_a_report() {
     let (server, has_come) = telling(Kind::AskJob, Some(Fault::TimeOut), 0);
     let world = models_at(greenhouse(), &server);
     let mut child = started(&world, &has_come);
@@ -310,7 +310,7 @@ fn run_takes_its_own_job_up_again_whatever_another_run_found_since() {
 }
 
 #[test]
-fn node_whose_job_costs_more_than_there_is_is_searched_or_says_so() {
+fn node_whose_job_exceeds_the_budget_is_searched_or_blocked() {
     let server = Setup::new(reader::say).with_polls(0).start();
     let ask = ["ask", "--json", "--quiet", "--mode", "deep", "--max-cost", "0.50", QUESTION];
 
@@ -332,7 +332,7 @@ fn node_whose_job_costs_more_than_there_is_is_searched_or_says_so() {
 }
 
 #[test]
-fn run_without_jobs_has_the_time_of_one() {
+fn time_limit_is_longer_only_if_jobs_are_allowed() {
     let server = Setup::new(reader::say).start();
     let world = models_at(greenhouse(), &server);
     let most = || world.dr(["ask", "--dry-run", QUESTION]).succeeded().stdout;
@@ -342,7 +342,7 @@ fn run_without_jobs_has_the_time_of_one() {
 }
 
 #[test]
-fn job_that_may_be_tried_again_and_does_not_fit_any_more_fails_and_says_why() {
+fn retried_job_that_exceeds_the_budget_fails_with_the_reason() {
     let server = faulty(Kind::StartJob, Fault::ResetAfter);
     let world = models_at(greenhouse(), &server);
     set(&world, PRICED);
@@ -355,7 +355,7 @@ fn job_that_may_be_tried_again_and_does_not_fit_any_more_fails_and_says_why() {
 }
 
 #[test]
-fn job_that_could_not_be_called_off_is_asked_after_when_the_run_goes_on() {
+fn job_that_could_not_be_cancelled_is_polled_by_the_resumed_run() {
     let (sender, has_come) = channel();
     let setup = Setup::new(reader::say).with_polls(0).with_faults(move |call| match (call.kind, call.number) {
         (Kind::AskJob, 1) => {

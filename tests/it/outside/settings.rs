@@ -1,10 +1,10 @@
 use super::{greenhouse, set};
 use crate::common::{Run, World};
 
-/// What must not be shown, wherever it was put by mistake.
+/// A secret that must not be printed, even if it was put into the wrong setting.
 const SECRET: &str = "sk-secret-0123456789";
 
-/// Runs `dr` with the user's own settings.
+/// Runs `dr` with a user settings file.
 fn with(world: &World, settings: &str, args: &[&str]) -> Run {
     set(world, settings);
     let run = world.dr(args);
@@ -12,13 +12,13 @@ fn with(world: &World, settings: &str, args: &[&str]) -> Run {
     run
 }
 
-/// Returns the user's own settings as errors name them.
+/// Returns the path of the user settings file as errors print it.
 fn file(world: &World) -> String {
     world.home(".config/dr/config.toml").display().to_string()
 }
 
 #[test]
-fn table_that_cannot_be_read_is_named_with_its_file_in_words_of_people() {
+fn invalid_table_is_reported_with_its_file_in_plain_words() {
     let world = World::empty();
     for (settings, said) in [
         ("[web]\nfetsh = true", "`web.fetsh` in `FILE`: there is no such setting"),
@@ -115,7 +115,7 @@ fn setting_that_only_a_run_uses_is_checked_by_config_and_doctor() {
 }
 
 #[test]
-fn key_that_is_missing_is_trouble_only_where_something_could_be_asked() {
+fn missing_key_is_a_problem_only_if_it_would_be_used() {
     let settings = "[web]\nprovider = \"exa\"";
     let world = greenhouse();
     let online = with(&world, settings, &["config"]);
@@ -126,7 +126,7 @@ fn key_that_is_missing_is_trouble_only_where_something_could_be_asked() {
 }
 
 #[test]
-fn empty_list_of_models_is_said_before_a_run_and_is_no_matter_without_jobs() {
+fn empty_list_of_models_is_an_error_only_if_jobs_are_enabled() {
     let settings = "[models]\nbase_url = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"\n[deep_research]\nmodels = []\n";
     let world = greenhouse();
     let run = with(&world, settings, &["ask", "What waters the beds?"]);
@@ -139,7 +139,7 @@ fn empty_list_of_models_is_said_before_a_run_and_is_no_matter_without_jobs() {
 }
 
 #[test]
-fn limit_out_of_range_is_an_error_with_the_range_wherever_it_is_set() {
+fn limit_out_of_range_is_an_error_wherever_it_is_set() {
     let world = World::empty();
     for (setting, said) in [
         ("parallel = 0", "`parallel` in `FILE`: found `0`, expected 1 to 64"),
@@ -168,16 +168,13 @@ fn limit_out_of_range_is_an_error_with_the_range_wherever_it_is_set() {
 }
 
 #[test]
-fn answer_may_be_required_to_cover_so_much_and_no_more() {
+fn required_topics_are_limited() {
     let long = "a".repeat(301);
     let many = ["--cover", "cost"].repeat(21);
     for (flags, said) in [
-        (
-            vec!["--cover", long.as_str()],
-            "error: `--cover`: what the answer must cover has 301 characters (at most 300)\n",
-        ),
-        (many, "error: `--cover`: answer must cover 21 things (at most 20)\n"),
-        (vec!["--cover", "?!"], "error: `--cover`: what the answer must cover has no words\n"),
+        (vec!["--cover", long.as_str()], "error: `--cover`: required topic has 301 characters (at most 300)\n"),
+        (many, "error: `--cover`: 21 required topics (at most 20)\n"),
+        (vec!["--cover", "?!"], "error: `--cover`: required topic has no words\n"),
     ] {
         let run = World::empty().dr(["ask", "Why?"].into_iter().chain(flags));
         assert_eq!((run.exit, run.stderr.as_str()), (Some(2), said));
@@ -185,7 +182,7 @@ fn answer_may_be_required_to_cover_so_much_and_no_more() {
 }
 
 #[test]
-fn variables_that_lead_out_are_shown_without_their_keys() {
+fn keys_in_environment_variables_are_not_printed() {
     let world =
         World::empty().with_variable("TAVILY_API_KEY", SECRET).with_variable("SEARXNG_URL", "http://localhost:8888");
     let config = world.dr(["config"]).succeeded().stdout;

@@ -3,7 +3,7 @@ use crate::common::World;
 use crate::reader;
 use crate::web_server::{Setup, WebServer};
 
-/// A model that is not on this machine, so that it costs nothing nobody knows.
+/// Settings with a model on another machine.
 const ELSEWHERE: &str = "[models]\nbase_url = \"http://models.example/v1\"\nmodel = \"fixture\"\n";
 
 const LOCAL_ONLY: &str = "[collections.kb]\nlocal_only = true\n";
@@ -14,13 +14,13 @@ fn server() -> WebServer {
     Setup::new(reader::say).start()
 }
 
-/// Makes a world from which every machine but this one is reached through `server`, which hears what is sent.
+/// Returns a world that reaches other machines through the proxy `server`, which records the requests.
 fn through(server: &WebServer) -> World {
     greenhouse().with_variable("HTTP_PROXY", server.origin()).with_variable("http_proxy", server.origin())
 }
 
 #[test]
-fn collection_for_local_models_is_refused_to_others_before_anything_is_sent() {
+fn local_only_collection_is_refused_before_anything_is_sent_elsewhere() {
     let server = server();
     let world = through(&server);
     set(&world, ELSEWHERE);
@@ -43,7 +43,7 @@ fn collection_for_local_models_is_refused_to_others_before_anything_is_sent() {
 }
 
 #[test]
-fn another_collection_of_the_same_index_may_be_shown() {
+fn other_collections_of_the_same_index_are_allowed() {
     let server = server();
     let world = through(&server);
     world.write_on_day(1, "other/beds.md", "# Beds\n\nThe beds are raised.\n");
@@ -55,7 +55,7 @@ fn another_collection_of_the_same_index_may_be_shown() {
 }
 
 #[test]
-fn collection_for_local_models_is_shown_to_one_on_this_machine() {
+fn local_only_collection_is_allowed_for_a_loopback_model() {
     let server = server();
     let world = models_at(greenhouse(), &server);
     set(&world, LOCAL_ONLY);

@@ -8,7 +8,7 @@ use crate::web_server::Setup;
 
 const ON_THE_WEB: [&str; 7] = ["ask", "--json", "--quiet", "--source", "web", "--mode", "quick"];
 
-/// Starts a search engine that gives every search the same answer.
+/// Starts a search engine that answers every search the same way.
 fn engine(status: u16, reply: &serde_json::Value) -> ModelServer {
     ModelServer::always(Response::json(status, reply))
 }
@@ -19,7 +19,7 @@ fn with_engine(world: World, engine: &ModelServer) -> World {
 }
 
 #[test]
-fn web_that_cannot_be_asked_is_said_and_nothing_is_begun() {
+fn unavailable_web_is_an_error_before_the_run_starts() {
     let world = greenhouse();
     for (flags, said) in [
         (&["--offline"][..], "error: web cannot be asked: `dr` is offline\n\nhint: leave out `--offline`"),
@@ -37,7 +37,7 @@ fn web_that_cannot_be_asked_is_said_and_nothing_is_begun() {
 }
 
 #[test]
-fn engine_that_fails_is_a_failure_and_one_that_has_nothing_is_a_refusal() {
+fn failing_engine_is_a_failure_and_an_empty_one_a_refusal() {
     let models = Setup::new(reader::say).start();
     let ask: Vec<_> = ON_THE_WEB.iter().chain(&["--no-deep-research", QUESTION]).collect();
     for has_model in [false, true] {
@@ -59,7 +59,7 @@ fn engine_that_fails_is_a_failure_and_one_that_has_nothing_is_a_refusal() {
 }
 
 #[test]
-fn knowledge_base_that_has_nothing_is_a_refusal_though_the_engine_beside_it_fails() {
+fn empty_knowledge_base_is_a_refusal_even_if_the_engine_fails() {
     let broken = engine(403, &json!({}));
     let world = with_engine(greenhouse(), &broken);
     let run = world.dr(["ask", "--json", "--quiet", "--source", "mixed", "--mode", "quick", "What do zeppelins cost?"]);
@@ -68,7 +68,7 @@ fn knowledge_base_that_has_nothing_is_a_refusal_though_the_engine_beside_it_fail
 }
 
 #[test]
-fn nodes_no_way_leads_to_are_lost_where_nothing_else_was_asked() {
+fn nodes_without_a_source_are_lost_if_nothing_else_was_searched() {
     let only_web = |request: &crate::model_server::Request| {
         match request.form() {
         Some("plan") => json!({
@@ -91,7 +91,7 @@ fn nodes_no_way_leads_to_are_lost_where_nothing_else_was_asked() {
 }
 
 #[test]
-fn deep_research_that_would_never_be_started_is_noted_with_the_reason() {
+fn disabled_deep_research_is_reported_with_the_reason() {
     let detail = |settings: &str| {
         let world = World::empty().with_variable("OPENAI_API_KEY", "x");
         set(&world, settings);
@@ -107,10 +107,10 @@ fn deep_research_that_would_never_be_started_is_noted_with_the_reason() {
     assert!(detail("[deep_research]\nmax_jobs = 1").starts_with("ok up to 1 job a run, "));
 }
 
-/// Root may write anywhere, so this says nothing to root.
+/// Root may write anywhere, so the test asserts nothing if run as root.
 #[cfg(unix)]
 #[test]
-fn folder_that_cannot_be_written_to_is_named_where_a_model_would_be_paid() {
+fn unwritable_folder_is_an_error_before_a_model_is_called() {
     use std::fs::{Permissions, set_permissions, write};
     use std::os::unix::fs::PermissionsExt;
 
