@@ -1,207 +1,280 @@
-//! The shape of a question, by its wording alone: plain, a comparison, or several parts.
+//! Tells a comparison and a question of several parts from a plain one, by English wording.
 //!
-//! Wording is English; where a text is not, or where in doubt, the question is plain: one node too few costs less than
-//! a question torn apart.
+//! In doubt a question is plain: searching it whole finds less than searching its parts, but pieces of a question that
+//! was cut in the wrong place find nothing.
 
-use super::comparison::{Comparison, comparison};
-use super::parts::{complete, parts};
-use super::survey::subject;
-use crate::base::word::{WordSplitter, find_words};
+use crate::base::word::WordSplitter;
 
-/// Things compared, or parts, at most; more are put together.
-const MAX_ITEMS: usize = 8;
+/// Most parts of a question; one with more is plain, since a brief takes no more aspects.
+const MAX_PARTS: usize = 8;
 
-/// What a question consists of.
+/// Most words in the name of an entity; a longer text is a clause.
+const MAX_NAME_WORDS: usize = 6;
+
+const QUESTION_WORDS: &str = "how what why when where who which whose";
+const ORDER_WORDS: &str = "compare explain describe list summarise summarize outline discuss recommend evaluate";
+const COURTESY: &str = "also |and |then |please |can you |could you |i want to |give me ";
+
+/// Words that refer to entities named before.
+const BACK_WORDS: &str = "it they them these those each either one ones both which";
+
+/// Words between the entities of a comparison.
+const SEPARATORS: &str = ", and |, or |, | and | or | & | vs | versus | compared to | compared with | compare to \
+    | compare with | differ from | different from | with | to | against ";
+
+/// Beginnings of a clause after the entities of a comparison.
+const CLAUSES: &str = "; |? |. | — | – |, which |, and which | and when | and how | and what | and why ";
+
+/// Words that begin what entities are compared for.
+const TOPICS: &str = " for | in terms of | regarding | with respect to | when | in | on | as to ";
+
+/// A part of a question that is searched for by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
-    /// One thing is asked.
-    Plain,
-    /// The same is asked of several things.
-    Comparison(Comparison),
-    /// Several things are asked, each complete in itself.
-    Parts(Vec<String>),
-    /// All there is on a subject is asked.
-    Survey(String),
+pub(super) struct Part {
+    pub(super) aspect: String,
+    pub(super) question: String,
+}
+
+/// The parts of a question: none for a plain one, and for a comparison its entities.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) parts: Vec<Part>,
+    pub(super) is_comparison: bool,
 }
 
 impl Shape {
-    /// Returns the shape of a question on one line.
     pub(super) fn of(question: &str, splitter: &WordSplitter) -> Self {
         let mask = mask(question);
-        let span = Span { text: question, mask: &mask };
-        if !is_english(&mask) {
-            return Self::Plain;
-        }
-        let parts = parts(span, splitter);
-        let first = parts.first().copied().unwrap_or(span);
-        // What follows a comparison and refers to what is compared belongs to it.
-        let is_about_first = parts.iter().skip(1).all(|part| part.has_word(BACK_WORDS));
-        match comparison(first) {
-            Some(comparison) if is_about_first => Self::Comparison(comparison),
-            _ if parts.len() < 2 => match subject(span) {
-                Some(subject) => Self::Survey(subject.to_owned()),
-                None => Self::Plain,
-            },
-            _ => Self::Parts(grouped(&complete(&parts), " ")),
-        }
+        let parts = parts(Span { text: question, mask: &mask }, splitter);
+        // “Which of them is cheaper?” belongs to the comparison before it.
+        let is_one = parts[1..].iter().all(|part| part.words().any(|word| is_in(word, BACK_WORDS)));
+        let compared = comparison(parts[0]).filter(|_| is_one);
+        let is_comparison = compared.is_some();
+        let parts = compared.unwrap_or_else(|| with_topic(&parts, splitter));
+        if (2..=MAX_PARTS).contains(&parts.len()) { Self { parts, is_comparison } } else { Self::default() }
     }
 }
 
-/// Words that refer to things named before.
-const BACK_WORDS: &str = "each either one ones both which them they it these those";
-
-/// Words a question starts with.
-pub(super) const QUESTION_WORDS: &str = "how what why when where who which whose";
-
-/// Words an order starts with.
-pub(super) const ORDER_WORDS: &str =
-    "explain describe list summarise summarize outline discuss recommend evaluate tell say name";
-
-/// Words that say what their subject does; before them it ends.
-pub(super) const VERBS: &str = "work works function operate behave happen scale start stop exist mean matter look handle handles \
-    use uses store stores support supports manage make makes keep keeps decide choose implement read write run find \
-    compare differ perform need needs solve help prevent avoid recover fail";
-
-/// Fixed pairs, which are one thing.
-const PAIRS: &str = "rock and roll|research and development|supply and demand|search and replace|find and replace|drag \
-    and drop|trial and error|terms and conditions|copy and paste|cut and paste|black and white|command and \
-    control|profit and loss|health and safety|questions and answers|question and answer|divide and conquer|mergers and \
-    acquisitions|food and beverage|law and order|oil and gas|plug and play|back and forth|publish and \
-    subscribe|science and technology|bread and butter|nuts and bolts|mark and sweep|compare and swap|fetch and \
-    add|fire and forget|request and response|arts and crafts|war and peace|pros and cons";
-
-/// A stretch of a question, and the same bytes with all that must not be cut hidden.
+/// A stretch of a question, and the same bytes masked.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span<'a> {
-    pub(super) text: &'a str,
-    pub(super) mask: &'a str,
+struct Span<'a> {
+    text: &'a str,
+    mask: &'a str,
 }
 
 impl<'a> Span<'a> {
-    pub(super) fn slice(self, from: usize, to: usize) -> Self {
+    fn slice(self, from: usize, to: usize) -> Self {
         Self { text: &self.text[from..to], mask: &self.mask[from..to] }
     }
 
-    pub(super) fn after(self, at: usize) -> Self {
-        self.slice(at, self.text.len())
-    }
-
-    /// Drops white space and punctuation at both ends.
-    pub(super) fn trim(self) -> Self {
+    fn trim(self) -> Self {
         let is_edge = |letter: char| letter.is_whitespace() || ",.;:?!–—-".contains(letter);
         let start = self.mask.len() - self.mask.trim_start_matches(is_edge).len();
-        let end = self.mask.trim_end_matches(is_edge).len();
-        self.slice(start, end.max(start))
+        self.slice(start, self.mask.trim_end_matches(is_edge).len().max(start))
     }
 
-    pub(super) fn strip(self, prefix: &str) -> Option<Self> {
-        self.mask.starts_with(prefix).then(|| self.after(prefix.len()))
+    fn strip(self, prefixes: &str) -> Option<Self> {
+        let prefix = prefixes.split('|').find(|prefix| self.mask.starts_with(prefix))?;
+        Some(self.slice(prefix.len(), self.text.len()))
     }
 
-    pub(super) fn strip_any(self, prefixes: &str) -> Option<Self> {
-        prefixes.split('|').find_map(|prefix| self.strip(prefix))
+    fn strip_all(self, prefixes: &str) -> Self {
+        let span = self.trim();
+        span.strip(prefixes).map_or(span, |rest| rest.strip_all(prefixes))
     }
 
-    pub(super) fn split_once(self, separator: &str) -> Option<(Self, Self)> {
-        let at = self.mask.find(separator)?;
-        Some((self.slice(0, at), self.after(at + separator.len())))
+    /// Splits at the pattern that comes first; of two at the same place, at the longer one.
+    fn split_once(self, patterns: &str) -> Option<(Self, Self)> {
+        let found = patterns.split('|').filter_map(|pattern| Some((self.mask.find(pattern)?, pattern.len())));
+        let (at, length) = found.min_by_key(|(at, length)| (*at, std::cmp::Reverse(*length)))?;
+        Some((self.slice(0, at), self.slice(at + length, self.text.len())))
     }
 
-    /// Finds whichever pattern comes first; of those at one place the longest.
-    pub(super) fn first_of(self, patterns: &str) -> Option<(usize, &str)> {
-        let found = patterns.split('|').filter_map(|pattern| Some((self.mask.find(pattern)?, pattern)));
-        found.min_by_key(|(at, pattern)| (*at, std::cmp::Reverse(pattern.len())))
+    fn split(self, patterns: &str) -> Vec<Self> {
+        let mut parts = vec![self];
+        while let Some((part, rest)) = parts.last().and_then(|last| last.split_once(patterns)) {
+            parts.pop();
+            parts.extend([part, rest]);
+        }
+        parts
     }
 
-    pub(super) fn words(self) -> impl Iterator<Item = &'a str> {
+    fn words(self) -> impl Iterator<Item = &'a str> {
         self.mask.split(|letter: char| !letter.is_alphanumeric() && letter != '\'').filter(|word| !word.is_empty())
     }
 
-    pub(super) fn starts_with_word(self, list: &str) -> bool {
-        self.words().next().is_some_and(|word| is_in(word, list))
+    fn starts_with(self, words: &str) -> bool {
+        self.words().next().is_some_and(|word| is_in(word, words))
     }
 
-    pub(super) fn has_word(self, list: &str) -> bool {
-        self.words().any(|word| is_in(word, list))
+    fn asks(self) -> bool {
+        self.starts_with(QUESTION_WORDS) || self.starts_with(ORDER_WORDS)
     }
 }
 
-pub(super) fn is_in(word: &str, list: &str) -> bool {
-    list.split_whitespace().any(|listed| listed == word)
-}
-
-/// Returns `text` in lower case, with quotes, code, brackets and fixed pairs as one word each; every byte keeps its
-/// place.
+/// Returns `text` in lower case with quotes, code and brackets as one word each; every byte keeps its place.
 pub(super) fn mask(text: &str) -> String {
-    let mut mask = String::with_capacity(text.len());
-    let mut hidden_to = 0;
-    for (at, letter) in text.char_indices() {
-        if at >= hidden_to {
-            hidden_to = hidden_end(text, at, letter).unwrap_or(0);
-        }
-        if at < hidden_to {
-            mask.extend(std::iter::repeat_n('x', letter.len_utf8()));
-        } else {
-            mask.push(letter.to_ascii_lowercase());
+    let mut mask = text.to_ascii_lowercase();
+    for (open, close) in [('`', '`'), ('"', '"'), ('“', '”'), ('(', ')')] {
+        let mut from = 0;
+        while let Some(start) = mask[from..].find(open).map(|at| from + at) {
+            let inside = start + open.len_utf8();
+            let Some(length) = mask[inside..].find(close) else { break };
+            from = inside + length + close.len_utf8();
+            mask.replace_range(start..from, &"x".repeat(from - start));
         }
     }
     // The point of an abbreviation ends no sentence.
-    mask = mask.replace(" vs. ", " vs  ");
-    for pair in PAIRS.split('|') {
-        while let Some(at) = find_words(&mask, pair) {
-            mask.replace_range(at..at + pair.len(), &"x".repeat(pair.len()));
-        }
-    }
-    mask
+    mask.replace(" vs. ", " vs  ")
 }
 
-/// Returns where what is hidden from `at` on ends, where something is.
-fn hidden_end(text: &str, at: usize, letter: char) -> Option<usize> {
-    let close = match letter {
-        '`' => '`',
-        '"' => '"',
-        '“' => '”',
-        '«' => '»',
-        '(' => ')',
-        '\'' if text[..at].chars().next_back().is_none_or(char::is_whitespace) => '\'',
-        _ => return None,
+/// Splits a question into the sentences and clauses that ask something; never empty.
+fn parts<'a>(span: Span<'a>, splitter: &WordSplitter) -> Vec<Span<'a>> {
+    let opening = |part: Span<'a>| {
+        // The number of a list item: “2. What is borrowing?”
+        let item = part.trim().split_once(". |) ");
+        let item = item.filter(|(number, _)| number.text.chars().all(|letter| letter.is_ascii_digit()));
+        item.map_or(part, |(_, rest)| rest).strip_all(COURTESY)
     };
-    let inside = &text[at + letter.len_utf8()..];
-    let length = inside.find(close)?;
-    let is_number = letter == '(' && inside[..length].chars().all(|letter| letter.is_ascii_digit());
-    (!is_number).then(|| at + letter.len_utf8() + length + close.len_utf8())
+    let sentences = span.split("?|;").into_iter().map(opening);
+    let sentences: Vec<_> = sentences.filter(|sentence| splitter.has_key_word(sentence.text)).collect();
+    // A remark among the sentences could belong to any of them.
+    match sentences.as_slice() {
+        [sentence] => clauses(*sentence, splitter),
+        [_, ..] if sentences.iter().all(|sentence| sentence.asks()) => {
+            sentences.into_iter().flat_map(|sentence| clauses(sentence, splitter)).collect()
+        }
+        _ => vec![span.strip_all(COURTESY)],
+    }
 }
 
-/// Tells whether a text may be English: its letters are, and it has no more little words of other languages than of
-/// English.
-fn is_english(mask: &str) -> bool {
-    const ENGLISH: &str = "the is are was of to and or for how what why when where who which does do did we our it its \
-        they their with between from by that this there should can a an in on be vs versus compare";
-    const OTHER: &str = "der das und ist wie wer für mit nicht ein eine zwischen welche warum wird werden le les et est \
-        une quel quelle comment pourquoi pour avec entre sont dans que el los las es y qué cómo para cuál cuáles por \
-        una il gli che è perché della di o os um uma não como para de het een en hoe waarom och att är hur vad som och \
-        jak co jest dlaczego";
-    let letters = mask.chars().filter(|letter| letter.is_alphabetic());
-    let (ascii, other): (Vec<_>, Vec<_>) = letters.partition(char::is_ascii);
-    let span = Span { text: mask, mask };
-    let english = span.words().filter(|word| is_in(word, ENGLISH)).count();
-    let foreign = span.words().filter(|word| is_in(word, OTHER)).count();
-    other.len() * 5 <= ascii.len() && (foreign == 0 || english > foreign)
+/// Splits “how does X work, and what are its limits” where the second question begins.
+fn clauses<'a>(span: Span<'a>, splitter: &WordSplitter) -> Vec<Span<'a>> {
+    let is_whole = |part: Span<'_>| {
+        let last = part.words().last().unwrap_or_default();
+        part.words().count() > 1 && !is_in(last, QUESTION_WORDS) && splitter.has_key_word(part.text)
+    };
+    let halves = |(at, joint): (usize, &'static str)| {
+        let (left, right) = (span.slice(0, at).strip_all(COURTESY), span.slice(at + joint.len(), span.text.len()));
+        // After a comma alone, “which” and “where” mostly go on with the same thought.
+        let is_new = joint != ", " || right.starts_with("how what why");
+        (is_new && left.asks() && right.asks() && is_whole(left) && is_whole(right)).then_some((at, left, right))
+    };
+    let joints = [", and ", " and ", ", "];
+    let found = joints.iter().flat_map(|joint| span.mask.match_indices(*joint).map(|(at, _)| (at, *joint)));
+    match found.filter_map(halves).min_by_key(|(at, ..)| *at) {
+        Some((_, left, right)) => std::iter::once(left).chain(clauses(right.trim(), splitter)).collect(),
+        None => vec![span],
+    }
 }
 
-/// Puts items together until there are few enough; none is lost.
-pub(super) fn grouped(items: &[String], joint: &str) -> Vec<String> {
-    let size = items.len().div_ceil(MAX_ITEMS).max(1);
-    items.chunks(size).map(|items| items.join(joint)).collect()
+/// Appends the key words of the first part to each part that refers to them.
+fn with_topic(parts: &[Span<'_>], splitter: &WordSplitter) -> Vec<Part> {
+    const GENERIC: &str = "work works happen happens mean means";
+    let first = splitter.without_stop_words(parts[0].text);
+    let topic: Vec<_> = first.split(' ').filter(|word| !is_in(word, GENERIC)).collect();
+    let whole = |(place, part): (usize, &Span<'_>)| {
+        let mut letters = part.text.chars();
+        let start = letters.next().into_iter().flat_map(char::to_uppercase);
+        let mut aspect: String = start.chain(letters).collect();
+        if place > 0 && refers_back(*part, splitter) {
+            aspect = format!("{aspect} ({})", topic.join(" "));
+        }
+        let mark = if part.starts_with(ORDER_WORDS) { "" } else { "?" };
+        Part { question: format!("{aspect}{mark}"), aspect }
+    };
+    parts.iter().enumerate().map(whole).collect()
+}
+
+/// Tells whether a part is about something an earlier one named: “its limits”, “the costs”.
+fn refers_back(part: Span<'_>, splitter: &WordSplitter) -> bool {
+    let words: Vec<_> = part.words().collect();
+    let pronoun = words.iter().position(|word| is_in(word, "it its they their them"));
+    let is_general = words.contains(&"the") && splitter.key_stems(part.text).len() == 1;
+    // A name before the pronoun is what the pronoun stands for.
+    let has_name = part.text.split_whitespace().take(pronoun.unwrap_or(words.len())).skip(1).any(is_name_like);
+    !has_name && (pronoun.is_some() || is_general)
+}
+
+/// Reads the entities that a question compares.
+fn comparison(span: Span<'_>) -> Option<Vec<Part>> {
+    let span = span.strip_all("what is |what are |what about |the ");
+    if let Some(list) = span.strip("compare |compare and contrast |comparison of |comparison between ") {
+        let of = list.strip("the ").and_then(|list| list.split_once(" of "));
+        return match of.filter(|(topic, _)| topic.words().count() <= 3 && !topic.mask.contains(" and ")) {
+            Some((topic, list)) => listed(list, &format!("as to {}", topic.text)),
+            None => listed(list, ""),
+        };
+    }
+    if let Some(list) = span.strip("difference between |differences between ") {
+        return listed(list, "");
+    }
+    if let Some(list) = span.strip("pros and cons of |advantages and disadvantages of ") {
+        return listed(list, "as to pros and cons");
+    }
+    // “Which is better for queues, A or B?”, “should we use A or B?”
+    let which = span.strip("which ").and_then(|rest| rest.split_once(", |: "));
+    let topic = which.and_then(|(asked, _)| asked.split_once(" for ")).map(|(_, topic)| format!("for {}", topic.text));
+    let choice = which.map(|(_, list)| list).or_else(|| span.strip("should we use |should i use "));
+    if let Some(list) = choice.filter(|list| list.mask.contains(" or ")) {
+        return listed(list, &topic.unwrap_or_default());
+    }
+    if let Some(rest) = span.strip("how does |how do |how is |how are ") {
+        let (things, end) = rest.split_once(" differ| different| compare")?;
+        return match end.words().next() {
+            None => listed(things, ""),
+            Some("in" | "for" | "when") => listed(things, end.text.trim()),
+            Some("to" | "with" | "from") => listed(rest, ""),
+            Some(_) => None,
+        };
+    }
+    span.split_once(" vs | versus ").and_then(|_| listed(span, ""))
+}
+
+/// Splits a list of entities, and what they are compared for where that follows the list.
+fn listed(list: Span<'_>, topic: &str) -> Option<Vec<Part>> {
+    let list = list.split_once(CLAUSES).map_or(list, |(list, _)| list).trim();
+    let names = list.split_once(TOPICS).map_or(list, |(names, _)| names);
+    let own = list.text[names.text.len()..].trim();
+    let mut names = names.split(SEPARATORS).into_iter().map(name).collect::<Option<Vec<_>>>()?;
+    let shared = shared_ending(&mut names).map(|ending| format!("as to {ending}")).unwrap_or_default();
+    let topics: Vec<_> = [topic, &shared, own].into_iter().filter(|topic| !topic.is_empty()).collect();
+    let topic = topics.join(" ");
+    let is_new = |(at, name): (usize, &&str)| !names[..at].iter().any(|other| other.eq_ignore_ascii_case(name));
+    let part = |name: &&str| match topic.as_str() {
+        "" => Part { aspect: (*name).to_owned(), question: format!("What is {name}?") },
+        topic => Part { aspect: format!("{name} {topic}"), question: format!("What about {name} {topic}?") },
+    };
+    (names.len() > 1 && names.iter().enumerate().all(is_new)).then(|| names.iter().map(part).collect())
+}
+
+/// Cuts the ending that belongs to all names off the last of them: “Rust and Go performance”.
+fn shared_ending<'a>(names: &mut [&'a str]) -> Option<&'a str> {
+    let (last, others) = names.split_last_mut()?;
+    let (name, ending) = last.split_once(' ')?;
+    let are_names = others.iter().flat_map(|other| other.split(' ')).chain([name]).all(is_name_like);
+    let is_shared = are_names && !name.starts_with(['`', '"', '“']) && !ending.split(' ').any(is_name_like);
+    is_shared.then(|| {
+        *last = name;
+        ending
+    })
+}
+
+fn name(span: Span<'_>) -> Option<&str> {
+    const NO_NAMES: &str = "it them they these those this that others other us we you i both two all";
+    let span = span.strip_all("the |a |an |both |either |between |and |or |using ");
+    let is_name = (1..=MAX_NAME_WORDS).contains(&span.text.split_whitespace().count())
+        && span.text.chars().any(char::is_alphanumeric)
+        && !span.asks()
+        && !span.words().all(|word| is_in(word, NO_NAMES));
+    is_name.then_some(span.text)
+}
+
+fn is_in(word: &str, list: &str) -> bool {
+    list.split(' ').any(|listed| listed == word)
 }
 
 /// Tells whether a word looks like a name: a capital, a digit, or code.
-pub(super) fn is_name_like(word: &str) -> bool {
+fn is_name_like(word: &str) -> bool {
     word.contains(|letter: char| letter.is_uppercase() || letter.is_numeric() || "`\"“_".contains(letter))
-}
-
-/// Finds the first word of a list that does not open the span.
-pub(super) fn first_word<'l>(span: Span<'_>, list: &'l str) -> Option<(usize, &'l str)> {
-    let found = list.split_whitespace().filter_map(|word| Some((find_words(span.mask, word)?, word)));
-    found.filter(|(at, _)| *at > 0).min()
 }
