@@ -1,4 +1,7 @@
-//! An action a model asks for becomes an outcome: passages it may read, or evidence that code has checked.
+//! Executes the actions a worker's model asks for: searches, opened passages, and notes whose quotes code has checked.
+//!
+//! The texts returned to the model become part of its next prompt and so of the request hash: changing one makes
+//! `dr resume` repeat worker calls recorded by an older version.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -16,13 +19,13 @@ use crate::base::line::{counted, one_line};
 use crate::llm::call::CallError;
 use crate::source::{Found, Passage, Source, SourceError, Support};
 
-/// Actions of one step that are carried out; the rest is refused.
+/// Most actions executed per step; the rest is refused.
 const MAX_ACTIONS: usize = 8;
 
-/// Shortest quote, in words: a single word bears out nothing.
+/// Shortest quote, in words. A single word supports no claim.
 const MIN_QUOTE_WORDS: usize = 2;
 
-/// Longest quote, in bytes; what is longer is a copy of the passage.
+/// Longest quote, in bytes. A longer one copies the passage instead of selecting from it.
 const MAX_QUOTE_BYTES: usize = 1_500;
 
 /// Longest text of a note, in characters.
@@ -59,15 +62,15 @@ pub(super) enum ToolDraft {
     Note,
 }
 
-/// A passage the worker was shown; its id is `p` and its place among them, from 1.
+/// A passage shown to the worker. Its id is `p` and its position in [`Desk::shown`], from 1.
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
     pub(super) passage: Passage,
-    /// Whether it was opened, rather than found.
+    /// Whether it was opened instead of found by a search.
     pub(super) is_opened: bool,
 }
 
-/// Evidence, and what the worker says it shows.
+/// A quote and the worker's statement of what it shows.
 #[derive(Clone, Debug)]
 pub(super) struct Note {
     pub(super) evidence: Evidence,
@@ -75,20 +78,20 @@ pub(super) struct Note {
     pub(super) aspect: Option<AspectId>,
 }
 
-/// What an action came to, as the worker is told.
+/// Result of an action, as shown to the worker.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
-    /// What was asked for.
+    /// The action, such as `search for price`.
     pub(super) call: String,
-    /// What came of it.
+    /// The result in words.
     pub(super) said: String,
-    /// Places in [`Desk::shown`].
+    /// Indexes into [`Desk::shown`].
     pub(super) passages: Vec<usize>,
-    /// Whether it was a note that was not taken.
+    /// Whether it was a note that was refused.
     pub(super) is_lost_note: bool,
 }
 
-/// An action that can be carried out.
+/// A validated action.
 enum Action {
     Search(String),
     Open(usize),
@@ -98,7 +101,7 @@ enum Action {
         text: String,
         aspect: Option<AspectId>,
     },
-    /// A note from what a search engine shows of a page: the page itself has to say so.
+    /// A note from a search engine's snippet. The page is fetched, since only its text can confirm the quote.
     NoteOfPage {
         at: usize,
         quote: String,
@@ -107,7 +110,8 @@ enum Action {
     },
 }
 
-/// What carrying an action out came to, before anything was numbered.
+/// Result of an action before passages and notes are numbered. Actions run in parallel, so numbers are assigned
+/// afterwards, in the order of the actions.
 enum Done {
     Found(Found),
     Opened(Passage),
@@ -116,26 +120,26 @@ enum Done {
     Failed(SourceError),
 }
 
-/// Where one worker's passages and evidence lie.
+/// The passages and notes of one worker.
 pub(super) struct Desk<'a> {
     source: &'a dyn Source,
     node: &'a Node,
     aspects: &'a [&'a Aspect],
     passages_per_search: usize,
     made: HashSet<String>,
-    /// Every passage it was shown, in order of first appearance.
+    /// Every passage shown, in order of first appearance.
     pub(super) shown: Vec<Shown>,
-    /// Its evidence, in the order it was noted.
+    /// Notes, in order.
     pub(super) noted: Vec<Note>,
-    /// How often it asked for what it had.
+    /// Number of actions that repeated an earlier one.
     pub(super) repeats: u32,
-    /// How well what was found bears on what was asked, at best.
+    /// Best support of any search.
     pub(super) support: Support,
-    /// What people should know.
+    /// Limitations to print in the report.
     pub(super) remarks: Vec<String>,
-    /// Whether its source has answered anything.
+    /// Whether any call to the source succeeded.
     has_answer: bool,
-    /// How its source failed first.
+    /// First failure of the source.
     failure: Option<SourceError>,
 }
 
@@ -162,16 +166,17 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Returns how the source failed, where it never did anything else.
+    /// Returns the failure of the source, if every call to it failed.
     pub(super) fn dead_source(&self) -> Option<&SourceError> {
         self.failure.as_ref().filter(|_| !self.has_answer)
     }
 
-    /// Carries out the actions of a step side by side; ids are given, and outcomes come, in the order of the actions.
+    /// Executes the actions of a step in parallel. Ids are assigned and outcomes returned in the order of the actions,
+    /// so that prompts do not depend on timing.
     ///
     /// # Errors
     ///
-    /// Returns an error only where the run itself cannot go on; what was noted beside it is kept.
+    /// Returns an error if the run cannot continue. Notes of the other actions are kept.
     pub(super) async fn act(&mut self, drafts: &[ActionDraft]) -> Result<Vec<Outcome>, CallError> {
         let mut actions = Vec::new();
         for draft in drafts.iter().take(MAX_ACTIONS) {
@@ -211,7 +216,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Returns the place of the passage an action names.
+    /// Returns the index of the passage an action names.
     fn place(&self, draft: &ActionDraft) -> Result<usize, String> {
         let id = one_line(draft.passage.as_deref().unwrap_or_default());
         let number = id.trim_matches(['[', ']']).strip_prefix('p').and_then(|number| number.parse::<usize>().ok());
@@ -248,7 +253,7 @@ impl<'a> Desk<'a> {
         Ok(Action::Note { at, range, text: text.chars().take(MAX_NOTE_CHARACTERS).collect(), aspect })
     }
 
-    /// Returns a stretch of a passage as evidence; its id is not the one it will have.
+    /// Returns a range of a passage as evidence with a provisional id.
     fn quote(&self, at: usize, range: &Range<usize>) -> Evidence {
         let passage = &self.shown[at].passage;
         passage.quote(range.clone(), EvidenceId::new(self.node.id.clone(), 0), passage.score)
@@ -263,7 +268,7 @@ impl<'a> Desk<'a> {
             Ok(Action::Open(at)) => {
                 let known = &self.shown[at].passage;
                 let opened = self.source.open(&known.id).await;
-                // A section bears on the question as well as the passage it was opened for.
+                // An opened section has no score of its own and inherits that of the passage it was opened for.
                 opened.map_or_else(Done::Failed, |passage| Done::Opened(Passage { score: known.score, ..passage }))
             }
             Ok(Action::Note { at, range, text, aspect }) => {
@@ -286,7 +291,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Returns a note of a stretch of a passage, once its document is found to say so.
+    /// Returns a note on a range of a passage, or a refusal if the document no longer contains the quote.
     async fn noted_from(&self, passage: &Passage, range: Range<usize>, text: String, aspect: Option<AspectId>) -> Done {
         let mut evidence = passage.quote(range, EvidenceId::new(self.node.id.clone(), 0), passage.score);
         let mut remarks = Vec::new();
@@ -298,7 +303,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Puts the outcome of an action on the desk, and numbers what is new.
+    /// Records the result of an action and numbers new passages and notes.
     fn take(&mut self, draft: &ActionDraft, done: Done) -> Outcome {
         let is_lost_note = draft.tool == ToolDraft::Note && !matches!(done, Done::Noted(..));
         self.has_answer |= matches!(done, Done::Found(_) | Done::Opened(_) | Done::Noted(..));
@@ -318,7 +323,7 @@ impl<'a> Desk<'a> {
             }
             Done::Refused(reason) => (format!("refused: {reason}"), Vec::new()),
             Done::Failed(error) => {
-                // The call brought nothing, so making it again is no repetition.
+                // The source failed, so trying the same action again is not a repetition.
                 self.made.remove(&identity(draft));
                 self.remark(vec![error.to_string()]);
                 let said = format!("failed: {error}");
@@ -343,11 +348,11 @@ impl<'a> Desk<'a> {
         (said, places)
     }
 
-    /// Returns the place of a passage among those shown, where it is put if it is new.
+    /// Returns the index of a passage among those shown, adding it if it is new.
     fn place_of(&mut self, passage: Passage, is_opened: bool) -> usize {
         let is_known = |known: &Shown| known.passage.id == passage.id && known.passage.text == passage.text;
         if let Some(place) = self.shown.iter().position(is_known) {
-            // Another query shows another stretch of it.
+            // Another query matches another part of the passage.
             self.shown[place].passage.snippet = passage.snippet;
             return place;
         }
@@ -377,7 +382,7 @@ fn is_same_quote(a: &Evidence, b: &Evidence) -> bool {
     a.quote == b.quote && a.source == b.source
 }
 
-/// Returns what makes two actions the same call: the tool and its arguments, however they are spelt.
+/// Returns a key that is equal for repeated actions: the tool and its arguments, ignoring case and punctuation.
 fn identity(draft: &ActionDraft) -> String {
     let fields = match draft.tool {
         ToolDraft::Search => [draft.query.as_deref(), None],

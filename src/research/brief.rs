@@ -1,4 +1,4 @@
-//! A Question becomes a Brief: the task in full, and the aspects an answer must cover.
+//! Writes the brief with a model: the task in full and the aspects an answer must cover.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -26,18 +26,18 @@ pub struct Clarification {
     pub verification: String,
 }
 
-/// What a brief is made of.
+/// Input of [`brief`].
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// What the user asked.
+    /// The user's question.
     pub question: &'a Question,
-    /// What the user said when asked for more.
+    /// The user's answer to the clarifying question.
     pub answer: Option<&'a str>,
-    /// How much is to be done; where it is [`Mode::Auto`], the model decides.
+    /// Requested depth. With [`Mode::Auto`], the model decides.
     pub mode: Mode,
-    /// Aspects the caller requires; they come first, in their own words.
+    /// Topics the caller requires. They become the first aspects, verbatim.
     pub required: &'a [String],
-    /// Today's date, where the answer may depend on it.
+    /// Today's date, if the prompt should contain it.
     pub today: Option<&'a str>,
 }
 
@@ -61,16 +61,16 @@ enum ModeDraft {
     Deep,
 }
 
-/// Asks whether the user should be asked something first.
+/// Decides whether the question needs clarification.
 ///
 /// # Errors
 ///
-/// Returns an error where the model gives no usable reply; going on without asking is then the thing to do.
+/// Returns an error if the model gives no usable reply. Callers then continue without asking.
 pub async fn clarify(caller: &dyn Caller, question: &Question) -> Result<Clarification, StructuredError> {
     let prompt = Template::Clarify.prompt(caller, json!({"question": question}));
     let found: Clarification = structured(caller, &CallKey::new("clarify"), &prompt, "clarification").await?;
     let question = one_line(&found.question);
-    // A need that cannot be put as a question is none.
+    // Without a question there is nothing to ask the user.
     Ok(Clarification {
         need: found.need && !question.is_empty(),
         question,
@@ -82,7 +82,7 @@ pub async fn clarify(caller: &dyn Caller, question: &Question) -> Result<Clarifi
 ///
 /// # Errors
 ///
-/// Returns an error where the model gives no usable reply.
+/// Returns an error if the model gives no usable reply.
 pub async fn brief(caller: &dyn Caller, key: &CallKey, request: Request<'_>) -> Result<Brief, StructuredError> {
     let Request { question, answer, required, today, .. } = request;
     let context = json!({
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn clarification_is_one_question_or_none() {
+    async fn clarification_without_a_question_is_not_needed() {
         let question = "How does it cope?".parse().unwrap();
         let caller = Scripted::replying(json!({"need": true, "question": "Cope\nwith what?", "verification": "load"}));
         assert_eq!(clarify(&caller, &question).await.unwrap().question, "Cope with what?");
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn required_aspects_come_first_and_none_comes_twice() {
+    async fn required_aspects_come_first_and_duplicates_are_dropped() {
         let question = "Compare A and B".parse().unwrap();
         let required = ["cost".to_owned(), "speed".to_owned()];
         let caller =
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn mode_the_user_chose_stands() {
+    async fn mode_chosen_by_the_user_is_kept() {
         let question = "What is A?".parse().unwrap();
         let caller = Scripted::replying(json!({"task": "What is A?", "aspects": ["A"], "mode": "deep"}));
         let request = Request { mode: Mode::Quick, ..request(&question, &[]) };

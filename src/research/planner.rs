@@ -1,4 +1,4 @@
-//! A Brief, and later a Verdict, becomes a `PlanDraft`: the sub-questions a model would open.
+//! Plans with a model: the brief, and in later rounds the verdict, become a [`PlanDraft`].
 
 use serde::Serialize;
 use serde_json::json;
@@ -13,19 +13,19 @@ use crate::llm::call::{CallKey, Caller};
 use crate::llm::message::Role;
 use crate::llm::structured::{StructuredError, structured_checked};
 
-/// Says what is wrong with a plan, if anything is.
+/// Validates a plan. The error is the complaint shown to the model.
 pub type PlanCheck<'a> = &'a (dyn Fn(&PlanDraft) -> Result<(), String> + Sync);
 
-/// What a plan has to keep to.
+/// Constraints on a plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Outlook {
-    /// How large the tree may grow.
+    /// Limits on the size of the tree.
     pub limits: TreeLimits,
-    /// Whether anything outside can be asked.
+    /// Whether a source for the web is available.
     pub has_web: bool,
 }
 
-/// A node as the planner sees it.
+/// A node as listed in the planner's prompt.
 #[derive(Clone, Debug, Serialize)]
 struct NodeLine {
     id: String,
@@ -34,11 +34,11 @@ struct NodeLine {
     question: String,
 }
 
-/// Plans the first round. A plan that `check` complains of is repaired.
+/// Plans the first round. A plan that fails `check` is sent back for one repair.
 ///
 /// # Errors
 ///
-/// Returns an error where the model gives no plan that passes.
+/// Returns an error if no reply passes `check`.
 pub async fn plan(
     caller: &dyn Caller,
     key: &CallKey,
@@ -63,14 +63,14 @@ pub async fn plan(
     structured_checked(caller, key, &prompt, "plan", check).await
 }
 
-/// Plans a later round, for what the verdict says is missing. A plan that `check` complains of is repaired.
+/// Plans a later round for the gaps named in the verdict. A plan that fails `check` is sent back for one repair.
 ///
-/// The summary in the prompt is the one for every eye where `memory` has none other to give away: see
-/// [`Memory::global`]. What comes back may be asked of anybody, so whoever routes the new nodes goes by aspect ids.
+/// The summary in the prompt may contain internal text, and so may the questions of the returned nodes. What is sent to
+/// the web is therefore never their wording but that of their aspects, see [`super::outward`].
 ///
 /// # Errors
 ///
-/// Returns an error where the model gives no plan that passes.
+/// Returns an error if no reply passes `check`.
 #[expect(clippy::too_many_arguments, reason = "each is a noun of its own")]
 pub async fn replan(
     caller: &dyn Caller,
@@ -130,7 +130,7 @@ fn nodes_left(tree: &Tree, limits: TreeLimits) -> u32 {
     limits.max_nodes.saturating_sub(u32::try_from(tree.nodes.len()).unwrap_or(u32::MAX))
 }
 
-/// Returns the verdict for a planner or a writer.
+/// Renders the verdict as text for the prompts of planner and writer.
 pub(super) fn in_words(verdict: &Verdict) -> String {
     let mut lines = vec![format!(
         "{}; confidence {:.2}",
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn plan_with_a_complaint_is_shown_it_and_then_refused() {
+    async fn invalid_plan_is_repaired_once_and_then_refused() {
         let caller = Scripted::replying(json!({"reasoning": "", "new_nodes": [], "updates": []}));
         let tree = Tree::of("What is A?".parse().unwrap());
         let check = |_: &PlanDraft| Err("aspect `a1` is served by no node".to_owned());
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn replanning_names_what_is_missing_and_fits_its_limit() {
+    async fn replan_prompt_names_the_gaps_and_fits_its_limit() {
         let caller = Scripted::replying(json!({"reasoning": "enough"})).with_input_limit(6_000);
         let tree = Tree::of("What is A?".parse().unwrap());
         let mut memory = Memory::default();

@@ -1,7 +1,7 @@
-//! The report of a job becomes a Branch: each cited sentence a claim, borne out by the page it cites or by nobody.
+//! Verifies the report of a background job: each cited sentence is a claim that its page confirms or does not.
 //!
-//! What a provider says of a page is its own prose. It counts as evidence only once the page has been read and a passage
-//! of it says the same: every number and every name of the claim stands there, and most of its words.
+//! A provider's summary of a page is not evidence. It becomes evidence only when the page has been fetched and a
+//! passage of it contains every number, every name and most words of the claim.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -17,25 +17,25 @@ use crate::base::word::{WordSplitter, find_words};
 use crate::source::deep_research::JobReport;
 use crate::source::{Passage, Source, SourceError, Support};
 
-/// Claims that are taken from one report.
+/// Most claims verified per report.
 const MAX_CLAIMS: usize = 30;
 
-/// Share of a claim's key words that a passage must have to bear it out.
+/// Smallest share of a claim's key words that a passage must contain to confirm it.
 const MIN_SHARED: f32 = 0.6;
 
-/// Characters of a page that are shown beside its address.
+/// Longest excerpt shown with a URL, in characters.
 const MAX_SNIPPET: usize = 240;
 
-/// Sentences a passage that bears a claim out may have.
+/// Longest confirming passage, in sentences. In a longer one, words of unrelated sentences could add up to the claim.
 const MAX_SENTENCES: usize = 3;
 
-/// A page that was read, and what it says.
+/// A fetched page and its sentences.
 struct Page {
     passage: Passage,
     sentences: Vec<Said>,
 }
 
-/// A sentence of a page, taken apart once for all claims.
+/// A sentence of a page, tokenised once for all claims.
 struct Said {
     range: Range<usize>,
     stems: HashSet<String>,
@@ -44,7 +44,7 @@ struct Said {
 }
 
 impl Said {
-    /// Tells whether a number stands here as it is, or a name as a word.
+    /// Returns whether the sentence contains a number exactly, or a name as a whole word.
     fn has(&self, word: &str) -> bool {
         self.words.contains(word) || (!has_digit(word) && find_words(&self.text, word).is_some())
     }
@@ -56,11 +56,11 @@ struct Claim {
     pages: Vec<(String, String)>,
 }
 
-/// Reads up to `max_pages` of the pages a report cites, and keeps what they bear out as findings.
+/// Fetches up to `max_pages` of the cited pages. Confirmed claims become findings, the others are listed as reported.
 ///
 /// # Errors
 ///
-/// Returns an error only where the run itself cannot go on; a page that cannot be read bears nothing out.
+/// Returns an error if the run cannot continue. A page that cannot be fetched confirms nothing.
 pub async fn branch_of(
     node: &Node,
     aspects: &[Aspect],
@@ -105,7 +105,7 @@ pub async fn branch_of(
     })
 }
 
-/// What becomes of the claims, one after the other.
+/// Results of the claims verified so far.
 struct Verified<'a> {
     node: &'a Node,
     aspects: &'a [Aspect],
@@ -141,7 +141,7 @@ impl Verified<'_> {
         }
     }
 
-    /// Returns the aspect a claim shares most words with.
+    /// Returns the aspect that shares most words with a claim.
     fn aspect_of(&self, claim: &str) -> Option<super::question::AspectId> {
         let splitter = WordSplitter::default();
         let said: HashSet<_> = splitter.key_stems(claim).into_iter().collect();
@@ -152,7 +152,7 @@ impl Verified<'_> {
     }
 }
 
-/// Opens pages, each once; what cannot be read is noted.
+/// Fetches each page once and notes failures.
 async fn read(
     urls: &[String],
     pages: Option<&dyn Source>,
@@ -167,7 +167,8 @@ async fn read(
                     let sentences = said(&passage.text);
                     read.insert(url.clone(), Page { passage, sentences });
                 }
-                // Nothing was read in time: who has more of it may read on.
+                // Stopped before the first page was read: passed on, so that the node can be resumed with more time.
+                // more time.
                 Err(error @ SourceError::Stopped(_)) if error.ends_run() || read.is_empty() => return Err(error),
                 Err(error) => notes.push(format!("a page cited by Deep Research was not read: {error}")),
             }
@@ -176,26 +177,26 @@ async fn read(
     Ok((read, notes))
 }
 
-/// Returns how a page begins, for a reader who decides whether to open it.
+/// Returns the start of a page as an excerpt.
 fn beginning(text: &str) -> String {
     let line = one_line(text);
     let end = line.char_indices().nth(MAX_SNIPPET).map_or(line.len(), |(end, _)| end);
     line[..end].to_owned()
 }
 
-/// Returns the sentences of a report that cite pages, without the marks of that.
+/// Returns the sentences of a report that cite pages, without their citation marks.
 fn claims(report: &JobReport) -> Vec<Claim> {
     let mut text = report.text.clone().into_bytes();
     for span in report.citations.iter().filter_map(|citation| citation.span.clone()) {
         text[span].fill(b' ');
     }
-    // Spans lie between characters, so blanking them leaves whole characters.
+    // Spans start and end at character boundaries, so the text stays valid UTF-8.
     let text = String::from_utf8(text).unwrap_or_else(|_| report.text.clone());
     let sentences = sentences(&text);
     let mut claims: BTreeMap<usize, Claim> = BTreeMap::new();
     for citation in &report.citations {
         let Some(span) = &citation.span else { continue };
-        // A mark stands in its sentence, or right behind it.
+        // A citation mark is inside its sentence or directly behind it.
         let Some(place) = sentences.iter().rposition(|sentence| sentence.range.start <= span.start) else { continue };
         let said = one_line(sentences[place].plain.trim_end_matches(['(', ')', '[', ']', ' ']));
         let claim = claims.entry(place).or_insert_with(|| Claim { text: said, pages: Vec::new() });
@@ -207,7 +208,7 @@ fn claims(report: &JobReport) -> Vec<Claim> {
     claims.into_values().filter(|claim| !claim.text.is_empty()).take(MAX_CLAIMS).collect()
 }
 
-/// Returns the shortest stretch of a page that says what a claim says, if there is one.
+/// Returns the shortest range of a page that confirms a claim.
 fn borne_out(claim: &str, page: &[Said]) -> Option<Range<usize>> {
     let stems = WordSplitter::default().key_stems(claim);
     let needed = exact_words(claim);
@@ -221,7 +222,6 @@ fn borne_out(claim: &str, page: &[Said]) -> Option<Range<usize>> {
     windows.into_iter().find(says).map(|window| window[0].range.start..window[window.len() - 1].range.end)
 }
 
-/// Returns the sentences of a page.
 fn said(page: &str) -> Vec<Said> {
     let splitter = WordSplitter::default();
     let said = |sentence: Sentence| Said {
@@ -233,7 +233,7 @@ fn said(page: &str) -> Vec<Said> {
     sentences_of_page(page).into_iter().map(said).collect()
 }
 
-/// Returns the numbers of a text, and its names: words with a capital that do not begin it. In lower case.
+/// Returns the numbers and names of a text in lower case. A name is a capitalised word that is not the first one.
 fn exact_words(text: &str) -> HashSet<String> {
     let is_exact = |(place, word): &(usize, &str)| {
         has_digit(word) || (*place > 0 && word.chars().next().is_some_and(char::is_uppercase))
@@ -241,7 +241,7 @@ fn exact_words(text: &str) -> HashSet<String> {
     words(text).enumerate().filter(is_exact).map(|(_, word)| word.to_lowercase()).collect()
 }
 
-/// Returns the words of a text; a number is one with its point and its percent sign.
+/// Returns the words of a text. A number includes its decimal point and percent sign.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|letter: char| letter.is_whitespace() || "()[]{},;:\"“”".contains(letter));
     let words = words.map(|word| word.trim_matches(|letter: char| !letter.is_alphanumeric() && letter != '%'));
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passage_bears_a_claim_out_only_with_its_numbers_and_names() {
+    fn passage_confirms_a_claim_only_with_its_numbers_and_names() {
         let page = "Tea came late. In 2021 the Ministry of Water counted 412 wells in Arland. More will follow.";
         let said = |claim: &str| borne_out(claim, &super::said(page)).map(|range| &page[range]);
         assert_eq!(
