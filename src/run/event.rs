@@ -1,4 +1,7 @@
-//! Everything that can happen in a run, as facts that can be written down.
+//! The events of a run, as stored in the journal.
+//!
+//! Field and variant names are part of the on-disk format: existing journals must stay readable, so a new field needs
+//! `#[serde(default)]`.
 
 use std::collections::BTreeMap;
 
@@ -19,57 +22,57 @@ use crate::research::verdict::Verdict;
 
 use super::budget::BudgetLimits;
 
-/// A fact and when it became one.
+/// An event with its number and time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// Its place among the facts of its run, from 1.
+    /// Number within the run, from 1.
     pub seq: u64,
-    /// When it was written down.
+    /// Time of writing.
     pub at: Moment,
-    /// The fact.
+    /// What happened.
     pub event: Event,
 }
 
-/// How a run is to be made; fixed when it starts, limits aside.
+/// Settings of a run. Fixed when it starts, except for the limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSettings {
-    /// How much is done.
+    /// Requested depth of the research.
     pub mode: Mode,
-    /// What the answer must cover, in the caller's words.
+    /// Topics the caller requires, verbatim.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub required: Vec<String>,
-    /// Where all of it is to be looked for, whatever the plan hints.
+    /// Sources for all nodes, overriding the plan (`--source`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub source: Option<SourceHint>,
-    /// Whether texts made of the knowledge base may leave this machine.
+    /// Whether internal text may leave this machine (`--allow-egress`).
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub allow_egress: bool,
-    /// Whether the pages Deep Research cites are read, so that what it says of them can be checked.
+    /// Whether pages cited by Deep Research are fetched to verify its claims.
     #[serde(default = "yes")]
     pub verify_web: bool,
-    /// What it may spend.
+    /// Limits on cost, tokens, time and rounds.
     pub limits: BudgetLimits,
-    /// How large its tree may grow.
+    /// Limits on the size of the tree.
     pub tree: TreeLimits,
-    /// Nodes worked on at the same time, at most.
+    /// Most nodes that run at the same time.
     pub parallel: usize,
-    /// Tokens of the rolling summary, at most.
+    /// Most tokens of the rolling summary.
     pub summary_tokens: u64,
-    /// Whether models think, or rules.
+    /// Whether the run uses rules instead of models.
     pub by_rules: bool,
-    /// The model of each role, by name.
+    /// Name of the model for each role.
     #[serde(default)]
     pub models: BTreeMap<Role, String>,
-    /// A JSON Schema the answer must have.
+    /// JSON Schema for the answer (`--schema`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output_schema: Option<serde_json::Value>,
-    /// What is searched.
+    /// Collections and filters to search.
     pub scope: Scope,
-    /// The same for people: `12 files of kb`.
+    /// Description of the scope for the report: `12 files of kb`.
     pub searched: String,
-    /// What results of a search depend on besides the query, see [`crate::source::Source::version`].
+    /// Version of the source, on which search results depend, see [`crate::source::Source::version`].
     pub source_version: String,
-    /// The run this one follows up, and what came of it.
+    /// The run this one follows up (`--follow`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub follows: Option<Followed>,
 }
@@ -78,115 +81,115 @@ fn yes() -> bool {
     true
 }
 
-/// What a follow-up question is asked about.
+/// The run that a follow-up question refers to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Followed {
-    /// The run.
+    /// Its id.
     pub run: RunId,
-    /// What it asked.
+    /// Its question.
     pub question: Question,
-    /// What it answered.
+    /// Its answer.
     pub answer: String,
 }
 
-/// A fact of a run. The fold in [`super::tree`] says what follows from it.
+/// An event of a run. [`super::tree`] folds events into the state of the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
     /// A run began.
     Started {
-        /// What was asked.
+        /// The user's question.
         question: Question,
-        /// How it is to be made.
+        /// Settings of the run.
         settings: Box<RunSettings>,
     },
-    /// A process went on with the run; nodes that were running wait again.
+    /// A process resumed the run. Nodes that were running are pending again.
     Resumed {
-        /// What it may spend now.
+        /// The limits from now on.
         limits: BudgetLimits,
-        /// Nodes that are worked on again.
+        /// Nodes to retry.
         #[serde(skip_serializing_if = "Vec::is_empty", default)]
         again: Vec<NodeId>,
     },
-    /// The user was asked something, and said this.
+    /// The user answered a clarifying question.
     Clarified {
-        /// What was asked.
+        /// The clarifying question.
         question: String,
-        /// The answer.
+        /// The user's answer.
         answer: String,
     },
-    /// It is fixed what the answer must cover.
+    /// The brief was made.
     Briefed {
         /// The brief.
         brief: Brief,
-        /// The same made without the answer of the run that this one follows up, for what faces outward.
+        /// In a follow-up run, a brief made without the earlier answer. Text sent to the web is built from this one.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         outward: Option<Box<Brief>>,
     },
-    /// Nodes were opened; the round begins.
+    /// A round was planned and begins.
     Planned {
-        /// The round, from 1.
+        /// Number of the round, from 1.
         round: u32,
-        /// The nodes and why.
+        /// New nodes, changes and reasons.
         plan: Plan,
     },
-    /// A worker began.
+    /// A worker started.
     NodeStarted {
         /// The node.
         node: NodeId,
-        /// The way it takes.
+        /// The route it takes.
         route: Route,
-        /// Why that way.
+        /// Reason for the route.
         why: String,
     },
-    /// A worker ended.
+    /// A worker finished.
     NodeFinished {
         /// The node.
         node: NodeId,
-        /// What it found.
+        /// Its result.
         branch: Box<Branch>,
     },
-    /// A worker was stopped before it was done; its node waits again.
+    /// A worker was stopped early. Its node is pending again.
     NodePaused {
         /// The node.
         node: NodeId,
     },
-    /// A worker broke down.
+    /// A worker failed.
     NodeFailed {
         /// The node.
         node: NodeId,
-        /// Why.
+        /// The error message.
         error: String,
     },
-    /// A node cannot be worked on.
+    /// A node was blocked.
     NodeBlocked {
         /// The node.
         node: NodeId,
-        /// Why.
+        /// Why it cannot be answered.
         reason: String,
     },
-    /// Nothing more could run; the branches were folded, a draft was made and judged.
+    /// No further node could run: the branches were folded into the summaries, and an answer was drafted and judged.
     RoundEnded {
-        /// The round.
+        /// Number of the round.
         round: u32,
-        /// The summaries as they are now.
+        /// Summaries after the round.
         memory: Memory,
-        /// The answer so far.
+        /// Draft of the answer.
         draft: Draft,
-        /// What the judge says.
+        /// Verdict on the draft.
         verdict: Verdict,
     },
-    /// The run ended; [`Event::Resumed`] may supersede it.
+    /// The run ended. A later [`Event::Resumed`] supersedes this.
     Ended {
-        /// Why.
+        /// Why it ended.
         stop_reason: StopReason,
-        /// The answer.
+        /// The final answer.
         draft: Draft,
     },
 }
 
 impl Event {
-    /// Returns the name of the kind of event, as it is stored.
+    /// Returns the stored name of the event type.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Started { .. } => "started",

@@ -1,4 +1,4 @@
-//! What the calls of a run came to, by role and by node, read off its journal.
+//! Usage of a run by role and by node, summed over its journal.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::base::id::RunId;
 use crate::llm::message::{Role, Usage as Tokens};
 use crate::research::report::{Usage, UsageTable};
 
-/// Billionths in one.
+/// Billionths per dollar.
 const NANO: f64 = 1e9;
 
 /// Reads the usage of a run.
@@ -23,7 +23,7 @@ pub async fn usage_of(journal: &Journal, run: &RunId) -> Result<UsageTable, Jour
     Ok(table)
 }
 
-/// Adds calls up. One whose outcome nobody knows counts with its worst case, one without a price makes the sum unknown.
+/// Sums up calls. A call with unknown outcome counts at its worst case. A call without a price makes the cost unknown.
 fn usage_of_calls(calls: &[CallRow]) -> UsageTable {
     let mut table = UsageTable::default();
     for call in calls.iter().filter(|call| call.state != CallState::Failed) {
@@ -59,8 +59,8 @@ fn usage_of_call(call: &CallRow) -> Usage {
     }
 }
 
-/// Returns what is booked for a call, in dollars; none where no price is known.
-#[expect(clippy::cast_precision_loss, reason = "nobody pays so much that a dollar is lost")]
+/// Returns the charge for a call in dollars, or `None` if its price is unknown.
+#[expect(clippy::cast_precision_loss, reason = "exact up to 2^53 billionths, nine million dollars")]
 pub(super) fn cost_usd(call: &CallRow) -> Option<f64> {
     call.charged_cost().map(|nanos| nanos as f64 / NANO)
 }
@@ -74,11 +74,12 @@ fn add(sum: &mut Usage, usage: &Usage) {
     sum.cost_usd = sum.cost_usd.zip(usage.cost_usd).map(|(sum, cost)| sum + cost);
 }
 
-/// How far counts of tokens were off, as the share of what endpoints counted: above 0 where too much was counted here.
+/// Returns the relative error of our input token counts by model, against the counts of the endpoint. Positive means
+/// that we counted too many.
 pub fn token_drift(calls: &[CallRow]) -> BTreeMap<String, f64> {
     let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for call in calls {
-        // The prompt of a job is the least of what it reads.
+        // A job's prompt is a small part of its input tokens: most are pages it reads.
         if let Some(usage) = call.usage.filter(|_| call.role != Role::Researcher) {
             let (counted, billed) = sums.entry(&call.model).or_default();
             *counted += call.counted_tokens;

@@ -1,4 +1,4 @@
-//! A run that is killed at any write ends in the report it would have had, and pays for no finished call again.
+//! Crash sweep: a run killed at any write resumes to the same report without repeating a finished call.
 
 use std::collections::BTreeMap;
 
@@ -52,9 +52,9 @@ async fn run_killed_at_any_write_ends_in_the_same_report_and_pays_for_no_finishe
 }
 
 #[tokio::test]
-async fn request_whose_outcome_nobody_knows_stays_charged_and_is_counted() {
+async fn request_with_unknown_outcome_stays_charged_and_is_counted() {
     let world = World::new(TWO_ROUNDS);
-    // The first call is written down before it is sent; the write of its reply is the one that fails.
+    // The first write records the request before it is sent, so the write of its reply is the one that fails.
     let journal = world.store.journal().clone();
     journal.kill_after(2);
     assert!(world.ask().await.is_err());
@@ -71,7 +71,8 @@ async fn request_whose_outcome_nobody_knows_stays_charged_and_is_counted() {
     assert!((total - expected).abs() < 1e-9, "{total} {expected}");
 }
 
-/// Makes a world where a node of the web is looked into by a job, and so is one of both where the notes have nothing.
+/// Returns a world without a search engine, in which jobs handle a web node and a mixed node that the notes do not
+/// answer.
 fn with_jobs(server: &WebServer) -> Outside<'_> {
     let node = |id: &str, question: &str, hint: &str, depends_on: &[&str]| json!({ "id": id, "question": question, "aspects": ["a1"], "source_hint": hint, "depends_on": depends_on, "why": "it is asked for" });
     let plan = json!({ "reasoning": "one for every way", "new_nodes": [
@@ -89,14 +90,14 @@ fn with_jobs(server: &WebServer) -> Outside<'_> {
     }
 }
 
-/// Returns the nodes of a run that failed.
+/// Returns the failed nodes of a run.
 async fn failed(world: &Outside<'_>) -> Vec<NodeId> {
     let state = world.state().await;
     let failed = state.tree.nodes.iter().filter(|node| node.status == NodeStatus::Failed);
     failed.map(|node| node.id.clone()).collect()
 }
 
-/// Returns the report of a run, what it cost and when its pages were fetched aside.
+/// Returns the report of a run without usage and fetch times.
 async fn timeless_report(world: &Outside<'_>) -> Report {
     let mut report = report_of(&world.state().await);
     let quoted = report.evidence.iter_mut().map(|quote| &mut quote.source);
@@ -108,7 +109,7 @@ async fn timeless_report(world: &Outside<'_>) -> Report {
     report
 }
 
-/// Makes sure that no finished call was made again.
+/// Asserts that no finished call was repeated.
 async fn pays_once(world: &Outside<'_>) {
     let calls = world.calls().await;
     for (at, call) in calls.iter().enumerate().filter(|(_, call)| call.state == CallState::Replied) {
@@ -118,7 +119,7 @@ async fn pays_once(world: &Outside<'_>) {
 }
 
 #[tokio::test]
-async fn run_killed_at_any_write_finds_its_jobs_again_and_starts_none_twice_unless_told() {
+async fn run_killed_at_any_write_reattaches_to_its_jobs_and_starts_none_twice() {
     let server = Setup::new(|_| String::new()).with_polls(2).start();
     let whole = with_jobs(&server);
     let journal = whole.store.journal().clone();
@@ -130,7 +131,7 @@ async fn run_killed_at_any_write_finds_its_jobs_again_and_starts_none_twice_unle
     let (starts, mut found_again, mut lost) = (whole.starts().await, 0, 0);
     assert_eq!((starts.len(), requested_jobs(&server, 0)), (2, starts.clone()));
     for survived in 0..writes {
-        // Pages are kept once for all: what they are written to is slow.
+        // All worlds share one page store, since writing pages is slow.
         let world = Outside { pages: Arc::clone(&whole.pages), ..with_jobs(&server) };
         let from = server.count();
         world.store.journal().kill_after(survived);
@@ -159,7 +160,7 @@ async fn run_killed_at_any_write_finds_its_jobs_again_and_starts_none_twice_unle
     assert!(found_again >= 2 && lost >= 2, "{found_again} {lost}");
 }
 
-/// Makes sure that the nodes that failed say why, and that leave to try again starts one more job for each of them.
+/// Asserts that the failed nodes give a reason, and that `--retry-unknown` starts one more job for each of them.
 async fn starts_only_those_again(world: &Outside<'_>, failed: &[NodeId]) {
     let state = world.state().await;
     let report = report_of(&state);
@@ -183,7 +184,7 @@ async fn starts_only_those_again(world: &Outside<'_>, failed: &[NodeId]) {
 }
 
 #[tokio::test]
-async fn job_that_may_be_under_way_is_waited_for_and_no_search_takes_its_place() {
+async fn job_with_unknown_start_is_not_replaced_by_a_search() {
     let server = Setup::new(|_| String::new()).with_polls(2).start();
     for survived in 0.. {
         let world = Outside { can_search: true, ..with_jobs(&server) };

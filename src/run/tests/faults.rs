@@ -1,5 +1,5 @@
-//! Whatever goes wrong outside, with whichever call: a run ends within its limits, says what it lost, and pays for
-//! nothing twice.
+//! Fault matrix: under every fault of every call, a run ends within its limits, reports what it lost, and repeats no
+//! finished call.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,16 +24,16 @@ use crate::research::report::StopReason;
 use crate::research::route::Route;
 use crate::web_server::{Call, Fault, Kind, Setup, WebServer};
 
-/// How long one request may take where its reply never comes.
+/// Request time-out in cases whose reply never arrives.
 const SHORT_PATIENCE: Duration = Duration::from_millis(300);
 
-/// How long where it comes.
+/// Request time-out in all other cases.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Runs at once: most of them wait for one another's threads.
+/// Cases that run in parallel. More would mostly wait for each other's threads.
 const AT_ONCE: usize = 4;
 
-/// What can go wrong with any call.
+/// Faults that can occur in any call.
 const FAULTS: [Fault; 13] = [
     Fault::RateLimited { retry_after: Some(0) },
     Fault::RateLimited { retry_after: None },
@@ -50,22 +50,22 @@ const FAULTS: [Fault; 13] = [
     Fault::GzipBomb,
 ];
 
-/// Those of which something goes wrong for good: a server that is down, hangs, breaks off, talks nonsense or has moved.
+/// Faults that persist: a server that is down, hangs, drops connections, returns nonsense or has moved.
 const LASTING: [Fault; 5] =
     [Fault::ServerError, Fault::TimeOut, Fault::ResetAfter, Fault::InvalidJson, Fault::RedirectLoop];
 
-/// Which calls something goes wrong with.
+/// The calls that get a fault.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     /// One call of a kind, counted from 1.
     Nth(Kind, usize),
-    /// All calls of a kind from one on.
+    /// All calls of a kind from a number on.
     From(Kind, usize),
     /// The first call of the writer.
     Writer,
 }
 
-/// Something that goes wrong, in places where no one of them keeps another from being reached.
+/// A fault and its places. No place prevents another from being reached.
 #[derive(Clone, Debug)]
 struct Case {
     fault: Fault,
@@ -73,17 +73,17 @@ struct Case {
     api: Api,
 }
 
-/// What a server goes by while a case lasts.
+/// State of a case, shared with its server.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Whether nothing goes wrong any more.
+    /// Whether faults are switched off.
     is_over: AtomicBool,
-    /// Places, by their number, where it went wrong.
+    /// Indexes of the places that were reached.
     reached: Mutex<BTreeSet<usize>>,
 }
 
 impl Progress {
-    /// Tells whether a call is one of those something goes wrong with.
+    /// Returns whether a call gets the fault.
     fn meets(&self, places: &[Place], call: &Call<'_>) -> bool {
         let mut reached = self.reached.lock().unwrap();
         let is_due = |(number, place): &(usize, &Place)| match **place {
@@ -107,7 +107,7 @@ impl Case {
 
     fn server(&self, progress: &Arc<Progress>) -> WebServer {
         let (case, progress) = (self.clone(), Arc::clone(progress));
-        // A job is called off where it takes longer than it may.
+        // A job is cancelled only if it exceeds its time limit.
         let is_slow = |place: &Place| matches!(place, Place::Nth(Kind::CancelJob, _) | Place::From(Kind::CancelJob, _));
         let polls = if self.places.iter().any(is_slow) { usize::MAX } else { 2 };
         let faults = move |call: &Call<'_>| progress.meets(&case.places, call).then(|| case.fault.clone());
@@ -119,7 +119,7 @@ impl Case {
     }
 }
 
-/// Says what the reader says, for a plan of twelve nodes that takes every way there is.
+/// Replies like the reader, but with a plan of twelve nodes that covers every route.
 fn say(request: &Request) -> String {
     if request.form() != Some("plan") || request.said().starts_with("You go on planning") {
         return reader::say(request);
@@ -129,7 +129,7 @@ fn say(request: &Request) -> String {
         node("i1", "What is said of topic 1?", "internal", &[]),
         node("i2", "What is said of topic 2?", "internal", &[]),
         node("i3", "What is said of topic 3?", "internal", &[]),
-        // As many as there may be are looked into by jobs, the others by workers.
+        // Jobs take as many of these as allowed, workers the others.
         node("w1", "How do others water greenhouse beds?", "web", &[]),
         node("w2", "What do copper gutters cost?", "web", &[]),
         node("w3", "How long do drip lines last?", "web", &[]),
@@ -143,7 +143,7 @@ fn say(request: &Request) -> String {
     json!({ "reasoning": "one for every way", "new_nodes": new_nodes, "updates": [] }).to_string()
 }
 
-/// Runs into what goes wrong, goes on when it is over, and goes on once more with leave to start jobs again.
+/// Runs with the fault, resumes without it, and resumes once more with `--retry-unknown`.
 async fn survives(case: &Case) {
     let progress = Arc::new(Progress::default());
     let server = case.server(&progress);
@@ -156,21 +156,24 @@ async fn survives(case: &Case) {
     let (starts, under_way) = (world.starts().await, under_way(&world).await);
     check(case, &world, world.resume(false).await).await;
     let ended: BTreeSet<_> = world.calls().await.iter().filter(|call| !call.is_open()).map(|call| call.id).collect();
-    assert!(under_way.is_subset(&ended), "{case:?}: a job that was under way is found again");
+    assert!(under_way.is_subset(&ended), "{case:?}: the run reattaches to jobs in flight");
     let again = world.starts().await;
-    assert!(lost.iter().all(|node| again[node] == starts[node]), "{case:?}: nobody said that it may be tried again");
+    assert!(
+        lost.iter().all(|node| again[node] == starts[node]),
+        "{case:?}: no job is retried without `--retry-unknown`"
+    );
     assert!(requested_jobs(&server, from).keys().all(|node| !lost.contains(node)), "{case:?}");
     assert_eq!(unknown(&world).await, lost, "{case:?}");
     let from = server.count();
     check(case, &world, world.resume(true).await).await;
     let once: BTreeMap<_, _> = lost.iter().map(|node| (node.clone(), 1)).collect();
-    assert_eq!(requested_jobs(&server, from), once, "{case:?}: each is started once more, and no other");
+    assert_eq!(requested_jobs(&server, from), once, "{case:?}: each of them is started once more, and no other");
     let state = world.state().await;
     let is_failed = |node: &NodeId| state.tree.get(node).unwrap().status == NodeStatus::Failed;
     assert!(!lost.iter().any(is_failed), "{case:?}: {:#?}", state.tree);
 }
 
-/// Returns the nodes for which a job may have been started and nobody knows; none of them was looked into otherwise.
+/// Returns the nodes whose job was started with unknown outcome, and asserts that they failed.
 async fn unknown(world: &Outside<'_>) -> BTreeSet<NodeId> {
     let state = world.state().await;
     let calls = world.calls().await;
@@ -182,13 +185,13 @@ async fn unknown(world: &Outside<'_>) -> BTreeSet<NodeId> {
     nodes
 }
 
-/// Returns the calls whose jobs were under way when the run ended.
+/// Returns the calls whose jobs were in flight when the run ended.
 async fn under_way(world: &Outside<'_>) -> BTreeSet<i64> {
     let calls = world.calls().await;
     calls.iter().filter(|call| call.state == CallState::Sent && call.job.is_some()).map(|call| call.id).collect()
 }
 
-/// Makes sure that a run has ended as it should, whatever it met.
+/// Asserts that a run ended correctly.
 async fn check(case: &Case, world: &Outside<'_>, ended: Result<StopReason, RunError>) {
     let state = world.state().await;
     match ended {
@@ -197,7 +200,7 @@ async fn check(case: &Case, world: &Outside<'_>, ended: Result<StopReason, RunEr
             assert_ne!(stop, StopReason::Cancelled, "{case:?}: nobody stopped it");
             is_honest(case, world).await;
         }
-        // Where not even a plan could be made, there is nothing to report.
+        // Without even a plan there is nothing to report.
         Err(RunError::Call { .. }) if state.round() == 0 => {}
         Err(error) => panic!("{case:?}: {error}: {:?}", std::error::Error::source(&error)),
     }
@@ -210,7 +213,7 @@ async fn check(case: &Case, world: &Outside<'_>, ended: Result<StopReason, RunEr
     pays_once(case, world).await;
 }
 
-/// Makes sure that the report tells of everything that was lost.
+/// Asserts that the report names everything that was lost.
 async fn is_honest(case: &Case, world: &Outside<'_>) {
     let state = world.state().await;
     let report = report_of(&state);
@@ -231,7 +234,7 @@ async fn is_honest(case: &Case, world: &Outside<'_>) {
     }
 }
 
-/// Makes sure that no call that was finished was made again, by the journal and by what the servers saw.
+/// Asserts that no finished call was repeated, according to the journal and to the servers.
 async fn pays_once(case: &Case, world: &Outside<'_>) {
     let calls = world.calls().await;
     let requests = world.server.requests();
@@ -262,14 +265,14 @@ fn same(call: &CallRow, other: &CallRow) -> bool {
     (&call.key, &call.request_hash) == (&other.key, &other.request_hash)
 }
 
-/// Runs into each of the cases.
+/// Runs all cases.
 async fn survives_all(cases: impl IntoIterator<Item = Case>) {
     let cases = futures::stream::iter(cases);
     cases.for_each_concurrent(AT_ONCE, async |case| survives(&case).await).await;
 }
 
 #[tokio::test]
-async fn run_that_meets_nothing_takes_every_way_there_is() {
+async fn run_without_faults_covers_every_route() {
     let server = Setup::new(say).with_polls(2).start();
     let world = Outside::at(&server, Api::Chat, PATIENCE);
     assert_eq!(world.ask().await.unwrap(), StopReason::Complete);
@@ -289,7 +292,7 @@ async fn fault_of_a_model_is_survived() {
 }
 
 #[tokio::test]
-async fn fault_of_a_worker_of_the_writer_and_of_calling_a_job_off_is_survived() {
+async fn fault_of_a_worker_of_the_writer_and_of_cancelling_a_job_is_survived() {
     let places = [Place::Nth(Kind::Reply, 4), Place::Writer, Place::Nth(Kind::CancelJob, 1)];
     survives_all(FAULTS.map(|fault| Case::new(fault, places, Api::Chat))).await;
     let places = [Place::Nth(Kind::CancelJob, 1)];
@@ -306,14 +309,14 @@ async fn fault_of_the_start_of_a_job_is_survived() {
 }
 
 #[tokio::test]
-async fn fault_of_a_question_after_a_job_of_a_search_and_of_a_page_is_survived() {
+async fn fault_of_polling_a_job_of_a_search_and_of_a_page_is_survived() {
     let places = [Kind::AskModel, Kind::AskJob, Kind::SearxNg, Kind::Page].map(|kind| Place::Nth(kind, 1));
     survives_all(FAULTS.map(|fault| Case::new(fault, places, Api::Chat))).await;
     survives(&Case::new(Fault::LostJob, [Place::Nth(Kind::AskJob, 3)], Api::Chat)).await;
 }
 
 #[tokio::test]
-async fn world_outside_that_is_gone_for_good_is_survived() {
+async fn permanent_loss_of_all_servers_is_survived() {
     let pairs = [[Kind::AskModel, Kind::SearxNg], [Kind::AskJob, Kind::Robots]];
     let lasting = LASTING.into_iter().flat_map(|fault| {
         pairs.map(|pair| Case::new(fault.clone(), pair.map(|kind| Place::From(kind, 1)), Api::Responses))

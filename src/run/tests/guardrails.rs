@@ -1,4 +1,4 @@
-//! Every limit ends a run with a report of what there is, and says so.
+//! Every limit ends a run with a report on what was found, which names the limit.
 
 use super::*;
 
@@ -10,7 +10,7 @@ async fn stopped_by(limits: impl FnOnce(&mut BudgetLimits)) -> (World, StopReaso
 }
 
 #[tokio::test]
-async fn money_ends_a_run_and_what_was_settled_stays_below_the_limit() {
+async fn cost_limit_ends_a_run_and_the_settled_cost_stays_below_it() {
     let (world, stop) = stopped_by(|limits| limits.cost_nanos = Some(30_000_000)).await;
     assert_eq!(stop, StopReason::BudgetExceeded);
     assert!(world.usage().await.total.cost_usd.unwrap() <= 0.03);
@@ -18,7 +18,7 @@ async fn money_ends_a_run_and_what_was_settled_stays_below_the_limit() {
 }
 
 #[tokio::test]
-async fn tokens_end_a_run_and_the_report_has_what_was_found() {
+async fn token_limit_ends_a_run_and_the_report_has_its_findings() {
     let (world, stop) = stopped_by(|limits| limits.tokens = Some(26_000)).await;
     assert_eq!(stop, StopReason::TokensExceeded);
     let usage = world.usage().await.total;
@@ -27,19 +27,19 @@ async fn tokens_end_a_run_and_the_report_has_what_was_found() {
 }
 
 #[tokio::test]
-async fn rounds_end_a_run() {
+async fn round_limit_ends_a_run() {
     let (world, stop) = stopped_by(|limits| limits.rounds = Some(1)).await;
     assert_eq!(stop, StopReason::IterationsExceeded);
     assert_eq!(world.report().await.tree.nodes.len(), 10);
 }
 
 #[tokio::test]
-async fn time_ends_a_run() {
+async fn time_limit_ends_a_run() {
     let mut world = World::new(TWO_ROUNDS);
     world.limits.time = Some(Duration::from_mins(1));
     let clock = Arc::clone(&world.clock);
     let mut resources = world.resources();
-    // Half a minute goes by with every worker that starts.
+    // Each start of a worker takes half a minute.
     resources.listener = Arc::new(move |notice| {
         if let super::super::orchestrator::RunNotice::Event(record, _) = notice
             && record.event.name() == "node_started"
@@ -53,7 +53,7 @@ async fn time_ends_a_run() {
 }
 
 #[tokio::test]
-async fn limit_that_is_raised_lets_the_run_go_on_to_its_end() {
+async fn run_resumed_with_a_raised_limit_completes() {
     let (world, stop) = stopped_by(|limits| limits.tokens = Some(26_000)).await;
     assert_eq!(stop, StopReason::TokensExceeded);
     let raised = BudgetLimits { tokens: Some(10_000_000), ..world.limits };
@@ -62,7 +62,7 @@ async fn limit_that_is_raised_lets_the_run_go_on_to_its_end() {
 }
 
 #[tokio::test]
-async fn run_that_is_stopped_keeps_what_it_has_and_goes_on_later() {
+async fn stopped_run_keeps_its_work_and_can_be_resumed() {
     let world = World::new(TWO_ROUNDS);
     let stop = world.stop.clone();
     let mut resources = world.resources();
