@@ -1,22 +1,22 @@
-//! What a job cost, as far as its provider says.
+//! The cost of a job, as far as its reply reports it.
 
 use super::report::JobReport;
 use crate::llm::price::Price;
 
-/// What a job cost. What is not known is not counted as nothing: it is said.
+/// Cost of a job. Unknown parts are flagged, not counted as zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobCost {
-    /// The parts that are known, in billionths of a dollar; none where no part is.
+    /// Sum of the known parts in billionths of a dollar; `None` if no part is known.
     pub nanos: Option<u64>,
-    /// Whether some part is not known, so that it cost more than that.
+    /// Whether a part is unknown, so that the actual cost is higher.
     pub has_unknown: bool,
 }
 
 impl JobCost {
-    /// Adds up what a report says it took, at the price of its model.
+    /// Computes the cost of a report at the price of its model.
     ///
-    /// A job is many requests, and its tokens are their sum: where long requests cost more, a long sum is charged as one,
-    /// which is never too little.
+    /// A job makes many requests and reports the sum of their tokens. If the price has a higher tier for long requests,
+    /// the sum is charged as a single request, which never undercounts.
     pub fn of(report: &JobReport, price: Option<&Price>) -> Self {
         let Some(price) = price else { return Self { nanos: None, has_unknown: true } };
         if *price == Price::FREE {
@@ -27,7 +27,7 @@ impl JobCost {
             0 => Some(0),
             some => price.searches_nanos(some),
         });
-        // A place to run code in costs something too, and no reply says how many there were.
+        // Each code container is billed too, but replies do not report their number.
         let has_unknown = tokens.is_none() || searches.is_none() || report.code_runs > 0;
         let nanos = match (tokens, searches) {
             (None, None) => None,

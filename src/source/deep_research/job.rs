@@ -1,23 +1,23 @@
-//! A Job: its id, where it is in its life, and the reply that says so.
+//! A background job: its id, its state, and the raw reply that reports the state.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-/// Longest id of a job.
+/// Longest job id, in bytes.
 const MAX_ID: usize = 200;
 
-/// Names a job at its provider.
+/// Id of a job at its provider.
 ///
-/// Letters, digits, `_` and `-`. Servers make ids up; anything else is refused on the way in, so a `JobId` is always
-/// safe to join onto the path of an address.
+/// Letters, digits, `_` and `-` only. The id comes from a server and is joined onto a URL path, so anything that could
+/// lead elsewhere, such as `../models`, is refused when it is parsed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct JobId(String);
 
-/// The text is not the id of a job. It is not shown: nobody knows what it is.
+/// The text is not a valid job id. The error leaves the text out, since it is untrusted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("id of the job cannot be used (expected up to 200 letters, digits, `_` and `-`)")]
+#[error("invalid job id (expected up to 200 letters, digits, `_` and `-`)")]
 pub struct ParseJobIdError;
 
 impl FromStr for JobId {
@@ -50,7 +50,7 @@ impl fmt::Display for JobId {
     }
 }
 
-/// Where a job is in its life.
+/// State of a job.
 ///
 /// ```text
 /// Queued ─▶ InProgress ─▶ Completed
@@ -60,32 +60,32 @@ impl fmt::Display for JobId {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
-    /// It waits for its turn.
+    /// Waiting to be started.
     Queued,
-    /// It is worked on.
+    /// Running.
     InProgress,
-    /// Its reply is whole.
+    /// Finished with a complete reply.
     Completed,
-    /// It ended without a reply.
+    /// Ended without a reply.
     Failed {
-        /// What the provider says.
+        /// The provider's error message.
         reason: String,
     },
-    /// It was stopped at a limit; what it has so far is in its reply.
+    /// Stopped at a limit, with a partial reply.
     Incomplete {
-        /// Which limit.
+        /// Name of the limit.
         reason: String,
     },
-    /// It was called off.
+    /// Cancelled on request.
     Cancelled,
-    /// The provider does not know it, or no longer.
+    /// Not known to the provider, or no longer.
     Vanished,
-    /// The provider says something new of it.
+    /// A status this version does not know.
     Unknown(String),
 }
 
 impl JobState {
-    /// Tells whether asking again can bring nothing new.
+    /// Returns whether the state is final. An unknown status is not, so that polling continues until the deadline.
     pub fn is_over(&self) -> bool {
         match self {
             Self::Completed | Self::Failed { .. } | Self::Incomplete { .. } | Self::Cancelled | Self::Vanished => true,
@@ -109,24 +109,24 @@ impl fmt::Display for JobState {
     }
 }
 
-/// What a provider says of a job.
+/// A job as the provider reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// What it is asked after by.
+    /// Id for polling and cancelling.
     pub id: JobId,
-    /// Where it is.
+    /// Current state.
     pub state: JobState,
-    /// The reply as it came, without secrets: keep it before reading it.
+    /// The reply verbatim, except that secrets are removed. Store it before parsing it.
     pub raw: String,
 }
 
 impl Job {
-    /// Returns why a job that is over brought nothing, and what that means where it is not plain.
+    /// Returns why a finished job has no report, with the consequences if the job vanished.
     pub fn why_nothing(&self) -> String {
         match &self.state {
             JobState::Vanished => format!(
-                "the provider no longer has job `{}`, and what it found with it; what it cost is not known, so its cap is \
-                 charged, and it is not started again: ask anew for another",
+                "the provider no longer has job `{}` or its report; its cost is unknown, so its cap is charged, and it is \
+                  not started again: ask the question anew for another",
                 self.id
             ),
             state => state.to_string(),
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn id_that_would_lead_elsewhere_is_refused() {
+    fn unsafe_ids_are_refused() {
         assert_eq!("resp_06a-B".parse::<JobId>().unwrap().to_string(), "resp_06a-B");
         for text in ["", "../models", "resp_1/cancel", "resp_1?x", "a b", "é", "resp_1\n", &"a".repeat(201)] {
             assert_eq!(text.parse::<JobId>(), Err(ParseJobIdError), "{text}");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn job_that_vanished_is_named_with_what_that_means() {
+    fn vanished_job_is_reported_with_the_consequences() {
         let job = |state| Job { id: "resp_7".parse().unwrap(), state, raw: String::new() };
         let why = job(JobState::Vanished).why_nothing();
         assert!(
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn state_survives_a_journal() {
+    fn state_round_trips_through_json() {
         for state in [JobState::Queued, JobState::Failed { reason: "oh".into() }, JobState::Unknown("new".into())] {
             let text = serde_json::to_string(&state).unwrap();
             assert_eq!(serde_json::from_str::<JobState>(&text).unwrap(), state);

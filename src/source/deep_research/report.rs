@@ -1,43 +1,43 @@
-//! What a job found, whichever provider it ran at.
+//! The report of a job, independent of its provider.
 
 use std::ops::Range;
 
 use crate::llm::message::Usage;
 
-/// What a job found.
+/// The parsed report of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobReport {
-    /// Its words, of all messages in order.
+    /// Text of all messages, in order.
     pub text: String,
-    /// What it cites, in order.
+    /// Citations, in order.
     pub citations: Vec<JobCitation>,
-    /// What it searched for, each once.
+    /// Distinct search queries.
     pub searches: Vec<String>,
-    /// Addresses of pages it opened, each once.
+    /// Distinct URLs of opened pages.
     pub opened: Vec<String>,
     /// Summaries of its reasoning.
     pub reasoning: Vec<String>,
-    /// Tokens; none where the provider does not say.
+    /// Token counts; `None` if the provider does not report them.
     pub usage: Option<Usage>,
-    /// Searches that cost something; none where the provider does not say.
+    /// Number of billed searches; `None` if the provider does not report it.
     pub web_searches: Option<u64>,
-    /// The limit at which the job stopped before it was done.
+    /// The limit that stopped the job early.
     pub incomplete: Option<String>,
-    /// Its words where it would not answer.
+    /// The model's refusal to answer.
     pub refusal: Option<String>,
-    /// Times it ran code of its own.
+    /// Number of code executions.
     pub code_runs: usize,
-    /// Parts of the reply of a kind nobody knows.
+    /// Number of items in the reply of a type this version does not know.
     pub unknown_items: usize,
 }
 
-/// A page a report cites.
+/// A page cited by a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobCitation {
-    /// Its address, `http` or `https`.
+    /// URL, `http` or `https`.
     pub url: String,
-    /// Its title, on one line.
+    /// Title on one line.
     pub title: String,
-    /// The marker in the text, in bytes, always between characters; none where it lies outside.
+    /// Byte range of the citation mark in the text, at character boundaries. `None` if the provider's range is invalid.
     pub span: Option<Range<usize>>,
 }

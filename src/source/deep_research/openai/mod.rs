@@ -34,25 +34,25 @@ use crate::base::line::shortened;
 use crate::llm::model::ModelError;
 use crate::llm::openai::{MAX_REPLY_BYTES, failure};
 
-/// Longest name of a model that is asked for.
+/// Longest model name, in bytes.
 const MAX_MODEL: usize = 200;
 
-/// How long one request about a job may take; the job itself takes longer.
+/// Time-out of a single request about a job. The job itself takes longer.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The jobs of one endpoint.
+/// Client for the jobs of one endpoint.
 #[derive(Clone, Debug)]
 pub struct OpenAiJobs {
     address: BaseUrl,
     key: Option<Secret>,
-    /// Other secrets that are taken out of what the endpoint says.
+    /// Other secrets to remove from replies.
     hidden: Vec<Secret>,
     client: Client,
     timeout: Duration,
 }
 
 impl OpenAiJobs {
-    /// Sets up the endpoint that the settings name.
+    /// Returns a client for the endpoint in the settings.
     pub fn of(settings: &DeepResearchSettings) -> Result<Self, HttpError> {
         let client = client_for(&settings.address)?;
         let authorization = settings.mcp.as_ref().and_then(|server| server.authorization.clone());
@@ -60,19 +60,19 @@ impl OpenAiJobs {
         Ok(jobs.hiding(authorization))
     }
 
-    /// Sets up an endpoint. One request may take as long as `timeout`.
+    /// Returns a client. `timeout` limits a single request.
     pub fn new(address: BaseUrl, key: Option<Secret>, client: Client, timeout: Duration) -> Self {
         Self { address, key, hidden: Vec::new(), client, timeout }
     }
 
-    /// Takes a secret out of whatever the endpoint says: some repeat what they were sent.
+    /// Removes a secret from all replies: some endpoints echo the request.
     #[must_use]
     pub fn hiding(mut self, secret: Option<Secret>) -> Self {
         self.hidden.extend(secret);
         self
     }
 
-    /// Returns the same way, on which a request may take no longer than `most` either.
+    /// Returns a client whose requests take at most `most`.
     #[must_use]
     pub fn within(&self, most: Duration) -> Self {
         Self { timeout: self.timeout.min(most), ..self.clone() }
@@ -93,7 +93,7 @@ impl OpenAiJobs {
     async fn call_off(&self, id: &JobId) -> Result<Job, JobError> {
         let path = self.address.with_path(&format!("/responses/{id}/cancel"));
         match self.about(id, self.request(Method::POST, path)).await {
-            // A job that is over cannot be called off, and some endpoints make a complaint of that.
+            // Some endpoints return an error for the cancellation of a finished job.
             Err(JobError::Refused(ModelError::Permanent { reason })) => {
                 let job = self.get(id).await?;
                 if job.state.is_over() { Ok(job) } else { Err(JobError::Refused(ModelError::Permanent { reason })) }
@@ -131,11 +131,11 @@ impl OpenAiJobs {
         Ok(ModelChoice { model: None, passed_over })
     }
 
-    /// Returns where a model is asked for, whatever characters its name has; nothing for what is no name.
+    /// Returns the URL that describes a model, with its name escaped, or `None` for an invalid name.
     fn model_url(&self, model: &str) -> Option<Url> {
         let is_name = (1..=MAX_MODEL).contains(&model.len()) && model.bytes().all(|byte| byte.is_ascii_graphic());
         let mut url = Url::parse(&self.address.with_path("/models")).ok()?;
-        // `..` would lead elsewhere.
+        // `..` would change the path.
         let is_dots = model.bytes().all(|byte| byte == b'.');
         url.path_segments_mut().ok()?.push(model);
         (is_name && !is_dots).then_some(url)
@@ -165,7 +165,7 @@ impl OpenAiJobs {
         }
     }
 
-    /// Sends a request, once, and reads its answer.
+    /// Sends a request once and reads its reply.
     async fn send(&self, request: RequestBuilder) -> Result<Answer, Failed> {
         let lost = |error| Failed { status: None, body: String::new(), error };
         let sent = request.send().await;
@@ -176,7 +176,7 @@ impl OpenAiJobs {
             let body = body.map_err(|error| lost(failure::body_lost(&error)))?;
             return Ok(Answer { body: self.scrubbed(&body) });
         }
-        // The status says enough where the words behind it were lost.
+        // The status is enough if the body was lost.
         let body = self.scrubbed(&body.unwrap_or_default());
         let error = failure::answered(status, &headers, &body, false);
         Err(Failed { status: Some(status), body, error })
@@ -216,21 +216,21 @@ impl Provider for OpenAiJobs {
     }
 }
 
-/// A successful answer.
+/// A successful reply.
 struct Answer {
     body: String,
 }
 
-/// A request that was not answered, or with a failure.
+/// A request that failed or got no reply.
 struct Failed {
-    /// None where there was no answer.
+    /// `None` if there was no reply.
     status: Option<StatusCode>,
     body: String,
     error: ModelError,
 }
 
 impl Failed {
-    /// Tells whether the endpoint says that what is asked for is not there, or not for this account.
+    /// Returns whether the endpoint reports that the resource does not exist or is not available to the account.
     fn is_missing(&self) -> bool {
         match self.status {
             Some(StatusCode::NOT_FOUND | StatusCode::GONE) => true,
@@ -239,7 +239,7 @@ impl Failed {
         }
     }
 
-    /// Tells whether the endpoint refuses the summaries of the reasoning, and nothing else of the request.
+    /// Returns whether the endpoint rejects only the request for reasoning summaries.
     fn refuses_summaries(&self) -> bool {
         let error = serde_json::from_str::<Value>(&self.body).unwrap_or_default()["error"].take();
         let names_them = error["message"].as_str().is_some_and(|message| message.contains("reasoning summar"));
@@ -248,7 +248,7 @@ impl Failed {
     }
 }
 
-/// Reads the answer to the request for a job.
+/// Parses the reply to the request that starts a job.
 fn read_started(body: &str) -> Result<(JobId, JobState), JobError> {
     let permanent = |reason: String| JobError::Refused(ModelError::Permanent { reason });
     if body.trim_start().starts_with('<') {
@@ -258,7 +258,7 @@ fn read_started(body: &str) -> Result<(JobId, JobState), JobError> {
     let raw: Value = serde_json::from_str(body).map_err(|_| unknown("the answer is not JSON".into()))?;
     match raw["id"].as_str() {
         Some(id) => Ok((id.parse().map_err(|error| unknown(format!("{error}")))?, state_of(&raw))),
-        // Gateways report failures of those behind them with status 200.
+        // Gateways report upstream failures with status 200.
         None if raw["error"].is_object() => Err(JobError::Refused(failure::reported(&raw["error"]))),
         None if raw["object"] == "response" || raw.get("status").is_some() || raw.get("output").is_some() => {
             Err(unknown("the answer has no id".into()))
@@ -267,10 +267,10 @@ fn read_started(body: &str) -> Result<(JobId, JobState), JobError> {
     }
 }
 
-/// Tells what it means that a job was asked for and not got.
+/// Classifies the failure of a request that starts a job.
 ///
-/// A gateway that has no answer does not know what happened behind it, and a server that fails may do so after the job
-/// was put in its queue. Only one that says it is too busy has not taken the request.
+/// A gateway time-out says nothing about the server behind it, and a server may fail after it has queued the job. Only
+/// an explicit "busy" means that no job was started.
 fn unknown_outcome(failed: Failed) -> JobError {
     if failed.refuses_summaries() {
         return JobError::SummariesRefused { reason: failed.error.to_string() };
@@ -283,7 +283,7 @@ fn unknown_outcome(failed: Failed) -> JobError {
     }
 }
 
-/// Tells what it means that a question has no answer: asking costs nothing, so nothing is lost.
+/// Classifies the failure of a poll. Polling is free, so its outcome never needs to be known.
 fn no_answer(failed: Failed) -> JobError {
     match failed.error {
         ModelError::Unknown { reason } => JobError::NoAnswer { reason },

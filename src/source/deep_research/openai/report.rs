@@ -1,7 +1,7 @@
-//! The raw reply of a job becomes a report, whatever it leaves out and whatever is new in it.
+//! Parses the raw reply of a job. Tolerates missing and unknown parts.
 //!
-//! Reading never fails and never slices blindly: citations are counted in characters by the provider, and their ends are
-//! clamped. The words are the provider's and its pages': data, not yet cleaned for a prompt or a screen.
+//! Parsing never fails and never panics on an index: the provider's citation offsets are converted from characters to
+//! bytes and clamped. The text is untrusted and not yet sanitised for prompts or terminals.
 
 use std::ops::Range;
 
@@ -14,19 +14,19 @@ use crate::llm::openai::{usage, whole};
 use crate::source::deep_research::job::JobState;
 use crate::source::deep_research::report::{JobCitation, JobReport};
 
-/// Between the texts of two messages.
+/// Separator between the texts of two messages.
 const GAP: &str = "\n\n";
 
-/// Citations, searches and opened pages that are kept of each, many times what a long job has.
+/// Most citations, searches and opened pages kept, each. Far above the number in a long job.
 const MAX_LISTED: usize = 2_000;
 
-/// Longest address that is kept, in bytes.
+/// Longest URL kept, in bytes.
 const MAX_URL_BYTES: usize = 4_096;
 
-/// Longest stretch in which a citation's address is looked for, in bytes.
+/// Longest citation mark, in bytes.
 const MAX_MARKER_BYTES: usize = 2 * MAX_URL_BYTES;
 
-/// Reads a raw reply; one that is not JSON is an empty report.
+/// Parses a raw reply. Returns an empty report if it is not JSON.
 pub(in crate::source::deep_research) fn parse(raw: &str) -> JobReport {
     let raw: Value = serde_json::from_str(raw).unwrap_or_default();
     let mut report = JobReport {
@@ -120,7 +120,7 @@ fn citation(annotation: &Value, places: &Places<'_>) -> Option<JobCitation> {
     if annotation["type"] != "url_citation" {
         return None;
     }
-    // Chat Completions has the same one level deeper, and gateways mix the two up.
+    // Chat Completions nests the fields one level deeper, and some gateways mix the two formats.
     let cited = annotation.get("url_citation").unwrap_or(annotation);
     let said = cited["url"].as_str()?.trim();
     let index = |name: &str| cited[name].as_u64().and_then(|index| usize::try_from(index).ok());
@@ -129,19 +129,19 @@ fn citation(annotation: &Value, places: &Places<'_>) -> Option<JobCitation> {
     Some(JobCitation { url: web_address(said)?, title, span })
 }
 
-/// Returns an address in its usual spelling, if it is one of the web and presents nobody's password.
+/// Normalises a URL. Returns `None` unless it is `http` or `https` and contains no credentials.
 fn web_address(text: &str) -> Option<String> {
     let url = Url::parse(text).ok().filter(|_| text.len() <= MAX_URL_BYTES)?;
     let is_bare = url.username().is_empty() && url.password().is_none();
     (is_bare && url.has_host() && matches!(url.scheme(), "http" | "https")).then(|| url.into())
 }
 
-/// Where the characters of a text stand.
+/// Byte offsets of the characters of a text.
 struct Places<'a> {
     text: &'a str,
-    /// The byte each character begins at, and the end.
+    /// Byte offset of each character, and the length of the text.
     letters: Vec<usize>,
-    /// The same by units of UTF-16, where those differ.
+    /// Byte offset of each UTF-16 unit, if that differs.
     units: Option<Vec<usize>>,
 }
 
@@ -154,11 +154,11 @@ impl<'a> Places<'a> {
         Self { text, letters, units }
     }
 
-    /// Returns the stretch from `start` to `end` in bytes; nothing where it lies outside of the text.
+    /// Converts the range of a citation mark to bytes. Returns `None` if it is outside the text.
     ///
-    /// Providers count characters and mean the end exclusively, while their specification has it inclusive and leaves
-    /// open what a character is. A marker has its address in it and closes its brackets, which tells the readings apart
-    /// where it matters.
+    /// The provider counts Unicode characters with an exclusive end. Its specification says inclusive, and does not
+    /// define "character". Among the possible readings the one that contains the URL and balanced brackets is chosen,
+    /// as a citation mark does.
     fn find(&self, start: usize, end: usize, url: &str) -> Option<Range<usize>> {
         let tables = [Some(&self.letters), self.units.as_ref()].into_iter().flatten();
         let readings: Vec<_> =
@@ -175,7 +175,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Returns the bytes from one place to another; the end is clamped to that of the text.
+/// Returns the byte range between two indexes of a table, with the end clamped to the text.
 fn stretch(table: &[usize], start: usize, end: usize) -> Option<Range<usize>> {
     let last = table.len().saturating_sub(1);
     let range = *table.get(start)?..*table.get(end.min(last))?;
@@ -192,7 +192,7 @@ mod tests {
 
     const URL: &str = "https://drip.example/costs";
 
-    /// A reply of one message that cites `URL` at the given indexes.
+    /// Returns the report of one message that cites `URL` at the given indexes.
     fn cited(text: &str, indexes: impl IntoIterator<Item = (i64, i64)>) -> JobReport {
         let annotations: Vec<_> = indexes
             .into_iter()
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn reply_of_a_job_is_read() {
+    fn reply_of_a_job_is_parsed() {
         let marker = format!("([drip.example]({URL}))");
         let text = format!("Lines cost €2 a metre {marker}.");
         let start = letters("Lines cost €2 a metre ");
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn marker_is_found_by_characters_whatever_they_take() {
+    fn citation_mark_is_found_by_characters_of_any_width() {
         let marker = format!("([drip.example]({URL}))");
         for before in ["", "Zwölf Schläuche ", "滴灌管的价格是 ", "🌱🚿 e\u{301} 👩‍🌾 "] {
             let text = format!("{before}{marker} 🌱.");
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn stretch_without_its_address_is_taken_as_it_is_counted() {
+    fn citation_mark_without_its_url_is_taken_at_its_offsets() {
         assert_eq!(
             marked(&cited("🌱 Lines are cheap.", [(2, 7), (2, 999)])),
             [Some("Lines"), Some("Lines are cheap.")]
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_span_keeps_its_address() {
+    fn invalid_range_keeps_the_url() {
         let report = cited("Short.", [(90, 99), (6, 6), (5, 2), (-1, 3), (i64::MAX, i64::MAX)]);
         assert_eq!(marked(&report), [None; 5]);
         assert!(report.citations.iter().all(|citation| citation.url == URL));
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn several_messages_are_one_text_and_their_markers_move_along() {
+    fn messages_are_joined_and_their_citation_marks_shifted() {
         let part = |text: &str, start: u32, end: u32| {
             let annotation = json!({ "type": "url_citation", "url": URL, "start_index": start, "end_index": end });
             json!({ "type": "output_text", "text": text, "annotations": [annotation] })
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn only_addresses_of_the_web_are_kept() {
+    fn only_web_urls_are_kept() {
         for url in [
             "javascript:alert(1)",
             "file:///etc/passwd",
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn endless_list_is_cut() {
+    fn long_lists_are_truncated() {
         let report = cited("Lines.", vec![(0, 3); MAX_LISTED + 9]);
         assert_eq!(report.citations.len(), MAX_LISTED);
         let queries: Vec<_> = (0..MAX_LISTED + 9).map(|number| number.to_string()).collect();
@@ -333,13 +333,13 @@ mod tests {
     }
 
     #[test]
-    fn reply_that_says_nothing_is_an_empty_report() {
+    fn unusable_reply_is_an_empty_report() {
         for raw in ["", "<html>502</html>", "{\"output\": [", "null", "[]", "7", "{\"output\": {}, \"usage\": 3}"] {
             assert_eq!(parse(raw), JobReport::default(), "{raw}");
         }
     }
 
-    /// Any JSON, with the names a reply has more often than others.
+    /// Any JSON, with a preference for the field names of a reply.
     fn json_value() -> impl Strategy<Value = Value> {
         let name = prop_oneof![
             Just("output"),
@@ -379,13 +379,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_reply_is_read(value in json_value(), output in proptest::collection::vec(json_value(), 0..4)) {
+        fn any_reply_is_parsed(value in json_value(), output in proptest::collection::vec(json_value(), 0..4)) {
             parse(&value.to_string());
             parse(&json!({ "output": output, "usage": value }).to_string());
         }
 
         #[test]
-        fn every_span_lies_between_characters(
+        fn every_range_is_at_character_boundaries(
             texts in proptest::collection::vec("[a-zéß水🌱\u{301}()\\[\\] ]{0,24}", 1..4),
             indexes in proptest::collection::vec((-2_i64..40, -2_i64..40), 0..6),
             far in any::<(i64, i64)>(),

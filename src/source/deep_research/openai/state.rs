@@ -1,11 +1,11 @@
-//! The status of a job, as the Responses API words it.
+//! Parses the status of a job in the Responses API.
 
 use serde_json::Value;
 
 use crate::base::line::shortened;
 use crate::source::deep_research::job::JobState;
 
-/// Reads the status of a job from its reply.
+/// Returns the state of a job from its reply.
 pub(super) fn state_of(raw: &Value) -> JobState {
     let status = raw["status"].as_str().unwrap_or_default();
     match status {
@@ -13,10 +13,10 @@ pub(super) fn state_of(raw: &Value) -> JobState {
         "in_progress" => JobState::InProgress,
         "completed" => JobState::Completed,
         "failed" => JobState::Failed { reason: failure_of(raw) },
-        "expired" => JobState::Failed { reason: "it expired at the provider's".into() },
+        "expired" => JobState::Failed { reason: "it expired at the provider".into() },
         "incomplete" => JobState::Incomplete { reason: limit_of(raw) },
         "cancelled" | "canceled" => JobState::Cancelled,
-        // Not every server that answers at once says that it is done.
+        // Some servers answer synchronously and omit the status.
         "" if raw["output"].as_array().is_some_and(|items| !items.is_empty()) => JobState::Completed,
         other => JobState::Unknown(shortened(other)),
     }
@@ -56,7 +56,7 @@ mod tests {
                 true,
             ),
             (json!({ "status": "failed", "error": null }), failed("the provider does not say why"), true),
-            (json!({ "status": "expired" }), failed("it expired at the provider's"), true),
+            (json!({ "status": "expired" }), failed("it expired at the provider"), true),
             (
                 json!({ "status": "incomplete", "incomplete_details": { "reason": "max_output_tokens" } }),
                 JobState::Incomplete { reason: "max_output_tokens".into() },

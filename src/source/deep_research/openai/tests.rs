@@ -19,7 +19,7 @@ fn client(server: &ModelServer) -> OpenAiJobs {
         .hiding(Some("mcp-secret".parse().unwrap()))
 }
 
-/// Tells whether the same request may be sent again.
+/// Returns whether the same request may be sent again.
 fn is_passing(error: &JobError) -> bool {
     matches!(error.again(), Again::Later(_))
 }
