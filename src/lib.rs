@@ -1,4 +1,55 @@
-//! `dr` answers research questions from a folder of Markdown, with citations that code has checked.
+//! `dr` answers research questions from a folder of Markdown and from the web, with citations that code has verified.
+//!
+//! This crate is the library behind the `dr` binary. Its entry point is [`engine::Engine`], which has every operation as a
+//! method; [`cli`] is a surface over it. The library follows the needs of the binary and of its tests: its API is not
+//! stable between releases.
+//!
+//! # Example
+//!
+//! Index a folder as text and search it, without a network or a model:
+//!
+//! ```
+//! use dr::config::Options;
+//! use dr::engine::{Engine, IndexRequest};
+//! use dr::kb::search::{SearchMode, SearchOptions};
+//! use tokio_util::sync::CancellationToken;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # tokio::runtime::Runtime::new()?.block_on(async {
+//! let folder = tempfile::tempdir()?;
+//! let notes = folder.path().join("notes");
+//! std::fs::create_dir(&notes)?;
+//! std::fs::write(notes.join("battery.md"), "# Batteries\n\nLithium cells do not leak in the cold.\n")?;
+//!
+//! let index = folder.path().join("index").display().to_string();
+//! let engine = Engine::new(&Options { index: Some(index), offline: Some(true), ..Options::default() })?;
+//! let request = IndexRequest { folders: vec![notes], embed: false, ..IndexRequest::default() };
+//! let summary = engine.index(&request, &|_| {}, &CancellationToken::new()).await?;
+//! assert_eq!(summary.added, 1);
+//!
+//! let searcher = engine.searcher(SearchMode::Lexical).await?;
+//! let options = SearchOptions { mode: SearchMode::Lexical, ..SearchOptions::default() };
+//! let found = engine.search(&searcher, "do lithium cells leak?", &options).await?;
+//! assert_eq!(found.hits[0].path, "battery.md");
+//! assert!(found.hits[0].text.contains("do not leak"));
+//! # Ok(())
+//! # })
+//! # }
+//! ```
+//!
+//! # Where to look
+//!
+//! Modules are declared in layers: each uses only those above it.
+//!
+//! - [`base`]: ids, time, text, tokens, HTTP, locks.
+//! - [`kb`]: the knowledge base, from Markdown files to ranked passages.
+//! - [`llm`]: language models behind one trait.
+//! - [`source`]: where evidence comes from.
+//! - [`research`]: the steps from a question to a report, without I/O of their own.
+//! - [`run`]: a run in motion: journal, scheduler, budget.
+//! - [`render`]: reports as Markdown, HTML and JSON.
+//! - [`config`], [`engine`], [`cli`]: settings, operations, commands.
+
 pub mod base;
 
 pub mod kb;

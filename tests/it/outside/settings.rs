@@ -75,9 +75,9 @@ fn setting_that_only_a_run_uses_is_checked_by_config_and_doctor() {
             "MY_API_KEY",
         ),
         ("[web]\nallowed_hosts = [\"*\"]", "`*` has a `*`; hosts are allowed by full name", "list every host"),
-        ("[web]\nallowed_hosts = [\"*.com\"]", "`*.com` has a `*`", "one by one"),
+        ("[web]\nallowed_hosts = [\"*.com\"]", "`*.com` has a `*`", "list every host"),
         ("[web]\nallowed_hosts = [\"\"]", "`` is neither a host nor a network", "without `http://`"),
-        ("[web]\nallowed_hosts = [\"0.0.0.0/0\"]", "network `0.0.0.0/0` is too wide", "`/8` or more"),
+        ("[web]\nallowed_hosts = [\"0.0.0.0/0\"]", "network `0.0.0.0/0` is too wide", "at least `/8`"),
         ("[web]\nallowed_hosts = [\"http://a:sk-secret-0123456789@b\"]", "`…` is neither a host", "without `http://`"),
         (
             "[deep_research]\nmodels = []",
