@@ -11,6 +11,10 @@ check:
 test:
     cargo test
 
+# Build the documentation of the code, private items included.
+doc:
+    cargo doc --no-deps --document-private-items
+
 # Format the code.
 fmt:
     cargo fmt

@@ -10,7 +10,7 @@
 //!
 //! - [`builtin`] is the model in the binary, [`fastembed`] every other model; both use [`batch`].
 //! - [`word_piece`] tokenizes for the built-in model; [`bert_tokens`] counts tokens for every BERT tokenizer.
-//! - [`catalogue`] lists fastembed's models by name, [`model_files`] finds the files of one, and [`family`] has the
+//! - [`mod@catalogue`] lists fastembed's models by name, [`model_files`] finds the files of one, and [`family`] has the
 //!   facts that those files leave out. [`recipe`] computes the fingerprint.
 //! - [`onnx_runtime`] finds the native library.
 

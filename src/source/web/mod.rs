@@ -13,7 +13,7 @@
 //!
 //! - [`provider`] is what all search engines share, [`fixture`] the one without a network.
 //! - [`fetch`] is the one way to a page; [`address`] says which machines may be asked, [`robots`] which pages.
-//! - [`readable`] makes HTML text, [`dom`] within limits; [`relevant`] finds what of it a prompt should take.
+//! - [`readable`] makes HTML text, [`dom`] within limits; [`mod@relevant`] finds what of it a prompt should take.
 
 mod url;
 
