@@ -10,8 +10,7 @@
 //!
 //! ```
 //! use dr::config::Options;
-//! use dr::engine::{Engine, IndexRequest};
-//! use dr::kb::search::{SearchMode, SearchOptions};
+//! use dr::engine::{Engine, IndexRequest, Scope, SearchMode};
 //! use tokio_util::sync::CancellationToken;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,14 +21,13 @@
 //! std::fs::write(notes.join("battery.md"), "# Batteries\n\nLithium cells do not leak in the cold.\n")?;
 //!
 //! let index = folder.path().join("index").display().to_string();
-//! let engine = Engine::new(&Options { index: Some(index), offline: Some(true), ..Options::default() })?;
+//! let mode = Some(SearchMode::Lexical);
+//! let engine = Engine::new(&Options { index: Some(index), offline: Some(true), mode, ..Options::default() })?;
 //! let request = IndexRequest { folders: vec![notes], embed: false, ..IndexRequest::default() };
 //! let summary = engine.index(&request, &|_| {}, &CancellationToken::new()).await?;
 //! assert_eq!(summary.added, 1);
 //!
-//! let searcher = engine.searcher(SearchMode::Lexical).await?;
-//! let options = SearchOptions { mode: SearchMode::Lexical, ..SearchOptions::default() };
-//! let found = engine.search(&searcher, "do lithium cells leak?", &options).await?;
+//! let found = engine.search("do lithium cells leak?", &Scope::default()).await?;
 //! assert_eq!(found.hits[0].path, "battery.md");
 //! assert!(found.hits[0].text.contains("do not leak"));
 //! # Ok(())

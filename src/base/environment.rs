@@ -87,7 +87,7 @@ impl Environment {
         self.variables.get(name).map(String::as_str)
     }
 
-    /// Tells whether OpenAI's key is from the project's `.env` file.
+    /// Returns whether OpenAI's key is from the project's `.env` file.
     pub fn has_dotenv_key(&self) -> bool {
         self.has_dotenv_key
     }
@@ -112,7 +112,7 @@ impl fmt::Debug for Environment {
     }
 }
 
-/// Tells whether a text can be the name of a variable.
+/// Returns whether a text can be the name of a variable.
 pub fn is_variable(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }

@@ -51,7 +51,7 @@ impl ModelEndpoint {
         Ok(Self { address, key })
     }
 
-    /// Tells whether this is OpenAI itself.
+    /// Returns whether this is OpenAI itself.
     pub fn is_openai(&self) -> bool {
         is_openai(&self.address)
     }
