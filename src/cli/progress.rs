@@ -1,4 +1,4 @@
-//! Indexing drawn as bars on a terminal, or told as lines.
+//! Progress of indexing: bars on a terminal, lines elsewhere.
 
 use std::io::Write;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use super::ui::Ui;
 use crate::base::line::{counted, printable};
 use crate::engine::IngestEvent;
 
-/// Lines about the same thing come at most this often.
+/// Shortest interval between two lines about the same step.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 const FILES: &str = "{spinner} reading   {bar:30} {pos}/{len} files, {msg}, {eta} left";
@@ -34,7 +34,7 @@ struct State {
 }
 
 impl IngestProgress {
-    /// Draws where that can be seen, tells lines elsewhere, and is silent when people want quiet.
+    /// Draws on a terminal, prints lines elsewhere, and prints nothing with `--quiet`.
     pub fn new(ui: &Ui, location: String) -> Self {
         let bar = ui.can_draw().then(|| {
             let bar = ProgressBar::new(0);
@@ -44,12 +44,12 @@ impl IngestProgress {
         Self { tells: bar.is_none() && !ui.is_quiet(), bar, location, state: Mutex::default() }
     }
 
-    /// Takes note of an event.
+    /// Updates the display.
     pub fn take(&self, event: &IngestEvent) {
         let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match event {
             IngestEvent::Opened { is_new } => {
-                let verb = if *is_new { "making" } else { "using" };
+                let verb = if *is_new { "creating" } else { "using" };
                 self.say(&format!("{verb} index `{}`", self.location));
             }
             IngestEvent::Compared { to_read: 0 } => {}
@@ -80,7 +80,7 @@ impl IngestProgress {
         }
     }
 
-    /// Removes what was drawn.
+    /// Clears the display.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -120,7 +120,7 @@ impl IngestProgress {
         }
     }
 
-    /// Tells a line above the bar, or as a line.
+    /// Prints a line, above the bar if there is one.
     fn say(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.println(printable(line)),
@@ -130,7 +130,7 @@ impl IngestProgress {
 
     fn tell(&self, line: &str) {
         if self.tells {
-            // A closed stderr cannot be told anything.
+            // Ignored: a closed stderr must not end the indexing.
             let _ = writeln!(std::io::stderr(), "{}", printable(line));
         }
     }

@@ -1,4 +1,4 @@
-//! stdout for data, stderr for people; colour and width.
+//! Terminal output: data on stdout, messages on stderr, colours.
 
 use std::io::{IsTerminal, Write};
 
@@ -7,17 +7,17 @@ use anstyle::{AnsiColor, Style};
 
 use crate::base::line::printable;
 
-/// Letters that may be added: titles, places, matched words.
+/// Locations.
 pub const PLACE: Style = AnsiColor::Cyan.on_default();
-/// Headings above a passage.
+/// Secondary text, such as the headings above a passage.
 pub const QUIET: Style = Style::new().dimmed();
-/// Words that matched.
+/// Matched words.
 pub const MATCH: Style = AnsiColor::Yellow.on_default().bold();
-/// Something good.
+/// Success.
 pub const GOOD: Style = AnsiColor::Green.on_default();
-/// Something to know.
+/// Notes and warnings.
 pub const NOTE: Style = AnsiColor::Yellow.on_default();
-/// Something bad.
+/// Errors.
 pub const BAD: Style = AnsiColor::Red.on_default().bold();
 
 /// When to colour.
@@ -32,7 +32,7 @@ pub enum Color {
     Never,
 }
 
-/// Where a command writes.
+/// The output streams of a command.
 pub struct Ui {
     out: AutoStream<std::io::Stdout>,
     err: AutoStream<std::io::Stderr>,
@@ -40,7 +40,7 @@ pub struct Ui {
 }
 
 impl Ui {
-    /// Opens both streams.
+    /// Opens stdout and stderr with the given colour choice.
     pub fn new(color: Color, quiet: bool) -> Self {
         let choice = match color {
             Color::Auto => ColorChoice::Auto,
@@ -50,11 +50,11 @@ impl Ui {
         Self { out: AutoStream::new(std::io::stdout(), choice), err: AutoStream::new(std::io::stderr(), choice), quiet }
     }
 
-    /// Writes data.
+    /// Writes data to stdout, with a final newline.
     ///
     /// # Errors
     ///
-    /// Returns an error where nobody can read it any more.
+    /// Returns an error if stdout is closed.
     pub fn print(&mut self, text: &str) -> std::io::Result<()> {
         self.out.write_all(text.as_bytes())?;
         if !text.ends_with('\n') {
@@ -63,42 +63,42 @@ impl Ui {
         self.out.flush()
     }
 
-    /// Tells people something, unless they want quiet.
+    /// Prints a message to stderr, unless `--quiet` is set.
     pub fn tell(&mut self, text: &str) {
         if !self.quiet {
             self.warn(text);
         }
     }
 
-    /// Tells people something they must know. A closed stderr cannot be told anything.
+    /// Prints a warning to stderr, even with `--quiet`. Failures are ignored: a closed stderr must not end a run.
     pub fn warn(&mut self, text: &str) {
         let _ = writeln!(self.err, "{}", printable(text));
     }
 
-    /// Tells people something in a style, unless they want quiet.
+    /// Prints a styled message to stderr, unless `--quiet` is set.
     pub fn tell_styled(&mut self, style: Style, text: &str) {
         if !self.quiet {
             let _ = writeln!(self.err, "{}", styled(style, &printable(text)));
         }
     }
 
-    /// Tells whether people see what is printed, and not a file or a program.
+    /// Returns whether stdout is a terminal.
     pub fn is_for_people(&self) -> bool {
         std::io::stdout().is_terminal()
     }
 
-    /// Tells whether progress can be drawn.
+    /// Returns whether progress may be drawn: stderr is a terminal and `--quiet` is not set.
     pub fn can_draw(&self) -> bool {
         !self.quiet && std::io::stderr().is_terminal()
     }
 
-    /// Tells whether people want no news.
+    /// Returns whether `--quiet` is set.
     pub fn is_quiet(&self) -> bool {
         self.quiet
     }
 }
 
-/// Returns `text` in a style.
+/// Wraps `text` in the escape sequences of a style.
 pub fn styled(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }

@@ -1,4 +1,4 @@
-//! A run drawn as a live tree on a terminal, told as lines elsewhere, or as JSON for programs.
+//! Progress of a run: a live tree on a terminal, lines elsewhere, JSON Lines with `--events jsonl`.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,16 +14,16 @@ use crate::engine::{BudgetLimits, CallStep, Event, Progress, Record, RunEvent, S
 use crate::render::figure;
 use crate::render::tree::{TreeStyle, tree_lines};
 
-/// Characters of a text in a line.
+/// Longest text in a line, in characters.
 const LINE_CHARACTERS: usize = 100;
 
-/// Lines of a section that are shown while the rest is written.
+/// Lines of a section shown as a preview.
 const PREVIEW_LINES: usize = 6;
 
-/// How often the view is drawn anew while nothing happens.
+/// Redraw interval of the spinner.
 const TICK: Duration = Duration::from_millis(120);
 
-/// How events of a run are told.
+/// Format of the events of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum EventFormat {
     /// For people
@@ -34,7 +34,7 @@ pub(super) enum EventFormat {
 }
 
 impl EventFormat {
-    /// Tells people something beside the events, in their form.
+    /// Prints a note in the format of the events.
     pub(super) fn note(self, ui: &mut Ui, text: &str) {
         match self {
             Self::Text => ui.tell(&format!("note: {text}")),
@@ -43,7 +43,7 @@ impl EventFormat {
     }
 }
 
-/// Watches a run for the user.
+/// Displays the progress of a run.
 pub(super) struct Watch {
     shown: Arc<Shown>,
 }
@@ -54,18 +54,18 @@ struct Shown {
     view: Mutex<View>,
 }
 
-/// What the live view shows.
+/// Contents of the live view.
 #[derive(Default)]
 struct View {
     progress: Option<Progress>,
     call: String,
     spent: Option<Spent>,
-    /// The section of the answer that was written last.
+    /// Preview of the section written last.
     written: String,
 }
 
 impl Watch {
-    /// Draws where that can be seen, tells lines elsewhere, and is silent when people want quiet.
+    /// Draws on a terminal, prints lines elsewhere, and prints nothing with `--quiet`.
     pub(super) fn new(ui: &Ui, format: EventFormat) -> Self {
         let draws = ui.can_draw() && format == EventFormat::Text;
         let bar = draws.then(|| {
@@ -95,7 +95,7 @@ impl Watch {
         Pause(self.shown.bar.clone())
     }
 
-    /// Removes what was drawn.
+    /// Clears the display.
     pub(super) fn finish(&self) {
         if let Some(bar) = &self.shown.bar {
             bar.finish_and_clear();
@@ -103,7 +103,7 @@ impl Watch {
     }
 }
 
-/// Nothing is drawn while this is alive.
+/// Guard that keeps the display hidden until it is dropped.
 pub(super) struct Pause(Option<ProgressBar>);
 
 impl Drop for Pause {
@@ -146,9 +146,9 @@ impl View {
             RunEvent::Call { what, key, detail, spent } => {
                 self.spent = Some(spent);
                 self.call = match what {
-                    CallStep::Sent => format!("{detail} is asked ({key})"),
-                    CallStep::Retried => format!("{key} is sent again: {detail}"),
-                    CallStep::Replied => format!("{detail} has answered ({key})"),
+                    CallStep::Sent => format!("calling {detail} ({key})"),
+                    CallStep::Retried => format!("retrying {key}: {detail}"),
+                    CallStep::Replied => format!("{detail} replied ({key})"),
                 };
             }
             RunEvent::Written { section } => self.written = preview(&section),
@@ -165,7 +165,7 @@ impl View {
     }
 }
 
-/// Returns what was spent against what may be.
+/// Formats the amounts spent with their limits.
 fn spent_text(spent: Spent, limits: BudgetLimits) -> String {
     let total = spent.total();
     let money = match limits.cost_nanos {
@@ -176,17 +176,17 @@ fn spent_text(spent: Spent, limits: BudgetLimits) -> String {
     format!(" · {} tokens{tokens} · {money}", total.tokens)
 }
 
-/// Tells whether lines about a run are worth reading: one search of one question is over before they are read.
+/// Returns whether to print lines for a run. A single node without a model finishes too fast for them to be useful.
 fn is_worth_telling(progress: &Progress) -> bool {
     progress.round > 0 && (!progress.by_rules || progress.tree.nodes.len() > 1)
 }
 
-/// Returns an event in a line for people.
+/// Formats an event as one line of text.
 pub(super) fn event_line(record: &Record) -> String {
     let text = match &record.event {
         Event::Started { question, .. } => format!("asked: {question}"),
         Event::Resumed { .. } => "resumed".to_owned(),
-        Event::Clarified { question, answer } => format!("asked back: {question} — {answer}"),
+        Event::Clarified { question, answer } => format!("clarified: {question} — {answer}"),
         Event::Briefed { brief, .. } => format!("brief: {}", counted(brief.aspects.len(), "aspect")),
         Event::Planned { round, plan } => {
             format!("round {round}: {} planned", counted(plan.nodes.len(), "sub-question"))
@@ -200,7 +200,7 @@ pub(super) fn event_line(record: &Record) -> String {
             counted(branch.evidence.len(), "quote"),
             branch.report.confidence
         ),
-        Event::NodePaused { node } => format!("{node} waits again"),
+        Event::NodePaused { node } => format!("{node} is pending again"),
         Event::NodeFailed { node, error } => format!("{node} failed: {error}"),
         Event::NodeBlocked { node, reason } => format!("{node} blocked: {reason}"),
         Event::RoundEnded { round, verdict, .. } => format!(
@@ -214,11 +214,11 @@ pub(super) fn event_line(record: &Record) -> String {
     cut(&text)
 }
 
-/// Returns how a section of the answer begins, as it is being written.
+/// Returns the start of a section as a preview.
 fn preview(section: &Section) -> String {
     let lines = section.text.lines().filter(|line| !line.trim().is_empty()).take(PREVIEW_LINES);
     let lines: Vec<_> = lines.map(|line| format!("  {}", cut(line))).collect();
-    format!("\n\nbeing written: {}\n{}", cut(&section.title), lines.join("\n"))
+    format!("\n\nwriting: {}\n{}", cut(&section.title), lines.join("\n"))
 }
 
 fn cut(text: &str) -> String {
@@ -230,6 +230,6 @@ fn cut(text: &str) -> String {
 }
 
 fn say(line: &str) {
-    // A closed stderr cannot be told anything.
+    // Ignored: a closed stderr must not end a run.
     let _ = writeln!(std::io::stderr(), "{}", printable(line));
 }
