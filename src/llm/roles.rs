@@ -1,4 +1,4 @@
-//! Settings become Models: which model serves which role, where it is, and within what limits.
+//! Resolves the settings of models: which model serves which role, at which endpoint, within which limits.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -19,66 +19,66 @@ use crate::base::environment::{Environment, KeyError, OPENAI_BASE_URL, OPENAI_KE
 use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, client_for};
 use crate::base::token::{CountTokens, Encoding, TokenCounter};
 
-/// Plans, judges and writes, with OpenAI and no other setting.
+/// Default model of OpenAI for planner, judge and writer.
 pub const STRONG_MODEL: &str = "gpt-6.1-sol";
 
-/// Reads and summarises, with OpenAI and no other setting: most calls are of this kind.
+/// Default model of OpenAI for worker and summariser. Cheap, since they make most of the calls.
 pub const CHEAP_MODEL: &str = "gpt-6-luna";
 
-/// Visible tokens of a reply, where nothing else is set.
+/// Default limit of visible tokens per reply.
 const MAX_OUTPUT_TOKENS: u32 = 4_000;
 
-/// Tokens a thinking model may think beside its reply, where nothing else is set.
+/// Default allowance of reasoning tokens per reply, for models that reason.
 const REASONING_TOKENS: u32 = 4_000;
 
-/// Tokens of a prompt, where nothing else is set.
+/// Default limit of tokens per prompt.
 const MAX_INPUT_TOKENS: u64 = 32_000;
 
-/// The window of a model nobody knows.
+/// Context window assumed for an unknown model, in tokens.
 const WINDOW_TOKENS: u64 = 32_768;
 
-/// A window has room for at least this much of a prompt.
+/// Fewest prompt tokens a window must have room for.
 const MIN_INPUT_TOKENS: u64 = 1_024;
 
-/// How long one request may take, where nothing else is set.
+/// Default time-out of a request.
 const TIMEOUT: Duration = Duration::from_mins(5);
 
-/// What can be set of a model, every field optional: for all roles, or for one.
+/// One layer of model settings, for all roles or for one. Every field is optional.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelOptions {
-    /// The name the endpoint knows the model by.
+    /// Model name at the endpoint.
     pub model: Option<String>,
-    /// Where the endpoint is.
+    /// Base URL of the endpoint.
     pub base_url: Option<String>,
-    /// How it is asked.
+    /// Responses API or Chat Completions.
     pub api: Option<Api>,
-    /// The variable its key is in.
+    /// Environment variable that contains the key.
     pub key_env: Option<String>,
-    /// Tokens a prompt and its reply may have together.
+    /// Context window: tokens of prompt and reply together.
     pub window_tokens: Option<u64>,
-    /// Tokens a prompt may have.
+    /// Most tokens of a prompt.
     pub max_input_tokens: Option<u64>,
-    /// Visible tokens a reply may have.
+    /// Most visible tokens of a reply.
     pub max_output_tokens: Option<u32>,
-    /// Tokens the model may think beside its reply.
+    /// Most reasoning tokens, in addition to the visible ones.
     pub reasoning_tokens: Option<u32>,
-    /// How hard it thinks.
+    /// Reasoning effort.
     pub effort: Option<Effort>,
-    /// How freely it chooses its words.
+    /// Sampling temperature.
     pub temperature: Option<f32>,
-    /// How the endpoint can be held to a form.
+    /// How the endpoint enforces a JSON schema.
     pub schema: Option<SchemaSupport>,
-    /// What its tokens are counted with.
+    /// Tokenizer for counting tokens.
     pub encoding: Option<Encoding>,
-    /// Seconds one request may take.
+    /// Time-out of a request in seconds.
     pub timeout_seconds: Option<u64>,
-    /// Whether the endpoint is one's own, so that it costs nothing.
+    /// Whether the endpoint belongs to the user, so that calls cost nothing.
     pub local: Option<bool>,
 }
 
 impl ModelOptions {
-    /// Returns these settings, and those of `other` where these say nothing.
+    /// Fills unset fields from `other`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -100,22 +100,22 @@ impl ModelOptions {
     }
 }
 
-/// The table `[models]`: settings for all roles, and `[models.ROLE]` over them.
+/// The table `[models]`, with `[models.ROLE]` overriding it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelsOptions {
-    /// For every role.
+    /// Settings for all roles.
     pub all: ModelOptions,
-    /// For one role.
+    /// Settings for single roles.
     pub roles: BTreeMap<Role, ModelOptions>,
 }
 
 impl ModelsOptions {
-    /// Returns every layer, that of all roles first.
+    /// Returns every layer, starting with the one for all roles.
     pub fn layers(&self) -> impl Iterator<Item = &ModelOptions> {
         std::iter::once(&self.all).chain(self.roles.values())
     }
 
-    /// Sets the model of every role, whatever was set before.
+    /// Sets the model of every role, overriding all layers.
     pub fn set_model(&mut self, model: &str) {
         self.all.model = Some(model.to_owned());
         self.roles.values_mut().for_each(|options| options.model = None);
@@ -137,47 +137,47 @@ impl<'de> Deserialize<'de> for ModelsOptions {
     }
 }
 
-/// Settings of models cannot be used.
+/// The model settings are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelsError {
-    /// The endpoint is known, and not what to ask for.
+    /// An endpoint is set but no model name.
     #[error("no model is set for the {role} at `{address}`")]
     NoModel {
-        /// Whose.
+        /// The role.
         role: Role,
         /// The endpoint.
         address: BaseUrl,
     },
-    /// The endpoint needs a key, and there is no usable one.
+    /// The endpoint requires a key, but none is usable.
     #[error("no key for the {role}")]
     Key {
         /// The role.
         role: Role,
-        /// Why.
+        /// Cause.
         source: KeyError,
     },
-    /// `base_url` is not an address.
-    #[error("endpoint of the {role} cannot be reached")]
+    /// `base_url` is not a valid address.
+    #[error("invalid endpoint for the {role}")]
     Address {
         /// The role.
         role: Role,
-        /// Why.
+        /// Cause.
         source: ParseBaseUrlError,
     },
-    /// A reply leaves no room for a prompt.
-    #[error("window of {window_tokens} tokens has no room for a prompt beside {output_tokens} tokens of reply")]
+    /// The reply limit leaves no room for a prompt.
+    #[error("window of {window_tokens} tokens has no room for a prompt in addition to {output_tokens} reply tokens")]
     WindowTooSmall {
-        /// Whose.
+        /// The role.
         role: Role,
-        /// The window.
+        /// The context window.
         window_tokens: u64,
-        /// The reply and the reasoning before it.
+        /// Visible and reasoning tokens of a reply.
         output_tokens: u64,
     },
-    /// The network client.
+    /// The HTTP client could not be created.
     #[error(transparent)]
     Http(#[from] HttpError),
-    /// A price.
+    /// A price is invalid.
     #[error(transparent)]
     Price(#[from] super::price::PriceError),
 }
@@ -198,20 +198,20 @@ impl ModelsError {
     }
 }
 
-/// The model of one role.
+/// The resolved model of one role.
 #[derive(Clone)]
 pub struct RoleModel {
     /// The model.
     pub model: Arc<dyn Model>,
-    /// What its tokens are counted with.
+    /// Tokenizer for counting tokens.
     pub counter: Arc<dyn CountTokens>,
-    /// Tokens a prompt of this role may have.
+    /// Most tokens of a prompt.
     pub max_input_tokens: u64,
-    /// Visible tokens a reply of this role may have.
+    /// Most visible tokens of a reply.
     pub max_output_tokens: u32,
-    /// Where it is, for people.
+    /// Endpoint, as printed.
     pub endpoint: String,
-    /// Whether that is a machine of one's own.
+    /// Whether the endpoint is local: on this machine, or marked `local` by the user.
     pub is_local: bool,
 }
 
@@ -221,12 +221,12 @@ impl fmt::Debug for RoleModel {
     }
 }
 
-/// The models of every role.
+/// The models of all roles.
 #[derive(Clone, Debug)]
 pub struct Models(BTreeMap<Role, RoleModel>);
 
 impl Models {
-    /// Returns models by what `model` says of each role.
+    /// Builds the models with one call of `model` per role.
     pub fn of(model: impl FnMut(Role) -> RoleModel) -> Self {
         Self(Role::ALL.into_iter().zip(Role::ALL.into_iter().map(model)).collect())
     }
@@ -275,14 +275,14 @@ impl Models {
         self.0.get(&role).expect("every way to make one gives every role a model")
     }
 
-    /// Returns roles whose model has no known price: they cannot run under a limit of money.
+    /// Returns the roles whose model has no known price. They are refused under a cost limit.
     pub fn unpriced(&self) -> Vec<(Role, String)> {
         let usage = super::message::Usage { input_tokens: 1, output_tokens: 1, ..Default::default() };
         let unpriced = self.0.iter().filter(|(_, role)| role.model.cost_nanos(&usage).is_none());
         unpriced.map(|(role, model)| (*role, model.model.name().to_owned())).collect()
     }
 
-    /// Returns each model once, with the roles it has.
+    /// Returns the distinct models with their roles.
     pub fn distinct(&self) -> Vec<(Vec<Role>, &RoleModel)> {
         let mut distinct: Vec<(Vec<Role>, &RoleModel)> = Vec::new();
         for (role, model) in &self.0 {
@@ -311,7 +311,7 @@ fn resolve_role(
     })?;
     let is_openai = endpoint.is_openai();
     let ModelEndpoint { address, key } = endpoint;
-    // An address that was set together with OpenAI's key stands in for OpenAI, its default models included.
+    // `OPENAI_BASE_URL` with OpenAI's key is a proxy for OpenAI and gets its default models.
     let stands_in = is_openai || (options.base_url.is_none() && options.key_env.is_none() && key.is_some());
     let model = options.model.clone().or_else(|| stands_in.then(|| default_model(role).to_owned()));
     let model = model.ok_or_else(|| ModelsError::NoModel { role, address: address.clone() })?;
@@ -347,7 +347,7 @@ fn default_model(role: Role) -> &'static str {
     }
 }
 
-/// How the window of a model is divided.
+/// Division of a context window.
 #[expect(clippy::struct_field_names, reason = "units live in names")]
 struct Limits {
     window_tokens: u64,
@@ -361,7 +361,7 @@ impl Limits {
         let known = tiktoken_rs::model::get_context_size(model).and_then(|tokens| u64::try_from(tokens).ok());
         let window_tokens = options.window_tokens.or(known).unwrap_or(WINDOW_TOKENS);
         let thinks = if reasons(model) { REASONING_TOKENS } else { 0 };
-        // In a small window, what nobody asked for gives way to the prompt.
+        // In a small window, defaults shrink in favour of the prompt; explicit settings do not.
         let share = |tokens: u32| tokens.min(u32::try_from(window_tokens / 4).unwrap_or(u32::MAX));
         let reasoning_tokens = options.reasoning_tokens.unwrap_or_else(|| share(thinks));
         let max_output_tokens = options.max_output_tokens.unwrap_or_else(|| share(MAX_OUTPUT_TOKENS));

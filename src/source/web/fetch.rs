@@ -1,5 +1,4 @@
-//! Pages come in through one client: only from the open web, only what their owner lets programs have, and never more
-//! than anybody reads.
+//! Fetches web pages: only from public addresses, only if `robots.txt` allows it, and only up to a size limit.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -24,26 +23,26 @@ use crate::base::id::ContentHash;
 use crate::base::line::shortened;
 use crate::base::retry::{Again, Failure, Policy, retry};
 
-/// Redirects that are followed.
+/// Most redirects followed per page.
 const MAX_REDIRECTS: usize = 5;
 
-/// Bytes of a `robots.txt` that are read; RFC 9309 asks for no fewer than 500 KiB.
+/// Most bytes read of a `robots.txt`. RFC 9309 requires at least 500 KiB.
 const MAX_ROBOTS_BYTES: usize = 512 << 10;
 
-/// What pages are wanted as.
+/// Value of the `Accept` header.
 const WANTED: &str = "text/html,application/xhtml+xml,text/markdown,text/plain;q=0.9,application/json;q=0.8";
 
-/// Bytes at the beginning of a page in which it may say its encoding.
+/// Bytes at the start of an HTML page that are searched for its `charset`.
 const META_BYTES: usize = 1_024;
 
-/// What a [`Fetcher`] may do.
+/// Limits and permissions of a [`Fetcher`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchOptions {
-    /// How long one page may take, redirects and `robots.txt` included.
+    /// Time-out per page, including redirects and `robots.txt`.
     pub timeout: Duration,
-    /// Bytes of a page that are read, after it was unpacked; a larger one is refused.
+    /// Largest page in bytes, after decompression. A larger one is refused.
     pub max_bytes: usize,
-    /// Machines that may be asked although they are not on the open web.
+    /// Hosts that are allowed although their addresses are not public.
     pub allowed_hosts: Vec<AllowedHost>,
 }
 
@@ -56,75 +55,75 @@ impl Default for FetchOptions {
 /// A page could not be fetched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
-    /// Its machine is not on the open web, or what its name leads to is not.
+    /// The host, or an address its name resolves to, is not public.
     #[error("`{host}` is not on the open web")]
     Closed {
-        /// The machine.
+        /// The host.
         host: String,
     },
-    /// It leads to something that is not a page of the web.
-    #[error("page leads elsewhere: {0}")]
+    /// The target of a redirect is not a web address.
+    #[error("page redirects to an invalid address: {0}")]
     BadRedirect(ParseWebUrlError),
-    /// It leads from one address to the next.
+    /// More than [`MAX_REDIRECTS`] redirects.
     #[error("page redirects more than {MAX_REDIRECTS} times")]
     TooManyRedirects,
-    /// Its owner wants no programs there.
-    #[error("`robots.txt` of `{origin}` asks programs to leave the page alone")]
+    /// The site disallows the page for programs.
+    #[error("`robots.txt` of `{origin}` disallows the page")]
     Robots {
-        /// The site.
+        /// Origin of the site.
         origin: String,
     },
-    /// Its owner could not be asked.
+    /// The rules of the site are unknown, so the page is not fetched.
     #[error("`robots.txt` of `{origin}` cannot be read")]
     RobotsUnknown {
-        /// The site.
+        /// Origin of the site.
         origin: String,
     },
-    /// The server answers with an error.
-    #[error("server answers with status {status}")]
+    /// The server returned an error.
+    #[error("server returned status {status}")]
     Status {
-        /// The status.
+        /// HTTP status code.
         status: u16,
-        /// When the server wants to be asked again.
+        /// Value of `Retry-After`.
         retry_after: Option<Duration>,
     },
-    /// It takes too long.
-    #[error("page did not come within {millis} ms")]
+    /// The time limit was exceeded.
+    #[error("page did not arrive within {millis} ms")]
     TimedOut {
         /// The limit.
         millis: u128,
     },
-    /// There is no connection, or it broke.
-    #[error("no page came: {reason}")]
+    /// No connection, or it was interrupted.
+    #[error("failed to fetch the page: {reason}")]
     Unreachable {
         /// Why.
         reason: String,
     },
-    /// It is larger than anybody reads.
+    /// The page exceeds the size limit.
     #[error("page is larger than {max_bytes} bytes")]
     TooLarge {
         /// The limit.
         max_bytes: usize,
     },
-    /// It is no text.
-    #[error("page is `{found}`, which is not read")]
+    /// The page is not text.
+    #[error("page has type `{found}`, which is not supported")]
     ContentType {
-        /// What it is.
+        /// Its media type.
         found: String,
     },
-    /// It is packed in a way that was not asked for, or badly.
-    #[error("page is packed as `{found}` and cannot be unpacked")]
+    /// The content encoding is not supported, or the compressed data is invalid.
+    #[error("page is encoded as `{found}` and cannot be decoded")]
     Packed {
-        /// How.
+        /// Value of `Content-Encoding`.
         found: String,
     },
-    /// It cannot be made sense of.
-    #[error("page cannot be read: {reason}")]
+    /// The HTML cannot be parsed.
+    #[error("failed to parse the page: {reason}")]
     Unreadable {
         /// Why.
         reason: String,
     },
-    /// There are no words in it.
+    /// The page contains no words.
     #[error("page has no text")]
     Empty,
 }
@@ -151,7 +150,7 @@ impl Failure for FetchError {
 }
 
 impl FetchError {
-    /// Returns what the user can do about this error, if there is something.
+    /// Returns what the user can do about this error.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Closed { host } => Some(format!("if it is a machine of yours, add `{host}` to `allowed_hosts`")),
@@ -163,10 +162,10 @@ impl FetchError {
     }
 }
 
-/// Fetches pages.
+/// HTTP client for web pages.
 ///
-/// It sends no cookies, no keys and no referrer, and uses no proxy: behind one nobody could say which machine a name
-/// leads to. What `robots.txt` says is kept per site for as long as the fetcher lives.
+/// Sends no cookies, keys or referrer. Uses no proxy: a proxy resolves names itself, so the check for public addresses
+/// could not be enforced. `robots.txt` files are cached per site for the lifetime of the fetcher.
 pub struct Fetcher {
     client: Client,
     gate: Gate,
@@ -176,9 +175,9 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// Sets up the client.
+    /// Returns a fetcher.
     pub fn new(options: FetchOptions, clock: Arc<dyn Clock>) -> Result<Self, HttpError> {
-        // An error says that there is one already, which serves as well.
+        // Fails if a provider is installed already, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let gate = Gate::new(options.allowed_hosts.clone());
         let client = Client::builder()
@@ -193,7 +192,7 @@ impl Fetcher {
         Ok(Self { client, gate, options, clock, robots: Mutex::default() })
     }
 
-    /// Fetches a page and makes it text. A server that is busy is asked once more, within the same time.
+    /// Fetches a page and extracts its text. Retries once if the server is busy, within the same time limit.
     pub async fn fetch(&self, url: &WebUrl) -> Result<Page, FetchError> {
         let millis = self.options.timeout.as_millis();
         let late = |_| FetchError::TimedOut { millis };
@@ -216,7 +215,7 @@ impl Fetcher {
         let kind = Kind::of(&headers)?;
         let body = self.body(response, self.options.max_bytes).await?;
         let content_type = header(&headers, &CONTENT_TYPE);
-        // Reading a page takes a while, and others wait for this thread.
+        // CPU-bound, so it must not block the runtime's thread.
         let read = tokio::task::spawn_blocking(move || kind.read(&body, &content_type)).await;
         let (Readable { title, text }, kind) =
             read.map_err(|_| FetchError::Unreadable { reason: "its reader failed".into() })??;
@@ -234,7 +233,7 @@ impl Fetcher {
         })
     }
 
-    /// Asks for an address and for those it leads to, each of which is looked at before it is asked.
+    /// Requests a URL and follows redirects. Every URL is checked before it is requested.
     async fn follow(&self, url: &WebUrl, asks_robots: bool) -> Result<(WebUrl, Response), FetchError> {
         let mut url = url.clone();
         for _ in 0..=MAX_REDIRECTS {
@@ -271,10 +270,10 @@ impl Fetcher {
         }
     }
 
-    /// Asks the owner of a site; an error where the site itself may not be asked.
+    /// Fetches the `robots.txt` of a site. Returns an error if the site itself is not allowed.
     async fn robots_of(&self, url: &WebUrl) -> Result<Robots, FetchError> {
         let Ok(at) = url.join("/robots.txt") else { return Ok(Robots::Unknown) };
-        // Boxed, since following a page asks for this, which follows another.
+        // Boxed, because `follow` and this function call each other.
         let response = match Box::pin(self.follow(&at, false)).await {
             Ok((_, response)) => response,
             Err(FetchError::Closed { host }) if host == url.host() => return Err(FetchError::Closed { host }),
@@ -285,14 +284,14 @@ impl Fetcher {
                 Ok(body) => Robots::read(&String::from_utf8_lossy(&body)),
                 Err(_) => Robots::Unknown,
             },
-            // Too many requests are no answer; everything else in their range says that there is no such file.
+            // As RFC 9309 says, 4xx means that there are no rules. 429 says nothing about them.
             429 => Robots::Unknown,
             400..=499 => Robots::silent(),
             _ => Robots::Unknown,
         })
     }
 
-    /// Reads a body to its end and unpacks it, neither further than `max_bytes`.
+    /// Reads and decompresses a body. Both sizes are limited to `max_bytes`.
     async fn body(&self, response: Response, max_bytes: usize) -> Result<Vec<u8>, FetchError> {
         let packed = header(response.headers(), &CONTENT_ENCODING).to_ascii_lowercase();
         let body = read_capped(response, max_bytes).await.map_err(|error| match error {
@@ -310,7 +309,7 @@ impl Fetcher {
     }
 }
 
-/// Unpacks, and stops where it gets larger than anybody wants.
+/// Decompresses at most `max_bytes`, so that a decompression bomb cannot exhaust memory.
 fn unpack(body: &[u8], max_bytes: usize) -> Result<Vec<u8>, FetchError> {
     let mut unpacked = Vec::new();
     let mut reader = MultiGzDecoder::new(body).take(max_bytes as u64 + 1);
@@ -318,7 +317,7 @@ fn unpack(body: &[u8], max_bytes: usize) -> Result<Vec<u8>, FetchError> {
     if unpacked.len() > max_bytes { Err(FetchError::TooLarge { max_bytes }) } else { Ok(unpacked) }
 }
 
-/// Tells what a request that brought no page means.
+/// Classifies a request without a reply. A refused address is found in the chain of causes, where the resolver put it.
 fn without_answer(error: &reqwest::Error) -> FetchError {
     let mut cause: &dyn std::error::Error = error;
     loop {
@@ -336,12 +335,12 @@ fn header(headers: &HeaderMap, name: &HeaderName) -> String {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().trim().to_owned()
 }
 
-/// How a page is read.
+/// Format of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Html,
     Text,
-    /// As its first bytes say: the server says nothing.
+    /// No `Content-Type`: decided by the first bytes.
     Unsaid,
 }
 
@@ -357,7 +356,7 @@ impl Kind {
         }
     }
 
-    /// Makes a body text; returns it with what it was taken for.
+    /// Extracts the text of a body and returns it with its media type.
     fn read(self, body: &[u8], content_type: &str) -> Result<(Readable, String), FetchError> {
         if body.starts_with(b"%PDF-") {
             return Err(FetchError::ContentType { found: "application/pdf".into() });
@@ -386,17 +385,18 @@ fn media_type(content_type: &str) -> String {
     content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Reads bytes as the server says, else as the page says, else as UTF-8 where they are, else as the web always did.
+/// Decodes a body with the charset from the header, else from the page, else as UTF-8 if valid, else as Windows-1252,
+/// as browsers do.
 fn decode(body: &[u8], content_type: &str, kind: Kind) -> String {
     let said = charset(content_type.as_bytes());
     let inside = || (kind == Kind::Html).then(|| charset(&body[..body.len().min(META_BYTES)])).flatten();
     let guessed = || if std::str::from_utf8(body).is_ok() { UTF_8 } else { WINDOWS_1252 };
-    // A mark at the beginning of the bytes outweighs them all.
+    // A byte order mark overrides all of these.
     let encoding = said.or_else(inside).unwrap_or_else(guessed);
     encoding.decode(body).0.into_owned()
 }
 
-/// Finds `charset=…` in a header or a page.
+/// Parses the first `charset=…` in a header or a page.
 fn charset(bytes: &[u8]) -> Option<&'static Encoding> {
     let text = String::from_utf8_lossy(bytes).to_ascii_lowercase();
     let found = text.split("charset").skip(1).filter_map(|rest| rest.trim_start().strip_prefix('='));
