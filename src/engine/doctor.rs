@@ -9,7 +9,7 @@ use super::{Engine, EngineError};
 use crate::base::line::with_causes;
 use crate::kb::document::Document;
 use crate::kb::embed::{EmbedderChoice, find_runtime};
-use crate::kb::index::{DocumentRow, Index, IndexError, IndexStats, WriterLock};
+use crate::kb::index::{DocumentRow, Index, IndexError, IndexStats, writer};
 use crate::kb::walk::{read_inside, walk};
 use crate::run::store::StoreError;
 
@@ -265,7 +265,7 @@ fn runtime_check(data: &Path, choice: Option<&EmbedderChoice>) -> Check {
 }
 
 fn lock_check(folder: &Path) -> Check {
-    match WriterLock::current_holder(folder) {
+    match writer(folder) {
         None => Check::ok("writer lock", "free"),
         Some(holder) => Check::note("writer lock", format!("held by {holder}"), None),
     }

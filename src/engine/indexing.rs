@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use super::{Engine, EngineError, create_folder, create_ignore_file};
-use crate::kb::index::{DR_FOLDER, Index, IndexError, WriterLock};
+use crate::kb::index::{DR_FOLDER, Index, IndexError, lock_writer};
 use crate::kb::ingest::{CollectionSource, IngestError, IngestEvent, IngestOptions, IngestSummary, Listener, ingest};
 
 /// What [`Engine::index`] is to do.
@@ -68,7 +68,7 @@ impl Engine {
     /// Moves an index that cannot be opened out of the way; the one that was moved before is removed.
     fn set_aside(&self) -> Result<(), EngineError> {
         let Some(folder) = self.location.folder() else { return Ok(()) };
-        let _lock = WriterLock::take(folder).map_err(IndexError::from)?;
+        let _lock = lock_writer(folder)?;
         let aside = folder.with_extension("damaged");
         if aside.exists() {
             let failed = |source| EngineError::Folder { action: "remove", path: aside.clone(), source };

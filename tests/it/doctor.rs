@@ -1,6 +1,6 @@
 use std::fs;
 
-use dr::kb::index::WriterLock;
+use dr::kb::index::lock_writer;
 use serde_json::Value;
 
 use crate::common::World;
@@ -37,7 +37,7 @@ fn unfinished_work_is_a_note_with_its_command() {
     let collection = checks.iter().find(|check| check["name"] == "collection").unwrap();
     let detail = collection["detail"].as_str().unwrap();
     assert!(detail.contains("3 to bring up to date"), "one is new, one changed, one gone: {detail}");
-    let _lock = WriterLock::take(world.location().folder().unwrap()).unwrap();
+    let _lock = lock_writer(world.location().folder().unwrap()).unwrap();
     dr_snapshot!(world.dr(["doctor"]));
 }
 

@@ -1,6 +1,6 @@
 use std::fs;
 
-use dr::kb::index::WriterLock;
+use dr::kb::index::lock_writer;
 use serde_json::json;
 
 use crate::common::World;
@@ -139,7 +139,7 @@ fn two_folders_in_one_run_are_two_collections() {
 #[test]
 fn second_writer_is_told_who_holds_the_lock() {
     let world = World::indexed_text();
-    let lock = WriterLock::take(world.location().folder().unwrap()).unwrap();
+    let lock = lock_writer(world.location().folder().unwrap()).unwrap();
     let refused = world.dr(["index", "--no-embed"]);
     assert!(refused.stderr.contains(&format!("process {} since", std::process::id())), "{refused}");
     dr_snapshot!(refused);

@@ -11,8 +11,6 @@
 
 pub mod location;
 
-pub mod lock;
-
 pub mod schema;
 
 pub mod manifest;
@@ -37,12 +35,12 @@ use lancedb::{Connection, Session, Table};
 
 pub use indexes::TEXT_INDEX_VERSION;
 pub use location::{DR_FOLDER, IndexLocation, LocationError};
-pub use lock::{LockError, WriterLock};
 pub use manifest::{EmbedderRecord, Manifest, ManifestError};
 pub use query::{Filter, LegHit};
 pub use schema::{ChunkRow, DocumentRow};
-pub use write::{IndexWriter, Replacement};
+pub use write::{IndexWriter, Replacement, lock_writer, writer};
 
+use crate::base::lock::FileLockError;
 use schema::Columns;
 #[cfg(test)]
 pub(crate) use step::STEPS_LEFT;
@@ -84,9 +82,16 @@ pub enum IndexError {
         source: ManifestError,
     },
 
+    /// Another process holds the writer lock.
+    #[error("index is being written by {holder}")]
+    Busy {
+        /// Process id and start time from the lock file.
+        holder: String,
+    },
+
     /// The writer lock could not be acquired.
     #[error(transparent)]
-    Lock(#[from] LockError),
+    Lock(FileLockError),
 
     /// The folder of the index could not be created.
     #[error("failed to create `{path}`")]
@@ -145,7 +150,7 @@ impl IndexError {
                 Some("use the `dr` that wrote it, or a newer one".into())
             }
             Self::Manifest { .. } | Self::Format { .. } => Some("run `dr index --rebuild <FOLDER>`".into()),
-            Self::Lock(LockError::Held { .. }) => Some("wait until it has finished; searches work meanwhile".into()),
+            Self::Busy { .. } => Some("wait until it has finished; searches work meanwhile".into()),
             Self::Storage { .. } => Some("if the index is damaged, `dr index --rebuild <FOLDER>` rebuilds it".into()),
             Self::Lost { .. } => Some("run `dr index` again, or `dr index --rebuild <FOLDER>`".into()),
             _ => None,

@@ -4,6 +4,7 @@
 //! the next run reads those files again and replaces the chunks.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchIterator};
@@ -16,10 +17,14 @@ use super::indexes::build_text_index;
 use super::query::of_documents;
 use super::schema::{chunks_batch, chunks_schema, documents_batch, documents_schema, manifest_batch, vectors_batch};
 use super::{
-    ChunkRow, DocumentRow, During, Index, IndexError, IndexLocation, MANIFEST_TABLE, Manifest, WriterLock, connect,
-    read_manifest, step,
+    ChunkRow, DocumentRow, During, Index, IndexError, IndexLocation, MANIFEST_TABLE, Manifest, connect, read_manifest,
+    step,
 };
 use crate::base::id::{ChunkId, DocumentId};
+use crate::base::lock::{FileLock, FileLockError};
+
+/// Lock file of a local index. Readers do not take it and never wait.
+const WRITER_LOCK: &str = "writer.lock";
 
 /// Documents per delete condition. A longer list slows the planner of the storage engine down.
 const DOCUMENTS_PER_DELETE: usize = 1_000;
@@ -31,7 +36,7 @@ pub struct IndexWriter {
     index: Index,
     /// Documents that have chunks, whether or not they have a row in the documents table.
     chunked: HashSet<DocumentId>,
-    _lock: Option<WriterLock>,
+    _lock: Option<FileLock>,
 }
 
 /// The new row of a document and all its chunks.
@@ -49,7 +54,7 @@ impl IndexWriter {
     ///
     /// # Errors
     ///
-    /// Returns [`IndexError::Lock`] while another process is writing.
+    /// Returns [`IndexError::Busy`] while another process is writing.
     pub async fn open(location: &IndexLocation, fresh: &Manifest) -> Result<Self, IndexError> {
         let lock = take_lock(location)?;
         let connection = connect(location).await?;
@@ -78,7 +83,7 @@ impl IndexWriter {
         Ok(())
     }
 
-    async fn over(index: Index, lock: Option<WriterLock>) -> Result<Self, IndexError> {
+    async fn over(index: Index, lock: Option<FileLock>) -> Result<Self, IndexError> {
         let chunked = index.chunked_documents().await?;
         Ok(Self { index, chunked, _lock: lock })
     }
@@ -238,10 +243,27 @@ impl IndexWriter {
     }
 }
 
-fn take_lock(location: &IndexLocation) -> Result<Option<WriterLock>, IndexError> {
+/// Takes the writer lock of the index in `folder` without waiting.
+///
+/// # Errors
+///
+/// Returns [`IndexError::Busy`] with the process id and start time of the holder.
+pub fn lock_writer(folder: &Path) -> Result<FileLock, IndexError> {
+    FileLock::take(&folder.join(WRITER_LOCK)).map_err(|error| match error {
+        FileLockError::Held { holder, .. } => IndexError::Busy { holder },
+        error @ FileLockError::File { .. } => IndexError::Lock(error),
+    })
+}
+
+/// Returns the process that writes the index in `folder`, or `None` if its lock is free.
+pub fn writer(folder: &Path) -> Option<String> {
+    FileLock::holder(&folder.join(WRITER_LOCK))
+}
+
+fn take_lock(location: &IndexLocation) -> Result<Option<FileLock>, IndexError> {
     let Some(folder) = location.folder() else { return Ok(None) };
     std::fs::create_dir_all(folder).map_err(|source| IndexError::Folder { path: folder.to_path_buf(), source })?;
-    Ok(Some(WriterLock::take(folder)?))
+    lock_writer(folder).map(Some)
 }
 
 fn reader(batch: RecordBatch) -> Box<dyn arrow::array::RecordBatchReader + Send> {
