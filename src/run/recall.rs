@@ -1,7 +1,10 @@
-//! What runs found, as vectors: quotes and branch summaries, searched when an answer is judged and written.
+//! The research memory: what runs found, as vectors with tags, searched when an answer is written.
 //!
-//! One LanceDB table beside the journal for each embedder. It can be made again from the journal at any time, so
-//! nothing depends on it being complete; entries of a run are replaced, never doubled.
+//! Quotes and branch summaries are entries. Each is tagged with its run, node, kind, source, place, label and
+//! confidence; a [`RecallQuery`] filters by tag and ranks by similarity to a text: the question, an aspect or any other.
+//!
+//! There is one LanceDB table per embedder beside the journal. It can be rebuilt from the journal at any time, so nothing
+//! depends on it being complete. Adding entries of a run again replaces them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,6 +18,8 @@ use futures::TryStreamExt;
 use lancedb::query::{ExecutableQuery, QueryBase, Select};
 use lancedb::table::{CompactionOptions, Duration, OptimizeAction};
 use lancedb::{DistanceType, Table};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::base::id::{ContentHash, RunId};
 use crate::kb::embed::{EmbedError, Embedder};
@@ -26,17 +31,37 @@ use crate::source::{Label, Place};
 /// Folder of the table in `.dr`.
 const FOLDER: &str = "memory";
 
-/// Small pieces of the table that are left alone.
+/// Small fragments of the table that are tolerated before a compaction.
 const MAX_SMALL_FRAGMENTS: usize = 32;
 
-/// How long versions of the table are kept that another process may still be reading, in hours.
+/// How long old versions of the table are kept for processes that may still read them, in hours.
 const KEPT_VERSIONS_HOURS: i64 = 1;
 
-/// The entries of all runs that one embedder made vectors of.
+/// The memory of all runs, for one embedder.
 #[derive(Clone)]
 pub struct Recall {
     table: Table,
     embedder: Arc<dyn Embedder>,
+}
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EntryKind {
+    /// A quote, with what it was quoted for.
+    Quote,
+    /// The summary of a branch.
+    Summary,
+}
+
+/// Where an entry comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EntrySource {
+    /// The knowledge base.
+    Kb,
+    /// The web.
+    Web,
 }
 
 /// Something a run found.
@@ -44,20 +69,68 @@ pub struct Recall {
 pub struct Entry {
     /// The id of the quote, or of the node whose summary it is.
     pub id: String,
-    /// The node.
+    /// The node that found it.
     pub node: NodeId,
-    /// `quote` or `summary`.
-    pub kind: &'static str,
-    /// `kb` or `web`.
-    pub source: &'static str,
-    /// The path and lines, or the address.
+    /// What it is.
+    pub kind: EntryKind,
+    /// Where it comes from.
+    pub source: EntrySource,
+    /// The path and lines, or the address; empty for a summary.
     pub place: String,
     /// Who may see it.
     pub label: Label,
-    /// How far it can be relied on, from 0 to 1.
+    /// From 0 to 1.
     pub confidence: f32,
-    /// What is searched.
+    /// The text that is searched.
     pub text: String,
+}
+
+/// A search of the entries of one run.
+#[derive(Clone, Copy, Debug)]
+pub struct RecallQuery<'a> {
+    /// What the entries should be similar to.
+    pub text: &'a str,
+    /// Only entries of this kind.
+    pub kind: Option<EntryKind>,
+    /// Only entries from this source.
+    pub source: Option<EntrySource>,
+    /// Only entries that a reader of this label may see.
+    pub eyes: Label,
+    /// Only entries of this node.
+    pub node: Option<&'a NodeId>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+impl<'a> RecallQuery<'a> {
+    /// Searches all entries for `text`.
+    pub fn of(text: &'a str, limit: usize) -> Self {
+        Self { text, kind: None, source: None, eyes: Label::Internal, node: None, limit }
+    }
+
+    /// Returns the filter as SQL. Only words of enums and ids of runs and nodes enter it, so nothing needs escaping.
+    fn filter(&self, run: &RunId) -> String {
+        let mut filter = format!("run = '{run}'");
+        let tags = [
+            ("kind", self.kind.as_ref().map(word)),
+            ("source", self.source.as_ref().map(word)),
+            ("label", (self.eyes == Label::Public).then(|| word(&Label::Public))),
+            ("node", self.node.map(ToString::to_string)),
+        ];
+        for (column, value) in tags {
+            filter.extend(value.map(|value| format!(" AND {column} = '{value}'")));
+        }
+        filter
+    }
+}
+
+/// An entry that was found, and its similarity to the text of the query, as a cosine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recalled {
+    /// The entry with its tags.
+    pub entry: Entry,
+    /// The cosine.
+    pub similarity: f32,
 }
 
 /// The memory could not be read or written.
@@ -66,19 +139,22 @@ pub enum RecallError {
     /// The table failed.
     #[error("failed to {action} the memory of runs")]
     Table {
-        /// What was being done.
+        /// What was attempted.
         action: &'static str,
-        /// Why it failed.
+        /// The error of the storage engine.
         #[source]
         source: Box<lancedb::Error>,
     },
-    /// A batch of entries made no sense.
+    /// A column is missing or of another type.
     #[error("failed to read the memory of runs")]
     Batch(#[from] ArrowError),
-    /// No vectors could be made.
+    /// A tag has a value that this version does not know.
+    #[error("memory of runs has an unknown tag")]
+    Tag(#[from] serde_json::Error),
+    /// The embedder failed.
     #[error("failed to embed for the memory of runs")]
     Embed(#[from] EmbedError),
-    /// A blocking task died.
+    /// The blocking task panicked.
     #[error("failed to embed for the memory of runs")]
     Task(#[from] tokio::task::JoinError),
 }
@@ -102,7 +178,7 @@ impl Recall {
         Ok(Self { table, embedder })
     }
 
-    /// Adds entries of a run; those it has already are replaced.
+    /// Adds entries of a run, replacing those with the same ids.
     pub async fn add(&self, run: &RunId, entries: Vec<Entry>) -> Result<(), RecallError> {
         if entries.is_empty() {
             return Ok(());
@@ -122,8 +198,8 @@ impl Recall {
         self.tidy().await
     }
 
-    /// Joins the small pieces that every round of every run leaves behind. Another run that writes at the same time may
-    /// win; the next one tidies up then.
+    /// Compacts the small fragments that each round of each run leaves. If another run writes at the same time this may
+    /// fail, and the next round tries again.
     async fn tidy(&self) -> Result<(), RecallError> {
         let stats = self.table.stats().await.map_err(during("measure"))?;
         if stats.fragment_stats.num_small_fragments > MAX_SMALL_FRAGMENTS {
@@ -139,29 +215,23 @@ impl Recall {
         Ok(())
     }
 
-    /// Returns the ids of the entries of a run that are nearest to `query`, best first, each with its cosine.
+    /// Returns the entries of a run that match a query, most similar first.
     ///
-    /// Every vector of the run is compared, so the same entries give the same answer.
-    pub async fn search(&self, run: &RunId, query: &str, limit: usize) -> Result<Vec<(String, f32)>, RecallError> {
-        let (embedder, text) = (Arc::clone(&self.embedder), query.to_owned());
+    /// Compares every vector of the run instead of using a vector index, so that the same entries give the same answer.
+    pub async fn search(&self, run: &RunId, query: &RecallQuery<'_>) -> Result<Vec<Recalled>, RecallError> {
+        let (embedder, text) = (Arc::clone(&self.embedder), query.text.to_owned());
         let vector = tokio::task::spawn_blocking(move || embedder.embed_query(&text)).await??;
-        // A run id is sixteen hex digits, so it is safe inside a query.
         let nearest = self.table.query().nearest_to(vector).map_err(during("search"))?;
-        let nearest =
-            nearest.distance_type(DistanceType::Cosine).bypass_vector_index().only_if(format!("run = '{run}'"));
-        let nearest = nearest.select(Select::columns(&["id", "_distance"])).limit(limit);
-        let batches: Vec<RecordBatch> =
-            nearest.execute().await.map_err(during("search"))?.try_collect().await.map_err(during("search"))?;
-        let mut found = Vec::new();
-        for batch in &batches {
-            let (ids, distances) = (column::<StringArray>(batch, "id")?, column::<Float32Array>(batch, "_distance")?);
-            found.extend((0..batch.num_rows()).map(|row| (ids.value(row).to_owned(), 1.0 - distances.value(row))));
-        }
-        found.sort_by(|(a, first), (b, second)| second.total_cmp(first).then_with(|| a.cmp(b)));
+        let nearest = nearest.distance_type(DistanceType::Cosine).bypass_vector_index().only_if(query.filter(run));
+        let columns = Select::columns(&[&TAGS[..], &["confidence", "_distance"]].concat());
+        let found = nearest.select(columns).limit(query.limit).execute().await.map_err(during("search"))?;
+        let batches: Vec<RecordBatch> = found.try_collect().await.map_err(during("search"))?;
+        let mut found: Vec<Recalled> = batches.iter().map(recalled).collect::<Result<Vec<_>, _>>()?.concat();
+        found.sort_by(|a, b| b.similarity.total_cmp(&a.similarity).then_with(|| a.entry.id.cmp(&b.entry.id)));
         Ok(found)
     }
 
-    /// Forgets a run, whichever embedder it was made with.
+    /// Removes the entries of a run from the tables of all embedders.
     pub async fn forget(folder: &Path, run: &RunId) -> Result<(), RecallError> {
         let folder = folder.join(FOLDER);
         if !folder.is_dir() {
@@ -177,14 +247,14 @@ impl Recall {
     }
 }
 
-/// Returns what a branch leaves to be found again: its summary, and each quote with what it was quoted for.
+/// Returns the entries of a branch: its summary, and each quote with what it was quoted for.
 pub fn entries(node: &NodeId, branch: &Branch) -> Vec<Entry> {
     let label = branch.evidence.iter().map(|quote| quote.label).max().unwrap_or(Label::Internal);
     let summary = Entry {
         id: node.to_string(),
         node: node.clone(),
-        kind: "summary",
-        source: branch.evidence.first().map_or("kb", kind_of),
+        kind: EntryKind::Summary,
+        source: branch.evidence.first().map_or(EntrySource::Kb, source_of),
         place: String::new(),
         label,
         confidence: branch.report.confidence,
@@ -196,8 +266,8 @@ pub fn entries(node: &NodeId, branch: &Branch) -> Vec<Entry> {
         Entry {
             id: quote.id.to_string(),
             node: node.clone(),
-            kind: "quote",
-            source: kind_of(quote),
+            kind: EntryKind::Quote,
+            source: source_of(quote),
             place: quote.source.for_people(),
             label: quote.label,
             confidence: quote.score,
@@ -208,33 +278,27 @@ pub fn entries(node: &NodeId, branch: &Branch) -> Vec<Entry> {
     summary.into_iter().chain(branch.evidence.iter().map(quote)).collect()
 }
 
-fn kind_of(quote: &Evidence) -> &'static str {
+fn source_of(quote: &Evidence) -> EntrySource {
     match quote.source {
-        Place::Kb { .. } => "kb",
-        Place::Web { .. } => "web",
+        Place::Kb { .. } => EntrySource::Kb,
+        Place::Web { .. } => EntrySource::Web,
     }
 }
 
+/// Columns of text that make up an entry.
+const TAGS: [&str; 7] = ["id", "node", "kind", "source", "place", "label", "text"];
+
 fn schema(dimension: usize) -> SchemaRef {
-    let text = |name| Field::new(name, DataType::Utf8, false);
+    let text = |name: &str| Field::new(name, DataType::Utf8, false);
     let item = Arc::new(Field::new("item", DataType::Float32, true));
-    Arc::new(Schema::new(vec![
-        text("key"),
-        text("run"),
-        text("id"),
-        text("node"),
-        text("kind"),
-        text("source"),
-        text("place"),
-        text("label"),
-        Field::new("confidence", DataType::Float32, false),
-        text("text"),
-        Field::new("vector", DataType::FixedSizeList(item, i32::try_from(dimension).unwrap_or(i32::MAX)), true),
-    ]))
+    let vector = DataType::FixedSizeList(item, i32::try_from(dimension).unwrap_or(i32::MAX));
+    let tags = ["key", "run", "id", "node", "kind", "source", "place", "label"].map(text);
+    let rest = [Field::new("confidence", DataType::Float32, false), text("text"), Field::new("vector", vector, true)];
+    Arc::new(Schema::new(tags.into_iter().chain(rest).collect::<Vec<_>>()))
 }
 
 fn batch(run: &RunId, entries: &[Entry], vectors: &[Vec<f32>], dimension: usize) -> Result<RecordBatch, ArrowError> {
-    let texts = |value: fn(&Entry) -> String| -> ArrayRef {
+    let texts = |value: &dyn Fn(&Entry) -> String| -> ArrayRef {
         Arc::new(entries.iter().map(|entry| Some(value(entry))).collect::<StringArray>())
     };
     let mut builder = FixedSizeListBuilder::new(Float32Builder::new(), i32::try_from(dimension).unwrap_or(i32::MAX));
@@ -242,24 +306,54 @@ fn batch(run: &RunId, entries: &[Entry], vectors: &[Vec<f32>], dimension: usize)
         builder.values().append_slice(vector);
         builder.append(true);
     }
-    let keys = entries.iter().map(|entry| Some(format!("{run}/{}", entry.id))).collect::<StringArray>();
-    let runs = entries.iter().map(|_| Some(run.to_string())).collect::<StringArray>();
     RecordBatch::try_new(
         schema(dimension),
         vec![
-            Arc::new(keys),
-            Arc::new(runs),
-            texts(|entry| entry.id.clone()),
-            texts(|entry| entry.node.to_string()),
-            texts(|entry| entry.kind.to_owned()),
-            texts(|entry| entry.source.to_owned()),
-            texts(|entry| entry.place.clone()),
-            texts(|entry| if entry.label == Label::Public { "public".into() } else { "internal".into() }),
+            texts(&|entry| format!("{run}/{}", entry.id)),
+            texts(&|_| run.to_string()),
+            texts(&|entry| entry.id.clone()),
+            texts(&|entry| entry.node.to_string()),
+            texts(&|entry| word(&entry.kind)),
+            texts(&|entry| word(&entry.source)),
+            texts(&|entry| entry.place.clone()),
+            texts(&|entry| word(&entry.label)),
             Arc::new(entries.iter().map(|entry| Some(entry.confidence)).collect::<Float32Array>()),
-            texts(|entry| entry.text.clone()),
+            texts(&|entry| entry.text.clone()),
             Arc::new(builder.finish()),
         ],
     )
+}
+
+/// Reads entries back, with their tags.
+fn recalled(batch: &RecordBatch) -> Result<Vec<Recalled>, RecallError> {
+    let text = |name| column::<StringArray>(batch, name);
+    let [id, node, kind, source, place, label, words] = TAGS.map(text);
+    let (id, node, kind, source, place, label, words) = (id?, node?, kind?, source?, place?, label?, words?);
+    let (confidence, distance) =
+        (column::<Float32Array>(batch, "confidence")?, column::<Float32Array>(batch, "_distance")?);
+    let entry = |row: usize| {
+        let entry = Entry {
+            id: id.value(row).to_owned(),
+            node: tag(node.value(row))?,
+            kind: tag(kind.value(row))?,
+            source: tag(source.value(row))?,
+            place: place.value(row).to_owned(),
+            label: tag(label.value(row))?,
+            confidence: confidence.value(row),
+            text: words.value(row).to_owned(),
+        };
+        Ok(Recalled { entry, similarity: 1.0 - distance.value(row) })
+    };
+    (0..batch.num_rows()).map(entry).collect()
+}
+
+/// Returns the word an enum is stored as.
+fn word<T: Serialize>(value: &T) -> String {
+    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+fn tag<T: DeserializeOwned>(text: &str) -> Result<T, RecallError> {
+    Ok(serde_json::from_value(text.into())?)
 }
 
 fn column<'a, T: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Result<&'a T, ArrowError> {
@@ -280,8 +374,8 @@ mod tests {
         Entry {
             id: id.into(),
             node: NodeId::numbered(1),
-            kind: "quote",
-            source: "kb",
+            kind: EntryKind::Quote,
+            source: EntrySource::Kb,
             place: "a.md:1".into(),
             label: Label::Internal,
             confidence: 0.5,
@@ -298,10 +392,39 @@ mod tests {
         recall.add(&run, entries()).await.unwrap();
         recall.add(&run, entries()).await.unwrap();
         recall.add(&other, vec![entry("n1e1", "When do cats sleep?")]).await.unwrap();
-        let found = recall.search(&run, "when do cats sleep", 5).await.unwrap();
-        assert_eq!(found.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["n1e1", "n1e2"]);
+        let found = recall.search(&run, &RecallQuery::of("when do cats sleep", 5)).await.unwrap();
+        assert_eq!(found.iter().map(|found| found.entry.id.as_str()).collect::<Vec<_>>(), ["n1e1", "n1e2"]);
+        assert_eq!(found[0].entry, entries()[0], "the tags come back as they were stored");
         Recall::forget(folder.path(), &run).await.unwrap();
         let recall = Recall::open(folder.path(), builtin_for_tests()).await.unwrap();
-        assert!(recall.search(&run, "cats", 5).await.unwrap().is_empty());
+        assert!(recall.search(&run, &RecallQuery::of("cats", 5)).await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn entries_are_filtered_by_kind_source_label_and_node() {
+        let folder = tempfile::tempdir().unwrap();
+        let recall = Recall::open(folder.path(), builtin_for_tests()).await.unwrap();
+        let run = RunId::random(1);
+        let (kb, second) = (entry("n1e1", "Cats sleep all day long."), NodeId::numbered(2));
+        let web = Entry {
+            source: EntrySource::Web,
+            label: Label::Public,
+            node: second.clone(),
+            id: "n2e1".into(),
+            ..kb.clone()
+        };
+        let summary = Entry { kind: EntryKind::Summary, id: "n2".into(), label: Label::Internal, ..web.clone() };
+        recall.add(&run, vec![kb, web, summary]).await.unwrap();
+        let all = RecallQuery::of("Do cats sleep?", 5);
+        for (query, expected) in [
+            (all, vec!["n1e1", "n2", "n2e1"]),
+            (RecallQuery { kind: Some(EntryKind::Quote), ..all }, vec!["n1e1", "n2e1"]),
+            (RecallQuery { source: Some(EntrySource::Web), ..all }, vec!["n2", "n2e1"]),
+            (RecallQuery { eyes: Label::Public, ..all }, vec!["n2e1"]),
+            (RecallQuery { node: Some(&second), kind: Some(EntryKind::Summary), ..all }, vec!["n2"]),
+        ] {
+            let found = recall.search(&run, &query).await.unwrap();
+            assert_eq!(found.iter().map(|found| found.entry.id.as_str()).collect::<Vec<_>>(), expected, "{query:?}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::desk::Desk;
 use super::journal::JournalError;
 use super::phase::{Judged, Phase, Rounds};
-use super::recall::{Recall, entries};
+use super::recall::{EntryKind, Recall, RecallQuery, entries};
 use super::sources::RunSources;
 use super::tree::RunState;
 use crate::base::id::RunId;
@@ -401,7 +401,10 @@ impl Steps {
         let queries =
             std::iter::once(brief.question.as_str()).chain(brief.aspects.iter().map(|aspect| aspect.text.as_str()));
         for query in queries {
-            for (id, score) in recall.search(&self.run, query, RECALLED).await.unwrap_or_default() {
+            let query = RecallQuery { kind: Some(EntryKind::Quote), ..RecallQuery::of(query, RECALLED) };
+            let found = recall.search(&self.run, &query).await;
+            let found = found.inspect_err(|error| tracing::warn!(%error, "memory of runs could not be searched"));
+            for (id, score) in found.unwrap_or_default().into_iter().map(|found| (found.entry.id, found.similarity)) {
                 if let Ok(id) = id.parse() {
                     let best = scores.entry(id).or_insert(score);
                     *best = best.max(score);
