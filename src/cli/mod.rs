@@ -53,6 +53,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use futures::FutureExt;
+use tracing::Instrument;
 
 use self::error::CliError;
 use self::exit::Exit;
@@ -117,6 +118,28 @@ enum Command {
     Config(config::ConfigArgs),
 }
 
+impl Command {
+    /// Returns its name, for the log.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Index(_) => "index",
+            Self::Search(_) => "search",
+            Self::Get(_) => "get",
+            Self::Ask(_) => "ask",
+            Self::Plan(_) => "plan",
+            Self::Resume(_) => "resume",
+            Self::Replay(_) => "replay",
+            Self::Runs(_) => "runs",
+            Self::Show(_) => "show",
+            Self::Export(_) => "export",
+            Self::Rm(_) => "rm",
+            Self::Eval(_) => "eval",
+            Self::Doctor(_) => "doctor",
+            Self::Config(_) => "config",
+        }
+    }
+}
+
 /// How a result is printed by commands that know text and JSON.
 #[derive(Args, Debug)]
 struct OutputArgs {
@@ -170,7 +193,9 @@ pub fn run() -> ExitCode {
         // What a panic says is part of the error below.
         std::panic::set_hook(Box::new(|_| {}));
     }
-    let exit = match runtime.block_on(AssertUnwindSafe(dispatch(&mut ui, cli)).catch_unwind()) {
+    let span = tracing::info_span!("command", name = cli.command.name());
+    let command = dispatch(&mut ui, cli).instrument(span);
+    let exit = match runtime.block_on(AssertUnwindSafe(command).catch_unwind()) {
         Err(panic) => {
             ui.warn(&error::panicked(panic.as_ref()));
             Exit::Failed
@@ -230,12 +255,13 @@ fn read_json(file: &std::path::Path) -> Result<serde_json::Value, CliError> {
         .map_err(|error| CliError::Usage { message: format!("`{path}` is not JSON: {error}"), hint: None })
 }
 
-/// Shows what libraries log, on stderr, where `DR_LOG` asks for it.
+/// Logs to stderr if `DR_LOG` has a filter. A span is logged when it closes, with the counts recorded by then.
 fn start_log() {
     let Ok(filter) = std::env::var("DR_LOG") else { return };
     let filter = tracing_subscriber::EnvFilter::new(filter);
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // A terminal that has gone cannot be told that it has.
+    let log = log.with_span_events(tracing_subscriber::fmt::format::FmtSpan::CLOSE);
+    // If stderr is closed, an error about writing to it could not be written either.
     log.log_internal_errors(false).init();
 }
 

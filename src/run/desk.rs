@@ -17,6 +17,8 @@ use futures::future::BoxFuture;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio_util::sync::CancellationToken;
+use tracing::field::Empty;
+use tracing::{Instrument, Span, info_span};
 
 use super::budget::{Budget, BudgetLimits, CallCost, Purpose, Refusal, Reservation, WritingReserve};
 use super::jobs::nodes_with_job;
@@ -198,6 +200,7 @@ impl Desk {
                 self.end(id, &outcome).await?;
                 let tokens = reply.usage.map_or(call.worst_tokens, |usage| usage.tokens());
                 reservation.settle(CallCost { cost_nanos: cost, tokens });
+                Span::current().record("tokens", tokens);
                 (self.parts.listener)(&CallNotice::Replied(call.key.clone(), call.role));
                 return Ok(reply);
             }
@@ -245,7 +248,8 @@ impl Desk {
 
 impl Caller for Desk {
     fn call<'a>(&'a self, key: &'a CallKey, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, CallError>> {
-        Box::pin(self.make(key, prompt))
+        let span = info_span!("call", %key, role = %prompt.role, tokens = Empty);
+        Box::pin(self.make(key, prompt).instrument(span))
     }
 
     fn count(&self, role: Role, text: &str) -> u64 {

@@ -229,14 +229,16 @@ impl Desk {
     }
 
     /// Follows a job to its end, and settles what it cost; returns its call where it brought a report.
+    #[tracing::instrument(name = "job", skip_all, fields(%node, id = %job.id, call = call.0))]
     async fn follow(
         &self,
         jobs: &DeepResearch,
         node: &NodeId,
-        (call, model): (i64, &str),
+        call: (i64, &str),
         job: Job,
         reservation: Reservation,
     ) -> Result<i64, CallError> {
+        let (call, model) = call;
         let (job, why) = match self.end_of(jobs, job).await {
             Ok(ended) => ended,
             // It goes on at the provider's, and is found again when the run is resumed; nothing takes its place.

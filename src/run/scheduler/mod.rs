@@ -18,6 +18,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
+use tracing::field::Empty;
 use tracing::{Instrument, info_span};
 
 pub use policy::{blocked, next};
@@ -167,7 +168,8 @@ impl<T> Default for Workers<T> {
 
 impl<T: Send + 'static> Workers<T> {
     fn spawn(&mut self, id: NodeId, work: impl Future<Output = T> + Send + 'static) {
-        let task = self.tasks.spawn(work.instrument(info_span!("node", %id)));
+        let span = info_span!("node", %id, findings = Empty, quotes = Empty);
+        let task = self.tasks.spawn(work.instrument(span));
         self.nodes.insert(task.id(), id.clone());
         self.running.insert(id);
     }

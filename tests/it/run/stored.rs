@@ -167,3 +167,20 @@ fn commands_without_runs_print_how_to_start_one() {
         assert_refused(&world, &[command], "no run is stored here", "`dr ask` starts one");
     }
 }
+
+#[test]
+fn log_tells_the_story_of_a_run_by_its_spans() {
+    let server = endpoint(ONE_ROUND);
+    let world = world_at(&server).with_variable("DR_LOG", "dr=info");
+    let log = world.dr(["ask", "--quiet", QUESTION]).succeeded().stderr;
+    let run = runs(&world)[0].clone();
+    let within = format!("command{{name=\"ask\"}}:run{{id={run}}}");
+    for told in [
+        format!("{within}: dr::run::orchestrator: planned seq=3"),
+        format!("{within}:node{{id=n2}}:call{{key=n2/step/1 role=worker tokens="),
+        format!("{within}:node{{id=n2 findings="),
+    ] {
+        assert!(log.contains(&told), "no `{told}` in\n{log}");
+    }
+    assert!(!log.contains("Topic 1 is described"), "the log has ids and counts, and no text of the run");
+}
