@@ -1,10 +1,11 @@
-//! The orchestrator: brings a run from its question to its end, one written-down event after the other.
+//! Drives a run from question to report. Every step is an event, appended to the journal before it takes effect.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
+use tracing::{Span, info, instrument};
 
 use super::budget::{Budget, BudgetLimits, CallCost, Purpose, Spent};
 use super::cache::Cache;
@@ -43,7 +44,7 @@ use crate::source::deep_research::DeepResearch;
 /// Rounds in a row without new evidence after which a run gives up.
 const MAX_IDLE_ROUNDS: u32 = 2;
 
-/// How long calls under way may go on after the run was told to stop.
+/// How long calls in flight may continue after the run was told to stop.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Something that happened, for whoever watches.
@@ -85,7 +86,7 @@ pub struct Resources {
     pub jobs: Option<Arc<DeepResearch>>,
 }
 
-/// A run could not be brought to its end; what it has is kept, and it can be resumed.
+/// A run stopped before its end. Its events are stored, and it can be resumed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The journal failed.
@@ -94,13 +95,13 @@ pub enum RunError {
     /// The run cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// An event did not follow from those before it.
+    /// An event does not follow from those before it.
     #[error("run went wrong")]
     Fold(#[from] FoldError),
-    /// A call that everything depends on failed.
+    /// A call that the whole run depends on failed.
     #[error("failed to {step}")]
     Call {
-        /// What was being done.
+        /// What was attempted.
         step: &'static str,
         /// Why it failed.
         #[source]
@@ -112,7 +113,7 @@ pub enum RunError {
         /// What is wrong with it.
         complaints: String,
     },
-    /// A run that was made with models is resumed without, or the other way round.
+    /// A run that began with models is resumed without them, or the other way round.
     #[error("run was begun {with} a model")]
     OtherMind {
         /// `with` or `without`.
@@ -138,7 +139,7 @@ impl RunError {
     }
 }
 
-/// A run and all that moves it.
+/// A run in progress.
 pub struct Orchestrator {
     locked: LockedRun,
     resources: Resources,
@@ -151,7 +152,7 @@ pub struct Orchestrator {
 /// Shows the user a question, and comes back with what they say.
 pub type AskBack<'a> = &'a (dyn Fn(String) -> BoxFuture<'static, Option<String>> + Sync);
 
-/// The task that gives calls under way some time once the run is told to stop; it ends with the run.
+/// The task that cancels calls in flight some time after the run was told to stop. It ends with the run.
 struct Grace {
     task: tokio::task::JoinHandle<()>,
     /// Triggered when that time is over.
@@ -360,6 +361,7 @@ impl Orchestrator {
     /// # Errors
     ///
     /// Returns an error where the journal fails, or a model before anything was found. A limit is none.
+    #[instrument(name = "run", skip_all, fields(id = %self.id()))]
     pub async fn conduct(&mut self) -> Result<StopReason, RunError> {
         let stop = self.rounds().await?;
         let draft = self.final_draft(stop).await?;
@@ -420,7 +422,12 @@ impl Orchestrator {
         };
         let work = |run: &Self, node: &NodeId| {
             let (steps, work) = (Arc::clone(&run.steps), run.prepare(node));
-            async move { steps.look_into(work?).await }
+            async move {
+                let branch = steps.look_into(work?).await?;
+                Span::current().record("findings", branch.report.findings.len());
+                Span::current().record("quotes", branch.evidence.len());
+                Ok(branch)
+            }
         };
         run_ready(self, work, &pace).await.map(drop)
     }
@@ -482,7 +489,7 @@ impl Orchestrator {
         if self.state.has_evidence() { StopReason::NoMoreTasks } else { StopReason::NoEvidence }
     }
 
-    /// Makes the answer of what there is; what was set aside for it may be used now.
+    /// Writes the final answer, for which the writing reserve may be spent now.
     async fn final_draft(&mut self, stop: StopReason) -> Result<Draft, RunError> {
         if let Some(desk) = &self.steps.desk {
             desk.begin_writing();
@@ -501,12 +508,13 @@ impl Orchestrator {
         }
     }
 
-    /// Writes an event down, and only then takes it for true.
+    /// Appends an event to the journal, and only then applies it.
     async fn commit(&mut self, event: Event) -> Result<(), RunError> {
         let at = self.resources.clock.now().max(self.state.last_moment());
         let record = Record { seq: self.state.next_seq(), at, event };
         self.locked.append(&record).await?;
         self.state.apply(&record)?;
+        info!(seq = record.seq, nodes = self.state.tree.nodes.len(), "{}", record.event.name());
         if matches!(record.event, Event::Briefed { .. } | Event::Planned { .. } | Event::RoundEnded { .. }) {
             self.steps.sources.egress.learn(&self.state);
         }
@@ -560,7 +568,7 @@ impl Board for Orchestrator {
     }
 }
 
-/// Checks a plan somebody saved or wrote.
+/// Checks a plan from a file.
 ///
 /// # Errors
 ///
@@ -577,7 +585,7 @@ fn budget(state: &RunState, calls: &[CallRow], resources: &Resources) -> Budget 
     let limits = state.settings.limits;
     let reserve = resources.models.as_ref().map(|models| writing_reserve(models, &limits).0).unwrap_or_default();
     let mut spent = Spent { rounds: state.rounds_ended(), active: state.active, ..Spent::default() };
-    // A job that is under way is charged at its worst too, until somebody asks after it.
+    // A job in flight stays charged at its worst case until it is polled again.
     for call in calls.iter().filter(|call| call.state != CallState::Failed) {
         // Jobs are limited by money and number.
         let tokens = match call.role {
@@ -590,7 +598,7 @@ fn budget(state: &RunState, calls: &[CallRow], resources: &Resources) -> Budget 
 }
 
 impl StepError {
-    /// Says what was being done.
+    /// Adds the step that failed.
     fn during(self, step: &'static str) -> RunError {
         let source = match self {
             Self::Call(source) => source,

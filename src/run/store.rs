@@ -14,7 +14,7 @@ use crate::base::lock::{FileLock, FileLockError};
 /// Name of the database in `.dr`.
 pub const STATE_FILE: &str = "state.db";
 
-/// Folder of the locks of runs in `.dr`.
+/// Folder of the lock files in `.dr`, one per run.
 const LOCKS: &str = "runs";
 
 /// The runs kept in one `.dr` folder.
@@ -24,14 +24,14 @@ pub struct Store {
     keeping: Keeping,
 }
 
-/// What becomes of what is written.
+/// Where runs are stored.
 #[derive(Clone)]
 enum Keeping {
-    /// It stays; the locks of runs are in this folder.
+    /// On disk; the lock files are in this folder.
     Locked(PathBuf),
-    /// What is there stays as it is, and nothing may be added.
+    /// In a copy of a journal that cannot be written to.
     ReadOnly,
-    /// It is gone when the process ends.
+    /// In memory.
     Forgotten,
 }
 
@@ -41,44 +41,44 @@ pub enum StoreError {
     /// The journal failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The journal of this run makes no sense.
+    /// The events of this run do not follow from each other.
     #[error("run `{run}` cannot be read")]
     Broken {
         /// The run.
         run: RunId,
-        /// Why.
+        /// The event that does not fit.
         #[source]
         source: FoldError,
     },
-    /// There is no such run.
+    /// The id matches no run.
     #[error("no run `{0}`")]
     Missing(String),
-    /// Several runs begin like this.
+    /// The id is a prefix of several runs.
     #[error("several runs begin with `{0}`")]
     Ambiguous(String),
-    /// There are no runs at all.
+    /// No runs are stored.
     #[error("no run is stored here")]
     Empty,
-    /// Another process works on it.
+    /// Another process holds the lock of the run.
     #[error("run `{run}` is being worked on by {holder}")]
     Busy {
         /// The run.
         run: RunId,
-        /// What its lock says of the process.
+        /// Process id and start time from the lock file.
         holder: String,
     },
-    /// The lock cannot be used.
+    /// The lock file could not be opened, locked or written.
     #[error(transparent)]
     Lock(FileLockError),
-    /// The runs can be read and not gone on with.
+    /// The folder is read-only, so no run can be locked.
     #[error("runs are in a folder that cannot be written to")]
     ReadOnly,
-    /// A folder cannot be made.
-    #[error("failed to make `{path}`")]
+    /// The folder of the lock files could not be created.
+    #[error("failed to create `{path}`")]
     Folder {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         #[source]
         source: std::io::Error,
     },
@@ -98,7 +98,7 @@ impl StoreError {
 }
 
 impl Store {
-    /// Opens the runs kept in `folder`, a `.dr` folder that exists.
+    /// Opens the runs in `folder`, an existing `.dr` folder.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         let locks = folder.join(LOCKS);
         let failed = |source| StoreError::Folder { path: locks.clone(), source };
@@ -106,12 +106,12 @@ impl Store {
         Ok(Self { journal: Journal::open(&folder.join(STATE_FILE))?, keeping: Keeping::Locked(locks) })
     }
 
-    /// Opens the runs kept in a folder that cannot be written to; they can be read, and nothing else.
+    /// Opens the runs in a read-only folder, for reading.
     pub fn read_only(folder: &Path) -> Result<Self, StoreError> {
         Ok(Self { journal: Journal::open_copy(&folder.join(STATE_FILE))?, keeping: Keeping::ReadOnly })
     }
 
-    /// Makes a store that keeps nothing, for folders that cannot be written to.
+    /// Opens an empty store in memory, for offline questions in a read-only folder.
     pub fn in_memory() -> Result<Self, StoreError> {
         Ok(Self { journal: Journal::in_memory()?, keeping: Keeping::Forgotten })
     }
@@ -126,7 +126,7 @@ impl Store {
         !matches!(self.keeping, Keeping::Forgotten)
     }
 
-    /// Finds a run by its id or by how the id begins; the newest where nothing is said.
+    /// Finds a run by its id or a prefix of it; the newest if no name is given.
     pub async fn find(&self, name: Option<&str>) -> Result<RunId, StoreError> {
         let runs = self.journal.runs().await?;
         let Some(name) = name else { return runs.into_iter().next().map(|run| run.id).ok_or(StoreError::Empty) };
@@ -184,13 +184,15 @@ impl Store {
         Ok(())
     }
 
-    /// Returns a run as JSON lines: its events, then its calls with their raw replies.
+    /// Returns a run as JSON lines: its events, its calls with their raw replies, and the texts that left for it.
     pub async fn export(&self, run: &RunId) -> Result<String, StoreError> {
         let (records, _) = self.read(run).await?;
-        let mut lines = vec![json!({"kind": "run", "id": run, "format": 1}).to_string()];
+        let mut lines = vec![json!({"kind": "run", "id": run, "format": 2}).to_string()];
         lines.extend(records.iter().map(|record| line("event", record)));
         lines.extend(self.journal.calls(run).await?.iter().map(|call| line("call", call)));
-        lines.extend(self.journal.egress(run).await?.iter().map(|row| line("egress", row)));
+        // A row has a `kind` of its own, so it is nested.
+        let egress = self.journal.egress(run).await?;
+        lines.extend(egress.iter().map(|row| json!({"kind": "egress", "row": row}).to_string()));
         Ok(lines.join("\n") + "\n")
     }
 }

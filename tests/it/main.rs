@@ -66,3 +66,6 @@ mod offline;
 
 /// Hostile folders, indexes and file names.
 mod hostile;
+
+/// Journals of earlier formats: listed, shown, replayed, resumed.
+mod journals;

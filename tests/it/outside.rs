@@ -40,13 +40,13 @@ use crate::common::World;
 use crate::web_server::{Kind, WebServer};
 
 /// A question that the notes answer in part.
-const QUESTION: &str = "How do we water the greenhouse beds, and how do others water greenhouse beds?";
+pub(crate) const QUESTION: &str = "How do we water the greenhouse beds, and how do others water greenhouse beds?";
 
 /// A key that must not be stored anywhere.
 const KEY: &str = "sk-never-written-down";
 
 /// Returns a world with notes about a greenhouse, indexed as text only.
-fn greenhouse() -> World {
+pub(crate) fn greenhouse() -> World {
     let world = World::empty();
     world.write_on_day(
         1,
@@ -60,7 +60,7 @@ fn greenhouse() -> World {
 }
 
 /// Configures `server` as the endpoint of all models.
-fn models_at(world: World, server: &WebServer) -> World {
+pub(crate) fn models_at(world: World, server: &WebServer) -> World {
     let world = world.with_variable("OPENAI_BASE_URL", server.url()).with_variable("OPENAI_API_KEY", KEY);
     world.with_variable("DR_MODEL", "fixture")
 }
@@ -72,7 +72,7 @@ fn set(world: &World, settings: &str) {
 }
 
 /// Returns the number of executed calls of a kind.
-fn count(server: &WebServer, kind: Kind) -> usize {
+pub(crate) fn count(server: &WebServer, kind: Kind) -> usize {
     server.worked_on().iter().filter(|(known, _)| *known == kind).count()
 }
 

@@ -6,6 +6,8 @@ mod crash;
 
 mod faults;
 
+mod fold;
+
 mod guardrails;
 
 mod outside;

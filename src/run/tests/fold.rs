@@ -1,0 +1,75 @@
+//! Journals that were cut: whatever prefix of its events is left, a run folds to the tree it had then, and goes on.
+
+use std::sync::Mutex;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::super::event::Record;
+use super::super::orchestrator::RunNotice;
+use super::*;
+use crate::research::node::NodeStatus;
+
+/// Conducts a run, and returns each event with the state that followed from it while it was live.
+async fn lived(world: &World) -> Vec<(Record, RunState)> {
+    let lived = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&lived);
+    let listener = move |notice: &RunNotice<'_>| {
+        if let RunNotice::Event(record, state) = notice {
+            seen.lock().unwrap().push(((*record).clone(), (*state).clone()));
+        }
+    };
+    let resources = Resources { listener: Arc::new(listener), ..world.resources() };
+    let question = "What is known of the topics?".parse().unwrap();
+    let run = Orchestrator::start(World::run(), question, world.settings(), resources).await;
+    run.unwrap().conduct().await.unwrap();
+    std::mem::take(&mut *lived.lock().unwrap())
+}
+
+/// Returns a world whose journal has these events and no calls.
+async fn cut_to(prefix: &[(Record, RunState)], researcher: Researcher) -> World {
+    let world = World::new(researcher);
+    let run = world.store.lock(&World::run()).unwrap();
+    run.create("What is known of the topics?", &prefix[0].0).await.unwrap();
+    for (record, _) in &prefix[1..] {
+        run.append(record).await.unwrap();
+    }
+    world
+}
+
+/// Makes sure that a resumed run has kept every settled node of the state it stood in.
+fn keeps_what_was_settled(resumed: &RunState, before: &RunState) {
+    assert_eq!(resumed.tree.nodes.len(), before.tree.nodes.len());
+    assert_eq!(resumed.branches, before.branches);
+    for (now, was) in resumed.tree.workers().zip(before.tree.workers()) {
+        match was.status {
+            NodeStatus::Pending | NodeStatus::Running => assert_eq!(now.status, NodeStatus::Pending),
+            NodeStatus::Done | NodeStatus::Failed | NodeStatus::Blocked => assert_eq!(now, was),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn journal_cut_at_any_event_folds_to_the_tree_of_the_uncut_prefix_and_ends_in_the_same_report(
+        nodes in 1_usize..8, more_nodes in 0_usize..3, at in any::<Index>()
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let researcher = Researcher { nodes, more_nodes };
+            let whole = World::new(researcher);
+            let lived = lived(&whole).await;
+            let prefix = &lived[..=at.index(lived.len())];
+            let before = &prefix.last().unwrap().1;
+            let world = cut_to(prefix, researcher).await;
+            let (_, read) = world.store.read(&World::run()).await.unwrap();
+            assert_eq!(&read, before);
+            let mut run = Orchestrator::resume(World::run(), None, world.resources()).await.unwrap();
+            keeps_what_was_settled(run.state(), before);
+            run.conduct().await.unwrap();
+            assert_eq!(world.report().await, whole.report().await);
+        });
+    }
+}

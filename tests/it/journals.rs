@@ -1,0 +1,174 @@
+use std::io::Read;
+
+use serde_json::Value;
+
+use crate::common::{World, fixtures};
+use crate::outside::{QUESTION, count, greenhouse, models_at};
+use crate::reader;
+use crate::web_server::{Kind, Setup, WebServer};
+
+/// A run of each kind, newest first, as the `dr` that wrote format 3 listed it.
+const RUNS: [Kept; 6] = [
+    // Killed while it polled a background job.
+    Kept {
+        id: "6b9f867377e6334f",
+        state: "open",
+        nodes: 4,
+        events: 8,
+        calls: 9,
+        egress: 1,
+        jobs: 1,
+        says: "drip lines",
+    },
+    // Killed while a worker waited for a model.
+    Kept {
+        id: "65d410853371f48c",
+        state: "open",
+        nodes: 4,
+        events: 8,
+        calls: 9,
+        egress: 0,
+        jobs: 0,
+        says: "drip lines",
+    },
+    // Followed up the one with a job.
+    Kept {
+        id: "bfda70adc1c5e15a",
+        state: "complete",
+        nodes: 1,
+        events: 7,
+        calls: 5,
+        egress: 0,
+        jobs: 0,
+        says: "forty litres of water a day",
+    },
+    // Searched the web and opened pages.
+    Kept {
+        id: "04b14a4444bfceba",
+        state: "complete",
+        nodes: 1,
+        events: 7,
+        calls: 6,
+        egress: 3,
+        jobs: 0,
+        says: "A survey of 475 teams found",
+    },
+    // Had a background job.
+    Kept {
+        id: "1a81b21ad60745dd",
+        state: "complete",
+        nodes: 4,
+        events: 11,
+        calls: 13,
+        egress: 4,
+        jobs: 1,
+        says: "A survey of 302 teams found",
+    },
+    // Offline.
+    Kept {
+        id: "33317e2d29c6aed8",
+        state: "complete",
+        nodes: 1,
+        events: 7,
+        calls: 0,
+        egress: 0,
+        jobs: 0,
+        says: "The siren sounds when the boiler of the workshop is too hot.",
+    },
+];
+
+/// The run that was killed while it polled a background job.
+const POLLING: &str = RUNS[0].id;
+
+/// The run that was killed while a worker waited for a model.
+const WAITING: &str = RUNS[1].id;
+
+/// The run that had a background job.
+const WITH_JOB: &str = RUNS[4].id;
+
+/// What the journal holds of a run.
+struct Kept {
+    id: &'static str,
+    state: &'static str,
+    nodes: usize,
+    events: usize,
+    calls: usize,
+    egress: usize,
+    jobs: usize,
+    /// A part of its report.
+    says: &'static str,
+}
+
+/// Returns the world of the runs, with the journal that `dr` wrote in format 3, and its models at `server`.
+fn world_of_format_3(server: &WebServer) -> World {
+    let world = models_at(greenhouse(), server).with_variable("SEARXNG_URL", server.origin());
+    let packed = std::fs::File::open(fixtures().join("journals/format-3.db.gz")).unwrap();
+    let mut journal = Vec::new();
+    flate2::read::GzDecoder::new(packed).read_to_end(&mut journal).unwrap();
+    std::fs::write(world.path(".dr/state.db"), journal).unwrap();
+    world
+}
+
+fn server() -> WebServer {
+    Setup::new(reader::say).with_polls(0).start()
+}
+
+fn export(world: &World, run: &str) -> Vec<Value> {
+    let lines = world.dr(["export", run]).succeeded().stdout;
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    lines.iter().filter(|line| line["kind"] == kind).collect()
+}
+
+#[test]
+fn journal_of_format_3_is_listed_shown_exported_and_replayed() {
+    let world = world_of_format_3(&server());
+    let listed = world.dr(["runs", "--json"]).succeeded().json();
+    let listed = listed["runs"].as_array().unwrap();
+    assert_eq!(listed.len(), RUNS.len());
+    for (run, listed) in RUNS.iter().zip(listed) {
+        assert_eq!((&listed["id"], &listed["state"]), (&run.id.into(), &run.state.into()));
+        assert_eq!(listed["nodes"], run.nodes, "{listed:#}");
+        let shown = world.dr(["show", "--json", "--events", run.id]).succeeded().json();
+        for (what, number) in [("events", run.events), ("egress", run.egress), ("jobs", run.jobs)] {
+            assert_eq!(shown[what].as_array().unwrap().len(), number, "{what} of {}", run.id);
+        }
+        let lines = export(&world, run.id);
+        for (kind, number) in [("run", 1), ("event", run.events), ("call", run.calls), ("egress", run.egress)] {
+            assert_eq!(of_kind(&lines, kind).len(), number, "{kind} lines of {}", run.id);
+        }
+        let replayed = world.dr(["replay", run.id]);
+        assert!(replayed.stdout.contains(run.says), "{replayed}");
+    }
+}
+
+#[test]
+fn run_of_format_3_goes_on_from_its_last_event_and_can_be_followed_up() {
+    let server = server();
+    let world = world_of_format_3(&server);
+    let before = export(&world, WAITING);
+    let report = world.dr(["resume", "--json", WAITING]).succeeded().json();
+    assert_eq!((&report["stop_reason"], &report["degraded"]), (&"complete".into(), &false.into()), "{report:#}");
+    let after = export(&world, WAITING);
+    let (was, is) = (of_kind(&before, "event"), of_kind(&after, "event"));
+    assert_eq!(is[..was.len()], was[..]);
+    let unknown = of_kind(&after, "call").into_iter().filter(|call| call["outcome"] == "unknown").count();
+    assert!(unknown <= 1, "only the call in flight may have been lost");
+    world.dr(["ask", "--offline", "--follow", WITH_JOB, "When does the siren sound?"]).succeeded();
+    assert_eq!(world.dr(["rm", WITH_JOB]).succeeded().exit, Some(0));
+    assert_eq!(world.dr(["runs", "--json"]).succeeded().json()["runs"].as_array().unwrap().len(), RUNS.len());
+}
+
+#[test]
+fn job_of_a_run_of_format_3_is_asked_after_by_its_id_and_not_started_again() {
+    let server = server();
+    let world = world_of_format_3(&server);
+    let job = world.dr(["show", "--json", POLLING]).succeeded().json()["jobs"][0]["job"].as_str().unwrap().to_owned();
+    world.dr(["resume", "--json", POLLING]);
+    let asked = server.requests().into_iter().filter(|request| request.path.contains(&job)).count();
+    assert!(asked > 0, "no request names {job}");
+    assert_eq!(count(&server, Kind::StartJob), 0, "a job that may be under way was started again");
+    assert_eq!(export(&world, POLLING)[1]["event"]["question"], QUESTION);
+}
