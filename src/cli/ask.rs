@@ -16,7 +16,7 @@ use super::signal::interruptible;
 use super::ui::Ui;
 use super::watch::{EventFormat, Watch};
 use crate::base::line::one_line;
-use crate::config::Options;
+use crate::config::Flags;
 use crate::engine::{AskRequest, Engine, RequestError};
 
 /// Answer a question with checked citations
@@ -62,9 +62,9 @@ pub(super) struct AskArgs {
 }
 
 impl AskArgs {
-    /// Adds what these flags set to the flags of every command.
-    pub(super) fn options(&self, options: Options) -> Options {
-        self.limits.options(options)
+    /// Adds these flags to those of every command.
+    pub(super) fn flags(&self, flags: Flags) -> Flags {
+        self.limits.flags(flags)
     }
 
     /// Returns the request, checked before anything is indexed or paid for.

@@ -7,7 +7,7 @@ use super::OutputArgs;
 use super::error::CliError;
 use super::exit::Exit;
 use super::ui::Ui;
-use crate::config::Options;
+use crate::config::Flags;
 use crate::engine::{Engine, Figures, SearchMode};
 use crate::render::json::versioned;
 use clap::Args;
@@ -38,9 +38,9 @@ pub(super) struct EvalArgs {
 }
 
 impl EvalArgs {
-    /// Adds what these flags set to the flags of every command.
-    pub(super) fn options(&self, options: Options) -> Options {
-        Options { mode: self.mode, ..options }
+    /// Adds these flags to those of every command.
+    pub(super) fn flags(&self, flags: Flags) -> Flags {
+        flags.set("mode", self.mode.map(SearchMode::name))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::config::{MAX_PARALLEL, MOST_JOBS, Options, dollars, duration};
+use crate::config::{Flags, bounds, dollars, duration};
 
 /// Limits of a run.
 #[derive(Args, Debug, Default)]
@@ -33,7 +33,7 @@ pub(super) struct LimitArgs {
     max_depth: Option<u32>,
 
     /// Start at most so many jobs of Deep Research (default: 3)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=i64::from(MOST_JOBS)))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(bounds("deep_research.max_jobs")))]
     #[arg(conflicts_with = "no_deep_research")]
     deep_research_max: Option<u16>,
 
@@ -42,23 +42,21 @@ pub(super) struct LimitArgs {
     no_deep_research: bool,
 
     /// Work on so many sub-questions at the same time (default: 3)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_PARALLEL)))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(bounds("parallel")))]
     parallel: Option<u16>,
 }
 
 impl LimitArgs {
-    /// Adds what these flags set to the flags of every command.
-    pub(super) fn options(&self, options: Options) -> Options {
-        Options {
-            model: self.model.clone(),
-            max_cost: self.max_cost,
-            max_tokens: self.max_tokens,
-            max_time: self.max_time.clone(),
-            max_rounds: self.max_rounds,
-            max_depth: self.max_depth,
-            parallel: self.parallel.map(usize::from),
-            ..options
-        }
+    /// Adds these flags to those of every command.
+    pub(super) fn flags(&self, flags: Flags) -> Flags {
+        flags
+            .set("model", self.model.clone())
+            .set("max_cost", self.max_cost)
+            .set("max_tokens", self.max_tokens)
+            .set("max_time", self.max_time.clone())
+            .set("max_rounds", self.max_rounds)
+            .set("max_depth", self.max_depth)
+            .set("parallel", self.parallel)
     }
 
     /// Returns how many background jobs this run may start, if the flags say.

@@ -58,7 +58,7 @@ use tracing::Instrument;
 use self::error::CliError;
 use self::exit::Exit;
 use self::ui::{Color, Ui};
-use crate::config::Options;
+use crate::config::Flags;
 use crate::engine::{EmbedderChoice, Engine};
 
 /// Answer research questions from a folder of Markdown
@@ -213,33 +213,31 @@ pub fn run() -> ExitCode {
 }
 
 async fn dispatch(ui: &mut Ui, cli: Cli) -> Result<Exit, CliError> {
-    let options = cli.global.options();
+    let flags = cli.global.flags();
     match cli.command {
-        Command::Index(args) => index::index(ui, &Engine::new(&options)?, args).await,
-        Command::Search(args) => search::search(ui, &Engine::new(&args.options(options))?, args).await,
-        Command::Get(args) => get::get(ui, &Engine::new(&options)?, args).await,
-        Command::Ask(args) => ask::ask(ui, &Engine::new(&args.options(options))?, args).await,
-        Command::Plan(args) => plan::plan(ui, &Engine::new(&args.options(options))?, args).await,
-        Command::Resume(args) => resume::resume(ui, &Engine::new(&args.options(options))?, args).await,
-        Command::Replay(args) => replay::replay(ui, &Engine::new(&options)?, args).await,
-        Command::Runs(args) => runs::runs(ui, &Engine::new(&options)?, args).await,
-        Command::Show(args) => show::show(ui, &Engine::new(&options)?, args).await,
-        Command::Export(args) => runs::export(ui, &Engine::new(&options)?, args).await,
-        Command::Rm(args) => runs::rm(ui, &Engine::new(&options)?, args).await,
-        Command::Eval(args) => eval::eval(ui, &Engine::new(&args.options(options))?, args).await,
-        Command::Doctor(args) => doctor::doctor(ui, &Engine::new(&options)?, &args).await,
-        Command::Config(args) => config::config(ui, &Engine::new(&options)?, &args),
+        Command::Index(args) => index::index(ui, &Engine::new(&flags)?, args).await,
+        Command::Search(args) => search::search(ui, &Engine::new(&args.flags(flags))?, args).await,
+        Command::Get(args) => get::get(ui, &Engine::new(&flags)?, args).await,
+        Command::Ask(args) => ask::ask(ui, &Engine::new(&args.flags(flags))?, args).await,
+        Command::Plan(args) => plan::plan(ui, &Engine::new(&args.flags(flags))?, args).await,
+        Command::Resume(args) => resume::resume(ui, &Engine::new(&args.flags(flags))?, args).await,
+        Command::Replay(args) => replay::replay(ui, &Engine::new(&flags)?, args).await,
+        Command::Runs(args) => runs::runs(ui, &Engine::new(&flags)?, args).await,
+        Command::Show(args) => show::show(ui, &Engine::new(&flags)?, args).await,
+        Command::Export(args) => runs::export(ui, &Engine::new(&flags)?, args).await,
+        Command::Rm(args) => runs::rm(ui, &Engine::new(&flags)?, args).await,
+        Command::Eval(args) => eval::eval(ui, &Engine::new(&args.flags(flags))?, args).await,
+        Command::Doctor(args) => doctor::doctor(ui, &Engine::new(&flags)?, &args).await,
+        Command::Config(args) => config::config(ui, &Engine::new(&flags)?, &args),
     }
 }
 
 impl GlobalArgs {
-    fn options(&self) -> Options {
-        Options {
-            index: self.index.clone(),
-            embedder: self.embedder.clone(),
-            offline: self.offline.then_some(true),
-            ..Options::default()
-        }
+    fn flags(&self) -> Flags {
+        Flags::default()
+            .set("index", self.index.clone())
+            .set("embedder", self.embedder.as_ref().map(ToString::to_string))
+            .set("offline", self.offline.then_some(true))
     }
 }
 
@@ -268,6 +266,31 @@ fn start_log() {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+
+    use clap::CommandFactory;
+
+    use crate::config::{Kind, SETTINGS};
+
+    #[test]
+    fn help_of_a_flag_says_the_default_of_its_setting() {
+        let mut seen = 0;
+        for command in super::Cli::command().get_subcommands() {
+            for setting in SETTINGS.iter().filter(|setting| setting.has_flag) {
+                let flag = command.get_arguments().find(|arg| arg.get_long() == Some(&setting.flag_name()[2..]));
+                let (Some(flag), Some(default)) = (flag, setting.default) else { continue };
+                // `--mode` of `dr ask` is how much is done, and a switch has no default to speak of.
+                let is_other = setting.name == "mode" && ["ask", "plan"].contains(&command.get_name());
+                if is_other || matches!(setting.kind, Kind::Switch) {
+                    continue;
+                }
+                let help = flag.get_help().unwrap().to_string();
+                let default = default.trim_matches('"');
+                assert!(help.contains(&format!("(default: {default}")), "{} {}: {help}", command.get_name(), flag);
+                seen += 1;
+            }
+        }
+        assert!(seen > 10, "{seen} flags were looked at");
+    }
 
     #[test]
     fn commands_use_the_engine_and_nothing_below_it() {

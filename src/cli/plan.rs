@@ -13,7 +13,7 @@ use super::signal::interruptible;
 use super::ui::Ui;
 use super::watch::{EventFormat, Watch};
 use crate::base::line::one_line;
-use crate::config::Options;
+use crate::config::Flags;
 use crate::engine::{AskRequest, Engine, Planned, SavedPlan};
 use crate::render::json::{plain, versioned};
 use crate::render::tree::{TreeStyle, tree_lines};
@@ -41,9 +41,9 @@ pub(super) struct PlanArgs {
 }
 
 impl PlanArgs {
-    /// Adds what these flags set to the flags of every command.
-    pub(super) fn options(&self, options: Options) -> Options {
-        self.limits.options(options)
+    /// Adds these flags to those of every command.
+    pub(super) fn flags(&self, flags: Flags) -> Flags {
+        self.limits.flags(flags)
     }
 }
 

@@ -10,7 +10,7 @@ use super::report::ReportArgs;
 use super::signal::interruptible;
 use super::ui::Ui;
 use super::watch::{EventFormat, Watch};
-use crate::config::{Options, dollars, duration};
+use crate::config::{Flags, dollars, duration};
 use crate::engine::{Engine, Raise, ResumeRequest};
 
 /// Go on with a run that was interrupted, or reached a limit
@@ -55,9 +55,9 @@ pub(super) struct ResumeArgs {
 }
 
 impl ResumeArgs {
-    /// Adds what these flags set to the flags of every command.
-    pub(super) fn options(&self, options: Options) -> Options {
-        Options { model: self.model.clone(), ..options }
+    /// Adds these flags to those of every command.
+    pub(super) fn flags(&self, flags: Flags) -> Flags {
+        flags.set("model", self.model.clone())
     }
 
     fn request(&self) -> ResumeRequest {

@@ -9,7 +9,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::ui::{MATCH, NOTE, PLACE, QUIET, Ui, styled};
 use crate::base::line::one_line;
-use crate::config::Options;
+use crate::config::{Flags, bounds};
 use crate::engine::{Engine, Hit, Scope, SearchMode, Searched, Snippet, Support};
 use crate::render::json::versioned;
 
@@ -29,7 +29,7 @@ pub(super) struct SearchArgs {
     mode: Option<SearchMode>,
 
     /// Return this many hits (default: 10)
-    #[arg(short = 'k', long = "limit", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(short = 'k', long = "limit", value_name = "N", value_parser = clap::value_parser!(u16).range(bounds("limit")))]
     limit: Option<u16>,
 
     #[command(flatten)]
@@ -88,9 +88,9 @@ enum SearchFormat {
 }
 
 impl SearchArgs {
-    /// Adds what these flags set to the flags of every command.
-    pub(super) fn options(&self, options: Options) -> Options {
-        Options { mode: self.mode, limit: self.limit.map(usize::from), ..options }
+    /// Adds these flags to those of every command.
+    pub(super) fn flags(&self, flags: Flags) -> Flags {
+        flags.set("mode", self.mode.map(SearchMode::name)).set("limit", self.limit)
     }
 
     fn format(&self) -> SearchFormat {

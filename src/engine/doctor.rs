@@ -111,7 +111,7 @@ impl Engine {
             stats = Some(found);
         }
         checks.push(self.embedder_check(index.as_ref()).await);
-        checks.push(runtime_check(&self.settings.paths.data, self.settings.options.embedder.as_ref()));
+        checks.push(runtime_check(&self.settings.paths.data, self.settings.values.embedder.as_ref()));
         checks.extend(self.location.folder().map(lock_check));
         checks.extend(self.location.folder().filter(|folder| folder.is_dir()).map(disk_check));
         checks.push(self.runs_check().await);
@@ -158,7 +158,7 @@ impl Engine {
             Check::note("fragments", stats.fragments.to_string(), rerun)
         });
         let unknown = |name: &&String| !index.manifest().collections.contains_key(*name);
-        let unknown = self.settings.options.collections.keys().filter(unknown);
+        let unknown = self.settings.values.collections.keys().filter(unknown);
         checks.extend(unknown.map(|name| {
             Check::note("collection", format!("`[collections.{name}]` is set, and the index has no `{name}`"), None)
         }));

@@ -62,7 +62,7 @@ pub use crate::run::job_log::JobEntry;
 pub use crate::run::journal::EgressRow;
 pub use crate::run::orchestrator::AskBack;
 
-use crate::config::{Options, Paths, Settings};
+use crate::config::{Flags, Paths, Settings};
 use crate::kb::index::IndexLocation;
 
 /// `dr`, set up for one index.
@@ -78,7 +78,7 @@ impl Engine {
     /// # Errors
     ///
     /// Returns an error for settings or an address that cannot be used. A missing index is not an error yet.
-    pub fn new(flags: &Options) -> Result<Self, EngineError> {
+    pub fn new(flags: &Flags) -> Result<Self, EngineError> {
         let paths = Paths::find()?;
         let nearest = IndexLocation::nearest(&paths.current);
         let project = match &nearest {
@@ -86,7 +86,7 @@ impl Engine {
             _ => paths.current.clone(),
         };
         let settings = Settings::resolve(paths, &project, flags)?;
-        let location = match (&settings.options.index, nearest) {
+        let location = match (&settings.values.index, nearest) {
             (Some(address), _) => IndexLocation::parse(address)?,
             (None, Some(location)) => location,
             (None, None) => IndexLocation::in_folder(&settings.paths.current),

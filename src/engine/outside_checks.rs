@@ -70,7 +70,7 @@ impl Engine {
         let models = settings.models.join(", ");
         let is_priced =
             |prices: &PriceTable| settings.models.iter().any(|model| settings.price(model, prices).is_some());
-        let is_limited = self.settings.options.limits().cost_nanos.is_some();
+        let is_limited = self.settings.limits().cost_nanos.is_some();
         if is_limited && self.settings.prices().is_ok_and(|prices| !is_priced(&prices)) {
             let mend =
                 "set `[prices.\"MODEL\"]`, `local = true` for a server of your own, or ask with `--max-cost inf`";

@@ -15,15 +15,6 @@ use crate::kb::eval::{Figures, Ranking, check_indexed, measure, parse_judgments,
 use crate::kb::index::{Filter, Index, IndexLocation};
 use crate::kb::search::{Hit, PerDocument, Scope, SearchMode, SearchOptions, Searcher, Support, VectorsUnusable};
 
-/// Threads of the embedder, at most; more would only cost memory.
-const MAX_THREADS: usize = 256;
-
-/// Hits of one search, at most.
-const MAX_LIMIT: usize = 1_000;
-
-/// Hits of one search, unless set.
-const LIMIT: usize = 10;
-
 /// Documents ranked for each question of an evaluation.
 const EVAL_DEPTH: usize = 100;
 
@@ -62,8 +53,8 @@ impl Engine {
         if !query.chars().any(char::is_alphanumeric) {
             return Err(RequestError::NoWords.into());
         }
-        let limit = self.settings.options.limit.unwrap_or(LIMIT).clamp(1, MAX_LIMIT);
-        let options = SearchOptions { mode: self.search_mode(), limit, ..check_scope(scope)? };
+        let (mode, limit) = (self.settings.values.mode, self.settings.values.limit);
+        let options = SearchOptions { mode, limit, ..check_scope(scope)? };
         let searcher = self.searcher(options.mode).await?;
         check_collections(&searcher, &scope.collections)?;
         let started = Instant::now();
@@ -89,7 +80,7 @@ impl Engine {
         collection: Option<&str>,
     ) -> Result<EvalFigures, EngineError> {
         let (queries, judgments) = (parse_queries(queries)?, parse_judgments(judgments)?);
-        let mode = self.search_mode();
+        let mode = self.settings.values.mode;
         let searcher = self.searcher(mode).await?;
         let filter = Filter { collections: collection.map(str::to_owned).into_iter().collect(), ..Filter::default() };
         check_collections(&searcher, &filter.collections)?;
@@ -108,15 +99,11 @@ impl Engine {
         Ok(EvalFigures { mode, figures: measure(&rankings, &judgments)? })
     }
 
-    fn search_mode(&self) -> SearchMode {
-        self.settings.options.mode.unwrap_or_default()
-    }
-
     /// Returns the embedder to use: the one asked for, else the one that made the index, else the built-in one.
     pub(super) fn embedder_choice(&self, stored: Option<&Index>, rebuild: bool) -> EmbedderChoice {
         let stored = stored.filter(|_| !rebuild).and_then(|index| index.manifest().embedder.choice.parse().ok());
         let stored = stored.filter(|choice| !self.is_shipped(choice));
-        match self.settings.options.embedder.clone().or(stored).unwrap_or_default() {
+        match self.settings.values.embedder.clone().or(stored).unwrap_or_default() {
             // The index remembers the choice, and is used from other folders too.
             EmbedderChoice::Fastembed(model) if Path::new(&model).is_dir() => {
                 let folder = std::path::absolute(&model).unwrap_or_else(|_| PathBuf::from(&model));
@@ -143,7 +130,7 @@ impl Engine {
             offline: self.settings.is_offline(),
             cache_dir: self.settings.paths.models.clone(),
             data_dir: Some(self.settings.paths.data.clone()),
-            threads: self.settings.options.threads.map(|threads| threads.clamp(1, MAX_THREADS)),
+            threads: self.settings.values.threads,
         };
         let model = choice.to_string();
         tokio::task::spawn_blocking(move || embed::load(&options))

@@ -70,12 +70,11 @@ impl Engine {
         watcher: Watcher,
         stop: CancellationToken,
     ) -> Result<Orchestrator, EngineError> {
-        let options = &self.settings.options;
-        let mut limits = options.limits();
+        let mut limits = self.settings.limits();
         if let Some(SavedPlan { brief: Some(brief), draft }) = &request.plan
             && brief.question == request.question
         {
-            check_plan(draft, &Tree::of(request.question.clone()), brief, options.tree_limits())?;
+            check_plan(draft, &Tree::of(request.question.clone()), brief, self.settings.tree_limits())?;
         }
         let models = self.models(&limits)?;
         let flags = JobFlags { max_jobs: request.max_jobs, retry_unknown: false };
@@ -83,7 +82,7 @@ impl Engine {
         if request.source == Some(SourceHint::Web) {
             self.check_way_out(&setup)?;
         }
-        if options.max_time.is_none() && setup.jobs.is_some() {
+        if !self.settings.is_set("max_time") && setup.jobs.is_some() {
             limits.time = Some(TIME_WITH_JOBS);
         }
         let store = self.store_for(&setup)?;
@@ -98,9 +97,9 @@ impl Engine {
             verify_web: request.verify_web,
             allow_egress: request.allow_egress || self.allows_egress(&setup.searcher, &request.scope),
             limits,
-            tree: options.tree_limits(),
-            parallel: options.parallel(),
-            summary_tokens: options.summary_tokens(),
+            tree: self.settings.tree_limits(),
+            parallel: self.settings.values.parallel,
+            summary_tokens: self.settings.values.summary_tokens,
             by_rules: setup.models.is_none(),
             models: models_by_name(setup.models.as_ref()),
             output_schema: request.output_schema.clone(),
@@ -211,7 +210,7 @@ impl Engine {
     /// Refuses to send a `local_only` collection to a model on another machine.
     fn check_trust(&self, searcher: &Searcher, scope: &Scope, models: Option<&Models>) -> Result<(), EngineError> {
         let Some(models) = models else { return Ok(()) };
-        let options = &self.settings.options.collections;
+        let options = &self.settings.values.collections;
         let closed =
             searched(searcher, scope).find(|name| options.get(*name).is_some_and(|options| options.local_only));
         let away = Role::ALL.into_iter().find(|role| !models.role(*role).is_local);
@@ -227,7 +226,7 @@ impl Engine {
 
     /// Tells whether the settings let texts made from every searched collection leave this machine.
     fn allows_egress(&self, searcher: &Searcher, scope: &Scope) -> bool {
-        let options = &self.settings.options.collections;
+        let options = &self.settings.values.collections;
         let mut searched = searched(searcher, scope).peekable();
         searched.peek().is_some() && searched.all(|name| options.get(name).is_some_and(|options| options.allow_egress))
     }

@@ -93,5 +93,5 @@ fn project_file_cannot_redirect_models() {
     world.write("dr.toml", &format!("[models]\nbase_url = \"{}\"\n", server.url()));
     let run = world.dr(["doctor", "--model"]);
     assert_eq!((run.exit, server.count()), (Some(2), 0), "{run}");
-    assert!(run.stderr.contains("sets `base_url`, which a project may not"), "{run}");
+    assert!(run.stderr.contains("sets `models.base_url`, which a project may not"), "{run}");
 }

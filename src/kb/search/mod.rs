@@ -71,6 +71,17 @@ pub enum SearchMode {
     Vector,
 }
 
+impl SearchMode {
+    /// Returns the name in settings and flags.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hybrid => "hybrid",
+            Self::Lexical => "lexical",
+            Self::Vector => "vector",
+        }
+    }
+}
+
 impl FromStr for SearchMode {
     type Err = String;
 

@@ -1,0 +1,286 @@
+//! Layers of settings: each is checked against the rows on its own, so that an error names the place it comes from.
+
+use std::path::Path;
+
+use figment::error::Kind as Complaint;
+use figment::providers::{Format, Toml};
+use figment::value::{Dict, Map, Value};
+use figment::{Metadata, Profile, Provider};
+
+use super::ConfigError;
+use super::kind::found;
+use super::rows::SETTINGS;
+use super::setting::{Setting, value_of_text};
+use crate::base::environment::Environment;
+use crate::base::http::shown;
+use crate::llm::message::Role;
+
+/// Origin of a value that was not set.
+pub(super) const DEFAULT: &str = "default";
+
+/// Settings typed as flags.
+#[derive(Clone, Debug, Default)]
+pub struct Flags(Vec<(&'static str, Value)>);
+
+impl Flags {
+    /// Sets a setting, if the flag was given.
+    #[must_use]
+    pub fn set<V: Into<Value>>(mut self, name: &'static str, value: Option<V>) -> Self {
+        self.0.extend(value.map(|value| (name, value.into())));
+        self
+    }
+}
+
+/// The values of one origin: the defaults, a file, a variable, or a flag.
+pub(super) struct Layer {
+    origin: String,
+    values: Dict,
+}
+
+impl Provider for Layer {
+    fn metadata(&self) -> Metadata {
+        Metadata::named(self.origin.clone())
+    }
+
+    fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
+        Ok(Map::from([(Profile::Default, self.values.clone())]))
+    }
+}
+
+impl Layer {
+    /// Returns the defaults of the rows.
+    pub(super) fn defaults() -> Result<Self, ConfigError> {
+        let lines = SETTINGS.iter().filter_map(|setting| Some(format!("{} = {}\n", setting.name, setting.default?)));
+        let values = values_of(&Toml::string(&lines.collect::<String>()), DEFAULT)?;
+        Self::checked(DEFAULT, values, Place::Default)
+    }
+
+    /// Reads the user's file, or the project's. A file that does not exist sets nothing.
+    pub(super) fn file(path: &Path, is_project: bool) -> Result<Self, ConfigError> {
+        let origin = path.display().to_string();
+        let values = values_of(&Toml::file(path), &origin)?;
+        Self::checked(&origin, values, Place::File { is_project })
+    }
+
+    /// Returns the variables that are set, a layer each.
+    pub(super) fn variables(environment: &Environment) -> Result<Vec<Self>, ConfigError> {
+        let settings = SETTINGS.iter().filter(|setting| setting.has_variable);
+        let variables = settings.filter_map(|setting| {
+            let name = setting.variable_name();
+            let text = environment.get(&name)?;
+            Some((name.clone(), setting.name.to_owned(), value_of_text(setting.kind, text)))
+        });
+        variables.map(|(name, key, value)| Self::checked(&name, Dict::from([(key, value)]), Place::Variable)).collect()
+    }
+
+    /// Returns the flags, a layer each.
+    pub(super) fn flags(flags: &Flags) -> Result<Vec<Self>, ConfigError> {
+        let layer = |(name, value): &(&str, Value)| {
+            let origin = format!("--{}", name.replace('_', "-"));
+            Self::checked(&origin, Dict::from([((*name).to_owned(), value.clone())]), Place::Flag)
+        };
+        flags.0.iter().map(layer).collect()
+    }
+
+    fn checked(origin: &str, values: Dict, place: Place) -> Result<Self, ConfigError> {
+        let values = Check { origin, place }.table(&[], values)?;
+        Ok(Self { origin: origin.to_owned(), values })
+    }
+}
+
+/// What a path in a file leads to.
+#[derive(Clone, Copy)]
+pub(super) enum Found {
+    /// A setting.
+    Setting(&'static Setting),
+    /// A table with settings in it.
+    Table,
+    /// Nothing there is.
+    Unknown,
+}
+
+/// Returns what a path leads to. A table `[models.ROLE]` has the settings of `[models]`.
+pub(super) fn find(path: &[String]) -> Found {
+    let path: Vec<&str> = match path {
+        [first, role, rest @ ..] if first == "models" && role.parse::<Role>().is_ok() => {
+            std::iter::once("models").chain(rest.iter().map(String::as_str)).collect()
+        }
+        path => path.iter().map(String::as_str).collect(),
+    };
+    let is_free = |part: &str| matches!(part, "MODEL" | "NAME");
+    let mut found = Found::Unknown;
+    for setting in SETTINGS {
+        let mut parts = setting.name.split('.');
+        if !path.iter().all(|part| parts.next().is_some_and(|known| known == *part || is_free(known))) {
+            continue;
+        }
+        match parts.next() {
+            None => return Found::Setting(setting),
+            Some(_) => found = Found::Table,
+        }
+    }
+    found
+}
+
+/// Where values are checked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Default,
+    File { is_project: bool },
+    Variable,
+    Flag,
+}
+
+/// Checks one layer.
+struct Check<'a> {
+    origin: &'a str,
+    place: Place,
+}
+
+impl Check<'_> {
+    fn table(&self, above: &[String], values: Dict) -> Result<Dict, ConfigError> {
+        let checked = values.into_iter().map(|(name, value)| {
+            let path: Vec<_> = above.iter().chain([&name]).cloned().collect();
+            Ok((name, self.value(&path, value)?))
+        });
+        checked.collect()
+    }
+
+    fn value(&self, path: &[String], value: Value) -> Result<Value, ConfigError> {
+        match (find(path), value) {
+            (Found::Table, Value::Dict(tag, values)) => Ok(Value::Dict(tag, self.table(path, values)?)),
+            (Found::Table, value) => {
+                Err(self.invalid(path, format!("found {}, expected a table", found(&value, path.len() > 1)), None))
+            }
+            (Found::Setting(setting), value) => self.setting(setting, path, &value),
+            (Found::Unknown, _) => Err(self.invalid(path, "there is no such setting".to_owned(), alike(path))),
+        }
+    }
+
+    fn setting(&self, setting: &Setting, path: &[String], value: &Value) -> Result<Value, ConfigError> {
+        let read = setting.kind.read(value).map_err(|expected| {
+            let reason = format!("found {}, expected {expected}", found(value, path.len() > 1));
+            self.invalid(path, reason, Some(self.example(setting, path)))
+        })?;
+        if self.place == (Place::File { is_project: true }) && !setting.is_open_to_projects(&read) {
+            return Err(ConfigError::NotForProjects {
+                file: self.origin.to_owned(),
+                key: typed(path),
+                flag: setting.has_flag.then(|| setting.flag_name()),
+            });
+        }
+        Ok(read)
+    }
+
+    fn example(&self, setting: &Setting, path: &[String]) -> String {
+        let example = setting.example();
+        match self.place {
+            Place::Default | Place::File { .. } => format!("for example `{} = {example}`", typed(path)),
+            Place::Variable => format!("for example `{}={}`", self.origin, example.trim_matches('"')),
+            Place::Flag => format!("for example `{} {}`", self.origin, example.trim_matches('"')),
+        }
+    }
+
+    fn invalid(&self, path: &[String], reason: String, hint: Option<String>) -> ConfigError {
+        let origin = match self.place {
+            Place::Default | Place::File { .. } => format!("`{}` in `{}`", typed(path), self.origin),
+            Place::Variable | Place::Flag => format!("`{}`", self.origin),
+        };
+        ConfigError::Invalid { origin, reason, hint }
+    }
+}
+
+/// Returns a path as it is typed in a file, unless it could be a key.
+fn typed(path: &[String]) -> String {
+    let is_bare = |part: &str| part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    let part = |part: &String| match shown(part) {
+        part if is_bare(&part) => part,
+        part => format!("\"{part}\""),
+    };
+    path.iter().map(part).collect::<Vec<_>>().join(".")
+}
+
+/// Reads a file or text as TOML.
+fn values_of(toml: &impl Provider, origin: &str) -> Result<Dict, ConfigError> {
+    let values = toml.data().map_err(|error| ConfigError::Invalid {
+        origin: format!("`{origin}`"),
+        reason: complaint(error.kind),
+        hint: None,
+    })?;
+    Ok(values.into_values().next().unwrap_or_default())
+}
+
+/// Returns what is wrong with a file, without the line a parser quotes: there may be a key in it.
+pub(super) fn complaint(kind: Complaint) -> String {
+    match kind {
+        Complaint::MissingField(name) => format!("`{name}` is missing"),
+        Complaint::Message(text) => match text.strip_prefix("TOML parse error at ") {
+            Some(rest) => syntax(rest),
+            None => "it cannot be read".to_owned(),
+        },
+        // Every value was checked before, so only what is missing is left.
+        _ => "it cannot be used".to_owned(),
+    }
+}
+
+/// Returns where a file is not TOML, and why.
+fn syntax(text: &str) -> String {
+    let place = text.lines().next().unwrap_or_default();
+    // The line that is quoted, and the mark under it, are drawn beside a bar.
+    let is_quoted = |line: &str| {
+        line.trim_start().trim_start_matches(|digit: char| digit.is_ascii_digit()).trim_start().starts_with('|')
+    };
+    let why: Vec<_> = text.lines().skip(1).filter(|line| !line.trim().is_empty() && !is_quoted(line)).collect();
+    format!("not TOML at {place}: {}", why.join(", "))
+}
+
+/// Returns the setting of the same table whose name is most like an unknown one, as a question.
+fn alike(path: &[String]) -> Option<String> {
+    let (name, above) = path.split_last()?;
+    let known = SETTINGS.iter().filter_map(|setting| {
+        let candidate = setting.name.rsplit('.').next()?;
+        let path: Vec<_> = above.iter().cloned().chain([candidate.to_owned()]).collect();
+        let is_there = matches!(find(&path), Found::Setting(found) if found.name == setting.name);
+        is_there.then(|| (distance(name, candidate), candidate))
+    });
+    let (distance, best) = known.min()?;
+    (distance <= 2).then(|| format!("did you mean `{best}`?"))
+}
+
+/// Returns how many letters have to be added, removed or replaced to make one word another.
+fn distance(left: &str, right: &str) -> usize {
+    let right: Vec<char> = right.chars().collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (place, letter) in left.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], place + 1);
+        for column in 0..right.len() {
+            let replaced = diagonal + usize::from(right[column] != letter);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_name_that_is_like_a_known_one_is_taken_for_a_slip() {
+        let alike = |path: &[&str]| alike(&path.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>());
+        assert_eq!(alike(&["limti"]).unwrap(), "did you mean `limit`?");
+        assert_eq!(alike(&["web", "fetsh"]).unwrap(), "did you mean `fetch`?");
+        assert_eq!(alike(&["models", "worker", "modle"]).unwrap(), "did you mean `model`?");
+        assert_eq!(alike(&["web", "modle"]), None, "`[web]` has no `model`");
+        assert_eq!(alike(&["colour"]), None);
+    }
+
+    #[test]
+    fn file_that_is_not_toml_is_said_without_the_line_it_quotes() {
+        let quoted = "TOML parse error at line 2, column 5\n  |\n2 | key=sk-secret\n  |     ^\ninvalid string\nexpected `\"`, `'`\n";
+        let said = complaint(Complaint::Message(quoted.into()));
+        assert_eq!(said, "not TOML at line 2, column 5: invalid string, expected `\"`, `'`");
+        assert_eq!(complaint(Complaint::Message("found sk-secret".into())), "it cannot be read");
+    }
+}

@@ -1,0 +1,198 @@
+//! Every setting, one row each. The rows drive parsing, bounds, `dr config`, the check of a project's file, and the tables
+//! of `kb/reference/configuration.md`.
+
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use figment::value::Value;
+
+use super::kind::Kind;
+use super::setting::Setting;
+use crate::kb::embed::EmbedderChoice;
+
+/// Hits of one search are bounded because all of them are held in memory.
+const LIMIT: Kind = Kind::Whole { least: 1, most: 1_000 };
+
+/// With fewer tokens a rolling summary says nothing, with more it is not a summary.
+const SUMMARY_TOKENS: Kind = Kind::Whole { least: 200, most: 100_000 };
+
+const COUNT_32: Kind = Kind::Whole { least: 0, most: u32::MAX as u64 };
+const FROM_ONE_32: Kind = Kind::Whole { least: 1, most: u32::MAX as u64 };
+const FROM_ONE: Kind = Kind::Whole { least: 1, most: u64::MAX };
+
+/// Prices are US dollars for a million tokens; the bound keeps them exact in billionths.
+const PRICE: Kind = Kind::Number { least: 0.0, most: 1e6 };
+
+const ANY_NUMBER: Kind = Kind::Number { least: f64::MIN, most: f64::MAX };
+
+const EFFORT: Kind = Kind::OneOf(&["none", "minimal", "low", "medium", "high", "xhigh", "max"]);
+
+const EMBEDDER: Kind = Kind::Checked {
+    check: |text| text.parse::<EmbedderChoice>().is_ok(),
+    values: "`builtin`, `fastembed:MODEL` or `fastembed:FOLDER`",
+    example: "builtin",
+};
+
+/// What an endpoint gets is the user's to decide, so these are never a project's.
+const BASE_URL: &str = "address of the endpoint, with its `/v1`";
+const KEY_ENV: &str = "name of the variable that holds the key";
+const LOCAL: &str = "the endpoint is your own and costs nothing";
+
+const fn row(name: &'static str, kind: Kind, doc: &'static str) -> Setting {
+    Setting::new(name, kind, doc)
+}
+
+/// Every setting, in the order of the manual.
+pub const SETTINGS: &[Setting] = &[
+    row("index", Kind::Name, "a folder, or an address (`s3://`, `gs://`, `az://`, `db://`)")
+        .unset("nearest .dr")
+        .flag()
+        .user_only(),
+    row("embedder", EMBEDDER, "what makes vectors")
+        .unset("the one of the index, else builtin")
+        .flag()
+        .project_only(is_harmless_embedder, "names without `.`, `/` or `\\`; a folder to load a model from is refused"),
+    row("offline", Kind::Switch, "open no socket, for anything").default("false").flag(),
+    row("threads", Kind::Whole { least: 1, most: 256 }, "threads the embedder computes with")
+        .unset("all cores")
+        .variable(),
+    row("mode", Kind::OneOf(&["hybrid", "lexical", "vector"]), "how `dr search` searches").default("\"hybrid\"").flag(),
+    row("limit", LIMIT, "hits of `dr search`").default("10").flag(),
+    row("model", Kind::Name, "the language model of every role").unset("by role").flag(),
+    row("max_cost", Kind::Dollars { zero: true, most: f64::INFINITY }, "most a run may cost")
+        .default("10")
+        .flag()
+        .user_only(),
+    row("max_tokens", Kind::COUNT, "most tokens a run may use").default("150000").flag(),
+    row("max_time", Kind::Time, "longest a run may work; an hour where Deep Research may be started and nothing is set")
+        .default("\"15m\"")
+        .flag(),
+    row("max_rounds", FROM_ONE_32, "most rounds of research").default("6").flag(),
+    row("max_depth", COUNT_32, "deepest a tree of sub-questions may grow").default("3").flag(),
+    row("parallel", Kind::Whole { least: 1, most: 64 }, "sub-questions at the same time").default("3").flag(),
+    row("summary_tokens", SUMMARY_TOKENS, "tokens of the rolling summary").default("4000").variable(),
+    row("models.model", Kind::Name, "the name the endpoint knows it by").unset("by role, with OpenAI only"),
+    row("models.base_url", Kind::Address, BASE_URL).unset("`OPENAI_BASE_URL`, else OpenAI").user_only(),
+    row("models.api", Kind::OneOf(&["responses", "chat"]), "how the endpoint is asked")
+        .unset("`responses` with OpenAI, else `chat`"),
+    row("models.key_env", Kind::Variable, KEY_ENV).unset("see [keys](#keys)").user_only(),
+    row("models.window_tokens", Kind::COUNT, "tokens a prompt and its reply may have together")
+        .unset("the model's, if it is known; else 32,768"),
+    row("models.max_input_tokens", Kind::COUNT, "tokens a prompt may have").unset("32,000, or what the window leaves"),
+    row("models.max_output_tokens", COUNT_32, "visible tokens a reply may have")
+        .unset("4,000, or a quarter of the window"),
+    row("models.reasoning_tokens", COUNT_32, "tokens a model may think beside its reply")
+        .unset("4,000 for models known to think, else 0"),
+    row("models.effort", EFFORT, "how hard a model thinks").unset("the endpoint's"),
+    row("models.temperature", ANY_NUMBER, "how freely words are chosen").unset("the endpoint's"),
+    row("models.schema", Kind::OneOf(&["strict", "json", "none"]), "held to a JSON Schema, to some JSON, or told in words")
+        .unset("`strict`"),
+    row("models.encoding", Kind::OneOf(&["o200k", "o200k_harmony", "cl100k"]), "what tokens are counted with")
+        .unset("the model's, if it is known; else `o200k` and a fifth more"),
+    row("models.timeout_seconds", FROM_ONE, "seconds one request may take").unset("300"),
+    row("models.local", Kind::Bool, LOCAL).unset("only endpoints on this machine").user_only(),
+    row("prices.MODEL.input", PRICE, "a million tokens sent").unset("needed").user_only(),
+    row("prices.MODEL.output", PRICE, "a million tokens received, reasoning included").unset("needed").user_only(),
+    row("prices.MODEL.cached", PRICE, "a million tokens the provider had in its cache").unset("as `input`").user_only(),
+    row("prices.MODEL.cache_write", PRICE, "a million tokens the provider puts into its cache")
+        .unset("as `input`")
+        .user_only(),
+    row("prices.MODEL.search", PRICE, "one web search").unset("not known").user_only(),
+    row("prices.MODEL.long_above", Kind::COUNT, "above so many input tokens the whole request costs more")
+        .unset("never")
+        .user_only(),
+    row("prices.MODEL.long_input", PRICE, "how many times as much its input then costs").unset("1").user_only(),
+    row("prices.MODEL.long_output", PRICE, "how many times as much its output then costs").unset("1").user_only(),
+    row("web.provider", Kind::Text, "`searxng`, `tavily`, `brave`, `exa`, `fixture:FILE` or `none`")
+        .unset("the first of these that has its variable")
+        .user_only(),
+    row("web.base_url", Kind::Address, "address of the engine")
+        .unset("its own; that of SearXNG is in `SEARXNG_URL`")
+        .user_only(),
+    row("web.key_env", Kind::Variable, KEY_ENV)
+        .unset("`TAVILY_API_KEY`, `BRAVE_API_KEY`, `EXA_API_KEY`")
+        .user_only(),
+    row("web.fetch", Kind::Bool, "whether pages are fetched; without it nothing of the web is checked")
+        .unset("`true`")
+        .user_only(),
+    row(
+        "web.allowed_hosts",
+        Kind::Texts,
+        "machines of an intranet: `host`, `host:port`, or a network as `10.1.0.0/16`; no `*`, and no network wider than \
+         `/8` (IPv6: `/7`)",
+    )
+    .unset("none")
+    .user_only(),
+    row(
+        "deep_research.models",
+        Kind::Names,
+        "names, the first that can be had is used; an empty list is an error unless `max_jobs` is 0",
+    )
+    .unset("[a list](../concepts/deep-research.md#one-job)")
+    .user_only(),
+    row("deep_research.base_url", Kind::Address, BASE_URL).unset("`OPENAI_BASE_URL`, else OpenAI").user_only(),
+    row("deep_research.key_env", Kind::Variable, KEY_ENV).unset("as for [models](#keys)").user_only(),
+    row("deep_research.local", Kind::Bool, LOCAL).unset("only endpoints on this machine").user_only(),
+    row("deep_research.effort", EFFORT, "as for models; research models are not told").unset("`high`").user_only(),
+    row("deep_research.summaries", Kind::Bool, "whether summaries of the reasoning are asked for")
+        .unset("`true`")
+        .user_only(),
+    row("deep_research.max_cost", Kind::Dollars { zero: false, most: 10_000.0 }, "set aside for one job")
+        .unset("3")
+        .user_only(),
+    row("deep_research.max_jobs", Kind::Whole { least: 0, most: 100 }, "jobs one run may start; 0 for none")
+        .unset("3")
+        .user_only(),
+    row("deep_research.max_tool_calls", FROM_ONE_32, "searches and the like one job may make").unset("30").user_only(),
+    row("deep_research.max_output_tokens", FROM_ONE_32, "tokens of a job's reply, reasoning included")
+        .unset("60,000")
+        .user_only(),
+    row("deep_research.timeout_minutes", Kind::Whole { least: 1, most: 1_440 }, "minutes one job may take")
+        .unset("30")
+        .user_only(),
+    row("deep_research.allowed_domains", Kind::Texts, "hosts that are searched; up to 100").unset("all").user_only(),
+    row("deep_research.blocked_domains", Kind::Texts, "hosts that are not searched; up to 100")
+        .unset("none")
+        .user_only(),
+    row("deep_research.code_interpreter", Kind::Bool, "whether the model may run code, on the provider's machines")
+        .unset("`false`")
+        .user_only(),
+    row("deep_research.mcp.label", Kind::Text, "what the model calls a tool server that the provider may ask")
+        .unset("no server")
+        .user_only(),
+    row("deep_research.mcp.url", Kind::Address, "address of the tool server").unset("needed with `label`").user_only(),
+    row("deep_research.mcp.key_env", Kind::Variable, "name of the variable that holds its authorization")
+        .unset("no authorization")
+        .user_only(),
+    row("deep_research.mcp.allowed_tools", Kind::Texts, "tools that may be used").unset("all").user_only(),
+    row("collections.NAME.local_only", Kind::Bool, "only models on machines of your own see it").unset("`false`"),
+    row("collections.NAME.allow_egress", Kind::Bool, "texts made of it may leave this machine")
+        .unset("`false`")
+        .project_only(is_false, "`false`")
+        .strictest(),
+];
+
+/// Returns the bounds of a setting that is a whole number, for its flag.
+///
+/// # Panics
+///
+/// Panics if there is no such setting; every caller is covered by the test of the help.
+pub fn bounds(name: &str) -> RangeInclusive<i64> {
+    let kind = SETTINGS.iter().find(|setting| setting.name == name).map(|setting| setting.kind);
+    let Some(Kind::Whole { least, most }) = kind else { unreachable!("`{name}` is a setting with bounds") };
+    let clamped = |bound: u64| i64::try_from(bound).unwrap_or(i64::MAX);
+    clamped(least)..=clamped(most)
+}
+
+/// Tells whether an embedder loads nothing that came with the project.
+fn is_harmless_embedder(value: &Value) -> bool {
+    match value.as_str().unwrap_or_default().parse() {
+        Ok(EmbedderChoice::Fastembed(model)) => !model.contains(['/', '\\', '.']) && !Path::new(&model).exists(),
+        Ok(EmbedderChoice::Builtin) => true,
+        Err(_) => false,
+    }
+}
+
+fn is_false(value: &Value) -> bool {
+    value.to_bool() == Some(false)
+}
