@@ -2,7 +2,7 @@
 default:
     @just --list
 
-# Check form and lints.
+# Check format and lints.
 check:
     cargo fmt --check
     cargo clippy --all-targets -- -D warnings
@@ -27,6 +27,10 @@ snap:
 bench folder="kb":
     cargo bench --bench figures -- "{{folder}}"
     cargo bench --bench runs
+
+# Check licences, advisories and sources of the dependencies (needs `cargo install cargo-deny --locked`).
+deny:
+    cargo deny --locked check
 
 # Run what continuous integration runs.
 ci:
