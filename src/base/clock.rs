@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
+#[cfg(test)]
 use tokio::sync::watch;
 
 /// A point in time, in milliseconds since the Unix epoch.
@@ -18,13 +19,13 @@ impl Moment {
     }
 
     /// Returns the moment `duration` later, saturating at the largest.
-    #[must_use]
-    pub fn after(self, duration: Duration) -> Self {
+    #[cfg(test)]
+    pub(crate) fn after(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
     }
 
     /// Returns the UTC date as `2026-11-21`, or `None` if the moment is outside the calendar's range.
-    pub fn date(self) -> Option<String> {
+    pub(crate) fn date(self) -> Option<String> {
         let moment = jiff::Timestamp::from_millisecond(i64::try_from(self.0).ok()?).ok()?;
         Some(moment.strftime("%F").to_string())
     }
@@ -38,8 +39,8 @@ pub trait Clock: Send + Sync {
     /// Completes after `duration`. For callers that are idle until then, such as a retry loop.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
 
-    /// Completes after `duration`. For a limit on other work: awaiting it does not advance a [`ManualClock`], while
-    /// [`Self::sleep`] does.
+    /// Completes after `duration`. For a limit on other work: awaiting it does not advance the clock of a
+    /// test, while [`Self::sleep`] does.
     fn deadline(&self, duration: Duration) -> BoxFuture<'static, ()> {
         self.sleep(duration)
     }
@@ -61,23 +62,26 @@ impl Clock for SystemClock {
 }
 
 /// A clock for tests: it stands still except that a sleep advances it at once.
+#[cfg(test)]
 #[derive(Debug, Default)]
-pub struct ManualClock {
+pub(crate) struct ManualClock {
     now: watch::Sender<Moment>,
 }
 
+#[cfg(test)]
 impl ManualClock {
     /// Returns a clock set to `now`.
-    pub fn at(now: Moment) -> Self {
+    pub(crate) fn at(now: Moment) -> Self {
         Self { now: watch::Sender::new(now) }
     }
 
     /// Advances the clock by `duration`.
-    pub fn advance(&self, duration: Duration) {
+    pub(crate) fn advance(&self, duration: Duration) {
         self.now.send_modify(|now| *now = now.after(duration));
     }
 }
 
+#[cfg(test)]
 impl Clock for ManualClock {
     fn now(&self) -> Moment {
         *self.now.borrow()

@@ -11,10 +11,10 @@ use std::path::Path;
 use super::http::{Secret, shown};
 
 /// The variable that holds OpenAI's key.
-pub const OPENAI_KEY: &str = "OPENAI_API_KEY";
+pub(crate) const OPENAI_KEY: &str = "OPENAI_API_KEY";
 
 /// The variable that holds the address of an OpenAI-compatible endpoint for every role.
-pub const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
+pub(crate) const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
 
 /// Largest `.env` file that is read, in bytes.
 const MAX_BYTES: u64 = 64 * 1_024;
@@ -49,7 +49,7 @@ pub enum KeyError {
 
 impl KeyError {
     /// Returns what the user can do about this error.
-    pub fn hint(&self) -> String {
+    pub(crate) fn hint(&self) -> String {
         match self {
             Self::BadName => "name the variable that holds the key, for example `key_env = \"MY_API_KEY\"`".to_owned(),
             Self::NotSet { variable } => format!("export `{variable}`"),
@@ -60,14 +60,14 @@ impl KeyError {
 
 impl Environment {
     /// Reads the variables of this process; OpenAI's key is taken from `dotenv` if no variable holds it.
-    pub fn read(dotenv: &Path) -> Self {
+    pub(crate) fn read(dotenv: &Path) -> Self {
         let text = |text: std::ffi::OsString| text.into_string().ok();
         let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
         Self::of(variables).with_dotenv(dotenv)
     }
 
     /// Holds these variables.
-    pub fn of<N: Into<String>, V: Into<String>>(variables: impl IntoIterator<Item = (N, V)>) -> Self {
+    pub(crate) fn of<N: Into<String>, V: Into<String>>(variables: impl IntoIterator<Item = (N, V)>) -> Self {
         let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
         Self { variables: variables.filter(|(_, value)| !value.is_empty()).collect(), has_dotenv_key: false }
     }
@@ -83,12 +83,12 @@ impl Environment {
     }
 
     /// Returns a variable that is set.
-    pub fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str)
     }
 
     /// Returns whether OpenAI's key is from the project's `.env` file.
-    pub fn has_dotenv_key(&self) -> bool {
+    pub(crate) fn has_dotenv_key(&self) -> bool {
         self.has_dotenv_key
     }
 
@@ -97,7 +97,7 @@ impl Environment {
     /// # Errors
     ///
     /// Returns an error without a usable key. It never shows a key, also not one that was given in place of the name.
-    pub fn key(&self, variable: &str) -> Result<Secret, KeyError> {
+    pub(crate) fn key(&self, variable: &str) -> Result<Secret, KeyError> {
         if !is_variable(variable) {
             return Err(KeyError::BadName);
         }
@@ -113,7 +113,7 @@ impl fmt::Debug for Environment {
 }
 
 /// Returns whether a text can be the name of a variable.
-pub fn is_variable(name: &str) -> bool {
+pub(crate) fn is_variable(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 

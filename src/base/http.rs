@@ -14,10 +14,10 @@ use super::line::shortened;
 use super::retry::MAX_WAIT;
 
 /// Time limit for establishing a connection.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The `User-Agent` header of every request.
-pub const USER_AGENT: &str = concat!("dr/", env!("CARGO_PKG_VERSION"));
+pub(crate) const USER_AGENT: &str = concat!("dr/", env!("CARGO_PKG_VERSION"));
 
 /// Shortest secret that [`Secret::scrub`] removes, in bytes. A shorter one is a placeholder for a server that needs no
 /// key, such as `x` or `ollama`; removing it would damage ordinary words.
@@ -34,23 +34,23 @@ pub struct ParseSecretError;
 
 impl Secret {
     /// Returns the value of an `Authorization: Bearer` header, marked sensitive.
-    pub fn bearer(&self) -> HeaderValue {
+    pub(crate) fn bearer(&self) -> HeaderValue {
         sensitive(&format!("Bearer {}", self.0))
     }
 
     /// Returns the bare secret as a header value, marked sensitive, for servers with a key header of their own.
-    pub fn header(&self) -> HeaderValue {
+    pub(crate) fn header(&self) -> HeaderValue {
         sensitive(&self.0)
     }
 
     /// Returns the secret as text. The caller parses it into another [`Secret`] and neither prints nor stores it.
-    pub fn reveal(&self) -> String {
+    pub(crate) fn reveal(&self) -> String {
         self.0.clone()
     }
 
     /// Returns `text` with the secret replaced by `[key]`. Apply it to server replies: some servers echo the key in
     /// errors.
-    pub fn scrub(&self, text: &str) -> String {
+    pub(crate) fn scrub(&self, text: &str) -> String {
         if self.0.len() < SHORTEST_HIDDEN { text.to_owned() } else { text.replace(&self.0, "[key]") }
     }
 }
@@ -63,7 +63,7 @@ const SHORTEST_KEY: usize = 16;
 
 /// Returns a setting's value for an error message: on one line, or `…` if it may be a key or an address with a
 /// password.
-pub fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
     let is_key = |word: &str| {
         let has = |is: fn(&u8) -> bool| word.bytes().any(|byte| is(&byte));
@@ -123,30 +123,30 @@ pub enum ParseBaseUrlError {
 
 impl BaseUrl {
     /// Appends `path`, which begins with `/`.
-    pub fn with_path(&self, path: &str) -> String {
+    pub(crate) fn with_path(&self, path: &str) -> String {
         format!("{self}{path}")
     }
 
     /// Returns the host name or IP address; an IPv6 address is in brackets.
-    pub fn host(&self) -> &str {
+    pub(crate) fn host(&self) -> &str {
         self.0.host_str().unwrap_or_default()
     }
 
     /// Returns host and port: `localhost:11434`.
-    pub fn authority(&self) -> String {
+    pub(crate) fn authority(&self) -> String {
         let port = self.0.port_or_known_default().map(|port| format!(":{port}")).unwrap_or_default();
         format!("{}{port}", self.host())
     }
 
     /// Returns whether the endpoint is on this machine, judged by name or address; no DNS lookup is made.
-    pub fn is_loopback(&self) -> bool {
+    pub(crate) fn is_loopback(&self) -> bool {
         let host = self.host();
         let number = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
         host == "localhost" || host.ends_with(".localhost") || number.is_ok_and(|number| number.is_loopback())
     }
 
     /// Returns whether requests are sent unencrypted.
-    pub fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         self.0.scheme() == "http"
     }
 }
@@ -184,7 +184,7 @@ pub struct HttpError(#[from] reqwest::Error);
 /// The client follows no redirects, since one would carry the key and the text to another host, and does not retry:
 /// retries are the caller's decision, because each request may cost money. Loopback endpoints bypass any proxy. The
 /// caller sets the timeout of the whole request.
-pub fn client_for(address: &BaseUrl) -> Result<Client, HttpError> {
+pub(crate) fn client_for(address: &BaseUrl) -> Result<Client, HttpError> {
     // Fails only if a provider is installed already, which is equally good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
@@ -204,7 +204,7 @@ pub fn client_for(address: &BaseUrl) -> Result<Client, HttpError> {
 
 /// The body of a reply was not read completely.
 #[derive(Debug, thiserror::Error)]
-pub enum BodyError {
+pub(crate) enum BodyError {
     /// The body exceeds the limit.
     #[error("reply is larger than {max_bytes} bytes")]
     TooLarge {
@@ -217,7 +217,7 @@ pub enum BodyError {
 }
 
 /// Reads a whole body of at most `max_bytes`.
-pub async fn read_capped(mut response: Response, max_bytes: usize) -> Result<Vec<u8>, BodyError> {
+pub(crate) async fn read_capped(mut response: Response, max_bytes: usize) -> Result<Vec<u8>, BodyError> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(BodyError::Broken)? {
         if body.len() + chunk.len() > max_bytes {
@@ -231,7 +231,7 @@ pub async fn read_capped(mut response: Response, max_bytes: usize) -> Result<Vec
 /// Parses the `Retry-After` header, given in seconds or as a date, and caps it at [`MAX_WAIT`].
 ///
 /// A date is compared with the reply's own `Date` header, so the server's clock need not agree with ours.
-pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let wanted = text(RETRY_AFTER)?;
     let seconds = match wanted.parse::<f64>() {

@@ -34,7 +34,7 @@ macro_rules! id_type {
 
         impl $name {
             /// Returns the sixteen hex digits.
-            pub fn as_str(&self) -> &str {
+            pub(crate) fn as_str(&self) -> &str {
                 &self.0
             }
         }
@@ -98,14 +98,14 @@ impl RunId {
 
 impl DocumentId {
     /// Returns the id of the file at `path` (relative to the collection's root, `/` between parts).
-    pub fn new(collection: &str, path: &str) -> Self {
+    pub(crate) fn new(collection: &str, path: &str) -> Self {
         Self(short_hash(&["document", collection, path]))
     }
 }
 
 impl ChunkId {
     /// Returns the id of a passage; `ordinal` counts equal passages under equal headings within the document.
-    pub fn new(document: &DocumentId, heading_path: &str, text: &str, ordinal: usize) -> Self {
+    pub(crate) fn new(document: &DocumentId, heading_path: &str, text: &str, ordinal: usize) -> Self {
         Self(short_hash(&["chunk", document.as_str(), heading_path, text, &ordinal.to_string()]))
     }
 }
@@ -122,7 +122,7 @@ impl ContentHash {
     }
 
     /// Wraps a stored hash without checking it.
-    pub fn from_stored(hex: impl Into<String>) -> Self {
+    pub(crate) fn from_stored(hex: impl Into<String>) -> Self {
         Self(hex.into())
     }
 

@@ -4,7 +4,7 @@
 const MAX_SHOWN: usize = 300;
 
 /// Collapses each run of white space and control characters into one space and removes invisible characters.
-pub fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for letter in text.chars().filter(|letter| !is_invisible(*letter)) {
         if !letter.is_whitespace() && !letter.is_control() {
@@ -18,14 +18,14 @@ pub fn one_line(text: &str) -> String {
 }
 
 /// Returns [`one_line`] of `text`, cut to [`MAX_SHOWN`] characters.
-pub fn shortened(text: &str) -> String {
+pub(crate) fn shortened(text: &str) -> String {
     let line = one_line(text);
     let end = line.char_indices().nth(MAX_SHOWN).map_or(line.len(), |(end, _)| end);
     if end < line.len() { format!("{}…", &line[..end]) } else { line }
 }
 
 /// Removes control and invisible characters other than line feeds and tabs.
-pub fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .filter(|letter| matches!(letter, '\n' | '\t') || !(letter.is_control() || is_invisible(*letter)))
         .collect()
@@ -33,7 +33,7 @@ pub fn printable(text: &str) -> String {
 
 /// Returns the error and its causes, joined by `: `. A cause that the text before it already ends with is left out:
 /// some libraries include the cause in their own message.
-pub fn with_causes(error: &dyn std::error::Error) -> String {
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -48,7 +48,7 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
 }
 
 /// Returns a number with its noun: `1 file`, `2 files`.
-pub fn counted(number: usize, noun: &str) -> String {
+pub(crate) fn counted(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 

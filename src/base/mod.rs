@@ -10,7 +10,7 @@ pub mod lock;
 
 pub mod line;
 
-pub mod money;
+pub(crate) mod money;
 
 pub mod token;
 
@@ -18,6 +18,6 @@ pub mod word;
 
 pub mod retry;
 
-pub mod http;
+pub(crate) mod http;
 
-pub mod environment;
+pub(crate) mod environment;

@@ -5,12 +5,12 @@ const NANOS: f64 = 1e9;
 
 /// Converts dollars to billionths, rounding up. Negative amounts and NaN become zero.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast stops at the ends of u64")]
-pub fn nanos(dollars: f64) -> u64 {
+pub(crate) fn nanos(dollars: f64) -> u64 {
     (dollars * NANOS).ceil() as u64
 }
 
 /// Formats an amount for display: `$0.0042`, rounded; a positive amount below $0.0001 is never shown as zero.
-pub fn dollars_text(nanos: u64) -> String {
+pub(crate) fn dollars_text(nanos: u64) -> String {
     if 0 < nanos && nanos < 100_000 {
         return "under $0.0001".to_owned();
     }

@@ -96,7 +96,7 @@ pub struct TokenCounter {
 impl TokenCounter {
     /// Returns the counter for a model. If the encoding is unknown, counts with `o200k` and adds a fifth, because other
     /// vocabularies are usually smaller and yield more tokens.
-    pub fn for_model(model: &str) -> Self {
+    pub(crate) fn for_model(model: &str) -> Self {
         match get_tokenizer(model) {
             Some(Tokenizer::O200kBase) => Self::of(Encoding::O200k),
             Some(Tokenizer::O200kHarmony) => Self::of(Encoding::O200kHarmony),
@@ -106,13 +106,8 @@ impl TokenCounter {
     }
 
     /// Returns the counter for an encoding named in the configuration; it adds no margin.
-    pub fn of(encoding: Encoding) -> Self {
+    pub(crate) fn of(encoding: Encoding) -> Self {
         Self { encoding, is_guess: false }
-    }
-
-    /// Returns whether the encoding is a guess and counts include a margin.
-    pub fn is_guess(self) -> bool {
-        self.is_guess
     }
 }
 
@@ -155,7 +150,7 @@ mod tests {
         assert_eq!(TokenCounter::for_model("gpt-4").count(text), 10);
         assert_eq!(TokenCounter::for_model("qwen3:8b").count(text), 12);
         assert_eq!(TokenCounter::of(Encoding::O200k).count(text), 10);
-        assert!(TokenCounter::for_model("gpt-6.1-sol").is_guess());
+        assert!(TokenCounter::for_model("gpt-6.1-sol").is_guess);
     }
 
     #[test]

@@ -18,9 +18,9 @@ const STOP_WORDS: &str = "a about above after again against all also am an and a
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
     /// Lower-cased and stemmed.
-    pub stem: String,
+    pub(crate) stem: String,
     /// Position in the text, in bytes.
-    pub range: Range<usize>,
+    pub(crate) range: Range<usize>,
 }
 
 /// Splits text into words with the English stemmer that the full-text index uses.
@@ -109,7 +109,7 @@ fn is_ideograph(letter: char) -> bool {
 }
 
 /// Returns the first position of `words` in `text` at word boundaries, in bytes.
-pub fn find_words(text: &str, words: &str) -> Option<usize> {
+pub(crate) fn find_words(text: &str, words: &str) -> Option<usize> {
     let is_edge = |letter: Option<char>| letter.is_none_or(|letter| !letter.is_alphanumeric());
     let is_whole =
         |at: &usize| is_edge(text[..*at].chars().next_back()) && is_edge(text[at + words.len()..].chars().next());

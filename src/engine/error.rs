@@ -214,7 +214,7 @@ impl EngineError {
             Self::Search(error) => error.hint(),
             Self::Embed(error) => error.hint(),
             Self::Get(error) => error.hint(),
-            Self::Eval(error) => error.hint(),
+            Self::Eval(error) => Some(error.hint().to_owned()),
             Self::NoCollection { known, .. } => Some(format!("the index has: {}", known.join(", "))),
             Self::RootOutside { root, .. } => Some(format!("if that is right, name it: `dr index {}`", root.display())),
             Self::RemoteOffline { .. } => Some("use a local index with `--index <FOLDER>`".into()),

@@ -49,7 +49,7 @@ pub use self::stored::{Replayed, RunDetails, RunSummary, report_of};
 pub use self::watch::{CallStep, Progress, RunEvent, Watcher};
 pub use crate::kb::embed::EmbedderChoice;
 pub use crate::kb::eval::Figures;
-pub use crate::kb::ingest::{IngestEvent, IngestSummary, Listener as IngestWatcher, SkippedFile};
+pub use crate::kb::ingest::{IngestEvent, IngestSummary, SkippedFile};
 pub use crate::kb::search::{Hit, Scope, SearchMode, Snippet, Support};
 pub use crate::research::node::{SourceHint, Tree};
 pub use crate::research::plan::{PlanDraft, SavedPlan};

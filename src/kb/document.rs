@@ -1,7 +1,7 @@
 //! Parses a Markdown file into a [`Document`]: text, front matter, hash.
 //!
 //! The text is kept byte for byte, so that offsets and line numbers are those of the file. No file can fail an ingest:
-//! one that is not text yields a [`SkipReason`], invalid front matter a [`DocumentWarning`].
+//! one that is not text yields a [`SkipReason`], invalid front matter a [`FrontMatterWarning`].
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::base::id::ContentHash;
 
 /// Larger files are skipped: they are logs or dumps rather than documents, and a file is held in memory whole.
-pub const MAX_DOCUMENT_BYTES: u64 = 4 * 1024 * 1024;
+pub(crate) const MAX_DOCUMENT_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Larger front matter is stripped from the body but not parsed.
 const MAX_FRONT_MATTER_BYTES: usize = 64 * 1024;
@@ -25,33 +25,33 @@ const BOM: char = '\u{feff}';
 
 /// A parsed file of a collection.
 #[derive(Debug, Clone)]
-pub struct Document {
+pub(crate) struct Document {
     /// Path relative to the collection's root, with `/` between components.
-    pub path: String,
+    pub(crate) path: String,
     /// The whole file as stored, including byte order mark, line endings and front matter.
-    pub text: String,
+    pub(crate) text: String,
     /// Byte range of [`Self::text`] after byte order mark and front matter.
-    pub body: Range<usize>,
+    pub(crate) body: Range<usize>,
     /// Title from the front matter, else the first heading of level 1, else the first heading, else the file name
     /// without its extension.
-    pub title: String,
+    pub(crate) title: String,
     /// Origin of [`Self::title`].
-    pub title_source: TitleSource,
+    pub(crate) title_source: TitleSource,
     /// Alternative titles from the front matter.
-    pub aliases: Vec<String>,
+    pub(crate) aliases: Vec<String>,
     /// Tags from the front matter, without `#`.
-    pub tags: Vec<String>,
+    pub(crate) tags: Vec<String>,
     /// Date from the first field of [`DATE_FIELDS`] that has one.
-    pub date: Option<Date>,
+    pub(crate) date: Option<Date>,
     /// Hash of the bytes of the file.
-    pub content_hash: ContentHash,
+    pub(crate) content_hash: ContentHash,
     /// Problems that do not keep the file out of the index.
-    pub warnings: Vec<DocumentWarning>,
+    pub(crate) warnings: Vec<FrontMatterWarning>,
 }
 
 /// Origin of a document's title.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TitleSource {
+pub(crate) enum TitleSource {
     /// `title:` in the front matter.
     FrontMatter,
     /// The first heading of level 1, or the first heading of any level if there is none of level 1.
@@ -62,7 +62,7 @@ pub enum TitleSource {
 
 /// Why a file is left out of the index.
 #[derive(Debug, thiserror::Error)]
-pub enum SkipReason {
+pub(crate) enum SkipReason {
     /// The file exceeds [`MAX_DOCUMENT_BYTES`].
     #[error("{bytes} bytes, above the limit of {limit}")]
     TooLarge {
@@ -111,23 +111,23 @@ pub enum SkipReason {
     },
 }
 
-/// A problem with a file that is indexed regardless.
+/// A problem with the front matter of a file, which is indexed regardless.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DocumentWarning {
+pub(crate) enum FrontMatterWarning {
     /// The front matter is neither valid YAML nor valid TOML; title, tags, aliases and date may be missing.
     #[error("front matter is not valid: {0}")]
-    BrokenFrontMatter(String),
+    Broken(String),
 
     /// The front matter exceeds [`MAX_FRONT_MATTER_BYTES`] and was not parsed.
     #[error("front matter of {bytes} bytes was not read")]
-    HugeFrontMatter {
+    Huge {
         /// Size of the front matter.
         bytes: usize,
     },
 
     /// The file begins with front matter that has no closing line; it is indexed as text.
     #[error("front matter is not closed")]
-    OpenFrontMatter,
+    Unclosed,
 }
 
 impl Document {
@@ -136,7 +136,7 @@ impl Document {
     /// # Errors
     ///
     /// Returns a [`SkipReason`] unless the bytes are UTF-8 text of at most [`MAX_DOCUMENT_BYTES`].
-    pub fn parse(path: &str, bytes: Vec<u8>) -> Result<Self, SkipReason> {
+    pub(crate) fn parse(path: &str, bytes: Vec<u8>) -> Result<Self, SkipReason> {
         let content_hash = ContentHash::of(&bytes);
         let text = read_text(bytes)?;
         let mut document = Self {
@@ -160,14 +160,14 @@ impl Document {
     }
 
     /// Returns whether the file is plain text (`.txt`), in which `#` and `|` are not markup.
-    pub fn is_plain_text(&self) -> bool {
+    pub(crate) fn is_plain_text(&self) -> bool {
         extension(&self.path).is_some_and(|extension| extension.eq_ignore_ascii_case("txt"))
     }
 
     /// Returns the title, or `None` if it is the file name.
     ///
     /// Only this title is embedded, so that renaming a file changes no vector.
-    pub fn own_title(&self) -> Option<&str> {
+    pub(crate) fn own_title(&self) -> Option<&str> {
         (self.title_source != TitleSource::FileName).then_some(self.title.as_str())
     }
 
@@ -176,13 +176,13 @@ impl Document {
         let Some(fence) = Fence::opening(text) else { return };
         let Some((content, end)) = fence.enclosed(text) else {
             if looks_like_keys(text.lines().nth(1).unwrap_or_default()) {
-                self.warnings.push(DocumentWarning::OpenFrontMatter);
+                self.warnings.push(FrontMatterWarning::Unclosed);
             }
             return;
         };
         let content = &text[content];
         if content.len() > MAX_FRONT_MATTER_BYTES {
-            self.warnings.push(DocumentWarning::HugeFrontMatter { bytes: content.len() });
+            self.warnings.push(FrontMatterWarning::Huge { bytes: content.len() });
             self.body.start += end;
             return;
         }
@@ -191,7 +191,7 @@ impl Document {
             Err(_) if !content.lines().any(looks_like_keys) => return,
             Err(reason) => {
                 let title = salvaged_title(content);
-                self.warnings.push(DocumentWarning::BrokenFrontMatter(reason));
+                self.warnings.push(FrontMatterWarning::Broken(reason));
                 self.take_fields(&title);
             }
         }
@@ -525,7 +525,7 @@ mod tests {
     #[test]
     fn broken_front_matter_is_a_warning_and_its_title_is_kept() {
         let document = parse("---\ntitle: \"Rust: the book\ntags: [a\n---\nText");
-        assert!(matches!(document.warnings[..], [DocumentWarning::BrokenFrontMatter(_)]));
+        assert!(matches!(document.warnings[..], [FrontMatterWarning::Broken(_)]));
         assert_eq!((document.title.as_str(), body(&document)), ("Rust: the book", "Text"));
 
         let templated = parse("---\ntitle: {{ page.title }}\n---\nText");
@@ -536,7 +536,7 @@ mod tests {
     #[test]
     fn front_matter_without_closing_line_is_text() {
         let document = parse("---\ntitle: x\n\nText");
-        assert_eq!((document.warnings.as_slice(), document.body), (&[DocumentWarning::OpenFrontMatter][..], 0..18));
+        assert_eq!((document.warnings.as_slice(), document.body), (&[FrontMatterWarning::Unclosed][..], 0..18));
     }
 
     #[test]
@@ -557,13 +557,13 @@ mod tests {
             let aliases = vec![format!("*{before}"); 9].join(",");
             text += &format!("{name}: &{name} [{aliases}]\n");
         }
-        assert!(matches!(parse(&(text + "---\nText")).warnings[..], [DocumentWarning::BrokenFrontMatter(_)]));
+        assert!(matches!(parse(&(text + "---\nText")).warnings[..], [FrontMatterWarning::Broken(_)]));
     }
 
     #[test]
     fn huge_front_matter_is_cut_off_unread() {
         let document = parse(&format!("---\n{}---\nText", "a: b\n".repeat(20_000)));
-        assert_eq!(document.warnings, [DocumentWarning::HugeFrontMatter { bytes: 100_000 }]);
+        assert_eq!(document.warnings, [FrontMatterWarning::Huge { bytes: 100_000 }]);
         assert_eq!(body(&document), "Text");
     }
 

@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 
 /// One line of `queries.jsonl`; other fields are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct EvalQuery {
+pub(crate) struct EvalQuery {
     /// Key of the query in the judgments.
-    pub id: String,
+    pub(crate) id: String,
     /// Text to search for.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 /// Grades by query id and path; a grade above 0 is relevant.
-pub type Judgments = BTreeMap<String, HashMap<String, u32>>;
+pub(crate) type Judgments = BTreeMap<String, HashMap<String, u32>>;
 
 /// Queries or judgments are unusable.
 #[derive(Debug, thiserror::Error)]
@@ -55,14 +55,12 @@ pub enum EvalError {
 
 impl EvalError {
     /// Returns a hint for the user.
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> &'static str {
         match self {
-            Self::Query { .. } => Some("queries.jsonl has one {\"id\": …, \"text\": …} per line".into()),
-            Self::Judgment { .. } => Some("qrels.tsv has three columns and no header".into()),
-            Self::NotIndexed { .. } => {
-                Some("paths are relative to the collection's root; index that folder first".into())
-            }
-            Self::NothingToMeasure => Some("check that the ids in the two files are the same".into()),
+            Self::Query { .. } => "queries.jsonl has one {\"id\": …, \"text\": …} per line",
+            Self::Judgment { .. } => "qrels.tsv has three columns and no header",
+            Self::NotIndexed { .. } => "paths are relative to the collection's root; index that folder first",
+            Self::NothingToMeasure => "check that the ids in the two files are the same",
         }
     }
 }
@@ -71,13 +69,13 @@ impl EvalError {
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Parses queries, one JSON object per line; empty lines are skipped.
-pub fn parse_queries(text: &str) -> Result<Vec<EvalQuery>, EvalError> {
+pub(crate) fn parse_queries(text: &str) -> Result<Vec<EvalQuery>, EvalError> {
     let lines = text.trim_start_matches(BYTE_ORDER_MARK).lines().zip(1..).filter(|(line, _)| !line.trim().is_empty());
     lines.map(|(text, line)| serde_json::from_str(text).map_err(|source| EvalError::Query { line, source })).collect()
 }
 
 /// Parses judgments: query id, path and grade, separated by tabs; empty lines are skipped.
-pub fn parse_judgments(text: &str) -> Result<Judgments, EvalError> {
+pub(crate) fn parse_judgments(text: &str) -> Result<Judgments, EvalError> {
     let mut judgments = Judgments::new();
     for (text, line) in
         text.trim_start_matches(BYTE_ORDER_MARK).lines().zip(1..).filter(|(line, _)| !line.trim().is_empty())
@@ -96,7 +94,7 @@ fn plain_path(path: &str) -> String {
 }
 
 /// Returns an error unless every judged path is in `indexed`.
-pub fn check_indexed(judgments: &Judgments, indexed: &HashSet<String>) -> Result<(), EvalError> {
+pub(crate) fn check_indexed(judgments: &Judgments, indexed: &HashSet<String>) -> Result<(), EvalError> {
     let judged: HashSet<&String> = judgments.values().flat_map(HashMap::keys).collect();
     let mut missing: Vec<_> = judged.iter().filter(|path| !indexed.contains(**path)).collect();
     missing.sort();
@@ -110,38 +108,38 @@ pub fn check_indexed(judgments: &Judgments, indexed: &HashSet<String>) -> Result
 
 /// The result of one search: documents in the order of their best chunk.
 #[derive(Clone, Debug)]
-pub struct Ranking {
+pub(crate) struct Ranking {
     /// Id of the query.
-    pub query: String,
+    pub(crate) query: String,
     /// Distinct paths, best first.
-    pub paths: Vec<String>,
+    pub(crate) paths: Vec<String>,
     /// Duration of the search.
-    pub latency: Duration,
+    pub(crate) latency: Duration,
 }
 
 /// Means over all queries that have a relevant document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
     /// Number of queries measured.
-    pub queries: usize,
+    pub(crate) queries: usize,
     /// Normalised discounted cumulative gain of the first 10 documents; the gain is the grade, as in `trec_eval`.
-    pub ndcg_at_10: f64,
+    pub(crate) ndcg_at_10: f64,
     /// Fraction of the relevant documents among the first 10.
-    pub recall_at_10: f64,
+    pub(crate) recall_at_10: f64,
     /// Fraction of the relevant documents among the first 100.
-    pub recall_at_100: f64,
+    pub(crate) recall_at_100: f64,
     /// Mean reciprocal rank of the first relevant document.
-    pub mrr: f64,
+    pub(crate) mrr: f64,
     /// Fraction of queries whose first document is relevant.
-    pub hit_at_1: f64,
+    pub(crate) hit_at_1: f64,
     /// Fraction of queries with a relevant document among the first 3.
-    pub hit_at_3: f64,
+    pub(crate) hit_at_3: f64,
     /// Fraction of queries with a relevant document among the first 10.
-    pub hit_at_10: f64,
+    pub(crate) hit_at_10: f64,
     /// Median latency in milliseconds.
-    pub latency_p50_ms: f64,
+    pub(crate) latency_p50_ms: f64,
     /// 95th percentile of the latency in milliseconds.
-    pub latency_p95_ms: f64,
+    pub(crate) latency_p95_ms: f64,
 }
 
 /// A metric of one ranking, given the grades of its query.
@@ -152,7 +150,7 @@ type Figure<'a> = &'a dyn Fn(&[String], &HashMap<String, u32>) -> f64;
 /// # Errors
 ///
 /// Returns [`EvalError::NothingToMeasure`] if no ranked query has a relevant document.
-pub fn measure(rankings: &[Ranking], judgments: &Judgments) -> Result<Figures, EvalError> {
+pub(crate) fn measure(rankings: &[Ranking], judgments: &Judgments) -> Result<Figures, EvalError> {
     let judged: Vec<_> = rankings
         .iter()
         .filter_map(|ranking| Some((ranking, judgments.get(&ranking.query)?)))

@@ -111,11 +111,11 @@ pub enum IngestEvent {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SkippedFile {
     /// Collection of the file.
-    pub collection: String,
+    pub(crate) collection: String,
     /// Path relative to the collection's root.
-    pub path: String,
+    pub(crate) path: String,
     /// The problem, as a lower-case fragment on one line.
-    pub reason: String,
+    pub(crate) reason: String,
 }
 
 /// Result of [`ingest`].
@@ -216,7 +216,7 @@ pub enum IngestError {
 
 impl IngestError {
     /// Returns a hint for the user, if there is a remedy.
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Index(error) => error.hint(),
             Self::Embed(error) => error.hint(),
@@ -314,7 +314,7 @@ fn manifest(embedder: &Arc<dyn Embedder>, choice: &str) -> Manifest {
 }
 
 /// Returns the chunk lengths for an embedder: a target of seven eighths of its window, which leaves room for headings.
-pub fn chunk_options(embedder: &dyn Embedder) -> ChunkOptions {
+pub(crate) fn chunk_options(embedder: &dyn Embedder) -> ChunkOptions {
     let max_tokens = embedder.max_tokens();
     ChunkOptions { max_tokens, target_tokens: max_tokens * 7 / 8 }
 }

@@ -15,18 +15,18 @@
 //! - Ids and hashes are computed from, and offsets counted in, the bytes of the file as stored. Sizes meant for a model
 //!   are in tokens and say so in their name.
 
-pub mod document;
+pub(crate) mod document;
 
-pub mod chunk;
+pub(crate) mod chunk;
 
 pub mod embed;
 
 pub mod index;
 
-pub mod walk;
+pub(crate) mod walk;
 
 pub mod ingest;
 
 pub mod search;
 
-pub mod eval;
+pub(crate) mod eval;

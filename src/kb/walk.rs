@@ -14,38 +14,38 @@ const EXTENSIONS: [&str; 4] = ["md", "markdown", "mdx", "txt"];
 
 /// A file to index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoundFile {
+pub(crate) struct FoundFile {
     /// Path relative to the root, with `/` between components.
-    pub path: String,
+    pub(crate) path: String,
     /// Size in bytes.
-    pub size: u64,
+    pub(crate) size: u64,
     /// Modification time in nanoseconds since the Unix epoch.
-    pub modified_ns: i64,
+    pub(crate) modified_ns: i64,
 }
 
 /// A file that is left out.
 #[derive(Debug)]
-pub struct Skipped {
+pub(crate) struct Skipped {
     /// Path relative to the root; bytes that are not UTF-8 are replaced.
-    pub path: String,
+    pub(crate) path: String,
     /// Reason for leaving it out.
-    pub reason: SkipReason,
+    pub(crate) reason: SkipReason,
 }
 
 /// The files of a folder.
 #[derive(Debug, Default)]
-pub struct Listing {
+pub(crate) struct Listing {
     /// Files to index, sorted by path.
-    pub files: Vec<FoundFile>,
+    pub(crate) files: Vec<FoundFile>,
     /// Files that look indexable but are left out, and folders that cannot be read, sorted by path.
-    pub skipped: Vec<Skipped>,
+    pub(crate) skipped: Vec<Skipped>,
 }
 
 /// Lists the files under `root`.
 ///
 /// Hidden and ignored files are left out silently. A symbolic link to a file inside the root is followed; one that
 /// leads out of the root is skipped with a reason. Links to folders are never followed, so there are no loops.
-pub fn walk(root: &Path) -> Listing {
+pub(crate) fn walk(root: &Path) -> Listing {
     let listing = Mutex::new(Listing::default());
     let canonical_root = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
     let walker = WalkBuilder::new(root)
@@ -109,7 +109,7 @@ fn consider(root: &Path, canonical_root: &Path, entry: &DirEntry) -> Option<Resu
 ///
 /// Returns an error for a path that leads out of `root`, for anything but a regular file, and for a file larger than
 /// [`MAX_DOCUMENT_BYTES`].
-pub fn read_inside(root: &Path, path: &str) -> std::io::Result<Vec<u8>> {
+pub(crate) fn read_inside(root: &Path, path: &str) -> std::io::Result<Vec<u8>> {
     let refused = |why: &str| Err(std::io::Error::other(why.to_owned()));
     if !Path::new(path).components().all(|part| matches!(part, Component::Normal(_))) {
         return refused("path leads out of the folder");

@@ -23,44 +23,39 @@ use crate::kb::document::Document;
 
 /// Part of the index manifest. Increase it with every change that yields different chunks for the same file, so that
 /// existing indexes are rebuilt.
-pub const CHUNKER_VERSION: u32 = 1;
+pub(crate) const CHUNKER_VERSION: u32 = 1;
 
 /// Length of chunks, in tokens of the embedder.
 #[derive(Debug, Clone, Copy)]
-pub struct ChunkOptions {
+pub(crate) struct ChunkOptions {
     /// Hard limit of an embedded text, header included: the embedder's window without the special tokens it adds. The
-    /// limit holds if it is at least [`Self::MIN_TOKENS`].
-    pub max_tokens: usize,
+    /// limit holds from 128 on, the smallest window with room for text beside a header of maximum length.
+    pub(crate) max_tokens: usize,
     /// Length that chunks are filled to: 80–90 % of [`Self::max_tokens`].
-    pub target_tokens: usize,
-}
-
-impl ChunkOptions {
-    /// Smallest window with room for text beside a header of maximum length.
-    pub const MIN_TOKENS: usize = 128;
+    pub(crate) target_tokens: usize,
 }
 
 /// A passage of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chunk {
+pub(crate) struct Chunk {
     /// Headings above the passage, outermost first.
-    pub heading_path: Vec<String>,
+    pub(crate) heading_path: Vec<String>,
     /// The passage, byte for byte as in the document's text.
-    pub text: String,
+    pub(crate) text: String,
     /// Byte range in the document's text.
-    pub bytes: Range<usize>,
+    pub(crate) bytes: Range<usize>,
     /// First line, counted from 1; lines end at `\n`.
-    pub line_start: u32,
+    pub(crate) line_start: u32,
     /// Last line, inclusive.
-    pub line_end: u32,
+    pub(crate) line_end: u32,
     /// For a passage from inside a fence or table: the opening line, or the header and delimiter rows.
-    pub context: Option<String>,
+    pub(crate) context: Option<String>,
     /// Tokens of the embedded text.
-    pub tokens: usize,
+    pub(crate) tokens: usize,
 }
 
 /// Splits a document into chunks, in the order of the text.
-pub fn chunk(document: &Document, counter: &dyn CountTokens, options: &ChunkOptions) -> Vec<Chunk> {
+pub(crate) fn chunk(document: &Document, counter: &dyn CountTokens, options: &ChunkOptions) -> Vec<Chunk> {
     let leaves = outline::leaves(document);
     let ends = leaves.iter().skip(1).map(|leaf| leaf.start).chain([document.body.end]);
     let leaves: Vec<_> = leaves
@@ -85,7 +80,7 @@ pub fn chunk(document: &Document, counter: &dyn CountTokens, options: &ChunkOpti
 /// Returns the text to embed for a passage: title and headings on one line, the context, and the passage.
 ///
 /// The title is left out if it equals the first heading. A header that is too long loses its outermost headings first.
-pub fn embed_text(title: Option<&str>, heading_path: &[String], context: Option<&str>, text: &str) -> String {
+pub(crate) fn embed_text(title: Option<&str>, heading_path: &[String], context: Option<&str>, text: &str) -> String {
     let mut embedded = header(title, heading_path);
     if let Some(context) = context {
         embedded.push_str(context);
@@ -201,7 +196,7 @@ fn merged_path(group: &Section, next: &Section, longest: usize) -> Vec<String> {
 /// Returns the headings above a line, counted from 1; a heading is above its own line.
 ///
 /// More precise than [`Chunk::heading_path`], which a chunk of several small sections has only one of.
-pub fn headings_above(document: &Document, line: u32) -> Vec<String> {
+pub(crate) fn headings_above(document: &Document, line: u32) -> Vec<String> {
     let before = (line as usize).saturating_sub(1);
     let line_ends = document.text.match_indices('\n').map(|(at, _)| at + 1);
     let line_start = std::iter::once(0).chain(line_ends).nth(before).unwrap_or(document.text.len());

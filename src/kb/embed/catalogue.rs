@@ -7,32 +7,22 @@ use ::fastembed::{EmbeddingModel, ModelInfo, TextEmbedding};
 
 /// A model of the catalogue.
 #[derive(Clone, Debug)]
-pub struct CatalogueModel {
+pub(crate) struct CatalogueModel {
     /// Short name, such as `BGESmallENV15`.
-    pub name: String,
+    pub(crate) name: String,
     /// Dimension, files and repository.
     pub(super) info: ModelInfo<EmbeddingModel>,
 }
 
 impl CatalogueModel {
     /// Hugging Face repository of the model, such as `Xenova/bge-small-en-v1.5`.
-    pub fn repository(&self) -> &str {
+    pub(crate) fn repository(&self) -> &str {
         &self.info.model_code
-    }
-
-    /// Number of components of its vectors.
-    pub fn dimension(&self) -> usize {
-        self.info.dim
-    }
-
-    /// Description from the catalogue.
-    pub fn description(&self) -> &str {
-        &self.info.description
     }
 }
 
 /// Returns all models of the catalogue, sorted by name.
-pub fn catalogue() -> Vec<CatalogueModel> {
+fn catalogue() -> Vec<CatalogueModel> {
     let models = TextEmbedding::list_supported_models().into_iter();
     let mut models: Vec<_> = models.map(|info| CatalogueModel { name: format!("{:?}", info.model), info }).collect();
     models.sort_by(|a, b| a.name.cmp(&b.name));

@@ -37,9 +37,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::catalogue::{CatalogueModel, catalogue};
-pub use self::model_files::ModelFilesError;
-pub use self::onnx_runtime::{RuntimeError, find_runtime};
+pub(crate) use self::model_files::ModelFilesError;
+pub(crate) use self::onnx_runtime::{RuntimeError, find_runtime};
 use crate::base::token::CountTokens;
 
 /// Turns texts into vectors.
@@ -85,7 +84,7 @@ pub trait Embedder: Send + Sync {
 }
 
 /// Returns the words the built-in embedder knows as a whole: common English ones in lower case, numbers and signs.
-pub fn common_words() -> impl Iterator<Item = &'static str> {
+pub(crate) fn common_words() -> impl Iterator<Item = &'static str> {
     builtin::VOCABULARY.lines().filter(|token| !token.starts_with("##") && !token.starts_with('['))
 }
 
@@ -254,7 +253,7 @@ pub enum EmbedError {
 
 impl EmbedError {
     /// Returns a hint for the user, if there is a remedy.
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::UnknownModel { close, .. } if !close.is_empty() => {
                 Some(format!("did you mean `{}`?", close.join("`, `")))

@@ -66,7 +66,7 @@ pub enum ModelFilesError {
 
 impl ModelFilesError {
     /// Returns a hint for the user, if there is a remedy.
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::NoFolder { .. } => Some("a model of fastembed's catalogue needs no folder, only its name".into()),
             Self::NoModel { .. } => Some("put `model.onnx` into the folder, or into `onnx/` in it".into()),

@@ -58,7 +58,7 @@ pub enum RuntimeError {
 
 impl RuntimeError {
     /// Returns what the user can do about this error.
-    pub fn hint(&self) -> String {
+    pub(crate) fn hint(&self) -> String {
         match self {
             Self::NotFound { .. } | Self::TooOld { .. } => format!(
                 "set ORT_DYLIB_PATH to an ONNX Runtime library, version 1.{OLDEST_MINOR} or newer; \
@@ -82,7 +82,7 @@ impl RuntimeError {
 ///
 /// Returns an error if `ORT_DYLIB_PATH` names a library that does not load, or if no library is found. If every
 /// library that was found fails to load, the error is the first failure.
-pub fn find_runtime(data_dir: Option<&Path>) -> Result<PathBuf, RuntimeError> {
+pub(crate) fn find_runtime(data_dir: Option<&Path>) -> Result<PathBuf, RuntimeError> {
     static LOADED: OnceLock<PathBuf> = OnceLock::new();
     if let Some(path) = LOADED.get() {
         return Ok(path.clone());

@@ -10,7 +10,7 @@ use super::{During, IndexError, step};
 
 /// Tokenizer settings of the text index, part of the manifest. Increase the number when they change, so that existing
 /// indexes are rebuilt.
-pub const TEXT_INDEX_VERSION: &str = "icu-split/en-stem/positions/2";
+pub(crate) const TEXT_INDEX_VERSION: &str = "icu-split/en-stem/positions/2";
 
 pub(super) const TEXT_INDEX: &str = "searched_idx";
 

@@ -59,7 +59,7 @@ pub enum LocationError {
 
 impl LocationError {
     /// Returns a hint for the user, if there is a remedy.
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Scheme { .. } => {
                 Some("give a folder, or an address starting with s3://, gs://, az:// or db://".into())
@@ -99,7 +99,7 @@ impl IndexLocation {
     }
 
     /// Returns the index of the nearest `.dr` folder at or above `start`.
-    pub fn nearest(start: &Path) -> Option<Self> {
+    pub(crate) fn nearest(start: &Path) -> Option<Self> {
         start.ancestors().find(|folder| folder.join(DR_FOLDER).is_dir()).map(Self::in_folder)
     }
 
@@ -129,7 +129,7 @@ impl IndexLocation {
     /// # Errors
     ///
     /// Returns [`LocationError::NotText`] for a path with bytes that are not UTF-8, or control characters.
-    pub fn check(&self) -> Result<(), LocationError> {
+    pub(crate) fn check(&self) -> Result<(), LocationError> {
         let is_text = |folder: &Path| folder.to_str().is_some_and(|text| !text.contains(char::is_control));
         match self {
             Self::Local { folder, .. } if !is_text(folder) => Err(LocationError::NotText { path: folder.clone() }),
@@ -138,14 +138,14 @@ impl IndexLocation {
     }
 
     /// Returns whether a stored root is inside the folder that the index belongs to, judged by its text alone.
-    pub fn owns(&self, stored: &str) -> bool {
+    pub(crate) fn owns(&self, stored: &str) -> bool {
         let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
         matches!(self, Self::Local { .. }) && Path::new(stored).components().all(plain)
     }
 
     /// Returns the stored form of a collection's root: relative to the base if it is inside, so that a project can be
     /// moved as a whole.
-    pub fn store_root(&self, root: &Path) -> String {
+    pub(crate) fn store_root(&self, root: &Path) -> String {
         match self {
             Self::Local { base, .. } => match root.strip_prefix(base) {
                 Ok(inside) if inside.as_os_str().is_empty() => ".".to_owned(),
@@ -157,7 +157,7 @@ impl IndexLocation {
     }
 
     /// Returns the folder that a stored root refers to.
-    pub fn open_root(&self, stored: &str) -> PathBuf {
+    pub(crate) fn open_root(&self, stored: &str) -> PathBuf {
         match self {
             Self::Local { base, .. } if stored == "." => base.clone(),
             Self::Local { base, .. } => base.join(stored),

@@ -27,7 +27,7 @@ const KEPT_VERSIONS_MINUTES: i64 = 10;
 impl IndexWriter {
     /// Creates the text index if there is none. It has to exist before the first search, since unindexed rows are
     /// scanned with its tokenizer.
-    pub async fn ensure_text_index(&self) -> Result<(), IndexError> {
+    pub(crate) async fn ensure_text_index(&self) -> Result<(), IndexError> {
         match self.index_parts(TEXT_INDEX).await? {
             Some(_) => Ok(()),
             None => build_text_index(&self.index().chunks).await,
@@ -35,7 +35,7 @@ impl IndexWriter {
     }
 
     /// Brings the text index up to date with the chunks. Rebuilds it if at least half of the rows are new.
-    pub async fn finish_text_index(&self) -> Result<(), IndexError> {
+    pub(crate) async fn finish_text_index(&self) -> Result<(), IndexError> {
         match self.index_parts(TEXT_INDEX).await? {
             Some(parts) if parts.unindexed == 0 => Ok(()),
             Some(parts) if parts.unindexed < parts.indexed => self.extend_index(TEXT_INDEX, parts.count).await,
@@ -45,7 +45,7 @@ impl IndexWriter {
 
     /// Brings the vector index up to date, or creates it once there are [`MIN_INDEXED_VECTORS`]. Rebuilds it if at
     /// least a fifth of the vectors are new, because the partitions were trained on the old ones.
-    pub async fn finish_vector_index(&self) -> Result<(), IndexError> {
+    pub(crate) async fn finish_vector_index(&self) -> Result<(), IndexError> {
         let vectors =
             self.index().chunks.count_rows(Some("vector IS NOT NULL".into())).await.during("count vectors")?;
         match self.index_parts(VECTOR_INDEX).await? {
@@ -66,7 +66,7 @@ impl IndexWriter {
     }
 
     /// Compacts tables with many small fragments or with more than a tenth of their rows deleted.
-    pub async fn compact(&self) -> Result<(), IndexError> {
+    pub(crate) async fn compact(&self) -> Result<(), IndexError> {
         let action = "compact the index";
         for table in [&self.index().chunks, &self.index().documents] {
             let stats = table.stats().await.during(action)?;
@@ -87,7 +87,7 @@ impl IndexWriter {
     }
 
     /// Deletes versions older than [`KEPT_VERSIONS_MINUTES`].
-    pub async fn prune(&self) -> Result<(), IndexError> {
+    pub(crate) async fn prune(&self) -> Result<(), IndexError> {
         let action = "drop old versions of the index";
         step(action)?;
         let manifest = self.index().connection.open_table(super::MANIFEST_TABLE).execute().await.during(action)?;

@@ -10,28 +10,28 @@ use super::schema::SCHEMA_VERSION;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     /// The `N` of the current tables `chunks_N` and `documents_N`.
-    pub generation: u32,
+    pub(crate) generation: u32,
     /// Version and parameters of the chunker.
-    pub chunker: String,
+    pub(crate) chunker: String,
     /// Tokenizer settings of the text index.
-    pub text_index: String,
+    pub(crate) text_index: String,
     /// The embedder of the vectors.
-    pub embedder: EmbedderRecord,
+    pub(crate) embedder: EmbedderRecord,
     /// Root of each collection by name: relative to the folder that the index belongs to if inside it, else absolute.
     pub collections: BTreeMap<String, String>,
 }
 
 /// The embedder that computed the vectors of an index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EmbedderRecord {
+pub(crate) struct EmbedderRecord {
     /// The embedder as configured, for example `builtin` or `fastembed:BGESmallENV15`.
-    pub choice: String,
+    pub(crate) choice: String,
     /// Display name of the model.
-    pub name: String,
+    pub(crate) name: String,
     /// Hash of everything that affects a vector; vectors of different fingerprints are never compared.
-    pub fingerprint: String,
+    pub(crate) fingerprint: String,
     /// Components of a vector.
-    pub dimension: usize,
+    pub(crate) dimension: usize,
 }
 
 /// A stored manifest is unusable.

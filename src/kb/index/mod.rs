@@ -9,11 +9,11 @@
 //! - `indexes` has the settings of the text and vector index; `query` the two legs of a search and their filter.
 //! - `write` has the commits and their order, `maintain` the upkeep.
 
-pub mod location;
+pub(crate) mod location;
 
-pub mod schema;
+pub(crate) mod schema;
 
-pub mod manifest;
+pub(crate) mod manifest;
 
 mod step;
 
@@ -33,12 +33,13 @@ use lancedb::arrow::SendableRecordBatchStream;
 use lancedb::query::{ExecutableQuery, QueryBase, Select};
 use lancedb::{Connection, Session, Table};
 
-pub use indexes::TEXT_INDEX_VERSION;
+pub(crate) use indexes::TEXT_INDEX_VERSION;
 pub use location::{DR_FOLDER, IndexLocation, LocationError};
-pub use manifest::{EmbedderRecord, Manifest, ManifestError};
+pub(crate) use manifest::{EmbedderRecord, Manifest, ManifestError};
 pub use query::{Filter, LegHit};
 pub use schema::{ChunkRow, DocumentRow};
-pub use write::{IndexWriter, Replacement, lock_writer, writer};
+pub use write::lock_writer;
+pub(crate) use write::{IndexWriter, Replacement, writer};
 
 use crate::base::lock::FileLockError;
 use schema::Columns;
@@ -143,7 +144,7 @@ pub enum IndexError {
 
 impl IndexError {
     /// Returns a hint for the user, if there is a remedy.
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Missing { .. } => Some("run `dr index <FOLDER>` first".into()),
             Self::Manifest { source: ManifestError::TooNew { .. }, .. } => {
@@ -229,7 +230,7 @@ impl Index {
     }
 
     /// Returns the location of the index.
-    pub fn location(&self) -> &IndexLocation {
+    pub(crate) fn location(&self) -> &IndexLocation {
         &self.location
     }
 
@@ -239,12 +240,12 @@ impl Index {
     }
 
     /// Returns the folder that a collection was indexed from, or `None` for an unknown collection.
-    pub fn root(&self, collection: &str) -> Option<PathBuf> {
+    pub(crate) fn root(&self, collection: &str) -> Option<PathBuf> {
         self.manifest.collections.get(collection).map(|stored| self.location.open_root(stored))
     }
 
     /// Returns the version of the chunks table, which increases with every commit.
-    pub async fn version(&self) -> Result<u64, IndexError> {
+    pub(crate) async fn version(&self) -> Result<u64, IndexError> {
         self.chunks.version().await.during("read the version of the index")
     }
 
@@ -266,7 +267,7 @@ impl Index {
     }
 
     /// Returns one chunk.
-    pub async fn chunk(&self, id: &crate::base::id::ChunkId) -> Result<Option<ChunkRow>, IndexError> {
+    pub(crate) async fn chunk(&self, id: &crate::base::id::ChunkId) -> Result<Option<ChunkRow>, IndexError> {
         Ok(self.chunks_where(&format!("chunk_id = '{id}'")).await?.pop())
     }
 

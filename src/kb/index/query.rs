@@ -79,13 +79,18 @@ pub(super) fn literal(text: &str) -> String {
 
 impl Index {
     /// Returns up to `limit` chunks by BM25F over names, headings and text, best first.
-    pub async fn text_leg(&self, terms: &str, filter: &Filter, limit: usize) -> Result<Vec<LegHit>, IndexError> {
+    pub(crate) async fn text_leg(&self, terms: &str, filter: &Filter, limit: usize) -> Result<Vec<LegHit>, IndexError> {
         let query = MatchQuery::new(terms.to_owned()).with_column(Some(SEARCHED.to_owned()));
         self.text_hits(FtsQuery::Match(query), filter, limit).await
     }
 
     /// Returns up to `limit` chunks that contain the stems of `phrase` in sequence, best first.
-    pub async fn phrase_leg(&self, phrase: &str, filter: &Filter, limit: usize) -> Result<Vec<LegHit>, IndexError> {
+    pub(crate) async fn phrase_leg(
+        &self,
+        phrase: &str,
+        filter: &Filter,
+        limit: usize,
+    ) -> Result<Vec<LegHit>, IndexError> {
         let query = PhraseQuery::new(phrase.to_owned()).with_column(Some(SEARCHED.to_owned()));
         self.text_hits(FtsQuery::Phrase(query), filter, limit).await
     }
@@ -137,7 +142,7 @@ impl Index {
     }
 
     /// Reads the chunks at `row_ids`.
-    pub async fn rows(&self, row_ids: &[u64]) -> Result<HashMap<u64, ChunkRow>, IndexError> {
+    pub(crate) async fn rows(&self, row_ids: &[u64]) -> Result<HashMap<u64, ChunkRow>, IndexError> {
         let action = "read the chunks that were found";
         if row_ids.is_empty() {
             return Ok(HashMap::new());
@@ -151,7 +156,7 @@ impl Index {
     }
 
     /// Returns whether any chunk has a vector.
-    pub async fn has_vectors(&self) -> Result<bool, IndexError> {
+    pub(crate) async fn has_vectors(&self) -> Result<bool, IndexError> {
         let action = "look for vectors";
         let query = self.chunks.query().only_if("vector IS NOT NULL").select(Select::columns(&["chunk_id"])).limit(1);
         let mut stream = query.execute().await.during(action)?;
@@ -164,7 +169,7 @@ impl Index {
     }
 
     /// Reads up to `limit` chunks that are still to be embedded.
-    pub async fn missing_vectors(&self, limit: usize) -> Result<Vec<ChunkRow>, IndexError> {
+    pub(crate) async fn missing_vectors(&self, limit: usize) -> Result<Vec<ChunkRow>, IndexError> {
         let action = "read the chunks that wait for a vector";
         let stream = self
             .chunks
@@ -179,7 +184,10 @@ impl Index {
     }
 
     /// Returns the vectors of `documents` by [`ChunkRow::embed_key`], to reuse them for unchanged text.
-    pub async fn vectors_by_key(&self, documents: &[DocumentId]) -> Result<HashMap<String, Vec<f32>>, IndexError> {
+    pub(crate) async fn vectors_by_key(
+        &self,
+        documents: &[DocumentId],
+    ) -> Result<HashMap<String, Vec<f32>>, IndexError> {
         let action = "read vectors to reuse";
         if documents.is_empty() {
             return Ok(HashMap::new());
@@ -202,7 +210,7 @@ impl Index {
     }
 
     /// Returns the ids of all documents that have chunks.
-    pub async fn chunked_documents(&self) -> Result<HashSet<DocumentId>, IndexError> {
+    pub(crate) async fn chunked_documents(&self) -> Result<HashSet<DocumentId>, IndexError> {
         let action = "read the documents of the chunks";
         let query = self.chunks.query().select(Select::columns(&["document_id"])).limit(usize::MAX >> 1);
         let mut stream = query.execute().await.during(action)?;

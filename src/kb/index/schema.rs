@@ -20,7 +20,7 @@ use arrow::error::ArrowError;
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
 
 /// Version of the columns. An index with any other version is refused.
-pub const SCHEMA_VERSION: u32 = 2;
+pub(crate) const SCHEMA_VERSION: u32 = 2;
 
 /// Separates the parts of a column with several: the names of a document, the headings above a chunk.
 const PART_SEPARATOR: &str = "\n";
@@ -95,7 +95,7 @@ pub struct ChunkRow {
 
 impl ChunkRow {
     /// Returns the document's title.
-    pub fn title(&self) -> &str {
+    pub(crate) fn title(&self) -> &str {
         self.names.first().map_or("", String::as_str)
     }
 

@@ -32,7 +32,7 @@ const DOCUMENTS_PER_DELETE: usize = 1_000;
 /// The only handle that writes an index. Holds the writer lock of a local index.
 ///
 /// Object stores have no lock: if two writers commit at once, the storage engine rejects the second with an error.
-pub struct IndexWriter {
+pub(crate) struct IndexWriter {
     index: Index,
     /// Documents that have chunks, whether or not they have a row in the documents table.
     chunked: HashSet<DocumentId>,
@@ -40,11 +40,11 @@ pub struct IndexWriter {
 }
 
 /// The new row of a document and all its chunks.
-pub struct Replacement {
+pub(crate) struct Replacement {
     /// The new row.
-    pub document: DocumentRow,
+    pub(crate) document: DocumentRow,
     /// All chunks; empty for a document without text.
-    pub chunks: Vec<ChunkRow>,
+    pub(crate) chunks: Vec<ChunkRow>,
 }
 
 impl IndexWriter {
@@ -55,7 +55,7 @@ impl IndexWriter {
     /// # Errors
     ///
     /// Returns [`IndexError::Busy`] while another process is writing.
-    pub async fn open(location: &IndexLocation, fresh: &Manifest) -> Result<Self, IndexError> {
+    pub(crate) async fn open(location: &IndexLocation, fresh: &Manifest) -> Result<Self, IndexError> {
         let lock = take_lock(location)?;
         let connection = connect(location).await?;
         match read_manifest(location, &connection).await? {
@@ -89,7 +89,7 @@ impl IndexWriter {
     }
 
     /// Starts an empty generation beside the current one, which readers use until [`Self::publish`].
-    pub async fn rebuilt(self, manifest: Manifest) -> Result<Self, IndexError> {
+    pub(crate) async fn rebuilt(self, manifest: Manifest) -> Result<Self, IndexError> {
         let Self { index, _lock: lock, .. } = self;
         let manifest = Manifest { generation: index.manifest.generation + 1, ..manifest };
         create_generation(&index.connection, &manifest).await?;
@@ -99,18 +99,18 @@ impl IndexWriter {
     }
 
     /// Makes this writer's generation the current one and drops the previous one.
-    pub async fn publish(&mut self) -> Result<(), IndexError> {
+    pub(crate) async fn publish(&mut self) -> Result<(), IndexError> {
         self.save_manifest(self.index.manifest.clone()).await?;
         drop_other_generations(&self.index.connection, Some(&self.index.manifest)).await
     }
 
     /// Returns the index including this writer's commits.
-    pub fn index(&self) -> &Index {
+    pub(crate) fn index(&self) -> &Index {
         &self.index
     }
 
     /// Replaces the manifest in one commit.
-    pub async fn save_manifest(&mut self, manifest: Manifest) -> Result<(), IndexError> {
+    pub(crate) async fn save_manifest(&mut self, manifest: Manifest) -> Result<(), IndexError> {
         let action = "write the index manifest";
         step(action)?;
         let batch = manifest_batch(&manifest.entries()).during(action)?;
@@ -121,14 +121,14 @@ impl IndexWriter {
     }
 
     /// Sets the collections of a generation that is not published yet, without a commit.
-    pub fn name_collections(&mut self, collections: std::collections::BTreeMap<String, String>) {
+    pub(crate) fn name_collections(&mut self, collections: std::collections::BTreeMap<String, String>) {
         self.index.manifest.collections = collections;
     }
 
     /// Replaces the rows and all chunks of some documents.
     ///
     /// The chunks change in one commit, so a reader never sees a document half replaced.
-    pub async fn replace(&mut self, batch: Vec<Replacement>) -> Result<(), IndexError> {
+    pub(crate) async fn replace(&mut self, batch: Vec<Replacement>) -> Result<(), IndexError> {
         let (mut documents, mut fresh, mut stale, mut stale_ids) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for Replacement { document, chunks } in batch {
             if self.chunked.contains(&document.id) {
@@ -177,7 +177,7 @@ impl IndexWriter {
     }
 
     /// Inserts or updates rows of the documents table and leaves the chunks alone.
-    pub async fn put_documents(&self, rows: &[DocumentRow]) -> Result<(), IndexError> {
+    pub(crate) async fn put_documents(&self, rows: &[DocumentRow]) -> Result<(), IndexError> {
         let action = "write documents";
         if rows.is_empty() {
             return Ok(());
@@ -191,7 +191,7 @@ impl IndexWriter {
     }
 
     /// Removes documents and their chunks.
-    pub async fn remove(&mut self, documents: &[DocumentId]) -> Result<(), IndexError> {
+    pub(crate) async fn remove(&mut self, documents: &[DocumentId]) -> Result<(), IndexError> {
         let action = "remove documents";
         for part in documents.chunks(DOCUMENTS_PER_DELETE) {
             let condition = of_documents(part);
@@ -207,14 +207,14 @@ impl IndexWriter {
     }
 
     /// Returns the documents that have chunks but are not in `known`, left behind by a killed writer.
-    pub fn strays(&self, known: &HashSet<DocumentId>) -> Vec<DocumentId> {
+    pub(crate) fn strays(&self, known: &HashSet<DocumentId>) -> Vec<DocumentId> {
         let mut strays: Vec<_> = self.chunked.difference(known).cloned().collect();
         strays.sort();
         strays
     }
 
     /// Sets the vectors of chunks. No other column changes, so that the rows stay in the text index.
-    pub async fn set_vectors(&self, vectors: &[(ChunkId, Vec<f32>)]) -> Result<(), IndexError> {
+    pub(crate) async fn set_vectors(&self, vectors: &[(ChunkId, Vec<f32>)]) -> Result<(), IndexError> {
         let action = "add vectors";
         if vectors.is_empty() {
             return Ok(());
@@ -256,7 +256,7 @@ pub fn lock_writer(folder: &Path) -> Result<FileLock, IndexError> {
 }
 
 /// Returns the process that writes the index in `folder`, or `None` if its lock is free.
-pub fn writer(folder: &Path) -> Option<String> {
+pub(crate) fn writer(folder: &Path) -> Option<String> {
     FileLock::holder(&folder.join(WRITER_LOCK))
 }
 

@@ -10,34 +10,34 @@ use crate::base::id::{ChunkId, DocumentId};
 use crate::kb::index::LegHit;
 
 /// Weight of the vector leg; the text leg has the rest. Tuned on the sets in `kb/decisions/fusion.md`.
-pub const VECTOR_WEIGHT: f32 = 0.45;
+pub(crate) const VECTOR_WEIGHT: f32 = 0.45;
 
 /// Rank and score of a chunk in one leg.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LegPlace {
+pub(crate) struct LegPlace {
     /// Rank, from 1.
-    pub rank: usize,
+    pub(crate) rank: usize,
     /// BM25 score or cosine similarity.
-    pub score: f32,
+    pub(crate) score: f32,
 }
 
 /// A chunk found by either leg.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Candidate {
+pub(crate) struct Candidate {
     /// The chunk.
-    pub hit: LegHit,
+    pub(crate) hit: LegHit,
     /// Rank and score in the text leg; `None` if that leg did not find the chunk.
-    pub text: Option<LegPlace>,
+    pub(crate) text: Option<LegPlace>,
     /// Rank and score in the vector leg; `None` if that leg did not find the chunk.
-    pub vector: Option<LegPlace>,
+    pub(crate) vector: Option<LegPlace>,
     /// The combined score, from 0 to 1.
-    pub score: f32,
+    pub(crate) score: f32,
 }
 
 /// Combines two legs, each sorted best first. The result is sorted best first, exact ties by chunk id.
 ///
 /// If one leg is empty, the other has the full weight.
-pub fn fuse(text: &[LegHit], vector: &[LegHit]) -> Vec<Candidate> {
+pub(crate) fn fuse(text: &[LegHit], vector: &[LegHit]) -> Vec<Candidate> {
     let vector_weight = match (text.is_empty(), vector.is_empty()) {
         (_, true) => 0.0,
         (true, _) => 1.0,
@@ -64,7 +64,7 @@ pub fn fuse(text: &[LegHit], vector: &[LegHit]) -> Vec<Candidate> {
 }
 
 /// Sorts best first, exact ties by chunk id, so that the order is the same on every machine.
-pub fn sort(candidates: &mut [Candidate]) {
+pub(crate) fn sort(candidates: &mut [Candidate]) {
     candidates.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.hit.chunk_id.cmp(&b.hit.chunk_id)));
 }
 
@@ -83,7 +83,7 @@ pub enum PerDocument {
 }
 
 /// Applies the limit per document to sorted candidates and sorts them again.
-pub fn spread(candidates: &mut Vec<Candidate>, per_document: PerDocument) {
+pub(crate) fn spread(candidates: &mut Vec<Candidate>, per_document: PerDocument) {
     let mut of_document: HashMap<DocumentId, usize> = HashMap::new();
     candidates.retain_mut(|candidate| {
         let count = of_document.entry(candidate.hit.document_id.clone()).or_default();

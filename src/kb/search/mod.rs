@@ -9,15 +9,15 @@
 //! The legs run concurrently on one snapshot of the index. Each returns more candidates than the hits wanted, so that a
 //! chunk ranked low by one leg can still be raised by the other.
 
-pub mod query;
+pub(crate) mod query;
 
-pub mod fusion;
+pub(crate) mod fusion;
 
-pub mod snippet;
+pub(crate) mod snippet;
 
-pub mod support;
+pub(crate) mod support;
 
-pub mod scope;
+pub(crate) mod scope;
 
 use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
@@ -26,12 +26,13 @@ use std::sync::Arc;
 use globset::GlobSet;
 use serde::{Deserialize, Serialize};
 
-pub use query::Query;
+use query::Query;
 pub use scope::Scope;
 pub use snippet::Snippet;
-pub use support::{Signals, Support};
+pub(crate) use support::Signals;
+pub use support::Support;
 
-pub use fusion::PerDocument;
+pub(crate) use fusion::PerDocument;
 use fusion::{Candidate, fuse};
 
 use super::embed::{EmbedError, Embedder};
@@ -166,26 +167,22 @@ fn snippet_text<S: serde::Serializer>(snippet: &Snippet, serializer: S) -> Resul
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Explain {
     /// Rank by text, from 1.
-    pub lexical_rank: Option<usize>,
+    pub(crate) lexical_rank: Option<usize>,
     /// BM25F score.
-    pub lexical_score: Option<f32>,
+    pub(crate) lexical_score: Option<f32>,
     /// Rank by vector, from 1.
-    pub vector_rank: Option<usize>,
+    pub(crate) vector_rank: Option<usize>,
     /// Cosine similarity.
-    pub vector_similarity: Option<f32>,
+    pub(crate) vector_similarity: Option<f32>,
 }
 
 /// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The query as parsed.
-    pub query: Query,
     /// Hits, best first.
     pub hits: Vec<Hit>,
     /// How well the hits support an answer to the query.
     pub support: Support,
-    /// The measurements behind [`Self::support`].
-    pub signals: Signals,
     /// The reason why a hybrid search ran without its vector leg; `None` if it ran with both.
     pub without_vectors: Option<VectorsUnusable>,
 }
@@ -211,7 +208,7 @@ pub enum VectorsUnusable {
 
 impl VectorsUnusable {
     /// Returns a hint for the user.
-    pub fn hint(&self) -> String {
+    pub(crate) fn hint(&self) -> String {
         match self {
             Self::OtherEmbedder { .. } => "run `dr index --rebuild`, or search with `--mode lexical`".into(),
             Self::NoneYet => "run `dr index` without `--no-embed`".into(),
@@ -239,7 +236,7 @@ pub enum SearchError {
 
 impl SearchError {
     /// Returns a hint for the user, if there is a remedy.
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Index(error) => error.hint(),
             Self::Embed(error) => error.hint(),
@@ -277,12 +274,12 @@ impl Searcher {
     }
 
     /// Returns the splitter used for queries and snippets.
-    pub fn splitter(&self) -> &WordSplitter {
+    pub(crate) fn splitter(&self) -> &WordSplitter {
         &self.splitter
     }
 
     /// Returns the embedder, if its fingerprint is that of the index.
-    pub fn embedder(&self) -> Option<&Arc<dyn Embedder>> {
+    pub(crate) fn embedder(&self) -> Option<&Arc<dyn Embedder>> {
         self.embedder.as_ref().ok()
     }
 
@@ -309,7 +306,7 @@ impl Searcher {
             rows.into_iter().zip(&candidates).map(|(row, candidate)| self.hit(row, candidate, &stems)).collect();
         let signals = self.signals(&hits, &stems, vector.first());
         let support = if hits.is_empty() { Support::None } else { Support::judge(signals) };
-        Ok(Found { query, hits, support, signals, without_vectors })
+        Ok(Found { hits, support, without_vectors })
     }
 
     /// Resolves the path globs of the options to documents of the index.

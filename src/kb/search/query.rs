@@ -7,22 +7,22 @@ const MAX_EXACT: usize = 4;
 
 /// A parsed search query.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Query {
+pub(crate) struct Query {
     /// The whole query without quotation marks. This text is embedded.
-    pub text: String,
+    pub(crate) text: String,
     /// The words to rank by, without stop words.
-    pub terms: String,
+    pub(crate) terms: String,
     /// Quoted phrases. Every hit contains all of them, ignoring case and white space.
-    pub phrases: Vec<String>,
+    pub(crate) phrases: Vec<String>,
     /// Words like `foo_bar`, `2026.4.10` or `--no-rerank`. Hits that contain them as written rank higher.
-    pub identifiers: Vec<String>,
+    pub(crate) identifiers: Vec<String>,
     /// Fraction of the words that are identifiers, from 0 to 1.
-    pub identifier_share: f32,
+    pub(crate) identifier_share: f32,
 }
 
 impl Query {
     /// Parses a query. There are no syntax errors: an unpaired quotation mark is an ordinary character.
-    pub fn parse(typed: &str, splitter: &WordSplitter) -> Self {
+    pub(crate) fn parse(typed: &str, splitter: &WordSplitter) -> Self {
         let (rest, phrases) = split_quoted(typed);
         let words: Vec<_> = rest.split_whitespace().map(trim_punctuation).filter(|word| !word.is_empty()).collect();
         let identifiers: Vec<_> =
@@ -38,13 +38,13 @@ impl Query {
     }
 
     /// Returns whether `text` contains every quoted phrase.
-    pub fn has_phrases(&self, text: &str) -> bool {
+    pub(crate) fn has_phrases(&self, text: &str) -> bool {
         let text = normalized(text);
         self.phrases.iter().all(|phrase| contains_whole(&text, &normalized(phrase)))
     }
 
     /// Returns the fraction of the identifiers that `text` contains, ignoring case, from 0 to 1.
-    pub fn identifiers_in(&self, text: &str) -> f32 {
+    pub(crate) fn identifiers_in(&self, text: &str) -> f32 {
         let text = text.to_lowercase();
         let found = self.identifiers.iter().filter(|word| contains_whole(&text, &word.to_lowercase())).count();
         share(found, self.identifiers.len())

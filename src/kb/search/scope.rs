@@ -32,7 +32,7 @@ impl Scope {
     /// # Errors
     ///
     /// Returns an error for an invalid glob.
-    pub fn options(&self) -> Result<SearchOptions, globset::Error> {
+    pub(crate) fn options(&self) -> Result<SearchOptions, globset::Error> {
         let filter = Filter {
             collections: self.collections.clone(),
             tags: self.tags.clone(),

@@ -14,14 +14,14 @@ const SNIPPET_BYTES: usize = 240;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Snippet {
     /// The text with single spaces, and `…` at an end that was cut.
-    pub text: String,
+    pub(crate) text: String,
     /// Byte ranges of the query's words in the text.
-    pub marks: Vec<Range<usize>>,
+    pub(crate) marks: Vec<Range<usize>>,
 }
 
 impl Snippet {
     /// Cuts the part of `text` with the most distinct `stems`.
-    pub fn cut(text: &str, stems: &[String], splitter: &WordSplitter) -> Self {
+    pub(crate) fn cut(text: &str, stems: &[String], splitter: &WordSplitter) -> Self {
         let text = &readable(text);
         let words = splitter.words(text);
         let matches: Vec<&Word> = words.iter().filter(|word| stems.contains(&word.stem)).collect();

@@ -20,11 +20,11 @@ pub enum Support {
 
 /// Measurements of the best hits.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Signals {
+pub(crate) struct Signals {
     /// Largest cosine similarity of a hit; `None` without vectors.
-    pub similarity: Option<f32>,
+    pub(crate) similarity: Option<f32>,
     /// Largest share of the question's key words in one hit, from 0 to 1.
-    pub coverage: f32,
+    pub(crate) coverage: f32,
 }
 
 const STRONG_SIMILARITY: f32 = 0.55;
@@ -34,7 +34,7 @@ const WEAK_COVERAGE: f32 = 0.50;
 
 impl Support {
     /// Judges the signals of a search that has at least one hit.
-    pub fn judge(signals: Signals) -> Self {
+    pub(crate) fn judge(signals: Signals) -> Self {
         let Signals { similarity, coverage } = signals;
         let Some(similarity) = similarity else {
             return match coverage {
