@@ -7,8 +7,8 @@ use serde::Serialize;
 use crate::research::node::Tree;
 use crate::research::report::Section;
 use crate::run::budget::{BudgetLimits, Spent};
-use crate::run::desk::CallNotice;
 use crate::run::event::Record;
+use crate::run::ledger::CallNotice;
 use crate::run::orchestrator::{RunListener, RunNotice};
 
 /// Something that happened in a run in progress. As JSON it is one line of `--events jsonl`.

@@ -104,10 +104,19 @@ pub struct Prompt {
     pub temperature: Option<f32>,
     /// Schema of the reply; `None` for free text.
     pub schema: Option<Schema>,
+    /// Which of several samples of the same prompt this is; a recorded reply answers only its own sample. Not sent.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub sample: u32,
     /// Timeout of an optional call: it is not retried, and if it does not fit the budget, other calls may still do. Not
     /// part of the request.
     #[serde(skip)]
     pub patience: Option<Duration>,
+}
+
+/// Leaves the field out of hashes: most prompts are asked once, and journals have hashes from before the field.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_first(sample: &u32) -> bool {
+    *sample == 0
 }
 
 impl Prompt {
@@ -117,7 +126,7 @@ impl Prompt {
             Message { speaker: Speaker::System, text: system.into() },
             Message { speaker: Speaker::User, text: user.into() },
         ];
-        Self { role, messages, max_output_tokens, temperature: None, schema: None, patience: None }
+        Self { role, messages, max_output_tokens, temperature: None, schema: None, sample: 0, patience: None }
     }
 
     /// Requires the reply to follow a schema.

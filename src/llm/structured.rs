@@ -117,7 +117,11 @@ async fn climb<T>(
     if let Ok(value) = form.read(&reply).and_then(&accept) {
         return Ok(value);
     }
-    let small = prompt.clone().with_schema(&form.name, schema::bare(&form.schema));
+    let mut small = prompt.clone().with_schema(&form.name, schema::bare(&form.schema));
+    if small == first {
+        // A schema without annotations has nothing to leave out: the model is asked for another sample.
+        small.sample = 1;
+    }
     let reply = caller.call(&key.then("small"), &small).await?;
     form.read(&reply).and_then(&accept).map_err(|complaint| StructuredError::Invalid { complaint })
 }

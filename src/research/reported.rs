@@ -82,18 +82,31 @@ pub async fn branch_of(
             counted(reported.len(), "statement")
         ));
     }
+    if let Some(limit) = &report.incomplete {
+        notes.push(format!(
+            "Deep Research stopped before it was done ({limit}); its report on `{}` is incomplete",
+            node.question
+        ));
+    }
     let all = findings.len() + reported.len();
     #[expect(clippy::cast_precision_loss, reason = "a report has a handful of claims")]
-    let confidence = findings.len() as f32 / all.max(1) as f32 * 0.8;
+    let confirmed = findings.len() as f32 / all.max(1) as f32;
+    // Sources bear out at most so much of a report; of one that was cut short, half.
+    let confidence = confirmed * if report.incomplete.is_some() { 0.4 } else { 0.8 };
     let is_empty = findings.is_empty();
+    let is_open = is_empty || report.incomplete.is_some();
     Ok(Branch {
         report: BranchReport {
             summary: findings.iter().map(|finding| finding.text.as_str()).collect::<Vec<_>>().join(" "),
             findings,
             confidence,
-            open_questions: if is_empty { vec![node.question.to_string()] } else { Vec::new() },
+            open_questions: if is_open { vec![node.question.to_string()] } else { Vec::new() },
             output: None,
-            stop_reason: if is_empty { BranchStop::NoEvidence } else { BranchStop::Done },
+            stop_reason: match &report.incomplete {
+                _ if is_empty => BranchStop::NoEvidence,
+                Some(_) => BranchStop::BudgetExceeded,
+                None => BranchStop::Done,
+            },
         },
         evidence,
         further: without_texts(

@@ -5,7 +5,6 @@ use serde::Serialize;
 use super::journal::{CallRow, CallState, Journal, JournalError};
 use super::usage::cost_usd;
 use crate::base::id::RunId;
-use crate::source::deep_research::ProviderKind;
 
 /// A job that was started, or may have been.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -43,8 +42,11 @@ pub async fn jobs_of(journal: &Journal, run: &RunId) -> Result<Vec<JobEntry>, Jo
 
 impl JobEntry {
     fn of(call: CallRow) -> Self {
-        let report =
-            call.reply.as_ref().map(|reply| ProviderKind::OpenAi.parse(&reply.raw.to_string())).unwrap_or_default();
+        let report = call
+            .reply
+            .as_ref()
+            .map(|reply| call.provider.unwrap_or_default().parse(&reply.raw.to_string()))
+            .unwrap_or_default();
         Self {
             node: call.node().map(|node| node.to_string()),
             cost_usd: cost_usd(&call),

@@ -1,48 +1,48 @@
-//! Research at a provider's: a job is reserved, started once, followed, and settled; a resumed run finds it again.
+//! Drives background research: a job is started once, followed, and settled; a resumed run finds it again.
 //!
 //! ```text
-//! on record? ─▶ its report, for nothing
-//!     │ no            started before? ─▶ asked after again, by the id that was stored before the first question
-//! reserve the cap ─▶ write down ─▶ start (one POST) ─▶ store its id ─▶ ask after it … ─▶ store its reply ─▶ settle
+//! on record? ─▶ its report
+//!     │ no           in flight? ─▶ followed by the id that was stored before the first question about it
+//! open a ticket for the cap ─▶ start (one request) ─▶ store its id ─▶ ask … ─▶ store its reply ─▶ settle
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::PoisonError;
+use std::future::pending;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::budget::{CallCost, Purpose, Reservation};
-use super::desk::{CallNotice, Desk};
-use super::journal::{CallRow, CallState, NewCall, Outcome};
+use tokio::sync::OnceCell;
+
+use super::budget::{CallCost, Purpose};
+use super::journal::{CallRow, CallState, NewCall};
+use super::ledger::{Ledger, Reserving, Ticket};
 use super::tree::RunState;
+use crate::base::clock::Moment;
 use crate::base::id::{ContentHash, RunId};
 use crate::base::line::with_causes;
-use crate::base::retry::{Again, Failure};
+use crate::base::outbound::Outbound;
+use crate::base::retry::{Again, Failure, Policy, retry};
 use crate::llm::call::{CallError, CallKey, Limit};
 use crate::llm::message::{Reply, Role};
 use crate::llm::model::ModelError;
 use crate::research::node::{Node, NodeId};
-use crate::source::deep_research::{DeepResearch, Job, JobError, JobReport, JobState, ProviderKind, job_cap};
+use crate::source::deep_research::{DeepResearch, Job, JobError, JobId, JobReport, JobRequest, JobState};
 
-/// The first wait before a job is asked after again.
+/// The wait before the first question about a job.
 const FIRST_POLL: Duration = Duration::from_secs(2);
 
-/// The longest.
+/// The longest wait between two questions.
 const LONGEST_POLL: Duration = Duration::from_secs(30);
 
 /// The factor from one wait to the next.
 const POLL_GROWTH: f64 = 1.5;
 
-/// Requests for a job that are refused for the moment are sent again so often.
-const MAX_TRIES: u32 = 4;
-
-/// Questions after a job in a row that may go without an answer.
-const MAX_SILENCE: u32 = 10;
-
-/// How long a request may take when the time of the run is up: a job has to be called off.
+/// How long a request may take when the time of the run is up: a job has to be cancelled then.
 const LAST_REQUEST: Duration = Duration::from_secs(5);
 
-/// Why a job is called off.
+/// Why a job is cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     Late,
@@ -60,198 +60,242 @@ impl fmt::Display for Why {
     }
 }
 
-/// Returns the first model that the account may use.
-async fn choose(jobs: &DeepResearch, today: jiff::civil::Date, most: Duration) -> Result<String, JobError> {
-    let choice = jobs.provider.choose_model(&jobs.settings.models, today, most).await?;
-    choice.model.ok_or_else(|| {
-        let tried = jobs.settings.models.join("`, `");
-        JobError::Refused(ModelError::Permanent { reason: format!("none of `{tried}` can be had") })
-    })
+/// A request about a job led to nothing.
+#[derive(Debug, thiserror::Error)]
+enum Interruption {
+    /// The job has to be cancelled.
+    #[error("{0}")]
+    Over(Why),
+    /// The provider.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// The ledger.
+    #[error(transparent)]
+    Call(#[from] CallError),
 }
 
-/// Returns how long to wait before asking after a job again; `attempt` counts from 0.
-fn poll_delay(attempt: u32) -> Duration {
-    // Beyond this the longest wait is reached long since, and the power stays finite.
-    let attempt = i32::try_from(attempt.min(32)).unwrap_or(i32::MAX);
-    FIRST_POLL.mul_f64(POLL_GROWTH.powi(attempt)).min(LONGEST_POLL)
+impl Failure for Interruption {
+    fn again(&self) -> Again {
+        match self {
+            Self::Over(_) => Again::Never,
+            Self::Job(error) => error.again(),
+            Self::Call(error) => error.again(),
+        }
+    }
 }
 
-impl Desk {
-    /// Returns what jobs are started with, where there is anything.
-    pub fn jobs(&self) -> Option<&DeepResearch> {
-        self.parts.jobs.as_deref()
+/// A report on record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finished {
+    /// The run that paid for it.
+    pub run: RunId,
+    /// What it says.
+    pub report: JobReport,
+    /// Whether the job was started without summaries of its reasoning, because the account may not have them.
+    pub without_summaries: bool,
+}
+
+/// The background jobs of one run.
+pub struct Jobs {
+    ledger: Arc<Ledger>,
+    research: Arc<DeepResearch>,
+    model: OnceCell<String>,
+    /// Nodes that a job was started for, or may have been.
+    with_job: Mutex<BTreeSet<NodeId>>,
+    /// Whether the account was found to have no summaries: each further job would be refused once more.
+    without_summaries: AtomicBool,
+}
+
+impl Jobs {
+    /// Sets up the jobs of a run; `recorded` are the calls it has made before.
+    pub fn open(ledger: Arc<Ledger>, research: Arc<DeepResearch>, recorded: &[CallRow]) -> Self {
+        Self {
+            ledger,
+            research,
+            model: OnceCell::new(),
+            with_job: Mutex::new(nodes_with_job(recorded)),
+            without_summaries: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the provider and the limits of a job.
+    pub fn research(&self) -> &DeepResearch {
+        &self.research
     }
 
     /// Tells whether a job was started for a node, or may have been.
-    pub fn has_job(&self, node: &NodeId) -> bool {
-        self.with_job.lock().unwrap_or_else(PoisonError::into_inner).contains(node)
+    pub fn has(&self, node: &NodeId) -> bool {
+        self.with_job().contains(node)
     }
 
-    fn has_begun(&self, node: &NodeId) {
-        self.with_job.lock().unwrap_or_else(PoisonError::into_inner).insert(node.clone());
+    fn with_job(&self) -> MutexGuard<'_, BTreeSet<NodeId>> {
+        self.with_job.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells whether what is set aside for a job fits what is left of the money.
-    pub fn can_pay(&self, jobs: &DeepResearch) -> bool {
-        self.parts.budget.fits_alone(CallCost { cost_nanos: jobs.cap(), tokens: 0 }, Purpose::Research)
+    /// Tells whether the cap of a job fits what is left of the money.
+    pub fn can_pay(&self) -> bool {
+        self.ledger.budget().fits_alone(CallCost { cost_nanos: self.research.cap(), tokens: 0 }, Purpose::Research)
     }
 
-    /// Returns the calls of this run that had `instructions` carried out for a node, oldest first.
-    async fn research_calls(&self, node: &NodeId, instructions: &str) -> Result<Vec<CallRow>, CallError> {
-        let request = ContentHash::of(instructions.as_bytes());
-        let mut calls = self.parts.run.journal().calls_of(self.parts.run.id(), &key_of(node)).await?;
-        calls.retain(|call| call.request_hash == request);
-        Ok(calls)
-    }
-
-    /// Returns the report that a call brought, of whichever run, and the run.
+    /// Returns the report that a call brought, of this run or another one.
     ///
     /// # Errors
     ///
-    /// Returns an error where the journal has no such reply.
-    pub async fn report(&self, call: i64) -> Result<(RunId, JobReport), CallError> {
-        let (run, reply) = self.parts.run.journal().reply(call).await?;
-        Ok((run, ProviderKind::OpenAi.parse(&reply.raw.to_string())))
+    /// Returns an error if the journal has no such reply.
+    pub async fn finished(&self, call: i64, instructions: &Outbound) -> Result<Finished, CallError> {
+        let (run, call) = self.ledger.run().journal().call(call).await?;
+        let raw = call.reply.map(|reply| reply.raw.to_string()).unwrap_or_default();
+        Ok(Finished {
+            run,
+            report: call.provider.unwrap_or_default().parse(&raw),
+            without_summaries: call.request_hash == Request::without_summaries(instructions),
+        })
     }
 
-    /// Has `instructions` carried out by a job, and returns the call that brought its report: one on record, else one of
-    /// a job that was started before, else a new one, for which `release` lets them leave.
+    /// Has `instructions` carried out by a job, and returns the call that brought its report: one on record, else that of
+    /// a job in flight, else a new one. `release` records that a new job's instructions leave.
     ///
     /// # Errors
     ///
-    /// Returns an error where a limit is reached, where the run is stopped (the job is called off), and where the job
-    /// brings no report. A start whose outcome is not known is not repeated unless the user said so.
-    pub async fn research<E: From<CallError>>(
+    /// Returns an error if a limit is reached, if the run is stopped (the job is cancelled), and if the job brings no
+    /// report. A start with an unknown outcome is not repeated unless the user said so.
+    pub async fn carry_out<E: From<CallError>>(
         &self,
         node: &NodeId,
-        instructions: &str,
+        instructions: &Outbound,
         release: impl Future<Output = Result<(), E>>,
     ) -> Result<i64, E> {
-        let jobs = self.jobs().ok_or_else(|| no_research("none is set up"))?;
-        let same = self.research_calls(node, instructions).await?;
-        if let Some(call) = same.iter().find(|call| call.reply.is_some()) {
+        let request = Request::with_summaries(instructions);
+        let _turn = self.ledger.turn(&request).await?;
+        let mut same = self.ledger.calls_for(&request).await?;
+        same.extend(self.ledger.calls_for(&Request::without_summaries(instructions)).await?);
+        if let Some(call) = same.iter().find(|call| call.is_replied()) {
             return Ok(call.id);
         }
-        if let Some((call, id)) = same.iter().find_map(under_way) {
-            let worst = CallCost { cost_nanos: call.worst_cost, tokens: 0 };
-            let reservation = self.parts.budget.take_back(worst, Purpose::Research);
+        if let Some((call, id)) = same.iter().find_map(in_flight) {
             let job = Job { id, state: JobState::Queued, raw: String::new() };
-            return Ok(self.follow(jobs, node, (call.id, &call.model), job, reservation).await?);
+            return Ok(self.follow(self.ledger.reopen(call), &call.model, job).await?);
         }
-        if same.iter().any(CallRow::is_open) && !jobs.retry_unknown {
-            // Nothing takes the place of what may be under way.
+        if same.iter().any(CallRow::is_open) && !self.research.retry_unknown {
+            // A job that may be running has no substitute.
             let reason =
                 "a job may have been started already, and nobody knows; `dr resume --retry-unknown` starts another";
             return Err(CallError::from(ModelError::Unknown { reason: reason.into() }).into());
         }
         release.await?;
-        let now = self.parts.clock.now();
-        let today = now.date().and_then(|date| date.parse().ok()).unwrap_or_default();
-        let model = self.model(jobs, today).await?;
-        let price = jobs.price(&model);
+        Ok(self.start(node, instructions).await?)
+    }
+
+    /// Starts a job and follows it. An account that may not have summaries is asked for a job without.
+    async fn start(&self, node: &NodeId, instructions: &Outbound) -> Result<i64, CallError> {
+        let model = self.model(&key_of(node)).await?;
+        let started = if self.without_summaries.load(Ordering::SeqCst) {
+            self.start_with(node, &model, instructions, false).await
+        } else {
+            match self.start_with(node, &model, instructions, true).await {
+                Err(Interruption::Job(JobError::SummariesRefused { .. })) => {
+                    self.without_summaries.store(true, Ordering::SeqCst);
+                    self.start_with(node, &model, instructions, false).await
+                }
+                started => started,
+            }
+        };
+        let (ticket, job) = started.map_err(|error| match error {
+            Interruption::Job(error) => call_error(error),
+            // That ends no research: smaller calls may fit.
+            Interruption::Call(CallError::Limit(Limit::Cost)) => {
+                no_research("its cap is more than is left of the money")
+            }
+            Interruption::Call(error) => error,
+            Interruption::Over(why) => no_research(&why.to_string()),
+        })?;
+        self.follow(ticket, &model, job).await
+    }
+
+    async fn start_with(
+        &self,
+        node: &NodeId,
+        model: &str,
+        instructions: &Outbound,
+        may_summarise: bool,
+    ) -> Result<(Ticket, Job), Interruption> {
+        let run = self.ledger.run().id().to_string();
+        let metadata = BTreeMap::from([("dr_run".to_owned(), run), ("dr_node".to_owned(), node.to_string())]);
+        let mut request = self.research.settings.request(model, instructions.clone(), metadata);
+        request.summaries &= may_summarise;
+        let hash = if may_summarise { Request::with_summaries } else { Request::without_summaries };
         let call = NewCall {
             key: key_of(node),
             role: Role::Researcher,
-            model,
-            request: ContentHash::of(instructions.as_bytes()),
+            model: model.to_owned(),
+            request: hash(instructions),
             purpose: Purpose::Research,
             is_tight: false,
             counted_tokens: 0,
             worst_tokens: 0,
-            worst_cost: job_cap(&jobs.settings, price.as_ref()),
-            sent_at: now,
+            worst_cost: self.research.cap_of(model),
         };
-        Ok(self.start(jobs, node, call, instructions).await?)
+        self.ledger.retry(&Policy::JOB_START, &call.key, || self.create(node, &call, &request)).await
     }
 
-    /// Returns the model to be used; asking for it costs nothing, so what passes is waited for.
-    async fn model(&self, jobs: &DeepResearch, today: jiff::civil::Date) -> Result<String, CallError> {
-        let mut tries = 0;
-        loop {
-            let error = match choose(jobs, today, self.patience()).await {
-                Ok(model) => return Ok(model),
-                Err(error) => error,
-            };
-            tries += 1;
-            if !matches!(error.again(), Again::Later(_)) || tries == MAX_TRIES {
-                return Err(call_error(error));
+    /// Sends the request for a job, once.
+    async fn create(&self, node: &NodeId, call: &NewCall, request: &JobRequest) -> Result<(Ticket, Job), Interruption> {
+        let ticket = self.ledger.open(call, Reserving::IfItFits, pending()).await?;
+        let error = match self.research.provider.create(request, self.patience()).await {
+            Ok(job) => {
+                self.with_job().insert(node.clone());
+                ticket.attach(&job.id, self.research.provider.kind()).await.map_err(CallError::from)?;
+                return Ok((ticket, job));
             }
-            self.pause(poll_delay(tries)).await?;
+            Err(error) => error,
+        };
+        let ended = match &error {
+            JobError::OutcomeUnknown { .. } => {
+                self.with_job().insert(node.clone());
+                ticket.unknown(error.to_string()).await
+            }
+            JobError::SummariesRefused { .. } | JobError::Refused(_) | JobError::NoAnswer { .. } => {
+                ticket.failed(error.to_string()).await
+            }
+        };
+        ended.map_err(CallError::from)?;
+        Err(error.into())
+    }
+
+    /// Returns the first model that the account may use. Asking costs nothing.
+    async fn model(&self, key: &CallKey) -> Result<String, CallError> {
+        let (research, now) = (&self.research, self.ledger.clock().now());
+        let choose = || async {
+            let models = &research.settings.models;
+            let choice = research.provider.choose_model(models, day_of(now), self.patience()).await?;
+            choice.model.ok_or_else(|| {
+                let reason = format!("none of `{}` can be had", models.join("`, `"));
+                Interruption::Job(JobError::Refused(ModelError::Permanent { reason }))
+            })
+        };
+        let chosen = self.model.get_or_try_init(|| self.ledger.retry(&Policy::JOB_START, key, choose)).await;
+        match chosen {
+            Ok(model) => Ok(model.clone()),
+            Err(Interruption::Job(error)) => Err(call_error(error)),
+            Err(Interruption::Call(error)) => Err(error),
+            Err(Interruption::Over(why)) => Err(no_research(&why.to_string())),
         }
     }
 
-    /// Starts a job: each request is written down first, and sent again only where none was started for certain.
-    async fn start(
-        &self,
-        jobs: &DeepResearch,
-        node: &NodeId,
-        mut call: NewCall,
-        instructions: &str,
-    ) -> Result<i64, CallError> {
-        let run = self.parts.run.id().to_string();
-        let metadata = BTreeMap::from([("dr_run".to_owned(), run), ("dr_node".to_owned(), node.to_string())]);
-        let request = jobs.settings.request(&call.model, instructions.to_owned(), metadata);
-        let mut tries = 0;
-        loop {
-            let worst = CallCost { cost_nanos: call.worst_cost, tokens: 0 };
-            let reserving = self.parts.budget.reserve_if_it_fits(worst, Purpose::Research);
-            let mut reservation = self.unless_closing(reserving).await.map_err(|error| match error {
-                // That ends no research: smaller calls may fit.
-                CallError::Limit(Limit::Cost) => no_research("its cap is more than is left of the money"),
-                error => error,
-            })?;
-            call.sent_at = self.parts.clock.now();
-            let id = self.parts.run.begin_call(&call).await?;
-            (self.parts.listener)(&CallNotice::Sent(call.key.clone(), call.role));
-            reservation.sent();
-            let error = match jobs.provider.create(&request, self.patience()).await {
-                Ok(job) => {
-                    self.has_begun(node);
-                    self.parts.run.attach_job(id, &job.id).await?;
-                    return self.follow(jobs, node, (id, &call.model), job, reservation).await;
-                }
-                Err(error) => error,
-            };
-            if matches!(error, JobError::OutcomeUnknown { .. }) {
-                self.has_begun(node);
-                self.end(id, &Outcome::Unknown(error.to_string())).await?;
-                reservation.keep();
-                return Err(call_error(error));
-            }
-            self.end(id, &Outcome::Failed(error.to_string())).await?;
-            reservation.release();
-            tries += 1;
-            if !matches!(error.again(), Again::Later(_)) || tries == MAX_TRIES {
-                return Err(call_error(error));
-            }
-            self.pause(poll_delay(tries)).await?;
-        }
-    }
-
-    /// Follows a job to its end, and settles what it cost; returns its call where it brought a report.
-    #[tracing::instrument(name = "job", skip_all, fields(%node, id = %job.id, call = call.0))]
-    async fn follow(
-        &self,
-        jobs: &DeepResearch,
-        node: &NodeId,
-        call: (i64, &str),
-        job: Job,
-        reservation: Reservation,
-    ) -> Result<i64, CallError> {
-        let (call, model) = call;
-        let (job, why) = match self.end_of(jobs, job).await {
+    /// Follows a job to its end, and settles its cost; returns its call if it brought a report.
+    #[tracing::instrument(name = "job", skip_all, fields(id = %job.id, call = ticket.id()))]
+    async fn follow(&self, ticket: Ticket, model: &str, job: Job) -> Result<i64, CallError> {
+        let (job, why) = match self.end_of(job).await {
             Ok(ended) => ended,
-            // It goes on at the provider's, and is found again when the run is resumed; nothing takes its place.
+            // It goes on at the provider. Its ticket stays open, so that a resumed run follows it; it has no substitute.
             Err(error) => {
-                reservation.keep();
                 let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
                 let reason = format!("a job is under way and cannot be asked after: {}{hint}", with_causes(&error));
                 return Err(ModelError::Unknown { reason }.into());
             }
         };
         if let Some(why) = why.filter(|_| !job.state.is_over()) {
-            // Nobody knows that it was called off, so it goes on: the next run asks after it.
-            reservation.keep();
+            // It may not have been cancelled: the ticket stays open, and the next run asks.
             return Err(match why {
                 Why::Stopped => CallError::Cancelled,
                 Why::TimeIsUp => CallError::Limit(Limit::Time),
@@ -260,28 +304,22 @@ impl Desk {
                 }
             });
         }
-        let report = jobs.provider.parse(&job.raw);
-        let cost = jobs.provider.cost(&report, jobs.price(model).as_ref());
-        // A part nobody knows is not nothing: the cap stands in for the whole where that is more.
-        let known = if cost.has_unknown { cost.nanos.max(reservation.worst().cost_nanos) } else { cost.nanos };
-        let settled = CallCost { cost_nanos: known, tokens: 0 };
+        let report = self.research.provider.parse(&job.raw);
+        let cost = self.research.provider.cost(&report, self.research.price(model).as_ref());
+        // A part that is not known is not zero: the cap stands in for the whole if that is more.
+        let nanos = if cost.has_unknown { cost.nanos.max(ticket.worst().cost_nanos) } else { cost.nanos };
+        let known = CallCost { cost_nanos: nanos, tokens: 0 };
         let is_usable =
             !report.text.trim().is_empty() && matches!(job.state, JobState::Completed | JobState::Incomplete { .. });
         if is_usable {
             let raw = serde_json::from_str(&job.raw).unwrap_or_default();
-            let reply = Reply { text: report.text.clone(), usage: report.usage, cut_off: false, raw };
-            self.end(call, &Outcome::Replied(Box::new(reply), known)).await?;
-            reservation.settle(settled);
-            (self.parts.listener)(&CallNotice::Replied(key_of(node), Role::Researcher));
+            let cut_off = report.incomplete.is_some();
+            let call = ticket.id();
+            ticket.replied(Reply { text: report.text, usage: report.usage, cut_off, raw }, known).await?;
             return Ok(call);
         }
         let reason = why.map(|why| why.to_string()).or(report.refusal).unwrap_or_else(|| job.why_nothing());
-        let spent = report.usage.is_some().then_some(known).flatten();
-        self.end(call, &Outcome::Lost(reason.clone(), spent)).await?;
-        match spent {
-            Some(_) => drop(reservation.settle(settled)),
-            None => reservation.keep(),
-        }
+        ticket.lost(reason.clone(), report.usage.is_some().then_some(known)).await?;
         match why {
             Some(Why::Stopped) => Err(CallError::Cancelled),
             Some(Why::TimeIsUp) => Err(CallError::Limit(Limit::Time)),
@@ -289,72 +327,101 @@ impl Desk {
         }
     }
 
-    /// Asks after a job until it is over, the time is up, or the run is stopped; then it is called off, with the reason.
-    async fn end_of(&self, jobs: &DeepResearch, mut job: Job) -> Result<(Job, Option<Why>), JobError> {
-        let left = self.parts.budget.time_left(Purpose::Research).unwrap_or(Duration::MAX);
-        let begun = self.parts.clock.now();
-        let (mut attempt, mut silence) = (0, 0);
-        while !job.state.is_over() {
-            let waited = self.parts.clock.now().since(begun);
-            let why = match () {
-                () if waited >= left => Some(Why::TimeIsUp),
-                () if waited >= jobs.settings.timeout => Some(Why::Late),
-                () => self.pause(poll_delay(attempt)).await.is_err().then_some(Why::Stopped),
-            };
-            if why.is_some() {
-                // What it has cost by then is on its last reply, where the provider says.
-                return Ok((jobs.provider.cancel(&job.id, self.patience()).await.unwrap_or(job), why));
+    /// Asks about a job until it is over. A job that takes too long, or whose run is stopped, is cancelled, and returned
+    /// with the reason.
+    async fn end_of(&self, mut job: Job) -> Result<(Job, Option<Why>), JobError> {
+        let begun = self.ledger.clock().now();
+        let left = self.ledger.budget().time_left(Purpose::Research).unwrap_or(Duration::MAX);
+        let wait = |delay| async move {
+            let waited = self.ledger.clock().now().since(begun);
+            match () {
+                () if waited >= left => Err(Interruption::Over(Why::TimeIsUp)),
+                () if waited >= self.research.timeout() => Err(Interruption::Over(Why::Late)),
+                () => self.ledger.pause(delay).await.map_err(|_| Interruption::Over(Why::Stopped)),
             }
-            attempt += 1;
-            let asked = tokio::select! {
-                asked = jobs.provider.retrieve(&job.id, self.patience()) => asked,
-                () = self.parts.closing.cancelled() => continue,
+        };
+        let mut attempt = 0;
+        while !job.state.is_over() {
+            let ask = || self.ask(&job.id);
+            let asked = match wait(poll_delay(attempt)).await {
+                Ok(()) => retry(&Policy::JOB_STATUS, || self.ledger.chance(), |delay, _| wait(delay), ask).await,
+                Err(interruption) => Err(interruption),
             };
             match asked {
-                Ok(now) => (job, silence) = (now, 0),
-                Err(error) if matches!(error.again(), Again::Later(_)) && silence < MAX_SILENCE => silence += 1,
-                Err(error) => return Err(error),
+                Ok(now) => job = now,
+                Err(Interruption::Job(error)) => return Err(error),
+                Err(Interruption::Over(why)) => {
+                    // What it has cost by then is in its last reply, if the provider says.
+                    let cancelled = self.research.provider.cancel(&job.id, self.patience()).await;
+                    return Ok((cancelled.unwrap_or(job), Some(why)));
+                }
+                Err(Interruption::Call(_)) => return Ok((job, Some(Why::Stopped))),
             }
+            attempt += 1;
         }
         Ok((job, None))
     }
 
-    /// Returns how long one request may take, so that none outlasts the run by much.
-    fn patience(&self) -> Duration {
-        self.parts.budget.time_left(Purpose::Research).unwrap_or(Duration::MAX).max(LAST_REQUEST)
-    }
-
-    async fn pause(&self, delay: Duration) -> Result<(), CallError> {
+    async fn ask(&self, id: &JobId) -> Result<Job, Interruption> {
         tokio::select! {
-            () = self.parts.clock.sleep(delay) => Ok(()),
-            () = self.parts.closing.cancelled() => Err(CallError::Cancelled),
+            asked = self.research.provider.retrieve(id, self.patience()) => Ok(asked?),
+            () = self.ledger.closing() => Err(Interruption::Over(Why::Stopped)),
         }
     }
+
+    /// Returns how long one request may take, so that none outlasts the run by much.
+    fn patience(&self) -> Duration {
+        self.ledger.budget().time_left(Purpose::Research).unwrap_or(Duration::MAX).max(LAST_REQUEST)
+    }
+}
+
+/// The identities of the requests that `instructions` are sent with.
+struct Request;
+
+impl Request {
+    fn with_summaries(instructions: &Outbound) -> ContentHash {
+        ContentHash::of(instructions.as_str().as_bytes())
+    }
+
+    fn without_summaries(instructions: &Outbound) -> ContentHash {
+        ContentHash::of(format!("{instructions}\nwithout summaries of the reasoning").as_bytes())
+    }
+}
+
+/// Returns how long to wait before the next question about a job; `attempt` counts from 0.
+fn poll_delay(attempt: u32) -> Duration {
+    // The longest wait is reached long before, and the power stays finite.
+    let attempt = i32::try_from(attempt.min(32)).unwrap_or(i32::MAX);
+    FIRST_POLL.mul_f64(POLL_GROWTH.powi(attempt)).min(LONGEST_POLL)
+}
+
+fn day_of(now: Moment) -> jiff::civil::Date {
+    now.date().and_then(|date| date.parse().ok()).unwrap_or_default()
 }
 
 fn key_of(node: &NodeId) -> CallKey {
     CallKey::new(format!("{node}/research"))
 }
 
-/// Returns the nodes that made do without a job and need not: one that is under way is asked after again, and where nobody
-/// knows whether one was started, `retry_unknown` has another started.
+/// Returns the nodes that made do without a job and need not: a job in flight is asked about again, and one that may have
+/// been started is replaced if `retry_unknown` says so.
 pub fn to_try_again(state: &RunState, calls: &[CallRow], retry_unknown: bool) -> Vec<NodeId> {
     let is_open = |node: &&Node| {
         let mut jobs = calls.iter().rev().filter(|call| call.role == Role::Researcher);
         let last = jobs.find(|call| call.node().as_ref() == Some(&node.id)).filter(|call| call.is_open());
-        node.status.is_settled() && last.is_some_and(|call| retry_unknown || under_way(call).is_some())
+        node.status.is_settled() && last.is_some_and(|call| retry_unknown || in_flight(call).is_some())
     };
     state.tree.nodes.iter().filter(is_open).map(|node| node.id.clone()).collect()
 }
 
 /// Returns the nodes that a job was started for, or may have been.
-pub fn nodes_with_job(calls: &[CallRow]) -> BTreeSet<NodeId> {
+fn nodes_with_job(calls: &[CallRow]) -> BTreeSet<NodeId> {
     let jobs = calls.iter().filter(|call| call.role == Role::Researcher && call.state != CallState::Failed);
     jobs.filter_map(CallRow::node).collect()
 }
 
-/// Returns the job a call has started that nobody has seen the end of.
-fn under_way(call: &CallRow) -> Option<(&CallRow, crate::source::deep_research::JobId)> {
+/// Returns the job that a call has started and that has not ended yet.
+fn in_flight(call: &CallRow) -> Option<(&CallRow, JobId)> {
     let job = call.job.clone().filter(|_| call.state == CallState::Sent)?;
     Some((call, job))
 }
@@ -367,6 +434,21 @@ fn call_error(error: JobError) -> CallError {
     let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
     match error {
         JobError::Refused(error) => error.into(),
-        error => CallError::Model(ModelError::Unknown { reason: format!("{error}{hint}") }),
+        JobError::SummariesRefused { reason } => no_research(&format!("{reason}{hint}")),
+        error @ (JobError::OutcomeUnknown { .. } | JobError::NoAnswer { .. }) => {
+            CallError::Model(ModelError::Unknown { reason: format!("{error}{hint}") })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_between_questions_grow_by_half_up_to_half_a_minute() {
+        let waits: Vec<_> = (0..9).map(|attempt| poll_delay(attempt).as_millis()).collect();
+        assert_eq!(waits, [2_000, 3_000, 4_500, 6_750, 10_125, 15_187, 22_781, 30_000, 30_000]);
+        assert_eq!(poll_delay(u32::MAX), Duration::from_secs(30));
     }
 }

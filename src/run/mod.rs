@@ -27,6 +27,8 @@ pub mod outward;
 
 pub mod usage;
 
+pub mod ledger;
+
 pub mod job_log;
 
 pub mod cache;

@@ -9,11 +9,12 @@ use tracing::{Span, info, instrument};
 
 use super::budget::{Budget, BudgetLimits, CallCost, Purpose, Spent};
 use super::cache::Cache;
-use super::desk::{CallNotice, Desk, DeskParts, writing_reserve};
+use super::desk::{Desk, writing_reserve};
 use super::egress::{Egress, Patience};
 use super::event::{Event, Record, RunSettings};
-use super::jobs::to_try_again;
+use super::jobs::{Jobs, to_try_again};
 use super::journal::{CallRow, CallState, JournalError, LockedRun};
+use super::ledger::{CallNotice, Ledger, LedgerParts, charged_tokens};
 use super::phase::{Judged, Phase};
 use super::reader::Reading;
 use super::recall::Recall;
@@ -28,7 +29,6 @@ use crate::base::clock::Clock;
 use crate::base::id::RunId;
 use crate::kb::embed::Embedder;
 use crate::llm::call::{CallError, Caller, Limit};
-use crate::llm::message::Role;
 use crate::llm::model::ModelError;
 use crate::llm::roles::Models;
 use crate::research::branch::Branch;
@@ -231,22 +231,20 @@ impl Orchestrator {
         let egress = Egress::new(locked.clone(), clock, state.settings.allow_egress);
         egress.learn(&state);
         let (listener, spent) = (Arc::clone(&resources.listener), budget.clone());
-        let desk = resources.models.clone().map(|models| {
-            Arc::new(Desk::open(
-                DeskParts {
-                    run: locked.clone(),
-                    models,
-                    budget: budget.clone(),
-                    clock: Arc::clone(&resources.clock),
-                    closing: resources.stop.clone(),
-                    closed: grace.closed.clone(),
-                    listener: Arc::new(move |notice| listener(&RunNotice::Call(notice, spent.spent()))),
-                    seed: resources.seed,
-                    jobs: resources.jobs.clone(),
-                },
-                calls,
-            ))
-        });
+        let ledger = Arc::new(Ledger::new(LedgerParts {
+            run: locked.clone(),
+            budget: budget.clone(),
+            clock: Arc::clone(&resources.clock),
+            closing: resources.stop.clone(),
+            listener: Arc::new(move |notice| listener(&RunNotice::Call(notice, spent.spent()))),
+            seed: resources.seed,
+        }));
+        let desk = resources
+            .models
+            .clone()
+            .map(|models| Arc::new(Desk::open(Arc::clone(&ledger), models, grace.closed.clone(), calls)));
+        let research = resources.jobs.clone();
+        let jobs = research.map(|research| Arc::new(Jobs::open(Arc::clone(&ledger), research, calls)));
         let sources = RunSources {
             sources: resources.sources.clone(),
             cache,
@@ -263,6 +261,7 @@ impl Orchestrator {
         let steps = Arc::new(Steps {
             run: locked.id().clone(),
             desk,
+            jobs,
             sources,
             picker: Arc::clone(&resources.picker),
             recall: resources.recall.clone(),
@@ -435,9 +434,8 @@ impl Orchestrator {
     /// Returns the ways there are for a node; one that has a job, or holds one, goes that way.
     fn ways(&self, node: &NodeId) -> Ways {
         let ways = self.steps.ways(&self.state);
-        let desk = self.steps.desk.as_ref().filter(|desk| desk.jobs().is_some());
         let holds_one = self.state.jobs().any(|(known, is_running)| known == node && is_running);
-        let has_one = desk.is_some_and(|desk| holds_one || desk.has_job(node));
+        let has_one = self.steps.jobs.as_ref().is_some_and(|jobs| holds_one || jobs.has(node));
         if has_one { Ways { job: JobWay::Open, web: false, ..ways } } else { ways }
     }
 
@@ -587,12 +585,7 @@ fn budget(state: &RunState, calls: &[CallRow], resources: &Resources) -> Budget 
     let mut spent = Spent { rounds: state.rounds_ended(), active: state.active, ..Spent::default() };
     // A job in flight stays charged at its worst case until it is polled again.
     for call in calls.iter().filter(|call| call.state != CallState::Failed) {
-        // Jobs are limited by money and number.
-        let tokens = match call.role {
-            Role::Researcher => 0,
-            _ => call.usage.map_or(call.worst_tokens, |usage| usage.tokens()),
-        };
-        spent.add(call.purpose, CallCost { cost_nanos: call.charged_cost(), tokens });
+        spent.add(call.purpose, CallCost { cost_nanos: call.charged_cost(), tokens: charged_tokens(call) });
     }
     Budget::resumed(limits, reserve, spent, Arc::clone(&resources.clock))
 }

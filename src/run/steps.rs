@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::desk::Desk;
+use super::jobs::Jobs;
 use super::journal::JournalError;
 use super::phase::{Judged, Phase, Rounds};
 use super::recall::{EntryKind, Recall, RecallQuery, entries};
@@ -30,7 +31,6 @@ use crate::research::rules::{brief_by_rules, plan_by_rules, replan_by_rules};
 use crate::research::verdict::{Verdict, by_coverage, judge};
 use crate::research::worker::WorkError;
 use crate::research::writer::{self, Material};
-use crate::source::deep_research::DeepResearch;
 use crate::source::{Label, SourceError};
 
 /// Tokens of the summary of a group.
@@ -48,6 +48,8 @@ pub struct Steps {
     pub run: RunId,
     /// Makes calls; without it rules decide.
     pub desk: Option<Arc<Desk>>,
+    /// Background research, if a provider is configured.
+    pub jobs: Option<Arc<Jobs>>,
     /// Where evidence comes from.
     pub sources: RunSources,
     /// Picks sentences.
@@ -123,13 +125,13 @@ impl From<StepError> for CallError {
 impl Steps {
     /// Returns the ways out there are for a run. A node on a way with a job holds one until it is known to need none.
     pub fn ways(&self, state: &RunState) -> Ways {
-        let taken = |desk: &Desk| state.jobs().filter(|(node, is_running)| *is_running || desk.has_job(node)).count();
-        let job_way = |desk: &Desk, jobs: &DeepResearch| match () {
-            () if jobs.max_jobs() <= taken(desk) => JobWay::UsedUp,
-            () if !desk.can_pay(jobs) => JobWay::TooDear,
+        let taken = |jobs: &Jobs| state.jobs().filter(|(node, is_running)| *is_running || jobs.has(node)).count();
+        let job_way = |jobs: &Jobs| match () {
+            () if jobs.research().max_jobs() <= taken(jobs) => JobWay::UsedUp,
+            () if !jobs.can_pay() => JobWay::TooDear,
             () => JobWay::Open,
         };
-        let job = self.desk.as_deref().and_then(|desk| Some(job_way(desk, desk.jobs()?)));
+        let job = self.jobs.as_deref().map(job_way);
         Ways {
             web: self.sources.can_search(),
             job: job.unwrap_or_default(),
@@ -268,8 +270,13 @@ impl Steps {
             let draft = assemble::draft_by_rules(brief, &state.tree, &state.branches);
             return Ok((memory, draft, by_coverage(brief, &state.tree, &state.branches)));
         };
-        let key = CallKey::new(format!("draft/{}", rounds.number));
-        let mut draft = self.written(desk, &key, state, rounds, &memory).await?;
+        let mut draft = match state.draft_that_stands() {
+            Some(draft) => draft.clone(),
+            None => {
+                let key = CallKey::new(format!("draft/{}", rounds.number));
+                self.written(desk, &key, state, rounds, &memory).await?
+            }
+        };
         let verdict = if brief.mode == Mode::Quick {
             by_coverage(brief, &state.tree, &state.branches)
         } else {

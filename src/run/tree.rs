@@ -8,6 +8,7 @@ use super::event::{Event, Record, RunSettings};
 use super::phase::{Ended, Judged, Phase, Rounds};
 use crate::base::clock::Moment;
 use crate::research::branch::Branch;
+use crate::research::evidence::{Evidence, EvidenceId};
 use crate::research::memory::Memory;
 use crate::research::node::{Node, NodeId, NodeStatus, Tree};
 use crate::research::plan::{Plan, Update};
@@ -58,8 +59,15 @@ pub struct Folded {
     pub idle_rounds: u32,
     /// Nodes whose branches are in the summaries.
     nodes: BTreeSet<NodeId>,
+    /// The draft of the last round.
+    draft: Option<Draft>,
     /// Every quote, with its place.
     quotes: BTreeSet<(String, String)>,
+}
+
+/// Returns what makes a quote new: the same words in the same place are not, whichever node finds them.
+fn place_and_words(quote: &Evidence) -> (String, String) {
+    (quote.source.for_people(), quote.quote.clone())
 }
 
 /// An event cannot follow from the events before it.
@@ -125,6 +133,18 @@ impl RunState {
             last: record.at,
             seq: 1,
         })
+    }
+
+    /// Returns the draft of the round before, if nothing was quoted since that it could say more of. A draft by rules is
+    /// written again: the model may be back.
+    pub fn draft_that_stands(&self) -> Option<&Draft> {
+        let draft = self.folded.draft.as_ref().filter(|draft| !draft.is_makeshift)?;
+        let is_known = |quote: &Evidence| self.folded.quotes.contains(&place_and_words(quote));
+        let is_quoted =
+            |id: &EvidenceId| self.branches.values().flat_map(|branch| &branch.evidence).any(|e| e.id == *id);
+        let quotes = self.branches.values().flat_map(|branch| &branch.evidence);
+        let cited = draft.findings.iter().flat_map(|finding| &finding.evidence);
+        (quotes.into_iter().all(is_known) && cited.into_iter().all(is_quoted)).then_some(draft)
     }
 
     /// Returns the brief; `None` before it is fixed.
@@ -383,7 +403,8 @@ impl RunState {
         let before = self.folded.clone();
         // The same words in the same place are nothing new, whichever node finds them.
         let quotes = self.branches.values().flat_map(|branch| &branch.evidence);
-        self.folded.quotes.extend(quotes.map(|quote| (quote.source.for_people(), quote.quote.clone())));
+        self.folded.quotes.extend(quotes.map(place_and_words));
+        self.folded.draft = Some(draft.clone());
         self.folded.nodes = self.branches.keys().cloned().collect();
         self.folded.memory = memory.clone();
         let has_new = self.folded.quotes.len() > before.quotes.len();

@@ -6,11 +6,13 @@ use super::cache::normalised;
 use super::desk::Desk;
 use super::egress::Leaving;
 use super::event::RunSettings;
+use super::jobs::{Finished, Jobs};
 use super::journal::EgressKind;
 use super::outward::outward_task;
 use super::steps::{StepError, Steps, estimate};
 use super::tree::RunState;
 use crate::base::line::counted;
+use crate::base::outbound::Outbound;
 use crate::llm::call::CallError;
 use crate::llm::model::ModelError;
 use crate::research::branch::{Branch, BranchStop, Finding};
@@ -114,19 +116,13 @@ impl Steps {
     async fn researched(&self, desk: &Desk, work: &Work) -> Result<Branch, StepError> {
         let Work { outward, outward_task, .. } = work;
         let instructions = outward_task.instructions(desk);
-        let instructions = instructions.as_str();
-        let jobs = desk.jobs().ok_or(StepError::NoWay("no Deep Research is set up"))?;
-        let by_job = Box::pin(self.by_job(desk, work, instructions));
-        let call = if desk.has_job(&outward.id) {
-            // Its own job comes before what anybody else has had done since.
-            by_job.await?
+        let jobs = self.jobs.as_deref().ok_or(StepError::NoWay("no Deep Research is set up"))?;
+        let Finished { run, report, without_summaries } = if jobs.has(&outward.id) {
+            // Its own job comes before what other runs have had done since.
+            jobs.finished(self.by_job(jobs, work, &instructions).await?, &instructions).await?
         } else {
-            let lookup = self.sources.job_lookup(outward, &work.asked, &jobs.version());
-            let ask = async { Ok(by_job.await?.to_string()) };
-            let call: Arc<str> = Box::pin(self.sources.cache.answer::<StepError, _>(lookup, ask)).await?;
-            call.parse().map_err(|_| StepError::Invalid(format!("`{call}` is the number of no call")))?
+            self.known_or_new(jobs, work, &instructions).await?
         };
-        let (run, report) = desk.report(call).await?;
         // What a provider says of public pages is public, their addresses among it.
         let addresses = report.citations.iter().map(|citation| citation.url.as_str());
         self.sources.egress.seen_in_public([report.text.as_str()].into_iter().chain(addresses));
@@ -139,18 +135,39 @@ impl Steps {
                 .notes
                 .push(format!("`{question}` was answered by Deep Research before, in run {run}: nothing was sent"));
         }
+        if without_summaries {
+            let note = "the account may not have summaries of the reasoning, so the job was started without them";
+            branch.notes.push(note.to_owned());
+        }
         Ok(branch)
     }
 
+    /// Returns the report of a job that was started today for the same question, by this run or another one; else that of a
+    /// new job. A report that was cut short answers only the run that paid for it.
+    async fn known_or_new(&self, jobs: &Jobs, work: &Work, instructions: &Outbound) -> Result<Finished, StepError> {
+        let mut version = jobs.research().version();
+        loop {
+            let lookup = self.sources.job_lookup(&work.outward, &work.asked, &version);
+            let ask = async { Ok(self.by_job(jobs, work, instructions).await?.to_string()) };
+            let call: Arc<str> = Box::pin(self.sources.cache.answer::<StepError, _>(lookup, ask)).await?;
+            let call = call.parse().map_err(|_| StepError::Invalid(format!("`{call}` is the number of no call")))?;
+            let finished = jobs.finished(call, instructions).await?;
+            if finished.run == self.run || finished.report.incomplete.is_none() {
+                return Ok(finished);
+            }
+            version.push_str(" again");
+        }
+    }
+
     /// Has instructions carried out by a job, where they may leave; returns the call that brought the report.
-    async fn by_job(&self, desk: &Desk, work: &Work, instructions: &str) -> Result<i64, StepError> {
+    async fn by_job(&self, jobs: &Jobs, work: &Work, instructions: &Outbound) -> Result<i64, StepError> {
         let Work { outward, outward_task, .. } = work;
         let release = async {
             let words = outward_task.words();
-            let text = Leaving { kind: EgressKind::Job, text: instructions, said: words.as_str() };
+            let text = Leaving { kind: EgressKind::Job, text: instructions.as_str(), said: words.as_str() };
             Ok::<_, StepError>(self.sources.egress.release(&outward.id, "Deep Research", text).await?)
         };
-        desk.research(&outward.id, instructions, release).await
+        jobs.carry_out(&outward.id, instructions, release).await
     }
 
     /// Works on a node by searching.

@@ -3,14 +3,14 @@
 use rusqlite::{Row, named_params};
 use serde::{Deserialize, Serialize};
 
-use super::{Journal, JournalError, Json, LockedRun, Plain, json, optional_json, plain, read_failed, rows};
+use super::{Journal, JournalError, Json, LockedRun, Plain, optional_json, plain, read_failed, rows};
 use crate::base::clock::Moment;
 use crate::base::id::{ContentHash, RunId};
 use crate::llm::call::CallKey;
 use crate::llm::message::{Reply, Role, Usage};
 use crate::research::node::NodeId;
 use crate::run::budget::Purpose;
-use crate::source::deep_research::JobId;
+use crate::source::deep_research::{JobId, ProviderKind};
 
 /// A call that is about to be sent.
 #[derive(Clone, Debug)]
@@ -33,8 +33,6 @@ pub struct NewCall {
     pub worst_tokens: u64,
     /// The most it can cost, in billionths of a dollar; `None` if the price is not known.
     pub worst_cost: Option<u64>,
-    /// When.
-    pub sent_at: Moment,
 }
 
 /// Where a call is in its life.
@@ -125,6 +123,9 @@ pub struct CallRow {
     pub cost: Option<u64>,
     /// The background job it started.
     pub job: Option<JobId>,
+    /// Where that job runs; `None` in journals from before it was stored, which know one provider.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub provider: Option<ProviderKind>,
 }
 
 impl CallRow {
@@ -155,7 +156,7 @@ impl CallRow {
 
 impl LockedRun {
     /// Stores a call that is about to be sent; returns its number.
-    pub async fn begin_call(&self, call: &NewCall) -> Result<i64, JournalError> {
+    pub async fn begin_call(&self, call: &NewCall, at: Moment) -> Result<i64, JournalError> {
         let call = call.clone();
         self.write(move |connection, run| {
             connection.execute(
@@ -173,7 +174,7 @@ impl LockedRun {
                     ":counted_tokens": Plain(call.counted_tokens),
                     ":worst_tokens": Plain(call.worst_tokens),
                     ":worst_cost": Plain(call.worst_cost),
-                    ":sent_at": Plain(call.sent_at),
+                    ":sent_at": Plain(at),
                     ":outcome": Plain(CallState::Sent),
                 },
             )?;
@@ -210,33 +211,44 @@ impl LockedRun {
         .await
     }
 
+    /// Gives a call the request of another one.
+    #[cfg(test)]
+    pub(in crate::run) async fn rehash(&self, id: i64, request: &ContentHash) -> Result<(), JournalError> {
+        let request = request.as_str().to_owned();
+        let sql = "UPDATE calls SET request_hash = ?2 WHERE id = ?1";
+        self.write(move |connection, _| connection.execute(sql, (id, request)).map(drop)).await
+    }
+
     /// Stores the id of the background job that a call started. Must come before the first poll: a crash after it finds
     /// the job again.
-    pub async fn attach_job(&self, id: i64, job: &JobId) -> Result<(), JournalError> {
+    pub async fn attach_job(&self, id: i64, job: &JobId, provider: ProviderKind) -> Result<(), JournalError> {
         let job = job.clone();
         self.write(move |connection, run| {
-            let sql = "UPDATE calls SET job = :job WHERE id = :id AND run = :run";
-            connection.execute(sql, named_params! { ":id": id, ":run": run.as_str(), ":job": Plain(job) }).map(drop)
+            let sql = "UPDATE calls SET job = :job, provider = :provider WHERE id = :id AND run = :run";
+            let values = named_params! {
+                ":id": id, ":run": run.as_str(), ":job": Plain(job), ":provider": Plain(provider),
+            };
+            connection.execute(sql, values).map(drop)
         })
         .await
     }
 }
 
 impl Journal {
-    /// Returns the reply of a call of any run, and the run.
-    pub async fn reply(&self, call: i64) -> Result<(RunId, Reply), JournalError> {
+    /// Returns a call of any run, and the run.
+    pub async fn call(&self, call: i64) -> Result<(RunId, CallRow), JournalError> {
+        let sql = format!("SELECT run, {CALL_COLUMNS}, reply FROM calls WHERE id = ?1");
         self.read(move |connection| {
-            let sql = "SELECT run, reply FROM calls WHERE id = ?1 AND reply IS NOT NULL";
-            let read = |row: &Row<'_>| Ok((plain(row, "run")?, json(row, "reply")?));
-            connection.query_row(sql, [call], read).map_err(read_failed)
+            let read = |row: &Row<'_>| Ok((plain(row, "run")?, call_row(row)?));
+            connection.query_row(&sql, [call], read).map_err(read_failed)
         })
         .await
     }
 
-    /// Returns the calls made under a key, oldest first.
-    pub async fn calls_of(&self, run: &RunId, key: &CallKey) -> Result<Vec<CallRow>, JournalError> {
-        let params = [run.to_string(), key.to_string()];
-        let sql = format!("SELECT {CALL_COLUMNS}, reply FROM calls WHERE run = ?1 AND key = ?2 ORDER BY id");
+    /// Returns the calls of a run that made this request, oldest first, under whatever key.
+    pub async fn calls_for(&self, run: &RunId, request: &ContentHash) -> Result<Vec<CallRow>, JournalError> {
+        let params = [run.to_string(), request.as_str().to_owned()];
+        let sql = format!("SELECT {CALL_COLUMNS}, reply FROM calls WHERE run = ?1 AND request_hash = ?2 ORDER BY id");
         self.read(move |connection| rows(connection, &sql, params, call_row)).await
     }
 
@@ -264,7 +276,7 @@ impl Journal {
 
 /// All columns but the reply, which lists leave out: it is the bulk of the table.
 const CALL_COLUMNS: &str = "id, key, role, model, request_hash, purpose, is_tight, counted_tokens, worst_tokens, \
-                            worst_cost, sent_at, outcome, ended_at, error, usage, cost, job";
+                            worst_cost, sent_at, outcome, ended_at, error, usage, cost, job, provider";
 
 fn call_row(row: &Row<'_>) -> rusqlite::Result<CallRow> {
     Ok(CallRow {
@@ -286,5 +298,6 @@ fn call_row(row: &Row<'_>) -> rusqlite::Result<CallRow> {
         usage: optional_json(row, "usage")?,
         cost: plain(row, "cost")?,
         job: plain(row, "job")?,
+        provider: plain(row, "provider")?,
     })
 }

@@ -403,7 +403,6 @@ mod tests {
             counted_tokens: 6,
             worst_tokens: 10,
             worst_cost: None,
-            sent_at: Moment(8),
         }
     }
 
@@ -417,12 +416,12 @@ mod tests {
             let journal = Journal::open(&path).unwrap();
             let locked = LockedRun::new(run.clone(), journal, None);
             locked.create("why?", &first).await.unwrap();
-            let id = locked.begin_call(&call("n2/step/1")).await.unwrap();
+            let id = locked.begin_call(&call("n2/step/1"), Moment(8)).await.unwrap();
             let usage = Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() };
             let reply =
                 Reply { text: "so".into(), usage: Some(usage), cut_off: false, raw: serde_json::json!({"a": 1}) };
             locked.end_call(id, &Outcome::Replied(Box::new(reply), Some(42)), Moment(9)).await.unwrap();
-            locked.begin_call(&call("judge/1")).await.unwrap();
+            locked.begin_call(&call("judge/1"), Moment(8)).await.unwrap();
         }
         let journal = Journal::open(&path).unwrap();
         assert_eq!(journal.records(&run).await.unwrap(), [first]);
@@ -503,7 +502,7 @@ mod tests {
     async fn word_this_version_does_not_know_is_an_error_that_names_it() {
         let run = LockedRun::new(RunId::random(5), Journal::in_memory().unwrap(), None);
         run.create("why?", &started()).await.unwrap();
-        run.begin_call(&call("judge/1")).await.unwrap();
+        run.begin_call(&call("judge/1"), Moment(8)).await.unwrap();
         run.write(|connection, _| connection.execute("UPDATE calls SET outcome = 'sunk'", [])).await.unwrap();
         let error = with_causes(&run.journal().calls(run.id()).await.unwrap_err());
         assert!(error.starts_with("journal has an entry that cannot be read: unknown variant `sunk`"), "{error}");
@@ -519,7 +518,7 @@ mod tests {
         let [mine, other] = [1, 2].map(|id| LockedRun::new(RunId::random(id), journal.clone(), None));
         mine.create("why?", &started()).await.unwrap();
         other.create("why?", &started()).await.unwrap();
-        let id = mine.begin_call(&call("judge/1")).await.unwrap();
+        let id = mine.begin_call(&call("judge/1"), Moment(8)).await.unwrap();
         other.end_call(id, &Outcome::Failed("no".into()), Moment(9)).await.unwrap();
         assert_eq!(journal.calls(mine.id()).await.unwrap()[0].state, CallState::Sent);
     }
@@ -550,6 +549,6 @@ mod tests {
         let path = folder.path().join("state.db");
         Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
         let error = Journal::open(&path).err().unwrap();
-        assert_eq!(error.to_string(), "journal has format 99, and this version of dr knows 4");
+        assert_eq!(error.to_string(), "journal has format 99, and this version of dr knows 5");
     }
 }

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 /// The migration from each version of the format to the next. Their number is the version this program writes.
-pub(super) const MIGRATIONS: [&str; 4] = [
+pub(super) const MIGRATIONS: [&str; 5] = [
     "CREATE TABLE runs (
         id TEXT PRIMARY KEY,
         question TEXT NOT NULL,
@@ -68,6 +68,10 @@ pub(super) const MIGRATIONS: [&str; 4] = [
     // Until now the purpose of a call was guessed from its key, which missed the call that fills the caller's schema.
     "ALTER TABLE calls ADD COLUMN purpose TEXT NOT NULL DEFAULT 'research';
     UPDATE calls SET purpose = 'writing' WHERE key GLOB 'write*' OR key = 'output' OR key GLOB 'output/*';",
+    // A request on record answers every later one like it, whatever its key.
+    "ALTER TABLE calls ADD COLUMN provider TEXT;
+    DROP INDEX calls_by_key;
+    CREATE INDEX calls_by_request ON calls (run, request_hash);",
 ];
 
 pub(super) fn version(connection: &Connection) -> rusqlite::Result<usize> {

@@ -1,10 +1,13 @@
 //! Single calls of a run: what is waited for, what is refused, and what that says of other calls.
 
-use futures::future::{BoxFuture, pending};
+use std::sync::Mutex;
+
+use futures::future::{BoxFuture, join_all, pending};
 
 use super::super::budget::{Budget, Purpose, WritingReserve};
-use super::super::desk::{Desk, DeskParts};
+use super::super::desk::Desk;
 use super::super::event::{Event, Record};
+use super::super::ledger::{Ledger, LedgerParts};
 use super::*;
 use crate::llm::call::{CallError, CallKey, Caller, Limit};
 use crate::llm::message::{Prompt, Reply, Role, Usage};
@@ -12,12 +15,26 @@ use crate::llm::model::{Model, ModelError};
 use crate::llm::roles::{Models, RoleModel};
 use crate::researcher::Words;
 
-/// A model that goes on for an hour and then is silent.
-struct Silent(Arc<ManualClock>);
+/// A model that replies with the number of the request, or after an hour not at all.
+struct Numbered {
+    clock: Arc<ManualClock>,
+    is_silent: bool,
+    sent: Mutex<usize>,
+}
 
-impl Model for Silent {
+impl Numbered {
+    fn new(world: &World, is_silent: bool) -> Arc<Self> {
+        Arc::new(Self { clock: Arc::clone(&world.clock), is_silent, sent: Mutex::default() })
+    }
+
+    fn sent(&self) -> usize {
+        *self.sent.lock().unwrap()
+    }
+}
+
+impl Model for Numbered {
     fn name(&self) -> &'static str {
-        "silent"
+        "numbered"
     }
 
     fn window_tokens(&self) -> u64 {
@@ -37,38 +54,48 @@ impl Model for Silent {
     }
 
     fn send<'a>(&'a self, _: &'a Prompt) -> BoxFuture<'a, Result<Reply, ModelError>> {
-        self.0.advance(Duration::from_hours(1));
-        Box::pin(pending())
+        let mut sent = self.sent.lock().unwrap();
+        *sent += 1;
+        if self.is_silent {
+            self.clock.advance(Duration::from_hours(1));
+            return Box::pin(pending());
+        }
+        let text = sent.to_string();
+        Box::pin(async move {
+            // Others get a turn before the reply is there.
+            tokio::task::yield_now().await;
+            Ok(Reply { text, usage: None, cut_off: false, raw: serde_json::Value::Null })
+        })
     }
 }
 
-/// Opens the desk of a run whose model is silent.
-async fn desk(world: &World) -> Desk {
+/// Opens the ledger of a run that has begun.
+pub(super) async fn ledger(world: &World) -> Arc<Ledger> {
     let run = world.store.lock(&World::run()).unwrap();
     let event = Event::Started { question: "why?".parse().unwrap(), settings: Box::new(world.settings()) };
     run.create("why?", &Record { seq: 1, at: Moment(1), event }).await.unwrap();
-    let model = Arc::new(Silent(Arc::clone(&world.clock))) as Arc<dyn Model>;
+    let clock = Arc::clone(&world.clock) as Arc<dyn Clock>;
+    Arc::new(Ledger::new(LedgerParts {
+        run,
+        budget: Budget::new(world.limits, WritingReserve::default(), Arc::clone(&clock)),
+        clock,
+        closing: CancellationToken::new(),
+        listener: Arc::new(|_| {}),
+        seed: 7,
+    }))
+}
+
+/// Opens a desk with one model for all roles.
+fn desk(ledger: &Arc<Ledger>, model: &Arc<Numbered>) -> Desk {
     let models = Models::of(|_| RoleModel {
-        model: Arc::clone(&model),
+        model: Arc::clone(model) as Arc<dyn Model>,
         counter: Arc::new(Words),
         max_input_tokens: 12_000,
         max_output_tokens: 1_000,
         endpoint: "here".into(),
         is_local: true,
     });
-    let clock = Arc::clone(&world.clock) as Arc<dyn Clock>;
-    let parts = DeskParts {
-        run,
-        models,
-        budget: Budget::new(world.limits, WritingReserve::default(), Arc::clone(&clock)),
-        clock,
-        closing: CancellationToken::new(),
-        closed: CancellationToken::new(),
-        listener: Arc::new(|_| {}),
-        seed: 7,
-        jobs: None,
-    };
-    Desk::open(parts, &[])
+    Desk::open(Arc::clone(ledger), models, CancellationToken::new(), &[])
 }
 
 /// A call that whoever makes it can do without.
@@ -79,7 +106,9 @@ fn optional() -> Prompt {
 #[tokio::test]
 async fn reply_that_somebody_can_do_without_is_waited_for_once_and_stays_charged() {
     let world = World::new(TWO_ROUNDS);
-    let error = desk(&world).await.call(&CallKey::new("n2/page/1"), &optional()).await.unwrap_err();
+    let ledger = ledger(&world).await;
+    let error =
+        desk(&ledger, &Numbered::new(&world, true)).call(&CallKey::new("n2/page/1"), &optional()).await.unwrap_err();
     assert!(matches!(error, CallError::Model(ModelError::Unknown { .. })), "{error}");
     let calls = world.store.journal().calls(&World::run()).await.unwrap();
     assert_eq!(
@@ -92,11 +121,58 @@ async fn reply_that_somebody_can_do_without_is_waited_for_once_and_stays_charged
 async fn call_that_can_be_done_without_ends_no_research_where_it_does_not_fit() {
     let mut world = World::new(TWO_ROUNDS);
     world.limits.tokens = Some(50);
-    let desk = desk(&world).await;
+    let ledger = ledger(&world).await;
+    let desk = desk(&ledger, &Numbered::new(&world, true));
     let refused = desk.call(&CallKey::new("n2/page/1"), &optional()).await;
     assert_eq!(refused, Err(CallError::Limit(Limit::Tokens)));
-    assert_eq!(desk.parts.budget.reached(Purpose::Research), None);
+    assert_eq!(ledger.budget().reached(Purpose::Research), None);
     let needed = Prompt { patience: None, ..optional() };
     assert_eq!(desk.call(&CallKey::new("n2/step/1"), &needed).await, Err(CallError::Limit(Limit::Tokens)));
-    assert_eq!(desk.parts.budget.reached(Purpose::Research), Some(Limit::Tokens));
+    assert_eq!(ledger.budget().reached(Purpose::Research), Some(Limit::Tokens));
+}
+
+fn prompt(text: &str) -> Prompt {
+    Prompt::new(Role::Worker, "rules", text, 100)
+}
+
+#[tokio::test]
+async fn request_on_record_is_not_bought_again_under_another_key() {
+    let world = World::new(TWO_ROUNDS);
+    let (ledger, model) = (ledger(&world).await, Numbered::new(&world, false));
+    let desk = desk(&ledger, &model);
+    for key in ["n2/step/1", "n9/step/1", "n2/step/1"] {
+        assert_eq!(desk.call(&CallKey::new(key), &prompt("task")).await.unwrap().text, "1", "{key}");
+    }
+    let other_sample = Prompt { sample: 1, ..prompt("task") };
+    assert_eq!(desk.call(&CallKey::new("n2/step/1/small"), &other_sample).await.unwrap().text, "2");
+    assert_eq!(desk.call(&CallKey::new("n2/step/1"), &prompt("other task")).await.unwrap().text, "3");
+    assert_eq!((model.sent(), world.store.journal().calls(&World::run()).await.unwrap().len()), (3, 3));
+}
+
+#[tokio::test]
+async fn tasks_that_make_the_same_request_at_once_buy_it_once() {
+    let world = World::new(TWO_ROUNDS);
+    let (ledger, model) = (ledger(&world).await, Numbered::new(&world, false));
+    let desk = desk(&ledger, &model);
+    let (keys, prompt) =
+        ((2..9).map(|node| CallKey::new(format!("n{node}/step/1"))).collect::<Vec<_>>(), prompt("task"));
+    let replies = join_all(keys.iter().map(|key| desk.call(key, &prompt))).await;
+    assert!(replies.into_iter().all(|reply| reply.unwrap().text == "1"));
+    assert_eq!(model.sent(), 1);
+}
+
+#[tokio::test]
+async fn reply_under_its_own_key_comes_before_an_older_one_to_the_same_request() {
+    let world = World::new(TWO_ROUNDS);
+    let (ledger, model) = (ledger(&world).await, Numbered::new(&world, false));
+    let desk = desk(&ledger, &model);
+    for (key, sample) in [("n2/step/1", 0), ("n3/step/1", 1)] {
+        desk.call(&CallKey::new(key), &Prompt { sample, ..prompt("task") }).await.unwrap();
+    }
+    // As earlier versions of dr left it: two replies to one request.
+    let calls = world.store.journal().calls(&World::run()).await.unwrap();
+    let same = ledger.run().rehash(calls[1].id, &calls[0].request_hash).await;
+    assert!(same.is_ok());
+    assert_eq!(desk.call(&CallKey::new("n3/step/1"), &prompt("task")).await.unwrap().text, "2");
+    assert_eq!(desk.call(&CallKey::new("n4/step/1"), &prompt("task")).await.unwrap().text, "1");
 }

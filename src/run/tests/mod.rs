@@ -10,7 +10,13 @@ mod fold;
 
 mod guardrails;
 
+mod jobs;
+
+mod ledger;
+
 mod outside;
+
+mod rounds;
 
 use std::sync::Arc;
 use std::time::Duration;

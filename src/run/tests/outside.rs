@@ -28,7 +28,7 @@ use crate::research::plan::SavedPlan;
 use crate::research::report::StopReason;
 use crate::researcher::{NoPick, ScriptedSource, Words};
 use crate::source::Source;
-use crate::source::deep_research::{DeepResearch, DeepResearchOptions, DeepResearchSettings, OpenAiJobs};
+use crate::source::deep_research::{DeepResearch, DeepResearchOptions, DeepResearchSettings, OpenAiJobs, Provider};
 use crate::source::web::{FetchOptions, Fetcher, PageStore, SearxNg, WebSource};
 use crate::web_server::WebServer;
 
@@ -63,6 +63,12 @@ pub(super) struct Outside<'a> {
     /// Whether there is a search engine.
     pub(super) can_search: bool,
     pub(super) max_jobs: usize,
+    /// The model of jobs.
+    pub(super) researcher: &'static str,
+    /// Background research in this process, in place of that at the server.
+    pub(super) provider: Option<Arc<dyn Provider>>,
+    /// What it may spend.
+    pub(super) limits: BudgetLimits,
     pub(super) clock: Arc<ManualClock>,
     pub(super) pages: Arc<TempDir>,
     /// How long one request may take.
@@ -81,6 +87,9 @@ impl<'a> Outside<'a> {
             plan: None,
             can_search: true,
             max_jobs: 2,
+            researcher: "fixture",
+            provider: None,
+            limits: LIMITS,
             clock: Arc::new(ManualClock::at(Moment(1_000))),
             pages: Arc::new(tempfile::tempdir().unwrap()),
             patience,
@@ -91,13 +100,19 @@ impl<'a> Outside<'a> {
     /// Begins a run and brings it to its end.
     pub(super) async fn ask(&self) -> Result<StopReason, RunError> {
         let question = "What is said of the topics, and how do others water greenhouse beds?".parse().unwrap();
-        let run = Orchestrator::start(World::run(), question, settings(LIMITS), self.resources(false)).await?;
+        let run = Orchestrator::start(World::run(), question, settings(self.limits), self.resources(false)).await?;
         self.conduct(run).await
     }
 
     /// Goes on as another process would, which knows only what is stored.
     pub(super) async fn resume(&self, retry_unknown: bool) -> Result<StopReason, RunError> {
         let run = Orchestrator::resume(World::run(), None, self.resources(retry_unknown)).await?;
+        self.conduct(run).await
+    }
+
+    /// Goes on with more to spend.
+    pub(super) async fn resume_with(&self, limits: BudgetLimits) -> Result<StopReason, RunError> {
+        let run = Orchestrator::resume(World::run(), Some(limits), self.resources(false)).await?;
         self.conduct(run).await
     }
 
@@ -169,13 +184,14 @@ impl<'a> Outside<'a> {
 
     fn jobs(&self, retry_unknown: bool) -> DeepResearch {
         let options = json!({
-            "base_url": self.server.url(), "models": ["fixture"], "max_cost": 1.0, "max_jobs": self.max_jobs,
+            "base_url": self.server.url(), "models": [self.researcher], "max_cost": 1.0, "max_jobs": self.max_jobs,
             "timeout_minutes": 1,
         });
         let options: DeepResearchOptions = serde_json::from_value(options).unwrap();
         let environment = Environment::default();
         let settings = DeepResearchSettings::resolve(&options, &environment).unwrap().unwrap();
-        let provider = Arc::new(OpenAiJobs::of(&settings).unwrap().within(self.patience));
+        let there = || Arc::new(OpenAiJobs::of(&settings).unwrap().within(self.patience)) as Arc<dyn Provider>;
+        let provider = self.provider.clone().unwrap_or_else(there);
         let prices = PriceTable::with(&BTreeMap::from([("fixture".to_owned(), PRICE)])).unwrap();
         DeepResearch::new(settings, prices, retry_unknown).unwrap().at(provider)
     }

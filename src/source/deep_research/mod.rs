@@ -35,6 +35,7 @@ use std::time::Duration;
 
 use crate::base::http::HttpError;
 use crate::base::id::ContentHash;
+use crate::base::outbound::Outbound;
 use crate::llm::price::{Price, PriceTable};
 
 pub use cost::JobCost;
@@ -107,7 +108,7 @@ impl DeepResearch {
 
     /// Returns a hash of everything but the instructions that a report depends on.
     pub fn version(&self) -> String {
-        let mut request = self.settings.request(&self.settings.models.join(","), String::new(), BTreeMap::new());
+        let mut request = self.settings.request(&self.settings.models.join(","), Outbound::default(), BTreeMap::new());
         if let Some(mcp) = &mut request.mcp {
             mcp.authorization = None;
         }

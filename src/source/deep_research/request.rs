@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::base::http::{BaseUrl, Secret};
+use crate::base::outbound::Outbound;
 use crate::llm::openai::Effort;
 
 /// What a job is to do, and within which limits.
@@ -11,7 +12,7 @@ pub struct JobRequest {
     /// The name the endpoint knows the model by.
     pub model: String,
     /// The whole prompt: no one is asked back.
-    pub instructions: String,
+    pub instructions: Outbound,
     /// How hard a model thinks that can be told so.
     pub effort: Effort,
     /// Whether summaries of its reasoning are asked for; some accounts may not have them.

@@ -10,6 +10,7 @@ use super::request::{JobRequest, McpServer};
 use crate::base::environment::{Environment, KeyError};
 use crate::base::http::{BaseUrl, ParseBaseUrlError, Secret, shown};
 use crate::base::money::nanos;
+use crate::base::outbound::Outbound;
 use crate::llm::endpoint::{EndpointError, ModelEndpoint};
 use crate::llm::openai::Effort;
 use crate::llm::price::{Price, PriceTable};
@@ -261,7 +262,7 @@ impl DeepResearchSettings {
     }
 
     /// Returns the request that has `model` do what `instructions` say, within these settings.
-    pub fn request(&self, model: &str, instructions: String, metadata: BTreeMap<String, String>) -> JobRequest {
+    pub fn request(&self, model: &str, instructions: Outbound, metadata: BTreeMap<String, String>) -> JobRequest {
         JobRequest {
             model: model.to_owned(),
             instructions,
@@ -452,7 +453,7 @@ mod tests {
         assert_eq!((settings.timeout, settings.max_jobs), (Duration::from_mins(5), 0));
         let expected = JobRequest {
             model: "mine".into(),
-            instructions: "Look.".into(),
+            instructions: Outbound::fixed("Look."),
             effort: Effort::Xhigh,
             summaries: false,
             max_tool_calls: 7,
@@ -468,7 +469,7 @@ mod tests {
             }),
             metadata: BTreeMap::new(),
         };
-        assert_eq!(settings.request("mine", "Look.".into(), BTreeMap::new()), expected);
+        assert_eq!(settings.request("mine", Outbound::fixed("Look."), BTreeMap::new()), expected);
     }
 
     #[test]

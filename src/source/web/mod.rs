@@ -51,6 +51,7 @@ mod settings;
 mod tests;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -87,6 +88,9 @@ const MAX_PAGE_CHARS: usize = 60_000;
 /// How long a page that was fetched stands for what is there now.
 const FRESH: Duration = Duration::from_hours(24);
 
+/// Searches in a row that may fail, after all retries, before the engine is not asked any more.
+const MAX_FAILED_SEARCHES: u32 = 2;
+
 /// The name of this source.
 const NAME: &str = "web";
 
@@ -98,6 +102,8 @@ pub struct WebSource {
     clock: Arc<dyn Clock>,
     dates: DateRange,
     splitter: WordSplitter,
+    /// Searches in a row that failed. An engine that is down would cost every worker all its retries.
+    failed_searches: AtomicU32,
     /// What may be opened: addresses a search returned or the user named, by the form they are counted under.
     known: Mutex<HashMap<WebUrl, WebUrl>>,
 }
@@ -117,6 +123,7 @@ impl WebSource {
             clock,
             dates: DateRange::default(),
             splitter: WordSplitter::default(),
+            failed_searches: AtomicU32::new(0),
             known: Mutex::default(),
         }
     }
@@ -223,11 +230,23 @@ impl Source for WebSource {
         Box::pin(async move {
             let asked =
                 WebQuery { text: query.to_owned(), limit: limit.saturating_mul(HITS_PER_PASSAGE), dates: self.dates };
-            let hits = search_patiently(&*self.provider, &asked, &*self.clock, rand::random).await;
-            let hits = hits.map_err(|error| {
-                let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-                failed(format!("{error}{hint}"))
-            })?;
+            if self.failed_searches.load(Ordering::SeqCst) >= MAX_FAILED_SEARCHES {
+                let engine = self.provider.name();
+                return Err(failed(format!(
+                    "`{engine}` is not asked any more: {MAX_FAILED_SEARCHES} searches in a row failed"
+                )));
+            }
+            let hits = match search_patiently(&*self.provider, &asked, &*self.clock, rand::random).await {
+                Ok(hits) => {
+                    self.failed_searches.store(0, Ordering::SeqCst);
+                    hits
+                }
+                Err(error) => {
+                    self.failed_searches.fetch_add(1, Ordering::SeqCst);
+                    let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+                    return Err(failed(format!("{error}{hint}")));
+                }
+            };
             self.permit(hits.iter().map(|hit| hit.url.clone()));
             let passages = self.passages(query, hits, limit);
             let coverage = passages.iter().map(|passage| passage.score).fold(0.0, f32::max);

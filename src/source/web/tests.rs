@@ -680,3 +680,38 @@ fn place_written_before_there_were_stored_pages_is_still_read() {
     assert!(matches!(place, Place::Web { content_hash: None, .. }));
     assert!(serde_json::to_value(&place).unwrap().get("content_hash").is_none());
 }
+
+#[tokio::test]
+async fn engine_that_is_down_is_not_asked_by_every_worker() {
+    let server = Server::start(|_| Answer::with(503, "", ""));
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Arc::new(SearxNg::new(server.base()).unwrap());
+    let clock = Arc::new(ManualClock::default());
+    let web = WebSource::new(engine, None, PageStore::new(folder.path().to_owned()), clock);
+    for _ in 0..2 {
+        let error = web.search("beds", 3).await.unwrap_err().to_string();
+        assert!(error.contains("status 503"), "{error}");
+    }
+    let asked = server.lines().len();
+    let error = web.search("valves", 3).await.unwrap_err().to_string();
+    assert!(error.contains("`searxng` is not asked any more"), "{error}");
+    assert_eq!((asked, server.lines().len()), (10, 10));
+}
+
+#[tokio::test]
+async fn engine_that_fails_now_and_then_is_asked_on() {
+    let count = Arc::new(Mutex::new(0));
+    let counted = Arc::clone(&count);
+    let server = Server::start(move |_| {
+        let mut count = counted.lock().unwrap();
+        *count += 1;
+        if *count % 2 == 1 { Answer::with(400, "", "") } else { Answer::json(200, &json!({ "results": [] })) }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Arc::new(SearxNg::new(server.base()).unwrap());
+    let clock = Arc::new(ManualClock::default());
+    let web = WebSource::new(engine, None, PageStore::new(folder.path().to_owned()), clock);
+    for number in 0..8 {
+        assert_eq!(web.search("beds", 3).await.is_ok(), number % 2 == 1);
+    }
+}

@@ -10,8 +10,8 @@ use crate::common::{Run, World};
 use crate::reader;
 use crate::web_server::{Fault, Kind, Setup, WebServer};
 
-/// Time allowed for a run with a limit of ten seconds. Generous, for machines under load.
-const PATIENCE: Duration = Duration::from_secs(100);
+/// How long a run may take before the test says that it hangs.
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Number of the model call that gets the fault. Of the other kinds it is the first call.
 const MODEL_CALL: usize = 4;
@@ -56,7 +56,11 @@ fn stored(world: &World) -> BTreeSet<usize> {
 fn survives(fault: &Fault) {
     let server = faulty(fault.clone());
     let world = models_at(greenhouse(), &server).with_variable("SEARXNG_URL", server.origin());
-    let ask = ["ask", "--json", "--quiet", "--mode", "deep", "--max-time", "10s", "--deep-research-max", "1", QUESTION];
+    let mut ask = vec!["ask", "--json", "--quiet", "--mode", "deep", "--deep-research-max", "1", QUESTION];
+    if *fault == Fault::TimeOut {
+        // Nothing else would end a request that hangs. The other faults answer, so that no clock decides the outcome.
+        ask.extend(["--max-time", "20s"]);
+    }
     let run = ended(&world, &ask);
     deserves_its_exit(fault, &run);
     let (kept, before, jobs) = (stored(&world), server.count(), server.jobs().len());

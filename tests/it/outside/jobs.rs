@@ -167,15 +167,6 @@ fn report_of_a_job_is_reused_for_the_same_question_on_the_same_day() {
 }
 
 #[test]
-fn job_is_cancelled_when_the_time_of_its_run_is_up() {
-    let (server, _has_come) = telling(Kind::AskJob, None, usize::MAX);
-    let world = models_at(greenhouse(), &server);
-    let run = world.dr(ASK.iter().chain(&["--max-time", "6s"]));
-    assert_eq!((run.exit, run.json()["stop_reason"].as_str()), (Some(4), Some("time_exceeded")), "{run}");
-    assert_eq!((server.jobs().len(), server.jobs()[0].status), (1, "cancelled"));
-}
-
-#[test]
 fn job_that_a_node_did_not_need_is_left_to_the_next() {
     let say = |request: &Request| {
         say_for(

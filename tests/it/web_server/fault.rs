@@ -52,6 +52,8 @@ pub(crate) enum Fault {
     FailedJob,
     /// The job started by this call ends at a limit.
     IncompleteJob,
+    /// Jobs with summaries of the reasoning are refused.
+    NoSummaries,
 }
 
 impl Fault {
@@ -70,6 +72,11 @@ impl Fault {
                 Some(Response::text(502, page).with_header("Content-Type", "text/html"))
             }
             Self::ResetBefore => Some(Response::Reset),
+            Self::NoSummaries => {
+                let message = "Your organization must be verified to generate reasoning summaries.";
+                let wants_them = !request.json["reasoning"]["summary"].is_null();
+                wants_them.then(|| refused(400, "unsupported_value", message))
+            }
             Self::RedirectLoop => {
                 let (path, hop) = request.path.split_once("hop=").unwrap_or((&request.path, "0"));
                 let next = hop.parse::<u32>().unwrap_or(0) + 1;

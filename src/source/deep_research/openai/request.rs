@@ -82,7 +82,7 @@ fn stored_body(request: &JobRequest) -> Value {
 
 /// Returns the prompt, with the hosts in words where the search tool takes no filter.
 fn told(request: &JobRequest, capabilities: Capabilities) -> String {
-    let mut prompt = request.instructions.clone();
+    let mut prompt = request.instructions.as_str().to_owned();
     if capabilities.filters_domains {
         return prompt;
     }
@@ -139,7 +139,7 @@ fn metadata(pairs: &BTreeMap<String, String>) -> BTreeMap<String, String> {
 pub(super) fn sample(model: &str) -> JobRequest {
     JobRequest {
         model: model.into(),
-        instructions: "Find out what drip lines cost.".into(),
+        instructions: crate::base::outbound::Outbound::fixed("Find out what drip lines cost."),
         effort: crate::llm::openai::Effort::High,
         summaries: true,
         max_tool_calls: 12,

@@ -1,0 +1,316 @@
+//! The ledger of a run: everything that is paid for is reserved and stored before it is sent, and settled once.
+//!
+//! ```text
+//! open(worst case) ─▶ Ticket ─┬▶ replied   the reply is stored and its cost settled
+//!                             ├▶ failed    nothing was charged
+//!                             ├▶ unknown   the worst case stays charged
+//!                             ├▶ lost      no reply; the cost is settled if it is known
+//!                             └▶ dropped   the worst case stays charged; the journal still says `sent`
+//! ```
+//!
+//! Prompts ([`super::desk`]) and background jobs ([`super::jobs`]) both go through here. A request whose reply is stored
+//! is never bought again within the run, whatever key it is made under; whoever wants a second sample of one prompt
+//! numbers it with [`crate::llm::message::Prompt::sample`].
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::sync::OwnedMutexGuard;
+use tokio_util::sync::CancellationToken;
+
+use super::budget::{Budget, CallCost, Refusal, Reservation};
+use super::journal::{CallRow, CallState, JournalError, LockedRun, NewCall, Outcome};
+use crate::base::clock::Clock;
+use crate::base::id::ContentHash;
+use crate::base::line::with_causes;
+use crate::base::retry::{Failure, Policy, retry};
+use crate::llm::call::{CallError, CallKey};
+use crate::llm::message::{Reply, Role};
+use crate::llm::model::ModelError;
+use crate::source::deep_research::{JobId, ProviderKind};
+
+/// A call as it happens, for progress displays.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CallNotice {
+    /// It was sent.
+    Sent(CallKey, Role),
+    /// It is sent again after a failure.
+    Retried(CallKey, String),
+    /// Its reply is stored.
+    Replied(CallKey, Role),
+}
+
+/// Receives the calls of a run as they happen.
+pub type CallListener = Arc<dyn Fn(&CallNotice) + Send + Sync>;
+
+/// How the worst case of a call is reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reserving {
+    /// After those that wait already. A refusal ends the research.
+    InTurn,
+    /// As soon as it fits. A refusal says nothing about smaller calls.
+    IfItFits,
+}
+
+/// What a run pays for.
+pub struct Ledger {
+    parts: LedgerParts,
+    random: Mutex<StdRng>,
+    /// A lock for each request that is being made.
+    turns: Mutex<HashMap<ContentHash, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+/// What a ledger is made of.
+pub struct LedgerParts {
+    /// Where calls are stored.
+    pub run: LockedRun,
+    /// What may be spent.
+    pub budget: Budget,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Cancelled when no new call may be made.
+    pub closing: CancellationToken,
+    /// Receives the calls as they happen.
+    pub listener: CallListener,
+    /// Seed of the retry delays.
+    pub seed: u64,
+}
+
+impl Ledger {
+    /// Opens the ledger of a run.
+    pub fn new(parts: LedgerParts) -> Self {
+        Self { random: Mutex::new(StdRng::seed_from_u64(parts.seed)), turns: Mutex::default(), parts }
+    }
+
+    /// Returns the run.
+    pub fn run(&self) -> &LockedRun {
+        &self.parts.run
+    }
+
+    /// Returns what may be spent.
+    pub fn budget(&self) -> &Budget {
+        &self.parts.budget
+    }
+
+    /// Returns the clock.
+    pub fn clock(&self) -> &dyn Clock {
+        self.parts.clock.as_ref()
+    }
+
+    /// Completes when no new call may be made.
+    pub async fn closing(&self) {
+        self.parts.closing.cancelled().await;
+    }
+
+    /// Waits until no other task is making `request`. Hold the result while making it: the second task then finds the
+    /// reply of the first.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`CallError::Cancelled`] if the run is stopped meanwhile.
+    pub async fn turn(&self, request: &ContentHash) -> Result<Turn<'_>, CallError> {
+        let lock = {
+            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(turns.entry(request.clone()).or_default())
+        };
+        let held = tokio::select! {
+            held = lock.lock_owned() => held,
+            () = self.closing() => return Err(CallError::Cancelled),
+        };
+        Ok(Turn { ledger: self, request: request.clone(), held: Some(held) })
+    }
+
+    /// Returns the calls of this run that made `request`, oldest first, under whatever key.
+    pub async fn calls_for(&self, request: &ContentHash) -> Result<Vec<CallRow>, CallError> {
+        Ok(self.parts.run.journal().calls_for(self.parts.run.id(), request).await?)
+    }
+
+    /// Reserves the worst case of a call and stores that it is about to be sent. Gives up when `given_up` completes.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the worst case does not fit, the run is stopped, or the journal fails; nothing is reserved
+    /// then.
+    pub async fn open(
+        &self,
+        call: &NewCall,
+        reserving: Reserving,
+        given_up: impl Future<Output = ()>,
+    ) -> Result<Ticket, CallError> {
+        let worst = CallCost { cost_nanos: call.worst_cost, tokens: call.worst_tokens };
+        let budget = &self.parts.budget;
+        let reserved = async {
+            match reserving {
+                Reserving::InTurn => budget.reserve_in_turn(worst, call.purpose).await,
+                Reserving::IfItFits => budget.reserve_if_it_fits(worst, call.purpose).await,
+            }
+        };
+        let mut reservation = tokio::select! {
+            biased;
+            () = self.closing() => return Err(CallError::Cancelled),
+            reserved = reserved => reserved.map_err(Refusal::limit).map_err(CallError::Limit)?,
+            () = given_up => {
+                let reason = "the budget had no room in time".to_owned();
+                return Err(ModelError::Transient { retry_after: None, reason }.into());
+            }
+        };
+        let id = self.parts.run.begin_call(call, self.parts.clock.now()).await?;
+        (self.parts.listener)(&CallNotice::Sent(call.key.clone(), call.role));
+        reservation.sent();
+        Ok(self.ticket(id, call.key.clone(), call.role, reservation))
+    }
+
+    /// Takes up a call that an earlier process has left in flight: its worst case is reserved in place of charged.
+    pub fn reopen(&self, call: &CallRow) -> Ticket {
+        // Tokens of jobs are not limited, see `charged_tokens`.
+        let worst = CallCost { cost_nanos: call.worst_cost, tokens: charged_tokens(call) };
+        let reservation = self.parts.budget.take_back(worst, call.purpose);
+        self.ticket(call.id, call.key.clone(), call.role, reservation)
+    }
+
+    fn ticket(&self, id: i64, key: CallKey, role: Role, reservation: Reservation) -> Ticket {
+        let (run, clock) = (self.parts.run.clone(), Arc::clone(&self.parts.clock));
+        Ticket { id, key, role, run, clock, listener: Arc::clone(&self.parts.listener), reservation }
+    }
+
+    /// Stores that a call is not in flight any more, which an earlier process left there. It stays charged.
+    pub async fn give_up(&self, call: &CallRow) -> Result<(), CallError> {
+        let outcome = Outcome::Unknown("process ended before the reply was stored".into());
+        Ok(self.parts.run.end_call(call.id, &outcome, self.parts.clock.now()).await?)
+    }
+
+    /// Sends by `send` until it succeeds or the table says that sending again cannot help.
+    pub async fn retry<T, E, S>(&self, policy: &Policy, key: &CallKey, send: impl Fn() -> S) -> Result<T, E>
+    where
+        E: Failure + From<CallError> + std::fmt::Display,
+        S: Future<Output = Result<T, E>>,
+    {
+        let pause = |delay, error: E| async move {
+            self.pause(delay).await?;
+            (self.parts.listener)(&CallNotice::Retried(key.clone(), error.to_string()));
+            Ok(())
+        };
+        retry(policy, || self.chance(), pause, send).await
+    }
+
+    /// Waits, unless the run is stopped.
+    pub async fn pause(&self, delay: Duration) -> Result<(), CallError> {
+        tokio::select! {
+            () = self.parts.clock.sleep(delay) => Ok(()),
+            () = self.closing() => Err(CallError::Cancelled),
+        }
+    }
+
+    /// Returns a random number from 0 to 1.
+    pub fn chance(&self) -> f64 {
+        self.random.lock().unwrap_or_else(PoisonError::into_inner).random()
+    }
+}
+
+/// The exclusive right to make one request, see [`Ledger::turn`].
+#[must_use = "the request may be made by two tasks at once after this is dropped"]
+pub struct Turn<'a> {
+    ledger: &'a Ledger,
+    request: ContentHash,
+    held: Option<OwnedMutexGuard<()>>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut turns = self.ledger.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        self.held = None;
+        // The map and this count one each; more are waiting.
+        if turns.get(&self.request).is_some_and(|lock| Arc::strong_count(lock) == 1) {
+            turns.remove(&self.request);
+        }
+    }
+}
+
+/// A call in flight: reserved, stored, and not settled yet.
+///
+/// It ends once, by the method that consumes it. Dropped, its worst case stays charged and its row says `sent`, so that
+/// the next process can find it.
+#[must_use = "a ticket that is dropped leaves its worst case charged"]
+pub struct Ticket {
+    id: i64,
+    key: CallKey,
+    role: Role,
+    run: LockedRun,
+    clock: Arc<dyn Clock>,
+    listener: CallListener,
+    /// Charges the worst case when it is dropped, because it was marked as sent.
+    reservation: Reservation,
+}
+
+impl Ticket {
+    /// Returns the number of the call in the journal.
+    pub fn id(&self) -> i64 {
+        self.id
+    }
+
+    /// Returns the reserved worst case.
+    pub fn worst(&self) -> CallCost {
+        self.reservation.worst()
+    }
+
+    /// Stores the id of the background job that the call has started. Must come before the first question about it.
+    pub async fn attach(&self, job: &JobId, provider: ProviderKind) -> Result<(), JournalError> {
+        self.run.attach_job(self.id, job, provider).await
+    }
+
+    /// Stores the reply and settles its cost; an unknown cost is settled at the worst case.
+    pub async fn replied(self, reply: Reply, cost: CallCost) -> Result<(), JournalError> {
+        self.end(Outcome::Replied(Box::new(reply), cost.cost_nanos)).await?;
+        (self.listener)(&CallNotice::Replied(self.key.clone(), self.role));
+        self.reservation.settle(cost);
+        Ok(())
+    }
+
+    /// Stores that the request was not carried out, and gives the reservation back.
+    pub async fn failed(self, reason: String) -> Result<(), JournalError> {
+        self.end(Outcome::Failed(reason)).await?;
+        self.reservation.release();
+        Ok(())
+    }
+
+    /// Stores that the request may have been carried out. The worst case stays charged.
+    pub async fn unknown(self, reason: String) -> Result<(), JournalError> {
+        self.end(Outcome::Unknown(reason)).await?;
+        self.reservation.keep();
+        Ok(())
+    }
+
+    /// Stores that there is certainly no reply, and settles the cost if it is known.
+    pub async fn lost(self, reason: String, cost: Option<CallCost>) -> Result<(), JournalError> {
+        self.end(Outcome::Lost(reason, cost.and_then(|cost| cost.cost_nanos))).await?;
+        match cost {
+            Some(cost) => {
+                self.reservation.settle(cost);
+            }
+            None => self.reservation.keep(),
+        }
+        Ok(())
+    }
+
+    /// Stores the outcome. The journal comes first: if it fails, the worst case stays charged.
+    async fn end(&self, outcome: Outcome) -> Result<(), JournalError> {
+        self.run.end_call(self.id, &outcome, self.clock.now()).await
+    }
+}
+
+/// Returns the tokens a stored call is charged. Jobs are limited by money and number, so theirs count nothing.
+pub fn charged_tokens(call: &CallRow) -> u64 {
+    match (call.role, call.state) {
+        (Role::Researcher, _) | (_, CallState::Failed) => 0,
+        _ => call.usage.map_or(call.worst_tokens, |usage| usage.tokens()),
+    }
+}
+
+impl From<JournalError> for CallError {
+    fn from(error: JournalError) -> Self {
+        Self::Journal { reason: with_causes(&error) }
+    }
+}

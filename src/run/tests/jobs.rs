@@ -1,0 +1,118 @@
+//! Background jobs of a run: their time, their provider, and reports that are less than was asked for.
+
+use serde_json::json;
+
+use super::super::job_log::jobs_of;
+use super::super::journal::CallState;
+use super::outside::{LIMITS, Outside};
+use super::*;
+use crate::llm::message::Role;
+use crate::llm::openai::Api;
+use crate::research::branch::{Branch, BranchStop};
+use crate::research::node::NodeStatus;
+use crate::research::plan::SavedPlan;
+use crate::source::deep_research::{ProviderKind, ScriptedJobs};
+use crate::web_server::{Call, Fault, Kind, Setup, WebServer};
+
+/// Makes a world with one node inside and one job for each of `questions`.
+fn with_jobs<'a>(server: &'a WebServer, questions: &[&str]) -> Outside<'a> {
+    let node = |id: &str, question: &str, hint: &str| json!({ "id": id, "question": question, "aspects": ["a1"], "source_hint": hint, "depends_on": [], "why": "it is asked for" });
+    let mut nodes = vec![node("inside", "What is said of topic 1?", "internal")];
+    let web = questions.iter().enumerate();
+    nodes.extend(web.map(|(number, question)| node(&format!("outside{number}"), question, "web")));
+    let plan = json!({ "reasoning": "one for every way", "new_nodes": nodes });
+    Outside {
+        models: Some(ScriptedModel::new(Researcher { nodes: 2, more_nodes: 0 }, Duration::ZERO).models()),
+        plan: Some(serde_json::from_value::<SavedPlan>(plan).unwrap()),
+        can_search: false,
+        ..Outside::at(server, Api::Responses, Duration::from_secs(10))
+    }
+}
+
+const BEDS: &str = "How do others water greenhouse beds?";
+
+/// Returns the branches of nodes that had a job.
+async fn researched(world: &Outside<'_>) -> Vec<Branch> {
+    let state = world.state().await;
+    state.jobs().filter_map(|(node, _)| state.branches.get(node).cloned()).collect()
+}
+
+#[tokio::test]
+async fn job_is_cancelled_when_the_time_of_its_run_is_up_and_waits_for_more() {
+    let server = Setup::new(|_| String::new()).with_polls(6).start();
+    // Research has four fifths of it: a job is asked about five times before that is up, and needs seven.
+    let limits = BudgetLimits { time: Some(Duration::from_secs(30)), ..LIMITS };
+    let world = Outside { limits, ..with_jobs(&server, &[BEDS]) };
+    assert_eq!(world.ask().await.unwrap(), StopReason::TimeExceeded);
+    assert_eq!(server.jobs().iter().map(|job| job.status).collect::<Vec<_>>(), ["cancelled"]);
+    let state = world.state().await;
+    let waits = state.jobs().all(|(node, _)| state.tree.get(node).unwrap().status == NodeStatus::Pending);
+    assert!(waits && state.jobs().count() == 1, "{:#?}", state.tree);
+    assert_eq!(world.resume_with(LIMITS).await.unwrap(), StopReason::Complete);
+    assert_eq!(server.jobs().iter().map(|job| job.status).collect::<Vec<_>>(), ["cancelled", "completed"]);
+    assert!(!researched(&world).await[0].report.findings.is_empty());
+}
+
+#[tokio::test]
+async fn report_that_was_cut_short_is_used_and_counts_as_incomplete() {
+    let first = |call: &Call<'_>| (call.kind == Kind::StartJob && call.number == 1).then_some(Fault::IncompleteJob);
+    let server = Setup::new(|_| String::new()).with_polls(0).with_faults(first).start();
+    let world = with_jobs(&server, &[BEDS]);
+    world.ask().await.unwrap();
+    let branch = researched(&world).await.remove(0);
+    assert!(!branch.report.findings.is_empty() && branch.evidence.iter().all(|quote| quote.checked));
+    assert_eq!(branch.report.stop_reason, BranchStop::BudgetExceeded);
+    assert_eq!(branch.report.open_questions, [BEDS]);
+    assert!(branch.report.confidence <= 0.4, "{}", branch.report.confidence);
+    let note = "stopped before it was done (max_output_tokens)";
+    assert!(branch.notes.iter().any(|said| said.contains(note)), "{:?}", branch.notes);
+    let calls = world.calls().await;
+    let job = calls.iter().find(|call| call.role == Role::Researcher).unwrap();
+    assert_eq!(job.state, CallState::Replied);
+    assert!(job.cost.unwrap() > 0 && job.reply.as_ref().unwrap().cut_off);
+}
+
+#[tokio::test]
+async fn account_without_summaries_has_its_jobs_without_them_and_is_told() {
+    let server = Setup::new(|_| String::new()).with_polls(0);
+    let server = server.with_faults(|call| (call.kind == Kind::StartJob).then_some(Fault::NoSummaries)).start();
+    // One after the other, so that the second knows.
+    let limits = BudgetLimits { cost_nanos: Some(20_000_000_000), ..LIMITS };
+    let questions = [BEDS, "What do copper gutters cost?"];
+    let world = Outside { researcher: "gpt-6-sol", limits, ..with_jobs(&server, &questions) };
+    assert_eq!(world.ask().await.unwrap(), StopReason::Complete);
+    let branches = researched(&world).await;
+    assert_eq!(branches.len(), 2);
+    for branch in &branches {
+        let is_told = branch.notes.iter().any(|note| note.contains("may not have summaries of the reasoning"));
+        assert!(is_told && !branch.report.findings.is_empty(), "{branch:#?}");
+    }
+    assert_eq!(server.jobs().len(), 2);
+    assert!(server.jobs().iter().all(|job| job.body["reasoning"]["summary"].is_null()));
+    let calls = world.calls().await;
+    let jobs: Vec<_> =
+        calls.iter().filter(|call| call.role == Role::Researcher).map(|call| (call.state, call.cost)).collect();
+    let refused = jobs.iter().filter(|(state, cost)| (*state, *cost) == (CallState::Failed, Some(0))).count();
+    assert!((1..=2).contains(&refused) && jobs.len() == 2 + refused, "{jobs:?}");
+    // What was refused once is not asked for again.
+    let before = server.count();
+    world.resume(false).await.unwrap();
+    assert_eq!(server.count(), before);
+}
+
+#[tokio::test]
+async fn second_provider_is_one_implementation_of_the_trait() {
+    let server = Setup::new(|_| String::new()).start();
+    let provider = Arc::new(ScriptedJobs::default());
+    let world = Outside { provider: Some(Arc::clone(&provider) as Arc<_>), ..with_jobs(&server, &[BEDS]) };
+    world.ask().await.unwrap();
+    let started = provider.started();
+    assert_eq!((started.len(), server.jobs().len()), (1, 0));
+    assert!(started[0].instructions.as_str().contains(BEDS), "{}", started[0].instructions);
+    let calls = world.calls().await;
+    let job = calls.iter().find(|call| call.role == Role::Researcher).unwrap();
+    assert_eq!((job.provider, job.state), (Some(ProviderKind::Scripted), CallState::Replied));
+    // A journal is read without the provider.
+    let log = jobs_of(world.store.journal(), &World::run()).await.unwrap();
+    assert_eq!((log.len(), log[0].report.as_str()), (1, "scripted report scripted_1"));
+}

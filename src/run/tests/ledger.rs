@@ -1,0 +1,153 @@
+//! The ledger under any interleaving of opening, ending and dropping tickets.
+
+use std::future::ready;
+
+use proptest::prelude::*;
+
+use super::super::budget::{CallCost, Purpose};
+use super::super::journal::{CallRow, CallState, NewCall};
+use super::super::ledger::{Reserving, Ticket};
+use super::calls::ledger;
+use super::*;
+use crate::base::id::ContentHash;
+use crate::llm::call::CallKey;
+use crate::llm::message::{Reply, Role};
+
+/// Money the run may spend.
+const LIMIT: u64 = 100;
+
+/// One thing that happens.
+#[derive(Clone, Debug)]
+enum Op {
+    Open {
+        worst: u64,
+    },
+    /// Ends the oldest open ticket but `skip` of them.
+    End {
+        skip: usize,
+        how: u8,
+        share: u64,
+    },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        (0..60_u64).prop_map(|worst| Op::Open { worst }),
+        (0..4_usize, 0..6_u8, 0..=100_u64).prop_map(|(skip, how, share)| Op::End { skip, how, share }),
+    ]
+}
+
+/// Ends a ticket; returns the state its call must have and what it must be charged.
+async fn end(ticket: Ticket, how: u8, share: u64) -> (CallState, u64) {
+    let worst = ticket.worst().cost_nanos.unwrap();
+    let actual = worst * share / 100;
+    let cost = CallCost { cost_nanos: Some(actual), tokens: 0 };
+    let reply = Reply { text: "so".into(), usage: None, cut_off: false, raw: serde_json::Value::Null };
+    match how {
+        0 => ticket.replied(reply, cost).await.map(|()| (CallState::Replied, actual)),
+        1 => ticket.failed("busy".into()).await.map(|()| (CallState::Failed, 0)),
+        2 => ticket.unknown("broke off".into()).await.map(|()| (CallState::Unknown, worst)),
+        3 => ticket.lost("nothing".into(), Some(cost)).await.map(|()| (CallState::Lost, actual)),
+        4 => ticket.lost("nothing".into(), None).await.map(|()| (CallState::Lost, worst)),
+        _ => {
+            drop(ticket);
+            Ok((CallState::Sent, worst))
+        }
+    }
+    .unwrap()
+}
+
+/// Runs a sequence and checks the ledger after each step.
+async fn check(ops: &[Op]) {
+    let mut world = World::new(TWO_ROUNDS);
+    world.limits = BudgetLimits { cost_nanos: Some(LIMIT), tokens: None, ..world.limits };
+    let ledger = ledger(&world).await;
+    let (mut open, mut ended): (Vec<Ticket>, Vec<(i64, CallState, u64)>) = Default::default();
+    for (number, op) in ops.iter().enumerate() {
+        match *op {
+            Op::Open { worst } => {
+                let call = NewCall {
+                    key: CallKey::new(format!("n1/step/{number}")),
+                    role: Role::Worker,
+                    model: "m".into(),
+                    request: ContentHash::of(&number.to_le_bytes()),
+                    purpose: Purpose::Research,
+                    is_tight: false,
+                    counted_tokens: 0,
+                    worst_tokens: 0,
+                    worst_cost: Some(worst),
+                };
+                open.extend(ledger.open(&call, Reserving::IfItFits, ready(())).await.ok());
+            }
+            Op::End { skip, .. } if skip >= open.len() => {}
+            Op::End { skip, how, share } => {
+                let ticket = open.remove(skip);
+                let id = ticket.id();
+                let (state, charged) = end(ticket, how, share).await;
+                ended.push((id, state, charged));
+            }
+        }
+        let balance = ledger.budget().balance();
+        assert!(balance.committed().cost_nanos <= LIMIT, "{balance:?}");
+        let promised: u64 = open.iter().map(|ticket| ticket.worst().cost_nanos.unwrap()).sum();
+        let charged: u64 = ended.iter().map(|(_, _, charged)| charged).sum();
+        assert_eq!((balance.reserved_research.cost_nanos, balance.spent.total().cost_nanos), (promised, charged));
+    }
+    let in_flight: Vec<_> = open.iter().map(Ticket::id).collect();
+    drop(open);
+    let calls = world.store.journal().calls(&World::run()).await.unwrap();
+    assert_eq!(calls.len(), ended.len() + in_flight.len(), "nothing is sent that is not stored");
+    for call in &calls {
+        let ends: Vec<_> = ended.iter().filter(|(id, ..)| *id == call.id).collect();
+        match ends.as_slice() {
+            [(_, state, charged)] => assert_eq!((call.state, call.charged_cost()), (*state, Some(*charged))),
+            [] => assert!(in_flight.contains(&call.id) && call.state == CallState::Sent, "{call:?}"),
+            _ => panic!("{call:?} ended twice"),
+        }
+        assert_eq!(call.ended_at.is_none(), call.state == CallState::Sent);
+    }
+    let stored: u64 = calls.iter().filter_map(CallRow::charged_cost).sum();
+    assert_eq!(ledger.budget().spent().total().cost_nanos, stored, "a resumed run starts from the same sum");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn settled_sum_never_passes_the_limit_and_every_ticket_ends_once(ops in prop::collection::vec(op(), 0..24)) {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(check(&ops));
+    }
+}
+
+#[tokio::test]
+async fn ticket_whose_end_cannot_be_stored_stays_charged() {
+    for how in 0..5 {
+        let mut world = World::new(TWO_ROUNDS);
+        world.limits = BudgetLimits { cost_nanos: Some(LIMIT), ..world.limits };
+        let ledger = ledger(&world).await;
+        world.store.journal().kill_after(1);
+        let call = NewCall {
+            key: CallKey::new("n1/step/1"),
+            role: Role::Worker,
+            model: "m".into(),
+            request: ContentHash::of(b"request"),
+            purpose: Purpose::Research,
+            is_tight: false,
+            counted_tokens: 0,
+            worst_tokens: 0,
+            worst_cost: Some(60),
+        };
+        let ticket = ledger.open(&call, Reserving::InTurn, std::future::pending()).await.unwrap();
+        let cost = CallCost { cost_nanos: Some(1), tokens: 0 };
+        let reply = Reply { text: "so".into(), usage: None, cut_off: false, raw: serde_json::Value::Null };
+        let stored = match how {
+            0 => ticket.replied(reply, cost).await,
+            1 => ticket.failed("busy".into()).await,
+            2 => ticket.unknown("broke off".into()).await,
+            3 => ticket.lost("nothing".into(), Some(cost)).await,
+            _ => ticket.lost("nothing".into(), None).await,
+        };
+        assert!(stored.is_err());
+        assert_eq!(ledger.budget().spent().total().cost_nanos, 60, "end {how}");
+    }
+}
