@@ -241,10 +241,10 @@ impl Failed {
 
     /// Returns whether the endpoint rejects only the request for reasoning summaries.
     fn refuses_summaries(&self) -> bool {
-        let error = serde_json::from_str::<Value>(&self.body).unwrap_or_default()["error"].take();
-        let names_them = error["message"].as_str().is_some_and(|message| message.contains("reasoning summar"));
+        let body: Value = serde_json::from_str(&self.body).unwrap_or_default();
+        let says = |path: &str| body.pointer(path).and_then(Value::as_str).unwrap_or_default();
         matches!(self.status, Some(StatusCode::BAD_REQUEST | StatusCode::FORBIDDEN))
-            && (error["param"] == "reasoning.summary" || names_them)
+            && (says("/error/param") == "reasoning.summary" || says("/error/message").contains("reasoning summar"))
     }
 }
 
