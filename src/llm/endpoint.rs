@@ -1,4 +1,4 @@
-//! Where models are asked, and with which key.
+//! Resolves the address of a model endpoint and the key to send to it.
 
 use crate::base::environment::{Environment, KeyError, OPENAI_BASE_URL, OPENAI_KEY};
 use crate::base::http::{BaseUrl, ParseBaseUrlError, Secret};
@@ -51,7 +51,7 @@ impl ModelEndpoint {
         Ok(Self { address, key })
     }
 
-    /// Returns whether this is OpenAI itself.
+    /// Returns whether this is OpenAI's own API.
     pub fn is_openai(&self) -> bool {
         is_openai(&self.address)
     }

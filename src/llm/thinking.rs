@@ -1,12 +1,12 @@
-//! Strips the reasoning that some models print in front of their reply.
+//! Strips the reasoning that some models print before their reply.
 
 /// The pairs of marks around printed reasoning.
 const MARKS: [(&str, &str); 3] = [("<think>", "</think>"), ("<thinking>", "</thinking>"), ("[THINK]", "[/THINK]")];
 
-/// Returns `text` without the reasoning in front of it.
+/// Returns `text` without leading reasoning.
 ///
-/// Some endpoints leave out the opening mark, because it is part of their template. Reasoning that never ends leaves
-/// nothing. Marks after the first word of a reply belong to the reply.
+/// Some endpoints omit the opening mark, because it is part of their template. Unterminated reasoning yields an empty
+/// reply. Marks that are quoted in a reply stay.
 pub(super) fn spoken(text: &str) -> &str {
     let mut text = text.trim();
     // A JSON value may quote anything.
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thoughts_are_taken_off_with_or_without_their_opening_mark() {
+    fn reasoning_is_stripped_with_or_without_its_opening_mark() {
         for text in [
             "<think>hm {\"a\": 2}</think>\n{\"a\": 1}",
             "hm, {\"a\": 2} perhaps</think>{\"a\": 1}",

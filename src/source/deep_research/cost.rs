@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn search_without_a_price_is_unknown_and_none_is_free() {
+    fn search_without_a_price_has_an_unknown_cost_and_no_search_is_free() {
         let options: PriceOptions = serde_json::from_str(r#"{ "input": 1, "output": 1 }"#).unwrap();
         let price = Price::new("mine", &options).unwrap();
         assert!(JobCost::of(&report(Some(USAGE), Some(1)), Some(&price)).has_unknown);
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_is_known_to_be() {
+    fn free_model_has_a_known_cost_of_zero() {
         assert_eq!(
             JobCost::of(&report(None, None), Some(&Price::FREE)),
             JobCost { nanos: Some(0), has_unknown: false }

@@ -50,9 +50,9 @@ pub use settings::{DeepResearchError, DeepResearchOptions, DeepResearchSettings,
 
 /// Deep Research, ready to start jobs.
 pub struct DeepResearch {
-    /// The limits of a job.
+    /// The limits of a job, and the models to try.
     pub settings: DeepResearchSettings,
-    /// Where jobs run.
+    /// Runs the jobs.
     pub provider: Arc<dyn Provider>,
     prices: PriceTable,
     /// Whether a job whose start has an unknown outcome is started again.
@@ -81,7 +81,7 @@ impl DeepResearch {
         self.cap_of(self.settings.models.first()?)
     }
 
-    /// Returns the same for a job of `model`.
+    /// Returns the billionths of a dollar set aside for one job of `model`; `None` if its price is unknown.
     pub fn cap_of(&self, model: &str) -> Option<u64> {
         job_cap(&self.settings, self.price(model).as_ref())
     }
@@ -91,7 +91,7 @@ impl DeepResearch {
         self.settings.price(model, &self.prices)
     }
 
-    /// Tells whether some model has a price, so that its jobs can run under a limit of money.
+    /// Returns whether any model has a price. Jobs of a model without one cannot run under a cost limit.
     pub fn is_priced(&self) -> bool {
         self.settings.models.iter().any(|model| self.price(model).is_some())
     }

@@ -21,7 +21,7 @@ use crate::base::retry::{Again, Failure};
 use crate::llm::model::ModelError;
 use crate::llm::price::Price;
 
-/// The providers there are; journals name the one a reply came from.
+/// The supported providers. Journals name the one a reply came from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProviderKind {
@@ -53,8 +53,7 @@ impl ProviderKind {
     }
 }
 
-/// Starts background jobs and tells what became of them. Each method sends its request once; `most` is how long it may
-/// take.
+/// Starts, polls and cancels background jobs. Each method sends its request once; `most` limits the time it may take.
 ///
 /// Nothing here stores, retries or pays: the caller stores a job's id before its first question about it, and the raw
 /// reply before it is parsed.
@@ -74,14 +73,14 @@ pub trait Provider: Send + Sync {
     ///
     /// # Errors
     ///
-    /// After [`JobError::OutcomeUnknown`] the job may be running, under an id that is lost. After any other error there
-    /// is none.
+    /// After [`JobError::OutcomeUnknown`] the job may be running, under an id that is lost. After any other error, no job
+    /// was started.
     fn create<'a>(&'a self, request: &'a JobRequest, most: Duration) -> BoxFuture<'a, Result<Job, JobError>>;
 
     /// Returns the current state of a job. One that the provider does not know has vanished, which is no error.
     fn retrieve<'a>(&'a self, id: &'a JobId, most: Duration) -> BoxFuture<'a, Result<Job, JobError>>;
 
-    /// Cancels a job and returns what became of it; one that is over stays as it was.
+    /// Cancels a job and returns its state. A finished job stays as it is.
     fn cancel<'a>(&'a self, id: &'a JobId, most: Duration) -> BoxFuture<'a, Result<Job, JobError>>;
 
     /// Parses the raw reply of a job.
@@ -98,7 +97,7 @@ pub trait Provider: Send + Sync {
 /// Whether the account may use a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelStatus {
-    /// It may.
+    /// The account may use it.
     Available {
         /// The announced day of its shutdown.
         until: Option<Date>,
@@ -107,45 +106,45 @@ pub enum ModelStatus {
     Missing,
     /// The model was shut down.
     ShutDown {
-        /// The day.
+        /// The day of the shutdown.
         since: Date,
     },
 }
 
-/// The model of a list that is used.
+/// The model chosen from a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelChoice {
     /// The first available model.
     pub model: Option<String>,
-    /// Those before it, and why not.
+    /// The models before it in the list, and why each was skipped.
     pub passed_over: Vec<(String, ModelStatus)>,
 }
 
 /// A request about a job failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum JobError {
-    /// The request to start a job was sent, and no reply names one: it may be running, and be paid for.
-    #[error("no reply to the request for a job, which may be running: {reason}")]
+    /// The request to start a job was sent, but no reply with a job id arrived: the job may be running and billed.
+    #[error("no reply to the request for a background job, which may be running: {reason}")]
     OutcomeUnknown {
-        /// What happened.
+        /// Why the reply is missing.
         reason: String,
     },
 
-    /// The account may not have summaries of the reasoning, so no job was started. Without them it would be.
+    /// The account may not use reasoning summaries, so no job was started. The same request without them may succeed.
     #[error("account may not have reasoning summaries: {reason}")]
     SummariesRefused {
-        /// The provider's words.
+        /// The provider's error message.
         reason: String,
     },
 
-    /// The endpoint refused the request. If it was to start a job, there is none, and nothing was paid.
-    #[error("endpoint does not do jobs now")]
+    /// The endpoint refused the request. If it was to start a job, none was started and nothing is billed.
+    #[error("endpoint refused the request for a background job")]
     Refused(#[source] ModelError),
 
-    /// No answer to a question about a job, or to the order to cancel it. The job goes on as it would.
-    #[error("no answer about a job: {reason}")]
+    /// A poll or a cancellation got no answer. The job is unaffected.
+    #[error("no reply to a request about a background job: {reason}")]
     NoAnswer {
-        /// What happened.
+        /// Why the reply is missing.
         reason: String,
     },
 }
@@ -158,9 +157,9 @@ impl JobError {
                 Some("check with the provider whether the job runs; `--retry-unknown` starts it again".into())
             }
             Self::Refused(ModelError::Authentication) => {
-                Some("check the key, and whether its account may use the model".into())
+                Some("check the key, and that its account may use the model".into())
             }
-            Self::Refused(ModelError::Quota) => Some("check the account with the provider".into()),
+            Self::Refused(ModelError::Quota) => Some("check the billing of the account with the provider".into()),
             Self::SummariesRefused { .. } => Some("set `summaries = false` in `[deep_research]`".into()),
             Self::Refused(_) | Self::NoAnswer { .. } => None,
         }
@@ -171,10 +170,10 @@ impl Failure for JobError {
     fn again(&self) -> Again {
         match self {
             Self::OutcomeUnknown { .. } => Again::Unanswered,
-            // The same request is refused again; the caller sends another one.
+            // The same request would be refused again; the caller sends one without summaries.
             Self::SummariesRefused { .. } => Again::Never,
             Self::Refused(error) => error.again(),
-            // A question costs nothing.
+            // Polling is free.
             Self::NoAnswer { .. } => Again::Later(None),
         }
     }

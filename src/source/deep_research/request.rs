@@ -1,4 +1,4 @@
-//! What a job is asked to do, and within which limits.
+//! The request for a background job, independent of its provider.
 
 use std::collections::BTreeMap;
 
@@ -6,42 +6,42 @@ use crate::base::http::{BaseUrl, Secret};
 use crate::base::outbound::Outbound;
 use crate::llm::openai::Effort;
 
-/// What a job is to do, and within which limits.
+/// The task of a job and its limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobRequest {
-    /// The name the endpoint knows the model by.
+    /// The model's name at the endpoint.
     pub model: String,
-    /// The whole prompt: no one is asked back.
+    /// The whole prompt; a background job cannot ask the user for details.
     pub instructions: Outbound,
-    /// How hard a model thinks that can be told so.
+    /// Reasoning effort, for models that accept one.
     pub effort: Effort,
-    /// Whether summaries of its reasoning are asked for; some accounts may not have them.
+    /// Whether to request reasoning summaries. Some accounts may not use them.
     pub summaries: bool,
-    /// Calls of all tools together, at most; the model goes on without those beyond.
+    /// Most calls of all tools together. The model continues without tools after that.
     pub max_tool_calls: u32,
-    /// Tokens of the reply, reasoning included.
+    /// Most tokens of the reply, reasoning included.
     pub max_output_tokens: u32,
-    /// Hosts it may search, their subdomains included; all where there are none.
+    /// Hosts it may search, with their subdomains; empty for all hosts.
     pub allowed_domains: Vec<String>,
-    /// Hosts it may not search, their subdomains included.
+    /// Hosts it may not search, with their subdomains.
     pub blocked_domains: Vec<String>,
-    /// Whether it may run code of its own, at the provider's.
+    /// Whether the model may run code on the provider's machines.
     pub code_interpreter: bool,
-    /// A server of the user's choice that it may ask.
+    /// A tool server of the user's choice.
     pub mcp: Option<McpServer>,
-    /// What the job is found by at the provider's: the run and the node.
+    /// The run and the node, by which the job can be found in the provider's console.
     pub metadata: BTreeMap<String, String>,
 }
 
-/// A tool server that the provider reaches by itself.
+/// A tool server. The provider connects to it directly.
 #[derive(Clone, Debug, PartialEq)]
 pub struct McpServer {
-    /// What the model calls it.
+    /// Its name in the model's tool list.
     pub label: String,
-    /// Where it is.
+    /// Its address.
     pub url: BaseUrl,
-    /// What it is presented with.
+    /// The authorization sent to it.
     pub authorization: Option<Secret>,
-    /// The tools that may be used; all where there are none.
+    /// The tools the model may call; empty for all.
     pub allowed_tools: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! A provider in this process, for tests: jobs are in memory, and end as their script says.
+//! An in-process provider for tests. Every job completes at the first poll.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::provider::{JobError, ModelChoice, Provider, ProviderKind};
 use super::report::JobReport;
 use super::request::JobRequest;
 
-/// Jobs that say one sentence each.
+/// Provider whose reports are one sentence each.
 #[derive(Default)]
 pub struct ScriptedJobs {
     started: Mutex<Vec<JobRequest>>,

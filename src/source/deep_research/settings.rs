@@ -1,4 +1,4 @@
-//! The settings of Deep Research: which models, at which endpoint, within which limits.
+//! Settings of Deep Research: models, endpoint and limits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,73 +15,73 @@ use crate::llm::endpoint::{EndpointError, ModelEndpoint};
 use crate::llm::openai::Effort;
 use crate::llm::price::{Price, PriceTable};
 
-/// Models that do research, in the order they are tried; what is shut down is passed over.
+/// Default models, in the order they are tried. A model that was shut down is skipped.
 const MODELS: [&str; 6] =
     ["gpt-6.1-sol", "gpt-6-sol", "gpt-5.6-sol", "gpt-5.5", "o4-mini-deep-research", "o3-deep-research"];
 
-/// Dollars one job may cost, where nothing else is set.
+/// Default for the dollars set aside for one job.
 const MAX_COST: f64 = 3.0;
 
-/// Most dollars one job may be allowed.
+/// Upper bound of `max_cost`, in dollars.
 const MOST_COST: f64 = 10_000.0;
 
-/// Jobs of one run, where nothing else is set.
+/// Default for the jobs of one run.
 const MAX_JOBS: usize = 3;
 
-/// Most jobs one run may be allowed.
+/// Upper bound of `max_jobs`.
 pub const MOST_JOBS: u16 = 100;
 
 /// Longest name of a model, in bytes.
 const MAX_MODEL: usize = 200;
 
-/// Calls of tools a job may make, where nothing else is set.
+/// Default for the tool calls of one job.
 const MAX_TOOL_CALLS: u32 = 30;
 
-/// Tokens of a reply and the reasoning before it, where nothing else is set.
+/// Default for the tokens of a reply, reasoning included.
 const MAX_OUTPUT_TOKENS: u32 = 60_000;
 
-/// Minutes a job may take, where nothing else is set.
+/// Default for the minutes one job may take.
 const TIMEOUT_MINUTES: u64 = 30;
 
-/// Most minutes it may be allowed: a provider keeps a job no longer.
+/// Upper bound of `timeout_minutes`: providers keep a job no longer than a day.
 const MOST_MINUTES: u64 = 24 * 60;
 
-/// Hosts a search can be kept to, or kept from.
+/// Longest list of allowed or blocked hosts.
 const MAX_DOMAINS: usize = 100;
 
 /// The table `[deep_research]`, every field optional.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeepResearchOptions {
-    /// The models to use, the first that can be had.
+    /// Models in order of preference; the first available one is used.
     pub models: Option<Vec<String>>,
-    /// Where the endpoint is.
+    /// Address of the endpoint.
     pub base_url: Option<String>,
-    /// The variable its key is in.
+    /// The variable that holds its key.
     pub key_env: Option<String>,
-    /// Whether the endpoint is one's own, so that it costs nothing.
+    /// Whether the endpoint is the user's own and costs nothing.
     pub local: Option<bool>,
-    /// How hard a model thinks that can be told so.
+    /// Reasoning effort, for models that accept one.
     pub effort: Option<Effort>,
-    /// Whether summaries of the reasoning are asked for; some accounts may not have them.
+    /// Whether to request reasoning summaries. Some accounts may not use them.
     pub summaries: Option<bool>,
     /// Dollars set aside for one job.
     pub max_cost: Option<f64>,
-    /// Jobs one run may start.
+    /// Most jobs one run may start.
     pub max_jobs: Option<usize>,
-    /// Calls of tools one job may make.
+    /// Most tool calls of one job.
     pub max_tool_calls: Option<u32>,
-    /// Tokens of one job's reply, reasoning included.
+    /// Most tokens of one job's reply, reasoning included.
     pub max_output_tokens: Option<u32>,
-    /// Hosts that are searched; all where there are none.
+    /// Hosts to search; empty for all.
     pub allowed_domains: Option<Vec<String>>,
-    /// Hosts that are not searched.
+    /// Hosts not to search.
     pub blocked_domains: Option<Vec<String>>,
-    /// Whether the model may run code of its own, at the provider's.
+    /// Whether the model may run code on the provider's machines.
     pub code_interpreter: Option<bool>,
-    /// A tool server that the provider may ask.
+    /// A tool server the model may call.
     pub mcp: Option<McpOptions>,
-    /// Minutes one job may take.
+    /// Most minutes one job may take.
     pub timeout_minutes: Option<u64>,
 }
 
@@ -89,13 +89,13 @@ pub struct DeepResearchOptions {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct McpOptions {
-    /// What the model calls the server.
+    /// The server's name in the model's tool list.
     pub label: String,
-    /// Where it is; the provider must be able to reach it.
+    /// Address of the server. The provider must be able to reach it.
     pub url: String,
-    /// The variable its authorization is in.
+    /// The variable that holds its authorization.
     pub key_env: Option<String>,
-    /// The tools that may be used; all where there are none.
+    /// The tools the model may call; empty for all.
     #[serde(default)]
     pub allowed_tools: Vec<String>,
 }
@@ -106,52 +106,52 @@ pub enum DeepResearchError {
     /// There is no usable key.
     #[error("no key for Deep Research")]
     Key(#[from] KeyError),
-    /// An address is none.
-    #[error("{what} of Deep Research cannot be reached")]
+    /// An address is invalid.
+    #[error("invalid address for the {what} of Deep Research")]
     BadAddress {
-        /// Whose: `endpoint`, `tool server`.
+        /// `endpoint` or `tool server`.
         what: &'static str,
-        /// Why.
+        /// Why it is invalid.
         #[source]
         source: ParseBaseUrlError,
     },
     /// There is no model to start a job with.
     #[error("`models` is empty, so no job can be started")]
     NoModels,
-    /// The name of a model is none. It is not shown: nobody knows what it is.
+    /// The name of a model is invalid. The error leaves the text out, because it may be a key put in the wrong place.
     #[error("name {place} of `models` is not that of a model (expected up to 200 letters, digits and signs)")]
     BadModel {
-        /// Which, from 1.
+        /// Position in the list, from 1.
         place: usize,
     },
-    /// A host is none.
+    /// The name of a host is invalid.
     #[error("`{domain}` is not the name of a host")]
     BadDomain {
-        /// The text.
+        /// The invalid text, with anything that looks like a key hidden.
         domain: String,
     },
     /// There are too many hosts.
     #[error("`{field}` has {count} hosts (expected at most 100)")]
     TooManyDomains {
-        /// Which list.
+        /// Name of the list.
         field: &'static str,
-        /// How many.
+        /// Number of hosts in it.
         count: usize,
     },
-    /// The label of a tool server cannot be used.
+    /// The label of a tool server is invalid.
     #[error("`{label}` is not the label of a tool server (expected letters, digits, `_` and `-`)")]
     BadLabel {
-        /// The text.
+        /// The invalid text, with anything that looks like a key hidden.
         label: String,
     },
     /// A limit is out of range.
     #[error("`{field}` is {value} (expected {expected})")]
     BadLimit {
-        /// Which.
+        /// Name of the setting.
         field: &'static str,
-        /// What it is.
+        /// Its value.
         value: String,
-        /// What it may be.
+        /// The values it accepts.
         expected: &'static str,
     },
 }
@@ -161,13 +161,13 @@ impl DeepResearchError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Key(error @ KeyError::NotSet { .. }) => {
-                Some(format!("{}, or take `key_env` out of the settings", error.hint()))
+                Some(format!("{}, or remove `key_env` from the settings", error.hint()))
             }
             Self::Key(error) => Some(error.hint()),
             Self::BadAddress { .. } => Some("a key goes into a variable, named by `key_env`".into()),
             Self::NoModels => Some(
-                "name a model, or leave `models` out; `max_jobs = 0` turns Deep Research off, and `--no-deep-research` \
-                 for one run"
+                "name a model, or remove `models`; to turn Deep Research off, set `max_jobs = 0`, or pass \
+                 `--no-deep-research` for one run"
                     .into(),
             ),
             Self::BadModel { .. } => Some("write a name as `dr doctor` shows others, for example `gpt-6-sol`".into()),
@@ -177,48 +177,47 @@ impl DeepResearchError {
     }
 }
 
-/// Deep Research, as it is set up.
+/// Resolved settings of Deep Research.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeepResearchSettings {
     /// Which provider runs the jobs.
     pub provider: ProviderKind,
-    /// Where the endpoint is.
+    /// Address of the endpoint.
     pub address: BaseUrl,
-    /// What it is presented with; nothing where it wants nothing.
+    /// Key of the endpoint; `None` sends no key.
     pub key: Option<Secret>,
-    /// Whether it costs nothing unless it is priced.
+    /// Whether models without a price are free here, as on the user's own server.
     pub is_free: bool,
-    /// The models to use, the first that can be had.
+    /// Models in order of preference; the first available one is used.
     pub models: Vec<String>,
-    /// Whether the user named them.
+    /// Whether the user named the models.
     pub is_named: bool,
-    /// How hard a model thinks that can be told so.
+    /// Reasoning effort, for models that accept one.
     pub effort: Effort,
-    /// Whether summaries of the reasoning are asked for.
+    /// Whether to request reasoning summaries.
     pub summaries: bool,
     /// Billionths of a dollar set aside for one job.
     pub max_cost_nanos: u64,
-    /// Jobs one run may start.
+    /// Most jobs one run may start.
     pub max_jobs: usize,
-    /// Calls of tools one job may make.
+    /// Most tool calls of one job.
     pub max_tool_calls: u32,
-    /// Tokens of one job's reply, reasoning included.
+    /// Most tokens of one job's reply, reasoning included.
     pub max_output_tokens: u32,
-    /// Hosts that are searched; all where there are none.
+    /// Hosts to search; empty for all.
     pub allowed_domains: Vec<String>,
-    /// Hosts that are not searched.
+    /// Hosts not to search.
     pub blocked_domains: Vec<String>,
-    /// Whether the model may run code of its own.
+    /// Whether the model may run code on the provider's machines.
     pub code_interpreter: bool,
-    /// A tool server that the provider may ask.
+    /// A tool server the model may call.
     pub mcp: Option<McpServer>,
     /// How long one job may take.
     pub timeout: Duration,
 }
 
 impl DeepResearchSettings {
-    /// Resolves settings; nothing where there is neither a key nor an endpoint of its own, so that there is no Deep
-    /// Research.
+    /// Resolves the settings. Returns `None` if neither a key nor an own endpoint is set: Deep Research is off then.
     ///
     /// # Errors
     ///
@@ -261,7 +260,7 @@ impl DeepResearchSettings {
         Ok(is_available.then_some(settings))
     }
 
-    /// Returns the request that has `model` do what `instructions` say, within these settings.
+    /// Returns a request for a job of `model` within the limits of these settings.
     pub fn request(&self, model: &str, instructions: Outbound, metadata: BTreeMap<String, String>) -> JobRequest {
         JobRequest {
             model: model.to_owned(),
@@ -278,17 +277,17 @@ impl DeepResearchSettings {
         }
     }
 
-    /// Returns what a model costs here; none where nobody knows it.
+    /// Returns the price of a model at this endpoint; `None` if it is unknown.
     pub fn price(&self, model: &str, prices: &PriceTable) -> Option<Price> {
         prices.at(model, self.is_free, self.is_named)
     }
 }
 
-/// Returns what is set aside for one job in billionths of a dollar; none without a price, so that it cannot run under a
-/// limit of money.
+/// Returns the billionths of a dollar set aside for one job. Returns `None` if its price is unknown: such a job cannot
+/// run under a cost limit.
 ///
-/// A job reads what it finds again and again, so no sum made beforehand bounds it. The user's cap stands in for one; what
-/// a job costs above it is accounted for like the rest.
+/// A job rereads its findings in every step, so its cost has no useful upper bound beforehand. The user's cap takes the
+/// place of one; a cost above the cap is charged when it becomes known.
 pub fn job_cap(settings: &DeepResearchSettings, price: Option<&Price>) -> Option<u64> {
     price.map(|price| if *price == Price::FREE { 0 } else { settings.max_cost_nanos })
 }
@@ -299,7 +298,7 @@ fn max_cost(dollars: f64) -> Result<u64, DeepResearchError> {
     if is_usable { Ok(nanos(dollars)) } else { Err(error()) }
 }
 
-/// Returns the models that are named, else those that do research; only where no job is wanted there need be none.
+/// Returns the models the user named, else the defaults. The list may be empty only if `max_jobs` is 0.
 fn models(named: Option<&[String]>, max_jobs: usize) -> Result<Vec<String>, DeepResearchError> {
     let Some(named) = named else { return Ok(MODELS.map(str::to_owned).to_vec()) };
     if named.is_empty() && max_jobs > 0 {
@@ -339,7 +338,7 @@ fn domains(field: &'static str, domains: Option<&[String]>) -> Result<Vec<String
     domains.iter().map(|domain| host(domain)).collect()
 }
 
-/// Returns the name of a host as a search takes it; nothing but letters, digits, dots and dashes is one.
+/// Normalises the name of a host. It may contain only letters, digits, dots and dashes.
 fn host(text: &str) -> Result<String, DeepResearchError> {
     let host = text.trim().trim_end_matches('.').to_ascii_lowercase();
     let is_label = |label: &str| {
@@ -395,7 +394,7 @@ mod tests {
     const KEY: [(&str, &str); 2] = [(OPENAI_KEY, "sk-1"), ("MINE", "sk-2")];
 
     #[test]
-    fn key_is_all_it_takes() {
+    fn key_is_sufficient() {
         let settings = resolved(json!({}), None, &KEY).unwrap().unwrap();
         assert_eq!((settings.address.host(), &settings.key), ("api.openai.com", &Some("sk-1".parse().unwrap())));
         assert_eq!(settings.models[0], "gpt-6.1-sol");
@@ -410,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_key_or_an_endpoint_there_is_none() {
+    fn deep_research_is_off_without_a_key_and_an_endpoint() {
         assert_eq!(resolved(json!({}), None, &[]).unwrap(), None);
         assert_eq!(resolved(json!({}), Some(LOCAL), &[]).unwrap(), None, "most local servers do no research");
         assert_eq!(resolved(json!({ "base_url": OPENAI }), None, &[]).unwrap(), None);
@@ -436,7 +435,7 @@ mod tests {
             cap(json!({ "base_url": LOCAL, "max_cost": 0.5, "models": ["gpt-6-sol"] }), "gpt-6-sol"),
             Some(500_000_000)
         );
-        assert_eq!(cap(json!({ "base_url": LOCAL, "max_cost": 0.5 }), "gpt-6-sol"), Some(0), "nobody named it");
+        assert_eq!(cap(json!({ "base_url": LOCAL, "max_cost": 0.5 }), "gpt-6-sol"), Some(0), "a default model");
         assert_eq!(cap(json!({ "base_url": "https://gpu.example/v1" }), "mine"), None);
         assert_eq!(cap(json!({ "base_url": "https://gpu.example/v1", "local": true }), "mine"), Some(0));
     }

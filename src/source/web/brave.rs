@@ -1,4 +1,4 @@
-//! Brave Search: an engine with an index of its own, with a key.
+//! Brave Search: an engine with its own index, with a key.
 
 use futures::future::BoxFuture;
 use jiff::civil::{Date, date};
@@ -16,20 +16,20 @@ pub(super) const VARIABLE: &str = "BRAVE_API_KEY";
 /// Its public address.
 const ADDRESS: &str = "https://api.search.brave.com";
 
-/// Pages it lists at most.
+/// Most results per search.
 const MAX_RESULTS: usize = 20;
 
-/// Letters a query may have.
+/// Longest query, in characters.
 const MAX_QUERY_CHARS: usize = 400;
 
-/// Words a query may have.
+/// Longest query, in words.
 const MAX_QUERY_WORDS: usize = 50;
 
-/// Days that stand for no limit.
+/// Dates sent for an open end of a range.
 const FIRST_DAY: Date = date(1990, 1, 1);
 const LAST_DAY: Date = date(2100, 1, 1);
 
-/// Brave Search, or something that speaks as it does.
+/// Client for Brave Search or a compatible API.
 #[derive(Clone, Debug)]
 pub struct Brave {
     endpoint: Endpoint,
@@ -37,7 +37,7 @@ pub struct Brave {
 }
 
 impl Brave {
-    /// Sets it up with a key, at its own address where no other is given.
+    /// Returns a client. `None` as the address selects Brave's public one.
     pub fn new(key: Secret, address: Option<BaseUrl>) -> Result<Self, HttpError> {
         let address = address.unwrap_or_else(|| ADDRESS.parse().expect("the address is one"));
         Ok(Self { endpoint: Endpoint::new(NAME, address, Some(key.clone()))?, key })
@@ -62,7 +62,7 @@ impl SearchProvider for Brave {
             let request = self.endpoint.get("/res/v1/web/search").query(&asked);
             let request = request.header("X-Subscription-Token", self.key.header());
             let reply = self.endpoint.send(request).await?;
-            // Where nothing was found there is no list at all.
+            // Without results, Brave omits the list.
             if reply.is_object() && reply["web"].is_null() {
                 return Ok(Vec::new());
             }

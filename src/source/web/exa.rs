@@ -1,4 +1,4 @@
-//! Exa: an engine that finds by meaning, with a key.
+//! Exa: a semantic search engine, with a key.
 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -15,13 +15,13 @@ pub(super) const VARIABLE: &str = "EXA_API_KEY";
 /// Its public address.
 const ADDRESS: &str = "https://api.exa.ai";
 
-/// Pages that are asked for at most; more cost more.
+/// Most results per search; Exa charges more beyond that.
 const MAX_RESULTS: usize = 25;
 
-/// Letters of a page that are asked for where there is no shorter stretch.
+/// Characters requested from the beginning of a page, used if it has no highlights.
 const TEXT_CHARS: usize = 1_000;
 
-/// Exa, or something that speaks as it does.
+/// Client for Exa or a compatible API.
 #[derive(Clone, Debug)]
 pub struct Exa {
     endpoint: Endpoint,
@@ -29,7 +29,7 @@ pub struct Exa {
 }
 
 impl Exa {
-    /// Sets it up with a key, at its own address where no other is given.
+    /// Returns a client. `None` as the address selects Exa's public one.
     pub fn new(key: Secret, address: Option<BaseUrl>) -> Result<Self, HttpError> {
         let address = address.unwrap_or_else(|| ADDRESS.parse().expect("the address is one"));
         Ok(Self { endpoint: Endpoint::new(NAME, address, Some(key.clone()))?, key })
@@ -62,7 +62,7 @@ impl SearchProvider for Exa {
     }
 }
 
-/// Reads an entry; the stretches that were found come before the beginning of the page.
+/// Parses one result. Highlights take precedence over the beginning of the page.
 fn read(entry: &Value) -> Option<WebHit> {
     let highlights = entry["highlights"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let found = highlights.collect::<Vec<_>>().join(" … ");

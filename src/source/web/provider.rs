@@ -1,4 +1,4 @@
-//! Search engines behind one trait: a query goes out, what is shown of pages comes back.
+//! Search engines behind one trait: a query in, titles and snippets of pages out.
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ use crate::base::http::{BaseUrl, HttpError, Secret, client_for, read_capped, ret
 use crate::base::line::{one_line, shortened};
 use crate::base::retry::{Again, Failure, Policy, retry};
 
-/// How long one search may take, where nothing else is said.
+/// Default time-out of one search.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Bytes of an answer that are read.
+/// Longest answer read, in bytes.
 const MAX_REPLY_BYTES: usize = 4 << 20;
 
-/// Letters that are kept of what is shown of a page.
+/// Longest snippet kept, in characters.
 const MAX_SNIPPET_CHARS: usize = 2_000;
 
-/// Letters that are kept of a title.
+/// Longest title kept, in characters.
 const MAX_TITLE_CHARS: usize = 300;
 
-/// Days between which a page must have been published, both inclusive; pages without a date are kept.
+/// Range of publication days, both inclusive. Pages without a date are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DateRange {
     /// The first day.
@@ -35,87 +35,87 @@ pub struct DateRange {
     pub until: Option<Date>,
 }
 
-/// What is looked for.
+/// A query for a search engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebQuery {
     /// The words.
     pub text: String,
-    /// Pages that are wanted, at most.
+    /// Most pages to return.
     pub limit: usize,
-    /// When they were published.
+    /// When the pages were published.
     pub dates: DateRange,
 }
 
-/// What a search engine shows of a page.
+/// One result of a search engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WebHit {
-    /// Its address, as given.
+    /// Address of the page, as the engine reported it.
     pub url: WebUrl,
     /// Its title, on one line.
     pub title: String,
-    /// Some of its words, on one line.
+    /// Excerpt of the page, on one line.
     pub snippet: String,
-    /// When it was published, in the engine's words.
+    /// Publication date, in the engine's format.
     pub published: Option<String>,
-    /// How well it fits, by the engine's own measure.
+    /// The engine's relevance score; scores of two engines are not comparable.
     pub score: Option<f32>,
 }
 
-/// A search did not come about.
+/// A search failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WebError {
-    /// The engine is out of reach or out of order; trying again may help.
+    /// The engine is unreachable or failing; a retry may succeed.
     #[error("`{provider}` does not answer: {reason}")]
     Transient {
-        /// Which engine.
+        /// Name of the engine.
         provider: &'static str,
-        /// When it wants to be asked again.
+        /// The wait the engine asks for before a retry.
         retry_after: Option<Duration>,
-        /// Why.
+        /// What failed.
         reason: String,
     },
-    /// It was asked too often.
-    #[error("`{provider}` was asked too often")]
+    /// The engine limits the rate of requests.
+    #[error("rate limit of `{provider}` exceeded")]
     RateLimited {
-        /// Which engine.
+        /// Name of the engine.
         provider: &'static str,
-        /// When it wants to be asked again.
+        /// The wait the engine asks for before a retry.
         retry_after: Option<Duration>,
     },
-    /// It does not take the key.
-    #[error("`{provider}` does not take the key")]
+    /// The engine rejected the key.
+    #[error("`{provider}` rejected the key")]
     Authentication {
-        /// Which engine.
+        /// Name of the engine.
         provider: &'static str,
     },
-    /// The account is used up.
-    #[error("account with `{provider}` is used up")]
+    /// The quota of the account is exhausted.
+    #[error("quota of the `{provider}` account is exhausted")]
     Quota {
-        /// Which engine.
+        /// Name of the engine.
         provider: &'static str,
     },
-    /// Its answer cannot be read.
-    #[error("answer of `{provider}` cannot be read: {reason}")]
+    /// The answer cannot be parsed.
+    #[error("answer of `{provider}` cannot be parsed: {reason}")]
     BadReply {
-        /// Which engine.
+        /// Name of the engine.
         provider: &'static str,
-        /// What is wrong with it.
+        /// Why it cannot be parsed.
         reason: String,
     },
-    /// It refuses the request.
-    #[error("`{provider}` refuses the search: {reason}")]
+    /// The engine rejected the request.
+    #[error("`{provider}` rejected the search: {reason}")]
     Refused {
-        /// Which engine.
+        /// Name of the engine.
         provider: &'static str,
-        /// Its own words.
+        /// The engine's error message.
         reason: String,
-        /// What helps with this engine, if its file says so.
+        /// Engine-specific remedy, if known.
         hint: Option<&'static str>,
     },
 }
 
 impl WebError {
-    /// Returns what the user can do about this error, if there is something.
+    /// Returns what the user can do about this error.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Authentication { .. } => Some("check the key in the environment".into()),
@@ -141,16 +141,16 @@ impl Failure for WebError {
 
 /// Searches the web.
 pub trait SearchProvider: Send + Sync {
-    /// Returns its name, for people and journals: `searxng`.
+    /// Returns the name in messages and journals, for example `searxng`.
     fn name(&self) -> &'static str;
 
-    /// Sends one query, once.
+    /// Sends the query once, without retries.
     fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>>;
 }
 
-/// Searches, sends a failed search again where that can help, and drops pages published on other days.
+/// Searches with retries, and drops pages published outside the dates of the query.
 ///
-/// `chance` gives numbers from 0 to 1; see [`retry`].
+/// `chance` returns random numbers from 0 to 1, for the jitter of [`retry`].
 pub async fn search_patiently(
     provider: &dyn SearchProvider,
     query: &WebQuery,
@@ -168,19 +168,19 @@ pub async fn search_patiently(
 }
 
 impl DateRange {
-    /// Tells whether a page may be from these days; one without a date, or with one nobody can read, may be.
+    /// Returns whether a page may have been published in this range. Pages without a readable date pass.
     pub fn admits(&self, published: Option<&str>) -> bool {
         let Some(day) = published.and_then(day) else { return true };
         self.since.is_none_or(|since| since <= day) && self.until.is_none_or(|until| day <= until)
     }
 }
 
-/// Returns the day of a date like `2026-02-03` or `2026-02-03T10:00:00Z`.
+/// Parses the day of a date such as `2026-02-03` or `2026-02-03T10:00:00Z`.
 fn day(text: &str) -> Option<Date> {
     text.trim().get(..10)?.parse().ok()
 }
 
-/// One engine at one address.
+/// HTTP client for one engine at one address.
 #[derive(Clone, Debug)]
 pub(super) struct Endpoint {
     provider: &'static str,
@@ -188,7 +188,7 @@ pub(super) struct Endpoint {
     key: Option<Secret>,
     client: Client,
     timeout: Duration,
-    /// What helps where the engine refuses a search.
+    /// Remedy shown when the engine rejects a search.
     refusal_hint: Option<&'static str>,
 }
 
@@ -197,12 +197,12 @@ impl Endpoint {
         Ok(Self { provider, client: client_for(&address)?, address, key, timeout: TIMEOUT, refusal_hint: None })
     }
 
-    /// Returns the same engine, whose refusals come with a hint.
+    /// Sets the remedy shown when the engine rejects a search.
     pub(super) fn with_refusal_hint(self, hint: &'static str) -> Self {
         Self { refusal_hint: Some(hint), ..self }
     }
 
-    /// Returns the same engine, of which one search may take no longer than `most` either.
+    /// Lowers the time-out of one search to `most`.
     pub(super) fn within(self, most: Duration) -> Self {
         Self { timeout: self.timeout.min(most), ..self }
     }
@@ -215,7 +215,7 @@ impl Endpoint {
         self.client.post(self.address.with_path(path))
     }
 
-    /// Sends a request and returns what comes back as JSON.
+    /// Sends a request and parses the answer as JSON.
     pub(super) async fn send(&self, request: RequestBuilder) -> Result<Value, WebError> {
         let sent = request.timeout(self.timeout).send().await;
         let response = sent.map_err(|error| self.transient(None, &self.with_innermost(&error)))?;
@@ -226,16 +226,16 @@ impl Endpoint {
             return Err(self.answered(status, &headers, &text(&body.unwrap_or_default())));
         }
         match body {
-            Ok(body) => serde_json::from_str(&text(&body)).map_err(|_| self.bad_reply("it is no JSON")),
+            Ok(body) => serde_json::from_str(&text(&body)).map_err(|_| self.bad_reply("not JSON")),
             Err(crate::base::http::BodyError::Broken(error)) => Err(self.transient(None, &self.with_innermost(&error))),
             Err(error) => Err(self.bad_reply(&error.to_string())),
         }
     }
 
-    /// Returns the entries of a list, or says that there is none.
+    /// Returns the list at the JSON pointer `place`.
     pub(super) fn list<'a>(&self, reply: &'a Value, place: &str) -> Result<&'a Vec<Value>, WebError> {
         let list = reply.pointer(place).and_then(Value::as_array);
-        list.ok_or_else(|| self.bad_reply(&format!("it has no list at `{place}`")))
+        list.ok_or_else(|| self.bad_reply(&format!("no list at `{place}`")))
     }
 
     pub(super) fn bad_reply(&self, reason: &str) -> WebError {
@@ -251,10 +251,10 @@ impl Endpoint {
         WebError::Transient { provider: self.provider, retry_after, reason }
     }
 
-    /// Returns the innermost cause: those around it repeat the address, and with it the query.
+    /// Returns the innermost cause. The outer ones repeat the URL, which contains the query.
     fn with_innermost(&self, error: &reqwest::Error) -> String {
         if error.is_timeout() && !error.is_connect() {
-            return format!("nothing came within {} s", self.timeout.as_secs_f32());
+            return format!("no answer within {} s", self.timeout.as_secs_f32());
         }
         let mut cause: &dyn std::error::Error = error;
         while let Some(deeper) = cause.source() {
@@ -267,7 +267,7 @@ impl Endpoint {
         self.key.as_ref().map_or_else(|| text.to_owned(), |key| key.scrub(text))
     }
 
-    /// Tells what an answer with an error status means.
+    /// Classifies an answer with an error status.
     fn answered(&self, status: StatusCode, headers: &HeaderMap, body: &str) -> WebError {
         let provider = self.provider;
         let said = said(body);
@@ -279,11 +279,11 @@ impl Endpoint {
         let names_quota =
             ["quota", "credits", "usage limit", "plan limit"].iter().any(|word| said.to_lowercase().contains(word));
         match status.as_u16() {
-            // An engine without a key has none to complain about.
+            // Without a key these are refusals: SearXNG returns 403 if its JSON format is disabled.
             401 | 403 if self.key.is_some() => WebError::Authentication { provider },
-            // Brave says so of keys it does not know.
+            // Brave's answer to an unknown key.
             422 if body.contains("SUBSCRIPTION_TOKEN_INVALID") => WebError::Authentication { provider },
-            // Tavily has numbers of its own for accounts that are used up.
+            // Tavily's own status codes for an exhausted account.
             402 | 432 | 433 => WebError::Quota { provider },
             429 if names_quota => WebError::Quota { provider },
             429 => WebError::RateLimited { provider, retry_after: retry_after(headers) },
@@ -297,7 +297,7 @@ impl Endpoint {
     }
 }
 
-/// Returns what an engine says of a failure, in whichever form; nothing of a page for people.
+/// Extracts the error message from an answer. Engines put it in different fields; an HTML page has none.
 fn said(body: &str) -> String {
     let Ok(value) = serde_json::from_str::<Value>(body) else {
         return if body.trim_start().starts_with('<') { String::new() } else { shortened(body) };
@@ -306,7 +306,7 @@ fn said(body: &str) -> String {
     shortened(places.iter().find_map(|place| value.pointer(place)?.as_str()).unwrap_or_default())
 }
 
-/// Reads one entry of a list; nothing where it has no address of the web or says nothing.
+/// Parses one result. Returns `None` if it has no web address, or neither title nor snippet.
 pub(super) fn hit(entry: &Value, snippet: Option<&str>, published: &str) -> Option<WebHit> {
     let text = |name: &str| entry[name].as_str().map(str::trim).filter(|text| !text.is_empty());
     let url: WebUrl = text("url")?.parse().ok()?;
@@ -326,12 +326,12 @@ pub(super) fn hit(entry: &Value, snippet: Option<&str>, published: &str) -> Opti
     })
 }
 
-/// Returns no more than so many letters of a text.
+/// Returns the first `max_chars` characters of a text.
 pub(super) fn cut(text: &str, max_chars: usize) -> String {
     text.chars().take(max_chars).collect()
 }
 
-/// Returns a text of HTML as words: engines mark what was found, and write letters as entities.
+/// Removes the highlighting tags and entities that engines put into snippets.
 pub(super) fn without_markup(text: &str) -> String {
     let mut words = text.to_owned();
     for tag in ["<strong>", "</strong>", "<b>", "</b>", "<em>", "</em>"] {

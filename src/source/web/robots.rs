@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn longest_pattern_decides() {
+    fn longest_matching_pattern_wins() {
         let text =
             "User-agent: *\nDisallow: /private/ # not here\nAllow: /private/open\nDisallow: /*.pdf$\nDisallow: /q?";
         for (path, expected) in [
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn own_rules_come_before_those_for_everybody() {
+    fn group_for_dr_replaces_the_group_for_all() {
         let text = "user-agent: other\nuser-agent: DR/1.0\nallow: /a\n\ndisallow: /b\n\nuser-agent: *\ndisallow: /";
         assert!(allows(text, "/a") && allows(text, "/c") && !allows(text, "/b"));
         assert!(!allows("user-agent: drake\nallow: /\nuser-agent: *\ndisallow: /", "/a"), "another name");
@@ -153,21 +153,21 @@ mod tests {
     }
 
     #[test]
-    fn one_path_is_one_path_however_it_is_written() {
+    fn percent_encoding_does_not_change_the_outcome() {
         assert!(!allows("user-agent: *\ndisallow: /caf%c3%A9", "/café"));
         assert!(!allows("user-agent: *\ndisallow: /%61dmin", "/admin"));
         assert!(allows("user-agent: *\ndisallow: /a%2Fb", "/a/b"));
     }
 
     #[test]
-    fn silence_allows_and_a_site_that_cannot_be_asked_does_not() {
+    fn missing_file_allows_and_unreachable_file_disallows() {
         assert!(Robots::silent().allows("/a"));
         assert!(!Robots::Unknown.allows("/a"));
         assert!(allows("<html>not found</html>", "/a"));
     }
 
     #[test]
-    fn pattern_that_is_all_stars_is_read_in_no_time() {
+    fn pattern_of_many_stars_is_matched_without_backtracking() {
         let pattern = format!("/{}b", "*a".repeat(900));
         assert!(allows(&format!("user-agent: *\ndisallow: {pattern}"), &format!("/{}", "a".repeat(2_000))));
     }

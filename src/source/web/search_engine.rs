@@ -1,4 +1,4 @@
-//! The search engines `dr` can ask, and what differs between them.
+//! The supported search engines.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use super::{brave, exa, searxng, tavily};
 
 /// A search engine.
 ///
-/// Each says its own name and variable in its own file. A new one does not compile until every match knows it: the
-/// setup that hands it a key, the order in which engines are tried, and the functions below.
+/// Each engine's file defines its name and variable. Every match on this enum is exhaustive, so the compiler lists what
+/// a new engine needs: its setup with its own key, its place in the order of engines, and the functions below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchEngine {
-    /// `SearXNG`, on a machine of the user.
+    /// `SearXNG`, self-hosted.
     SearxNg,
     /// Tavily.
     Tavily,
@@ -21,7 +21,7 @@ pub enum SearchEngine {
 }
 
 impl SearchEngine {
-    /// Returns every engine. If no setting names one, the first whose variable is set is asked.
+    /// Returns every engine, in order of preference: without a setting, the first whose variable is set is used.
     pub fn all() -> impl Iterator<Item = Self> {
         std::iter::successors(Some(Self::SearxNg), |engine| match engine {
             Self::SearxNg => Some(Self::Tavily),
@@ -31,7 +31,7 @@ impl SearchEngine {
         })
     }
 
-    /// Returns the name settings and journals use.
+    /// Returns the name in settings and journals.
     pub fn name(self) -> &'static str {
         match self {
             Self::SearxNg => searxng::NAME,
@@ -51,7 +51,7 @@ impl SearchEngine {
         }
     }
 
-    /// Tells whether the variable holds a key, which is never shown.
+    /// Returns whether the variable holds a key, which is never shown.
     pub fn has_key(self) -> bool {
         match self {
             Self::SearxNg => false,

@@ -1,4 +1,4 @@
-//! `SearXNG`: a metasearch engine that users run themselves; it takes no key.
+//! `SearXNG`: a self-hosted metasearch engine without a key.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use crate::base::http::{BaseUrl, HttpError};
 /// Name in settings and journals.
 pub(super) const NAME: &str = "searxng";
 
-/// What helps where it refuses a search.
+/// Remedy for a rejected search: new installations disable JSON.
 const REFUSAL_HINT: &str = "SearXNG answers programs only if its `search.formats` setting lists `json`";
 
-/// The variable that holds its address: it has no public one, and needs no key.
+/// The variable that holds its address. There is no public instance to fall back on.
 pub(super) const VARIABLE: &str = "SEARXNG_URL";
 
-/// A `SearXNG` at an address.
+/// Client for one `SearXNG` instance.
 ///
-/// It knows no range of dates: what is outside is dropped where a date is known.
+/// Its API has no range of dates; results outside the range are dropped after the search if they have a date.
 #[derive(Clone, Debug)]
 pub struct SearxNg(Endpoint);
 
 impl SearxNg {
-    /// Sets up the engine at an address; there is no public one to fall back on.
+    /// Returns a client for the instance at `address`.
     pub fn new(address: BaseUrl) -> Result<Self, HttpError> {
         Ok(Self(Endpoint::new(NAME, address, None)?.with_refusal_hint(REFUSAL_HINT)))
     }
 
-    /// Returns the same engine, of which one search may take no longer than `most` either.
+    /// Lowers the time-out of one search to `most`.
     #[must_use]
     pub fn within(self, most: Duration) -> Self {
         Self(self.0.within(most))

@@ -1,4 +1,4 @@
-//! The table `[web]` and the environment become a [`WebSource`].
+//! Resolves the table `[web]` and the environment into a [`WebSource`].
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,27 +14,27 @@ use crate::base::clock::Clock;
 use crate::base::environment::{Environment, KeyError, OPENAI_BASE_URL};
 use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret, shown};
 
-/// Prefix of a provider that is a file.
+/// Prefix of `provider` for a file of recorded results.
 const FIXTURE: &str = "fixture:";
 
 /// The table `[web]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WebOptions {
-    /// See [`Choice`].
+    /// Name of an engine, `fixture:FILE` or `none`; see [`Choice`].
     pub provider: Option<String>,
-    /// Address of the engine, if it is not the engine's own.
+    /// Address of the engine; `None` for its public one.
     pub base_url: Option<String>,
-    /// The variable that holds its key, if it is not the engine's own.
+    /// The variable that holds its key; `None` for the engine's usual one.
     pub key_env: Option<String>,
-    /// Whether pages are fetched; without it snippets are all there is, and nothing from the web is checked.
+    /// Whether pages are fetched. Without them a run has only snippets, so quotes from the web cannot be verified.
     pub fetch: Option<bool>,
-    /// Machines of an intranet that may be asked: hosts, `host:port`, or networks.
+    /// Intranet machines that pages may be fetched from: hosts, `host:port`, or networks.
     #[serde(default)]
     pub allowed_hosts: Vec<String>,
 }
 
-/// What `provider` can name.
+/// Parsed value of `provider`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Choice {
     /// `none`: the web is not searched.
@@ -45,39 +45,39 @@ enum Choice {
     Engine(SearchEngine),
 }
 
-/// Settings of the web cannot be used.
+/// Settings in `[web]` cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum WebSettingsError {
-    /// There is no such search engine.
+    /// The search engine is unknown.
     #[error("`{name}` is not a search engine")]
     UnknownProvider {
-        /// The name.
+        /// The unknown name.
         name: String,
     },
-    /// The engine needs a key, and there is no usable one.
+    /// The engine needs a key, and no usable one is set.
     #[error("no key for `{engine}`")]
     Key {
         /// The engine.
         engine: SearchEngine,
-        /// Why.
+        /// Why the key cannot be used.
         source: KeyError,
     },
-    /// `base_url`, or the variable that stands in for it, is not an address.
-    #[error("address of the search engine")]
+    /// The address in `base_url` or in the engine's variable is invalid.
+    #[error("invalid address for the search engine")]
     Address(#[from] ParseBaseUrlError),
     /// An allowed host is neither a host nor a network.
-    #[error("`allowed_hosts` of the web")]
+    #[error("invalid entry in `allowed_hosts` of `[web]`")]
     Host(#[from] super::ParseAllowedHostError),
-    /// The engine has no public address.
-    #[error("address of `{engine}` is not known")]
+    /// The engine has no public address, and none is set.
+    #[error("no address for `{engine}`")]
     NoAddress {
         /// The engine.
         engine: SearchEngine,
     },
-    /// The file of a fixture.
+    /// The file of recorded results cannot be loaded.
     #[error(transparent)]
     Fixture(#[from] super::FixtureError),
-    /// The network client.
+    /// The HTTP client cannot be set up.
     #[error(transparent)]
     Http(#[from] HttpError),
 }
@@ -101,29 +101,29 @@ impl WebSettingsError {
     }
 }
 
-/// What the settings are resolved with.
+/// Inputs for resolving the settings.
 pub struct WebEnvironment<'a> {
-    /// Keys, and addresses of engines. Pages of the machine in `OPENAI_BASE_URL` may be fetched if it is this one.
+    /// Keys, and addresses of engines. If `OPENAI_BASE_URL` is on this machine, pages may be fetched from it too.
     pub environment: &'a Environment,
-    /// The folder that keeps pages.
+    /// The folder in which pages are cached.
     pub pages: PathBuf,
-    /// Pages of other days are dropped, as far as their day is known.
+    /// Range of publication days; pages with a date outside it are dropped.
     pub dates: DateRange,
-    /// The time.
+    /// Clock for retries and for the age of cached pages.
     pub clock: Arc<dyn Clock>,
 }
 
-/// The web, as far as it is set up.
+/// The configured access to the web.
 #[derive(Clone)]
 pub struct WebAccess {
-    /// Searches, and opens pages.
+    /// Searches and opens pages.
     pub source: Arc<WebSource>,
-    /// Whether there is a search engine. Without one, pages named elsewhere can still be opened.
+    /// Whether a search engine is set up. Without one, pages the user names can still be opened.
     pub can_search: bool,
 }
 
 impl WebOptions {
-    /// Sets the web up.
+    /// Resolves the settings.
     ///
     /// # Errors
     ///
@@ -145,9 +145,9 @@ impl WebOptions {
         Ok(WebAccess { source: Arc::new(source), can_search })
     }
 
-    /// Returns the search engine that is named, else the first that has its variable.
+    /// Returns the engine the settings name, else the first whose variable is set.
     ///
-    /// Each engine is named in the match, so that a key goes to the engine it was resolved for and to no other.
+    /// The match is exhaustive, so that a key is sent only to the engine it was resolved for.
     fn provider(&self, environment: &Environment) -> Result<Option<Arc<dyn SearchProvider>>, WebSettingsError> {
         let engine = match self.choice(environment)? {
             Choice::Off => return Ok(None),
@@ -168,7 +168,7 @@ impl WebOptions {
         let Some(name) = self.provider.as_deref() else {
             let mut engines = SearchEngine::all();
             return Ok(match engines.find(|engine| environment.get(engine.variable()).is_some()) {
-                // An address without a name is that of the one engine that has no address of its own.
+                // `base_url` without `provider` can only mean SearXNG, the one engine without a public address.
                 _ if self.base_url.is_some() => Choice::Engine(SearchEngine::SearxNg),
                 Some(engine) => Choice::Engine(engine),
                 None => Choice::Off,
@@ -196,7 +196,7 @@ fn address_in(engine: SearchEngine, environment: &Environment) -> Result<BaseUrl
     Ok(address.parse()?)
 }
 
-/// Returns machine and port of an endpoint on this machine.
+/// Returns host and port of an endpoint if it is on this machine.
 fn own_machine(address: &str) -> Option<AllowedHost> {
     let address = address.parse::<BaseUrl>().ok().filter(BaseUrl::is_loopback)?;
     address.authority().parse().ok()
@@ -259,7 +259,7 @@ mod tests {
         );
         assert_eq!(with_causes(&error(r#"{"provider": "exa"}"#, &[])), "no key for `exa`: `EXA_API_KEY` is not set");
         let no_address = error(r#"{"provider": "searxng"}"#, &[]);
-        assert_eq!(no_address.to_string(), "address of `searxng` is not known");
+        assert_eq!(no_address.to_string(), "no address for `searxng`");
         assert_eq!(no_address.hint().unwrap(), "set `base_url` in `[web]`, or export `SEARXNG_URL`");
         let unsendable = error(r#"{"provider": "exa", "key_env": "MY"}"#, &[("MY", "two words")]);
         assert!(!with_causes(&unsendable).contains("two words"), "{unsendable}");

@@ -1,4 +1,4 @@
-//! Tavily: a search engine for programs, with a key.
+//! Tavily: a search API, with a key.
 
 use futures::future::BoxFuture;
 use reqwest::header::AUTHORIZATION;
@@ -16,13 +16,13 @@ pub(super) const VARIABLE: &str = "TAVILY_API_KEY";
 /// Its public address.
 const ADDRESS: &str = "https://api.tavily.com";
 
-/// Pages it lists at most.
+/// Most results per search.
 const MAX_RESULTS: usize = 20;
 
-/// Letters a query may have.
+/// Longest query, in characters.
 const MAX_QUERY_CHARS: usize = 400;
 
-/// Tavily, or something that speaks as it does.
+/// Client for Tavily or a compatible API.
 #[derive(Clone, Debug)]
 pub struct Tavily {
     endpoint: Endpoint,
@@ -30,7 +30,7 @@ pub struct Tavily {
 }
 
 impl Tavily {
-    /// Sets it up with a key, at its own address where no other is given.
+    /// Returns a client. `None` as the address selects Tavily's public one.
     pub fn new(key: Secret, address: Option<BaseUrl>) -> Result<Self, HttpError> {
         let address = address.unwrap_or_else(|| ADDRESS.parse().expect("the address is one"));
         Ok(Self { endpoint: Endpoint::new(NAME, address, Some(key.clone()))?, key })

@@ -252,7 +252,7 @@ impl Failed {
 fn read_started(body: &str) -> Result<(JobId, JobState), JobError> {
     let permanent = |reason: String| JobError::Refused(ModelError::Permanent { reason });
     if body.trim_start().starts_with('<') {
-        return Err(permanent("it answers with a web page; `base_url` is not that of an API".into()));
+        return Err(permanent("the answer is a web page; `base_url` is not the address of an API".into()));
     }
     let unknown = |reason: String| JobError::OutcomeUnknown { reason };
     let raw: Value = serde_json::from_str(body).map_err(|_| unknown("the answer is not JSON".into()))?;
@@ -263,7 +263,7 @@ fn read_started(body: &str) -> Result<(JobId, JobState), JobError> {
         None if raw["object"] == "response" || raw.get("status").is_some() || raw.get("output").is_some() => {
             Err(unknown("the answer has no id".into()))
         }
-        None => Err(permanent(format!("what it answers is no job: {}", shortened(body)))),
+        None => Err(permanent(format!("the answer is not a background job: {}", shortened(body)))),
     }
 }
 

@@ -7,31 +7,31 @@ use serde_json::{Value, json};
 use crate::llm::openai::reasons;
 use crate::source::deep_research::request::{JobRequest, McpServer};
 
-/// Pairs of metadata a job can have.
+/// Most metadata pairs of a job.
 const MAX_PAIRS: usize = 16;
 
-/// Letters of a key of metadata.
+/// Longest metadata key, in characters.
 const MAX_KEY: usize = 64;
 
-/// Letters of a value of metadata.
+/// Longest metadata value, in characters.
 const MAX_VALUE: usize = 512;
 
 /// The tools of an MCP server that OpenAI's research models can call.
 const RESEARCH_TOOLS: [&str; 2] = ["search", "fetch"];
 
-/// What a model takes.
+/// The request fields a model accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Capabilities {
-    /// Whether research is all it does: it takes neither an effort nor functions nor a schema.
+    /// Whether the model is dedicated to research. Such models accept neither an effort nor functions nor a schema.
     is_research_model: bool,
-    /// Whether it thinks, and says how.
+    /// Whether the model reasons and can summarise its reasoning.
     reasons: bool,
-    /// Whether its search can be kept to some hosts; others are only told.
+    /// Whether the search tool accepts a filter of hosts. For other models the prompt names the hosts.
     filters_domains: bool,
 }
 
 impl Capabilities {
-    /// Returns what a model takes, by its name.
+    /// Derives the capabilities from the name of the model: the API does not report them.
     fn of(model: &str) -> Self {
         let is_research_model = model.contains("-deep-research");
         Self { is_research_model, reasons: is_research_model || reasons(model), filters_domains: !is_research_model }
@@ -53,14 +53,14 @@ pub(super) fn request_body(request: &JobRequest) -> Value {
     body
 }
 
-/// Returns the same body without the secret in it, for keeping and comparing.
+/// Returns the body without the secret of the tool server.
 fn stored_body(request: &JobRequest) -> Value {
     let capabilities = Capabilities::of(&request.model);
     let mut body = json!({
         "model": request.model,
         "input": [{ "type": "message", "role": "user", "content": told(request, capabilities) }],
         "background": true,
-        // A run that is resumed after a day asks for the reply it has not read.
+        // A run resumed a day later still has to fetch the reply.
         "store": true,
         "max_tool_calls": request.max_tool_calls,
         "max_output_tokens": request.max_output_tokens,
@@ -80,7 +80,7 @@ fn stored_body(request: &JobRequest) -> Value {
     body
 }
 
-/// Returns the prompt, with the hosts in words where the search tool takes no filter.
+/// Returns the prompt. It names the hosts if the search tool has no filter for them.
 fn told(request: &JobRequest, capabilities: Capabilities) -> String {
     let mut prompt = request.instructions.as_str().to_owned();
     if capabilities.filters_domains {
@@ -119,7 +119,7 @@ fn mcp_tool(server: &McpServer, capabilities: Capabilities) -> Value {
         "type": "mcp",
         "server_label": server.label,
         "server_url": server.url.to_string(),
-        // Nobody is there to approve of a call while a job runs.
+        // A background job cannot ask the user to approve a call.
         "require_approval": "never",
     });
     if !server.allowed_tools.is_empty() {

@@ -39,7 +39,7 @@ fn job(status: &str) -> Value {
 async fn created(response: Response) -> Result<Job, JobError> {
     let server = ModelServer::always(response);
     let outcome = client(&server).post(&body()).await;
-    assert_eq!(server.count(), 1, "a job is asked for once");
+    assert_eq!(server.count(), 1, "the request for a job is sent once");
     outcome
 }
 
@@ -109,7 +109,7 @@ async fn job_that_was_not_started_is_told_from_one_that_may_have_been() {
 }
 
 #[tokio::test]
-async fn nobody_listening_means_that_no_job_was_started() {
+async fn refused_connection_means_that_no_job_was_started() {
     let server = ModelServer::always(Response::Drop);
     let client = client(&server);
     drop(server);
@@ -261,7 +261,7 @@ async fn endless_reply_is_not_read_to_its_end() {
 fn error_keeps_its_cause_out_of_its_own_message() {
     let error = JobError::Refused(ModelError::Quota);
     let chain = format!("{:#}", anyhow::Error::from(error));
-    assert_eq!(chain, "endpoint does not do jobs now: quota of the model endpoint is exhausted");
+    assert_eq!(chain, "endpoint refused the request for a background job: quota of the model endpoint is exhausted");
 }
 
 #[tokio::test]
