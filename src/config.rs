@@ -1,11 +1,11 @@
-//! Settings, and where each value came from.
+//! Settings and the origin of each value.
 //!
-//! Later wins: defaults, the user's file, the project's file (`dr.toml` beside `.dr/`), `DR_*` variables, flags. The
-//! project's file travels with a folder a stranger may have made, so it sets nothing that reaches out, costs money or loads
-//! a file.
+//! Later layers win: defaults, the user's file, the project's file (`dr.toml` beside `.dr/`), `DR_*` variables, flags. A
+//! project's file may come from a stranger with the folder, so it cannot set anything that contacts a server, costs money
+//! or loads a file.
 //!
-//! Every setting is one row of [`SETTINGS`], which says its kind, bounds, default, variable, and who may set it. To add
-//! one, add a row, and a field of the same name in [`Values`] or in the table's own options.
+//! Every setting is one row of [`SETTINGS`], which defines its kind, bounds, default, variable, and who may set it. To
+//! add one, add a row, and a field of the same name in [`Values`] or in the options of its table.
 
 mod kind;
 
@@ -47,10 +47,10 @@ use crate::source::web::{DateRange, SearchEngine, WebAccess, WebEnvironment, Web
 /// Name of the project's file.
 pub const PROJECT_FILE: &str = "dr.toml";
 
-/// Name of the file that may hold OpenAI's key, beside the project's.
+/// Name of a file beside the project's that may hold OpenAI's key.
 const DOTENV_FILE: &str = ".env";
 
-/// The values of all settings, defaults included. What a field means is in its row.
+/// The values of all settings, defaults included. The row of a setting documents its field.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "each field has a row that documents it")]
@@ -81,32 +81,32 @@ pub struct Values {
     pub collections: BTreeMap<String, CollectionOptions>,
 }
 
-/// The table `[collections.NAME]`: where the texts of a collection may go.
+/// The table `[collections.NAME]`: who may receive the texts of a collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CollectionOptions {
-    /// Whether only models on the user's own machines may see them.
+    /// Whether only models on the user's own machines may see its texts.
     #[serde(default)]
     pub local_only: bool,
-    /// Whether texts made from them may leave this machine.
+    /// Whether texts made from it may leave this machine.
     #[serde(default)]
     pub allow_egress: bool,
 }
 
-/// Folders of this user, and the one the command was started in.
+/// Folders of the user, and the working directory.
 #[derive(Clone, Debug)]
 pub struct Paths {
-    /// The folder the command was started in.
+    /// The working directory.
     pub current: PathBuf,
     /// The user's settings.
     pub user_file: PathBuf,
     /// Downloaded models.
     pub models: PathBuf,
-    /// Data of `dr`, among them an ONNX Runtime for `dr` alone.
+    /// Data of `dr`, such as its own copy of ONNX Runtime.
     pub data: PathBuf,
 }
 
-/// Settings, resolved.
+/// Resolved settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The value of every setting.
@@ -115,25 +115,25 @@ pub struct Settings {
     pub paths: Paths,
     /// Name, value as it can be shown, and origin of every setting.
     explained: Vec<(String, String, String)>,
-    /// Keys, and addresses that variables hold.
+    /// Variables, which hold keys and addresses.
     environment: Environment,
 }
 
-/// Settings could not be read.
+/// Settings are invalid or cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A file, variable or flag has a value that cannot be used.
+    /// A file, variable or flag has an invalid value.
     #[error("{origin}: {reason}")]
     Invalid {
         /// The file and the setting, the variable, or the flag.
         origin: String,
-        /// What is wrong with it, and the bounds.
+        /// Why it is invalid, with the bounds.
         reason: String,
-        /// What can be typed instead.
+        /// A valid value, as it is typed.
         hint: Option<String>,
     },
 
-    /// The project's file sets what only the user may.
+    /// The project's file sets something that only the user may set.
     #[error("`{file}` sets `{key}`, which a project may not")]
     NotForProjects {
         /// The file.
@@ -144,31 +144,31 @@ pub enum ConfigError {
         flag: Option<String>,
     },
 
-    /// The table `[web]` or a variable that stands in for it cannot be used.
+    /// The table `[web]`, or a variable in its place, is invalid.
     #[error("settings of {place} cannot be used")]
     Web {
         /// The table, and its file if one sets it.
         place: String,
-        /// What is wrong.
+        /// Why it is invalid.
         #[source]
         source: WebSettingsError,
     },
 
-    /// The table `[deep_research]` or a variable that stands in for it cannot be used.
+    /// The table `[deep_research]`, or a variable in its place, is invalid.
     #[error("settings of {place} cannot be used")]
     DeepResearch {
         /// The table, and its file if one sets it.
         place: String,
-        /// What is wrong.
+        /// Why it is invalid.
         #[source]
         source: DeepResearchError,
     },
 
-    /// There is no home folder.
+    /// The home folder cannot be determined.
     #[error("home folder is not known")]
     NoHome(#[source] etcetera::HomeDirError),
 
-    /// The current folder cannot be used.
+    /// The working directory cannot be determined.
     #[error("current folder cannot be read")]
     NoCurrent(#[source] std::io::Error),
 }
@@ -191,7 +191,7 @@ impl ConfigError {
         }
     }
 
-    /// Tells whether only a key is missing. Offline that does no harm, since nothing is asked.
+    /// Returns whether the only problem is a missing key, which does not matter offline.
     fn is_missing_key(&self) -> bool {
         match self {
             Self::Web { source, .. } => {
@@ -219,12 +219,11 @@ impl Paths {
 }
 
 impl Settings {
-    /// Folds the layers; `project` is the folder that holds `.dr`.
+    /// Merges all layers. `project` is the folder that contains `.dr`.
     ///
     /// # Errors
     ///
-    /// Returns an error that names the file, variable or flag for a value that cannot be used or a setting that does not
-    /// exist.
+    /// Returns an error for an invalid value or an unknown setting. It names the file, variable or flag.
     pub fn resolve(paths: Paths, project: &Path, flags: &Flags) -> Result<Self, ConfigError> {
         let environment = Environment::read(&project.join(DOTENV_FILE));
         let commanded = Layer::variables(&environment)?.into_iter().chain(Layer::flags(flags)?);
@@ -234,7 +233,7 @@ impl Settings {
             .merge(Layer::file(&project.join(PROJECT_FILE), true)?)
             .merge(commanded.clone());
         let mut values: Values = figment.extract().map_err(|error| unusable(error, &figment))?;
-        // One line sets all roles that say nothing else; as a variable or flag it has the last word.
+        // In a file, `model` applies to roles without a model of their own. As a variable or flag it overrides all.
         match values.model.clone() {
             Some(model) if commanded.contains("model") => values.models.set_model(&model),
             model => values.models.all.model = values.models.all.model.take().or(model),
@@ -242,7 +241,7 @@ impl Settings {
         Ok(Self { values, paths, explained: explained(&figment), environment })
     }
 
-    /// Returns the language models. `None` if none is set up, or offline: rules stand in for them then.
+    /// Returns the language models. `None` if none is configured, or offline; rule-based steps are used then.
     ///
     /// # Errors
     ///
@@ -255,7 +254,7 @@ impl Settings {
         Models::resolve(&self.values.models, &self.environment, &prices)
     }
 
-    /// Returns the web as far as it is set up, for pages of `dates`. `None` offline.
+    /// Returns the configured access to the web, restricted to pages of `dates`. `None` offline.
     ///
     /// # Errors
     ///
@@ -284,7 +283,7 @@ impl Settings {
         jobs.map_err(|source| ConfigError::DeepResearch { place: self.place_of("deep_research"), source })
     }
 
-    /// Checks the settings of web and background jobs, also offline. A missing key is not an error there.
+    /// Checks the settings of web and background jobs, even offline, where a missing key is not an error.
     ///
     /// # Errors
     ///
@@ -305,7 +304,7 @@ impl Settings {
         }
     }
 
-    /// Returns what models cost.
+    /// Returns the prices of models.
     ///
     /// # Errors
     ///
@@ -314,34 +313,34 @@ impl Settings {
         PriceTable::with(&self.values.prices)
     }
 
-    /// Tells whether no socket may be opened.
+    /// Returns whether no socket may be opened.
     pub fn is_offline(&self) -> bool {
         self.values.offline
     }
 
-    /// Returns what a run may spend.
+    /// Returns the limits of a run.
     pub fn limits(&self) -> BudgetLimits {
         let Values { max_cost, max_tokens, max_time, max_rounds, .. } = &self.values;
         BudgetLimits {
             cost_nanos: max_cost.is_finite().then(|| nanos(*max_cost)),
             tokens: Some(*max_tokens),
-            // The row has checked that it is a time.
+            // Cannot fail: the row has validated it.
             time: Some(duration(max_time).unwrap_or(Duration::ZERO)),
             rounds: Some(*max_rounds),
         }
     }
 
-    /// Returns how large a tree may grow.
+    /// Returns the limits of the tree of sub-questions.
     pub fn tree_limits(&self) -> TreeLimits {
         TreeLimits { max_depth: self.values.max_depth, ..TreeLimits::default() }
     }
 
-    /// Tells whether a layer sets a setting, and not only its default.
+    /// Returns whether any layer other than the defaults sets a setting.
     pub fn is_set(&self, name: &str) -> bool {
         self.explained.iter().any(|(key, _, origin)| key == name && origin != DEFAULT)
     }
 
-    /// Returns the name of every setting, its value and where that came from. Of a key it says only whether there is one.
+    /// Returns name, value and origin of every setting. A key is shown only as set or not set.
     pub fn explained(&self) -> Vec<(String, String, String)> {
         self.explained.iter().cloned().chain(self.explained_variables()).collect()
     }
@@ -358,7 +357,7 @@ impl Settings {
             let shown = address_shown(base_url);
             explained.push(("base_url".to_owned(), shown, OPENAI_BASE_URL.to_owned()));
         }
-        // These variables set up a search engine by being set, so they are listed like settings.
+        // Setting one of these variables configures a search engine, so they are listed like settings.
         for engine in SearchEngine::all() {
             if let Some(value) = environment.get(engine.variable()) {
                 let shown = if engine.has_key() { "set".to_owned() } else { address_shown(value) };
@@ -369,7 +368,7 @@ impl Settings {
     }
 }
 
-/// Returns the settings at the top of a file in the order of the rows, then the values that are set in tables.
+/// Returns the top-level settings in the order of the rows, then the values set in tables.
 fn explained(figment: &Figment) -> Vec<(String, String, String)> {
     let origin = |value: &Value| {
         let metadata = figment.get_metadata(value.tag());
@@ -413,7 +412,7 @@ fn flatten(path: &[String], value: &Value, visit: &mut impl FnMut(&[String], &Va
     }
 }
 
-/// Says what is missing. Every value was checked in its layer before.
+/// Converts an error of the merged settings. Each value was validated in its layer, so only a missing one is left.
 fn unusable(error: figment::Error, figment: &Figment) -> ConfigError {
     let key = error.path.join(".");
     let file = figment.find_metadata(&key).map(|metadata| format!(" in `{}`", metadata.name)).unwrap_or_default();
@@ -568,7 +567,7 @@ mod tests {
         assert_eq!(lifted.limits(), BudgetLimits { cost_nanos: None, ..BudgetLimits::default() });
     }
 
-    /// Returns a file that sets one setting to `value`, and what else its table needs.
+    /// Returns a file that sets one setting to `value`, and the other settings its table requires.
     fn file_with(setting: &Setting, value: &str) -> String {
         let beside = match setting.table() {
             Some("prices") => "prices.MODEL.input = 1\nprices.MODEL.output = 1\n",

@@ -21,42 +21,42 @@ use crate::engine::{AskRequest, Engine, RequestError};
 
 /// Answer a question with checked citations
 ///
-/// A question becomes a plan, its parts are looked into side by side, and the answer is written from quotes that code
-/// has found in their files. Without a model the answer is made of the quotes themselves. Where nothing bears on the
-/// question, `dr` says so and exits with 3; it never makes an answer up.
+/// Plans sub-questions, researches them in parallel, and writes an answer from quotes that code has found in their
+/// files. Without a model, the answer consists of the quotes themselves. If the sources do not support an answer, `dr`
+/// refuses and exits with 3; it never makes one up.
 #[derive(Args, Debug)]
 pub(super) struct AskArgs {
     #[command(flatten)]
     pub(super) what: QuestionArgs,
 
-    /// Carry out the plan in this file, as `dr plan --save` writes it
+    /// Use the plan in this file, written by `dr plan --save`
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
 
-    /// Plan, say what it would take, and stop
+    /// Print the plan and an estimate of its cost, then stop
     #[arg(long)]
     dry_run: bool,
 
-    /// Follow up an earlier run, by its id or how that begins
+    /// Follow up an earlier run, named by its id or a prefix of it
     #[arg(long, value_name = "RUN")]
     follow: Option<String>,
 
-    /// Answer in the form of this JSON Schema as well, under `output` of the report
+    /// Also answer in the form of this JSON Schema, in `output` of the JSON report
     #[arg(long, value_name = "FILE")]
     schema: Option<PathBuf>,
 
-    /// Ask nothing back
+    /// Never ask for clarification
     #[arg(short, long)]
     yes: bool,
 
-    /// Tell what happens as text or jsonl, on stderr
+    /// Print events to stderr, as text or jsonl
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t, hide_possible_values = true)]
     events: EventFormat,
 
     #[command(flatten)]
     report: ReportArgs,
 
-    // Last: its heading stands over whatever follows.
+    // Last, because its help heading applies to all arguments after it.
     #[command(flatten)]
     limits: LimitArgs,
 }
@@ -67,7 +67,7 @@ impl AskArgs {
         self.limits.flags(flags)
     }
 
-    /// Returns the request, checked before anything is indexed or paid for.
+    /// Returns the request, validated before anything is indexed or charged.
     fn request(&self) -> Result<AskRequest, CliError> {
         let plan = self.plan.as_deref().map(read_plan).transpose()?;
         let output_schema = self.schema.as_deref().map(super::read_json).transpose()?;
@@ -111,17 +111,17 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
     let asked = asked?;
     let exit = args.report.end(ui, &asked.report)?;
     if matches!(exit, Exit::Interrupted | Exit::Partial) && asked.can_resume {
-        args.events.note(ui, &format!("`dr resume {}` goes on with this run", asked.run));
+        args.events.note(ui, &format!("`dr resume {}` continues this run", asked.run));
     }
     Ok(exit)
 }
 
-/// Asks the user a question on the terminal; nothing where there is no answer.
+/// Asks the user a question on the terminal. Returns `None` without an answer.
 async fn ask_back(question: &str) -> Option<String> {
     let mut err = std::io::stderr();
     let question = one_line(question);
     write!(err, "{question}\n(empty to go on without) > ").and_then(|()| err.flush()).ok()?;
-    // A thread of its own: nothing waits for it where the run is stopped before there is an answer.
+    // On a detached thread, so that a stopped run need not wait for a blocking read of stdin.
     let (said, answer) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         let mut answer = String::new();

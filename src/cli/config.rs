@@ -1,4 +1,4 @@
-//! `dr config`: the settings in force, and where each came from.
+//! `dr config`: prints the effective settings and their origins.
 
 use std::fmt::Write;
 
@@ -13,10 +13,10 @@ use crate::base::line::one_line;
 use crate::engine::{Engine, ExplainedSetting};
 use crate::render::json::versioned;
 
-/// Print every setting, and where its value came from
+/// Print every setting and the origin of its value
 ///
-/// Later wins: defaults, your own file, `dr.toml` beside `.dr/`, variables, flags. No key is shown. A value that cannot be
-/// used is an error, also where only a run would use it.
+/// Later wins: defaults, your own file, `dr.toml` beside `.dr/`, variables, flags. Keys are never shown. An invalid
+/// value is an error, even if only a run would use it.
 #[derive(Args, Debug)]
 pub(super) struct ConfigArgs {
     #[command(flatten)]
@@ -31,7 +31,7 @@ pub(super) fn config(ui: &mut Ui, engine: &Engine, args: &ConfigArgs) -> Result<
     } else {
         ui.print(&table(&settings))?;
     }
-    // What is set helps to see what is wrong with it.
+    // Printed before the check, because the values help to understand its error.
     engine.check_settings()?;
     Ok(Exit::Done)
 }

@@ -1,4 +1,4 @@
-//! `dr doctor`: look for trouble.
+//! `dr doctor`: checks the installation.
 
 use std::fmt::Write;
 
@@ -13,12 +13,12 @@ use crate::base::line::one_line;
 use crate::engine::{CheckStatus, Checkup, Engine};
 use crate::render::json::versioned;
 
-/// Look at the index, the model, the disk and the settings
+/// Check the index, the model, the disk and the settings
 ///
-/// Nothing is changed. Trouble is shown with the command that mends it, and the exit code is 1.
+/// Changes nothing. Each problem is shown with the command that fixes it; the exit code is then 1.
 #[derive(Args, Debug)]
 pub(super) struct DoctorArgs {
-    /// Also ask each language model two tiny questions, and say what it can do; that may cost a little
+    /// Also test each language model with two short prompts; this may incur a small cost
     #[arg(long)]
     model: bool,
 

@@ -1,4 +1,4 @@
-//! Any error becomes a message, a hint, and an exit code.
+//! Maps errors to a message, a hint and an exit code.
 
 use std::any::Any;
 use std::fmt::Write;
@@ -8,18 +8,18 @@ use crate::base::line::{printable, with_causes};
 use crate::engine::{EngineError, ErrorKind, RequestError};
 use crate::render::RenderError;
 
-/// A command failed, or was asked for something impossible.
+/// A command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
     /// The engine failed.
     #[error(transparent)]
     Engine(EngineError),
-    /// Something on the command line cannot be used.
+    /// The command line is invalid.
     #[error("{message}")]
     Usage {
-        /// What is wrong, as a fragment.
+        /// The message, as a lowercase fragment.
         message: String,
-        /// What to write instead.
+        /// A correct command or value.
         hint: Option<String>,
     },
     /// A file could not be read or written.
@@ -54,7 +54,7 @@ impl From<EngineError> for CliError {
 }
 
 impl From<RequestError> for CliError {
-    /// Names the flag a request was made with.
+    /// Names the flag behind an invalid request.
     fn from(error: RequestError) -> Self {
         let hint = error.hint();
         let message = match error {
@@ -71,7 +71,7 @@ impl From<RequestError> for CliError {
 }
 
 impl CliError {
-    /// Returns the exit code this error ends the program with.
+    /// Returns the exit code for this error.
     pub fn exit(&self) -> Exit {
         match self {
             Self::Usage { .. } => Exit::Usage,
@@ -85,7 +85,7 @@ impl CliError {
         }
     }
 
-    /// Tells whether the reader of our output has gone, which is no error: `dr … | head`.
+    /// Returns whether stdout was closed by its reader, as in `dr … | head`, which is not an error.
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe)
     }
@@ -101,7 +101,7 @@ impl CliError {
         if let Some(hint) = hint {
             let _ = write!(message, "\n\nhint: {hint}");
         }
-        // File names and stored texts are in here, and they may be anybody's.
+        // Messages contain file names and stored texts, which may hold terminal escape sequences.
         printable(&message)
     }
 }

@@ -1,4 +1,4 @@
-//! `dr eval`: measure searches against judgments.
+//! `dr eval`: measures searches against judgments.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use crate::engine::{Engine, Figures, SearchMode};
 use crate::render::json::versioned;
 use clap::Args;
 
-/// Measure how well searches find the documents they should
+/// Measure search quality against judgments
 ///
-/// A question counts by its documents, each ranked by its best passage. Every judged file has to be in the index.
+/// Documents are ranked by their best passage. Every judged file must be in the index.
 #[derive(Args, Debug)]
 pub(super) struct EvalArgs {
-    /// Questions, one `{"id": …, "text": …}` a line
+    /// Questions, one `{"id": …, "text": …}` per line
     #[arg(long, value_name = "FILE")]
     queries: PathBuf,
 
-    /// Judgments: question id, path, grade, separated by tabs
+    /// Judgments: question id, path and grade, separated by tabs
     #[arg(long, value_name = "FILE")]
     qrels: PathBuf,
 
@@ -29,7 +29,7 @@ pub(super) struct EvalArgs {
     #[arg(long, value_name = "MODE")]
     mode: Option<SearchMode>,
 
-    /// Measure this collection only
+    /// Measure only this collection
     #[arg(long, value_name = "NAME")]
     collection: Option<String>,
 

@@ -7,15 +7,15 @@ use std::process::ExitCode;
 pub enum Exit {
     /// Done.
     Done = 0,
-    /// It failed, or `dr doctor` found trouble.
+    /// Failure, or `dr doctor` found a problem.
     Failed = 1,
-    /// The command line or a setting cannot be used.
+    /// The command line or a setting is invalid.
     Usage = 2,
-    /// The knowledge base has no answer, and `dr` refused to make one up.
+    /// The sources do not support an answer, so `dr` refused.
     NoEvidence = 3,
-    /// A limit ended a run, or parts of it were lost; the report is written.
+    /// A limit ended a run, or parts of it failed; the report is written.
     Partial = 4,
-    /// Interrupted; what was done is kept, and running the command again goes on.
+    /// Interrupted. Finished work is kept, and running the command again continues.
     Interrupted = 130,
 }
 

@@ -1,4 +1,4 @@
-//! `dr get`: read a passage.
+//! `dr get`: prints a passage.
 
 use clap::Args;
 
@@ -12,7 +12,7 @@ use crate::render::json::versioned;
 
 /// Read a chunk, its section, its document, or lines of a file
 ///
-/// The text comes from the file where it is as it was indexed, else from the index, and that is said.
+/// The text comes from the file if it is unchanged since it was indexed, otherwise from the index, with a note.
 #[derive(Args, Debug)]
 pub(super) struct GetArgs {
     /// Id of a chunk or document, a path, or `path:from-to`
@@ -40,7 +40,7 @@ pub(super) async fn get(ui: &mut Ui, engine: &Engine, args: GetArgs) -> Result<E
     };
     let passage = engine.get(&args.selector, extent).await?;
     if passage.stale {
-        ui.warn(&format!("note: `{}` has changed since it was indexed; this is what the index has", passage.path));
+        ui.warn(&format!("note: `{}` has changed since it was indexed; this is the indexed text", passage.path));
     }
     if args.output.is_json() {
         ui.print(&versioned(&passage)?)?;

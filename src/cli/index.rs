@@ -1,4 +1,4 @@
-//! `dr index`: bring the index up to date with folders.
+//! `dr index`: updates the index from folders.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -15,26 +15,25 @@ use crate::base::line::{counted, one_line};
 use crate::engine::{Engine, IndexRequest, IngestSummary, SkippedFile};
 use crate::render::json::versioned;
 
-/// Bring the index up to date with folders of Markdown
+/// Index folders of Markdown, or update their index
 ///
-/// Only files that changed are read, only passages that changed are embedded. Text can be searched as soon as it is
-/// read; vectors follow. A run that is interrupted or killed is finished by the next one. Without a folder, all
-/// folders the index knows are brought up to date.
+/// Reads only changed files and embeds only changed passages. Text is searchable as soon as it is read; vectors follow.
+/// The next run completes a run that was interrupted or killed. Without a folder, all folders of the index are updated.
 #[derive(Args, Debug)]
 pub(super) struct IndexArgs {
     /// Folders to index
     #[arg(value_name = "PATH")]
     folders: Vec<PathBuf>,
 
-    /// Name the folder's collection, once for each folder (default: the folder's own name)
+    /// Name of the folder's collection; repeat once per folder (default: the folder's name)
     #[arg(long = "collection", value_name = "NAME")]
     collections: Vec<String>,
 
-    /// Make no vectors now; text is searchable, and a later run makes them
+    /// Skip embedding; the text is searchable, and a later run adds the vectors
     #[arg(long)]
     no_embed: bool,
 
-    /// Forget files that are gone even if that is more than half of them
+    /// Remove missing files from the index even if more than half are missing
     #[arg(long)]
     prune: bool,
 
@@ -42,7 +41,7 @@ pub(super) struct IndexArgs {
     #[arg(long)]
     verify: bool,
 
-    /// Make the index again from nothing; the old one is used until the new one is ready
+    /// Rebuild the index from scratch; the old one stays in use until the new one is ready
     #[arg(long)]
     rebuild: bool,
 
@@ -59,7 +58,7 @@ pub(super) async fn index(ui: &mut Ui, engine: &Engine, args: IndexArgs) -> Resu
                 counted(args.collections.len(), "name"),
                 counted(args.folders.len(), "folder")
             ),
-            hint: Some("give `--collection` once for each folder, in the same order".into()),
+            hint: Some("repeat `--collection` once per folder, in the same order".into()),
         });
     }
     let request = IndexRequest {
@@ -79,7 +78,7 @@ pub(super) async fn index(ui: &mut Ui, engine: &Engine, args: IndexArgs) -> Resu
     Ok(if summary.interrupted { Exit::Interrupted } else { Exit::Done })
 }
 
-/// Indexes with progress on stderr, after saying which index it is.
+/// Prints the location of the index, then indexes with progress on stderr.
 pub(super) async fn run(ui: &mut Ui, engine: &Engine, request: &IndexRequest) -> Result<IngestSummary, CliError> {
     let progress = IngestProgress::new(ui, engine.index_address());
     let cancel = interruptible();
@@ -106,7 +105,7 @@ fn text(summary: &IngestSummary) -> String {
     let _ = writeln!(text, "{:<9} {:>7}", "chunks", summary.chunks);
     let _ = writeln!(text, "{:<9} {:>7}", "embedded", summary.embedded);
     if summary.vectors_missing > 0 {
-        let waiting = format!("without a vector: {}; `dr index` makes them", counted(summary.vectors_missing, "chunk"));
+        let waiting = format!("without a vector: {}; `dr index` adds them", counted(summary.vectors_missing, "chunk"));
         let _ = writeln!(text, "{}", styled(NOTE, &waiting));
     }
     let (style, word) = if summary.interrupted { (BAD, "interrupted after") } else { (GOOD, "done in") };

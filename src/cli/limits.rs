@@ -8,40 +8,40 @@ use crate::config::{Flags, bounds, dollars, duration};
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Limits of a run")]
 pub(super) struct LimitArgs {
-    /// Use this model for everything [env: `DR_MODEL`]
+    /// Use this model for every role [env: `DR_MODEL`]
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
 
-    /// Spend at most so many US dollars; `inf` lifts the limit (default: 10)
+    /// Cost limit in US dollars; `inf` for no limit (default: 10)
     #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
     max_cost: Option<f64>,
 
-    /// Use at most so many tokens (default: 150000)
+    /// Token limit (default: 150000)
     #[arg(long, value_name = "N")]
     max_tokens: Option<u64>,
 
-    /// Work at most so long, for example `90s` or `15m` (default: 15m; 1h where Deep Research may be started)
+    /// Time limit, for example `90s` or `15m` (default: 15m; 1h if Deep Research may be started)
     #[arg(long, value_name = "TIME", value_parser = time)]
     max_time: Option<String>,
 
-    /// Do at most so many rounds of research (default: 6)
+    /// Most rounds of research (default: 6)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_rounds: Option<u32>,
 
-    /// Nest sub-questions at most so deep (default: 3)
+    /// Most levels of sub-questions (default: 3)
     #[arg(long, value_name = "N")]
     max_depth: Option<u32>,
 
-    /// Start at most so many jobs of Deep Research (default: 3)
+    /// Most Deep Research jobs to start (default: 3)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(bounds("deep_research.max_jobs")))]
     #[arg(conflicts_with = "no_deep_research")]
     deep_research_max: Option<u16>,
 
-    /// Start no job of Deep Research; the web is searched by workers, where an engine is set up
+    /// Start no Deep Research job; workers search the web if a search engine is configured
     #[arg(long)]
     no_deep_research: bool,
 
-    /// Work on so many sub-questions at the same time (default: 3)
+    /// Sub-questions to research in parallel (default: 3)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(bounds("parallel")))]
     parallel: Option<u16>,
 }
@@ -59,7 +59,7 @@ impl LimitArgs {
             .set("parallel", self.parallel)
     }
 
-    /// Returns how many background jobs this run may start, if the flags say.
+    /// Returns the limit of background jobs, if a flag sets it.
     pub(super) fn max_jobs(&self) -> Option<usize> {
         if self.no_deep_research { Some(0) } else { self.deep_research_max.map(usize::from) }
     }

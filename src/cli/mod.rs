@@ -1,8 +1,8 @@
 //! The command line: one file per subcommand.
 //!
-//! A subcommand's file has its flags and one function that asks the engine and prints through [`ui::Ui`]. It uses
-//! `engine`, `render`, `config` and `base`, and nothing below them: what a command decides, another surface could not
-//! share. A test below keeps it so.
+//! The file of a subcommand has its flags and one function that calls the engine and prints through [`ui::Ui`]. It uses
+//! `engine`, `render`, `config` and `base`, and nothing below them, so that other surfaces can share all decisions. A
+//! test below enforces this.
 
 pub mod ui;
 
@@ -87,11 +87,11 @@ struct GlobalArgs {
     #[arg(long, global = true, value_name = "EMBEDDER")]
     embedder: Option<EmbedderChoice>,
 
-    /// Open no socket, for anything [env: `DR_OFFLINE`]
+    /// Open no network socket [env: `DR_OFFLINE`]
     #[arg(long, global = true)]
     offline: bool,
 
-    /// Say nothing but results and errors
+    /// Print only results and errors
     #[arg(short, long, global = true)]
     quiet: bool,
 
@@ -140,7 +140,7 @@ impl Command {
     }
 }
 
-/// How a result is printed by commands that know text and JSON.
+/// Output format of commands that print text or JSON.
 #[derive(Args, Debug)]
 struct OutputArgs {
     /// Print the result as text or json
@@ -172,7 +172,7 @@ pub fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // A reader that has gone away is none of the user's mistakes.
+            // Help may be piped into a reader that closes early, which is not a usage error.
             let _ = error.print();
             return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
         }
@@ -190,7 +190,7 @@ pub fn run() -> ExitCode {
         }
     };
     if std::env::var_os("DR_LOG").is_none() {
-        // What a panic says is part of the error below.
+        // The panic message is part of the error below.
         std::panic::set_hook(Box::new(|_| {}));
     }
     let span = tracing::info_span!("command", name = cli.command.name());
@@ -207,7 +207,7 @@ pub fn run() -> ExitCode {
             error.exit()
         }
     };
-    // What still runs in the background has nothing to say any more.
+    // Background tasks have nothing left to report.
     runtime.shutdown_background();
     exit.into()
 }
@@ -241,7 +241,7 @@ impl GlobalArgs {
     }
 }
 
-/// Reads a file of JSON the user named.
+/// Reads a JSON file named by the user.
 fn read_json(file: &std::path::Path) -> Result<serde_json::Value, CliError> {
     let path = file.display().to_string();
     let text = std::fs::read_to_string(file).map_err(|source| CliError::File {
@@ -278,7 +278,7 @@ mod tests {
             for setting in SETTINGS.iter().filter(|setting| setting.has_flag) {
                 let flag = command.get_arguments().find(|arg| arg.get_long() == Some(&setting.flag_name()[2..]));
                 let (Some(flag), Some(default)) = (flag, setting.default) else { continue };
-                // `--mode` of `dr ask` is how much is done, and a switch has no default to speak of.
+                // `--mode` of `dr ask` is a different setting, and the default of a switch is always off.
                 let is_other = setting.name == "mode" && ["ask", "plan"].contains(&command.get_name());
                 if is_other || matches!(setting.kind, Kind::Switch) {
                     continue;

@@ -1,4 +1,4 @@
-//! `dr plan`: show how a question would be looked into, and what that would take.
+//! `dr plan`: prints the plan of a run and an estimate of its cost.
 
 use std::path::{Path, PathBuf};
 
@@ -18,10 +18,10 @@ use crate::engine::{AskRequest, Engine, Planned, SavedPlan};
 use crate::render::json::{plain, versioned};
 use crate::render::tree::{TreeStyle, tree_lines};
 
-/// Plan a run: its sub-questions and what they would take
+/// Plan a run and estimate its cost
 ///
-/// Nothing is looked into yet. `--save` writes the plan to a file that can be edited and given to `dr ask --plan`;
-/// `dr resume` carries out the plan as it is.
+/// Prints the sub-questions and stops. `--save` writes the plan to a file that can be edited and passed to `dr ask
+/// --plan`; `dr resume` runs the plan unchanged.
 #[derive(Args, Debug)]
 pub(super) struct PlanArgs {
     #[command(flatten)]
@@ -35,7 +35,7 @@ pub(super) struct PlanArgs {
     #[arg(long)]
     json: bool,
 
-    // Last: its heading stands over whatever follows.
+    // Last, because its help heading applies to all arguments after it.
     #[command(flatten)]
     limits: LimitArgs,
 }
@@ -65,7 +65,7 @@ pub(super) async fn plan(ui: &mut Ui, engine: &Engine, args: PlanArgs) -> Result
     print_plan(ui, &planned, args.json)
 }
 
-/// Prints the tree, and what it would take.
+/// Prints the tree and the estimate.
 pub(super) fn print_plan(ui: &mut Ui, planned: &Planned, as_json: bool) -> Result<Exit, CliError> {
     let Planned { run, tree, plan: SavedPlan { brief, draft }, estimate } = planned;
     let aspects = brief.iter().flat_map(|brief| &brief.aspects);
@@ -85,7 +85,7 @@ pub(super) fn print_plan(ui: &mut Ui, planned: &Planned, as_json: bool) -> Resul
     Ok(Exit::Done)
 }
 
-/// Reads a plan that was saved, and perhaps edited.
+/// Reads a saved plan, which the user may have edited.
 pub(super) fn read_plan(file: &Path) -> Result<SavedPlan, CliError> {
     let unusable = |reason: String| CliError::Usage {
         message: format!("`{}` is not a plan: {reason}", file.display()),

@@ -1,4 +1,4 @@
-//! The question of `dr ask` and `dr plan`, and what may be searched for its answer.
+//! The question of `dr ask` and `dr plan`, and the sources for its answer.
 
 use std::path::{Path, PathBuf};
 
@@ -9,29 +9,29 @@ use super::search::FilterArgs;
 use super::ui::Ui;
 use crate::engine::{AskRequest, Engine, IndexRequest, Mode, Question, Scope, SourceHint};
 
-/// A question and what may be searched for its answer.
+/// A question and the sources for its answer.
 #[derive(Args, Debug)]
 pub(super) struct QuestionArgs {
     /// The question
     #[arg(value_name = "QUESTION", required = true)]
     question: Vec<String>,
 
-    /// Bring the index up to date with this folder first, and answer from it alone
+    /// Index this folder first, and answer only from it
     #[arg(long, value_name = "PATH", conflicts_with = "collections")]
     kb: Option<PathBuf>,
 
     #[command(flatten)]
     filter: FilterArgs,
 
-    /// Make sure the answer covers this; may be given up to 20 times
+    /// Aspect that the answer must cover; may be repeated up to 20 times
     #[arg(long, value_name = "TEXT")]
     cover: Vec<String>,
 
-    /// Look for everything there: `internal`, `web` or `mixed` (default: as planned)
+    /// Sources for every sub-question: `internal`, `web` or `mixed` (default: as planned)
     #[arg(long, value_name = "WHERE", value_parser = source_hint)]
     source: Option<SourceHint>,
 
-    /// Do not read the pages Deep Research cites: what it says of them stays unchecked
+    /// Do not fetch the pages Deep Research cites; its claims stay unchecked
     #[arg(long)]
     no_verify_web: bool,
 
@@ -39,13 +39,13 @@ pub(super) struct QuestionArgs {
     #[arg(long)]
     allow_egress: bool,
 
-    /// How much to do: `quick`, `iterative`, `deep` or `auto` (by the question)
+    /// Depth of the research: `quick`, `iterative`, `deep` or `auto` (by the question)
     #[arg(long, value_name = "MODE", default_value = "auto", hide_default_value = true)]
     mode: Mode,
 }
 
 impl QuestionArgs {
-    /// Returns the request, checked as far as that goes without an index.
+    /// Returns the request, validated as far as possible without an index.
     pub(super) fn request(&self) -> Result<AskRequest, CliError> {
         let question: Result<Question, _> = self.question.join(" ").parse();
         let question = question.map_err(|error| CliError::Usage { message: format!("{error}"), hint: None })?;
@@ -61,7 +61,7 @@ impl QuestionArgs {
         request.checked().map_err(CliError::from)
     }
 
-    /// Brings the index up to date with `--kb`, and narrows the request to it. Returns `None` if the user stopped that.
+    /// Indexes the folder of `--kb` and restricts the request to it. Returns `None` if the user interrupts that.
     pub(super) async fn updated(
         &self,
         ui: &mut Ui,
@@ -84,7 +84,7 @@ fn source_hint(text: &str) -> Result<SourceHint, String> {
     }
 }
 
-/// Indexes a folder and returns its collection, or `None` if the user stopped that.
+/// Indexes a folder and returns its collection, or `None` if the user interrupts that.
 async fn update(ui: &mut Ui, engine: &Engine, folder: &Path) -> Result<Option<String>, CliError> {
     let request = IndexRequest { folders: vec![folder.to_path_buf()], embed: true, ..IndexRequest::default() };
     let summary = super::index::run(ui, engine, &request).await?;

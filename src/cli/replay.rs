@@ -1,4 +1,4 @@
-//! `dr replay`: print the report of a run again.
+//! `dr replay`: prints the report of a run again.
 
 use clap::Args;
 
@@ -10,10 +10,10 @@ use crate::engine::Engine;
 
 /// Print the report of a run again, byte for byte
 ///
-/// Made from the journal alone: no model, no index, no network.
+/// Reads only the journal: no model, no index, no network.
 #[derive(Args, Debug)]
 pub(super) struct ReplayArgs {
-    /// The run, by its id or how that begins; the newest where none is given
+    /// Id of the run, or a prefix of it (default: the newest run)
     #[arg(value_name = "RUN")]
     run: Option<String>,
 

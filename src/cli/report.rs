@@ -1,4 +1,4 @@
-//! How a report is printed, by every command that has one.
+//! Report output, shared by all commands that print one.
 
 use std::path::{Path, PathBuf};
 
@@ -33,15 +33,15 @@ fn formats() -> impl TypedValueParser<Value = ReportFormat> {
 }
 
 impl ReportArgs {
-    /// Tells whether an object for programs is wanted.
+    /// Returns whether the output is JSON.
     pub(super) fn is_json(&self) -> bool {
         self.json || self.format == ReportFormat::Json
     }
 
-    /// Makes sure that the file that was asked for can be written, before anything is spent on what goes into it.
+    /// Checks that the output file is writable, before anything is spent on the report.
     pub(super) fn check(&self) -> Result<(), CliError> {
         let Some(file) = &self.output else { return Ok(()) };
-        // A pipe or device is what it is.
+        // A pipe or device cannot be checked without side effects.
         if file.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
             return Ok(());
         }
@@ -49,10 +49,10 @@ impl ReportArgs {
         opened.map(drop).map_err(|source| CliError::File { action: "write", path: file.display().to_string(), source })
     }
 
-    /// Prints a report, and returns the exit code it ends the program with.
+    /// Prints a report and returns the exit code.
     ///
-    /// Where the terminal went away, that is what stopped the run, and that the report cannot be printed there is no
-    /// second failure: it is stored.
+    /// If the run was stopped because its terminal was closed, failing to print there is not another error: the report is
+    /// stored.
     pub(super) fn end(&self, ui: &mut Ui, report: &Report) -> Result<Exit, CliError> {
         match (exit(report), self.print(ui, report)) {
             (Exit::Interrupted, Err(CliError::Output(_))) => Ok(Exit::Interrupted),
@@ -60,11 +60,11 @@ impl ReportArgs {
         }
     }
 
-    /// Prints a report, or writes it to the file that was asked for; Markdown is laid out on a terminal.
+    /// Prints a report, or writes it to the output file. On a terminal, Markdown is formatted.
     fn print(&self, ui: &mut Ui, report: &Report) -> Result<(), CliError> {
         let format = if self.json { ReportFormat::Json } else { self.format };
         let mut text = render::report(report, format)?;
-        // On paper and on the screen, the last line ends as every other.
+        // The output ends with a newline, in files and on terminals.
         if !text.ends_with('\n') {
             text.push('\n');
         }
@@ -78,7 +78,7 @@ impl ReportArgs {
     }
 }
 
-/// Writes the report; a link is followed, and a pipe or device is written to.
+/// Writes the report to a file, following links. Pipes and devices are written to directly.
 fn write(file: &Path, text: &str) -> Result<(), CliError> {
     std::fs::write(file, text).map_err(|source| CliError::File {
         action: "write",
@@ -87,7 +87,7 @@ fn write(file: &Path, text: &str) -> Result<(), CliError> {
     })
 }
 
-/// Returns the exit code a report ends the program with.
+/// Returns the exit code for a report.
 fn exit(report: &Report) -> Exit {
     match report.stop_reason {
         StopReason::Cancelled => Exit::Interrupted,

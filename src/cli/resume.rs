@@ -1,4 +1,4 @@
-//! `dr resume`: go on with a run.
+//! `dr resume`: continues a run.
 
 use std::time::Duration;
 
@@ -13,40 +13,40 @@ use super::watch::{EventFormat, Watch};
 use crate::config::{Flags, dollars, duration};
 use crate::engine::{Engine, Raise, ResumeRequest};
 
-/// Go on with a run that was interrupted, or reached a limit
+/// Continue a run that was interrupted or reached a limit
 ///
-/// Nothing that was paid for is paid for again: replies that were stored are used. Without a run, the newest one.
+/// Stored replies are reused, so no finished call is charged again. Without a run, continues the newest one.
 #[derive(Args, Debug)]
 pub(super) struct ResumeArgs {
-    /// The run, by its id or how that begins
+    /// Id of the run, or a prefix of it
     #[arg(value_name = "RUN")]
     run: Option<String>,
 
-    /// Allow so many US dollars more
+    /// Raise the cost limit by this many US dollars
     #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
     add_budget: Option<f64>,
 
-    /// Allow so many tokens more
+    /// Raise the token limit by this many tokens
     #[arg(long, value_name = "N")]
     add_tokens: Option<u64>,
 
-    /// Allow so much time more, for example `10m`
+    /// Raise the time limit by this much, for example `10m`
     #[arg(long, value_name = "TIME", value_parser = duration)]
     add_time: Option<Duration>,
 
-    /// Allow so many rounds more
+    /// Raise the limit of research rounds by this many
     #[arg(long, value_name = "N")]
     add_rounds: Option<u32>,
 
-    /// Start a job of Deep Research again where nobody knows whether it was started; it may be paid for twice
+    /// Start a Deep Research job again if the outcome of its first start is unknown; both may be charged
     #[arg(long)]
     retry_unknown: bool,
 
-    /// Use this model for everything, as the run did [env: `DR_MODEL`]
+    /// Use this model for every role, as the run did [env: `DR_MODEL`]
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
 
-    /// Tell what happens as text or jsonl, on stderr
+    /// Print events to stderr, as text or jsonl
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t, hide_possible_values = true)]
     events: EventFormat,
 

@@ -1,4 +1,4 @@
-//! `dr runs`, `dr rm`, `dr export`: the runs that are stored.
+//! `dr runs`, `dr rm`, `dr export`: stored runs.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use crate::base::line::{counted, one_line};
 use crate::engine::{Engine, RunSummary};
 use crate::render::json::versioned;
 
-/// List the runs that are stored
+/// List stored runs
 #[derive(Args, Debug)]
 pub(super) struct RunsArgs {
-    /// Compare the number of sub-questions with cost and time, over all runs
+    /// Relate the number of sub-questions to cost and time, over all runs
     #[arg(long)]
     stats: bool,
 
@@ -25,18 +25,18 @@ pub(super) struct RunsArgs {
     json: bool,
 }
 
-/// Remove runs and everything stored of them
+/// Remove stored runs
 #[derive(Args, Debug)]
 pub(super) struct RmArgs {
-    /// The runs, by their ids or how those begin
+    /// Ids of the runs, or prefixes of them
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<String>,
 }
 
-/// Write everything stored of a run as JSON lines
+/// Export a stored run as JSON Lines
 #[derive(Args, Debug)]
 pub(super) struct ExportArgs {
-    /// The run, by its id or how that begins; the newest where none is given
+    /// Id of the run, or a prefix of it (default: the newest run)
     #[arg(value_name = "RUN")]
     run: Option<String>,
 
@@ -100,7 +100,7 @@ fn stats_text(runs: &[RunSummary]) -> String {
 
 /// Runs `dr rm`.
 pub(super) async fn rm(ui: &mut Ui, engine: &Engine, args: RmArgs) -> Result<Exit, CliError> {
-    // A name that is wrong removes nothing.
+    // All names are resolved first, so that a wrong one removes nothing.
     for run in &engine.find_runs(&args.runs).await? {
         engine.remove_run(run).await?;
         ui.tell(&format!("removed {run}"));

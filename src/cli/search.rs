@@ -1,4 +1,4 @@
-//! `dr search`: find passages.
+//! `dr search`: finds passages.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ use crate::render::json::versioned;
 /// dash).
 #[derive(Args, Debug)]
 pub(super) struct SearchArgs {
-    /// What to look for
+    /// Words to search for
     #[arg(value_name = "QUERY", required = true)]
     query: Vec<String>,
 
@@ -28,14 +28,14 @@ pub(super) struct SearchArgs {
     #[arg(long, value_name = "MODE")]
     mode: Option<SearchMode>,
 
-    /// Return this many hits (default: 10)
+    /// Most hits to return (default: 10)
     #[arg(short = 'k', long = "limit", value_name = "N", value_parser = clap::value_parser!(u16).range(bounds("limit")))]
     limit: Option<u16>,
 
     #[command(flatten)]
     filter: FilterArgs,
 
-    /// Show where each score comes from
+    /// Show how each score is computed
     #[arg(long)]
     explain: bool,
 
@@ -47,7 +47,7 @@ pub(super) struct SearchArgs {
     #[arg(long, conflicts_with_all = ["format", "jsonl"])]
     json: bool,
 
-    /// Short for `--format jsonl`: one hit a line
+    /// Short for `--format jsonl`: one hit per line
     #[arg(long, conflicts_with = "format")]
     jsonl: bool,
 }
@@ -55,23 +55,23 @@ pub(super) struct SearchArgs {
 /// Which documents are searched.
 #[derive(Args, Debug, Default)]
 pub(super) struct FilterArgs {
-    /// Search this collection only; may be given several times
+    /// Search only this collection; may be repeated
     #[arg(long = "collection", value_name = "NAME")]
     collections: Vec<String>,
 
-    /// Search paths that match this glob only, for example `docs/**/*.md`; may be given several times
+    /// Search only paths that match this glob, for example `docs/**/*.md`; may be repeated
     #[arg(long = "path", value_name = "GLOB")]
     paths: Vec<String>,
 
-    /// Search documents with this tag only; may be given several times, then all are needed
+    /// Search only documents with this tag; repeat the flag to require several tags
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
 
-    /// Search documents whose front matter is dated on or after this day only; of the web, pages likewise
+    /// Search only documents dated on or after this day in their front matter, and web pages not known to be older
     #[arg(long, value_name = "DATE")]
     since: Option<jiff::civil::Date>,
 
-    /// Search documents whose front matter is dated on or before this day only; of the web, pages likewise
+    /// Search only documents dated on or before this day in their front matter, and web pages not known to be newer
     #[arg(long, value_name = "DATE")]
     until: Option<jiff::civil::Date>,
 }

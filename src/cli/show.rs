@@ -1,4 +1,4 @@
-//! `dr show`: look into a run.
+//! `dr show`: shows parts of a run.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ use crate::render::tree::{TreeStyle, tree_lines};
 /// Show a run: its tree, its usage, its events
 #[derive(Args, Debug)]
 pub(super) struct ShowArgs {
-    /// The run, by its id or how that begins; the newest where none is given
+    /// Id of the run, or a prefix of it (default: the newest run)
     #[arg(value_name = "RUN")]
     run: Option<String>,
 
@@ -26,23 +26,23 @@ pub(super) struct ShowArgs {
     #[arg(long)]
     tree: bool,
 
-    /// Show what its calls came to, and how far counts of tokens were off
+    /// Show calls, tokens and cost, and the error of the token counts
     #[arg(long)]
     usage: bool,
 
-    /// Show its events, one a line
+    /// Show its events, one per line
     #[arg(long)]
     events: bool,
 
-    /// Show every text that left this machine for it, and those that were kept back
+    /// Show every text that left this machine, and every text that was kept back
     #[arg(long)]
     egress: bool,
 
-    /// Show the jobs of Deep Research: what they searched for, read, thought and cost
+    /// Show the Deep Research jobs: searches, pages, reasoning and cost
     #[arg(long)]
     jobs: bool,
 
-    /// Print as JSON: the state of the run, all of its evidence included
+    /// Print the state of the run as JSON, with all its evidence
     #[arg(long)]
     json: bool,
 }
@@ -89,7 +89,7 @@ fn text(shown: &RunDetails, args: &ShowArgs) -> String {
     text
 }
 
-/// Returns what left, and what was kept back and why, a line each.
+/// Formats texts that left and texts that were kept back, one per line.
 fn egress_text(rows: &[EgressRow]) -> String {
     let mut text = String::new();
     if rows.is_empty() {
@@ -105,7 +105,7 @@ fn egress_text(rows: &[EgressRow]) -> String {
     text
 }
 
-/// Returns what became of each job, and in full what it did.
+/// Formats the outcome of each job and everything it did.
 fn jobs_text(jobs: &[JobEntry], in_full: bool) -> String {
     let mut text = String::from(if jobs.is_empty() { "\nno job was started\n" } else { "\n" });
     for job in jobs {

@@ -1,17 +1,17 @@
-//! Ctrl-C, a polite request to end, and a terminal that goes away: the first stops the work, the second the program.
+//! Handles SIGINT, SIGTERM and SIGHUP: the first signal stops the work, the second ends the program.
 
 use tokio_util::sync::CancellationToken;
 
 use super::exit::Exit;
 
-/// Returns a token that the first signal triggers; a second one ends the program at once.
+/// Returns a token that the first signal cancels. A second signal ends the program at once.
 ///
-/// A terminal that goes away says so more than once, by itself and through the shell, so that is never the second. Whoever
-/// started `dr` so that it outlives its terminal (`nohup`) is taken at their word.
+/// SIGHUP never counts as the second: when a terminal closes, both the kernel and the shell send it. Under `nohup` it is
+/// ignored.
 pub(super) fn interruptible() -> CancellationToken {
     let token = CancellationToken::new();
     let triggered = token.clone();
-    // Listening begins here, so not even an early signal ends the program by itself.
+    // Handlers are installed before this returns, so that an early signal stops the work in order too.
     let mut signals = Signals::listen();
     tokio::spawn(async move {
         signals.next().await;
@@ -25,9 +25,9 @@ pub(super) fn interruptible() -> CancellationToken {
 
 #[cfg(unix)]
 struct Signals {
-    /// Ctrl-C, and a polite request to end.
+    /// SIGINT (Ctrl-C) and SIGTERM.
     requests: Vec<tokio::signal::unix::Signal>,
-    /// The terminal has gone.
+    /// SIGHUP: the terminal was closed.
     hangup: Option<tokio::signal::unix::Signal>,
 }
 
@@ -36,7 +36,7 @@ impl Signals {
     fn listen() -> Self {
         use tokio::signal::unix::{SignalKind, signal};
         let requests = [SignalKind::interrupt(), SignalKind::terminate()];
-        // Listening would undo what `nohup` has set.
+        // Installing a handler would undo `nohup`.
         let hangup = Some(SignalKind::hangup()).filter(|_| !ignores_hangups());
         Self {
             requests: requests.into_iter().filter_map(|kind| signal(kind).ok()).collect(),
@@ -44,13 +44,13 @@ impl Signals {
         }
     }
 
-    /// Takes no more notice of terminals; none ends the program by itself after this either.
+    /// Ignores further SIGHUPs. The handler stays installed, so that they do not end the program.
     fn forget_hangups(&mut self) {
         self.hangup = None;
     }
 
     async fn next(&mut self) {
-        // All of them are polled, so that each wakes this task.
+        // Each is polled without short-circuit, so that each can wake this task.
         std::future::poll_fn(|context| {
             let signals = self.requests.iter_mut().chain(&mut self.hangup);
             let arrived = signals.filter_map(|signal| match signal.poll_recv(context) {
@@ -63,19 +63,19 @@ impl Signals {
     }
 }
 
-/// Tells whether this process was started so that it outlives its terminal. Only Linux says; elsewhere it is taken for so,
-/// and a terminal that goes away without such a wish ends the program as it always does: the run can be resumed.
+/// Returns whether this process was started to ignore SIGHUP. Only Linux reports that. Elsewhere this returns true, and a
+/// closed terminal ends the program by default; its run can be resumed.
 #[cfg(unix)]
 fn ignores_hangups() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").ok();
     status.and_then(|status| ignored_signals(&status)).is_none_or(|ignored| ignored & HANGUP != 0)
 }
 
-/// The bit of a hangup, signal 1, among the signals a process ignores.
+/// Bit of SIGHUP, signal 1, in the mask of ignored signals.
 #[cfg(unix)]
 const HANGUP: u64 = 1;
 
-/// Reads the signals a process ignores, a bit each, in what the system says of it.
+/// Parses the mask of ignored signals in `/proc/self/status`.
 #[cfg(unix)]
 fn ignored_signals(status: &str) -> Option<u64> {
     let bits = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;

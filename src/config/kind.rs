@@ -1,4 +1,4 @@
-//! The kinds of values settings take: how each is read, checked against its bounds, described, and shown.
+//! Kinds of values: how each is parsed, validated, described and shown.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use crate::base::money::{dollars_text, nanos};
 pub enum Kind {
     /// Text, hidden if it looks like a key.
     Text,
-    /// A name, shown as it is: names of models have dates and numbers in them, as keys have.
+    /// A name, never hidden: names of models contain dates and numbers, so they can look like keys.
     Name,
     /// The address of an endpoint.
     Address,
-    /// The name of a variable. It is shown only if it can be one, since keys are put here by mistake.
+    /// The name of a variable, hidden if it cannot be one, since users put keys here by mistake.
     Variable,
     /// Several [`Kind::Text`].
     Texts,
     /// Several [`Kind::Name`].
     Names,
-    /// `true` or `false`, also as people write it in a variable: `1`, `yes`, `on`.
+    /// `true` or `false`, also written `1`, `yes` or `on`, as is common in variables.
     Switch,
     /// `true` or `false`.
     Bool,
@@ -64,14 +64,14 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Any number a computer can count to.
+    /// Any unsigned number.
     pub(super) const COUNT: Self = Self::Whole { least: 0, most: u64::MAX };
 
-    /// Reads a value, and returns it in the form it is stored in.
+    /// Validates a value and returns it in its stored form.
     ///
     /// # Errors
     ///
-    /// Returns what was expected for a value of another kind, or out of bounds.
+    /// Returns a description of valid values if the value has the wrong kind or is out of bounds.
     pub(super) fn read(self, value: &Value) -> Result<Value, String> {
         let fits = match self {
             Self::Text | Self::Name | Self::Address | Self::Variable => value.as_str().is_some(),
@@ -82,7 +82,7 @@ impl Kind {
             Self::Bool => value.to_bool().is_some(),
             Self::Whole { least, most } => match whole(value) {
                 Some(whole) if (i128::from(least)..=i128::from(most)).contains(&whole) => true,
-                // The bounds alone say it best.
+                // The kind is right, so the bounds are enough.
                 Some(_) => return Err(self.bounds()),
                 None => false,
             },
@@ -97,7 +97,7 @@ impl Kind {
         if fits { Ok(value.clone()) } else { Err(self.expected()) }
     }
 
-    /// Returns what values it takes, for errors.
+    /// Describes valid values, for errors.
     fn expected(self) -> String {
         match self {
             Self::Text | Self::Name | Self::Address | Self::Variable => "text in quotes".to_owned(),
@@ -113,7 +113,7 @@ impl Kind {
         }
     }
 
-    /// Returns its bounds, for errors and the manual; empty if there are none.
+    /// Describes the bounds, for errors and the manual. Empty if there are none.
     pub(super) fn bounds(self) -> String {
         match self {
             Self::Text | Self::Name | Self::Address | Self::Variable | Self::Texts | Self::Names | Self::Time => {
@@ -137,7 +137,7 @@ impl Kind {
         }
     }
 
-    /// Returns a value it takes, as TOML.
+    /// Returns a valid value, as TOML.
     pub(super) fn example(self) -> String {
         match self {
             Self::Text => "\"text\"".to_owned(),
@@ -161,7 +161,7 @@ impl Kind {
         }
     }
 
-    /// Returns a value that was read, for people. A key that was put into the wrong place stays hidden.
+    /// Formats a value for display. A key in the wrong place stays hidden.
     pub(super) fn shown(self, value: &Value) -> String {
         match (self, value.as_str()) {
             (Self::Text, Some(text)) => shown(text),
@@ -186,13 +186,12 @@ impl Kind {
     }
 }
 
-/// Returns an address as it can be shown.
+/// Formats an address for display, without credentials.
 pub(super) fn address_shown(text: &str) -> String {
     text.parse().map_or_else(|_| "not an address".to_owned(), |url: BaseUrl| url.to_string())
 }
 
-/// Returns a value that is not what a setting takes, as an error may show it. Text in a table is not shown: keys are put
-/// there by mistake.
+/// Describes an invalid value for an error. Text in a table is not shown, since users put keys there by mistake.
 pub(super) fn found(value: &Value, is_in_table: bool) -> String {
     match value {
         Value::String(_, text) if !is_in_table => format!("`{}`", shown(text)),
@@ -209,22 +208,22 @@ pub(super) fn found(value: &Value, is_in_table: bool) -> String {
     }
 }
 
-/// Reads a span of time as people write it: `90s`, `15m`, `1h 30m`.
+/// Parses a span of time such as `90s`, `15m` or `1h 30m`.
 ///
 /// # Errors
 ///
-/// Returns what is wrong with it, for people.
+/// Returns a message for the user.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let parsed: Result<jiff::SignedDuration, _> = text.parse();
     let parsed = parsed.map_err(|_| format!("`{text}` is not a time (for example `90s`, `15m`, `1h 30m`)"))?;
     Duration::try_from(parsed).map_err(|_| format!("`{text}` lies in the past"))
 }
 
-/// Reads an amount of dollars; `inf` lifts the limit.
+/// Parses an amount of dollars; `inf` means no limit.
 ///
 /// # Errors
 ///
-/// Returns what is wrong with it, for people.
+/// Returns a message for the user.
 pub fn dollars(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(dollars) if dollars >= 0.0 => Ok(dollars),

@@ -1,4 +1,4 @@
-//! Layers of settings: each is checked against the rows on its own, so that an error names the place it comes from.
+//! Layers of settings. Each is validated separately, so that an error names the file, variable or flag.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ pub(super) const DEFAULT: &str = "default";
 pub struct Flags(Vec<(&'static str, Value)>);
 
 impl Flags {
-    /// Sets a setting, if the flag was given.
+    /// Adds a setting if its flag was given.
     #[must_use]
     pub fn set<V: Into<Value>>(mut self, name: &'static str, value: Option<V>) -> Self {
         self.0.extend(value.map(|value| (name, value.into())));
@@ -62,7 +62,7 @@ impl Layer {
         Self::checked(&origin, values, Place::File { is_project })
     }
 
-    /// Returns the variables that are set, a layer each.
+    /// Returns one layer per variable that is set.
     pub(super) fn variables(environment: &Environment) -> Result<Vec<Self>, ConfigError> {
         let settings = SETTINGS.iter().filter(|setting| setting.has_variable);
         let variables = settings.filter_map(|setting| {
@@ -73,7 +73,7 @@ impl Layer {
         variables.map(|(name, key, value)| Self::checked(&name, Dict::from([(key, value)]), Place::Variable)).collect()
     }
 
-    /// Returns the flags, a layer each.
+    /// Returns one layer per flag.
     pub(super) fn flags(flags: &Flags) -> Result<Vec<Self>, ConfigError> {
         let layer = |(name, value): &(&str, Value)| {
             let origin = format!("--{}", name.replace('_', "-"));
@@ -88,18 +88,18 @@ impl Layer {
     }
 }
 
-/// What a path in a file leads to.
+/// The item at a path in a file.
 #[derive(Clone, Copy)]
 pub(super) enum Found {
     /// A setting.
     Setting(&'static Setting),
-    /// A table with settings in it.
+    /// A table of settings.
     Table,
-    /// Nothing there is.
+    /// No known item.
     Unknown,
 }
 
-/// Returns what a path leads to. A table `[models.ROLE]` has the settings of `[models]`.
+/// Finds the item at a path. A table `[models.ROLE]` has the settings of `[models]`.
 pub(super) fn find(path: &[String]) -> Found {
     let path: Vec<&str> = match path {
         [first, role, rest @ ..] if first == "models" && role.parse::<Role>().is_ok() => {
@@ -122,7 +122,7 @@ pub(super) fn find(path: &[String]) -> Found {
     found
 }
 
-/// Where values are checked.
+/// The kind of a layer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Default,
@@ -131,7 +131,7 @@ enum Place {
     Flag,
 }
 
-/// Checks one layer.
+/// Validates one layer.
 struct Check<'a> {
     origin: &'a str,
     place: Place,
@@ -190,7 +190,7 @@ impl Check<'_> {
     }
 }
 
-/// Returns a path as it is typed in a file, unless it could be a key.
+/// Formats a path as it is typed in a file. Parts that look like a key are hidden.
 fn typed(path: &[String]) -> String {
     let is_bare = |part: &str| part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
     let part = |part: &String| match shown(part) {
@@ -200,7 +200,7 @@ fn typed(path: &[String]) -> String {
     path.iter().map(part).collect::<Vec<_>>().join(".")
 }
 
-/// Reads a file or text as TOML.
+/// Parses a file or text as TOML.
 fn values_of(toml: &impl Provider, origin: &str) -> Result<Dict, ConfigError> {
     let values = toml.data().map_err(|error| ConfigError::Invalid {
         origin: format!("`{origin}`"),
@@ -210,7 +210,7 @@ fn values_of(toml: &impl Provider, origin: &str) -> Result<Dict, ConfigError> {
     Ok(values.into_values().next().unwrap_or_default())
 }
 
-/// Returns what is wrong with a file, without the line a parser quotes: there may be a key in it.
+/// Returns the reason a file is invalid, without the line the parser quotes, which may contain a key.
 pub(super) fn complaint(kind: Complaint) -> String {
     match kind {
         Complaint::MissingField(name) => format!("`{name}` is missing"),
@@ -218,15 +218,15 @@ pub(super) fn complaint(kind: Complaint) -> String {
             Some(rest) => syntax(rest),
             None => "it cannot be read".to_owned(),
         },
-        // Every value was checked before, so only what is missing is left.
+        // Not reached: values were validated in their layer, so only a missing field is left.
         _ => "it cannot be used".to_owned(),
     }
 }
 
-/// Returns where a file is not TOML, and why.
+/// Returns the position and reason of a syntax error.
 fn syntax(text: &str) -> String {
     let place = text.lines().next().unwrap_or_default();
-    // The line that is quoted, and the mark under it, are drawn beside a bar.
+    // The parser draws the quoted line and the mark below it next to a bar.
     let is_quoted = |line: &str| {
         line.trim_start().trim_start_matches(|digit: char| digit.is_ascii_digit()).trim_start().starts_with('|')
     };
@@ -234,7 +234,7 @@ fn syntax(text: &str) -> String {
     format!("not TOML at {place}: {}", why.join(", "))
 }
 
-/// Returns the setting of the same table whose name is most like an unknown one, as a question.
+/// Suggests the setting of the same table whose name is most similar to an unknown one.
 fn alike(path: &[String]) -> Option<String> {
     let (name, above) = path.split_last()?;
     let known = SETTINGS.iter().filter_map(|setting| {

@@ -1,4 +1,4 @@
-//! Every setting, one row each. The rows drive parsing, bounds, `dr config`, the check of a project's file, and the tables
+//! All settings, one row each. The rows drive parsing, bounds, `dr config`, the check of a project's file, and the tables
 //! of `kb/reference/configuration.md`.
 
 use std::ops::RangeInclusive;
@@ -13,7 +13,7 @@ use crate::kb::embed::EmbedderChoice;
 /// Hits of one search are bounded because all of them are held in memory.
 const LIMIT: Kind = Kind::Whole { least: 1, most: 1_000 };
 
-/// With fewer tokens a rolling summary says nothing, with more it is not a summary.
+/// A shorter rolling summary is useless, and a longer one is no summary.
 const SUMMARY_TOKENS: Kind = Kind::Whole { least: 200, most: 100_000 };
 
 const COUNT_32: Kind = Kind::Whole { least: 0, most: u32::MAX as u64 };
@@ -33,7 +33,7 @@ const EMBEDDER: Kind = Kind::Checked {
     example: "builtin",
 };
 
-/// What an endpoint gets is the user's to decide, so these are never a project's.
+/// The user alone decides which endpoint receives data, so a project's file may not set these.
 const BASE_URL: &str = "address of the endpoint, with its `/v1`";
 const KEY_ENV: &str = "name of the variable that holds the key";
 const LOCAL: &str = "the endpoint is your own and costs nothing";
@@ -48,63 +48,63 @@ pub const SETTINGS: &[Setting] = &[
         .unset("nearest .dr")
         .flag()
         .user_only(),
-    row("embedder", EMBEDDER, "what makes vectors")
+    row("embedder", EMBEDDER, "embedder that makes the vectors")
         .unset("the one of the index, else builtin")
         .flag()
         .project_only(is_harmless_embedder, "names without `.`, `/` or `\\`; a folder to load a model from is refused"),
-    row("offline", Kind::Switch, "open no socket, for anything").default("false").flag(),
+    row("offline", Kind::Switch, "open no network socket").default("false").flag(),
     row("threads", Kind::Whole { least: 1, most: 256 }, "threads the embedder computes with")
         .unset("all cores")
         .variable(),
     row("mode", Kind::OneOf(&["hybrid", "lexical", "vector"]), "how `dr search` searches").default("\"hybrid\"").flag(),
     row("limit", LIMIT, "hits of `dr search`").default("10").flag(),
     row("model", Kind::Name, "the language model of every role").unset("by role").flag(),
-    row("max_cost", Kind::Dollars { zero: true, most: f64::INFINITY }, "most a run may cost")
+    row("max_cost", Kind::Dollars { zero: true, most: f64::INFINITY }, "cost limit of a run")
         .default("10")
         .flag()
         .user_only(),
-    row("max_tokens", Kind::COUNT, "most tokens a run may use").default("150000").flag(),
-    row("max_time", Kind::Time, "longest a run may work; an hour where Deep Research may be started and nothing is set")
+    row("max_tokens", Kind::COUNT, "token limit of a run").default("150000").flag(),
+    row("max_time", Kind::Time, "limit of active time; one hour if unset and Deep Research may be started")
         .default("\"15m\"")
         .flag(),
     row("max_rounds", FROM_ONE_32, "most rounds of research").default("6").flag(),
-    row("max_depth", COUNT_32, "deepest a tree of sub-questions may grow").default("3").flag(),
-    row("parallel", Kind::Whole { least: 1, most: 64 }, "sub-questions at the same time").default("3").flag(),
+    row("max_depth", COUNT_32, "most levels of sub-questions").default("3").flag(),
+    row("parallel", Kind::Whole { least: 1, most: 64 }, "sub-questions researched in parallel").default("3").flag(),
     row("summary_tokens", SUMMARY_TOKENS, "tokens of the rolling summary").default("4000").variable(),
-    row("models.model", Kind::Name, "the name the endpoint knows it by").unset("by role, with OpenAI only"),
+    row("models.model", Kind::Name, "name of the model at the endpoint").unset("by role, with OpenAI only"),
     row("models.base_url", Kind::Address, BASE_URL).unset("`OPENAI_BASE_URL`, else OpenAI").user_only(),
-    row("models.api", Kind::OneOf(&["responses", "chat"]), "how the endpoint is asked")
+    row("models.api", Kind::OneOf(&["responses", "chat"]), "API of the endpoint")
         .unset("`responses` with OpenAI, else `chat`"),
     row("models.key_env", Kind::Variable, KEY_ENV).unset("see [keys](#keys)").user_only(),
-    row("models.window_tokens", Kind::COUNT, "tokens a prompt and its reply may have together")
+    row("models.window_tokens", Kind::COUNT, "context window, prompt and reply together")
         .unset("the model's, if it is known; else 32,768"),
     row("models.max_input_tokens", Kind::COUNT, "tokens a prompt may have").unset("32,000, or what the window leaves"),
     row("models.max_output_tokens", COUNT_32, "visible tokens a reply may have")
         .unset("4,000, or a quarter of the window"),
-    row("models.reasoning_tokens", COUNT_32, "tokens a model may think beside its reply")
-        .unset("4,000 for models known to think, else 0"),
-    row("models.effort", EFFORT, "how hard a model thinks").unset("the endpoint's"),
-    row("models.temperature", ANY_NUMBER, "how freely words are chosen").unset("the endpoint's"),
-    row("models.schema", Kind::OneOf(&["strict", "json", "none"]), "held to a JSON Schema, to some JSON, or told in words")
+    row("models.reasoning_tokens", COUNT_32, "reasoning tokens in addition to the reply")
+        .unset("4,000 for models known to reason, else 0"),
+    row("models.effort", EFFORT, "reasoning effort").unset("the endpoint's"),
+    row("models.temperature", ANY_NUMBER, "sampling temperature").unset("the endpoint's"),
+    row("models.schema", Kind::OneOf(&["strict", "json", "none"]), "replies enforced by JSON Schema, as any JSON, or by the prompt")
         .unset("`strict`"),
-    row("models.encoding", Kind::OneOf(&["o200k", "o200k_harmony", "cl100k"]), "what tokens are counted with")
+    row("models.encoding", Kind::OneOf(&["o200k", "o200k_harmony", "cl100k"]), "tokenizer for counting tokens")
         .unset("the model's, if it is known; else `o200k` and a fifth more"),
     row("models.timeout_seconds", FROM_ONE, "seconds one request may take").unset("300"),
     row("models.local", Kind::Bool, LOCAL).unset("only endpoints on this machine").user_only(),
     row("prices.MODEL.input", PRICE, "a million tokens sent").unset("needed").user_only(),
     row("prices.MODEL.output", PRICE, "a million tokens received, reasoning included").unset("needed").user_only(),
-    row("prices.MODEL.cached", PRICE, "a million tokens the provider had in its cache").unset("as `input`").user_only(),
-    row("prices.MODEL.cache_write", PRICE, "a million tokens the provider puts into its cache")
+    row("prices.MODEL.cached", PRICE, "a million tokens read from the provider's cache").unset("as `input`").user_only(),
+    row("prices.MODEL.cache_write", PRICE, "a million tokens written to the provider's cache")
         .unset("as `input`")
         .user_only(),
     row("prices.MODEL.search", PRICE, "one web search").unset("not known").user_only(),
-    row("prices.MODEL.long_above", Kind::COUNT, "above so many input tokens the whole request costs more")
+    row("prices.MODEL.long_above", Kind::COUNT, "input tokens above which the whole request costs more")
         .unset("never")
         .user_only(),
-    row("prices.MODEL.long_input", PRICE, "how many times as much its input then costs").unset("1").user_only(),
-    row("prices.MODEL.long_output", PRICE, "how many times as much its output then costs").unset("1").user_only(),
+    row("prices.MODEL.long_input", PRICE, "factor on the price of its input then").unset("1").user_only(),
+    row("prices.MODEL.long_output", PRICE, "factor on the price of its output then").unset("1").user_only(),
     row("web.provider", Kind::Text, "`searxng`, `tavily`, `brave`, `exa`, `fixture:FILE` or `none`")
-        .unset("the first of these that has its variable")
+        .unset("the first of these whose variable is set")
         .user_only(),
     row("web.base_url", Kind::Address, "address of the engine")
         .unset("its own; that of SearXNG is in `SEARXNG_URL`")
@@ -112,7 +112,7 @@ pub const SETTINGS: &[Setting] = &[
     row("web.key_env", Kind::Variable, KEY_ENV)
         .unset("`TAVILY_API_KEY`, `BRAVE_API_KEY`, `EXA_API_KEY`")
         .user_only(),
-    row("web.fetch", Kind::Bool, "whether pages are fetched; without it nothing of the web is checked")
+    row("web.fetch", Kind::Bool, "whether pages are fetched; otherwise nothing from the web is verified")
         .unset("`true`")
         .user_only(),
     row(
@@ -126,14 +126,14 @@ pub const SETTINGS: &[Setting] = &[
     row(
         "deep_research.models",
         Kind::Names,
-        "names, the first that can be had is used; an empty list is an error unless `max_jobs` is 0",
+        "in order of preference; an empty list is an error unless `max_jobs` is 0",
     )
     .unset("[a list](../concepts/deep-research.md#one-job)")
     .user_only(),
     row("deep_research.base_url", Kind::Address, BASE_URL).unset("`OPENAI_BASE_URL`, else OpenAI").user_only(),
     row("deep_research.key_env", Kind::Variable, KEY_ENV).unset("as for [models](#keys)").user_only(),
     row("deep_research.local", Kind::Bool, LOCAL).unset("only endpoints on this machine").user_only(),
-    row("deep_research.effort", EFFORT, "as for models; research models are not told").unset("`high`").user_only(),
+    row("deep_research.effort", EFFORT, "as for models; not sent to models dedicated to research").unset("`high`").user_only(),
     row("deep_research.summaries", Kind::Bool, "whether summaries of the reasoning are asked for")
         .unset("`true`")
         .user_only(),
@@ -157,7 +157,7 @@ pub const SETTINGS: &[Setting] = &[
     row("deep_research.code_interpreter", Kind::Bool, "whether the model may run code, on the provider's machines")
         .unset("`false`")
         .user_only(),
-    row("deep_research.mcp.label", Kind::Text, "what the model calls a tool server that the provider may ask")
+    row("deep_research.mcp.label", Kind::Text, "name of a tool server in the model's tool list")
         .unset("no server")
         .user_only(),
     row("deep_research.mcp.url", Kind::Address, "address of the tool server").unset("needed with `label`").user_only(),
@@ -165,18 +165,18 @@ pub const SETTINGS: &[Setting] = &[
         .unset("no authorization")
         .user_only(),
     row("deep_research.mcp.allowed_tools", Kind::Texts, "tools that may be used").unset("all").user_only(),
-    row("collections.NAME.local_only", Kind::Bool, "only models on machines of your own see it").unset("`false`"),
+    row("collections.NAME.local_only", Kind::Bool, "only models on your own machines may see it").unset("`false`"),
     row("collections.NAME.allow_egress", Kind::Bool, "texts made of it may leave this machine")
         .unset("`false`")
         .project_only(is_false, "`false`")
         .strictest(),
 ];
 
-/// Returns the bounds of a setting that is a whole number, for its flag.
+/// Returns the bounds of an integer setting, for its flag.
 ///
 /// # Panics
 ///
-/// Panics if there is no such setting; every caller is covered by the test of the help.
+/// Panics for an unknown setting. The test of the help covers every caller.
 pub fn bounds(name: &str) -> RangeInclusive<i64> {
     let kind = SETTINGS.iter().find(|setting| setting.name == name).map(|setting| setting.kind);
     let Some(Kind::Whole { least, most }) = kind else { unreachable!("`{name}` is a setting with bounds") };
@@ -184,7 +184,7 @@ pub fn bounds(name: &str) -> RangeInclusive<i64> {
     clamped(least)..=clamped(most)
 }
 
-/// Tells whether an embedder loads nothing that came with the project.
+/// Returns whether an embedder loads no file from the project.
 fn is_harmless_embedder(value: &Value) -> bool {
     match value.as_str().unwrap_or_default().parse() {
         Ok(EmbedderChoice::Fastembed(model)) => !model.contains(['/', '\\', '.']) && !Path::new(&model).exists(),

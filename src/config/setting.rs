@@ -1,4 +1,4 @@
-//! What a setting is: its name, the values it takes, and who may set it.
+//! The definition of a setting: its name, valid values, and who may set it.
 
 use figment::value::{Num, Value};
 
@@ -7,15 +7,15 @@ use super::kind::Kind;
 /// One setting: one row of [`super::SETTINGS`].
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// Its name, with the table in front: `web.fetch`. `MODEL` and `NAME` stand for a name the user chooses.
+    /// Name with its table, such as `web.fetch`. `MODEL` and `NAME` are placeholders for names the user chooses.
     pub name: &'static str,
-    /// The values it takes.
+    /// Valid values.
     pub kind: Kind,
-    /// What it means, for the manual.
+    /// Description for the manual.
     pub doc: &'static str,
-    /// The value if it is not set, as TOML; `None` if there is none.
+    /// Default as TOML, if it has one.
     pub default: Option<&'static str>,
-    /// What happens if it is not set and has no default.
+    /// Behaviour if it is unset and has no default.
     pub unset: &'static str,
     /// Whether there is a flag of the same name.
     pub has_flag: bool,
@@ -27,15 +27,15 @@ pub struct Setting {
     pub layers: Layers,
 }
 
-/// Whether a project's file may set a setting. That file travels with a folder a stranger may have made, so it sets
-/// nothing that reaches out, costs money, or loads a file.
+/// Whether a project's file may set a setting. Such a file may come from a stranger with the folder, so it cannot set
+/// anything that contacts a server, costs money or loads a file.
 #[derive(Clone, Copy, Debug)]
 pub enum Project {
     /// It may.
     May,
     /// It may not.
     MayNot,
-    /// Only values that pass the check; the text describes them.
+    /// Only values that pass the check. The text describes them.
     Only(fn(&Value) -> bool, &'static str),
 }
 
@@ -44,14 +44,14 @@ pub enum Project {
 pub enum Layers {
     /// The last layer wins.
     LastWins,
-    /// The strictest layer wins: a project can only take away.
+    /// The strictest layer wins: a project can only add restrictions.
     StrictestWins,
-    /// The last layer wins, and the project's is refused.
+    /// The last layer wins; the project's file may not set it.
     UserOnly,
 }
 
 impl Setting {
-    /// A setting of one of the user's layers or the project's, without default, flag or variable.
+    /// Returns a setting that any file may set, without default, flag or variable.
     pub(super) const fn new(name: &'static str, kind: Kind, doc: &'static str) -> Self {
         Self {
             name,
@@ -71,7 +71,7 @@ impl Setting {
         Self { default: Some(toml), ..self }
     }
 
-    /// Says what happens without a value.
+    /// Describes the behaviour without a value.
     pub(super) const fn unset(self, text: &'static str) -> Self {
         Self { unset: text, ..self }
     }
@@ -101,7 +101,7 @@ impl Setting {
         Self { layers: Layers::StrictestWins, ..self }
     }
 
-    /// Returns the name of its flag, as it is typed.
+    /// Returns the name of its flag, with dashes.
     pub fn flag_name(&self) -> String {
         format!("--{}", self.name.replace('_', "-"))
     }
@@ -111,12 +111,12 @@ impl Setting {
         format!("DR_{}", self.name.to_uppercase())
     }
 
-    /// Returns the table it is in; `None` at the top of a file.
+    /// Returns its table; `None` for a top-level setting.
     pub fn table(&self) -> Option<&'static str> {
         self.name.split_once('.').map(|(table, _)| table)
     }
 
-    /// Tells whether a project's file may set it to `value`.
+    /// Returns whether a project's file may set it to `value`.
     pub(super) fn is_open_to_projects(&self, value: &Value) -> bool {
         match self.project {
             Project::May => true,
@@ -125,13 +125,13 @@ impl Setting {
         }
     }
 
-    /// Returns a value it takes, as TOML.
+    /// Returns a valid value, as TOML.
     pub(super) fn example(&self) -> String {
         self.default.map_or_else(|| self.kind.example(), str::to_owned)
     }
 }
 
-/// Reads the text of a variable as the kind of value a file would have.
+/// Converts the text of a variable to the kind of value a file would have.
 pub(super) fn value_of_text(kind: Kind, text: &str) -> Value {
     match kind {
         Kind::Whole { .. } => text.trim().parse::<u64>().map_or_else(|_| text.into(), |whole| Num::from(whole).into()),

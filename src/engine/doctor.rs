@@ -1,4 +1,4 @@
-//! An installation becomes a Checkup: what is well, what is not, and the command that mends it.
+//! Checks the installation. Each problem comes with the command that fixes it.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,32 +13,32 @@ use crate::kb::index::{DocumentRow, Index, IndexError, IndexStats, writer};
 use crate::kb::walk::{read_inside, walk};
 use crate::run::store::StoreError;
 
-/// How a thing is.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckStatus {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// Worth knowing; everything works.
+    /// Worth knowing, though everything works.
     Note,
     /// Something does not work.
     Trouble,
 }
 
-/// One thing that was looked at.
+/// One check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What was looked at.
+    /// Subject of the check.
     pub name: &'static str,
-    /// How it is.
+    /// Result.
     pub status: CheckStatus,
-    /// What was found.
+    /// Findings, as one line of text.
     pub detail: String,
-    /// What to do about it.
+    /// Remedy, for a problem or a note.
     pub mend: Option<String>,
 }
 
-/// A setting, its value, and where that came from.
+/// A setting, its value and the origin of the value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ExplainedSetting {
     /// Name of the setting.
@@ -52,18 +52,18 @@ pub struct ExplainedSetting {
 /// Everything [`Engine::checkup`] found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Checkup {
-    /// Where the index is.
+    /// Location of the index.
     pub index: String,
-    /// Numbers of the index, where there is one.
+    /// Statistics of the index; `None` if it cannot be opened.
     pub stats: Option<IndexStats>,
-    /// What was looked at.
+    /// Results of all checks.
     pub checks: Vec<Check>,
     /// The settings in force.
     pub settings: Vec<ExplainedSetting>,
 }
 
 impl Checkup {
-    /// Tells whether something does not work.
+    /// Returns whether any check found a problem.
     pub fn has_trouble(&self) -> bool {
         self.checks.iter().any(|check| check.status == CheckStatus::Trouble)
     }
@@ -83,18 +83,18 @@ impl Check {
     }
 }
 
-/// More pieces than this make searches slower than they could be.
+/// Fragments above which searches become noticeably slower.
 const MANY_FRAGMENTS: usize = 200;
 
-/// Less free space than this, in bytes, is worth saying however small the index is.
+/// Free space in bytes below which a note is shown, however small the index is.
 const LEAST_ROOM: u64 = 100_000_000;
 
 impl Engine {
-    /// Looks at the index, the embedder, the lock, the disk and the settings. Changes nothing.
+    /// Checks the index, the embedder, the lock, the disk, the runs and the settings. Changes nothing.
     ///
     /// # Errors
     ///
-    /// Returns an error only where looking itself failed; trouble that was found is in the result.
+    /// Returns an error only if a check could not be carried out. Problems that were found are in the result.
     pub async fn checkup(&self) -> Result<Checkup, EngineError> {
         let mut checks = Vec::new();
         let index = match Index::open(&self.location).await {
@@ -119,17 +119,17 @@ impl Engine {
         Ok(Checkup { index: self.location.to_string(), stats, checks, settings: self.explained_settings() })
     }
 
-    /// Returns every setting, its value and where that came from; no key is among them.
+    /// Returns every setting with its value and origin. Keys are never included.
     pub fn explained_settings(&self) -> Vec<ExplainedSetting> {
         let settings = self.settings.explained().into_iter();
         settings.map(|(key, value, origin)| ExplainedSetting { key, value, origin }).collect()
     }
 
-    /// Looks at settings that only a run uses.
+    /// Checks the settings that only a run uses. Sends nothing.
     ///
     /// # Errors
     ///
-    /// Returns an error for one that cannot be used, with its place. Nothing is sent.
+    /// Returns an error that names the invalid setting and its file.
     pub fn check_settings(&self) -> Result<(), EngineError> {
         Ok(self.settings.check_outside()?)
     }
@@ -168,9 +168,9 @@ impl Engine {
         Ok(checks)
     }
 
-    /// Looks at the journal of runs, whole.
+    /// Checks the integrity of the whole journal.
     async fn runs_check(&self) -> Check {
-        let mend = "move `.dr/state.db` away: the runs in it are lost, and new ones work".to_owned();
+        let mend = "move `.dr/state.db` away; its runs are lost, and new runs work".to_owned();
         let store = match self.known_runs() {
             Err(EngineError::Store(StoreError::Empty)) => return Check::ok("runs", "none stored"),
             Err(error) => return Check::trouble("runs", with_causes(&error), error.hint()),
@@ -238,7 +238,7 @@ fn compare(folder: &Path, known: &[DocumentRow]) -> (usize, usize) {
     let (mut stale, mut skipped) = (0, listing.skipped.len());
     for file in &listing.files {
         match gone.remove(file.path.as_str()) {
-            // A file too fresh to trust its time has none stored; it is not stale as long as its size is the same.
+            // No time is stored for a file that had just been written when it was indexed: its size alone decides.
             Some(row) if row.size == file.size && row.modified_ns.is_none_or(|known| known == file.modified_ns) => {}
             Some(_) => stale += 1,
             None if is_indexable(folder, &file.path) => stale += 1,
@@ -272,10 +272,10 @@ fn lock_check(folder: &Path) -> Check {
 }
 
 fn disk_check(folder: &Path) -> Check {
-    // A file without a name goes with its handle, so nothing stays behind.
+    // An unnamed temporary file disappears with its handle, even if `dr` is killed.
     if let Err(error) = tempfile::tempfile_in(folder).map(drop) {
-        let mend = "make room on the disk, or give yourself the right to write there".to_owned();
-        return Check::trouble("disk", format!("folder of the index cannot be written: {error}"), mend);
+        let mend = "free disk space, or make the folder writable".to_owned();
+        return Check::trouble("disk", format!("folder of the index is not writable: {error}"), mend);
     }
     let taken = folder_bytes(folder);
     match fs4::available_space(folder) {
@@ -284,12 +284,14 @@ fn disk_check(folder: &Path) -> Check {
     }
 }
 
-/// Tells whether there is room for the index to be written anew beside itself, as `dr index` does when it tidies up.
+/// Checks that a second copy of the index would fit on the disk: `dr index` writes one when it compacts the index.
 fn room_check(taken: u64, free: u64) -> Check {
     let detail = format!("index takes {}, {} free", size(taken), size(free));
     if free < taken.saturating_mul(2).max(LEAST_ROOM) {
-        let mend =
-            format!("make room: `dr index` can take {} for a while", size(taken.saturating_mul(2).max(LEAST_ROOM)));
+        let mend = format!(
+            "free disk space: `dr index` may need {} for a while",
+            size(taken.saturating_mul(2).max(LEAST_ROOM))
+        );
         return Check::note("disk", detail, Some(mend));
     }
     Check::ok("disk", detail)
@@ -318,13 +320,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn disk_with_no_room_for_the_index_beside_itself_is_noted() {
+    fn disk_without_room_for_a_second_copy_of_the_index_is_noted() {
         assert_eq!(room_check(1_000, LEAST_ROOM).status, CheckStatus::Ok);
         assert_eq!(room_check(LEAST_ROOM, 2 * LEAST_ROOM).status, CheckStatus::Ok);
         let full = room_check(LEAST_ROOM, 2 * LEAST_ROOM - 1);
         assert_eq!(full.status, CheckStatus::Note);
         assert_eq!(full.detail, "index takes 100 MB, 199 MB free");
-        assert_eq!(full.mend.as_deref(), Some("make room: `dr index` can take 200 MB for a while"));
+        assert_eq!(full.mend.as_deref(), Some("free disk space: `dr index` may need 200 MB for a while"));
         assert_eq!(room_check(0, 0).detail, "index takes 0 kB, 0 kB free");
     }
 }

@@ -1,4 +1,4 @@
-//! Why the engine could not do what it was asked.
+//! Errors of the engine, their kinds and hints.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ use crate::run::orchestrator::RunError;
 use crate::run::recall::RecallError;
 use crate::run::store::StoreError;
 
-/// What the engine was asked to do failed.
+/// An operation of the engine failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// Settings.
@@ -45,7 +45,8 @@ pub enum EngineError {
     /// Measuring.
     #[error(transparent)]
     Eval(#[from] EvalError),
-    /// A collection lies elsewhere, and an index that came with a folder may not send `dr` there.
+    /// The folder of a collection is outside the project. An index that was shipped with the project may not make `dr`
+    /// read other folders.
     #[error("collection `{collection}` is indexed from `{root}`, which is outside this project")]
     RootOutside {
         /// The collection.
@@ -53,10 +54,10 @@ pub enum EngineError {
         /// Its folder.
         root: PathBuf,
     },
-    /// The index is on the network, which may not be touched.
+    /// The index is on the network, and `dr` is offline.
     #[error("index `{uri}` is on the network, and `dr` is offline")]
     RemoteOffline {
-        /// Its address.
+        /// Address of the index.
         uri: String,
     },
     /// A collection that is not in the index.
@@ -64,10 +65,10 @@ pub enum EngineError {
     NoCollection {
         /// The name.
         name: String,
-        /// The names there are.
+        /// Names of the collections in the index.
         known: Vec<String>,
     },
-    /// There is nothing to index.
+    /// No folder was given, and the index has none.
     #[error("no folder to index was given, and none is known yet")]
     NothingToIndex,
     /// Two folders would share a name.
@@ -79,7 +80,7 @@ pub enum EngineError {
     /// A folder cannot be used.
     #[error("failed to {action} `{path}`")]
     Folder {
-        /// What was attempted: `find`, `create`.
+        /// `find` or `create`.
         action: &'static str,
         /// The folder or file.
         path: PathBuf,
@@ -93,16 +94,16 @@ pub enum EngineError {
     /// A price.
     #[error(transparent)]
     Price(#[from] PriceError),
-    /// Everything is to be looked for on the web, and there is no way there.
-    #[error("web cannot be asked: {reason}")]
+    /// The request is restricted to the web, which cannot be searched.
+    #[error("web cannot be searched: {reason}")]
     NoWayOut {
         /// Why.
         reason: &'static str,
         /// What the user can do.
         hint: &'static str,
     },
-    /// Runs cannot be kept, and one with models is: what was paid for must not be lost.
-    #[error("folder `{folder}` cannot be written to, and a run with a model is kept there")]
+    /// The folder for runs is read-only. A run with models must be stored, so that paid replies are not lost.
+    #[error("folder `{folder}` is not writable, and a run with a model must be stored there")]
     CannotKeep {
         /// The folder.
         folder: PathBuf,
@@ -110,28 +111,28 @@ pub enum EngineError {
         #[source]
         source: Box<Self>,
     },
-    /// A model elsewhere would see what is for models of one's own.
+    /// A `local_only` collection would be sent to a model on another machine.
     #[error("collection `{collection}` is for local models only, and the {role} is at `{endpoint}`")]
     NotLocal {
         /// The collection.
         collection: String,
-        /// Whose model it is.
+        /// Role of the model.
         role: Role,
-        /// Where that is.
+        /// Endpoint of the model.
         endpoint: String,
     },
-    /// Money is limited, and nobody knows what a model costs.
+    /// The cost is limited, and the price of a model is unknown.
     #[error("price of `{model}` ({role}) is not known, and the cost of a run is limited")]
     Unpriced {
         /// The model.
         model: String,
-        /// Whose it is.
+        /// Its role.
         role: Role,
     },
-    /// A run is to go on with another model than it was begun with.
+    /// A run was started with another model.
     #[error("run was begun with `{was}` as its {role}, and `{now}` is set now")]
     OtherModel {
-        /// Whose model.
+        /// Role of the model.
         role: Role,
         /// The model then.
         was: String,
@@ -155,10 +156,10 @@ pub enum EngineError {
     Task(#[from] tokio::task::JoinError),
 }
 
-/// The kind of a failure: what a surface makes an exit code or a status code of.
+/// The kind of a failure, from which a surface derives an exit code or a status code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The request or a setting cannot be used.
+    /// The request or a setting is invalid.
     Usage,
     /// The user stopped it.
     Cancelled,
@@ -216,7 +217,7 @@ impl EngineError {
             Self::Get(error) => error.hint(),
             Self::Eval(error) => Some(error.hint().to_owned()),
             Self::NoCollection { known, .. } => Some(format!("the index has: {}", known.join(", "))),
-            Self::RootOutside { root, .. } => Some(format!("if that is right, name it: `dr index {}`", root.display())),
+            Self::RootOutside { root, .. } => Some(format!("if you trust the index, run `dr index {}`", root.display())),
             Self::RemoteOffline { .. } => Some("use a local index with `--index <FOLDER>`".into()),
             Self::NothingToIndex => Some("run `dr index <FOLDER>`".into()),
             Self::SameName { .. } => Some("name them with `--collection`, once for each folder".into()),

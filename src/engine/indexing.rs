@@ -1,4 +1,4 @@
-//! Folders become an index, or bring one up to date.
+//! Builds and updates the index of folders.
 
 use std::path::{Path, PathBuf};
 
@@ -8,12 +8,12 @@ use super::{Engine, EngineError, create_folder, create_ignore_file};
 use crate::kb::index::{DR_FOLDER, Index, IndexError, lock_writer};
 use crate::kb::ingest::{CollectionSource, IngestError, IngestEvent, IngestOptions, IngestSummary, Listener, ingest};
 
-/// What [`Engine::index`] is to do.
+/// Options of [`Engine::index`].
 #[derive(Clone, Debug, Default)]
 pub struct IndexRequest {
-    /// Folders; those known already when empty.
+    /// Folders to index; if empty, all folders in the index.
     pub folders: Vec<PathBuf>,
-    /// Their names, in the same order; the folder's own name where there is none.
+    /// Collection names, in the order of the folders; a folder without one uses its own name.
     pub names: Vec<String>,
     /// See [`IngestOptions::embed`].
     pub embed: bool,
@@ -26,11 +26,11 @@ pub struct IndexRequest {
 }
 
 impl Engine {
-    /// Brings the index up to date with folders.
+    /// Updates the index from folders, and creates it if necessary.
     ///
     /// # Errors
     ///
-    /// See [`IngestError`]; also where folders and names do not fit together.
+    /// See [`IngestError`]. Folders and names that do not match are an error too.
     pub async fn index(
         &self,
         request: &IndexRequest,
@@ -40,7 +40,7 @@ impl Engine {
         let stored = match Index::open(&self.location).await {
             Ok(index) => Some(index),
             Err(IndexError::Missing { .. }) => None,
-            // Whatever is wrong with it, the folders to make it again from were named.
+            // A damaged index can be replaced, because the folders to rebuild it from were named.
             Err(_) if request.rebuild && !request.folders.is_empty() => {
                 self.set_aside()?;
                 None
@@ -65,7 +65,7 @@ impl Engine {
         Ok(ingest(&self.location, &embedder, &choice.to_string(), &options, watcher, cancel).await?)
     }
 
-    /// Moves an index that cannot be opened out of the way; the one that was moved before is removed.
+    /// Moves an unreadable index aside, replacing an earlier one that was moved.
     fn set_aside(&self) -> Result<(), EngineError> {
         let Some(folder) = self.location.folder() else { return Ok(()) };
         let _lock = lock_writer(folder)?;
@@ -78,9 +78,9 @@ impl Engine {
         std::fs::rename(folder, &aside).map_err(failed)
     }
 
-    /// Returns the folders to index, and the collections to forget because theirs is gone.
+    /// Returns the folders to index, and the collections to remove because their folder is missing.
     ///
-    /// Those are the folders given; without one, and on a rebuild, every one known, so that none is lost.
+    /// A rebuild, or a request without folders, includes every folder of the index, so that no collection is lost.
     fn sources(
         &self,
         request: &IndexRequest,
@@ -123,7 +123,7 @@ impl Engine {
         if sources.is_empty() && forget.is_empty() { Err(EngineError::NothingToIndex) } else { Ok((sources, forget)) }
     }
 
-    /// Returns the collection that was indexed from `folder`, if there is one.
+    /// Returns the collection that was indexed from `folder`, if any.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl Engine {
         collections.find(|(_, known)| **known == root).map(|(name, _)| name.clone())
     }
 
-    /// Makes `.dr` with an ignore file of its own, so that an index is never committed by accident.
+    /// Creates `.dr` with its own ignore file, so that an index is never committed by accident.
     fn make_folder(&self) -> Result<(), EngineError> {
         let Some(folder) = self.location.folder() else { return Ok(()) };
         create_folder(folder)?;

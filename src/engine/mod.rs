@@ -1,15 +1,15 @@
-//! Everything `dr` can do, as methods: index, search, get, ask, plan, resume, replay, show, export, eval, doctor.
+//! Every operation of `dr` as a method: index, search, get, ask, plan, resume, replay, show, export, eval, doctor.
 //!
-//! An engine knows the index and the resolved settings. It knows nothing of its caller: no terminal, no flags, no exit
-//! codes. Every surface (the command line today) is built on these methods and on the nouns re-exported here, and uses
+//! An engine holds the index and the resolved settings. It is independent of its caller: no terminal, no flags, no exit
+//! codes. Every surface (today, the command line) is built on these methods and on the types re-exported here, and uses
 //! nothing below them.
 //!
 //! # Where to look
 //!
-//! - [`AskRequest`] is what a caller wants of a run. `setup` turns it into what the run records
-//!   ([`RunSettings`](crate::run::event::RunSettings)) and what it works with
+//! - [`AskRequest`] is the request for a run. `setup` turns it into the settings the run records
+//!   ([`RunSettings`](crate::run::event::RunSettings)) and the resources it works with
 //!   ([`Resources`](crate::run::orchestrator::Resources)).
-//! - [`RunEvent`] is what a caller hears while a run is in progress; `stored` reads runs that are on disk.
+//! - [`RunEvent`] reports the progress of a run; `stored` reads runs from disk.
 
 mod error;
 
@@ -73,7 +73,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Resolves the settings, and with them the index: that of `flags`, of the settings, or the nearest `.dr`.
+    /// Resolves the settings and the location of the index: from `flags`, the settings, or the nearest `.dr`.
     ///
     /// # Errors
     ///
@@ -98,12 +98,12 @@ impl Engine {
         Ok(Self { settings, location })
     }
 
-    /// Returns where the index is, or would be created: a folder, or an address.
+    /// Returns the location of the index, a folder or an address, whether or not it exists.
     pub fn index_address(&self) -> String {
         self.location.to_string()
     }
 
-    /// Tells whether no socket may be opened.
+    /// Returns whether no socket may be opened.
     pub fn is_offline(&self) -> bool {
         self.settings.is_offline()
     }

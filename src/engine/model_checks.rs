@@ -1,4 +1,4 @@
-//! Language models become checks: what each endpoint can do, and which setting to change where it cannot.
+//! Tests the language models: what each endpoint supports, and which setting to change if something is missing.
 
 use std::fmt::Write;
 
@@ -16,7 +16,7 @@ use crate::llm::roles::RoleModel;
 const NANOS: f64 = 1e9;
 
 impl Engine {
-    /// Asks each language model in force two tiny questions, and says what it can do. Nothing is sent offline.
+    /// Tests each configured language model with two short prompts. Offline, nothing is sent.
     pub async fn model_checks(&self) -> Vec<Check> {
         let models = match self.settings.models() {
             Ok(Some(models)) => models,
@@ -47,8 +47,8 @@ fn checks(roles: &[Role], model: &RoleModel, probe: &Probe) -> Vec<Check> {
     if probe.cost_nanos.is_none() && probe.usage.is_some() {
         let name = model.model.name();
         let mend =
-            format!("set `[prices.\"{name}\"]` with `input` and `output`, or `local = true` for one's own server");
-        checks.push(Check::note("model price", "not known, so it cannot run under a limit of money", Some(mend)));
+            format!("set `[prices.\"{name}\"]` with `input` and `output`, or `local = true` for your own server");
+        checks.push(Check::note("model price", "unknown, so it cannot run under a cost limit", Some(mend)));
     }
     checks
 }
@@ -74,7 +74,7 @@ fn form_check(probe: &Probe) -> Option<Check> {
         Ok(Form::Ignored) => Check::note(name, "is ignored, so more replies are asked for twice", looser),
         Ok(Form::CutOff) => {
             let mend = "raise `reasoning_tokens` for this model".to_owned();
-            Check::trouble(name, "the reply was cut off: thinking left no room for it", mend)
+            Check::trouble(name, "the reply was cut off: reasoning used up its tokens", mend)
         }
         Err(error) => Check::trouble(name, error.to_string(), advice(error).or(looser)),
     })
@@ -84,7 +84,7 @@ fn usage_check(probe: &Probe) -> Check {
     let name = "model tokens";
     match probe.counts {
         None => {
-            let detail = "the endpoint does not say how many, so what is reserved counts as spent";
+            let detail = "not reported by the endpoint, so reserved tokens count as spent";
             Check::note(name, detail, None)
         }
         Some((ours, theirs)) if probe.loses_input() => Check::trouble(
@@ -105,7 +105,7 @@ fn advice(error: &ModelError) -> Option<String> {
     let text = match error {
         ModelError::Authentication => "check the key, and which variable `key_env` names",
         ModelError::Quota => "add credit to the account of the key",
-        ModelError::Transient { .. } => "check that the server runs, and `base_url`",
+        ModelError::Transient { .. } => "check `base_url`, and that the server runs",
         ModelError::Unknown { .. } => "check the server, or raise `timeout_seconds`",
         ModelError::ContextTooLong { .. } => "give the server a larger context, and set `window_tokens` to it",
         ModelError::RateLimited { .. }

@@ -1,4 +1,4 @@
-//! Ways out of this machine become checks: which are set up, and what is missing. Nothing is sent.
+//! Checks the settings of everything that sends data from this machine. Sends nothing itself.
 
 use super::Engine;
 use super::doctor::Check;
@@ -10,7 +10,7 @@ use crate::source::deep_research::{DeepResearchSettings, job_cap};
 use crate::source::web::DateRange;
 
 impl Engine {
-    /// Looks at models, prices, search engine and Deep Research as the settings have them.
+    /// Checks models, prices, search engine and Deep Research.
     pub(super) fn outside_checks(&self) -> Vec<Check> {
         if self.settings.is_offline() {
             return vec![match self.settings.check_outside() {
@@ -82,7 +82,7 @@ impl Engine {
         let cost = match self.settings.prices().ok().and_then(cap) {
             Some(0) => "free".to_owned(),
             Some(cap) => format!("{} each set aside", dollars_text(cap)),
-            None => "at a price nobody knows".to_owned(),
+            None => "at an unknown price".to_owned(),
         };
         let jobs = counted(settings.max_jobs, "job");
         Check::ok(name, format!("up to {jobs} a run, {cost}, at {}: {models}", settings.address))

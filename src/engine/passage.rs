@@ -1,4 +1,4 @@
-//! A name becomes a Passage: a chunk, its section, its document, or some lines of a file.
+//! Reads passages by name: a chunk, its section, its document, or lines of a file.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,21 +10,21 @@ use crate::base::id::{ChunkId, DocumentId};
 use crate::kb::index::{ChunkRow, DocumentRow, Index};
 use crate::source::{Section, SourceFile, read_file};
 
-/// What to read: an id, a path, or lines of a path.
+/// Name of a passage: an id, a path, or lines of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
     /// A chunk or document by its id.
     Id(String),
     /// A document by its path, or lines of it.
     Path {
-        /// Relative to the collection's root, or with the collection's name in front.
+        /// Relative to the collection's root, optionally prefixed with the name of the collection.
         path: String,
-        /// First and last line, from 1, inclusive; all when absent.
+        /// First and last line, from 1, inclusive; `None` for the whole document.
         lines: Option<(u32, u32)>,
     },
 }
 
-/// The text does not say what to read.
+/// The text is not a valid name of a passage.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("`{0}` is not a range of lines (expected `path:from-to`, from 1)")]
 pub struct ParseSelectorError(String);
@@ -61,11 +61,11 @@ impl fmt::Display for Selector {
     }
 }
 
-/// How much around a chunk is read.
+/// How much text around a chunk is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Extent {
-    /// The chunk itself, or all of what was named otherwise.
+    /// The passage as it was named, without surrounding text.
     #[default]
     Chunk,
     /// Everything under the same heading.
@@ -74,10 +74,10 @@ pub enum Extent {
     Document,
 }
 
-/// A stretch of a file.
+/// Consecutive lines of a file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Passage {
-    /// The chunk, where one was named.
+    /// The chunk, if one was named.
     pub id: Option<ChunkId>,
     /// The document it is from.
     pub document_id: DocumentId,
@@ -95,20 +95,20 @@ pub struct Passage {
     pub line_end: u32,
     /// The text.
     pub text: String,
-    /// Whether the file has changed or gone since it was indexed; then the text is what the index has of it.
+    /// Whether the file has changed or is missing since it was indexed. If so, the text is from the index.
     pub stale: bool,
 }
 
 /// A passage could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum GetError {
-    /// Nothing has that id.
+    /// No chunk or document has this id.
     #[error("no chunk or document `{id}` in the index")]
     NoSuchId {
         /// The id.
         id: String,
     },
-    /// Nothing has that path.
+    /// No document has this path.
     #[error("no document `{path}` in the index")]
     NoSuchPath {
         /// The path.
@@ -116,25 +116,25 @@ pub enum GetError {
         /// Paths that end the same way.
         close: Vec<String>,
     },
-    /// Several collections have that path.
+    /// Several collections have this path.
     #[error("`{path}` is in several collections")]
     Ambiguous {
         /// The path.
         path: String,
-        /// What tells them apart.
+        /// An unambiguous name for each.
         choices: Vec<String>,
     },
-    /// The file is shorter.
+    /// The file has fewer lines.
     #[error("`{path}` has {lines} lines, not {wanted}")]
     BeyondEnd {
         /// The file.
         path: String,
-        /// Its lines.
+        /// Number of its lines.
         lines: usize,
-        /// The first line wanted.
+        /// The first requested line.
         wanted: u32,
     },
-    /// The file is not as it was indexed, so line numbers mean nothing.
+    /// The file has changed since it was indexed, so line numbers are no longer valid.
     #[error("`{path}` has changed since it was indexed")]
     Changed {
         /// The file.
@@ -164,11 +164,11 @@ impl GetError {
 const MAX_CHOICES: usize = 5;
 
 impl Engine {
-    /// Reads what `selector` names: from the file if it is as it was indexed, else from the index.
+    /// Reads a passage from its file if the file is unchanged since it was indexed, else from the index.
     ///
     /// # Errors
     ///
-    /// Returns [`GetError`] if nothing has that name. Only files the index knows are ever read.
+    /// Returns [`GetError`] if the name matches nothing. Only files in the index are ever read.
     pub async fn get(&self, selector: &Selector, extent: Extent) -> Result<Passage, EngineError> {
         let index = &Index::open(&self.location).await?;
         match selector {
@@ -195,7 +195,7 @@ impl Engine {
     }
 }
 
-/// Finds the document a path means: as it is, or with the name of its collection in front.
+/// Finds the document of a path, which may be prefixed with the name of its collection.
 fn find_document(documents: Vec<DocumentRow>, path: &str) -> Result<DocumentRow, GetError> {
     let full = |row: &DocumentRow| format!("{}/{}", row.collection, row.path);
     let trimmed = path.strip_prefix("./").unwrap_or(path);
@@ -211,7 +211,7 @@ fn find_document(documents: Vec<DocumentRow>, path: &str) -> Result<DocumentRow,
     }
 }
 
-/// Returns what tells documents apart: their collection, or where that does not do it, their id.
+/// Returns an unambiguous name for each document: the path with its collection, or else the id.
 fn choices(found: &[DocumentRow], full: impl Fn(&DocumentRow) -> String) -> Vec<String> {
     let names: std::collections::BTreeSet<_> = found.iter().map(&full).collect();
     let by_name = names.len() == found.len();

@@ -1,4 +1,4 @@
-//! What a caller wants of a run, checked before anything is indexed, written or paid for.
+//! The request for a run, checked before anything is indexed, written or charged.
 
 use serde_json::Value;
 
@@ -8,46 +8,46 @@ use crate::research::node::SourceHint;
 use crate::research::plan::SavedPlan;
 use crate::research::question::{self, Mode, Question, RequiredError};
 
-/// A question, and how it is to be answered.
+/// A question and how to answer it.
 #[derive(Clone, Debug)]
 pub struct AskRequest {
     /// The question.
     pub question: Question,
     /// What may be searched.
     pub scope: Scope,
-    /// How much is done.
+    /// Depth of the research.
     pub mode: Mode,
-    /// What the answer must cover, whatever else it covers.
+    /// Aspects the answer must cover, in addition to those of the brief.
     pub required: Vec<String>,
-    /// Where every sub-question is looked into; `None` follows the plan.
+    /// Source for every sub-question; `None` follows the plan.
     pub source: Option<SourceHint>,
     /// Whether texts made from the knowledge base may leave this machine.
     pub allow_egress: bool,
-    /// Whether the pages Deep Research cites are read.
+    /// Whether to fetch the pages that Deep Research cites, to verify its claims.
     pub verify_web: bool,
-    /// A plan to carry out instead of making one.
+    /// A plan to use instead of making one.
     pub plan: Option<SavedPlan>,
     /// A JSON Schema for the answer.
     pub output_schema: Option<Value>,
     /// The earlier run this question follows up, by its id or a prefix of it.
     pub follow: Option<String>,
-    /// Deep Research jobs this run may start; `None` leaves it to the settings.
+    /// Most Deep Research jobs this run may start; `None` uses the settings.
     pub max_jobs: Option<usize>,
 }
 
-/// A request cannot be carried out as it is.
+/// A request is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     /// The query of a search has no words.
     #[error("query has no words")]
     NoWords,
-    /// What the answer must cover.
+    /// The required aspects are invalid.
     #[error("required aspects: {0}")]
     Required(RequiredError),
     /// The output schema is not a JSON Schema.
     #[error("output schema is not a JSON Schema: {reason}")]
     Schema {
-        /// Why.
+        /// Why it is invalid.
         reason: String,
     },
     /// The range of days is empty.
@@ -63,7 +63,7 @@ pub enum RequestError {
     Glob {
         /// The pattern.
         glob: String,
-        /// Why.
+        /// Why it is invalid.
         reason: String,
     },
 }
@@ -73,14 +73,14 @@ impl RequestError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Days { .. } => Some("swap the two".into()),
-            Self::Glob { .. } => Some("for example `docs/**/*.md`, quoted so that the shell leaves it alone".into()),
+            Self::Glob { .. } => Some("for example `docs/**/*.md`, quoted to keep the shell from expanding it".into()),
             Self::NoWords | Self::Required(_) | Self::Schema { .. } => None,
         }
     }
 }
 
 impl AskRequest {
-    /// Asks `question`, and leaves everything else to the settings and the plan.
+    /// Returns a request for `question` with everything else left to the settings and the plan.
     pub fn new(question: Question) -> Self {
         Self {
             question,
@@ -97,11 +97,11 @@ impl AskRequest {
         }
     }
 
-    /// Checks what can be checked without an index, and returns the request with its texts on one line each.
+    /// Validates the request as far as possible without an index, and joins each of its texts into one line.
     ///
     /// # Errors
     ///
-    /// Returns the first part that cannot be carried out.
+    /// Returns an error for the first invalid part.
     pub fn checked(mut self) -> Result<Self, RequestError> {
         self.required = question::required(&self.required).map_err(RequestError::Required)?;
         check_scope(&self.scope)?;
@@ -110,7 +110,7 @@ impl AskRequest {
     }
 }
 
-/// Checks that a scope can be searched, and returns options that search it.
+/// Validates a scope and returns search options for it.
 ///
 /// # Errors
 ///

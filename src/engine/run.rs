@@ -1,4 +1,4 @@
-//! Runs in motion: ask, plan, resume.
+//! Starting, planning and resuming runs.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::run::orchestrator::{AskBack, Orchestrator};
 use crate::run::store::{Store, StoreError};
 use crate::run::tree::RunState;
 
-/// A run, as far as it came.
+/// A run that has ended or was stopped.
 #[derive(Debug)]
 pub struct Asked {
     /// The run.
@@ -31,38 +31,38 @@ pub struct Asked {
     pub can_resume: bool,
 }
 
-/// A run that was planned and not carried out.
+/// A run that was only planned.
 #[derive(Debug)]
 pub struct Planned {
-    /// The run; resuming it carries the plan out.
+    /// The run. Resuming it executes the plan.
     pub run: RunId,
     /// The sub-questions.
     pub tree: Tree,
-    /// The brief and the plan, as they can be saved and given back.
+    /// The brief and the plan, in the form that can be saved and passed to [`AskRequest::plan`].
     pub plan: SavedPlan,
-    /// What the run will take.
+    /// Estimate of its calls, tokens, cost and time.
     pub estimate: Estimate,
 }
 
-/// A run to go on with.
+/// A run to resume.
 #[derive(Clone, Debug, Default)]
 pub struct ResumeRequest {
     /// The run, by its id or a prefix of it; `None` is the newest.
     pub run: Option<String>,
-    /// What it may spend beyond its limits.
+    /// Increase of its limits.
     pub raise: Raise,
-    /// Whether a background job whose start has an unknown outcome is started again; it may be paid for twice.
+    /// Whether to start a background job again if the outcome of its first start is unknown; both may be charged.
     pub retry_unknown: bool,
 }
 
-/// How far the limits of a run are raised. A limit that is not set stays so.
+/// Increase of the limits of a run. A limit that was not set stays unset.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Raise {
     /// US dollars.
     pub dollars: f64,
     /// Tokens.
     pub tokens: u64,
-    /// Time at work.
+    /// Active time.
     pub time: Duration,
     /// Rounds of research.
     pub rounds: u32,
@@ -80,12 +80,12 @@ impl Raise {
 }
 
 impl Engine {
-    /// Answers a question by a run of research.
+    /// Answers a question in a research run.
     ///
     /// # Errors
     ///
-    /// Returns an error if the index or the journal cannot be used, or no model answers. Finding nothing and reaching a
-    /// limit are not errors: the report says so.
+    /// Returns an error if the index or the journal cannot be used, or no model answers. A run without findings, or one
+    /// that reaches a limit, is not an error: the report says so.
     pub async fn ask(
         &self,
         request: AskRequest,
@@ -104,7 +104,7 @@ impl Engine {
         finish(run).await
     }
 
-    /// Plans a run and stops there.
+    /// Plans a run without executing it.
     ///
     /// # Errors
     ///
@@ -128,11 +128,11 @@ impl Engine {
         })
     }
 
-    /// Goes on with a run. One that has ended, and whose limits are not raised, is returned as it is.
+    /// Resumes a run. A run that has ended is returned unchanged unless its limits are raised.
     ///
     /// # Errors
     ///
-    /// As [`Self::ask`]; also if another process works on the run.
+    /// As [`Self::ask`]. Also returns an error if another process holds the run.
     pub async fn resume(
         &self,
         request: ResumeRequest,
@@ -151,7 +151,7 @@ impl Engine {
         let models = if state.settings.by_rules { None } else { self.models(&limits)? };
         let flags = JobFlags { max_jobs: None, retry_unknown: request.retry_unknown };
         let setup = self.set_up(&state.settings.scope, models, &limits, flags).await?;
-        // Only jobs are tried again in a run that has ended.
+        // In a run that has ended, only its jobs can be retried.
         if is_done && setup.jobs.is_none() {
             return as_it_is(&store, run, &state).await;
         }
@@ -160,7 +160,7 @@ impl Engine {
         finish(Orchestrator::resume(run, Some(limits), resources).await?).await
     }
 
-    /// Tells whether a language model is set up. Without one, rules stand in for it.
+    /// Returns whether a language model is configured. Without one, rule-based steps are used.
     ///
     /// # Errors
     ///
@@ -170,14 +170,14 @@ impl Engine {
     }
 }
 
-/// Carries a run to its end. The report is read off the journal, so a replay prints the same bytes.
+/// Drives a run to its end. The report is made from the journal, so that a replay prints the same bytes.
 async fn finish(mut run: Orchestrator) -> Result<Asked, EngineError> {
     run.conduct().await?;
     let (store, id) = (run.store().clone(), run.id().clone());
     as_it_is(&store, id, run.state()).await
 }
 
-/// Returns a run as its journal has it.
+/// Returns a run from its journal.
 async fn as_it_is(store: &Store, run: RunId, state: &RunState) -> Result<Asked, EngineError> {
     let report = report_of(store, &run, state).await?;
     Ok(Asked { run, report, can_resume: store.is_kept() && !state.is_over() })

@@ -1,4 +1,4 @@
-//! A query becomes hits, and searches are measured.
+//! Searching the index, and measuring search quality.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -15,28 +15,28 @@ use crate::kb::eval::{Figures, Ranking, check_indexed, measure, parse_judgments,
 use crate::kb::index::{Filter, Index, IndexLocation};
 use crate::kb::search::{Hit, PerDocument, Scope, SearchMode, SearchOptions, Searcher, Support, VectorsUnusable};
 
-/// Documents ranked for each question of an evaluation.
+/// Documents ranked per question of an evaluation.
 const EVAL_DEPTH: usize = 100;
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Searched {
-    /// How it searched.
+    /// Search mode.
     pub mode: SearchMode,
     /// Hits, best first.
     pub hits: Vec<Hit>,
-    /// Whether the hits bear on the query.
+    /// Whether the hits are relevant to the query.
     pub support: Support,
-    /// Why only text was searched although the mode uses vectors, and the command that mends that.
+    /// Why vectors were not used although the mode asks for them, and a command that fixes it.
     pub without_vectors: Option<(String, String)>,
-    /// Time of the search; opening the index is not in it.
+    /// Duration of the search, without opening the index.
     pub elapsed: Duration,
 }
 
-/// What an evaluation measured.
+/// The result of an evaluation.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct EvalFigures {
-    /// How it searched.
+    /// Search mode.
     pub mode: SearchMode,
     /// The figures.
     #[serde(flatten)]
@@ -44,7 +44,7 @@ pub struct EvalFigures {
 }
 
 impl Engine {
-    /// Searches the index, in the mode and to the number of hits the settings have.
+    /// Searches the index with the mode and limit of the settings.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl Engine {
         })
     }
 
-    /// Measures searches against judgments, both as the text of a file.
+    /// Measures searches against judgments. Both parameters are the text of a file.
     ///
     /// # Errors
     ///
@@ -99,12 +99,12 @@ impl Engine {
         Ok(EvalFigures { mode, figures: measure(&rankings, &judgments)? })
     }
 
-    /// Returns the embedder to use: the one asked for, else the one that made the index, else the built-in one.
+    /// Returns the embedder to use: that of the settings, else that of the index, else the built-in one.
     pub(super) fn embedder_choice(&self, stored: Option<&Index>, rebuild: bool) -> EmbedderChoice {
         let stored = stored.filter(|_| !rebuild).and_then(|index| index.manifest().embedder.choice.parse().ok());
         let stored = stored.filter(|choice| !self.is_shipped(choice));
         match self.settings.values.embedder.clone().or(stored).unwrap_or_default() {
-            // The index remembers the choice, and is used from other folders too.
+            // Absolute, because the index stores the choice and may be used from another working directory.
             EmbedderChoice::Fastembed(model) if Path::new(&model).is_dir() => {
                 let folder = std::path::absolute(&model).unwrap_or_else(|_| PathBuf::from(&model));
                 EmbedderChoice::Fastembed(folder.to_string_lossy().into_owned())
@@ -113,8 +113,8 @@ impl Engine {
         }
     }
 
-    /// Tells whether an embedder is a folder inside the project: it may have come with the index, and the files of a
-    /// model are not loaded on somebody else's word.
+    /// Returns whether an embedder is a folder inside the project. Such a model may have been shipped with the index by
+    /// a stranger, so it is loaded only if the user names it.
     fn is_shipped(&self, choice: &EmbedderChoice) -> bool {
         match (choice, &self.location) {
             (EmbedderChoice::Fastembed(model), IndexLocation::Local { base, .. }) => {
@@ -138,9 +138,9 @@ impl Engine {
             .unwrap_or_else(|error| Err(EmbedError::Load { model, source: Box::new(error) }))
     }
 
-    /// Opens the index for searching in `mode`, with its embedder where that takes one and it can be had.
+    /// Opens the index for searching in `mode`, with its embedder if the mode needs one and it can be loaded.
     ///
-    /// While the index is being opened, the embedder it most likely has is made ready.
+    /// The most likely embedder is loaded while the index is being opened.
     pub(super) async fn searcher(&self, mode: SearchMode) -> Result<Searcher, EngineError> {
         if mode == SearchMode::Lexical {
             let reason = "a lexical search does not load it".to_owned();
@@ -155,11 +155,11 @@ impl Engine {
         Ok(Searcher::new(index, embedder))
     }
 
-    /// Loads an embedder, and leaves a thread behind that makes it ready for its first query.
+    /// Loads an embedder, and warms it up on a background thread.
     async fn warm_embedder(&self, choice: &EmbedderChoice) -> Result<Arc<dyn Embedder>, EmbedError> {
         let embedder = self.load_embedder(choice).await?;
         let warmed = Arc::clone(&embedder);
-        // Nobody waits for it: a query that comes too early waits inside the embedder.
+        // Not awaited: an early query waits inside the embedder.
         drop(tokio::task::spawn_blocking(move || warmed.warm_up()));
         Ok(embedder)
     }

@@ -1,7 +1,7 @@
-//! A request becomes a run: what the run records about itself, and what it works with.
+//! Sets up a run: the settings it records and the resources it works with.
 //!
-//! The order matters. Whatever can be refused is refused first; then the folder for runs is opened, and created if need
-//! be; only then is something appended to the journal, and only after that can anything be paid for.
+//! The order matters. Every check that can refuse the request comes first; then the folder for runs is opened or created;
+//! then the first event is appended to the journal; and only after that can a call be charged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,22 +35,22 @@ use crate::source::deep_research::DeepResearch;
 use crate::source::web::DateRange;
 use crate::source::{KbSource, Passage, Source, SourceError};
 
-/// Longest a run works if no limit is set and it may start background jobs, which take up to half an hour each.
+/// Default time limit of a run that may start background jobs, which take up to half an hour each.
 const TIME_WITH_JOBS: Duration = Duration::from_hours(1);
 
 /// Folder of fetched pages in `.dr`.
 const PAGES: &str = "pages";
 
-/// What one command says about background jobs; no settings file can say it.
+/// Flags about background jobs that no settings file can set.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct JobFlags {
-    /// Jobs the run may start; `None` leaves it to the settings.
+    /// Most jobs the run may start; `None` uses the settings.
     pub(super) max_jobs: Option<usize>,
     /// Whether a job whose start has an unknown outcome is started again.
     pub(super) retry_unknown: bool,
 }
 
-/// What a run works with, except for the place it is kept in.
+/// Resources of a run, except for its store.
 pub(super) struct Setup {
     searcher: Searcher,
     models: Option<Models>,
@@ -59,7 +59,7 @@ pub(super) struct Setup {
 }
 
 impl Engine {
-    /// Starts a run, up to its first event.
+    /// Starts a run and records its first event.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl Engine {
         Ok(Orchestrator::start(run, request.question.clone(), settings, resources).await?)
     }
 
-    /// Gathers models, jobs and sources, once it is clear that the models may see what is searched.
+    /// Sets up models, jobs and sources, after checking that the models may see the searched collections.
     pub(super) async fn set_up(
         &self,
         scope: &Scope,
@@ -130,13 +130,13 @@ impl Engine {
         let dates = DateRange { since: day(&scope.since), until: day(&scope.until) };
         let web = self.settings.web(self.runs_folder().join(PAGES), dates)?;
         let can_search = web.as_ref().is_some_and(|web| web.can_search);
-        // Without a search engine only a job names pages that could be read.
+        // Without a search engine, pages are only read to verify the claims of a job.
         let pages = web.filter(|_| can_search || jobs.is_some()).map(|web| web.source as Arc<dyn Source>);
         let web = pages.clone().filter(|_| can_search);
         Ok(Setup { searcher, models, jobs, sources: Sources { internal: Arc::new(internal), web, pages } })
     }
 
-    /// Completes what a run works with.
+    /// Completes the resources of a run.
     pub(super) async fn resources(
         &self,
         setup: Setup,
@@ -165,7 +165,8 @@ impl Engine {
         }
     }
 
-    /// Opens the store for a new run. Where nothing can be written, a run by rules is kept in memory: it costs nothing.
+    /// Opens the store for a new run. If the folder is read-only, a run without models is kept in memory: no paid call
+    /// can be lost.
     fn store_for(&self, setup: &Setup) -> Result<Store, EngineError> {
         match self.store() {
             Err(error) if is_read_only(&error) && setup.models.is_none() => Ok(Store::in_memory()?),
@@ -176,7 +177,7 @@ impl Engine {
         }
     }
 
-    /// Returns the models. Under a limit of money, a model without a known price is refused.
+    /// Returns the models. Under a cost limit, a model without a known price is refused.
     pub(super) fn models(&self, limits: &BudgetLimits) -> Result<Option<Models>, EngineError> {
         let models = self.settings.models()?;
         let is_limited = limits.cost_nanos.is_some();
@@ -186,7 +187,7 @@ impl Engine {
         }
     }
 
-    /// Returns the background jobs, unless they are turned off or could pass a limit of money unseen.
+    /// Returns the background jobs, unless they are turned off, or no price is known to hold them to a cost limit.
     fn jobs(
         &self,
         models: Option<&Models>,
@@ -224,25 +225,25 @@ impl Engine {
         }
     }
 
-    /// Tells whether the settings let texts made from every searched collection leave this machine.
+    /// Returns whether the settings allow egress for every searched collection.
     fn allows_egress(&self, searcher: &Searcher, scope: &Scope) -> bool {
         let options = &self.settings.values.collections;
         let mut searched = searched(searcher, scope).peekable();
         searched.peek().is_some() && searched.all(|name| options.get(name).is_some_and(|options| options.allow_egress))
     }
 
-    /// Refuses a run on the web alone if the web cannot be asked.
+    /// Refuses a web-only run if the web is unreachable.
     fn check_way_out(&self, setup: &Setup) -> Result<(), EngineError> {
         let (reason, hint) = if self.is_offline() {
             (
                 "`dr` is offline",
-                "leave out `--offline` (or unset `DR_OFFLINE`), or look in the knowledge base: `--source internal`",
+                "omit `--offline` (or unset `DR_OFFLINE`), or search the knowledge base: `--source internal`",
             )
         } else if setup.sources.web.is_none() && setup.jobs.is_none() {
             (
                 "no search engine is set up, and no Deep Research",
                 "name an engine in `[web]`, export `SEARXNG_URL`, or allow Deep Research, which needs a key and a \
-                 language model; `dr doctor` says what is missing",
+                 language model; `dr doctor` shows what is missing",
             )
         } else {
             return Ok(());
@@ -251,7 +252,7 @@ impl Engine {
     }
 }
 
-/// Returns the collections a scope lets through.
+/// Returns the collections in a scope.
 fn searched<'a>(searcher: &'a Searcher, scope: &'a Scope) -> impl Iterator<Item = &'a String> {
     let known = searcher.index().manifest().collections.keys();
     known.filter(|name| scope.collections.is_empty() || scope.collections.contains(*name))
@@ -263,7 +264,7 @@ fn models_by_name(models: Option<&Models>) -> BTreeMap<Role, String> {
     models.map(|models| Role::ALL.into_iter().map(|role| (role, name(models, role))).collect()).unwrap_or_default()
 }
 
-/// Refuses to go on with other models: their replies are not on record, so the whole run would be paid for again.
+/// Refuses to resume with other models: their replies are not on record, so the whole run would be charged again.
 pub(super) fn check_same_models(state: &RunState, setup: &Setup) -> Result<(), EngineError> {
     let now = models_by_name(setup.models.as_ref());
     let other = state.settings.models.iter().find(|(role, was)| now.get(*role).is_some_and(|now| now != *was));
@@ -273,7 +274,7 @@ pub(super) fn check_same_models(state: &RunState, setup: &Setup) -> Result<(), E
     }
 }
 
-/// Picks sentences on a thread that may block.
+/// Picks sentences on a blocking thread, since that is CPU-bound.
 struct Picker(Searcher);
 
 impl Pick for Picker {

@@ -1,4 +1,4 @@
-//! Runs on disk: list, find, replay, show, export, remove.
+//! Stored runs: list, find, replay, show, export, remove.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,17 +32,17 @@ use crate::run::usage::{token_drift, usage_of};
 pub struct RunSummary {
     /// Its id.
     pub id: RunId,
-    /// What was asked.
+    /// Its question.
     pub question: String,
-    /// When it began, in UTC.
+    /// Start time, in UTC.
     pub started: String,
-    /// Why it ended, or that it has not.
+    /// Why it ended, or that it has not ended yet.
     pub state: String,
     /// Its nodes.
     pub nodes: usize,
     /// Active time.
     pub seconds: f64,
-    /// What it cost; none where a price is not known.
+    /// Cost in dollars; `None` if a price is unknown.
     pub cost_usd: Option<f64>,
 }
 
@@ -51,9 +51,9 @@ pub struct RunSummary {
 pub struct Replayed {
     /// The run.
     pub run: RunId,
-    /// Its report; of a run that has not ended, from what it has so far.
+    /// Its report. For an unfinished run, a report of the findings so far.
     pub report: Report,
-    /// Whether a process works on the run right now.
+    /// Whether a process is working on the run.
     pub is_running: bool,
 }
 
@@ -62,27 +62,27 @@ pub struct Replayed {
 pub struct RunDetails {
     /// The run.
     pub run_id: RunId,
-    /// Whether a process works on it right now.
+    /// Whether a process is working on it.
     pub is_running: bool,
-    /// How it is carried out.
+    /// Its settings.
     pub settings: RunSettings,
-    /// What the answer must cover, once that is fixed.
+    /// The brief, once it is made.
     pub brief: Option<Brief>,
     /// Its sub-questions.
     pub tree: Tree,
-    /// What they found.
+    /// Evidence by node.
     pub branches: BTreeMap<NodeId, Branch>,
     /// Its summaries.
     pub memory: Memory,
     /// Verdicts, one for each round that ended.
     pub verdicts: Vec<Verdict>,
-    /// Why it ended, if it has.
+    /// Why it ended; `None` if it has not.
     pub stop_reason: Option<StopReason>,
-    /// What its calls used.
+    /// Usage of its calls.
     pub usage: UsageTable,
-    /// By model: how far tokens were counted off.
+    /// Relative error of our token counts, by model.
     pub token_drift: BTreeMap<String, f64>,
-    /// Texts that left this machine, and those that were kept back.
+    /// Texts that left this machine, and texts that were withheld.
     pub egress: Vec<EgressRow>,
     /// Background jobs.
     pub jobs: Vec<JobEntry>,
@@ -93,7 +93,7 @@ pub struct RunDetails {
 }
 
 impl Engine {
-    /// Opens the runs of this project, and creates the folder for them if need be.
+    /// Opens the store of this project, and creates its folder if necessary.
     pub(super) fn store(&self) -> Result<Store, EngineError> {
         let folder = self.runs_folder();
         create_folder(&folder)?;
@@ -101,8 +101,8 @@ impl Engine {
         Ok(Store::open(&folder)?)
     }
 
-    /// Opens the runs of this project without creating anything. In a folder that cannot be written to they can be read
-    /// and not locked.
+    /// Opens the store of this project without creating anything. In a read-only folder, runs can be read but not
+    /// locked.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl Engine {
         }
     }
 
-    /// Returns the `.dr` folder that keeps runs: that of the index, else the one in the current folder.
+    /// Returns the `.dr` folder that stores runs: that of the index, else the one in the current folder.
     pub(super) fn runs_folder(&self) -> PathBuf {
         let of_index = match &self.location {
             IndexLocation::Local { folder, .. } => folder.parent().filter(|parent| parent.ends_with(DR_FOLDER)),
@@ -127,11 +127,11 @@ impl Engine {
         of_index.map_or_else(|| self.settings.paths.current.join(DR_FOLDER), std::path::Path::to_path_buf)
     }
 
-    /// Finds runs by their ids or prefixes of them. All are found, or none is returned.
+    /// Finds runs by their ids or prefixes of them. If one cannot be found, none is returned.
     ///
     /// # Errors
     ///
-    /// Returns an error for a name that is not that of exactly one run.
+    /// Returns an error for a name that matches no run, or several.
     pub async fn find_runs(&self, names: &[String]) -> Result<Vec<RunId>, EngineError> {
         let store = self.known_runs()?;
         let mut runs = Vec::new();
@@ -199,7 +199,7 @@ impl Engine {
         Ok(store.export(&run).await?)
     }
 
-    /// Lists the runs that are stored, newest first. A run whose events do not fold is listed as broken.
+    /// Lists the stored runs, newest first. A run whose events cannot be replayed is listed as broken.
     ///
     /// # Errors
     ///
@@ -241,11 +241,11 @@ impl Engine {
         Ok(runs)
     }
 
-    /// Removes a run, and what it left in the research memory.
+    /// Removes a run and its entries in the research memory.
     ///
     /// # Errors
     ///
-    /// Returns an error for a run that does not exist, or that a process works on.
+    /// Returns an error if the run does not exist, or a process is working on it.
     pub async fn remove_run(&self, run: &RunId) -> Result<(), EngineError> {
         let store = self.known_runs()?;
         let locked = store.lock(run)?;
@@ -254,7 +254,7 @@ impl Engine {
     }
 }
 
-/// Tells whether the folder for runs cannot be written to, as on a read-only disk.
+/// Returns whether the folder for runs is read-only.
 pub(super) fn is_read_only(error: &EngineError) -> bool {
     let (EngineError::Folder { source, .. }
     | EngineError::Store(
@@ -266,7 +266,7 @@ pub(super) fn is_read_only(error: &EngineError) -> bool {
     matches!(source.kind(), std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem)
 }
 
-/// Makes the report of a run from its journal alone. If the run has not ended, the report is made from what it has.
+/// Makes the report of a run from its journal alone. For an unfinished run it covers the findings so far.
 ///
 /// # Errors
 ///
@@ -292,25 +292,25 @@ pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<R
     }))
 }
 
-/// Says by how much a run passed its limits, where an endpoint charged more than a request can cost.
+/// Returns a limitation if a run exceeded its limits because an endpoint charged more than a request can cost.
 fn overrun(usage: &UsageTable, limits: &BudgetLimits) -> Option<String> {
     let total = &usage.total;
     let tokens = |usage: &Usage| usage.input_tokens + usage.output_tokens;
-    // Jobs are limited by money and number.
+    // Tokens of jobs do not count: jobs are limited by cost and number.
     let of_jobs = usage.by_role.get(Role::Researcher.name()).map_or(0, tokens);
     let tokens = tokens(total) - of_jobs;
     let cost = total.cost_usd.map_or(0, nanos);
     let is_over = |limit: Option<u64>, used: u64| limit.is_some_and(|limit| used > limit);
-    // A sum of dollars is not exact to the last billionth.
+    // Sums of dollars as floating-point numbers are not exact to the last billionth.
     (is_over(limits.tokens, tokens) || is_over(limits.cost_nanos, cost.saturating_sub(1_000))).then(|| {
         format!(
-            "the run passed its limits: an endpoint reported more than its requests can take ({tokens} tokens, {})",
+            "the run exceeded its limits: an endpoint reported more than its requests can use ({tokens} tokens, {})",
             dollars_text(cost)
         )
     })
 }
 
-/// Reads the run a question follows up.
+/// Reads the earlier run that a follow-up question refers to.
 pub(super) async fn followed(store: &Store, name: &str) -> Result<Followed, EngineError> {
     let run = store.find(Some(name)).await?;
     let (_, state) = store.read(&run).await?;

@@ -1,4 +1,4 @@
-//! What a caller hears of a run in progress.
+//! Events of a run in progress, for progress displays.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::run::event::Record;
 use crate::run::ledger::CallNotice;
 use crate::run::orchestrator::{RunListener, RunNotice};
 
-/// Something that happened in a run in progress. As JSON it is one line of `--events jsonl`.
+/// An event of a run in progress. As JSON it is one line of `--events jsonl`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum RunEvent {
@@ -19,22 +19,22 @@ pub enum RunEvent {
     Event {
         /// The event.
         event: Box<Record>,
-        /// Where the run stands after it.
+        /// State of the run after it.
         #[serde(skip)]
         progress: Progress,
     },
-    /// A model call went a step further.
+    /// A model call changed its state.
     Call {
         /// The step.
         what: CallStep,
         /// The call.
         key: String,
-        /// The role of the model, or why the call is sent again.
+        /// Role of the model, or the reason for a retry.
         detail: String,
-        /// What the run has spent so far.
+        /// Amounts the run has spent so far.
         spent: Spent,
     },
-    /// A section of a long answer was written. The report may still leave it out.
+    /// A section of a long answer was written. The final report may still omit it.
     Written {
         /// The section.
         section: Section,
@@ -53,23 +53,23 @@ pub enum CallStep {
     Replied,
 }
 
-/// Where a run stands.
+/// State of a run.
 #[derive(Clone, Debug)]
 pub struct Progress {
     /// Its sub-questions.
     pub tree: Tree,
-    /// The round that was planned last; 0 before the first plan.
+    /// Latest planned round; 0 before the first plan.
     pub round: u32,
-    /// What the run may spend.
+    /// Limits of the run.
     pub limits: BudgetLimits,
-    /// Whether rules stand in for models.
+    /// Whether the run uses rule-based steps instead of models.
     pub by_rules: bool,
 }
 
-/// Receives the events of a run, in order, on the tasks that work on it: it must not block.
+/// Receives the events of a run, in order. It is called on the tasks that execute the run, so it must not block.
 pub type Watcher = Arc<dyn Fn(RunEvent) + Send + Sync>;
 
-/// Passes what a run says on to a watcher.
+/// Forwards the events of a run to a watcher.
 pub(super) fn listener(watcher: Watcher) -> RunListener {
     Arc::new(move |notice| watcher(RunEvent::from(notice)))
 }

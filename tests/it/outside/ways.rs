@@ -22,8 +22,11 @@ fn with_engine(world: World, engine: &ModelServer) -> World {
 fn unavailable_web_is_an_error_before_the_run_starts() {
     let world = greenhouse();
     for (flags, said) in [
-        (&["--offline"][..], "error: web cannot be asked: `dr` is offline\n\nhint: leave out `--offline`"),
-        (&[], "error: web cannot be asked: no search engine is set up, and no Deep Research\n\nhint: name an engine"),
+        (&["--offline"][..], "error: web cannot be searched: `dr` is offline\n\nhint: omit `--offline`"),
+        (
+            &[],
+            "error: web cannot be searched: no search engine is set up, and no Deep Research\n\nhint: name an engine",
+        ),
     ] {
         let run = world.dr(ON_THE_WEB.iter().chain(flags).chain(&[QUESTION]));
         assert_eq!((run.exit, run.stdout.as_str()), (Some(2), ""), "{run}");
@@ -124,8 +127,10 @@ fn unwritable_folder_is_an_error_before_a_model_is_called() {
     set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
     if is_closed {
         assert_eq!((run.exit, server.count()), (Some(1), 0), "{run}");
-        let said =
-            format!("error: folder `{}` cannot be written to, and a run with a model is kept there", folder.display());
+        let said = format!(
+            "error: folder `{}` is not writable, and a run with a model must be stored there",
+            folder.display()
+        );
         assert!(run.stderr.starts_with(&said) && run.stderr.contains("hint: give yourself the right"), "{run}");
         assert_ne!(offline.exit, Some(1), "{offline}");
     }

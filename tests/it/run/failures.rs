@@ -72,7 +72,7 @@ fn lost_connection_stays_charged_and_the_run_continues() {
     assert_eq!((lost.len(), stored(&calls).len()), (1, requests));
     let tokens = |call: &Value, key: &str| call[key].as_u64().unwrap();
     assert!(tokens(lost[0], "worst_tokens") > tokens(lost[0], "counted_tokens"));
-    assert_eq!(report["usage"]["total"]["calls"], requests + 1, "nobody knows, so it counts");
+    assert_eq!(report["usage"]["total"]["calls"], requests + 1, "its outcome is unknown, so it counts");
     let usage = world.dr(["show", "--usage"]).succeeded();
     assert!(usage.stdout.contains(&(requests + 1).to_string()), "{usage}");
 }

@@ -132,7 +132,7 @@ fn keeps_what_it_has_on(signal: &str) {
     assert_eq!(asked.exit, Some(130), "{asked}");
     assert_eq!(asked.json()["stop_reason"], "cancelled");
     let run = runs(&world)[0].clone();
-    assert!(asked.stderr.ends_with(&format!("note: `dr resume {run}` goes on with this run\n")), "{asked}");
+    assert!(asked.stderr.ends_with(&format!("note: `dr resume {run}` continues this run\n")), "{asked}");
 
     let resumed = world.dr(["resume", &run, "--json"]).succeeded().json();
     assert_eq!(outcome(resumed), expected);

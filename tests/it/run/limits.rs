@@ -18,7 +18,7 @@ fn ends_and_goes_on(limit: [&str; 2], stop_reason: &str, raised: [&str; 2]) -> (
     assert_eq!(partial["stop_reason"], stop_reason);
     assert!(!partial["evidence"].as_array().unwrap().is_empty(), "what was found is in the report");
     let run = runs(&world)[0].clone();
-    assert!(asked.stderr.contains(&format!("note: `dr resume {run}` goes on with this run")), "{asked}");
+    assert!(asked.stderr.contains(&format!("note: `dr resume {run}` continues this run")), "{asked}");
     let shown = world.dr(["replay"]);
     assert_eq!(shown.exit, Some(4));
 
@@ -86,7 +86,7 @@ fn unpriced_model_is_refused_under_a_cost_limit_before_the_first_request() {
     assert!(runs(&world).is_empty());
 
     let report = world.dr(["ask", "--json", "--max-cost", "inf", QUESTION]).succeeded().json();
-    assert_eq!(report["usage"]["total"]["cost_usd"], Value::Null, "a cost nobody knows is not zero");
+    assert_eq!(report["usage"]["total"]["cost_usd"], Value::Null, "an unknown cost is not zero");
 }
 
 #[test]
