@@ -1,11 +1,11 @@
-//! The desk: makes the prompts of a run, each paid for by a ticket of the [`super::ledger`].
+//! Sends the prompts of a run. Each is paid for by a ticket of the [`super::ledger`].
 //!
 //! ```text
 //! on record? ─▶ the stored reply
 //!     │ no
 //! open a ticket ─▶ send once ─▶ settle it ─▶ reply
 //!     ▲                │
-//!     └──── wait ◀─────┘ if the table says that sending again can help
+//!     └──── wait ◀─────┘ if the retry table allows another attempt
 //! ```
 
 use std::collections::HashMap;
@@ -28,29 +28,29 @@ use crate::llm::message::{Prompt, Reply, Role, Usage};
 use crate::llm::model::{Model, ModelError};
 use crate::llm::roles::Models;
 
-/// Calls of the writer that are paid for beforehand: the report, and one more try.
+/// Calls of the writer whose cost is reserved beforehand: the report, and one retry.
 const WRITING_CALLS: u64 = 2;
 
-/// Tokens of a prompt below which a report cannot be written.
+/// Fewest prompt tokens with which a report can be written.
 const LEAST_WRITING_INPUT: u64 = 2_000;
 
-/// Time that is set aside for writing.
+/// Time reserved for writing.
 const WRITING_TIME: Duration = Duration::from_mins(2);
 
-/// Makes the prompts of one run.
+/// Sends the prompts of one run and returns their replies, stored or new.
 pub struct Desk {
     ledger: Arc<Ledger>,
     models: Models,
-    /// Cancelled when calls in flight are given up.
+    /// Cancelled to abandon calls in flight.
     closed: CancellationToken,
-    /// Tokens of a prompt that the reserve for writing pays for.
+    /// Prompt tokens covered by the reserve for writing.
     writing_input: u64,
     writing: AtomicBool,
     tight: Mutex<HashMap<CallKey, bool>>,
 }
 
 impl Desk {
-    /// Opens the desk of a run; `recorded` are the calls it has made before.
+    /// Sets up the prompts of a run. `recorded` are the calls it made before.
     pub fn open(ledger: Arc<Ledger>, models: Models, closed: CancellationToken, recorded: &[CallRow]) -> Self {
         Self {
             writing_input: writing_reserve(&models, &ledger.budget().limits()).1,
@@ -62,7 +62,7 @@ impl Desk {
         }
     }
 
-    /// Lets calls from now on draw on what was set aside for writing the report.
+    /// Lets later calls use the reserve for writing the report.
     pub fn begin_writing(&self) {
         self.writing.store(true, Ordering::SeqCst);
     }
@@ -80,7 +80,7 @@ impl Desk {
         if counted > limit {
             return Err(ModelError::ContextTooLong { prompt_tokens: counted, limit_tokens: limit }.into());
         }
-        // Left in flight by a process that died. The journal then shows that the next request is a second one.
+        // Left in flight by a process that died: marked as unknown, so that the next request is charged as a second one.
         for call in recorded.iter().filter(|call| call.state == CallState::Sent) {
             self.ledger.give_up(call).await?;
         }
@@ -100,7 +100,7 @@ impl Desk {
         self.ledger.retry(&policy, key, || self.send(model.as_ref(), prompt, &call)).await
     }
 
-    /// Sends once, and settles what that cost.
+    /// Sends a request once and settles its cost.
     async fn send(&self, model: &dyn Model, prompt: &Prompt, call: &NewCall) -> Result<Reply, CallError> {
         let call = NewCall { purpose: self.purpose(), ..call.clone() };
         let reserving = if prompt.patience.is_some() { Reserving::IfItFits } else { Reserving::InTurn };
@@ -125,7 +125,7 @@ impl Desk {
             Err(error) => error,
         };
         match &error {
-            // A refusal was generated and paid for, and its usage is not known.
+            // A refusal was generated and is charged, but the error does not carry its usage.
             ModelError::Unknown { .. } | ModelError::Refused { .. } => ticket.unknown(error.to_string()).await?,
             ModelError::Transient { .. }
             | ModelError::RateLimited { .. }
@@ -143,7 +143,7 @@ impl Desk {
         if self.writing.load(Ordering::SeqCst) { Purpose::Writing } else { Purpose::Research }
     }
 
-    /// Completes when the reply is not wanted any more, or never.
+    /// Completes when the patience of an optional prompt runs out; never for others.
     async fn out_of_patience(&self, prompt: &Prompt) {
         match prompt.patience {
             Some(patience) => self.ledger.clock().deadline(patience).await,
@@ -152,8 +152,8 @@ impl Desk {
     }
 }
 
-/// Returns the stored reply to a request: that under its own key if there is one, so that a resumed run says what the
-/// first one said, else the oldest.
+/// Returns the stored reply to a request: the one under its own key, so that a resumed run gets the same replies as the
+/// first, or else the oldest.
 fn on_record(key: &CallKey, recorded: &[CallRow]) -> Option<Reply> {
     let own = recorded.iter().filter(|call| call.key == *key).find_map(|call| call.reply.clone());
     own.or_else(|| recorded.iter().find_map(|call| call.reply.clone()))
@@ -187,8 +187,8 @@ impl Caller for Desk {
 
 /// Returns the reserve for writing the report, and the tokens of a prompt it pays for.
 ///
-/// It pays for [`WRITING_CALLS`] calls of the writer at their worst, or for a third of what there is, whichever is less:
-/// a run whose limits are small still does some research. Where that leaves two calls too little to say, it pays for one.
+/// It covers the worst case of [`WRITING_CALLS`] calls of the writer, but at most a third of the limits, so that a run
+/// with small limits can still do research. If that is too little for two calls, it covers one.
 pub fn writing_reserve(models: &Models, limits: &BudgetLimits) -> (WritingReserve, u64) {
     let writer = models.role(Role::Writer);
     let probe = Prompt::new(Role::Writer, "", "", writer.max_output_tokens);

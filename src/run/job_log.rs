@@ -1,4 +1,4 @@
-//! The jobs of a run as its journal has them: what each looked for, what it read, what it cost.
+//! The background jobs of a run, read from its journal: searches, pages, reasoning, report and cost.
 
 use serde::Serialize;
 
@@ -6,28 +6,28 @@ use super::journal::{CallRow, CallState, Journal, JournalError};
 use super::usage::cost_usd;
 use crate::base::id::RunId;
 
-/// A job that was started, or may have been.
+/// A job that was or may have been started.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobEntry {
     /// The node it was started for.
     pub node: Option<String>,
     /// The model.
     pub model: String,
-    /// Its id at the provider's, where that is known.
+    /// Id at the provider; `None` if the start has no known outcome.
     pub job: Option<String>,
-    /// Where its call stands.
+    /// State of its call.
     pub outcome: CallState,
-    /// Why it brought nothing, where it did not.
+    /// Why it has no report.
     pub error: Option<String>,
-    /// What is booked for it, in dollars; none where nobody knows.
+    /// Charge in dollars; `None` if its price is unknown.
     pub cost_usd: Option<f64>,
-    /// What it searched for.
+    /// Search queries.
     pub searches: Vec<String>,
-    /// Pages it opened.
+    /// Opened pages.
     pub opened: Vec<String>,
-    /// What it says it thought.
+    /// Reasoning summaries.
     pub reasoning: Vec<String>,
-    /// Its report, as it came.
+    /// The provider's report, verbatim.
     pub report: String,
 }
 
@@ -35,7 +35,7 @@ pub struct JobEntry {
 ///
 /// # Errors
 ///
-/// Returns an error where the journal cannot be read.
+/// Returns an error if the journal cannot be read.
 pub async fn jobs_of(journal: &Journal, run: &RunId) -> Result<Vec<JobEntry>, JournalError> {
     Ok(journal.job_calls(run).await?.into_iter().map(JobEntry::of).collect())
 }

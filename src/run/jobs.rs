@@ -1,9 +1,9 @@
-//! Drives background research: a job is started once, followed, and settled; a resumed run finds it again.
+//! Drives background jobs: each is started once, polled until it ends, and settled. A resumed run reattaches to it.
 //!
 //! ```text
 //! on record? ─▶ its report
-//!     │ no           in flight? ─▶ followed by the id that was stored before the first question about it
-//! open a ticket for the cap ─▶ start (one request) ─▶ store its id ─▶ ask … ─▶ store its reply ─▶ settle
+//!     │ no           in flight? ─▶ polled under its id, which was stored before the first poll
+//! open a ticket for the cap ─▶ start (one request) ─▶ store its id ─▶ poll … ─▶ store its reply ─▶ settle
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,16 +30,16 @@ use crate::llm::model::ModelError;
 use crate::research::node::{Node, NodeId};
 use crate::source::deep_research::{DeepResearch, Job, JobError, JobId, JobReport, JobRequest, JobState};
 
-/// The wait before the first question about a job.
+/// Wait before the first poll of a job.
 const FIRST_POLL: Duration = Duration::from_secs(2);
 
-/// The longest wait between two questions.
+/// Longest wait between two polls.
 const LONGEST_POLL: Duration = Duration::from_secs(30);
 
-/// The factor from one wait to the next.
+/// Growth factor of the wait.
 const POLL_GROWTH: f64 = 1.5;
 
-/// How long a request may take when the time of the run is up: a job has to be cancelled then.
+/// Time-out of a request after the time of the run is up, when a job still has to be cancelled.
 const LAST_REQUEST: Duration = Duration::from_secs(5);
 
 /// Why a job is cancelled.
@@ -53,23 +53,23 @@ enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Late => "it took longer than it may",
+            Self::Late => "it exceeded its time limit",
             Self::TimeIsUp => "the time of the run is up",
             Self::Stopped => "run was stopped",
         })
     }
 }
 
-/// A request about a job led to nothing.
+/// A request about a job failed.
 #[derive(Debug, thiserror::Error)]
 enum Interruption {
-    /// The job has to be cancelled.
+    /// The job must be cancelled.
     #[error("{0}")]
     Over(Why),
-    /// The provider.
+    /// The provider failed.
     #[error(transparent)]
     Job(#[from] JobError),
-    /// The ledger.
+    /// The ledger refused the call.
     #[error(transparent)]
     Call(#[from] CallError),
 }
@@ -89,9 +89,9 @@ impl Failure for Interruption {
 pub struct Finished {
     /// The run that paid for it.
     pub run: RunId,
-    /// What it says.
+    /// The parsed report.
     pub report: JobReport,
-    /// Whether the job was started without summaries of its reasoning, because the account may not have them.
+    /// Whether the job was started without reasoning summaries, because the account may not use them.
     pub without_summaries: bool,
 }
 
@@ -100,14 +100,14 @@ pub struct Jobs {
     ledger: Arc<Ledger>,
     research: Arc<DeepResearch>,
     model: OnceCell<String>,
-    /// Nodes that a job was started for, or may have been.
+    /// Nodes for which a job was or may have been started.
     with_job: Mutex<BTreeSet<NodeId>>,
-    /// Whether the account was found to have no summaries: each further job would be refused once more.
+    /// Whether the provider has refused summaries to the account. Later jobs omit them to save a refused request.
     without_summaries: AtomicBool,
 }
 
 impl Jobs {
-    /// Sets up the jobs of a run; `recorded` are the calls it has made before.
+    /// Sets up the jobs of a run. `recorded` are the calls it made before.
     pub fn open(ledger: Arc<Ledger>, research: Arc<DeepResearch>, recorded: &[CallRow]) -> Self {
         Self {
             ledger,
@@ -123,7 +123,7 @@ impl Jobs {
         &self.research
     }
 
-    /// Tells whether a job was started for a node, or may have been.
+    /// Returns whether a job was or may have been started for a node.
     pub fn has(&self, node: &NodeId) -> bool {
         self.with_job().contains(node)
     }
@@ -132,12 +132,12 @@ impl Jobs {
         self.with_job.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells whether the cap of a job fits what is left of the money.
+    /// Returns whether the cap of a job fits the remaining cost limit.
     pub fn can_pay(&self) -> bool {
         self.ledger.budget().fits_alone(CallCost { cost_nanos: self.research.cap(), tokens: 0 }, Purpose::Research)
     }
 
-    /// Returns the report that a call brought, of this run or another one.
+    /// Returns the report stored with a call of this or another run.
     ///
     /// # Errors
     ///
@@ -152,13 +152,13 @@ impl Jobs {
         })
     }
 
-    /// Has `instructions` carried out by a job, and returns the call that brought its report: one on record, else that of
-    /// a job in flight, else a new one. `release` records that a new job's instructions leave.
+    /// Runs `instructions` as a background job and returns the call with its report: a call on record, else that of a job
+    /// in flight, else a new one. `release` records the egress of a new job's instructions.
     ///
     /// # Errors
     ///
-    /// Returns an error if a limit is reached, if the run is stopped (the job is cancelled), and if the job brings no
-    /// report. A start with an unknown outcome is not repeated unless the user said so.
+    /// Returns an error if a limit is reached, if the run is stopped (which cancels the job), or if the job ends without
+    /// a report. A start with an unknown outcome is repeated only with `--retry-unknown`.
     pub async fn carry_out<E: From<CallError>>(
         &self,
         node: &NodeId,
@@ -177,16 +177,16 @@ impl Jobs {
             return Ok(self.follow(self.ledger.reopen(call), &call.model, job).await?);
         }
         if same.iter().any(CallRow::is_open) && !self.research.retry_unknown {
-            // A job that may be running has no substitute.
+            // `Unknown` keeps the caller from searching with a worker instead, since the job may still deliver a report.
             let reason =
-                "a job may have been started already, and nobody knows; `dr resume --retry-unknown` starts another";
+                "a job may have been started, but the outcome is unknown; `dr resume --retry-unknown` starts another";
             return Err(CallError::from(ModelError::Unknown { reason: reason.into() }).into());
         }
         release.await?;
         Ok(self.start(node, instructions).await?)
     }
 
-    /// Starts a job and follows it. An account that may not have summaries is asked for a job without.
+    /// Starts a job and polls it to its end. If the account may not use reasoning summaries, the job is started without.
     async fn start(&self, node: &NodeId, instructions: &Outbound) -> Result<i64, CallError> {
         let model = self.model(&key_of(node)).await?;
         let started = if self.without_summaries.load(Ordering::SeqCst) {
@@ -202,7 +202,7 @@ impl Jobs {
         };
         let (ticket, job) = started.map_err(|error| match error {
             Interruption::Job(error) => call_error(error),
-            // That ends no research: smaller calls may fit.
+            // Not a limit error, which would end the research: smaller calls may still fit.
             Interruption::Call(CallError::Limit(Limit::Cost)) => {
                 no_research("its cap is more than is left of the money")
             }
@@ -262,7 +262,7 @@ impl Jobs {
         Err(error.into())
     }
 
-    /// Returns the first model that the account may use. Asking costs nothing.
+    /// Returns the first model that the account may use. The check is free.
     async fn model(&self, key: &CallKey) -> Result<String, CallError> {
         let (research, now) = (&self.research, self.ledger.clock().now());
         let choose = || async {
@@ -282,31 +282,31 @@ impl Jobs {
         }
     }
 
-    /// Follows a job to its end, and settles its cost; returns its call if it brought a report.
+    /// Polls a job to its end and settles its cost. Returns its call if it has a report.
     #[tracing::instrument(name = "job", skip_all, fields(id = %job.id, call = ticket.id()))]
     async fn follow(&self, ticket: Ticket, model: &str, job: Job) -> Result<i64, CallError> {
         let (job, why) = match self.end_of(job).await {
             Ok(ended) => ended,
-            // It goes on at the provider. Its ticket stays open, so that a resumed run follows it; it has no substitute.
+            // The job continues at the provider. Its ticket stays open, so that a resumed run reattaches to it.
             Err(error) => {
                 let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-                let reason = format!("a job is under way and cannot be asked after: {}{hint}", with_causes(&error));
+                let reason = format!("a job is in flight and cannot be polled: {}{hint}", with_causes(&error));
                 return Err(ModelError::Unknown { reason }.into());
             }
         };
         if let Some(why) = why.filter(|_| !job.state.is_over()) {
-            // It may not have been cancelled: the ticket stays open, and the next run asks.
+            // The cancellation may have failed: the ticket stays open, and a resumed run polls the job again.
             return Err(match why {
                 Why::Stopped => CallError::Cancelled,
                 Why::TimeIsUp => CallError::Limit(Limit::Time),
                 Why::Late => {
-                    ModelError::Unknown { reason: format!("{why}, and the job could not be called off") }.into()
+                    ModelError::Unknown { reason: format!("{why}, and the job could not be cancelled") }.into()
                 }
             });
         }
         let report = self.research.provider.parse(&job.raw);
         let cost = self.research.provider.cost(&report, self.research.price(model).as_ref());
-        // A part that is not known is not zero: the cap stands in for the whole if that is more.
+        // An unknown part is not zero: charge the cap if it exceeds the known parts.
         let nanos = if cost.has_unknown { cost.nanos.max(ticket.worst().cost_nanos) } else { cost.nanos };
         let known = CallCost { cost_nanos: nanos, tokens: 0 };
         let is_usable =
@@ -327,8 +327,8 @@ impl Jobs {
         }
     }
 
-    /// Asks about a job until it is over. A job that takes too long, or whose run is stopped, is cancelled, and returned
-    /// with the reason.
+    /// Polls a job until it is over. If it takes too long or the run is stopped, the job is cancelled and returned with
+    /// the reason.
     async fn end_of(&self, mut job: Job) -> Result<(Job, Option<Why>), JobError> {
         let begun = self.ledger.clock().now();
         let left = self.ledger.budget().time_left(Purpose::Research).unwrap_or(Duration::MAX);
@@ -351,7 +351,7 @@ impl Jobs {
                 Ok(now) => job = now,
                 Err(Interruption::Job(error)) => return Err(error),
                 Err(Interruption::Over(why)) => {
-                    // What it has cost by then is in its last reply, if the provider says.
+                    // The last reply holds the cost up to then, if the provider reports it.
                     let cancelled = self.research.provider.cancel(&job.id, self.patience()).await;
                     return Ok((cancelled.unwrap_or(job), Some(why)));
                 }
@@ -369,13 +369,13 @@ impl Jobs {
         }
     }
 
-    /// Returns how long one request may take, so that none outlasts the run by much.
+    /// Returns the time-out of one request, so that none outlasts the run by much.
     fn patience(&self) -> Duration {
         self.ledger.budget().time_left(Purpose::Research).unwrap_or(Duration::MAX).max(LAST_REQUEST)
     }
 }
 
-/// The identities of the requests that `instructions` are sent with.
+/// The identities of the requests for a job with given instructions.
 struct Request;
 
 impl Request {
@@ -388,9 +388,9 @@ impl Request {
     }
 }
 
-/// Returns how long to wait before the next question about a job; `attempt` counts from 0.
+/// Returns the wait before the next poll of a job; `attempt` counts from 0.
 fn poll_delay(attempt: u32) -> Duration {
-    // The longest wait is reached long before, and the power stays finite.
+    // Capped to keep the power finite; the longest wait is reached long before.
     let attempt = i32::try_from(attempt.min(32)).unwrap_or(i32::MAX);
     FIRST_POLL.mul_f64(POLL_GROWTH.powi(attempt)).min(LONGEST_POLL)
 }
@@ -403,8 +403,8 @@ fn key_of(node: &NodeId) -> CallKey {
     CallKey::new(format!("{node}/research"))
 }
 
-/// Returns the nodes that made do without a job and need not: a job in flight is asked about again, and one that may have
-/// been started is replaced if `retry_unknown` says so.
+/// Returns the settled nodes whose job can be retried: a job in flight is polled again, and one with an unknown start is
+/// started again if `retry_unknown` is set.
 pub fn to_try_again(state: &RunState, calls: &[CallRow], retry_unknown: bool) -> Vec<NodeId> {
     let is_open = |node: &&Node| {
         let mut jobs = calls.iter().rev().filter(|call| call.role == Role::Researcher);
@@ -414,13 +414,13 @@ pub fn to_try_again(state: &RunState, calls: &[CallRow], retry_unknown: bool) ->
     state.tree.nodes.iter().filter(is_open).map(|node| node.id.clone()).collect()
 }
 
-/// Returns the nodes that a job was started for, or may have been.
+/// Returns the nodes for which a job was or may have been started.
 fn nodes_with_job(calls: &[CallRow]) -> BTreeSet<NodeId> {
     let jobs = calls.iter().filter(|call| call.role == Role::Researcher && call.state != CallState::Failed);
     jobs.filter_map(CallRow::node).collect()
 }
 
-/// Returns the job that a call has started and that has not ended yet.
+/// Returns the unfinished job that a call has started.
 fn in_flight(call: &CallRow) -> Option<(&CallRow, JobId)> {
     let job = call.job.clone().filter(|_| call.state == CallState::Sent)?;
     Some((call, job))

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Prompts ([`super::desk`]) and background jobs ([`super::jobs`]) both go through here. A request whose reply is stored
-//! is never bought again within the run, whatever key it is made under; whoever wants a second sample of one prompt
-//! numbers it with [`crate::llm::message::Prompt::sample`].
+//! is never bought again within the run, whatever key it is made under. To get a second sample of the same prompt, set
+//! [`crate::llm::message::Prompt::sample`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,13 +49,13 @@ pub type CallListener = Arc<dyn Fn(&CallNotice) + Send + Sync>;
 /// How the worst case of a call is reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reserving {
-    /// After those that wait already. A refusal ends the research.
+    /// In the order of the requests. A refusal ends the research.
     InTurn,
     /// As soon as it fits. A refusal says nothing about smaller calls.
     IfItFits,
 }
 
-/// What a run pays for.
+/// The paid calls of one run: reserves, stores and settles each.
 pub struct Ledger {
     parts: LedgerParts,
     random: Mutex<StdRng>,
@@ -63,13 +63,13 @@ pub struct Ledger {
     turns: Mutex<HashMap<ContentHash, Arc<tokio::sync::Mutex<()>>>>,
 }
 
-/// What a ledger is made of.
+/// Parts of a ledger.
 pub struct LedgerParts {
-    /// Where calls are stored.
+    /// Stores the calls.
     pub run: LockedRun,
-    /// What may be spent.
+    /// Limits and reservations.
     pub budget: Budget,
-    /// The time.
+    /// Clock for retry delays.
     pub clock: Arc<dyn Clock>,
     /// Cancelled when no new call may be made.
     pub closing: CancellationToken,
@@ -90,7 +90,7 @@ impl Ledger {
         &self.parts.run
     }
 
-    /// Returns what may be spent.
+    /// Returns the budget.
     pub fn budget(&self) -> &Budget {
         &self.parts.budget
     }
@@ -123,7 +123,7 @@ impl Ledger {
         Ok(Turn { ledger: self, request: request.clone(), held: Some(held) })
     }
 
-    /// Returns the calls of this run that made `request`, oldest first, under whatever key.
+    /// Returns the calls of this run that made `request` under any key, oldest first.
     pub async fn calls_for(&self, request: &ContentHash) -> Result<Vec<CallRow>, CallError> {
         Ok(self.parts.run.journal().calls_for(self.parts.run.id(), request).await?)
     }
@@ -163,7 +163,7 @@ impl Ledger {
         Ok(self.ticket(id, call.key.clone(), call.role, reservation))
     }
 
-    /// Takes up a call that an earlier process has left in flight: its worst case is reserved in place of charged.
+    /// Reopens a call that an earlier process left in flight: its worst case becomes reserved instead of charged.
     pub fn reopen(&self, call: &CallRow) -> Ticket {
         // Tokens of jobs are not limited, see `charged_tokens`.
         let worst = CallCost { cost_nanos: call.worst_cost, tokens: charged_tokens(call) };
@@ -176,13 +176,13 @@ impl Ledger {
         Ticket { id, key, role, run, clock, listener: Arc::clone(&self.parts.listener), reservation }
     }
 
-    /// Stores that a call is not in flight any more, which an earlier process left there. It stays charged.
+    /// Closes a call that an earlier process left in flight. It stays charged.
     pub async fn give_up(&self, call: &CallRow) -> Result<(), CallError> {
         let outcome = Outcome::Unknown("process ended before the reply was stored".into());
         Ok(self.parts.run.end_call(call.id, &outcome, self.parts.clock.now()).await?)
     }
 
-    /// Sends by `send` until it succeeds or the table says that sending again cannot help.
+    /// Repeats `send` until it succeeds or the retry table rules out another attempt.
     pub async fn retry<T, E, S>(&self, policy: &Policy, key: &CallKey, send: impl Fn() -> S) -> Result<T, E>
     where
         E: Failure + From<CallError> + std::fmt::Display,
@@ -256,7 +256,7 @@ impl Ticket {
         self.reservation.worst()
     }
 
-    /// Stores the id of the background job that the call has started. Must come before the first question about it.
+    /// Stores the id of the background job that the call has started. Must be called before the first poll.
     pub async fn attach(&self, job: &JobId, provider: ProviderKind) -> Result<(), JournalError> {
         self.run.attach_job(self.id, job, provider).await
     }
@@ -269,7 +269,7 @@ impl Ticket {
         Ok(())
     }
 
-    /// Stores that the request was not carried out, and gives the reservation back.
+    /// Stores that the request was not carried out, and releases the reservation.
     pub async fn failed(self, reason: String) -> Result<(), JournalError> {
         self.end(Outcome::Failed(reason)).await?;
         self.reservation.release();
@@ -283,7 +283,7 @@ impl Ticket {
         Ok(())
     }
 
-    /// Stores that there is certainly no reply, and settles the cost if it is known.
+    /// Stores that no reply will arrive, and settles the cost if it is known.
     pub async fn lost(self, reason: String, cost: Option<CallCost>) -> Result<(), JournalError> {
         self.end(Outcome::Lost(reason, cost.and_then(|cost| cost.cost_nanos))).await?;
         match cost {
@@ -301,7 +301,7 @@ impl Ticket {
     }
 }
 
-/// Returns the tokens a stored call is charged. Jobs are limited by money and number, so theirs count nothing.
+/// Returns the tokens a stored call is charged. Those of jobs do not count: jobs are limited by cost and number.
 pub fn charged_tokens(call: &CallRow) -> u64 {
     match (call.role, call.state) {
         (Role::Researcher, _) | (_, CallState::Failed) => 0,

@@ -1,4 +1,4 @@
-//! Single calls of a run: what is waited for, what is refused, and what that says of other calls.
+//! Single calls of a run: time-outs, refusals, and replies that are reused.
 
 use std::sync::Mutex;
 
@@ -15,7 +15,7 @@ use crate::llm::model::{Model, ModelError};
 use crate::llm::roles::{Models, RoleModel};
 use crate::researcher::Words;
 
-/// A model that replies with the number of the request, or after an hour not at all.
+/// A model that replies with the number of the request, or never replies while the clock advances by an hour.
 struct Numbered {
     clock: Arc<ManualClock>,
     is_silent: bool,
@@ -62,7 +62,7 @@ impl Model for Numbered {
         }
         let text = sent.to_string();
         Box::pin(async move {
-            // Others get a turn before the reply is there.
+            // Lets other tasks run before the reply arrives.
             tokio::task::yield_now().await;
             Ok(Reply { text, usage: None, cut_off: false, raw: serde_json::Value::Null })
         })
@@ -85,7 +85,7 @@ pub(super) async fn ledger(world: &World) -> Arc<Ledger> {
     }))
 }
 
-/// Opens a desk with one model for all roles.
+/// Returns a desk with one model for all roles.
 fn desk(ledger: &Arc<Ledger>, model: &Arc<Numbered>) -> Desk {
     let models = Models::of(|_| RoleModel {
         model: Arc::clone(model) as Arc<dyn Model>,
@@ -98,13 +98,13 @@ fn desk(ledger: &Arc<Ledger>, model: &Arc<Numbered>) -> Desk {
     Desk::open(Arc::clone(ledger), models, CancellationToken::new(), &[])
 }
 
-/// A call that whoever makes it can do without.
+/// A prompt whose caller works without the reply.
 fn optional() -> Prompt {
     Prompt { patience: Some(Duration::from_secs(30)), ..Prompt::new(Role::Summariser, "rules", "task", 100) }
 }
 
 #[tokio::test]
-async fn reply_that_somebody_can_do_without_is_waited_for_once_and_stays_charged() {
+async fn optional_prompt_that_times_out_is_not_retried_and_stays_charged() {
     let world = World::new(TWO_ROUNDS);
     let ledger = ledger(&world).await;
     let error =
@@ -118,7 +118,7 @@ async fn reply_that_somebody_can_do_without_is_waited_for_once_and_stays_charged
 }
 
 #[tokio::test]
-async fn call_that_can_be_done_without_ends_no_research_where_it_does_not_fit() {
+async fn optional_prompt_that_does_not_fit_the_budget_does_not_end_the_research() {
     let mut world = World::new(TWO_ROUNDS);
     world.limits.tokens = Some(50);
     let ledger = ledger(&world).await;
@@ -150,7 +150,7 @@ async fn request_on_record_is_not_bought_again_under_another_key() {
 }
 
 #[tokio::test]
-async fn tasks_that_make_the_same_request_at_once_buy_it_once() {
+async fn concurrent_identical_requests_are_bought_once() {
     let world = World::new(TWO_ROUNDS);
     let (ledger, model) = (ledger(&world).await, Numbered::new(&world, false));
     let desk = desk(&ledger, &model);
@@ -162,14 +162,14 @@ async fn tasks_that_make_the_same_request_at_once_buy_it_once() {
 }
 
 #[tokio::test]
-async fn reply_under_its_own_key_comes_before_an_older_one_to_the_same_request() {
+async fn reply_under_its_own_key_takes_precedence_over_an_older_one_to_the_same_request() {
     let world = World::new(TWO_ROUNDS);
     let (ledger, model) = (ledger(&world).await, Numbered::new(&world, false));
     let desk = desk(&ledger, &model);
     for (key, sample) in [("n2/step/1", 0), ("n3/step/1", 1)] {
         desk.call(&CallKey::new(key), &Prompt { sample, ..prompt("task") }).await.unwrap();
     }
-    // As earlier versions of dr left it: two replies to one request.
+    // Journals of earlier versions can hold two replies to one request.
     let calls = world.store.journal().calls(&World::run()).await.unwrap();
     let same = ledger.run().rehash(calls[1].id, &calls[0].request_hash).await;
     assert!(same.is_ok());

@@ -197,7 +197,7 @@ async fn check(case: &Case, world: &Outside<'_>, ended: Result<StopReason, RunEr
     match ended {
         Ok(stop) => {
             assert_eq!(state.stop_reason(), Some(stop));
-            assert_ne!(stop, StopReason::Cancelled, "{case:?}: nobody stopped it");
+            assert_ne!(stop, StopReason::Cancelled, "{case:?}: it was not stopped");
             is_honest(case, world).await;
         }
         // Without even a plan there is nothing to report.

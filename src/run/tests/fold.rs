@@ -1,4 +1,4 @@
-//! Journals that were cut: whatever prefix of its events is left, a run folds to the tree it had then, and goes on.
+//! Truncated journals: from any prefix of its events, a run folds to the tree it had at that point and continues.
 
 use std::sync::Mutex;
 
@@ -10,7 +10,7 @@ use super::super::orchestrator::RunNotice;
 use super::*;
 use crate::research::node::NodeStatus;
 
-/// Conducts a run, and returns each event with the state that followed from it while it was live.
+/// Executes a run and returns each event with the state after it.
 async fn lived(world: &World) -> Vec<(Record, RunState)> {
     let lived = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&lived);
@@ -37,7 +37,7 @@ async fn cut_to(prefix: &[(Record, RunState)], researcher: Researcher) -> World 
     world
 }
 
-/// Makes sure that a resumed run has kept every settled node of the state it stood in.
+/// Asserts that a resumed run has kept every settled node of the state before it.
 fn keeps_what_was_settled(resumed: &RunState, before: &RunState) {
     assert_eq!(resumed.tree.nodes.len(), before.tree.nodes.len());
     assert_eq!(resumed.branches, before.branches);

@@ -39,7 +39,7 @@ async fn time_limit_ends_a_run() {
     world.limits.time = Some(Duration::from_mins(1));
     let clock = Arc::clone(&world.clock);
     let mut resources = world.resources();
-    // Each start of a worker takes half a minute.
+    // Each start of a worker advances the clock by half a minute.
     resources.listener = Arc::new(move |notice| {
         if let super::super::orchestrator::RunNotice::Event(record, _) = notice
             && record.event.name() == "node_started"

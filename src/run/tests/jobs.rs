@@ -1,4 +1,4 @@
-//! Background jobs of a run: their time, their provider, and reports that are less than was asked for.
+//! Background jobs of a run: time limits, providers, and incomplete reports.
 
 use serde_json::json;
 
@@ -14,7 +14,7 @@ use crate::research::plan::SavedPlan;
 use crate::source::deep_research::{ProviderKind, ScriptedJobs};
 use crate::web_server::{Call, Fault, Kind, Setup, WebServer};
 
-/// Makes a world with one node inside and one job for each of `questions`.
+/// Returns a world with one internal node and one job for each of `questions`.
 fn with_jobs<'a>(server: &'a WebServer, questions: &[&str]) -> Outside<'a> {
     let node = |id: &str, question: &str, hint: &str| json!({ "id": id, "question": question, "aspects": ["a1"], "source_hint": hint, "depends_on": [], "why": "it is asked for" });
     let mut nodes = vec![node("inside", "What is said of topic 1?", "internal")];
@@ -38,9 +38,9 @@ async fn researched(world: &Outside<'_>) -> Vec<Branch> {
 }
 
 #[tokio::test]
-async fn job_is_cancelled_when_the_time_of_its_run_is_up_and_waits_for_more() {
+async fn job_is_cancelled_when_the_time_of_its_run_is_up_and_restarted_with_more_time() {
     let server = Setup::new(|_| String::new()).with_polls(6).start();
-    // Research has four fifths of it: a job is asked about five times before that is up, and needs seven.
+    // Research gets four fifths of the time, enough for five polls; the job needs seven.
     let limits = BudgetLimits { time: Some(Duration::from_secs(30)), ..LIMITS };
     let world = Outside { limits, ..with_jobs(&server, &[BEDS]) };
     assert_eq!(world.ask().await.unwrap(), StopReason::TimeExceeded);
@@ -73,10 +73,10 @@ async fn report_that_was_cut_short_is_used_and_counts_as_incomplete() {
 }
 
 #[tokio::test]
-async fn account_without_summaries_has_its_jobs_without_them_and_is_told() {
+async fn account_without_summaries_gets_jobs_without_them_and_a_note() {
     let server = Setup::new(|_| String::new()).with_polls(0);
     let server = server.with_faults(|call| (call.kind == Kind::StartJob).then_some(Fault::NoSummaries)).start();
-    // One after the other, so that the second knows.
+    // One at a time, so that the second job starts after the refusal of the first.
     let limits = BudgetLimits { cost_nanos: Some(20_000_000_000), ..LIMITS };
     let questions = [BEDS, "What do copper gutters cost?"];
     let world = Outside { researcher: "gpt-6-sol", limits, ..with_jobs(&server, &questions) };
@@ -94,7 +94,7 @@ async fn account_without_summaries_has_its_jobs_without_them_and_is_told() {
         calls.iter().filter(|call| call.role == Role::Researcher).map(|call| (call.state, call.cost)).collect();
     let refused = jobs.iter().filter(|(state, cost)| (*state, *cost) == (CallState::Failed, Some(0))).count();
     assert!((1..=2).contains(&refused) && jobs.len() == 2 + refused, "{jobs:?}");
-    // What was refused once is not asked for again.
+    // Later jobs do not request summaries again.
     let before = server.count();
     world.resume(false).await.unwrap();
     assert_eq!(server.count(), before);
@@ -112,7 +112,7 @@ async fn second_provider_is_one_implementation_of_the_trait() {
     let calls = world.calls().await;
     let job = calls.iter().find(|call| call.role == Role::Researcher).unwrap();
     assert_eq!((job.provider, job.state), (Some(ProviderKind::Scripted), CallState::Replied));
-    // A journal is read without the provider.
+    // The stored report is parsed without the provider.
     let log = jobs_of(world.store.journal(), &World::run()).await.unwrap();
     assert_eq!((log.len(), log[0].report.as_str()), (1, "scripted report scripted_1"));
 }

@@ -13,16 +13,16 @@ use crate::base::id::ContentHash;
 use crate::llm::call::CallKey;
 use crate::llm::message::{Reply, Role};
 
-/// Money the run may spend.
+/// Cost limit of the run, in billionths of a dollar.
 const LIMIT: u64 = 100;
 
-/// One thing that happens.
+/// One operation on the ledger.
 #[derive(Clone, Debug)]
 enum Op {
     Open {
         worst: u64,
     },
-    /// Ends the oldest open ticket but `skip` of them.
+    /// Ends the oldest open ticket after skipping `skip` of them.
     End {
         skip: usize,
         how: u8,
@@ -37,7 +37,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Ends a ticket; returns the state its call must have and what it must be charged.
+/// Ends a ticket and returns the expected state and charge of its call.
 async fn end(ticket: Ticket, how: u8, share: u64) -> (CallState, u64) {
     let worst = ticket.worst().cost_nanos.unwrap();
     let actual = worst * share / 100;
@@ -57,7 +57,7 @@ async fn end(ticket: Ticket, how: u8, share: u64) -> (CallState, u64) {
     .unwrap()
 }
 
-/// Runs a sequence and checks the ledger after each step.
+/// Executes a sequence of operations and checks the ledger after each.
 async fn check(ops: &[Op]) {
     let mut world = World::new(TWO_ROUNDS);
     world.limits = BudgetLimits { cost_nanos: Some(LIMIT), tokens: None, ..world.limits };
@@ -114,7 +114,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn settled_sum_never_passes_the_limit_and_every_ticket_ends_once(ops in prop::collection::vec(op(), 0..24)) {
+    fn settled_sum_never_exceeds_the_limit_and_every_ticket_ends_once(ops in prop::collection::vec(op(), 0..24)) {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(check(&ops));
     }
 }

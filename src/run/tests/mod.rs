@@ -1,4 +1,4 @@
-//! Runs from question to report: stopped at every write and every limit, and among servers where everything goes wrong.
+//! Whole runs, from question to report: killed at every write, stopped by every limit, and under faults of every server.
 
 mod calls;
 
@@ -38,7 +38,7 @@ use crate::research::question::Mode;
 use crate::research::report::{Material, Report, StopReason, UsageTable};
 use crate::researcher::{NoPick, Researcher, ScriptedModel, ScriptedSource};
 
-/// Everything a run needs, with nothing of this machine in it.
+/// The environment of a run, independent of the machine it runs on.
 struct World {
     store: Store,
     model: Arc<ScriptedModel>,
@@ -91,7 +91,7 @@ impl World {
         Orchestrator::resume(Self::run(), limits, self.resources()).await?.conduct().await
     }
 
-    /// Returns the report, what it cost aside.
+    /// Returns the report without usage.
     async fn report(&self) -> Report {
         report_of(&self.store.read(&Self::run()).await.unwrap().1)
     }
@@ -101,7 +101,7 @@ impl World {
     }
 }
 
-/// Returns how a run is made that may spend so much.
+/// Returns the settings of a run with these limits.
 fn settings(limits: BudgetLimits) -> RunSettings {
     RunSettings {
         mode: Mode::Auto,
@@ -123,7 +123,7 @@ fn settings(limits: BudgetLimits) -> RunSettings {
     }
 }
 
-/// Returns the report of a run that has ended, what it cost aside.
+/// Returns the report of a finished run without usage.
 fn report_of(state: &RunState) -> Report {
     let Phase::Ended(ended) = &state.phase else { panic!("the run has not ended: {state:#?}") };
     Report::of(Material {

@@ -1,5 +1,5 @@
-//! A run among servers on loopback: models, jobs, a search engine and pages are asked as they are anywhere, and the clock
-//! moves only as somebody waits.
+//! Runs against loopback servers for models, jobs, search engine and pages, over the production code paths. The clock
+//! advances only while a task sleeps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::source::deep_research::{DeepResearch, DeepResearchOptions, DeepResear
 use crate::source::web::{FetchOptions, Fetcher, PageStore, SearxNg, WebSource};
 use crate::web_server::WebServer;
 
-/// What every model costs, in dollars.
+/// Price of every model, in dollars.
 const PRICE: PriceOptions = PriceOptions {
     input: 2.0,
     cached: None,
@@ -44,7 +44,7 @@ const PRICE: PriceOptions = PriceOptions {
     long_output: None,
 };
 
-/// What a run may spend: more than it needs.
+/// Limits above the needs of a run.
 pub(super) const LIMITS: BudgetLimits = BudgetLimits {
     cost_nanos: Some(20_000_000_000),
     tokens: Some(2_000_000),
@@ -52,33 +52,33 @@ pub(super) const LIMITS: BudgetLimits = BudgetLimits {
     rounds: Some(3),
 };
 
-/// Everything such a run needs, and what is kept of it.
+/// The environment of such a run, and its stored state.
 pub(super) struct Outside<'a> {
     pub(super) server: &'a WebServer,
     pub(super) store: Store,
-    /// Models in this process, instead of those at the server.
+    /// In-process models, in place of the server's.
     pub(super) models: Option<Models>,
-    /// The plan it is given instead of making one.
+    /// A plan, in place of the planner's.
     pub(super) plan: Option<SavedPlan>,
     /// Whether there is a search engine.
     pub(super) can_search: bool,
     pub(super) max_jobs: usize,
     /// The model of jobs.
     pub(super) researcher: &'static str,
-    /// Background research in this process, in place of that at the server.
+    /// In-process background research, in place of the server's.
     pub(super) provider: Option<Arc<dyn Provider>>,
-    /// What it may spend.
+    /// Limits of the run.
     pub(super) limits: BudgetLimits,
     pub(super) clock: Arc<ManualClock>,
     pub(super) pages: Arc<TempDir>,
-    /// How long one request may take.
+    /// Time-out of one request.
     pub(super) patience: Duration,
-    /// How models are asked.
+    /// API of the models.
     pub(super) api: Api,
 }
 
 impl<'a> Outside<'a> {
-    /// Makes a world where everything is at `server`.
+    /// Returns a world in which every endpoint is at `server`.
     pub(super) fn at(server: &'a WebServer, api: Api, patience: Duration) -> Self {
         Self {
             server,
@@ -97,20 +97,20 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Begins a run and brings it to its end.
+    /// Starts a run and executes it to its end.
     pub(super) async fn ask(&self) -> Result<StopReason, RunError> {
         let question = "What is said of the topics, and how do others water greenhouse beds?".parse().unwrap();
         let run = Orchestrator::start(World::run(), question, settings(self.limits), self.resources(false)).await?;
         self.conduct(run).await
     }
 
-    /// Goes on as another process would, which knows only what is stored.
+    /// Resumes as a new process would, from the stored state alone.
     pub(super) async fn resume(&self, retry_unknown: bool) -> Result<StopReason, RunError> {
         let run = Orchestrator::resume(World::run(), None, self.resources(retry_unknown)).await?;
         self.conduct(run).await
     }
 
-    /// Goes on with more to spend.
+    /// Resumes with raised limits.
     pub(super) async fn resume_with(&self, limits: BudgetLimits) -> Result<StopReason, RunError> {
         let run = Orchestrator::resume(World::run(), Some(limits), self.resources(false)).await?;
         self.conduct(run).await
@@ -204,7 +204,7 @@ impl<'a> Outside<'a> {
         self.store.journal().calls(&World::run()).await.unwrap()
     }
 
-    /// Returns how often a job was to be started for each node, by the journal.
+    /// Returns the number of job starts per node, from the journal.
     pub(super) async fn starts(&self) -> BTreeMap<NodeId, usize> {
         let mut starts = BTreeMap::new();
         for call in self.calls().await.iter().filter(|call| call.role == Role::Researcher) {
@@ -214,7 +214,7 @@ impl<'a> Outside<'a> {
     }
 }
 
-/// Returns the requests for jobs among those that came in from the one numbered `from`, by the node they are for.
+/// Counts the requests for jobs per node, starting from request number `from`.
 pub(super) fn requested_jobs(server: &WebServer, from: usize) -> BTreeMap<NodeId, usize> {
     let mut requested = BTreeMap::new();
     for request in server.requests().iter().skip(from).filter(|request| request.json["background"] == true) {

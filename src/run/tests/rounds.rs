@@ -1,4 +1,4 @@
-//! Rounds that bring nothing new buy nothing again.
+//! Rounds without new evidence repeat no call.
 
 use std::sync::Mutex;
 
@@ -11,7 +11,7 @@ use crate::llm::model::{Model, ModelError};
 use crate::llm::roles::{Models, RoleModel};
 use crate::researcher::Words;
 
-/// The scripted model, whose second plan asks for topics of the first one again.
+/// The scripted model, with a second plan that repeats topics of the first.
 struct Repeating {
     model: Arc<ScriptedModel>,
     asked: Mutex<Vec<Prompt>>,
@@ -71,7 +71,7 @@ async fn round_without_new_evidence_keeps_the_draft_it_has() {
     assert!(made("draft/1") > 0 && made("judge/2") > 0 && made("plan/2") > 0);
     assert_eq!((made("draft/2"), made("write")), (0, 0), "{calls:#?}");
     assert!(!world.report().await.findings.is_empty());
-    // No request of a run is sent twice, whatever it is for.
+    // No request of a run is sent twice, for any purpose.
     let asked = model.asked.lock().unwrap();
     for (at, prompt) in asked.iter().enumerate() {
         assert!(!asked[at + 1..].contains(prompt), "{prompt:#?}");
