@@ -128,7 +128,8 @@ impl From<jiff::civil::Date> for Outbound {
 pub struct EgressAllowed(());
 
 impl EgressAllowed {
-    /// Returns the token where the setting says so. `clippy.toml` forbids it outside the module that reads the setting.
+    /// Returns the token if the setting allows it. `clippy.toml` forbids the call outside the module that reads the
+    /// setting.
     pub(crate) fn by_setting(allow_egress: bool) -> Option<Self> {
         allow_egress.then_some(Self(()))
     }

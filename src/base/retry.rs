@@ -45,7 +45,7 @@ impl Policy {
     pub const OPTIONAL_PROMPT: Self = Self::new(1, 1, 1, 60);
     /// The start of a background job: a lost reply may hide a running job, so it is never repeated.
     pub const JOB_START: Self = Self::new(4, 1, 2, 60);
-    /// A question about a background job. Asking is free, and the job goes on meanwhile.
+    /// A poll of a background job. Polling is free, and the job continues meanwhile.
     pub const JOB_STATUS: Self = Self::new(11, 11, 2, 60);
     /// A query to a search engine.
     pub const SEARCH: Self = Self::new(5, 1, 1, 60);

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn price_nobody_knows_is_not_nothing_and_little_is_not_nothing_either() {
+    fn unknown_price_and_tiny_price_are_not_shown_as_zero() {
         assert_eq!(cost(None), "unknown");
         assert_eq!(cost(Some(0.0)), "$0");
         assert_eq!(cost(Some(0.000_01)), "< $0.0001");

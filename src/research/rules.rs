@@ -1,8 +1,8 @@
-//! Makes a Brief and a Plan from the wording of a question, without a model.
+//! Makes a brief and a plan from the wording of a question, without a model.
 //!
-//! Three kinds of question are told apart: plain (the root alone), a comparison (one node an entity, and one that
-//! depends on them all), and several parts (one node a part). Everything here is a pure function of the user's words,
-//! so text that was retrieved cannot reach a query.
+//! There are three kinds of question: plain (the root alone), a comparison (one node per entity, and one that depends on
+//! them all), and several parts (one node per part). Everything here is a pure function of the user's words, so
+//! retrieved text cannot reach a query.
 
 mod shape;
 
@@ -14,7 +14,7 @@ use super::question::{Aspect, AspectId, Brief, Mode, Question};
 use crate::base::word::WordSplitter;
 use shape::{Part, Shape, mask};
 
-/// Phrases that ask for what the asker's own organisation wrote.
+/// Phrases that ask for documents of the user's own organisation.
 const INTERNAL_WORDS: &str = "our|ours|we decided|we decide|did we|do we|have we|we use|internal|internally|the notes\
     |my notes|the handbook|knowledge base|the docs";
 
@@ -93,7 +93,7 @@ pub fn replan_by_rules(brief: &Brief, tree: &Tree, missing: &[AspectId]) -> Plan
     PlanDraft { reasoning: "by rules: what is missing, in other words".into(), new_nodes, updates: Vec::new() }
 }
 
-/// Returns a plan without nodes, which tells the root where to look if the wording does.
+/// Returns a plan without nodes. It sets the source of the root if the wording names one.
 fn root_alone(hint: Option<SourceHint>) -> PlanDraft {
     let hint = hint.filter(|hint| *hint != SourceHint::default());
     let update = |hint| UpdateDraft { id: "n1".into(), source_hint: Some(hint), ..UpdateDraft::default() };
@@ -129,7 +129,7 @@ fn reworded(brief: &Brief, aspect: &Aspect, splitter: &WordSplitter) -> String {
     words.join(" ")
 }
 
-/// Returns where a text asks to look, by phrases outside quotes and code.
+/// Returns the source that a text asks for, by phrases outside quotes and code.
 fn own_hint(text: &str) -> Option<SourceHint> {
     let mask = mask(text);
     let words: Vec<_> = mask.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).collect();

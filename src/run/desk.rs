@@ -80,7 +80,7 @@ impl Desk {
         if counted > limit {
             return Err(ModelError::ContextTooLong { prompt_tokens: counted, limit_tokens: limit }.into());
         }
-        // Left in flight by a process that died: marked as unknown, so that the next request is charged as a second one.
+        // Left in flight by a process that died. It stays charged, so that the next request is charged as a second one.
         for call in recorded.iter().filter(|call| call.state == CallState::Sent) {
             self.ledger.give_up(call).await?;
         }

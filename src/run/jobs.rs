@@ -152,13 +152,13 @@ impl Jobs {
         })
     }
 
-    /// Runs `instructions` as a background job and returns the call with its report: a call on record, else that of a job
-    /// in flight, else a new one. `release` records the egress of a new job's instructions.
+    /// Runs `instructions` as a background job and returns the call with its report: a call on record, else that of a
+    /// job in flight, else a new one. `release` records the egress of a new job's instructions.
     ///
     /// # Errors
     ///
-    /// Returns an error if a limit is reached, if the run is stopped (which cancels the job), or if the job ends without
-    /// a report. A start with an unknown outcome is repeated only with `--retry-unknown`.
+    /// Returns an error if a limit is reached, if the run is stopped (which cancels the job), or if the job has no
+    /// report. A start with an unknown outcome is repeated only with `--retry-unknown`.
     pub async fn carry_out<E: From<CallError>>(
         &self,
         node: &NodeId,
@@ -177,7 +177,7 @@ impl Jobs {
             return Ok(self.follow(self.ledger.reopen(call), &call.model, job).await?);
         }
         if same.iter().any(CallRow::is_open) && !self.research.retry_unknown {
-            // `Unknown` keeps the caller from searching with a worker instead, since the job may still deliver a report.
+            // `Unknown` keeps the caller from searching with a worker instead: the job may still deliver a report.
             let reason =
                 "a job may have been started, but the outcome is unknown; `dr resume --retry-unknown` starts another";
             return Err(CallError::from(ModelError::Unknown { reason: reason.into() }).into());
@@ -186,7 +186,7 @@ impl Jobs {
         Ok(self.start(node, instructions).await?)
     }
 
-    /// Starts a job and polls it to its end. If the account may not use reasoning summaries, the job is started without.
+    /// Starts a job and polls it to its end. Without permission for reasoning summaries, it is started without them.
     async fn start(&self, node: &NodeId, instructions: &Outbound) -> Result<i64, CallError> {
         let model = self.model(&key_of(node)).await?;
         let started = if self.without_summaries.load(Ordering::SeqCst) {
@@ -269,7 +269,7 @@ impl Jobs {
             let models = &research.settings.models;
             let choice = research.provider.choose_model(models, day_of(now), self.patience()).await?;
             choice.model.ok_or_else(|| {
-                let reason = format!("none of `{}` can be had", models.join("`, `"));
+                let reason = format!("none of `{}` is available", models.join("`, `"));
                 Interruption::Job(JobError::Refused(ModelError::Permanent { reason }))
             })
         };
@@ -403,8 +403,8 @@ fn key_of(node: &NodeId) -> CallKey {
     CallKey::new(format!("{node}/research"))
 }
 
-/// Returns the settled nodes whose job can be retried: a job in flight is polled again, and one with an unknown start is
-/// started again if `retry_unknown` is set.
+/// Returns the settled nodes whose job can be retried: a job in flight is polled again, and one with an unknown start
+/// is started again if `retry_unknown` is set.
 pub fn to_try_again(state: &RunState, calls: &[CallRow], retry_unknown: bool) -> Vec<NodeId> {
     let is_open = |node: &&Node| {
         let mut jobs = calls.iter().rev().filter(|call| call.role == Role::Researcher);

@@ -8,9 +8,9 @@
 //!                             └▶ dropped   the worst case stays charged; the journal still says `sent`
 //! ```
 //!
-//! Prompts ([`super::desk`]) and background jobs ([`super::jobs`]) both go through here. A request whose reply is stored
-//! is never bought again within the run, whatever key it is made under. To get a second sample of the same prompt, set
-//! [`crate::llm::message::Prompt::sample`].
+//! Prompts ([`super::desk`]) and background jobs ([`super::jobs`]) both go through here. A request whose reply is
+//! stored is never bought again within the run, whatever key it is made under. To get a second sample of the same
+//! prompt, set [`crate::llm::message::Prompt::sample`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -24,12 +24,12 @@ pub struct Store {
     keeping: Keeping,
 }
 
-/// Where runs are stored.
+/// The kind of store.
 #[derive(Clone)]
 enum Keeping {
     /// On disk; the lock files are in this folder.
     Locked(PathBuf),
-    /// In a copy of a journal that cannot be written to.
+    /// A copy of a journal in a read-only folder.
     ReadOnly,
     /// In memory.
     Forgotten,
@@ -121,7 +121,7 @@ impl Store {
         &self.journal
     }
 
-    /// Tells whether runs outlive this process.
+    /// Returns whether runs outlive this process.
     pub fn is_kept(&self) -> bool {
         !matches!(self.keeping, Keeping::Forgotten)
     }
@@ -157,7 +157,7 @@ impl Store {
         Ok(LockedRun::new(run.clone(), self.journal.clone(), lock))
     }
 
-    /// Tells whether a process works on a run right now.
+    /// Returns whether a process is working on a run.
     pub fn is_busy(&self, run: &RunId) -> bool {
         matches!(&self.keeping, Keeping::Locked(locks) if FileLock::holder(&lock_file(locks, run)).is_some())
     }
@@ -178,7 +178,7 @@ impl Store {
             return Err(StoreError::Missing(run.id().to_string()));
         }
         if let Keeping::Locked(locks) = &self.keeping {
-            // A lock file without a run does no harm, so a failure is no reason to report one.
+            // A leftover lock file is harmless, so a failure to remove it is ignored.
             let _ = std::fs::remove_file(lock_file(locks, run.id()));
         }
         Ok(())
@@ -190,7 +190,7 @@ impl Store {
         let mut lines = vec![json!({"kind": "run", "id": run, "format": 2}).to_string()];
         lines.extend(records.iter().map(|record| line("event", record)));
         lines.extend(self.journal.calls(run).await?.iter().map(|call| line("call", call)));
-        // A row has a `kind` of its own, so it is nested.
+        // Nested, because the row has its own `kind` field.
         let egress = self.journal.egress(run).await?;
         lines.extend(egress.iter().map(|row| json!({"kind": "egress", "row": row}).to_string()));
         Ok(lines.join("\n") + "\n")

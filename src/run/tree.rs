@@ -187,12 +187,12 @@ impl RunState {
         self.seq + 1
     }
 
-    /// Tells whether anything was found.
+    /// Returns whether any branch has evidence.
     pub fn has_evidence(&self) -> bool {
         self.branches.values().any(|branch| !branch.evidence.is_empty())
     }
 
-    /// Tells whether the run has ended for a reason that resuming it does not change.
+    /// Returns whether the run has ended for a reason that a resume would not change.
     pub fn is_over(&self) -> bool {
         self.stop_reason().is_some_and(StopReason::is_natural)
     }

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_in_the_order_of_the_jobs_whoever_did_them() {
+    fn results_are_in_the_order_of_the_jobs_whichever_thread_ran_them() {
         for workers in [0, 1, 3, 64] {
             let results: Result<Vec<usize>, ()> = spread(workers, 20, |worker, job| {
                 assert!(worker < workers.max(1));

@@ -188,7 +188,7 @@ async fn refusal_is_told_from_a_reply() {
 }
 
 #[tokio::test]
-async fn nobody_listening_is_transient() {
+async fn refused_connection_is_transient() {
     let server = ModelServer::always(Response::Drop);
     let settings = settings(&server, Api::Chat);
     drop(server);

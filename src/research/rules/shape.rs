@@ -1,4 +1,4 @@
-//! Tells a comparison and a question of several parts from a plain one, by English wording.
+//! Recognises comparisons and questions with several parts by their English wording.
 //!
 //! In doubt a question is plain: searching it whole finds less than searching its parts, but pieces of a question that
 //! was cut in the wrong place find nothing.
@@ -25,17 +25,17 @@ const SEPARATORS: &str = ", and |, or |, | and | or | & | vs | versus | compared
 /// Beginnings of a clause after the entities of a comparison.
 const CLAUSES: &str = "; |? |. | — | – |, which |, and which | and when | and how | and what | and why ";
 
-/// Words that begin what entities are compared for.
+/// Words that introduce the criteria of a comparison.
 const TOPICS: &str = " for | in terms of | regarding | with respect to | when | in | on | as to ";
 
-/// A part of a question that is searched for by itself.
+/// A part of a question that is searched separately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) aspect: String,
     pub(super) question: String,
 }
 
-/// The parts of a question: none for a plain one, and for a comparison its entities.
+/// The parts of a question: empty for a plain one, the entities for a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) parts: Vec<Part>,
@@ -55,7 +55,7 @@ impl Shape {
     }
 }
 
-/// A stretch of a question, and the same bytes masked.
+/// A substring of a question, and the same bytes masked.
 #[derive(Clone, Copy, Debug)]
 struct Span<'a> {
     text: &'a str,
@@ -124,7 +124,7 @@ pub(super) fn mask(text: &str) -> String {
             mask.replace_range(start..from, &"x".repeat(from - start));
         }
     }
-    // The point of an abbreviation ends no sentence.
+    // The period of an abbreviation does not end a sentence.
     mask.replace(" vs. ", " vs  ")
 }
 
@@ -156,7 +156,7 @@ fn clauses<'a>(span: Span<'a>, splitter: &WordSplitter) -> Vec<Span<'a>> {
     };
     let halves = |(at, joint): (usize, &'static str)| {
         let (left, right) = (span.slice(0, at).strip_all(COURTESY), span.slice(at + joint.len(), span.text.len()));
-        // After a comma alone, “which” and “where” mostly go on with the same thought.
+        // After a comma alone, “which” and “where” mostly start a relative clause.
         let is_new = joint != ", " || right.starts_with("how what why");
         (is_new && left.asks() && right.asks() && is_whole(left) && is_whole(right)).then_some((at, left, right))
     };
@@ -186,17 +186,17 @@ fn with_topic(parts: &[Span<'_>], splitter: &WordSplitter) -> Vec<Part> {
     parts.iter().enumerate().map(whole).collect()
 }
 
-/// Tells whether a part is about something an earlier one named: “its limits”, “the costs”.
+/// Returns whether a part refers to something named earlier: “its limits”, “the costs”.
 fn refers_back(part: Span<'_>, splitter: &WordSplitter) -> bool {
     let words: Vec<_> = part.words().collect();
     let pronoun = words.iter().position(|word| is_in(word, "it its they their them"));
     let is_general = words.contains(&"the") && splitter.key_stems(part.text).len() == 1;
-    // A name before the pronoun is what the pronoun stands for.
+    // A pronoun after a name in the same part refers to that name.
     let has_name = part.text.split_whitespace().take(pronoun.unwrap_or(words.len())).skip(1).any(is_name_like);
     !has_name && (pronoun.is_some() || is_general)
 }
 
-/// Reads the entities that a question compares.
+/// Parses the entities that a question compares.
 fn comparison(span: Span<'_>) -> Option<Vec<Part>> {
     let span = span.strip_all("what is |what are |what about |the ");
     if let Some(list) = span.strip("compare |compare and contrast |comparison of |comparison between ") {
@@ -231,7 +231,7 @@ fn comparison(span: Span<'_>) -> Option<Vec<Part>> {
     span.split_once(" vs | versus ").and_then(|_| listed(span, ""))
 }
 
-/// Splits a list of entities, and what they are compared for where that follows the list.
+/// Splits a list of entities, and the criteria that may follow it.
 fn listed(list: Span<'_>, topic: &str) -> Option<Vec<Part>> {
     let list = list.split_once(CLAUSES).map_or(list, |(list, _)| list).trim();
     let names = list.split_once(TOPICS).map_or(list, |(names, _)| names);
@@ -274,7 +274,7 @@ fn is_in(word: &str, list: &str) -> bool {
     list.split(' ').any(|listed| listed == word)
 }
 
-/// Tells whether a word looks like a name: a capital, a digit, or code.
+/// Returns whether a word looks like a name: a capital, a digit, or code.
 fn is_name_like(word: &str) -> bool {
     word.contains(|letter: char| letter.is_uppercase() || letter.is_numeric() || "`\"“_".contains(letter))
 }

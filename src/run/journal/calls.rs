@@ -25,7 +25,7 @@ pub struct NewCall {
     pub request: ContentHash,
     /// Which part of the budget pays for it.
     pub purpose: Purpose,
-    /// Whether the budget was tight when the call was made; the prompt says so.
+    /// Whether the budget was tight when the call was made, which the prompt mentions.
     pub is_tight: bool,
     /// Tokens of the prompt as counted here.
     pub counted_tokens: u64,
@@ -123,7 +123,7 @@ pub struct CallRow {
     pub cost: Option<u64>,
     /// The background job it started.
     pub job: Option<JobId>,
-    /// Where that job runs; `None` in journals from before it was stored, which know one provider.
+    /// Provider of that job; `None` in journals of versions that had a single provider.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub provider: Option<ProviderKind>,
 }
@@ -143,12 +143,12 @@ impl CallRow {
         }
     }
 
-    /// Tells whether the outcome is not known, so that the worst case stays charged.
+    /// Returns whether the outcome is unknown, so that the worst case stays charged.
     pub fn is_open(&self) -> bool {
         matches!(self.state, CallState::Sent | CallState::Unknown)
     }
 
-    /// Tells whether the reply is stored.
+    /// Returns whether the reply is stored.
     pub fn is_replied(&self) -> bool {
         self.state == CallState::Replied
     }

@@ -1,4 +1,4 @@
-//! Whole runs, from question to report: killed at every write, stopped by every limit, and under faults of every server.
+//! Whole runs, from question to report: killed at every write, stopped by every limit, under faults of every server.
 
 mod calls;
 

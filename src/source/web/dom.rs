@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn page_built_to_waste_memory_is_given_up() {
         let open = |count: usize| (0..count).map(|number| format!("<b a={number}>")).collect::<String>();
-        assert_eq!(Dom::parse(&open(20_000)).unwrap_err(), Tangled, "more than anybody opens");
+        assert_eq!(Dom::parse(&open(20_000)).unwrap_err(), Tangled, "deeper than real pages");
         // The parser opens each again in every paragraph.
         assert_eq!(Dom::parse(&format!("<p>{}{}", open(1_000), "<p>x".repeat(10_000))).unwrap_err(), Tangled);
     }

@@ -522,7 +522,7 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn page_is_unpacked_no_further_than_anybody_reads() {
+async fn page_is_decompressed_only_up_to_the_size_limit() {
     let gzip = "Content-Type: text/plain\r\nContent-Encoding: gzip\r\n";
     let bomb = packed(&vec![b'a'; 64 << 20]);
     assert!(bomb.len() < 100 << 10);
@@ -649,7 +649,7 @@ async fn page_is_opened_stored_and_read_again_without_the_network() {
 }
 
 #[tokio::test]
-async fn address_that_no_search_returned_and_nobody_named_is_not_opened() {
+async fn address_from_neither_a_search_nor_the_user_is_not_opened() {
     let web = web();
     let url = web.server.url("/beds?leak=secret").to_string();
     for id in [url.as_str(), "file:///etc/passwd", "kb-chunk", ""] {

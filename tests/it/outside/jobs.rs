@@ -263,7 +263,7 @@ fn missing_and_retired_models_are_skipped() {
     set(&world, "[deep_research]\nmodels = [\"gone-1\", \"retired-2\"]\n");
     let none = world.dr(ASK);
     assert_eq!((none.exit, server.jobs().len()), (Some(4), 1), "{none}");
-    assert!(none.stdout.contains("none of `gone-1`, `retired-2` can be had"), "{none}");
+    assert!(none.stdout.contains("none of `gone-1`, `retired-2` is available"), "{none}");
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn resumed_run_uses_its_own_job_even_if_another_run_has_a_report() {
     let resumed = world.dr(["resume", "--json", &killed]).succeeded().json();
     assert_eq!(resumed["usage"]["by_role"]["researcher"]["calls"], 1, "{resumed:#}");
     let jobs = server.jobs();
-    assert_eq!((jobs.len(), jobs[0].status), (2, "completed"), "its own was asked after");
+    assert_eq!((jobs.len(), jobs[0].status), (2, "completed"), "its own job was polled");
     let events = || world.dr(["show", "--events", &killed]).succeeded().stdout;
     let before = events();
     world.dr(["resume", &killed]).succeeded();
