@@ -44,7 +44,7 @@ async fn measure(nodes: usize, delay: Duration) {
     let resources = Resources {
         store: store.clone(),
         clock: Arc::new(SystemClock) as Arc<dyn Clock>,
-        sources: Sources { internal: Arc::new(ScriptedSource), web: None, pages: None },
+        sources: Sources { internal: Arc::new(ScriptedSource), web: None, can_search: false, is_offline: false },
         picker: Arc::new(NoPick),
         embedder: None,
         recall: None,

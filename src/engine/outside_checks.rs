@@ -40,7 +40,6 @@ impl Engine {
     }
 
     fn web_check(&self) -> Check {
-        use crate::source::Source;
         match self.settings.web(std::path::PathBuf::new(), DateRange::default()) {
             Ok(Some(web)) if web.can_search => Check::ok("web", web.source.scope()),
             Ok(_) => Check::ok("web", "no search engine is set up"),

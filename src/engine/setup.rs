@@ -33,7 +33,7 @@ use crate::run::store::Store;
 use crate::run::tree::RunState;
 use crate::source::deep_research::DeepResearch;
 use crate::source::web::DateRange;
-use crate::source::{KbSource, Passage, Source, SourceError};
+use crate::source::{KbSource, Passage, SourceError};
 
 /// Default time limit of a run that may start background jobs, which take up to half an hour each.
 const TIME_WITH_JOBS: Duration = Duration::from_hours(1);
@@ -131,9 +131,10 @@ impl Engine {
         let web = self.settings.web(self.runs_folder().join(PAGES), dates)?;
         let can_search = web.as_ref().is_some_and(|web| web.can_search);
         // Without a search engine, pages are only read to verify the claims of a job.
-        let pages = web.filter(|_| can_search || jobs.is_some()).map(|web| web.source as Arc<dyn Source>);
-        let web = pages.clone().filter(|_| can_search);
-        Ok(Setup { searcher, models, jobs, sources: Sources { internal: Arc::new(internal), web, pages } })
+        let web = web.filter(|_| can_search || jobs.is_some()).map(|web| web.source);
+        let is_offline = self.settings.is_offline();
+        let sources = Sources { internal: Arc::new(internal), web, can_search, is_offline };
+        Ok(Setup { searcher, models, jobs, sources })
     }
 
     /// Completes the resources of a run.

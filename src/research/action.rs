@@ -328,7 +328,7 @@ impl<'a> Desk<'a> {
                 self.remark(vec![error.to_string()]);
                 let said = format!("failed: {error}");
                 if matches!(error, SourceError::Failed { .. }) {
-                    self.failure.get_or_insert(error);
+                    self.failure = Some(error);
                 }
                 (said, Vec::new())
             }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::action::{Desk, Note};
+use super::action::Note;
 use super::branch::{Branch, BranchReport, BranchStop, Finding};
 use super::evidence::{Evidence, EvidenceId};
 use super::extract::without_texts;
@@ -14,25 +14,12 @@ use super::memory::branch_text;
 use super::prompt::{Template, ends_run, failure, fitted, room, room_beside, shorten_longest};
 use super::question::{Aspect, AspectId};
 use super::report::strike;
-use super::worker::{Named, Task, conclusions, notes};
+use super::worker::{Gathered, Named, Task, conclusions, noted};
 use crate::base::line::one_line;
-use crate::llm::call::{CallError, CallKey, Caller};
+use crate::llm::call::{CallError, Caller};
 use crate::llm::message::{Prompt, Role};
 use crate::llm::structured::{structured_checked, structured_value};
 use crate::source::Support;
-
-/// Why a worker stopped, and what people should know of it.
-#[derive(Debug)]
-pub(super) struct Ending {
-    pub(super) stop: BranchStop,
-    pub(super) remark: Option<String>,
-}
-
-impl Ending {
-    pub(super) fn of(stop: BranchStop) -> Self {
-        Self { stop, remark: None }
-    }
-}
 
 /// A branch report, as a model says it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -89,34 +76,28 @@ pub(super) fn confidence(said: f32) -> f32 {
     if said.is_nan() { 0.0 } else { said.clamp(0.0, 1.0) }
 }
 
-/// Makes a branch of what lies on the desk.
+/// Compresses what was gathered for a node into its branch.
 ///
 /// # Errors
 ///
-/// Returns an error only where the run itself cannot go on.
-pub(super) async fn compress(
-    caller: &dyn Caller,
-    task: &Task<'_>,
-    desk: Desk<'_>,
-    ending: Ending,
-) -> Result<Branch, CallError> {
-    let mut remarks = desk.remarks.clone();
-    remarks.extend(ending.remark.map(|reason| format!("work on `{}` stopped early: {reason}", task.node.question)));
-    let received = received(task, &desk.noted);
-    let mut report = match ending.stop {
-        _ if received.is_empty() => empty(task, ending.stop),
-        BranchStop::BudgetExceeded | BranchStop::ModelFailed => by_rules(&desk.noted, ending.stop),
-        stop => match asked(caller, task, &desk, &received).await {
+/// Returns an error only if the run itself cannot go on.
+pub async fn compress(caller: &dyn Caller, task: &Task<'_>, gathered: Gathered) -> Result<Branch, CallError> {
+    let mut remarks = gathered.remarks.clone();
+    let received = received(task, &gathered.notes);
+    let mut report = match gathered.stop {
+        stop if received.is_empty() => empty(task, stop),
+        stop @ (BranchStop::BudgetExceeded | BranchStop::ModelFailed) => by_rules(&gathered.notes, stop),
+        stop => match asked(caller, task, &gathered.notes, &received).await {
             Ok(draft) => from_draft(&draft, task, &received, stop),
             Err(error) if ends_run(&error) => return Err(error),
-            Err(CallError::Limit(_)) => by_rules(&desk.noted, BranchStop::BudgetExceeded),
+            Err(CallError::Limit(_)) => by_rules(&gathered.notes, BranchStop::BudgetExceeded),
             Err(error) => {
                 remarks.push(format!("report on `{}` was written without a model: {error}", task.node.question));
-                by_rules(&desk.noted, stop)
+                by_rules(&gathered.notes, stop)
             }
         },
     };
-    add_uncited(&mut report, &desk.noted);
+    add_uncited(&mut report, &gathered.notes);
     if report.findings.is_empty() {
         report = empty(task, report.stop_reason);
     } else if let Some(schema) = &task.node.output_schema {
@@ -126,7 +107,7 @@ pub(super) async fn compress(
             Err(error) => remarks.push(format!("result of `{}` fails its schema: {error}", task.node.question)),
         }
     }
-    Ok(branch(task, desk, report, remarks))
+    Ok(branch(task, gathered, report, remarks))
 }
 
 /// Returns the ids a report may cite: what was noted, and the checked quotes of the conclusions.
@@ -139,7 +120,7 @@ fn received(task: &Task<'_>, noted: &[Note]) -> BTreeSet<EvidenceId> {
 async fn asked(
     caller: &dyn Caller,
     task: &Task<'_>,
-    desk: &Desk<'_>,
+    notes: &[Note],
     received: &BTreeSet<EvidenceId>,
 ) -> Result<ReportDraft, CallError> {
     let check = |draft: &ReportDraft| match () {
@@ -149,11 +130,11 @@ async fn asked(
         }
         () => Ok(()),
     };
-    let key = CallKey::new(format!("{}/report", task.node.id));
-    structured_checked(caller, &key, &prompt(caller, task, desk), "branch_report", check).await.map_err(failure)
+    let key = task.key.then("report");
+    structured_checked(caller, &key, &prompt(caller, task, notes), "branch_report", check).await.map_err(failure)
 }
 
-fn prompt(caller: &dyn Caller, task: &Task<'_>, desk: &Desk<'_>) -> Prompt {
+fn prompt(caller: &dyn Caller, task: &Task<'_>, found: &[Note]) -> Prompt {
     let render = |(notes, conclusions): &(Vec<Named>, Vec<Named>)| {
         let question = &task.node.question;
         Template::Compress.prompt(
@@ -166,7 +147,7 @@ fn prompt(caller: &dyn Caller, task: &Task<'_>, desk: &Desk<'_>) -> Prompt {
         shorten_longest(conclusions.iter_mut().chain(notes).map(|named| &mut named.text), &count)
     };
     let room = room::<ReportDraft>(caller, Role::Summariser);
-    fitted(caller, room, &mut (notes(desk), conclusions(task)), render, shrink)
+    fitted(caller, room, &mut (noted(found), conclusions(task)), render, shrink)
 }
 
 fn from_draft(
@@ -241,7 +222,7 @@ async fn output(
         reported: Vec::new(),
     };
     let prompt = output_prompt(caller, task.node.question.as_str(), branch_text(&branch), schema);
-    let key = CallKey::new(format!("{}/output", task.node.id));
+    let key = task.key.then("output");
     structured_value(caller, &key, &prompt, "result", schema).await.map_err(failure)
 }
 
@@ -260,17 +241,19 @@ pub(super) fn output_prompt(caller: &dyn Caller, question: &str, mut findings: S
     )
 }
 
-fn branch(task: &Task<'_>, desk: Desk<'_>, report: BranchReport, notes: Vec<String>) -> Branch {
-    let evidence: Vec<Evidence> = desk.noted.into_iter().map(|note| note.evidence).collect();
+fn branch(task: &Task<'_>, gathered: Gathered, report: BranchReport, notes: Vec<String>) -> Branch {
+    let evidence: Vec<Evidence> = gathered.notes.into_iter().map(|note| note.evidence).collect();
     let given = task.conclusions.iter().map(|conclusion| conclusion.branch.support).max().unwrap_or(Support::None);
     let support = match (report.findings.is_empty(), evidence.is_empty()) {
-        (true, _) => desk.support,
+        (true, _) => gathered.support,
         (false, true) => given,
-        // A quote that somebody noted bears on the question, whatever the search thought of it.
-        (false, false) => desk.support.max(Support::Weak),
+        // A quote that was noted bears on the question, whatever the scores of the search say.
+        (false, false) => gathered.support.max(Support::Weak),
     };
-    let mut further: Vec<_> =
-        desk.shown.into_iter().filter(|shown| !shown.is_opened).map(|shown| shown.passage).collect();
-    further.sort_by(|a, b| b.score.total_cmp(&a.score));
-    Branch { report, evidence, further: without_texts(further), support, notes, reported: Vec::new() }
+    let further = without_texts(gathered.further);
+    Branch { report, evidence, further, support, notes, reported: gathered.reported }
 }
+
+#[cfg(test)]
+#[path = "worker_tests.rs"]
+mod tests;

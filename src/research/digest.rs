@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::prompt::{Template, failure, fitted, room};
-use super::question::Question;
 use crate::base::line::one_line;
+use crate::base::outbound::Outbound;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::Prompt;
 use crate::llm::structured::structured;
@@ -67,7 +67,7 @@ struct DigestDraft {
 pub async fn digest(
     caller: &dyn Caller,
     key: &CallKey,
-    question: &Question,
+    question: &Outbound,
     page: &str,
     ranked: &[Range<usize>],
 ) -> Result<Option<Digest>, CallError> {
@@ -77,7 +77,7 @@ pub async fn digest(
 }
 
 /// Returns the pieces that are read, as they stand in the page, and the prompt that shows them.
-fn read(caller: &dyn Caller, question: &Question, page: &str, ranked: &[Range<usize>]) -> (Vec<Range<usize>>, Prompt) {
+fn read(caller: &dyn Caller, question: &Outbound, page: &str, ranked: &[Range<usize>]) -> (Vec<Range<usize>>, Prompt) {
     let mut left = MAX_READ_CHARACTERS;
     let fits = |piece: &&Range<usize>| {
         left = left.saturating_sub(page[(*piece).clone()].chars().count());
@@ -142,7 +142,7 @@ mod tests {
     }
 
     async fn digested(caller: &Scripted) -> Result<Option<Digest>, CallError> {
-        let question = "When are the beds watered?".parse().unwrap();
+        let question = Outbound::fixed("When are the beds watered?");
         digest(caller, &CallKey::new("n2/page/1"), &question, PAGE, &ranked()).await
     }
 
@@ -181,7 +181,7 @@ mod tests {
         let page = format!("{}\n\nValves open at six.", "Cats sleep. ".repeat(400));
         let ranked = [page.len() - 19..page.len(), 0..page.len() - 21];
         let caller = Scripted::replying(json!({"summary": "At six.", "pieces": [1]})).with_input_limit(900);
-        let question = "When?".parse().unwrap();
+        let question = Outbound::fixed("When?");
         let read = digest(&caller, &CallKey::new("n2/page/1"), &question, &page, &ranked).await.unwrap().unwrap();
         assert_eq!(read.pieces, ranked[..1]);
         assert!(!caller.tasks()[0].contains("Cats") && caller.sizes()[0] <= 900, "{:?}", caller.sizes());

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::branch::{Branch, Finding};
 use super::cut::{Count, cut, pieces};
-use super::node::{Node, NodeId, SourceHint, Tree};
+use super::node::{NodeId, SourceHint, Tree};
 use super::prompt::{Template, ends_run, fitted, shorten_longest, size};
 use super::question::Brief;
 use super::report::marks;
@@ -86,6 +86,19 @@ pub fn label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, id: &NodeId) -> L
     Label::Public
 }
 
+/// What a summariser is told of the branch it folds in.
+///
+/// What outward workers are shown is folded with words that may leave; everything else with the words of the plan.
+#[derive(Clone, Copy, Debug)]
+pub struct Told<'a> {
+    /// The task of the run.
+    pub task: &'a str,
+    /// The node whose branch it is.
+    pub id: &'a NodeId,
+    /// What it asks.
+    pub question: &'a str,
+}
+
 /// Folds a branch into a summary `g` and returns the new one, of at most `r_tokens` as the summariser counts.
 ///
 /// The prompt has at most 2 × `r_tokens` + 1,000 tokens. Where the model fails or may not be asked, rules fold instead.
@@ -96,13 +109,12 @@ pub fn label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, id: &NodeId) -> L
 pub async fn fold(
     caller: &dyn Caller,
     key: &CallKey,
-    brief: &Brief,
+    told: Told<'_>,
     g: &str,
-    node: &Node,
     branch: &Branch,
     r_tokens: u64,
 ) -> Result<String, CallError> {
-    let Some(prompt) = fold_prompt(caller, brief, g, node, branch, r_tokens) else {
+    let Some(prompt) = fold_prompt(caller, told, g, branch, r_tokens) else {
         return Ok(fold_by_rules(g, branch, r_tokens, &|text| caller.count(Role::Summariser, text)));
     };
     let asked = caller.call(key, &prompt).await;
@@ -115,18 +127,11 @@ pub async fn fold(
 }
 
 /// Returns the prompt of a fold, the branch cut to what fits; none where not even the summary does.
-fn fold_prompt(
-    caller: &dyn Caller,
-    brief: &Brief,
-    g: &str,
-    node: &Node,
-    branch: &Branch,
-    r_tokens: u64,
-) -> Option<Prompt> {
+fn fold_prompt(caller: &dyn Caller, told: Told<'_>, g: &str, branch: &Branch, r_tokens: u64) -> Option<Prompt> {
     let most = (2 * r_tokens + OVERHEAD_TOKENS).min(caller.input_limit(Role::Summariser));
     let render = |result: &str| {
         let context = json!({
-            "task": brief.task, "summary": g, "id": node.id, "question": node.question, "result": result,
+            "task": told.task, "summary": g, "id": told.id, "question": told.question, "result": result,
             "most_words": words_in(r_tokens),
         });
         Template::Fold.prompt(caller, context)
@@ -438,9 +443,8 @@ mod tests {
         let mut g = String::new();
         for round in 0..5 {
             let key = CallKey::new(format!("fold/{round}"));
-            g = fold(&caller, &key, &brief("Compare A and B", &["a"]), &g, tree.get(&id).unwrap(), &found, r)
-                .await
-                .unwrap();
+            let told = Told { task: "Compare A and B", id: &id, question: "What is A?" };
+            g = fold(&caller, &key, told, &g, &found, r).await.unwrap();
             assert!(tokens(&g) <= r, "{}", tokens(&g));
             assert!(g.ends_with('.'), "a summary that is too long ends where a sentence does");
         }
@@ -450,17 +454,16 @@ mod tests {
 
     #[tokio::test]
     async fn fold_goes_by_rules_where_the_model_fails_or_may_not_be_asked() {
-        let (mut tree, brief) = (tree(), brief("Compare A and B", &["a"]));
-        let id = add_node(&mut tree, "What is A?", &[]);
+        let id = add_node(&mut tree(), "What is A?", &[]);
         let found = branch(&id, &["A costs nine euros."], Label::Internal);
+        let told = Told { task: "Compare A and B", id: &id, question: "What is A?" };
         for error in [broken("down"), CallError::Limit(Limit::Cost)] {
             let caller = Scripted::replying("".into()).failing_at(1, error);
-            let g = fold(&caller, &CallKey::new("f"), &brief, "B is free. [n9e1]", tree.get(&id).unwrap(), &found, 400)
-                .await;
+            let g = fold(&caller, &CallKey::new("f"), told, "B is free. [n9e1]", &found, 400).await;
             assert_eq!(g.unwrap(), "B is free. [n9e1]\nA costs nine euros. [n2e1]");
         }
         let caller = Scripted::replying("".into()).failing_at(1, CallError::Cancelled);
-        let g = fold(&caller, &CallKey::new("f"), &brief, "", tree.get(&id).unwrap(), &found, 400).await;
+        let g = fold(&caller, &CallKey::new("f"), told, "", &found, 400).await;
         assert_eq!(g, Err(CallError::Cancelled));
     }
 

@@ -11,7 +11,7 @@
 
 pub mod question;
 
-pub mod egress;
+pub mod tripwire;
 
 pub mod node;
 
@@ -47,8 +47,6 @@ mod locate;
 
 mod action;
 
-mod compress;
-
 pub mod digest;
 
 pub mod outward;
@@ -56,6 +54,8 @@ pub mod outward;
 pub mod reported;
 
 pub mod worker;
+
+pub mod compress;
 
 pub mod assemble;
 

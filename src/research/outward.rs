@@ -8,19 +8,24 @@ use super::question::AspectId;
 use crate::base::outbound::Outbound;
 use crate::llm::call::Caller;
 
+/// Longest question that is put together of aspects, in characters.
+const MAX_QUESTION_CHARACTERS: usize = 4_000;
+
 /// What a worker on the web or a background job is to find out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutwardTask {
-    /// The question, complete in itself.
-    pub question: Outbound,
+    /// The question of the node, if it was worded before any retrieval.
+    planned: Option<Outbound>,
+    /// The question of the user.
+    asked: Outbound,
     /// What the question is part of.
-    pub background: Option<Outbound>,
+    background: Option<Outbound>,
     /// In the order of their ids, so that the order a plan names them in makes no second task.
     aspects: Vec<OutwardAspect>,
     /// The day the run began.
-    pub today: Option<Outbound>,
+    today: Option<Outbound>,
     /// Days that pages are to be from, if not any: `from 2026-01-01 on`.
-    pub days: Option<Outbound>,
+    days: Option<Outbound>,
 }
 
 /// An aspect in words that may leave.
@@ -33,10 +38,38 @@ pub struct OutwardAspect {
 }
 
 impl OutwardTask {
-    /// Returns a task without background and days.
-    pub fn new(question: Outbound, mut aspects: Vec<OutwardAspect>) -> Self {
+    /// Returns the task of a node whose question is `planned`, or that asks for its aspects without one.
+    pub fn new(asked: Outbound, planned: Option<Outbound>, mut aspects: Vec<OutwardAspect>) -> Self {
         aspects.sort_by(|a, b| a.id.cmp(&b.id));
-        Self { question, background: None, aspects, today: None, days: None }
+        Self { planned, asked, background: None, aspects, today: None, days: None }
+    }
+
+    /// Adds what the question is part of.
+    #[must_use]
+    pub fn within(self, background: Option<Outbound>) -> Self {
+        Self { background, ..self }
+    }
+
+    /// Adds the day the run began, and the days pages are to be from.
+    #[must_use]
+    pub fn dated(self, today: Option<Outbound>, days: Option<Outbound>) -> Self {
+        Self { today, days, ..self }
+    }
+
+    /// Returns the task for some of its aspects.
+    #[must_use]
+    pub fn restricted(&self, open: &[AspectId]) -> Self {
+        let aspects = self.aspects.iter().filter(|aspect| open.contains(&aspect.id)).cloned().collect();
+        Self { aspects, ..self.clone() }
+    }
+
+    /// Returns the question, complete in itself.
+    pub fn question(&self) -> Outbound {
+        let texts = self.aspects.iter().map(|aspect| &aspect.text).chain([&self.asked]);
+        let by_aspects = || Outbound::joined(texts, "; ");
+        let question = self.planned.clone().unwrap_or_else(by_aspects);
+        let is_short = question.as_str().chars().count() <= MAX_QUESTION_CHARACTERS;
+        if is_short { question } else { self.asked.clone() }
     }
 
     /// Returns the aspects, in the order of their ids.
@@ -44,10 +77,10 @@ impl OutwardTask {
         &self.aspects
     }
 
-    /// Returns all words of the user and the plan in it, without the parts that are dates.
+    /// Returns all words of the user and the plan in it, without the dates.
     pub fn words(&self) -> Outbound {
         let aspects = self.aspects.iter().map(|aspect| &aspect.text);
-        Outbound::joined([&self.question].into_iter().chain(&self.background).chain(aspects), "\n")
+        Outbound::joined([&self.question()].into_iter().chain(&self.background).chain(aspects), "\n")
     }
 
     /// Returns the prompt of a background job, by the rules that providers give for such prompts.
@@ -56,7 +89,8 @@ impl OutwardTask {
         reason = "the template is part of this program, and all it is given is outbound"
     )]
     pub fn instructions(&self, caller: &dyn Caller) -> Outbound {
-        let Self { question, background, aspects, today, days } = self;
+        let Self { background, aspects, today, days, .. } = self;
+        let question = self.question();
         let context =
             json!({"question": question, "task": background, "aspects": aspects, "today": today, "days": days});
         let messages = Template::DeepResearch.prompt(caller, context).messages;
@@ -69,15 +103,28 @@ mod tests {
     use super::*;
     use crate::research::scripted::Scripted;
 
+    fn aspect(number: usize, text: &'static str) -> OutwardAspect {
+        OutwardAspect { id: AspectId::numbered(number), text: Outbound::fixed(text) }
+    }
+
     #[test]
     fn order_in_which_aspects_are_named_changes_nothing() {
-        let aspect = |number, text| OutwardAspect { id: AspectId::numbered(number), text: Outbound::fixed(text) };
-        let [cost, speed] = [aspect(1, "cost"), aspect(2, "speed")];
-        let question = Outbound::fixed("Which broker do others use?");
-        let task = OutwardTask::new(question.clone(), vec![cost.clone(), speed.clone()]);
-        let other = OutwardTask::new(question, vec![speed, cost]);
+        let asked = Outbound::fixed("Which broker do others use?");
+        let of = |aspects: [OutwardAspect; 2]| OutwardTask::new(asked.clone(), None, aspects.to_vec());
+        let task = of([aspect(1, "cost"), aspect(2, "speed")]);
+        let other = of([aspect(2, "speed"), aspect(1, "cost")]);
         let caller = Scripted::replying(json!({}));
         assert_eq!(task.instructions(&caller), other.instructions(&caller));
-        assert_eq!(task.words().as_str(), "Which broker do others use?\ncost\nspeed");
+        assert_eq!(task.question().as_str(), "cost; speed; Which broker do others use?");
+    }
+
+    #[test]
+    fn task_for_some_aspects_names_no_other_and_keeps_a_planned_question() {
+        let asked = Outbound::fixed("Which broker do others use?");
+        let aspects = vec![aspect(1, "cost"), aspect(2, "speed")];
+        let task = OutwardTask::new(asked.clone(), None, aspects.clone()).restricted(&[AspectId::numbered(2)]);
+        assert_eq!(task.words().as_str(), "speed; Which broker do others use?\nspeed");
+        let planned = OutwardTask::new(asked, Some(Outbound::fixed("How fast are brokers?")), aspects);
+        assert_eq!(planned.restricted(&[]).words().as_str(), "How fast are brokers?");
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::node::{Node, SourceHint};
 
-/// Which way a node is looked into.
+/// Where a node is looked into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Route {
@@ -12,20 +12,15 @@ pub enum Route {
     Internal,
     /// The web, by a worker of our own.
     Web,
-    /// The web, by a job at a provider's.
+    /// The web, by a background job.
     DeepResearch,
-    /// The knowledge base, then the web for what is missing.
+    /// The knowledge base, then the web for what that leaves open.
     Mixed,
-    /// The knowledge base, then a job for what is missing.
+    /// The knowledge base, then a job for what that leaves open.
     MixedDeepResearch,
 }
 
 impl Route {
-    /// Tells whether the knowledge base is asked.
-    pub fn is_inside(self) -> bool {
-        matches!(self, Self::Internal | Self::Mixed | Self::MixedDeepResearch)
-    }
-
     /// Tells whether a job is started, or may be.
     pub fn has_job(self) -> bool {
         matches!(self, Self::DeepResearch | Self::MixedDeepResearch)
@@ -47,66 +42,97 @@ impl std::fmt::Display for Route {
 /// Whether a job may be started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JobWay {
-    /// Nothing is set up for it.
+    /// No Deep Research is set up, or it may not be used.
     #[default]
     Closed,
     /// As many were started as may be.
     UsedUp,
-    /// What would be set aside for one does not fit what is left of the money.
+    /// The cap of a job does not fit the money that is left.
     TooDear,
     /// It may.
     Open,
 }
 
-/// The ways out there are.
+/// The ways to the web.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ways {
     /// Whether the web can be searched.
     pub web: bool,
     /// Whether a job may be started.
     pub job: JobWay,
-    /// Whether a node for the web waits in vain where neither is there; else the knowledge base is asked, which may have
-    /// the answer, and says so where it has not.
+    /// Whether `dr` is offline.
+    pub is_offline: bool,
+    /// Whether a node for the web is blocked if there is no way; otherwise the knowledge base is asked, which may have the
+    /// answer, and the report says that the web was not.
     pub is_strict: bool,
 }
 
-/// Picks the way for a node, as its plan hints; nothing where there is none, with the reason.
-///
-/// # Errors
-///
-/// Returns why no way leads there.
-pub fn route(node: &Node, ways: Ways) -> Result<(Route, &'static str), &'static str> {
-    match (node.source_hint, ways) {
-        (SourceHint::Internal, _) => Ok((Route::Internal, "planned for the knowledge base")),
-        (SourceHint::Web, Ways { job: JobWay::Open, .. }) => {
-            Ok((Route::DeepResearch, "planned for the web, by Deep Research"))
+/// Why the web is not asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoWay {
+    /// `dr` is offline.
+    #[error("`dr` is offline")]
+    Offline,
+    /// Nothing is set up for it.
+    #[error("no search engine is set up, and no Deep Research may be used")]
+    Nothing,
+    /// As many jobs were started as may be.
+    #[error("no search engine is set up, and as many jobs were started as may be (`--deep-research-max`)")]
+    UsedUp,
+    /// The cap of a job does not fit.
+    #[error(
+        "no search engine is set up, and the cap of a Deep Research job (`max_cost`) is more than is left of the money \
+         (`--max-cost`)"
+    )]
+    TooDear,
+}
+
+impl Ways {
+    fn no_way(self) -> NoWay {
+        match self.job {
+            _ if self.is_offline => NoWay::Offline,
+            JobWay::UsedUp => NoWay::UsedUp,
+            JobWay::TooDear => NoWay::TooDear,
+            JobWay::Closed | JobWay::Open => NoWay::Nothing,
         }
-        (SourceHint::Web, Ways { web: true, .. }) => Ok((Route::Web, "planned for the web")),
-        (SourceHint::Web, Ways { is_strict: true, job, .. }) => Err(why_no_way(job)),
-        (SourceHint::Web, _) => Ok((Route::Internal, "planned for the web, for which there is no source")),
-        (SourceHint::Mixed, Ways { web: true, .. }) => {
-            Ok((Route::Mixed, "planned for both: the knowledge base first, then what is missing"))
-        }
-        (SourceHint::Mixed, Ways { job: JobWay::Open, .. }) => Ok((
-            Route::MixedDeepResearch,
-            "planned for both: the knowledge base first, then Deep Research for the rest",
-        )),
-        (SourceHint::Mixed, Ways { job: JobWay::Closed, .. }) => {
-            Ok((Route::Internal, "planned for both, and there is no source for the web"))
-        }
-        (SourceHint::Mixed, _) => Ok((Route::Internal, "planned for both, and no more jobs may be started")),
     }
 }
 
-/// Says why a node for the web goes nowhere where nothing can be searched.
-fn why_no_way(job: JobWay) -> &'static str {
-    match job {
-        JobWay::UsedUp => "it is planned for the web, and as many jobs were started as may be (`--deep-research-max`)",
-        JobWay::TooDear => {
-            "it is planned for the web, and what is set aside for a job of Deep Research (`max_cost`) is more than is \
-             left of the money (`--max-cost`)"
+/// The way a node takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Where it leads.
+    pub route: Route,
+    /// Why there.
+    pub why: &'static str,
+    /// Why it does not lead to the web, if the plan wants that.
+    pub no_way_out: Option<NoWay>,
+}
+
+/// Picks the way for a node, as its plan hints.
+///
+/// # Errors
+///
+/// Returns why no way leads to the web, if the node is for nothing else.
+pub fn route(node: &Node, ways: Ways) -> Result<Way, NoWay> {
+    let way = |route, why| Ok(Way { route, why, no_way_out: None });
+    let inside = |why| Ok(Way { route: Route::Internal, why, no_way_out: Some(ways.no_way()) });
+    match (node.source_hint, ways) {
+        (SourceHint::Internal, _) => way(Route::Internal, "planned for the knowledge base"),
+        (SourceHint::Web, Ways { job: JobWay::Open, .. }) => {
+            way(Route::DeepResearch, "planned for the web, by Deep Research")
         }
-        JobWay::Closed | JobWay::Open => "it is planned for the web, and no search engine or Deep Research is set up",
+        (SourceHint::Web, Ways { web: true, .. }) => way(Route::Web, "planned for the web"),
+        (SourceHint::Web, Ways { is_strict: true, .. }) => Err(ways.no_way()),
+        (SourceHint::Web, _) => inside("planned for the web, to which no way leads"),
+        (SourceHint::Mixed, Ways { web: true, .. }) => {
+            way(Route::Mixed, "planned for both: the knowledge base first, then the web for what it leaves open")
+        }
+        (SourceHint::Mixed, Ways { job: JobWay::Open, .. }) => way(
+            Route::MixedDeepResearch,
+            "planned for both: the knowledge base first, then Deep Research for what it leaves open",
+        ),
+        (SourceHint::Mixed, _) => inside("planned for both, and no way leads to the web"),
     }
 }
 
@@ -119,21 +145,33 @@ mod tests {
     fn node_takes_the_way_its_plan_hints_where_there_is_a_source() {
         let mut node = Node::new(NodeId::numbered(2), None, "why?".parse().unwrap(), 1);
         let job = |may_start| if may_start { JobWay::Open } else { JobWay::Closed };
-        let ways = |web, may_start, is_strict| Ways { web, job: job(may_start), is_strict };
+        let ways = |web, may_start, is_strict| Ways { web, job: job(may_start), is_strict, is_offline: false };
         let all = [ways(true, true, true), ways(true, false, true), ways(false, true, true), ways(false, false, false)];
         let mut routes = |hint| {
             node.source_hint = hint;
-            all.map(|ways| route(&node, ways).unwrap().0)
+            all.map(|ways| route(&node, ways).unwrap().route)
         };
         assert_eq!(routes(SourceHint::Internal), [Route::Internal; 4]);
         assert_eq!(routes(SourceHint::Web), [Route::DeepResearch, Route::Web, Route::DeepResearch, Route::Internal]);
         assert_eq!(routes(SourceHint::Mixed), [Route::Mixed, Route::Mixed, Route::MixedDeepResearch, Route::Internal]);
-        node.source_hint = SourceHint::Web;
-        assert!(route(&node, ways(false, false, true)).unwrap_err().contains("no search engine"));
-        for (job, why) in [(JobWay::UsedUp, "--deep-research-max"), (JobWay::TooDear, "--max-cost")] {
-            let ways = Ways { job, ..ways(false, false, true) };
-            assert!(route(&node, ways).unwrap_err().contains(why));
-            assert_eq!(route(&node, Ways { web: true, ..ways }).unwrap().0, Route::Web);
+    }
+
+    #[test]
+    fn way_out_that_is_missing_is_named_with_its_reason() {
+        let mut node = Node::new(NodeId::numbered(2), None, "why?".parse().unwrap(), 1);
+        for (job, is_offline, why) in [
+            (JobWay::Closed, false, NoWay::Nothing),
+            (JobWay::UsedUp, false, NoWay::UsedUp),
+            (JobWay::TooDear, false, NoWay::TooDear),
+            (JobWay::Closed, true, NoWay::Offline),
+        ] {
+            let ways = Ways { web: false, job, is_offline, is_strict: true };
+            node.source_hint = SourceHint::Web;
+            assert_eq!(route(&node, ways), Err(why));
+            assert_eq!(route(&node, Ways { is_strict: false, ..ways }).unwrap().no_way_out, Some(why));
+            assert_eq!(route(&node, Ways { web: true, ..ways }).unwrap().no_way_out, None);
+            node.source_hint = SourceHint::Mixed;
+            assert_eq!(route(&node, ways).unwrap().no_way_out, Some(why));
         }
     }
 }

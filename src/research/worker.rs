@@ -1,4 +1,4 @@
-//! A Node becomes a Branch with a model: it searches, opens and notes, and code decides what of that is evidence.
+//! A worker: a model searches, opens and notes, and code decides what of that is evidence.
 //!
 //! The worker is shown its question, its aspects, the conclusions it depends on and a slice of the global summary, and
 //! nothing else. Whatever stops it, what it has noted by then is kept, and its branch says why it stopped.
@@ -7,19 +7,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::action::{ActionDraft, Desk, Outcome};
-use super::branch::{Branch, BranchStop};
-use super::compress::{Ending, compress};
+use super::action::{ActionDraft, Desk, Note, Outcome};
+use super::branch::{Branch, BranchStop, Reported};
 use super::cut::cut;
+use super::evidence::Evidence;
 use super::memory::branch_text;
 use super::node::{Node, Tool};
 use super::prompt::{Template, ends_run, failure, fitted, room, shorten_longest, size};
-use super::question::Aspect;
+use super::question::{Aspect, AspectId};
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Role};
 use crate::llm::model::ModelError;
 use crate::llm::structured::{StructuredError, structured};
-use crate::source::{Passage, Source, SourceError};
+use crate::source::{Passage, Source, SourceError, Support};
 
 /// Calls that repeat an earlier one before the worker is stopped.
 const MAX_REPEATS: u32 = 3;
@@ -59,6 +59,8 @@ pub struct Conclusion<'a> {
 pub struct Task<'a> {
     /// The node to work on.
     pub node: &'a Node,
+    /// Begins the keys of its calls.
+    pub key: CallKey,
     /// The aspects it serves.
     pub aspects: Vec<&'a Aspect>,
     /// What the nodes it depends on found out.
@@ -133,24 +135,127 @@ pub enum WorkError {
     Call(#[from] CallError),
     /// The source, which never answered.
     #[error(transparent)]
-    Source(SourceError),
+    Source(#[from] SourceError),
+}
+
+/// What a worker brings back: checked evidence, and what a reader should know of how it was found.
+#[derive(Debug)]
+pub struct Gathered {
+    /// Evidence, in the order it was noted.
+    pub(super) notes: Vec<Note>,
+    /// Passages it was shown and did not open, best first.
+    pub(super) further: Vec<Passage>,
+    /// How well the best search bears on the question.
+    pub(super) support: Support,
+    /// Notes for the reader of the report.
+    pub(super) remarks: Vec<String>,
+    /// Claims of a background job that no page was found to bear out.
+    pub(super) reported: Vec<Reported>,
+    /// Why it stopped.
+    pub(super) stop: BranchStop,
+}
+
+impl Gathered {
+    fn of(task: &Task<'_>, desk: Desk<'_>, ending: Ending) -> Self {
+        let mut remarks = desk.remarks;
+        remarks.extend(ending.remark.map(|reason| format!("work on `{}` stopped early: {reason}", task.node.question)));
+        let unopened = desk.shown.into_iter().filter(|shown| !shown.is_opened);
+        let mut further: Vec<_> = unopened.map(|shown| shown.passage).collect();
+        further.sort_by(|a, b| b.score.total_cmp(&a.score));
+        let (notes, support, stop) = (desk.noted, desk.support, ending.stop);
+        Self { notes, further, support, remarks, reported: Vec::new(), stop }
+    }
+
+    /// Takes a branch apart again, so that it can be compressed together with other evidence.
+    pub fn from_branch(branch: Branch) -> Self {
+        let Branch { report, evidence, further, support, notes, reported } = branch;
+        let note = |evidence: Evidence| {
+            let finding = report.findings.iter().find(|finding| finding.evidence.contains(&evidence.id));
+            let text = finding.map_or_else(|| evidence.quote.clone(), |finding| finding.text.clone());
+            Note { text, aspect: finding.and_then(|finding| finding.aspect.clone()), evidence }
+        };
+        let found = evidence.into_iter().map(note).collect();
+        Self { notes: found, further, support, remarks: notes, reported, stop: report.stop_reason }
+    }
+
+    /// Adds what was found outside; its evidence is numbered on from the evidence there is.
+    #[must_use]
+    pub fn then(mut self, outside: Self) -> Self {
+        let from = self.notes.len();
+        self.notes.extend(outside.notes.into_iter().map(|mut note| {
+            note.evidence.id = note.evidence.id.after(from);
+            note
+        }));
+        self.further.extend(outside.further);
+        self.support = self.support.max(outside.support);
+        self.remarks.extend(outside.remarks);
+        self.reported.extend(outside.reported);
+        let cut_short = [self.stop, outside.stop].into_iter();
+        let mut cut_short =
+            cut_short.filter(|stop| matches!(stop, BranchStop::BudgetExceeded | BranchStop::ModelFailed));
+        self.stop = cut_short.next().unwrap_or(outside.stop);
+        self
+    }
+
+    /// Adds a note for the reader of the report.
+    pub fn remark(&mut self, remark: String) {
+        self.remarks.push(remark);
+    }
+
+    /// Says which aspect all evidence serves.
+    #[must_use]
+    pub fn serving(mut self, aspect: Option<&AspectId>) -> Self {
+        for note in &mut self.notes {
+            note.aspect = aspect.cloned();
+        }
+        self
+    }
+
+    /// Returns how well the best search bears on the question.
+    pub fn support(&self) -> Support {
+        self.support
+    }
+
+    /// Tells whether nothing was found.
+    pub fn is_empty(&self) -> bool {
+        self.notes.is_empty()
+    }
+
+    /// Returns the aspects without evidence.
+    pub fn open_aspects(&self, aspects: &[Aspect]) -> Vec<AspectId> {
+        let is_served = |aspect: &&Aspect| self.notes.iter().any(|note| note.aspect.as_ref() == Some(&aspect.id));
+        aspects.iter().filter(|aspect| !is_served(aspect)).map(|aspect| aspect.id.clone()).collect()
+    }
+}
+
+/// Why a worker stopped, and what a reader should know of it.
+#[derive(Debug)]
+struct Ending {
+    stop: BranchStop,
+    remark: Option<String>,
+}
+
+impl Ending {
+    fn of(stop: BranchStop) -> Self {
+        Self { stop, remark: None }
+    }
 }
 
 /// Works on a node until it is done or may not go on.
 ///
 /// # Errors
 ///
-/// Returns an error where the run must stop, and where the model failed or a limit was reached before anything was noted;
-/// after that the branch is kept with what it has. Also where the source failed whenever it was asked: that nothing was
-/// found would be said of something nobody looked into.
-pub async fn work(caller: &dyn Caller, source: &dyn Source, task: &Task<'_>) -> Result<Branch, WorkError> {
+/// Returns an error if the run must stop, and if the model failed or a limit was reached before anything was noted; after
+/// that everything noted is kept. Also if the source failed at every request: that nothing was found would be said of
+/// something that was never searched.
+pub async fn gather(caller: &dyn Caller, source: &dyn Source, task: &Task<'_>) -> Result<Gathered, WorkError> {
     let desk = Desk::new(source, task.node, &task.aspects, task.limits.passages_per_search);
     let mut worker = Worker { caller, task, scope: source.scope(), desk, results: Vec::new(), spent_tokens: 0 };
     let ending = worker.gather().await?;
     if let (Some(error), true) = (worker.desk.dead_source(), task.conclusions.is_empty()) {
         return Err(WorkError::Source(error.clone()));
     }
-    Ok(compress(caller, task, worker.desk, ending).await?)
+    Ok(Gathered::of(task, worker.desk, ending))
 }
 
 impl Worker<'_> {
@@ -211,7 +316,7 @@ impl Worker<'_> {
     }
 
     fn key(&self, step: u32) -> CallKey {
-        CallKey::new(format!("{}/step/{step}", self.task.node.id))
+        self.task.key.then(&format!("step/{step}"))
     }
 
     fn received(&self, draft: &StepDraft) -> u64 {
@@ -223,7 +328,7 @@ impl Worker<'_> {
             results: self.results.clone(),
             context: self.task.context.to_owned(),
             conclusions: conclusions(self.task),
-            notes: notes(&self.desk),
+            notes: noted(&self.desk.noted),
         };
         let room = room::<StepDraft>(self.caller, Role::Worker);
         fitted(self.caller, room, &mut view, |view| self.render(step, view), |view| self.shrink(view))
@@ -323,9 +428,9 @@ pub(super) fn conclusions(task: &Task<'_>) -> Vec<Named> {
     task.conclusions.iter().map(named).collect()
 }
 
-/// Returns what a worker has noted, with the quotes.
-pub(super) fn notes(desk: &Desk<'_>) -> Vec<Named> {
-    let named = |note: &super::action::Note| Named {
+/// Returns notes with their quotes.
+pub(super) fn noted(notes: &[Note]) -> Vec<Named> {
+    let named = |note: &Note| Named {
         id: note.evidence.id.to_string(),
         question: String::new(),
         text: match &note.aspect {
@@ -333,9 +438,5 @@ pub(super) fn notes(desk: &Desk<'_>) -> Vec<Named> {
             None => format!("{}\nQuote: {}", note.text, note.evidence.quote),
         },
     };
-    desk.noted.iter().map(named).collect()
+    notes.iter().map(named).collect()
 }
-
-#[cfg(test)]
-#[path = "worker_tests.rs"]
-mod tests;

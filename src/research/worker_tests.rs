@@ -2,11 +2,14 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::llm::call::CallKey;
 use crate::llm::call::Limit;
-use crate::research::node::{NodeId, Tree};
+use crate::llm::model::ModelError;
+use crate::research::node::{Node, NodeId, Tool, Tree};
 use crate::research::question::AspectId;
 use crate::research::scripted::{Scripted, ScriptedSource, add_node, branch, broken};
-use crate::source::{Found, Label, Place, SourceFile, Support};
+use crate::research::worker::{Conclusion, WorkError, WorkerLimits, gather};
+use crate::source::{Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
 
 const LOCKS: &str = "The **writer lock** is a file.\nIt is held while\nwriting.\n\nReaders take no lock at all.";
 
@@ -20,7 +23,8 @@ fn source() -> ScriptedSource {
 
 fn task<'a>(node: &'a Node, aspects: &'a [Aspect]) -> Task<'a> {
     let aspects = aspects.iter().collect();
-    Task { node, aspects, conclusions: Vec::new(), context: "", limits: WorkerLimits::default() }
+    let key = CallKey::new(node.id.to_string());
+    Task { node, key, aspects, conclusions: Vec::new(), context: "", limits: WorkerLimits::default() }
 }
 
 fn step(actions: &Value, done: bool) -> Value {
@@ -51,6 +55,10 @@ fn usual(quote: &str) -> Vec<(&'static str, Value)> {
         ("n2/step/3", step(&json!([]), true)),
         ("n2/report", report(&json!([finding("A file locks.", &["n2e1"])]))),
     ]
+}
+
+async fn work(caller: &Scripted, source: &dyn Source, task: &Task<'_>) -> Result<Branch, WorkError> {
+    Ok(compress(caller, task, gather(caller, source, task).await?).await?)
 }
 
 async fn worked(caller: &Scripted, task: &Task<'_>) -> Result<Branch, WorkError> {

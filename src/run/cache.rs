@@ -1,24 +1,23 @@
-//! What sources were asked and what they said: asked again, they need not answer again.
+//! Lookups: what sources were asked and what they answered. A query on record is not asked again.
 //!
-//! Identical queries are answered from memory, then from the journal, of whichever run; a query that means nearly the
-//! same as an earlier one is answered from that. Which earlier one never depends on which node of a run was faster, so
-//! that a resumed run sees what it saw. A result serves only under the version of the source it was found in, and an
-//! internal one never a node of the web.
+//! Identical queries are answered from memory, then from the journal, of whichever run. A query that means nearly the same
+//! as an earlier one is answered from that: the journal finds those with the same key words, and the embedder compares
+//! them when it is needed, so that the journal keeps no vectors. Which earlier query never depends on which node of a run
+//! was faster, so a resumed run sees the same results. A result serves only under the version of the source it was found
+//! in, and an internal one never serves a node of the web.
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use moka::future::Cache as Memory;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::journal::{JournalError, LockedRun, Lookup, LookupAnswer};
 use crate::base::clock::{Clock, Moment};
-use crate::base::id::ContentHash;
 use crate::base::line::one_line;
 use crate::base::word::WordSplitter;
 use crate::kb::embed::Embedder;
-use crate::research::node::NodeId;
-use crate::research::question::Question;
-use crate::source::{Found, Label, Layer, Passage, Source, SourceError};
+use crate::source::SourceError;
 
 /// Two queries of the same key words that are closer than this, as a cosine, ask the same; the cosine alone does not tell
 /// "increases" from "reduces". `kb/decisions/near-queries.md` says how it was set.
@@ -53,11 +52,19 @@ impl Cache {
         Self { run, since, clock, embedder, memory: Memory::new(MEMORY_ENTRIES) }
     }
 
-    /// Returns a source that answers from what is on record where it can, for one node.
+    /// Returns the answer on record to a lookup of a source, or what `ask` answers.
     ///
-    /// `version` is that of the source when the run began.
-    pub fn source(&self, inner: Arc<dyn Source>, node: NodeId, version: String) -> CachedSource {
-        CachedSource { cache: self.clone(), inner, node, version, read_for: String::new() }
+    /// # Errors
+    ///
+    /// Returns the error of `ask`, and an error if the journal fails.
+    pub async fn answer_json<T: Serialize + DeserializeOwned>(
+        &self,
+        lookup: Lookup,
+        ask: impl Future<Output = Result<T, SourceError>> + Send,
+    ) -> Result<T, SourceError> {
+        let ask = async { serde_json::to_string(&ask.await?).map_err(|error| unreadable(&error)) };
+        let result = self.answer(lookup, ask).await?;
+        serde_json::from_str(&result).map_err(|error| unreadable(&error))
     }
 
     /// Returns what is on record for a lookup, or what `ask` says.
@@ -91,23 +98,15 @@ impl Cache {
             self.record(&lookup, LookupAnswer::Known(row.id)).await?;
             return Ok(row.result.into());
         }
-        let vector = if is_in_words(&lookup) { self.embed(&lookup.query).await } else { None };
-        if let Some(vector) = &vector {
-            let words = key_words(&lookup.query);
-            let near = self.run.journal().near_lookups(self.run.id(), &lookup, self.since).await;
-            let near = near?.into_iter().filter_map(|row| {
-                let similarity = dot(vector, row.vector.as_deref()?);
-                let is_same = similarity >= SAME_QUESTION && key_words(&row.query) == words;
-                is_same.then_some((similarity, row))
-            });
-            if let Some((_, row)) = near.max_by(|(a, first), (b, second)| a.total_cmp(b).then(second.id.cmp(&first.id)))
-            {
-                self.record(&lookup, LookupAnswer::Known(row.id)).await?;
-                return Ok(self.run.journal().lookup_result(row.id).await?.into());
-            }
+        let words = is_in_words(&lookup).then(|| key_words(&lookup.query).join(" "));
+        if let Some(words) = &words
+            && let Some(row) = self.nearest(&lookup, words).await?
+        {
+            self.record(&lookup, LookupAnswer::Known(row)).await?;
+            return Ok(self.run.journal().lookup_result(row).await?.into());
         }
         let result = ask.await?;
-        self.record(&lookup, LookupAnswer::New { result: result.clone(), vector }).await?;
+        self.record(&lookup, LookupAnswer::New { result: result.clone(), words }).await?;
         Ok(result.into())
     }
 
@@ -115,74 +114,21 @@ impl Cache {
         self.run.record_lookup(lookup, answer, self.clock.now()).await
     }
 
-    async fn embed(&self, query: &str) -> Option<Vec<f32>> {
-        let (embedder, query) = (self.embedder.clone()?, query.to_owned());
-        tokio::task::spawn_blocking(move || embedder.embed_query(&query)).await.ok()?.ok()
-    }
-}
-
-/// A source that need not answer twice.
-pub struct CachedSource {
-    cache: Cache,
-    inner: Arc<dyn Source>,
-    node: NodeId,
-    version: String,
-    read_for: String,
-}
-
-impl CachedSource {
-    /// Keeps what is opened for this question alone: another one is shown something else of the same page.
-    #[must_use]
-    pub fn read_for(self, question: &Question) -> Self {
-        let hash = ContentHash::of(question.as_str().as_bytes());
-        Self { read_for: format!(" for {}", &hash.as_str()[..16]), ..self }
-    }
-
-    fn lookup(&self, tool: &str, query: String, version: String) -> Lookup {
-        Lookup {
-            node: self.node.clone(),
-            tool: format!("{}.{tool}", self.inner.name()),
-            query,
-            scope: self.inner.scope(),
-            label: if self.inner.name() == "web" { Label::Public } else { Label::Internal },
-            version,
+    /// Returns the lookup on record that asks the same in other words, if there is one.
+    async fn nearest(&self, lookup: &Lookup, words: &str) -> Result<Option<i64>, JournalError> {
+        let Some(embedder) = self.embedder.clone() else { return Ok(None) };
+        let candidates = self.run.journal().lookups_with_words(self.run.id(), lookup, words, self.since).await?;
+        if candidates.is_empty() {
+            return Ok(None);
         }
-    }
-}
-
-impl Layer for CachedSource {
-    fn inner(&self) -> &dyn Source {
-        self.inner.as_ref()
-    }
-
-    fn version(&self) -> String {
-        self.version.clone()
-    }
-
-    fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
-        Box::pin(async move {
-            let normalised = format!("{limit}: {}", normalised(query));
-            let ask = async {
-                let found = self.inner.search(query, limit).await?;
-                serde_json::to_string(&found).map_err(|error| unreadable(&error))
-            };
-            let result = self.cache.answer(self.lookup("search", normalised, self.version.clone()), ask).await?;
-            let found = serde_json::from_str(&result).map_err(|error| unreadable(&error))?;
-            self.inner.recognise(&found);
-            Ok(found)
-        })
-    }
-
-    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
-        Box::pin(async move {
-            let ask = async {
-                let passage = self.inner.open(id).await?;
-                serde_json::to_string(&passage).map_err(|error| unreadable(&error))
-            };
-            let version = format!("{}{}", self.version, self.read_for);
-            let result = self.cache.answer(self.lookup("open", id.to_owned(), version), ask).await?;
-            serde_json::from_str(&result).map_err(|error| unreadable(&error))
-        })
+        let query = lookup.query.clone();
+        let nearest = move || {
+            let vector = embedder.embed_query(&query).ok()?;
+            let similarity = |(id, query): (i64, String)| Some((dot(&vector, &embedder.embed_query(&query).ok()?), id));
+            let near = candidates.into_iter().filter_map(similarity).filter(|(cosine, _)| *cosine >= SAME_QUESTION);
+            near.max_by(|(a, first), (b, second)| a.total_cmp(b).then(second.cmp(first))).map(|(_, id)| id)
+        };
+        Ok(tokio::task::spawn_blocking(nearest).await.ok().flatten())
     }
 }
 
@@ -232,9 +178,10 @@ mod tests {
     use crate::base::clock::ManualClock;
     use crate::base::id::RunId;
     use crate::kb::embed::builtin_for_tests;
-    use crate::researcher::ScriptedSource;
+    use crate::research::node::NodeId;
     use crate::run::event::{Event, Record};
     use crate::run::store::Store;
+    use crate::source::Label;
 
     async fn cache(run: &RunId, store: &Store, at: Moment) -> Cache {
         let settings = serde_json::json!({
@@ -248,8 +195,17 @@ mod tests {
         Cache::new(run, at, Arc::new(ManualClock::at(at)), Some(builtin_for_tests()))
     }
 
-    fn of_node(cache: &Cache, node: u32) -> Box<dyn Source> {
-        Box::new(cache.source(Arc::new(ScriptedSource), NodeId::numbered(node), "1".into()))
+    /// Returns the answer of a source that echoes its query, for a node.
+    async fn asked(cache: &Cache, node: u32, query: &str) -> String {
+        let lookup = Lookup {
+            node: NodeId::numbered(node),
+            tool: "kb.search".into(),
+            query: format!("5: {}", normalised(query)),
+            scope: "files".into(),
+            label: Label::Internal,
+            version: "1".into(),
+        };
+        cache.answer_json(lookup, async { Ok(query.to_owned()) }).await.unwrap()
     }
 
     /// Returns how many lookups of the run an earlier answer served.
@@ -262,10 +218,10 @@ mod tests {
         let store = Store::in_memory().unwrap();
         let (first, second) = (RunId::random(1), RunId::random(2));
         let earlier = cache(&first, &store, Moment(1)).await;
-        let asked = of_node(&earlier, 2).search("Does topic 4 increase survival?", 5).await.unwrap();
+        let first_answer = asked(&earlier, 2, "Does topic 4 increase survival?").await;
         let later = cache(&second, &store, Moment(2)).await;
-        let again = of_node(&later, 2).search("please tell me, does topic 4 increase survival", 5).await.unwrap();
-        assert_eq!((again, known(&store, &second).await), (asked, 1));
+        let again = asked(&later, 2, "please tell me, does topic 4 increase survival").await;
+        assert_eq!((again, known(&store, &second).await), (first_answer, 1));
         for other in [
             "Does topic 4 reduce survival?",
             "Does survival increase topic 4?",
@@ -273,10 +229,10 @@ mod tests {
             "Does topic 4+ increase survival?",
             "Does topic 4# increase survival?",
         ] {
-            of_node(&later, 2).search(other, 5).await.unwrap();
+            asked(&later, 2, other).await;
             assert_eq!(known(&store, &second).await, 1, "{other}");
         }
-        of_node(&later, 2).search("Does topic 4+ increase survival", 5).await.unwrap();
+        asked(&later, 2, "Does topic 4+ increase survival").await;
         assert_eq!(known(&store, &second).await, 2, "the mark at the end asks nothing else");
     }
 
@@ -285,27 +241,10 @@ mod tests {
         let store = Store::in_memory().unwrap();
         let run = RunId::random(1);
         let cache = cache(&run, &store, Moment(1)).await;
-        let source = |node| of_node(&cache, node);
-        source(2).search("Does topic 4 increase survival?", 5).await.unwrap();
-        source(3).search("please tell me, does topic 4 increase survival", 5).await.unwrap();
+        asked(&cache, 2, "Does topic 4 increase survival?").await;
+        asked(&cache, 3, "please tell me, does topic 4 increase survival").await;
         assert_eq!(known(&store, &run).await, 0);
-        source(3).search("Does topic 4 increase survival?", 5).await.unwrap();
+        asked(&cache, 3, "Does topic 4 increase survival?").await;
         assert_eq!(known(&store, &run).await, 1, "the very same query is the same for everybody");
-    }
-
-    #[tokio::test]
-    async fn what_is_opened_for_one_question_is_not_shown_for_another() {
-        let store = Store::in_memory().unwrap();
-        let run = RunId::random(1);
-        let cache = cache(&run, &store, Moment(1)).await;
-        let opened = async |question: &str| {
-            let source = cache.source(Arc::new(ScriptedSource), NodeId::numbered(2), "1".into());
-            let source: Box<dyn Source> = Box::new(source.read_for(&question.parse().unwrap()));
-            source.open("topic-4").await.unwrap();
-            known(&store, &run).await
-        };
-        assert_eq!(opened("What is it?").await, 0);
-        assert_eq!(opened("Who made it?").await, 0);
-        assert_eq!(opened("What is it?").await, 1);
     }
 }

@@ -37,9 +37,11 @@ pub mod egress;
 
 pub mod reader;
 
-pub mod named;
+mod node_source;
 
 pub mod sources;
+
+mod outward_worker;
 
 pub mod jobs;
 

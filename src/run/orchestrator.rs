@@ -10,11 +10,12 @@ use tracing::{Span, info, instrument};
 use super::budget::{Budget, BudgetLimits, CallCost, Purpose, Spent};
 use super::cache::Cache;
 use super::desk::{Desk, writing_reserve};
-use super::egress::{Egress, Patience};
+use super::egress::Egress;
 use super::event::{Event, Record, RunSettings};
 use super::jobs::{Jobs, to_try_again};
 use super::journal::{CallRow, CallState, JournalError, LockedRun};
 use super::ledger::{CallNotice, Ledger, LedgerParts, charged_tokens};
+use super::node_source::{Patience, Shared};
 use super::phase::{Judged, Phase};
 use super::reader::Reading;
 use super::recall::Recall;
@@ -37,7 +38,7 @@ use crate::research::node::{NodeId, Tree};
 use crate::research::plan::{Plan, PlanDraft, SavedPlan, TreeLimits};
 use crate::research::question::{Brief, Mode, Question};
 use crate::research::report::{Draft, Section, StopReason};
-use crate::research::route::{JobWay, Route, Ways, route};
+use crate::research::route::{JobWay, Route, Way, Ways, route};
 use crate::source::SourceError;
 use crate::source::deep_research::DeepResearch;
 
@@ -107,6 +108,15 @@ pub enum RunError {
         #[source]
         source: CallError,
     },
+    /// A source that everything depends on failed.
+    #[error("failed to {step}")]
+    Source {
+        /// What was being done.
+        step: &'static str,
+        /// Why it failed.
+        #[source]
+        source: StepError,
+    },
     /// A plan that was given does not fit.
     #[error("plan cannot be used: {complaints}")]
     Plan {
@@ -133,7 +143,9 @@ impl RunError {
             Self::Call { source: CallError::Model(ModelError::Authentication), .. } => {
                 Some("check the key; `dr doctor --model` asks the endpoint".into())
             }
-            Self::Call { .. } => Some("what there is is kept; `dr resume` goes on with it".into()),
+            Self::Call { .. } | Self::Source { .. } => {
+                Some("what there is is kept; `dr resume` goes on with it".into())
+            }
             Self::Fold(_) => None,
         }
     }
@@ -247,10 +259,12 @@ impl Orchestrator {
         let jobs = research.map(|research| Arc::new(Jobs::open(Arc::clone(&ledger), research, calls)));
         let sources = RunSources {
             sources: resources.sources.clone(),
-            cache,
-            egress,
-            question: state.question.clone(),
-            patience: Patience { budget: budget.clone(), stop: resources.stop.clone() },
+            shared: Shared {
+                cache,
+                egress,
+                patience: Patience { budget: budget.clone(), stop: resources.stop.clone() },
+                breaker: Arc::default(),
+            },
             reading: Reading {
                 caller: desk.clone().map(|desk| desk as Arc<dyn Caller>),
                 embedder: resources.embedder.clone(),
@@ -443,8 +457,8 @@ impl Orchestrator {
     fn prepare(&self, node: &NodeId) -> Result<Work, StepError> {
         let missing = || StepError::Invalid(format!("there is no node `{node}`"));
         let planned = self.state.tree.get(node).ok_or_else(missing)?;
-        route(planned, self.ways(node)).map_err(StepError::NoWay)?;
-        Work::of(&self.state, node).ok_or_else(missing)
+        let way = route(planned, self.ways(node)).map_err(StepError::NoWay)?;
+        Work::of(&self.state, node, way.no_way_out).ok_or_else(missing)
     }
 
     /// Judges the round that is under way.
@@ -514,7 +528,7 @@ impl Orchestrator {
         self.state.apply(&record)?;
         info!(seq = record.seq, nodes = self.state.tree.nodes.len(), "{}", record.event.name());
         if matches!(record.event, Event::Briefed { .. } | Event::Planned { .. } | Event::RoundEnded { .. }) {
-            self.steps.sources.egress.learn(&self.state);
+            self.steps.sources.shared.egress.learn(&self.state);
         }
         (self.resources.listener)(&RunNotice::Event(&record, &self.state));
         Ok(())
@@ -533,12 +547,12 @@ impl Board for Orchestrator {
         let ways = self.ways(id);
         let node = self.state.tree.get(id);
         let (route, why) = match node.map(|node| route(node, ways)) {
-            Some(Ok(found)) => found,
+            Some(Ok(Way { route, why, .. })) => (route, why.to_owned()),
             // Its worker will find that no way leads there, and the node is blocked with the reason.
-            Some(Err(reason)) => (Route::Web, reason),
-            None => (Route::Internal, ""),
+            Some(Err(no_way)) => (Route::Web, no_way.to_string()),
+            None => (Route::Internal, String::new()),
         };
-        self.commit(Event::NodeStarted { node: id.clone(), route, why: why.to_owned() }).await
+        self.commit(Event::NodeStarted { node: id.clone(), route, why }).await
     }
 
     async fn finish(&mut self, id: &NodeId, outcome: Result<Self::Outcome, Lost>) -> Result<(), RunError> {
@@ -596,8 +610,7 @@ impl StepError {
         let source = match self {
             Self::Call(source) => source,
             Self::Invalid(complaint) => CallError::Model(ModelError::InvalidOutput { complaint }),
-            Self::Source(error) => CallError::Model(ModelError::Permanent { reason: error.to_string() }),
-            Self::NoWay(reason) => CallError::Model(ModelError::Permanent { reason: reason.to_owned() }),
+            source @ (Self::Source(_) | Self::NoWay(_)) => return RunError::Source { step, source },
         };
         RunError::Call { step, source }
     }

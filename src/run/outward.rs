@@ -5,9 +5,15 @@
 
 use super::tree::RunState;
 use crate::base::outbound::{EgressAllowed, Outbound};
-use crate::research::node::Node;
+use crate::research::branch::Branch;
+use crate::research::memory::{label, slice};
+use crate::research::node::{Node, NodeId};
 use crate::research::outward::{OutwardAspect, OutwardTask};
-use crate::research::question::{AspectId, Brief};
+use crate::research::question::{AspectId, Brief, Question};
+use crate::source::Label;
+
+/// Tokens of the global summary that a worker is shown.
+pub(super) const CONTEXT_TOKENS: u64 = 1_000;
 
 /// Words the user wrote: the question, what they said when asked back, and what they require.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,12 +82,22 @@ impl<'a> BeforeRetrieval<'a> {
         Outbound::vouched(&self.brief.task)
     }
 
-    /// Returns the aspects that `ids` of the brief that nodes go by stand for: all of them if that is another brief.
-    #[expect(clippy::disallowed_methods, reason = "this brief was made before any retrieval")]
+    /// Returns the aspects that `ids` stand for; all of them if nodes go by the ids of another brief.
     pub fn aspects(self, ids: &[AspectId]) -> Vec<OutwardAspect> {
-        let is_wanted = |id: &AspectId| self.state.settings.follows.is_some() || ids.contains(id);
-        let wanted = self.brief.aspects.iter().filter(|aspect| is_wanted(&aspect.id));
-        wanted.map(|aspect| OutwardAspect { id: aspect.id.clone(), text: Outbound::vouched(&aspect.text) }).collect()
+        let is_wanted = |aspect: &OutwardAspect| self.has_other_ids() || ids.contains(&aspect.id);
+        self.all_aspects().filter(is_wanted).collect()
+    }
+
+    /// Returns every aspect.
+    #[expect(clippy::disallowed_methods, reason = "this brief was made before any retrieval")]
+    pub fn all_aspects(self) -> impl Iterator<Item = OutwardAspect> {
+        let aspects = self.brief.aspects.iter();
+        aspects.map(|aspect| OutwardAspect { id: aspect.id.clone(), text: Outbound::vouched(&aspect.text) })
+    }
+
+    /// Tells whether nodes go by the ids of another brief than this one.
+    pub fn has_other_ids(self) -> bool {
+        self.state.settings.follows.is_some()
     }
 
     /// Returns what a node asks, if the first plan worded it.
@@ -103,28 +119,74 @@ pub fn egress_allowed(state: &RunState) -> Option<EgressAllowed> {
     EgressAllowed::by_setting(state.settings.allow_egress)
 }
 
-/// Returns what a worker or a job outside is told of a node, for those of its aspects that are `open`.
-pub fn outward_task(state: &RunState, node: &Node, open: &[AspectId]) -> OutwardTask {
+/// Everything a conversation that faces outward is shown of a run.
+#[derive(Clone, Debug)]
+pub struct OutwardWork {
+    /// The task of the node, for all of its aspects.
+    pub task: OutwardTask,
+    /// Whether the ids of its aspects are those of the brief that nodes go by.
+    pub has_own_ids: bool,
+    /// What the nodes it builds on found in public sources: each with its question in words that may leave.
+    pub conclusions: Vec<(NodeId, Outbound, Branch)>,
+    /// The part of the public summary that bears on the question.
+    pub context: Outbound,
+    /// What the user asked.
+    pub asked: Question,
+    /// The same, with what else the user wrote.
+    pub words: UserWords,
+}
+
+impl OutwardWork {
+    /// Gathers it; only what is public is taken of what was found, unless the user lets everything leave.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "what is labelled public was made by conversations that face outward"
+    )]
+    pub fn of(state: &RunState, node: &Node) -> Self {
+        let task = outward_task(state, node);
+        let eyes = if egress_allowed(state).is_some() { Label::Internal } else { Label::Public };
+        let found = node.depends_on.iter().filter(|id| label(&state.tree, &state.branches, id) <= eyes);
+        let found = found.filter_map(|id| Some((state.tree.get(id)?, state.branches.get(id)?)));
+        let conclusions =
+            found.map(|(node, branch)| (node.id.clone(), outward_task(state, node).question(), branch.clone()));
+        let context = slice(state.folded.memory.global_for(eyes), task.question().as_str(), CONTEXT_TOKENS, &estimate);
+        Self {
+            conclusions: conclusions.collect(),
+            context: Outbound::vouched(context),
+            has_own_ids: egress_allowed(state).is_some()
+                || !BeforeRetrieval::of(state).is_some_and(BeforeRetrieval::has_other_ids),
+            task,
+            asked: state.question.clone(),
+            words: UserWords::of(state),
+        }
+    }
+}
+
+/// Returns what a conversation outside is told of a node.
+pub fn outward_task(state: &RunState, node: &Node) -> OutwardTask {
     let words = UserWords::of(state);
-    let (question, background, aspects) = match (egress_allowed(state), BeforeRetrieval::of(state)) {
+    let today = state.started_at().date().and_then(|day| day.parse::<jiff::civil::Date>().ok()).map(Outbound::from);
+    let (planned, background, aspects) = match (egress_allowed(state), BeforeRetrieval::of(state)) {
         (Some(allowed), _) => {
             let text = |text: &str| Outbound::allowed_by_user(allowed, text);
             let aspects = state.brief().into_iter().flat_map(|brief| &brief.aspects);
-            let aspects = aspects.filter(|aspect| open.contains(&aspect.id));
+            let aspects = aspects.filter(|aspect| node.aspects.contains(&aspect.id));
             let aspects = aspects.map(|aspect| OutwardAspect { id: aspect.id.clone(), text: text(&aspect.text) });
             let background = state.brief().map(|brief| text(&brief.task));
             (Some(text(node.question.as_str())), background, aspects.collect())
         }
-        (None, Some(before)) => (before.question(node), Some(before.task()), before.aspects(open)),
+        (None, Some(before)) => (before.question(node), Some(before.task()), before.aspects(&node.aspects)),
         (None, None) => (None, None, Vec::new()),
     };
-    let mut task = OutwardTask::new(words.question.clone(), aspects);
-    // A question that was worded after retrieval gives way to the aspects it serves.
-    let by_aspects =
-        || Outbound::joined(task.aspects().iter().map(|aspect| &aspect.text).chain([&words.question]), "; ");
-    task.question = question.unwrap_or_else(by_aspects);
-    task.background = background;
-    task.today = state.started_at().date().and_then(|day| day.parse::<jiff::civil::Date>().ok()).map(Outbound::from);
-    task.days = words.days;
-    task
+    OutwardTask::new(words.question, planned, aspects).within(background).dated(today, words.days)
+}
+
+/// Returns the task of the whole run as a summary that is shown outside may name it.
+pub fn outward_brief(state: &RunState) -> Outbound {
+    BeforeRetrieval::of(state).map_or_else(|| UserWords::of(state).question, BeforeRetrieval::task)
+}
+
+/// Counts tokens of text that no model sees: a little more than any tokenizer finds in prose.
+pub(super) fn estimate(text: &str) -> u64 {
+    (text.len() as u64).div_ceil(3)
 }

@@ -1,44 +1,40 @@
-//! Where the evidence of a run comes from, put together for one node: cached, heard, and guarded on the way out.
+//! The sources of a run, and what a node is looked into with.
 
 use std::sync::Arc;
 
-use super::cache::{Cache, normalised};
-use super::egress::{Egress, Heard, Outgoing, Patience};
+use super::cache::normalised;
 use super::journal::Lookup;
-use super::named::Named;
-use super::reader::{Reader, Reading};
-use crate::research::node::{Node, NodeId};
-use crate::research::question::Question;
-use crate::research::route::Route;
+use super::node_source::{Inside, Outside, Shared};
+use super::reader::Reading;
+use crate::base::outbound::Outbound;
+use crate::research::node::NodeId;
+use crate::research::outward::OutwardTask;
 use crate::source::deep_research::JobReport;
-use crate::source::{Found, Label, MixedSource, Passage, Source, Support};
+use crate::source::web::WebSource;
+use crate::source::{Label, Passage, Source};
 
-/// Where evidence can come from.
+/// Sources of evidence.
 #[derive(Clone)]
 pub struct Sources {
     /// The knowledge base.
     pub internal: Arc<dyn Source>,
-    /// The web, where there is a search engine for it.
-    pub web: Option<Arc<dyn Source>>,
-    /// Pages of the web that somebody else names, where they may be fetched.
-    pub pages: Option<Arc<dyn Source>>,
+    /// The web, if pages may be fetched.
+    pub web: Option<Arc<WebSource>>,
+    /// Whether a search engine is set up; without one only pages that a job cites are opened.
+    pub can_search: bool,
+    /// Whether `dr` is offline, which is then why the web is not asked.
+    pub is_offline: bool,
 }
 
 /// The sources of one run.
 #[derive(Clone)]
 pub struct RunSources {
-    /// Where they come from.
+    /// The sources.
     pub sources: Sources,
-    /// What they have said.
-    pub cache: Cache,
-    /// What may be said to them.
-    pub egress: Egress,
+    /// What all nodes share.
+    pub shared: Shared,
     /// See [`crate::run::event::RunSettings::source_version`].
     pub internal_version: String,
-    /// What the user asked.
-    pub question: Question,
-    /// How long answers from outside are waited for.
-    pub patience: Patience,
     /// How pages are read.
     pub reading: Reading,
     /// The day the run began: what the web said is used again on that day.
@@ -46,75 +42,60 @@ pub struct RunSources {
 }
 
 impl RunSources {
+    /// Returns the web if it can be searched.
+    fn searchable(&self) -> Option<&Arc<WebSource>> {
+        self.sources.web.as_ref().filter(|_| self.sources.can_search)
+    }
+
     /// Tells whether the web can be searched.
     pub fn can_search(&self) -> bool {
-        self.sources.web.is_some()
+        self.searchable().is_some()
     }
 
-    /// Returns how a node is looked up among those that jobs were started for; `version` says what their reports depend on,
-    /// and `asked` is all the user asked for: the same words mean the same only within that. A report on texts that
-    /// somebody let leave is none for a run in which they may not.
-    pub fn job_lookup(&self, node: &Node, asked: &str, version: &str) -> Lookup {
+    /// Returns the lookup that finds the job of a task among all that were started. `version` says what their reports
+    /// depend on, and `asked` is all the user asked for: the same words mean the same only within that. A report on text
+    /// that was allowed to leave does not serve a run in which it may not.
+    pub fn job_lookup(&self, node: &NodeId, task: &OutwardTask, asked: &str, version: &str) -> Lookup {
+        let aspects = task.aspects().iter().map(|aspect| normalised(aspect.text.as_str()));
+        let words: Vec<_> = [normalised(task.question().as_str())].into_iter().chain(aspects).collect();
         Lookup {
-            node: node.id.clone(),
+            node: node.clone(),
             tool: "deep_research".to_owned(),
-            query: format!("{}\n{asked}", normalised(node.question.as_str())),
+            query: format!("{}\n{asked}", words.join("\n")),
             scope: "the web".to_owned(),
             label: Label::Public,
-            version: format!("{version} {} {}", self.day, self.egress.is_open()),
+            version: format!("{version} {} {}", self.day, self.shared.egress.is_open()),
         }
     }
 
-    /// Returns the pages a job cites, for a node; only those it cites can be opened. They are for code to check, so they
-    /// come whole.
-    pub fn pages(&self, node: &Node, report: &JobReport) -> Option<Arc<dyn Source>> {
-        let pages = self.sources.pages.as_ref()?;
+    /// Returns the knowledge base for a node.
+    pub fn inside(&self, node: &NodeId) -> Inside {
+        let Shared { cache, egress, .. } = self.shared.clone();
+        let source = Arc::clone(&self.sources.internal);
+        Inside { source, cache, egress, node: node.clone(), version: self.internal_version.clone() }
+    }
+
+    /// Returns the web for a node, if it can be searched; long pages are read for `question`.
+    pub fn outside(&self, node: &NodeId, question: &Outbound, asked: &Outbound) -> Option<Outside> {
+        let web = Arc::clone(self.searchable()?);
+        let version = self.version_today(&web);
+        let outside = Outside::new(web, &self.shared, node.clone(), version);
+        Some(outside.read_for(self.reading.clone(), question.clone()).naming(asked))
+    }
+
+    /// Returns the pages a job cites, for a node; no others can be opened. They are for code to check, so they come whole.
+    pub fn cited(&self, node: &NodeId, report: &JobReport) -> Option<Outside> {
+        let web = Arc::clone(self.sources.web.as_ref()?);
+        let version = self.version_today(&web);
+        let outside = Outside::new(web, &self.shared, node.clone(), version);
         let cited = report.citations.iter();
-        let cited = cited.map(|citation| Passage::unread(citation.url.clone(), citation.title.clone()));
-        pages.recognise(&Found { passages: cited.collect(), support: Support::None, notes: Vec::new() });
-        let outgoing =
-            Outgoing::new(Arc::clone(pages), self.egress.clone(), node.id.clone(), false, self.patience.clone());
-        let cached = self.cache.source(Arc::new(outgoing), node.id.clone(), self.version_today(pages));
-        Some(Arc::new(Heard::new(Arc::new(cached), self.egress.clone())))
+        let cited: Vec<_> =
+            cited.map(|citation| Passage::unread(citation.url.clone(), citation.title.clone())).collect();
+        outside.permit(&cited);
+        Some(outside)
     }
 
-    /// Returns what a node is looked into with; pages of the web are read for `question`, as who looks outside may see it.
-    pub fn of_node(&self, route: Route, node: &Node, question: &Question) -> Arc<dyn Source> {
-        match (route, &self.sources.web) {
-            (Route::Web | Route::DeepResearch, Some(web)) => {
-                Arc::new(Named::new(self.outside(web, &node.id, question, false), &self.question))
-            }
-            (Route::Mixed, Some(web)) => {
-                let outside = self.outside(web, &node.id, question, true);
-                let both = MixedSource::new(self.inside(&node.id), outside);
-                Arc::new(Named::new(Arc::new(both), &self.question))
-            }
-            _ => self.inside(&node.id),
-        }
-    }
-
-    fn inside(&self, node: &NodeId) -> Arc<dyn Source> {
-        let internal = Arc::clone(&self.sources.internal);
-        let cached = self.cache.source(internal, node.clone(), self.internal_version.clone());
-        Arc::new(Heard::new(Arc::new(cached), self.egress.clone()))
-    }
-
-    /// Returns the web for a node; what a worker that has seen the knowledge base asks is worded anew.
-    fn outside(
-        &self,
-        web: &Arc<dyn Source>,
-        node: &NodeId,
-        question: &Question,
-        has_seen_inside: bool,
-    ) -> Arc<dyn Source> {
-        let outgoing =
-            Outgoing::new(Arc::clone(web), self.egress.clone(), node.clone(), has_seen_inside, self.patience.clone());
-        let reader = Reader::new(Arc::new(outgoing), self.reading.clone(), node.clone(), question.clone());
-        let cached = self.cache.source(Arc::new(reader), node.clone(), self.version_today(web)).read_for(question);
-        Arc::new(Heard::new(Arc::new(cached), self.egress.clone()))
-    }
-
-    fn version_today(&self, web: &Arc<dyn Source>) -> String {
+    fn version_today(&self, web: &WebSource) -> String {
         format!("{} {}", web.version(), self.day)
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::desk::Desk;
 use super::jobs::Jobs;
 use super::journal::JournalError;
+use super::outward::{estimate, outward_brief, outward_task};
 use super::phase::{Judged, Phase, Rounds};
 use super::recall::{EntryKind, Recall, RecallQuery, entries};
 use super::sources::RunSources;
@@ -13,20 +14,21 @@ use super::tree::RunState;
 use crate::base::id::RunId;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::Role;
-use crate::llm::model::ModelError;
 use crate::llm::structured::StructuredError;
 use crate::research::assemble;
 use crate::research::branch::Branch;
 use crate::research::brief::{Clarification, Request, brief, clarify};
 use crate::research::evidence::{Evidence, EvidenceId};
 use crate::research::extract::Pick;
-use crate::research::memory::{Memory, Summary, fold, fold_by_rules, group_summaries, group_summaries_by_rules, label};
-use crate::research::node::{Node, NodeId, SourceHint};
+use crate::research::memory::{
+    Memory, Summary, Told, fold, fold_by_rules, group_summaries, group_summaries_by_rules, label,
+};
+use crate::research::node::{NodeId, SourceHint};
 use crate::research::plan::{Plan, PlanDraft, Update};
 use crate::research::planner::{self, Outlook};
 use crate::research::question::{Brief, Mode};
 use crate::research::report::{Draft, Section, StopReason};
-use crate::research::route::{JobWay, Ways};
+use crate::research::route::{JobWay, NoWay, Ways};
 use crate::research::rules::{brief_by_rules, plan_by_rules, replan_by_rules};
 use crate::research::verdict::{Verdict, by_coverage, judge};
 use crate::research::worker::WorkError;
@@ -72,9 +74,9 @@ pub enum StepError {
     /// A source.
     #[error(transparent)]
     Source(SourceError),
-    /// There is none where a node is to be looked into.
-    #[error("{0}")]
-    NoWay(&'static str),
+    /// No way leads to the web.
+    #[error(transparent)]
+    NoWay(NoWay),
 }
 
 impl From<SourceError> for StepError {
@@ -111,17 +113,6 @@ impl From<WorkError> for StepError {
     }
 }
 
-impl From<StepError> for CallError {
-    fn from(error: StepError) -> Self {
-        match error {
-            StepError::Call(error) => error,
-            StepError::Invalid(complaint) => ModelError::InvalidOutput { complaint }.into(),
-            StepError::Source(error) => ModelError::Permanent { reason: error.to_string() }.into(),
-            StepError::NoWay(reason) => ModelError::Permanent { reason: reason.to_owned() }.into(),
-        }
-    }
-}
-
 impl Steps {
     /// Returns the ways out there are for a run. A node on a way with a job holds one until it is known to need none.
     pub fn ways(&self, state: &RunState) -> Ways {
@@ -135,6 +126,7 @@ impl Steps {
         Ways {
             web: self.sources.can_search(),
             job: job.unwrap_or_default(),
+            is_offline: self.sources.sources.is_offline,
             is_strict: !state.settings.by_rules || state.settings.source == Some(SourceHint::Web),
         }
     }
@@ -300,17 +292,21 @@ impl Steps {
         for (node, branch) in state.unfolded().filter(|(_, branch)| !branch.report.findings.is_empty()) {
             let label = label(&state.tree, &state.branches, &node.id);
             let key = CallKey::new(format!("fold/{number}/{}", node.id));
-            let global = self.fold(&key, brief, &memory.global.text, node, branch, r).await?;
             if label == Label::Public {
-                // What was only ever public is the same text for every eye.
-                memory.global_public = match memory.global.label {
-                    Label::Public => global.clone(),
-                    Label::Internal => {
-                        self.fold(&key.then("public"), brief, &memory.global_public, node, branch, r).await?
-                    }
-                };
+                // Outward workers are shown this summary, so it is made without a word of the plan that may not leave.
+                let (task, question) = (outward_brief(state), outward_task(state, node).question());
+                let told = Told { task: task.as_str(), id: &node.id, question: question.as_str() };
+                memory.global_public = self.fold(&key.then("public"), told, &memory.global_public, branch, r).await?;
             }
-            memory.global = Summary { text: global, label: memory.global.label.max(label) };
+            // As long as everything is public, one summary serves all.
+            let text = match (memory.global.label, label) {
+                (Label::Public, Label::Public) => memory.global_public.clone(),
+                (Label::Internal, _) | (_, Label::Internal) => {
+                    let told = Told { task: &brief.task, id: &node.id, question: node.question.as_str() };
+                    self.fold(&key, told, &memory.global.text, branch, r).await?
+                }
+            };
+            memory.global = Summary { text, label: memory.global.label.max(label) };
         }
         memory.groups = match self.desk.as_deref() {
             Some(desk) => {
@@ -323,19 +319,11 @@ impl Steps {
         Ok(memory)
     }
 
-    async fn fold(
-        &self,
-        key: &CallKey,
-        brief: &Brief,
-        g: &str,
-        node: &Node,
-        branch: &Branch,
-        r: u64,
-    ) -> Result<String, CallError> {
+    async fn fold(&self, key: &CallKey, told: Told<'_>, g: &str, branch: &Branch, r: u64) -> Result<String, CallError> {
         match self.desk.as_deref() {
             // The first branch has nothing to be folded into: its own report is the summary.
             Some(desk) if g.is_empty() => Ok(fold_by_rules(g, branch, r, &|text| desk.count(Role::Summariser, text))),
-            Some(desk) => fold(desk, key, brief, g, node, branch, r).await,
+            Some(desk) => fold(desk, key, told, g, branch, r).await,
             None => Ok(fold_by_rules(g, branch, r, &estimate)),
         }
     }
@@ -472,9 +460,4 @@ fn checked(draft: &PlanDraft, state: &RunState, brief: &Brief, round: u32) -> Re
     draft
         .check(&state.tree, brief, state.settings.tree, round)
         .map_err(|complaints| complaints.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
-}
-
-/// Counts tokens where no model will see them: a little more than any tokenizer finds in prose.
-pub(super) fn estimate(text: &str) -> u64 {
-    (text.len() as u64).div_ceil(3)
 }

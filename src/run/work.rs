@@ -1,6 +1,10 @@
-//! Work on one node: by a worker of our own, by a job, or both.
-
-use std::sync::Arc;
+//! Work on one node: inside, outside, or inside first and outside for what that left open.
+//!
+//! ```text
+//! internal ─▶ worker on the knowledge base ─▶ compress
+//! web ──────▶ outward worker ─▶ compress, or background job ─▶ check its claims
+//! mixed ────▶ worker on the knowledge base ─▶ open aspects? ─▶ outward worker or job ─▶ compress both at once
+//! ```
 
 use super::cache::normalised;
 use super::desk::Desk;
@@ -8,100 +12,100 @@ use super::egress::Leaving;
 use super::event::RunSettings;
 use super::jobs::{Finished, Jobs};
 use super::journal::EgressKind;
-use super::outward::outward_task;
-use super::steps::{StepError, Steps, estimate};
+use super::node_source::Outside;
+use super::outward::{CONTEXT_TOKENS, OutwardWork, estimate};
+use super::outward_worker::{self, Mind};
+use super::steps::{StepError, Steps};
 use super::tree::RunState;
 use crate::base::line::counted;
 use crate::base::outbound::Outbound;
-use crate::llm::call::CallError;
+use crate::llm::call::{CallError, CallKey};
 use crate::llm::model::ModelError;
 use crate::research::branch::{Branch, BranchStop, Finding};
+use crate::research::compress::compress;
 use crate::research::evidence::EvidenceId;
 use crate::research::extract::extract;
-use crate::research::memory::{label, slice};
+use crate::research::memory::slice;
 use crate::research::node::{Node, NodeId};
 use crate::research::outward::OutwardTask;
-use crate::research::question::Aspect;
-use crate::research::reported;
-use crate::research::route::Route;
-use crate::research::worker::{self, Conclusion, Task, WorkerLimits};
-use crate::source::{Label, Source, Support};
+use crate::research::question::{Aspect, AspectId};
+use crate::research::route::{NoWay, Route};
+use crate::research::worker::{Conclusion, Gathered, Task, WorkerLimits, gather};
+use crate::source::{Label, SourceError, Support};
 
-/// Tokens of the global summary a worker is shown.
-const CONTEXT_TOKENS: u64 = 1_000;
-
-/// Pages that are read to check what one job says of them.
-const MAX_VERIFIED_PAGES: usize = 12;
-
-/// Everything the worker of a node may see.
+/// Everything that work on a node may see.
 pub struct Work {
     node: Node,
+    route: Route,
+    /// Why the web is not asked, if the plan wants it asked.
+    no_way_out: Option<NoWay>,
     aspects: Vec<Aspect>,
     conclusions: Vec<(Node, Branch)>,
     context: String,
-    route: Route,
-    /// The node as who works on it outside may see it.
-    outward: Node,
-    /// What is wanted outside.
-    outward_task: OutwardTask,
-    /// All the user asked for, as it is compared with what others did.
+    /// What is shown to what faces outward.
+    outward: OutwardWork,
+    /// All the user asked for, as it is compared with other runs.
     asked: String,
-    /// Whether pages that are cited are read.
+    /// Whether pages that a job cites are read.
     verify_web: bool,
 }
 
 impl Work {
-    /// Gathers what the worker of `id` may see of a run: what was asked, what the nodes it builds on found out, and the
-    /// part of the summary that bears on it. Who looks outside sees nothing that came from inside.
-    pub fn of(state: &RunState, id: &NodeId) -> Option<Self> {
+    /// Gathers what work on `id` may see of a run: the question, what the nodes it builds on found, and the part of the
+    /// summary that bears on it. What faces outward is gathered apart, see [`OutwardWork`].
+    pub fn of(state: &RunState, id: &NodeId, no_way_out: Option<NoWay>) -> Option<Self> {
         let node = state.tree.get(id)?.clone();
-        let route = *state.routes.get(id)?;
-        let eyes = if route.is_inside() { Label::Internal } else { Label::Public };
-        let may_see = |id: &NodeId| label(&state.tree, &state.branches, id) <= eyes;
-        let conclusions = node.depends_on.iter().filter(|id| may_see(id));
-        let conclusions =
-            conclusions.filter_map(|id| Some((state.tree.get(id)?.clone(), state.branches.get(id)?.clone())));
+        let found = node.depends_on.iter();
+        let found = found.filter_map(|id| Some((state.tree.get(id)?.clone(), state.branches.get(id)?.clone())));
         let aspects = state.brief().into_iter().flat_map(|brief| &brief.aspects);
         let aspects = aspects.filter(|aspect| node.aspects.contains(&aspect.id));
+        let global = state.folded.memory.global_for(Label::Internal);
         Some(Self {
+            route: *state.routes.get(id)?,
+            no_way_out,
             aspects: aspects.cloned().collect(),
-            conclusions: conclusions.collect(),
-            context: slice(state.folded.memory.global_for(eyes), node.question.as_str(), CONTEXT_TOKENS, &estimate),
-            route,
-            outward: outward(node.clone(), state),
-            outward_task: outward_task(state, &node, &node.aspects),
+            conclusions: found.collect(),
+            context: slice(global, node.question.as_str(), CONTEXT_TOKENS, &estimate),
+            outward: OutwardWork::of(state, &node),
             asked: asked(state),
             verify_web: state.settings.verify_web,
-            node: if route.is_inside() { node } else { outward(node, state) },
+            node,
         })
+    }
+
+    /// Returns what a worker inside is given.
+    fn task(&self) -> Task<'_> {
+        Task {
+            node: &self.node,
+            key: CallKey::new(self.node.id.to_string()),
+            aspects: self.aspects.iter().collect(),
+            conclusions: self.conclusions.iter().map(|(node, branch)| Conclusion { node, branch }).collect(),
+            context: &self.context,
+            limits: WorkerLimits::default(),
+        }
     }
 }
 
 impl Steps {
     /// Works on a node.
     pub async fn look_into(&self, work: Work) -> Result<Branch, StepError> {
-        let source = self.sources.of_node(work.route, &work.node, &work.outward.question);
+        let task = &work.outward.task;
         let mut branch = match (work.route, self.desk.as_deref()) {
-            (Route::DeepResearch, Some(desk)) => match self.researched(desk, &work).await {
+            (Route::Internal, _) => self.inside(&work).await?,
+            (Route::Web, _) | (Route::DeepResearch, None) => self.searched(&work, task).await?,
+            (Route::DeepResearch, Some(desk)) => match self.researched(desk, &work, task).await {
                 Err(error) if self.sources.can_search() && may_be_searched_instead(&error) => {
-                    let mut branch = self.searched(&work, source.as_ref()).await?;
+                    let mut branch = self.searched(&work, task).await?;
                     branch.notes.push(format!("the web was searched, since Deep Research could not be had: {error}"));
                     branch
                 }
                 researched => researched?,
             },
-            (Route::MixedDeepResearch, Some(desk)) => {
-                let inside = self.searched(&work, source.as_ref()).await?;
-                // Only what the knowledge base leaves open goes out.
-                if inside.support == Support::Strong && inside.report.open_questions.is_empty() {
-                    inside
-                } else {
-                    joined(inside, self.researched(desk, &work).await)?
-                }
-            }
-            _ => self.searched(&work, source.as_ref()).await?,
+            (Route::Mixed | Route::MixedDeepResearch, None) => self.both_by_rules(&work).await?,
+            (Route::Mixed | Route::MixedDeepResearch, Some(desk)) => self.both(desk, &work).await?,
         };
-        match self.sources.egress.withheld(&work.node.id) {
+        branch.notes.extend(work.no_way_out.map(|why| format!("the web was not asked: {why}")));
+        match self.sources.shared.egress.withheld(&work.node.id) {
             0 => {}
             number => branch.notes.push(format!(
                 "{} about `{}` not sent, because what the knowledge base says would have left with it",
@@ -112,25 +116,105 @@ impl Steps {
         Ok(branch)
     }
 
-    /// Works on a node by a job at a provider's, and reads the pages that cites.
-    async fn researched(&self, desk: &Desk, work: &Work) -> Result<Branch, StepError> {
-        let Work { outward, outward_task, .. } = work;
-        let instructions = outward_task.instructions(desk);
-        let jobs = self.jobs.as_deref().ok_or(StepError::NoWay("no Deep Research is set up"))?;
-        let Finished { run, report, without_summaries } = if jobs.has(&outward.id) {
-            // Its own job comes before what other runs have had done since.
-            jobs.finished(self.by_job(jobs, work, &instructions).await?, &instructions).await?
+    /// Works on a node in the knowledge base.
+    async fn inside(&self, work: &Work) -> Result<Branch, StepError> {
+        let source = self.sources.inside(&work.node.id);
+        let Some(desk) = self.desk.as_deref() else { return self.extracted(work).await };
+        let task = work.task();
+        let gathered = gather(desk, &source, &task).await?;
+        Ok(compress(desk, &task, gathered).await?)
+    }
+
+    /// Works on a node in the knowledge base without a model.
+    async fn extracted(&self, work: &Work) -> Result<Branch, StepError> {
+        let source = self.sources.inside(&work.node.id);
+        let branch = extract(&work.node, &source, self.picker.as_ref()).await?;
+        let conclusions: Vec<_> = work.conclusions.iter().map(|(_, branch)| branch).collect();
+        Ok(built_on(branch, &conclusions))
+    }
+
+    /// Works on a node in the knowledge base, then outside for what that leaves open, and compresses both at once.
+    async fn both(&self, desk: &Desk, work: &Work) -> Result<Branch, StepError> {
+        let task = work.task();
+        let mut inside = gather(desk, &self.sources.inside(&work.node.id), &task).await?;
+        if let Some(outward) = self.left_open(work, &inside) {
+            match self.gathered_outside(desk, work, &outward).await {
+                Ok(outside) => inside = inside.then(outside),
+                Err(error) => inside.remark(kept_without(error, inside.is_empty())?),
+            }
+        }
+        Ok(compress(desk, &task, inside).await?)
+    }
+
+    async fn gathered_outside(&self, desk: &Desk, work: &Work, task: &OutwardTask) -> Result<Gathered, StepError> {
+        if work.route == Route::MixedDeepResearch {
+            return Ok(Gathered::from_branch(self.researched(desk, work, task).await?));
+        }
+        let outside = self.outside(work, task)?;
+        Ok(outward_worker::gathered(desk, &outside, &work.node, &work.outward, task).await?)
+    }
+
+    /// Does the same without a model.
+    async fn both_by_rules(&self, work: &Work) -> Result<Branch, StepError> {
+        let inside = self.extracted(work).await?;
+        let found = Gathered::from_branch(inside.clone());
+        match self.left_open(work, &found) {
+            Some(task) => joined(inside, self.searched(work, &task).await),
+            None => Ok(inside),
+        }
+    }
+
+    /// Returns the task for what the knowledge base left open; `None` if that is nothing. A page the user named is read
+    /// whatever the knowledge base says.
+    fn left_open(&self, work: &Work, inside: &Gathered) -> Option<OutwardTask> {
+        let OutwardWork { task, has_own_ids, .. } = &work.outward;
+        let open: Vec<AspectId> = inside.open_aspects(&work.aspects);
+        let names_pages = self.outside(work, task).is_ok_and(|outside| outside.names_pages());
+        let is_weak = inside.is_empty() || inside.support() != Support::Strong;
+        match () {
+            () if open.is_empty() && !names_pages && !is_weak => None,
+            () if open.is_empty() || !has_own_ids => Some(task.clone()),
+            () => Some(task.restricted(&open)),
+        }
+    }
+
+    /// Returns the web for a node.
+    fn outside(&self, work: &Work, task: &OutwardTask) -> Result<Outside, StepError> {
+        let asked: &Outbound = &work.outward.words.question;
+        let outside = self.sources.outside(&work.node.id, &task.question(), asked);
+        outside.ok_or(StepError::NoWay(NoWay::Nothing))
+    }
+
+    /// Works on a node of the web by searching.
+    async fn searched(&self, work: &Work, task: &OutwardTask) -> Result<Branch, StepError> {
+        let outside = self.outside(work, task)?;
+        let Some(desk) = self.desk.as_deref() else {
+            let mind = Mind::Rules(self.picker.as_ref());
+            let branch = outward_worker::searched(mind, &outside, &work.node, &work.outward, task).await?;
+            let conclusions: Vec<_> = work.outward.conclusions.iter().map(|(_, _, branch)| branch).collect();
+            return Ok(built_on(branch, &conclusions));
+        };
+        Ok(outward_worker::searched(Mind::Model(desk), &outside, &work.node, &work.outward, task).await?)
+    }
+
+    /// Works on a node by a background job, and checks its claims against the pages it cites.
+    async fn researched(&self, desk: &Desk, work: &Work, task: &OutwardTask) -> Result<Branch, StepError> {
+        let Work { node, .. } = work;
+        let instructions = task.instructions(desk);
+        let jobs = self.jobs.as_deref().ok_or(StepError::NoWay(NoWay::Nothing))?;
+        let Finished { run, report, without_summaries } = if jobs.has(&node.id) {
+            // Its own job comes before one that another run has started since.
+            jobs.finished(self.by_job(jobs, node, task, &instructions).await?, &instructions).await?
         } else {
-            self.known_or_new(jobs, work, &instructions).await?
+            self.known_or_new(jobs, work, task, &instructions).await?
         };
         // What a provider says of public pages is public, their addresses among it.
         let addresses = report.citations.iter().map(|citation| citation.url.as_str());
-        self.sources.egress.seen_in_public([report.text.as_str()].into_iter().chain(addresses));
-        let pages = self.sources.pages(outward, &report).filter(|_| work.verify_web);
-        let branch = reported::branch_of(outward, &work.aspects, &report, pages.as_deref(), MAX_VERIFIED_PAGES);
-        let mut branch = branch.await?;
+        self.sources.shared.egress.seen_in_public([report.text.as_str()].into_iter().chain(addresses));
+        let cited = self.sources.cited(&node.id, &report).filter(|_| work.verify_web);
+        let mut branch = outward_worker::verified(node, &work.aspects, &report, cited.as_ref()).await?;
         if run != self.run {
-            let question = &outward.question;
+            let question = &node.question;
             branch
                 .notes
                 .push(format!("`{question}` was answered by Deep Research before, in run {run}: nothing was sent"));
@@ -142,14 +226,20 @@ impl Steps {
         Ok(branch)
     }
 
-    /// Returns the report of a job that was started today for the same question, by this run or another one; else that of a
-    /// new job. A report that was cut short answers only the run that paid for it.
-    async fn known_or_new(&self, jobs: &Jobs, work: &Work, instructions: &Outbound) -> Result<Finished, StepError> {
+    /// Returns the report of a job that was started today for the same task, by this run or another one; else that of a new
+    /// job. A report that was cut short answers only the run that paid for it.
+    async fn known_or_new(
+        &self,
+        jobs: &Jobs,
+        work: &Work,
+        task: &OutwardTask,
+        instructions: &Outbound,
+    ) -> Result<Finished, StepError> {
         let mut version = jobs.research().version();
         loop {
-            let lookup = self.sources.job_lookup(&work.outward, &work.asked, &version);
-            let ask = async { Ok(self.by_job(jobs, work, instructions).await?.to_string()) };
-            let call: Arc<str> = Box::pin(self.sources.cache.answer::<StepError, _>(lookup, ask)).await?;
+            let lookup = self.sources.job_lookup(&work.node.id, task, &work.asked, &version);
+            let ask = async { Ok(self.by_job(jobs, &work.node, task, instructions).await?.to_string()) };
+            let call = Box::pin(self.sources.shared.cache.answer::<StepError, _>(lookup, ask)).await?;
             let call = call.parse().map_err(|_| StepError::Invalid(format!("`{call}` is the number of no call")))?;
             let finished = jobs.finished(call, instructions).await?;
             if finished.run == self.run || finished.report.incomplete.is_none() {
@@ -159,33 +249,40 @@ impl Steps {
         }
     }
 
-    /// Has instructions carried out by a job, where they may leave; returns the call that brought the report.
-    async fn by_job(&self, jobs: &Jobs, work: &Work, instructions: &Outbound) -> Result<i64, StepError> {
-        let Work { outward, outward_task, .. } = work;
+    /// Has a task carried out by a job; returns the call that brought the report.
+    async fn by_job(
+        &self,
+        jobs: &Jobs,
+        node: &Node,
+        task: &OutwardTask,
+        instructions: &Outbound,
+    ) -> Result<i64, StepError> {
+        let words = task.words();
         let release = async {
-            let words = outward_task.words();
-            let text = Leaving { kind: EgressKind::Job, text: instructions.as_str(), said: words.as_str() };
-            Ok::<_, StepError>(self.sources.egress.release(&outward.id, "Deep Research", text).await?)
+            let text = Leaving { kind: EgressKind::Job, text: instructions, words: &words };
+            Ok::<_, StepError>(self.sources.shared.egress.release(&node.id, "Deep Research", text).await?)
         };
-        jobs.carry_out(&outward.id, instructions, release).await
-    }
-
-    /// Works on a node by searching.
-    async fn searched(&self, work: &Work, source: &dyn Source) -> Result<Branch, StepError> {
-        let Work { node, aspects, conclusions, context, .. } = work;
-        let Some(desk) = self.desk.as_deref() else {
-            let branch = extract(node, source, self.picker.as_ref()).await?;
-            return Ok(built_on(branch, conclusions));
-        };
-        let conclusions = conclusions.iter().map(|(node, branch)| Conclusion { node, branch }).collect();
-        let limits = WorkerLimits::default();
-        let task = Task { node, aspects: aspects.iter().collect(), conclusions, context, limits };
-        Ok(worker::work(desk, source, &task).await?)
+        jobs.carry_out(&node.id, instructions, release).await
     }
 }
 
-/// Returns all the user asked for, as it is compared with what others did: the question, what was said when asked back, what
-/// must be covered, and the days.
+/// Returns the note on what could not be asked outside.
+///
+/// # Errors
+///
+/// Returns the error if the run must stop, and if nothing was found inside either: unless it is the source that failed,
+/// the node may fare better when the run goes on.
+fn kept_without(error: StepError, is_empty: bool) -> Result<String, StepError> {
+    match error {
+        StepError::Call(CallError::Cancelled | CallError::Journal { .. }) => Err(error),
+        StepError::Source(SourceError::Failed { .. } | SourceError::Withheld { .. }) => Ok(error.to_string()),
+        error if is_empty => Err(error),
+        error => Ok(format!("the web was not asked for the rest: {error}")),
+    }
+}
+
+/// Returns all the user asked for, as it is compared with other runs: the question, the clarification, the requirements and
+/// the days.
 fn asked(state: &RunState) -> String {
     let RunSettings { required, scope, .. } = &state.settings;
     let said = [state.question.as_str()].into_iter().chain(state.clarification.as_deref());
@@ -193,34 +290,18 @@ fn asked(state: &RunState) -> String {
     texts.chain([format!("{:?} {:?}", scope.since, scope.until)]).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns a node as who looks outside may see it: planned after something was looked up, it asks for its aspects, which
-/// were fixed before, in place of what its plan says.
-fn outward(mut node: Node, state: &RunState) -> Node {
-    let is_blind = node.round <= 1 && state.settings.follows.is_none();
-    if is_blind || state.settings.allow_egress {
-        return node;
-    }
-    let aspect = |id| state.brief().and_then(|brief| brief.aspect(id)).map(|aspect| aspect.text.clone());
-    let aspects = node.aspects.iter().filter_map(aspect).filter(|_| state.settings.follows.is_none());
-    let texts: Vec<_> = aspects.chain([state.question.to_string()]).collect();
-    node.question = texts.join("; ").parse().unwrap_or_else(|_| state.question.clone());
-    node
-}
-
-/// Tells whether a job that was not to be had leaves a search of one's own to try. What may be under way, or may be had
-/// again when the run goes on, is waited for.
+/// Tells whether the web may be searched in place of a job that could not be had. One that may be under way, or may be had
+/// when the run goes on, is waited for.
 fn may_be_searched_instead(error: &StepError) -> bool {
     matches!(error, StepError::Call(CallError::Model(error)) if !matches!(error, ModelError::Unknown { .. }))
 }
 
-/// Joins what was found inside with what a job reports; what was found stays when that fails.
+/// Joins what was found inside and outside without a model.
 fn joined(mut inside: Branch, outside: Result<Branch, StepError>) -> Result<Branch, StepError> {
     let outside = match outside {
         Ok(outside) => outside,
-        Err(StepError::Call(error @ (CallError::Cancelled | CallError::Journal { .. }))) => return Err(error.into()),
-        Err(error) if inside.report.findings.is_empty() => return Err(error),
         Err(error) => {
-            inside.notes.push(format!("the web was not asked for the rest: {error}"));
+            inside.notes.push(kept_without(error, inside.evidence.is_empty())?);
             return Ok(inside);
         }
     };
@@ -249,10 +330,10 @@ fn joined(mut inside: Branch, outside: Result<Branch, StepError>) -> Result<Bran
     Ok(inside)
 }
 
-/// Gives a node that found nothing itself the conclusions it was to build on.
-fn built_on(mut branch: Branch, conclusions: &[(Node, Branch)]) -> Branch {
+/// Gives a node that found nothing the first finding of each node it builds on.
+fn built_on(mut branch: Branch, conclusions: &[&Branch]) -> Branch {
     if branch.report.findings.is_empty() && !conclusions.is_empty() {
-        let first = |(_, branch): &(Node, Branch)| branch.report.findings.first().cloned();
+        let first = |branch: &&Branch| branch.report.findings.first().cloned();
         let findings: Vec<Finding> = conclusions.iter().filter_map(first).collect();
         if !findings.is_empty() {
             branch.report.summary = findings.iter().map(|finding| finding.text.as_str()).collect::<Vec<_>>().join(" ");
@@ -260,7 +341,7 @@ fn built_on(mut branch: Branch, conclusions: &[(Node, Branch)]) -> Branch {
             branch.report.stop_reason = BranchStop::Done;
             #[expect(clippy::cast_precision_loss, reason = "a handful of nodes")]
             let mean =
-                conclusions.iter().map(|(_, branch)| branch.report.confidence).sum::<f32>() / conclusions.len() as f32;
+                conclusions.iter().map(|branch| branch.report.confidence).sum::<f32>() / conclusions.len() as f32;
             branch.report.confidence = mean / 2.0;
             branch.report.findings = findings;
         }

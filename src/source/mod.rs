@@ -1,13 +1,12 @@
-//! Where evidence comes from: the knowledge base and the web behind one trait, and background research.
+//! Sources of evidence: the knowledge base, the web, and background research.
 //!
-//! A source answers a query with passages, cheap first: what a passage says in short, and its whole text only for code
-//! to check quotes against; `open` gives more of the document when that does not answer.
+//! A search returns passages with a snippet to show and the whole text for code to check quotes against; `open` returns
+//! more of the document. A worker asks through the trait [`Source`]. The web is no such source: it takes outbound text
+//! alone, so only what faces outward can ask it, see [`web::WebSource`].
 
 mod public;
 
 mod kb;
-
-mod mixed;
 
 pub mod web;
 
@@ -20,10 +19,9 @@ use crate::base::id::ContentHash;
 pub use crate::kb::search::Support;
 use crate::llm::call::CallError;
 pub use kb::{KbSource, Section, read_file};
-pub use mixed::MixedSource;
 pub use public::PublicPassage;
 
-/// Who may see a text, and what is derived from it; the later the stricter.
+/// Who may see a text and anything derived from it; the stricter is the greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Label {
@@ -99,14 +97,14 @@ impl Passage {
     }
 }
 
-/// What a search of a source came to.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Found {
     /// Best first.
     pub passages: Vec<Passage>,
     /// How well they bear on the query.
     pub support: Support,
-    /// What people should know of this search, for example that vectors were left out.
+    /// Notes for the reader of the report, for example that vectors were left out.
     pub notes: Vec<String>,
 }
 
@@ -122,7 +120,7 @@ pub enum SourceFile {
 }
 
 impl SourceFile {
-    /// Returns what people should know of the file at `path`, where it is not as it was indexed.
+    /// Returns a note for the reader about the file at `path`, if it is not as it was indexed.
     pub fn note(&self, path: &str) -> Option<String> {
         let what = match self {
             Self::AsIndexed(_) => return None,
@@ -133,7 +131,7 @@ impl SourceFile {
     }
 }
 
-/// A source did not answer.
+/// A source gave no answer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SourceError {
     /// There is no such passage.
@@ -156,25 +154,25 @@ pub enum SourceError {
         /// Why.
         reason: String,
     },
-    /// The run cannot go on, and nobody is to make do with less.
+    /// The run cannot go on.
     #[error(transparent)]
     Stopped(CallError),
 }
 
 impl SourceError {
-    /// Tells whether whoever asked must go no further: the run is stopped, or nothing can be written down any more. A limit
-    /// is none of these: it leaves what was found before.
+    /// Tells whether the caller must stop: the run is cancelled, or its journal fails. A limit is neither: what was found
+    /// before it was reached is kept.
     pub fn ends_run(&self) -> bool {
         matches!(self, Self::Stopped(CallError::Cancelled | CallError::Journal { .. }))
     }
 }
 
-/// Somewhere evidence comes from.
+/// A source that a worker searches.
 pub trait Source: Send + Sync {
-    /// Returns its name, for people and journals: `kb`, `web`.
+    /// Returns its name in reports and journals: `kb`, `web`.
     fn name(&self) -> &'static str;
 
-    /// Returns what is searched, for people: `12 files of handbook`.
+    /// Returns what is searched, as a report names it: `12 files of handbook`.
     fn scope(&self) -> String;
 
     /// Returns what a result depends on besides the query: the version of the index and its filters.
@@ -190,60 +188,6 @@ pub trait Source: Send + Sync {
 
     /// Reads the document behind a place as it is now, to check a quote against.
     fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile>;
-
-    /// Takes note of a result that this source gave before and that was answered from a record this time.
-    fn recognise(&self, _found: &Found) {}
-}
-
-/// A source that stands before another one: what it does not change goes through as it is.
-pub trait Layer: Send + Sync {
-    /// Returns the source behind it.
-    fn inner(&self) -> &dyn Source;
-
-    /// See [`Source::version`].
-    fn version(&self) -> String {
-        self.inner().version()
-    }
-
-    /// See [`Source::search`].
-    fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
-        self.inner().search(query, limit)
-    }
-
-    /// See [`Source::open`].
-    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
-        self.inner().open(id)
-    }
-}
-
-impl<L: Layer> Source for L {
-    fn name(&self) -> &'static str {
-        self.inner().name()
-    }
-
-    fn scope(&self) -> String {
-        self.inner().scope()
-    }
-
-    fn version(&self) -> String {
-        Layer::version(self)
-    }
-
-    fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
-        Layer::search(self, query, limit)
-    }
-
-    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
-        Layer::open(self, id)
-    }
-
-    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
-        self.inner().read(place)
-    }
-
-    fn recognise(&self, found: &Found) {
-        self.inner().recognise(found);
-    }
 }
 
 impl Place {

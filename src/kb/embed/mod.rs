@@ -83,11 +83,6 @@ pub trait Embedder: Send + Sync {
     fn warm_up(&self) {}
 }
 
-/// Returns the words the built-in embedder knows as a whole: common English ones in lower case, numbers and signs.
-pub(crate) fn common_words() -> impl Iterator<Item = &'static str> {
-    builtin::VOCABULARY.lines().filter(|token| !token.starts_with("##") && !token.starts_with('['))
-}
-
 /// An embedder as configured: `builtin`, `fastembed:MODEL` or `fastembed:FOLDER`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]

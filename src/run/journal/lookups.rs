@@ -30,12 +30,8 @@ pub struct Lookup {
 pub struct LookupRow {
     /// Its number among the lookups of all runs.
     pub id: i64,
-    /// The query it answers.
-    pub query: String,
     /// The result as JSON.
     pub result: String,
-    /// The vector of the query, if it was embedded.
-    pub vector: Option<Vec<f32>>,
 }
 
 /// Where the answer to a lookup comes from.
@@ -45,8 +41,8 @@ pub enum LookupAnswer {
     New {
         /// The result as JSON.
         result: String,
-        /// The vector of the query, if it was embedded.
-        vector: Option<Vec<f32>>,
+        /// The key words of the query in their order, if the same may be asked in other words.
+        words: Option<String>,
     },
     /// From an earlier lookup.
     Known(i64),
@@ -56,15 +52,14 @@ impl LockedRun {
     /// Records a query with its result, or with the earlier lookup that answered it.
     pub async fn record_lookup(&self, lookup: &Lookup, answer: LookupAnswer, at: Moment) -> Result<(), JournalError> {
         let lookup = lookup.clone();
-        let (answered_by, result, vector) = match answer {
-            LookupAnswer::New { result, vector } => (None, Some(result), vector),
+        let (answered_by, result, words) = match answer {
+            LookupAnswer::New { result, words } => (None, Some(result), words),
             LookupAnswer::Known(id) => (Some(id), None, None),
         };
-        let vector = vector.map(|vector| vector.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>());
         self.write(move |connection, run| {
             connection.execute(
-                "INSERT INTO lookups (run, node, tool, query, scope, label, version, at, answered_by, result, vector) \
-                 VALUES (:run, :node, :tool, :query, :scope, :label, :version, :at, :answered_by, :result, :vector)",
+                "INSERT INTO lookups (run, node, tool, query, scope, label, version, at, answered_by, result, words) \
+                 VALUES (:run, :node, :tool, :query, :scope, :label, :version, :at, :answered_by, :result, :words)",
                 named_params! {
                     ":run": run.as_str(),
                     ":node": Plain(lookup.node),
@@ -76,7 +71,7 @@ impl LockedRun {
                     ":at": Plain(at),
                     ":answered_by": answered_by,
                     ":result": result,
-                    ":vector": vector,
+                    ":words": words,
                 },
             )?;
             Ok(())
@@ -95,7 +90,7 @@ impl Journal {
     ) -> Result<Option<LookupRow>, JournalError> {
         let (run, lookup) = (run.to_string(), lookup.clone());
         self.read(move |connection| {
-            let sql = "SELECT id, query, result, vector FROM lookups WHERE tool = :tool AND version = :version AND \
+            let sql = "SELECT id, result FROM lookups WHERE tool = :tool AND version = :version AND \
                        query = :query AND scope = :scope AND label = :label AND result IS NOT NULL AND \
                        (run = :run OR at < :before) ORDER BY id LIMIT 1";
             let mut statement = connection.prepare_cached(sql).map_err(read_failed)?;
@@ -113,32 +108,34 @@ impl Journal {
         .await
     }
 
-    /// Returns stored lookups of the same source whose query was embedded, without their results; see
+    /// Returns the id and the query of stored lookups of the same source whose query has the same key words; see
     /// [`Self::lookup_result`].
     ///
     /// Only those from before `before` and those of the same node of the same run count: otherwise the answer would
     /// depend on which node of a run was faster.
-    pub async fn near_lookups(
+    pub async fn lookups_with_words(
         &self,
         run: &RunId,
         lookup: &Lookup,
+        words: &str,
         before: Moment,
-    ) -> Result<Vec<LookupRow>, JournalError> {
-        let (run, lookup) = (run.to_string(), lookup.clone());
+    ) -> Result<Vec<(i64, String)>, JournalError> {
+        let (run, lookup, words) = (run.to_string(), lookup.clone(), words.to_owned());
         self.read(move |connection| {
-            let sql = "SELECT id, query, '' AS result, vector FROM lookups WHERE tool = :tool AND version = :version AND \
-                       scope = :scope AND label = :label AND vector IS NOT NULL AND result IS NOT NULL AND \
+            let sql = "SELECT id, query FROM lookups WHERE tool = :tool AND version = :version AND words = :words AND \
+                       scope = :scope AND label = :label AND result IS NOT NULL AND \
                        (at < :before AND run <> :run OR run = :run AND node = :node) ORDER BY id";
             let params = named_params! {
                 ":tool": lookup.tool,
                 ":version": lookup.version,
+                ":words": words,
                 ":scope": lookup.scope,
                 ":label": Plain(lookup.label),
                 ":before": Plain(before),
                 ":run": run,
                 ":node": Plain(lookup.node),
             };
-            rows(connection, sql, params, lookup_row)
+            rows(connection, sql, params, |row| Ok((row.get("id")?, row.get("query")?)))
         })
         .await
     }
@@ -165,12 +162,5 @@ impl Journal {
 }
 
 fn lookup_row(row: &Row<'_>) -> rusqlite::Result<LookupRow> {
-    let vector: Option<Vec<u8>> = row.get("vector")?;
-    let floats = |bytes: Vec<u8>| bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-    Ok(LookupRow {
-        id: row.get("id")?,
-        query: row.get("query")?,
-        result: row.get("result")?,
-        vector: vector.map(floats),
-    })
+    Ok(LookupRow { id: row.get("id")?, result: row.get("result")? })
 }

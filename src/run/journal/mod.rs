@@ -549,6 +549,6 @@ mod tests {
         let path = folder.path().join("state.db");
         Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
         let error = Journal::open(&path).err().unwrap();
-        assert_eq!(error.to_string(), "journal has format 99, and this version of dr knows 5");
+        assert_eq!(error.to_string(), "journal has format 99, and this version of dr knows 6");
     }
 }

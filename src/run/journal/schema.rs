@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 /// The migration from each version of the format to the next. Their number is the version this program writes.
-pub(super) const MIGRATIONS: [&str; 5] = [
+pub(super) const MIGRATIONS: [&str; 6] = [
     "CREATE TABLE runs (
         id TEXT PRIMARY KEY,
         question TEXT NOT NULL,
@@ -72,6 +72,10 @@ pub(super) const MIGRATIONS: [&str; 5] = [
     "ALTER TABLE calls ADD COLUMN provider TEXT;
     DROP INDEX calls_by_key;
     CREATE INDEX calls_by_request ON calls (run, request_hash);",
+    // Queries that mean the same are found by their key words, and compared by an embedder when that is needed.
+    "ALTER TABLE lookups DROP COLUMN vector;
+    ALTER TABLE lookups ADD COLUMN words TEXT;
+    CREATE INDEX lookups_by_words ON lookups (tool, version, words) WHERE words IS NOT NULL;",
 ];
 
 pub(super) fn version(connection: &Connection) -> rusqlite::Result<usize> {

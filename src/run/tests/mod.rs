@@ -62,7 +62,7 @@ impl World {
         Resources {
             store: self.store.clone(),
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
-            sources: Sources { internal: Arc::new(ScriptedSource), web: None, pages: None },
+            sources: Sources { internal: Arc::new(ScriptedSource), web: None, can_search: false, is_offline: false },
             picker: Arc::new(NoPick),
             embedder: None,
             recall: None,

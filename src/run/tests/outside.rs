@@ -27,7 +27,6 @@ use crate::research::node::NodeId;
 use crate::research::plan::SavedPlan;
 use crate::research::report::StopReason;
 use crate::researcher::{NoPick, ScriptedSource, Words};
-use crate::source::Source;
 use crate::source::deep_research::{DeepResearch, DeepResearchOptions, DeepResearchSettings, OpenAiJobs, Provider};
 use crate::source::web::{FetchOptions, Fetcher, PageStore, SearxNg, WebSource};
 use crate::web_server::WebServer;
@@ -132,14 +131,15 @@ impl<'a> Outside<'a> {
         let engine = SearxNg::new(origin.parse().unwrap()).unwrap().within(self.patience);
         let pages = PageStore::new(self.pages.path().to_owned());
         let web = WebSource::new(Arc::new(engine), Some(Arc::new(fetcher)), pages, Arc::clone(&clock));
-        let web = Arc::new(web) as Arc<dyn Source>;
+        let web = Some(Arc::new(web));
         Resources {
             store: self.store.clone(),
             clock,
             sources: Sources {
                 internal: Arc::new(ScriptedSource),
-                web: self.can_search.then(|| Arc::clone(&web)),
-                pages: Some(web),
+                web,
+                can_search: self.can_search,
+                is_offline: false,
             },
             picker: Arc::new(NoPick),
             embedder: None,

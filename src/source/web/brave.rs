@@ -51,7 +51,7 @@ impl SearchProvider for Brave {
 
     fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
         Box::pin(async move {
-            let words: Vec<_> = query.text.split_whitespace().take(MAX_QUERY_WORDS).collect();
+            let words: Vec<_> = query.text.as_str().split_whitespace().take(MAX_QUERY_WORDS).collect();
             let count = query.limit.clamp(1, MAX_RESULTS).to_string();
             let mut asked = vec![
                 ("q", cut(&words.join(" "), MAX_QUERY_CHARS)),

@@ -58,10 +58,10 @@ impl FixtureProvider {
     }
 
     fn find(&self, query: &WebQuery) -> Vec<WebHit> {
-        if let Some(hits) = self.hits.get(&normal(&query.text)) {
+        if let Some(hits) = self.hits.get(&normal(query.text.as_str())) {
             return hits.clone();
         }
-        let stems = self.splitter.key_stems(&query.text);
+        let stems = self.splitter.key_stems(query.text.as_str());
         let shared = |hit: &WebHit| {
             let words = self.splitter.key_stems(&format!("{} {}", hit.title, hit.snippet));
             stems.iter().filter(|stem| words.contains(stem)).count()

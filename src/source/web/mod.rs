@@ -1,13 +1,13 @@
 //! The web as a source: snippets first, a page when they do not answer, each page kept so that quotes can be checked.
 //!
 //! ```text
-//! query ─▶ provider ─▶ hits ─▶ passages          (search: what an engine shows, borne out by nobody)
+//! query ─▶ provider ─▶ hits ─▶ passages          (search: what an engine shows; no evidence yet)
 //!                        │
 //!                        └─▶ fetcher ─▶ page ─▶ page store      (open; read gives what was stored)
 //! ```
 //!
-//! Everything that comes in is data of strangers. No address is fetched because a page or a model names it: only those
-//! a search of this source returned, or the user's own words name, are opened.
+//! Everything that comes in is untrusted data. Queries and addresses are [`Outbound`]: no address can be asked for because
+//! a model made it up.
 //!
 //! # Where to look
 //!
@@ -51,11 +51,8 @@ mod settings;
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-
-use futures::future::BoxFuture;
 
 pub use self::address::{AllowedHost, ParseAllowedHostError};
 pub use self::brave::Brave;
@@ -70,9 +67,10 @@ pub use self::searxng::SearxNg;
 pub use self::settings::{WebAccess, WebEnvironment, WebOptions, WebSettingsError};
 pub use self::tavily::Tavily;
 pub use self::url::{ParseWebUrlError, WebUrl, named_in};
-use super::{Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
+use super::{Found, Label, Passage, Place, SourceError, SourceFile, Support};
 use crate::base::clock::Clock;
 use crate::base::line::with_causes;
+use crate::base::outbound::Outbound;
 use crate::base::word::WordSplitter;
 use crate::kb::search::Signals;
 
@@ -88,9 +86,6 @@ const MAX_PAGE_CHARS: usize = 60_000;
 /// How long a page that was fetched stands for what is there now.
 const FRESH: Duration = Duration::from_hours(24);
 
-/// Searches in a row that may fail, after all retries, before the engine is not asked any more.
-const MAX_FAILED_SEARCHES: u32 = 2;
-
 /// The name of this source.
 const NAME: &str = "web";
 
@@ -102,10 +97,8 @@ pub struct WebSource {
     clock: Arc<dyn Clock>,
     dates: DateRange,
     splitter: WordSplitter,
-    /// Searches in a row that failed. An engine that is down would cost every worker all its retries.
-    failed_searches: AtomicU32,
-    /// What may be opened: addresses a search returned or the user named, by the form they are counted under.
-    known: Mutex<HashMap<WebUrl, WebUrl>>,
+    /// Addresses as an engine gave them, by the form they are counted under. Some sites answer only to the former.
+    as_given: Mutex<HashMap<WebUrl, WebUrl>>,
 }
 
 impl WebSource {
@@ -123,8 +116,7 @@ impl WebSource {
             clock,
             dates: DateRange::default(),
             splitter: WordSplitter::default(),
-            failed_searches: AtomicU32::new(0),
-            known: Mutex::default(),
+            as_given: Mutex::default(),
         }
     }
 
@@ -132,14 +124,6 @@ impl WebSource {
     #[must_use]
     pub fn with_dates(self, dates: DateRange) -> Self {
         Self { dates, ..self }
-    }
-
-    /// Lets addresses be opened; never give it one that only a model or a page names.
-    fn permit(&self, urls: impl IntoIterator<Item = WebUrl>) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        for url in urls {
-            known.entry(url.canonical()).or_insert(url);
-        }
     }
 
     /// Returns the page at an address: as it is stored, else as it is now.
@@ -212,71 +196,60 @@ impl WebSource {
     }
 }
 
-impl Source for WebSource {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn scope(&self) -> String {
+impl WebSource {
+    /// Returns what is searched, as a report names it.
+    pub fn scope(&self) -> String {
         format!("the web ({})", self.provider.name())
     }
 
-    fn version(&self) -> String {
+    /// Returns what a result depends on besides the query: the engine, and the days pages may be from.
+    pub fn version(&self) -> String {
         let day = |day: Option<jiff::civil::Date>| day.map(|day| day.to_string()).unwrap_or_default();
         format!("{}:{}..{}", self.provider.name(), day(self.dates.since), day(self.dates.until))
     }
 
-    fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
-        Box::pin(async move {
-            let asked =
-                WebQuery { text: query.to_owned(), limit: limit.saturating_mul(HITS_PER_PASSAGE), dates: self.dates };
-            if self.failed_searches.load(Ordering::SeqCst) >= MAX_FAILED_SEARCHES {
-                let engine = self.provider.name();
-                return Err(failed(format!(
-                    "`{engine}` is not asked any more: {MAX_FAILED_SEARCHES} searches in a row failed"
-                )));
+    /// Searches.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the engine gives no answer, however patiently it is asked.
+    pub async fn search(&self, query: &Outbound, limit: usize) -> Result<Found, SourceError> {
+        let asked = WebQuery { text: query.clone(), limit: limit.saturating_mul(HITS_PER_PASSAGE), dates: self.dates };
+        let hits = search_patiently(&*self.provider, &asked, &*self.clock, rand::random).await;
+        let hits = hits.map_err(|error| {
+            let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+            failed(format!("{error}{hint}"))
+        })?;
+        {
+            let mut as_given = self.as_given.lock().unwrap_or_else(PoisonError::into_inner);
+            for hit in &hits {
+                as_given.entry(hit.url.canonical()).or_insert_with(|| hit.url.clone());
             }
-            let hits = match search_patiently(&*self.provider, &asked, &*self.clock, rand::random).await {
-                Ok(hits) => {
-                    self.failed_searches.store(0, Ordering::SeqCst);
-                    hits
-                }
-                Err(error) => {
-                    self.failed_searches.fetch_add(1, Ordering::SeqCst);
-                    let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-                    return Err(failed(format!("{error}{hint}")));
-                }
-            };
-            self.permit(hits.iter().map(|hit| hit.url.clone()));
-            let passages = self.passages(query, hits, limit);
-            let coverage = passages.iter().map(|passage| passage.score).fold(0.0, f32::max);
-            let support = Support::judge(Signals { similarity: None, coverage });
-            Ok(Found { passages, support, notes: Vec::new() })
-        })
+        }
+        let passages = self.passages(query.as_str(), hits, limit);
+        let coverage = passages.iter().map(|passage| passage.score).fold(0.0, f32::max);
+        let support = Support::judge(Signals { similarity: None, coverage });
+        Ok(Found { passages, support, notes: Vec::new() })
     }
 
-    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
-        Box::pin(async move {
-            let url = id.parse::<WebUrl>().ok().and_then(|url| {
-                let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-                known.get(&url.canonical()).cloned()
-            });
-            let url = url.ok_or_else(|| SourceError::NoSuchPassage { id: id.to_owned() })?;
-            Ok(Self::opened(id, self.page(&url).await?))
-        })
+    /// Opens the page at an address.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the text is no address of the web, or the page cannot be fetched.
+    pub async fn open(&self, address: &Outbound) -> Result<Passage, SourceError> {
+        let id = address.as_str();
+        let url: WebUrl = id.parse().map_err(|_| SourceError::NoSuchPassage { id: id.to_owned() })?;
+        let given = self.as_given.lock().unwrap_or_else(PoisonError::into_inner).get(&url.canonical()).cloned();
+        Ok(Self::opened(id, self.page(&given.unwrap_or(url)).await?))
     }
 
-    fn recognise(&self, found: &Found) {
-        self.permit(found.passages.iter().filter_map(|passage| passage.id.parse().ok()));
-    }
-
-    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
-        Box::pin(async move {
-            let Place::Web { content_hash: Some(hash), .. } = place else { return SourceFile::Gone };
-            let (pages, hash) = (self.pages.clone(), hash.clone());
-            let page = tokio::task::spawn_blocking(move || pages.get(&hash)).await;
-            page.ok().flatten().map_or(SourceFile::Gone, |page| SourceFile::AsIndexed(page.text))
-        })
+    /// Returns the stored page behind a place, to check a quote against.
+    pub async fn read(&self, place: &Place) -> SourceFile {
+        let Place::Web { content_hash: Some(hash), .. } = place else { return SourceFile::Gone };
+        let (pages, hash) = (self.pages.clone(), hash.clone());
+        let page = tokio::task::spawn_blocking(move || pages.get(&hash)).await;
+        page.ok().flatten().map_or(SourceFile::Gone, |page| SourceFile::AsIndexed(page.text))
     }
 }
 

@@ -12,6 +12,7 @@ use super::url::WebUrl;
 use crate::base::clock::Clock;
 use crate::base::http::{BaseUrl, HttpError, Secret, client_for, read_capped, retry_after};
 use crate::base::line::{one_line, shortened};
+use crate::base::outbound::Outbound;
 use crate::base::retry::{Again, Failure, Policy, retry};
 
 /// Default time-out of one search.
@@ -39,7 +40,7 @@ pub struct DateRange {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebQuery {
     /// The words.
-    pub text: String,
+    pub text: Outbound,
     /// Most pages to return.
     pub limit: usize,
     /// When the pages were published.

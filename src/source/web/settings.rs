@@ -207,7 +207,6 @@ mod tests {
     use super::*;
     use crate::base::clock::ManualClock;
     use crate::base::line::with_causes;
-    use crate::source::Source;
 
     const SEARXNG_URL: &str = "SEARXNG_URL";
 

@@ -45,7 +45,7 @@ impl SearchProvider for Tavily {
     fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
         Box::pin(async move {
             let mut body = json!({
-                "query": cut(&query.text, MAX_QUERY_CHARS),
+                "query": cut(query.text.as_str(), MAX_QUERY_CHARS),
                 "max_results": query.limit.clamp(1, MAX_RESULTS),
                 "search_depth": "basic",
                 "include_answer": false,

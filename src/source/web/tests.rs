@@ -17,6 +17,7 @@ use super::*;
 use crate::base::clock::{ManualClock, Moment};
 use crate::base::http::{BaseUrl, Secret};
 use crate::base::id::ContentHash;
+use crate::source::PublicPassage;
 
 /// What was asked.
 #[derive(Clone, Debug)]
@@ -180,9 +181,9 @@ fn engines(address: &BaseUrl) -> Vec<Box<dyn SearchProvider>> {
     ]
 }
 
-fn query(text: &str) -> WebQuery {
+fn query(text: &'static str) -> WebQuery {
     let dates = DateRange { since: Some(date(2026, 1, 2)), until: Some(date(2026, 2, 3)) };
-    WebQuery { text: text.into(), limit: 5, dates }
+    WebQuery { text: Outbound::fixed(text), limit: 5, dates }
 }
 
 /// Returns what each engine is asked and how its answer is read.
@@ -618,17 +619,21 @@ fn source(hits: &Value, fetcher: Option<Fetcher>, folder: &std::path::Path) -> W
     WebSource::new(provider, fetcher.map(Arc::new), pages, Arc::new(ManualClock::default()))
 }
 
+fn address(passage: &Passage) -> Outbound {
+    PublicPassage::of(passage).unwrap().address()
+}
+
 #[tokio::test]
 async fn search_gives_each_page_once_and_few_of_one_site() {
     let web = web();
-    let found = web.source.search("When do the valves open", 10).await.unwrap();
+    let found = web.source.search(&Outbound::fixed("When do the valves open"), 10).await.unwrap();
     let ids: Vec<_> = found.passages.iter().map(|passage| passage.id.as_str()).collect();
     let site = web.server.url("/beds").to_string();
     assert_eq!(ids, [site.as_str(), "https://www.a.example/1", "https://a.example/2", "https://b.example/"]);
     assert!(found.passages.iter().all(|passage| passage.label == Label::Public));
     assert_eq!(found.support, Support::Strong);
-    assert_eq!(web.source.search("When do the valves open", 2).await.unwrap().passages.len(), 2);
-    let nothing = web.source.search("price of tea", 5).await.unwrap();
+    assert_eq!(web.source.search(&Outbound::fixed("When do the valves open"), 2).await.unwrap().passages.len(), 2);
+    let nothing = web.source.search(&Outbound::fixed("price of tea"), 5).await.unwrap();
     assert_eq!((nothing.passages.len(), nothing.support), (0, Support::None));
     assert_eq!(web.server.lines(), [""; 0], "searching fetches nothing");
 }
@@ -636,25 +641,23 @@ async fn search_gives_each_page_once_and_few_of_one_site() {
 #[tokio::test]
 async fn page_is_opened_stored_and_read_again_without_the_network() {
     let web = web();
-    let found = web.source.search("when do the valves open", 5).await.unwrap();
+    let found = web.source.search(&Outbound::fixed("when do the valves open"), 5).await.unwrap();
     assert_eq!(web.source.read(&found.passages[0].place).await, SourceFile::Gone, "a snippet is no page");
-    let opened = web.source.open(&found.passages[0].id).await.unwrap();
+    let opened = web.source.open(&address(&found.passages[0])).await.unwrap();
     assert_eq!(opened.text, "Valves open at six.\n\nThey close at nine.");
     assert_eq!(web.source.read(&opened.place).await, SourceFile::AsIndexed(opened.text.clone()));
 
     let again = source(&json!({}), None, web.folder.path());
-    again.recognise(&found);
-    assert_eq!(again.open(&found.passages[0].id).await.unwrap(), opened);
+    assert_eq!(again.open(&address(&found.passages[0])).await.unwrap(), opened);
     assert_eq!(web.server.lines(), ["GET /robots.txt", "GET /beds"]);
 }
 
 #[tokio::test]
-async fn address_from_neither_a_search_nor_the_user_is_not_opened() {
+async fn text_that_is_no_web_address_is_not_opened() {
     let web = web();
-    let url = web.server.url("/beds?leak=secret").to_string();
-    for id in [url.as_str(), "file:///etc/passwd", "kb-chunk", ""] {
-        let error = web.source.open(id).await.unwrap_err();
-        assert_eq!(error, SourceError::NoSuchPassage { id: id.into() });
+    for text in ["file:///etc/passwd", "kb-chunk", ""] {
+        let error = web.source.open(&Outbound::fixed(text)).await.unwrap_err();
+        assert_eq!(error, SourceError::NoSuchPassage { id: text.into() });
     }
     assert_eq!(web.server.lines(), [""; 0]);
 }
@@ -679,39 +682,4 @@ fn place_written_before_there_were_stored_pages_is_still_read() {
         serde_json::from_value(json!({ "kind": "web", "url": "u", "title": "t", "fetched_at": null })).unwrap();
     assert!(matches!(place, Place::Web { content_hash: None, .. }));
     assert!(serde_json::to_value(&place).unwrap().get("content_hash").is_none());
-}
-
-#[tokio::test]
-async fn engine_that_is_down_is_not_asked_by_every_worker() {
-    let server = Server::start(|_| Answer::with(503, "", ""));
-    let folder = tempfile::tempdir().unwrap();
-    let engine = Arc::new(SearxNg::new(server.base()).unwrap());
-    let clock = Arc::new(ManualClock::default());
-    let web = WebSource::new(engine, None, PageStore::new(folder.path().to_owned()), clock);
-    for _ in 0..2 {
-        let error = web.search("beds", 3).await.unwrap_err().to_string();
-        assert!(error.contains("status 503"), "{error}");
-    }
-    let asked = server.lines().len();
-    let error = web.search("valves", 3).await.unwrap_err().to_string();
-    assert!(error.contains("`searxng` is not asked any more"), "{error}");
-    assert_eq!((asked, server.lines().len()), (10, 10));
-}
-
-#[tokio::test]
-async fn engine_that_fails_now_and_then_is_asked_on() {
-    let count = Arc::new(Mutex::new(0));
-    let counted = Arc::clone(&count);
-    let server = Server::start(move |_| {
-        let mut count = counted.lock().unwrap();
-        *count += 1;
-        if *count % 2 == 1 { Answer::with(400, "", "") } else { Answer::json(200, &json!({ "results": [] })) }
-    });
-    let folder = tempfile::tempdir().unwrap();
-    let engine = Arc::new(SearxNg::new(server.base()).unwrap());
-    let clock = Arc::new(ManualClock::default());
-    let web = WebSource::new(engine, None, PageStore::new(folder.path().to_owned()), clock);
-    for number in 0..8 {
-        assert_eq!(web.search("beds", 3).await.is_ok(), number % 2 == 1);
-    }
 }

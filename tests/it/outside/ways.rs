@@ -2,8 +2,9 @@ use serde_json::json;
 
 use super::{QUESTION, greenhouse, models_at, set};
 use crate::common::World;
-use crate::model_server::{ModelServer, Response};
+use crate::model_server::{ModelServer, Request, Response};
 use crate::reader;
+use crate::researcher::nodes;
 use crate::web_server::Setup;
 
 const ON_THE_WEB: [&str; 7] = ["ask", "--json", "--quiet", "--source", "web", "--mode", "quick"];
@@ -90,7 +91,7 @@ fn nodes_without_a_source_are_lost_if_nothing_else_was_searched() {
     assert_eq!(run.exit, Some(1), "{report:#}");
     let limitations = report["limitations"].to_string();
     assert!(limitations.contains("Nothing was searched: none of the sources"), "{limitations}");
-    assert!(limitations.contains("no search engine or Deep Research is set up"), "{limitations}");
+    assert!(limitations.contains("no search engine is set up, and no Deep Research may be used"), "{limitations}");
 }
 
 #[test]
@@ -134,4 +135,82 @@ fn unwritable_folder_is_an_error_before_a_model_is_called() {
         assert!(run.stderr.starts_with(&said) && run.stderr.contains("hint: give yourself the right"), "{run}");
         assert_ne!(offline.exit, Some(1), "{offline}");
     }
+}
+
+#[test]
+fn mixed_run_without_a_way_out_says_that_the_web_was_not_asked_and_why() {
+    let server = Setup::new(reader::say).start();
+    for (world, flags, why) in [
+        (greenhouse(), "--offline", "the web was not asked: `dr` is offline"),
+        (greenhouse(), "--no-deep-research", "the web was not asked: no search engine is set up, and no Deep Research"),
+        (models_at(greenhouse(), &server), "--no-deep-research", "the web was not asked: no search engine is set up"),
+    ] {
+        let ask =
+            ["ask", "--json", "--quiet", "--source", "mixed", "--mode", "quick", flags, "When does the siren sound?"];
+        let report = world.dr(ask).succeeded().json();
+        let limitations = report["limitations"].as_array().unwrap();
+        let said = limitations.iter().filter(|limitation| limitation.as_str().unwrap().starts_with(why)).count();
+        assert_eq!(said, 1, "{why}: {limitations:#?}");
+    }
+}
+
+#[test]
+fn engine_that_fails_three_searches_in_a_row_is_not_asked_again_and_the_report_says_so() {
+    let many = |request: &Request| {
+        if request.form() != Some("step") {
+            return reader::say(request);
+        }
+        let search = |number: usize| json!({ "tool": "search", "query": format!("greenhouse beds, part {number}") });
+        json!({ "thought": "", "actions": (1..=8).map(search).collect::<Vec<_>>(), "done": true }).to_string()
+    };
+    let models = Setup::new(many).start();
+    let broken = engine(403, &json!({}));
+    let world = with_engine(models_at(greenhouse(), &models), &broken);
+    let run = world.dr(ON_THE_WEB.iter().chain(&["--no-deep-research", QUESTION]));
+    assert_eq!((run.exit, broken.count()), (Some(1), 3), "{run}");
+    let limitations = run.json()["limitations"].to_string();
+    assert!(limitations.contains("not asked any more, since 3 searches in a row failed"), "{limitations}");
+    assert!(!limitations.contains("model endpoint"), "{limitations}");
+}
+
+#[test]
+fn nodes_whose_aspects_differ_in_order_alone_share_one_job() {
+    let speak = |request: &Request| {
+        let is_later = request.said().starts_with("You go on planning");
+        let node = |id: &str, hint: &str, aspects: [&str; 2]| {
+            json!({
+                "id": id, "question": format!("What is known of drip lines, part {id}?"), "aspects": aspects,
+                "source_hint": hint, "why": "asked",
+            })
+        };
+        let value = match request.form() {
+            Some("brief") => {
+                json!({ "task": QUESTION, "aspects": ["cost of drip lines", "life of drip lines"], "mode": "deep" })
+            }
+            Some("plan") if is_later => json!({
+                "reasoning": "", "updates": [],
+                "new_nodes": [node("one", "web", ["a1", "a2"]), node("other", "web", ["a2", "a1"])],
+            }),
+            Some("plan") => {
+                json!({ "reasoning": "", "updates": [], "new_nodes": [node("inside", "internal", ["a1", "a2"])] })
+            }
+            Some("verdict") => {
+                let found = nodes(&request.said());
+                let is_complete = found.len() > 2;
+                json!({
+                    "is_complete": is_complete, "recommend_more_iterations": !is_complete,
+                    "missing_aspects": if is_complete { vec![] } else { vec!["a1", "a2"] },
+                    "weak_evidence_areas": [], "overall_confidence": 0.5, "relied_on": found,
+                })
+            }
+            _ => return reader::say(request),
+        };
+        value.to_string()
+    };
+    let server = Setup::new(speak).with_polls(0).start();
+    let world = models_at(greenhouse(), &server);
+    let run = world.dr(["ask", "--quiet", "--mode", "deep", "--max-rounds", "2", QUESTION]);
+    assert_eq!(server.jobs().len(), 1, "{run}");
+    let egress = world.dr(["show", "--egress"]).succeeded().stdout;
+    assert_eq!(egress.matches(" job: ").count(), 1, "{egress}");
 }

@@ -1,0 +1,164 @@
+//! Conversations that face outward: a worker on the web, and the pages that a job cites.
+//!
+//! This is the one module where words that a model chose may leave. It builds every prompt of such a conversation from an
+//! [`OutwardWork`], and gives the model nothing but public passages; so its queries are outbound text, whole and in its
+//! own words.
+
+use futures::future::BoxFuture;
+
+use super::node_source::Outside;
+use super::outward::OutwardWork;
+use crate::base::outbound::Outbound;
+use crate::llm::call::{CallKey, Caller};
+use crate::research::branch::Branch;
+use crate::research::compress::compress;
+use crate::research::extract::{Pick, extract};
+use crate::research::node::{Node, NodeId};
+use crate::research::outward::OutwardTask;
+use crate::research::question::{Aspect, AspectId};
+use crate::research::reported;
+use crate::research::worker::{Conclusion, Gathered, Task, WorkError, WorkerLimits, gather};
+use crate::source::deep_research::JobReport;
+use crate::source::{Found, Passage, Place, Source, SourceError, SourceFile};
+
+/// Pages that are read to check the claims of one job.
+const MAX_VERIFIED_PAGES: usize = 12;
+
+/// The web as a worker of this module asks it.
+struct Asking<'a>(&'a Outside);
+
+impl Source for Asking<'_> {
+    fn name(&self) -> &'static str {
+        "web"
+    }
+
+    fn scope(&self) -> String {
+        self.0.scope()
+    }
+
+    fn version(&self) -> String {
+        self.0.version()
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the worker was shown an `OutwardWork` and public passages alone")]
+    fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
+        Box::pin(async move { self.0.search(&Outbound::vouched(query), limit).await })
+    }
+
+    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
+        Box::pin(self.0.open(id))
+    }
+
+    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
+        self.0.read(place)
+    }
+}
+
+/// What a worker outside is shown, in the form that workers take.
+struct Shown {
+    node: Node,
+    aspects: Vec<Aspect>,
+    conclusions: Vec<(Node, Branch)>,
+    context: String,
+}
+
+impl Shown {
+    /// Puts a task into that form. Nothing of the node as it was planned is taken but its id, tools and output schema.
+    fn of(node: &Node, work: &OutwardWork, task: &OutwardTask) -> Self {
+        // What is too long for a question, which only many long aspects are, gives way to the user's.
+        let bare = |id: &NodeId, question: &Outbound| {
+            let question = question.as_str().parse().unwrap_or_else(|_| work.asked.clone());
+            Node::new(id.clone(), None, question, 0)
+        };
+        let (tools, output_schema) = (node.tools.clone(), node.output_schema.clone());
+        let aspects = task.aspects().iter();
+        let conclusions = work.conclusions.iter();
+        Self {
+            node: Node { tools, output_schema, ..bare(&node.id, &task.question()) },
+            aspects: aspects.map(|aspect| Aspect { id: aspect.id.clone(), text: aspect.text.to_string() }).collect(),
+            conclusions: conclusions.map(|(id, question, branch)| (bare(id, question), branch.clone())).collect(),
+            context: work.context.to_string(),
+        }
+    }
+
+    fn task(&self, key: CallKey) -> Task<'_> {
+        Task {
+            node: &self.node,
+            key,
+            aspects: self.aspects.iter().collect(),
+            conclusions: self.conclusions.iter().map(|(node, branch)| Conclusion { node, branch }).collect(),
+            context: &self.context,
+            limits: WorkerLimits::default(),
+        }
+    }
+}
+
+/// Who works on a node outside.
+pub(super) enum Mind<'a> {
+    /// A model.
+    Model(&'a dyn Caller),
+    /// Rules, which pick sentences.
+    Rules(&'a dyn Pick),
+}
+
+/// Works on a node of the web by searching, and returns its branch.
+pub(super) async fn searched(
+    mind: Mind<'_>,
+    outside: &Outside,
+    node: &Node,
+    work: &OutwardWork,
+    task: &OutwardTask,
+) -> Result<Branch, WorkError> {
+    let shown = Shown::of(node, work, task);
+    let mut branch = match mind {
+        Mind::Model(caller) => {
+            let task = shown.task(CallKey::new(node.id.to_string()));
+            let gathered = gather(caller, &Asking(outside), &task).await?;
+            compress(caller, &task, gathered).await?
+        }
+        Mind::Rules(picker) => {
+            let node = Node { aspects: node.aspects.clone(), ..shown.node.clone() };
+            extract(&node, &Asking(outside), picker).await?
+        }
+    };
+    if !work.has_own_ids {
+        let only = only_aspect(node);
+        for finding in &mut branch.report.findings {
+            finding.aspect.clone_from(&only);
+        }
+    }
+    Ok(branch)
+}
+
+/// Gathers evidence on the web for what the knowledge base left open; the caller compresses it together with the rest.
+pub(super) async fn gathered(
+    caller: &dyn Caller,
+    outside: &Outside,
+    node: &Node,
+    work: &OutwardWork,
+    task: &OutwardTask,
+) -> Result<Gathered, WorkError> {
+    let shown = Shown::of(node, work, task);
+    let gathered = gather(caller, &Asking(outside), &shown.task(CallKey::new(format!("{}/web", node.id)))).await?;
+    Ok(if work.has_own_ids { gathered } else { gathered.serving(only_aspect(node).as_ref()) })
+}
+
+/// Returns the branch of a job's report, each claim checked against the pages it cites, of which some are read.
+pub(super) async fn verified(
+    node: &Node,
+    aspects: &[Aspect],
+    report: &JobReport,
+    cited: Option<&Outside>,
+) -> Result<Branch, SourceError> {
+    let pages = cited.map(Asking);
+    let pages = pages.as_ref().map(|pages| pages as &dyn Source);
+    reported::branch_of(node, aspects, report, pages, MAX_VERIFIED_PAGES).await
+}
+
+/// Returns the aspect of a node that has no other: whatever is found for it serves that.
+fn only_aspect(node: &Node) -> Option<AspectId> {
+    match node.aspects.as_slice() {
+        [only] => Some(only.clone()),
+        _ => None,
+    }
+}
