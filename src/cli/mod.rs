@@ -48,6 +48,7 @@ mod doctor;
 
 mod config;
 
+use std::io::IsTerminal;
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 
@@ -259,6 +260,8 @@ fn start_log() {
     let filter = tracing_subscriber::EnvFilter::new(filter);
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let log = log.with_span_events(tracing_subscriber::fmt::format::FmtSpan::CLOSE);
+    // A log that is redirected to a file is searched later: escape sequences would be in the way.
+    let log = log.with_ansi(std::io::stderr().is_terminal());
     // If stderr is closed, an error about writing to it could not be written either.
     log.log_internal_errors(false).init();
 }
