@@ -1,4 +1,4 @@
-//! What a worker noted becomes its Branch: a report that may drop what is said twice, but no source.
+//! Compresses the notes of a worker into its branch report, which may drop repetitions but no source.
 
 use std::collections::BTreeSet;
 
@@ -176,7 +176,7 @@ fn by_rules(noted: &[Note], stop_reason: BranchStop) -> BranchReport {
     BranchReport {
         summary: noted.iter().map(|note| format!("{} [{}]", note.text, note.evidence.id)).collect::<Vec<_>>().join(" "),
         findings: Vec::new(),
-        // Nobody has said how far it answers the question.
+        // No model has rated how well it answers the question.
         confidence: mean / 2.0,
         open_questions: Vec::new(),
         output: None,

@@ -1,7 +1,7 @@
-//! A long page becomes a Digest: in short what it says, and which of its pieces bear on the question.
+//! Digests a long page: a short summary, and the pieces relevant to the question.
 //!
-//! A model is shown numbered pieces and answers with numbers. Its own words are shown as a summary, of which nothing can
-//! be quoted: quotes are looked for in the page. Pieces it names that there are not are nobody's loss.
+//! A model is shown numbered pieces and answers with numbers. Its own words are shown as a summary that cannot be quoted,
+//! since quotes are verified against the page. Numbers without a piece are ignored.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub const SUMMARY: &str = "Summary of the page, which cannot be quoted:";
 /// Stands between a summary and what the page itself says.
 pub const VERBATIM: &str = "From the page, word for word:";
 
-/// What somebody with a question should know of a page.
+/// The parts of a page relevant to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digest {
     /// What it says, in the words of a model, on one line.

@@ -1,4 +1,4 @@
-//! Branches become a Memory: a summary of everything that never grows past its limit, and one of each group.
+//! Folds branches into a memory: a global summary of bounded size, and one summary per group.
 //!
 //! Summaries steer; they may lose a fact. The evidence itself stays in the branches, and that is what a report cites.
 //! Folding one branch in costs about twice the limit, however many came before. Each fold has a twin that needs no model
@@ -57,7 +57,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Returns the global summary for somebody who may see texts of `label`.
+    /// Returns the global summary for a reader of `label`.
     pub fn global_for(&self, label: Label) -> &str {
         match label {
             Label::Public if self.global.label == Label::Internal => &self.global_public,
@@ -66,8 +66,8 @@ impl Memory {
     }
 }
 
-/// Returns who may see what a node found: internal where it looked into the knowledge base, cites it, or builds on a node
-/// that did.
+/// Returns the label of a node's findings: internal if it searched the knowledge base, cites it, or builds on a node that
+/// did.
 pub fn label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, id: &NodeId) -> Label {
     let mut open = vec![id];
     let mut seen = BTreeSet::new();
@@ -105,7 +105,7 @@ pub struct Told<'a> {
 ///
 /// # Errors
 ///
-/// Returns an error only where the run itself cannot go on.
+/// Returns an error only if the run itself cannot continue.
 pub async fn fold(
     caller: &dyn Caller,
     key: &CallKey,
@@ -126,7 +126,7 @@ pub async fn fold(
     }
 }
 
-/// Returns the prompt of a fold, the branch cut to what fits; none where not even the summary does.
+/// Returns the prompt of a fold with the branch truncated to fit; `None` if even the summary does not fit.
 fn fold_prompt(caller: &dyn Caller, told: Told<'_>, g: &str, branch: &Branch, r_tokens: u64) -> Option<Prompt> {
     let most = (2 * r_tokens + OVERHEAD_TOKENS).min(caller.input_limit(Role::Summariser));
     let render = |result: &str| {
@@ -142,7 +142,7 @@ fn fold_prompt(caller: &dyn Caller, told: Told<'_>, g: &str, branch: &Branch, r_
     Some(prompt)
 }
 
-/// Returns the prompt with as much of `text` as fits; none where it does not fit with a single sentence of it.
+/// Returns the prompt with as much of `text` as fits; `None` if not even one sentence fits.
 fn fitting(
     caller: &dyn Caller,
     most: u64,
@@ -206,7 +206,7 @@ fn join_by_rules<'a>(claims: impl Iterator<Item = &'a str>, r_tokens: u64, count
     }
 }
 
-/// Returns the claims of which none says what an earlier one says.
+/// Returns the claims without duplicates.
 fn distinct<'a>(claims: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let splitter = WordSplitter::default();
     let mut kept: Vec<(&str, HashSet<String>)> = Vec::new();
@@ -237,7 +237,7 @@ fn is_same(known: &HashSet<String>, words: &HashSet<String>) -> bool {
     shared / words.len().max(1) as f32 > SAME_WORDS && !has_new_figure
 }
 
-/// Returns the place of the last claim of the node that takes the most room; none where there is one claim left.
+/// Returns the position of the last claim of the longest node; `None` if only one claim is left.
 fn most_room(lines: &[&str], count: Count<'_>) -> Option<usize> {
     if lines.len() < 2 {
         return None;
@@ -277,7 +277,7 @@ fn groups<'a>(tree: &'a Tree, branches: &'a BTreeMap<NodeId, Branch>) -> Vec<Gro
 ///
 /// # Errors
 ///
-/// Returns an error only where the run itself cannot go on.
+/// Returns an error only if the run itself cannot continue.
 pub async fn group_summaries(
     caller: &dyn Caller,
     key: &CallKey,

@@ -1,10 +1,10 @@
-//! A Node becomes a Route: where its evidence is looked for, and why there.
+//! Routes a node: selects the source of its evidence and gives the reason.
 
 use serde::{Deserialize, Serialize};
 
 use super::node::{Node, SourceHint};
 
-/// Where a node is looked into.
+/// The source of a node's evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Route {
@@ -21,7 +21,7 @@ pub enum Route {
 }
 
 impl Route {
-    /// Tells whether a job is started, or may be.
+    /// Returns whether a job is or may be started.
     pub fn has_job(self) -> bool {
         matches!(self, Self::DeepResearch | Self::MixedDeepResearch)
     }
@@ -42,12 +42,12 @@ impl std::fmt::Display for Route {
 /// Whether a job may be started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JobWay {
-    /// No Deep Research is set up, or it may not be used.
+    /// Deep Research is not configured, or not allowed.
     #[default]
     Closed,
-    /// As many were started as may be.
+    /// The limit of jobs is reached.
     UsedUp,
-    /// The cap of a job does not fit the money that is left.
+    /// The cap of a job exceeds the remaining cost limit.
     TooDear,
     /// It may.
     Open,

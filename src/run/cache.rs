@@ -1,4 +1,4 @@
-//! Lookups: what sources were asked and what they answered. A query on record is not asked again.
+//! Lookups: queries to sources and their results. A query on record is not sent again.
 //!
 //! Identical queries are answered from memory, then from the journal, of whichever run. A query that means nearly the same
 //! as an earlier one is answered from that: the journal finds those with the same key words, and the embedder compares
@@ -39,7 +39,7 @@ const MEMORY_ENTRIES: u64 = 1_000;
 #[derive(Clone)]
 pub struct Cache {
     run: LockedRun,
-    /// When the run began: results of other runs that are younger are not used.
+    /// Start of the run. Later results of other runs are not used, so that a resumed run sees the same results.
     since: Moment,
     clock: Arc<dyn Clock>,
     embedder: Option<Arc<dyn Embedder>>,
@@ -47,7 +47,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Makes the cache of a run; without an embedder only identical queries are known again.
+    /// Returns the cache of a run. Without an embedder, only identical queries match.
     pub fn new(run: LockedRun, since: Moment, clock: Arc<dyn Clock>, embedder: Option<Arc<dyn Embedder>>) -> Self {
         Self { run, since, clock, embedder, memory: Memory::new(MEMORY_ENTRIES) }
     }
@@ -84,7 +84,7 @@ impl Cache {
             }
             return Ok(known);
         }
-        // Workers that ask the same thing at the same time wait for one answer.
+        // Concurrent workers with the same query share one answer.
         let fetched = self.memory.try_get_with(key, self.fetch(lookup, ask)).await;
         fetched.map_err(|error| E::clone(&error))
     }
@@ -132,8 +132,8 @@ impl Cache {
     }
 }
 
-/// Tells whether other words may have asked the same. A page has one address, and what a job is started for is worth more
-/// than it is likely: a report on the opposite would be taken for one on the question.
+/// Returns whether a result may be reused for a similar query. Not for pages, which have one address, nor for jobs: a
+/// report on the opposite question would be costly to mistake for an answer.
 fn is_in_words(lookup: &Lookup) -> bool {
     lookup.tool.split_once('.').is_some_and(|(_, what)| what == "search")
 }

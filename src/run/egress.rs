@@ -1,7 +1,7 @@
 //! What leaves the machine: each text passes the tripwire, is recorded, and only then sent.
 //!
 //! One [`Egress`] is shared by all workers of a run. What may leave at all is decided by the type [`Outbound`]; the
-//! tripwire behind it is told of every internal text that is read.
+//! tripwire behind it sees every internal text that is read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,25 +41,25 @@ pub struct Egress(Arc<Parts>);
 struct Parts {
     run: LockedRun,
     clock: Arc<dyn Clock>,
-    /// Whether the user lets everything leave.
+    /// Whether the user allows all text to leave.
     is_open: bool,
     tripwire: Mutex<Tripwire>,
     withheld: Mutex<BTreeMap<NodeId, usize>>,
 }
 
 impl Egress {
-    /// Returns one that knows no text yet; with `is_open` nothing trips it.
+    /// Returns an egress log without internal text. With `is_open`, nothing is withheld.
     pub fn new(run: LockedRun, clock: Arc<dyn Clock>, is_open: bool) -> Self {
         let (tripwire, withheld) = (Mutex::default(), Mutex::default());
         Self(Arc::new(Parts { run, clock, is_open, tripwire, withheld }))
     }
 
-    /// Tells whether the user lets everything leave.
+    /// Returns whether the user allows all text to leave.
     pub fn is_open(&self) -> bool {
         self.0.is_open
     }
 
-    /// Takes what a run knows so far, so that a resumed one is as careful as before.
+    /// Adds the evidence of a run, so that a resumed run withholds the same texts.
     pub fn learn(&self, state: &RunState) {
         let mut tripwire = self.tripwire();
         for text in UserWords::of(state).all() {
@@ -79,7 +79,7 @@ impl Egress {
         summaries.map(|summary| &summary.text).chain(earlier).for_each(|text| tripwire.read(text));
     }
 
-    /// Takes passages that a worker is shown.
+    /// Adds passages that a worker is shown.
     pub fn shown(&self, passages: &[Passage]) {
         let mut tripwire = self.tripwire();
         for passage in passages {
@@ -87,7 +87,7 @@ impl Egress {
         }
     }
 
-    /// Takes texts of the open web.
+    /// Adds texts from the open web.
     pub fn seen_in_public<'a>(&self, texts: impl Iterator<Item = &'a str>) {
         let mut tripwire = self.tripwire();
         texts.for_each(|text| tripwire.may_leave(text));

@@ -28,7 +28,7 @@ use crate::source::{Found, Label, Passage, Place, PublicPassage, Source, SourceE
 /// Pages that are taken from one question.
 const MAX_NAMED: usize = 5;
 
-/// Searches in a row that a search engine may fail before a run asks it no more.
+/// Consecutive failed searches after which a run no longer uses a search engine.
 const MAX_FAILURES: u32 = 3;
 
 /// The knowledge base, for one node.
@@ -172,12 +172,12 @@ impl Outside {
         self.pages().extend(public.map(|(passage, public)| (passage.id.clone(), public.address())));
     }
 
-    /// Tells whether the user named a page.
+    /// Returns whether the user named a page.
     pub fn names_pages(&self) -> bool {
         !self.named.is_empty()
     }
 
-    /// Returns what is searched, for people.
+    /// Describes the searched source, for reports.
     pub fn scope(&self) -> String {
         self.web.scope()
     }
@@ -187,7 +187,7 @@ impl Outside {
         self.version.clone()
     }
 
-    /// Searches: pages the user named come first, then what is on record, else what the engine finds.
+    /// Searches. Pages the user named come first, then the results on record or, without a record, those of the engine.
     pub async fn search(&self, query: &Outbound, limit: usize) -> Result<Found, SourceError> {
         let lookup = self.lookup("search", format!("{limit}: {}", normalised(query.as_str())), &self.version);
         let searched: Result<Found, _> =
@@ -201,7 +201,7 @@ impl Outside {
                 Found { passages: named.chain(new).collect(), support, notes: rest.notes }
             }
             Err(error @ SourceError::Stopped(_)) => return Err(error),
-            // A page the user named can be read whatever becomes of the search.
+            // A page the user named can be read even if the search fails.
             Err(error) if self.names_pages() => {
                 Found { passages: named.collect(), support: Support::Weak, notes: vec![error.to_string()] }
             }
@@ -289,7 +289,7 @@ pub struct Breaker {
 struct Record {
     failures: u32,
     has_succeeded: bool,
-    /// Why the last search failed.
+    /// Error of the last search.
     reason: String,
 }
 

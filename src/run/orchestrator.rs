@@ -48,42 +48,42 @@ const MAX_IDLE_ROUNDS: u32 = 2;
 /// How long calls in flight may continue after the run was told to stop.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Something that happened, for whoever watches.
+/// Progress of a run, for listeners.
 pub enum RunNotice<'a> {
-    /// An event was written down; the state is what follows from it.
+    /// An event was appended to the journal, with the state after it.
     Event(&'a Record, &'a RunState),
-    /// A call of a model.
+    /// A model call changed its state.
     Call(&'a CallNotice, Spent),
-    /// A section of a long answer was written; the report may still leave it out.
+    /// A section of a long answer was written. The final report may still omit it.
     Written(&'a Section),
 }
 
-/// Watches a run.
+/// Receives the progress of a run.
 pub type RunListener = Arc<dyn Fn(&RunNotice<'_>) + Send + Sync>;
 
-/// Everything a run needs besides its question.
+/// The resources of a run.
 pub struct Resources {
-    /// Where runs are kept.
+    /// Store of the run.
     pub store: Store,
-    /// The time.
+    /// Clock for time limits and retry delays.
     pub clock: Arc<dyn Clock>,
-    /// Where evidence comes from.
+    /// Sources of evidence.
     pub sources: Sources,
     /// Picks sentences.
     pub picker: Arc<dyn Pick>,
-    /// Makes vectors of queries, for the cache.
+    /// Embeds queries for the cache.
     pub embedder: Option<Arc<dyn Embedder>>,
-    /// Finds again what was found, where that is kept.
+    /// The research memory; `None` if runs are not stored.
     pub recall: Option<Recall>,
-    /// Models; without them rules decide.
+    /// Models by role; `None` runs the rule-based steps instead.
     pub models: Option<Models>,
-    /// Watches.
+    /// Receives the progress.
     pub listener: RunListener,
-    /// Triggered when the user wants the run to stop.
+    /// Cancelled when the user stops the run.
     pub stop: CancellationToken,
-    /// Seed of waiting times.
+    /// Seed of the retry delays.
     pub seed: u64,
-    /// Starts research at a provider's, where that is set up.
+    /// Background jobs, if a provider is configured.
     pub jobs: Option<Arc<DeepResearch>>,
 }
 
@@ -96,13 +96,13 @@ pub enum RunError {
     /// The run cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// An event does not follow from those before it.
+    /// An event is invalid in the current state.
     #[error("run went wrong")]
     Fold(#[from] FoldError),
     /// A call that the whole run depends on failed.
     #[error("failed to {step}")]
     Call {
-        /// What was attempted.
+        /// The failed step.
         step: &'static str,
         /// Why it failed.
         #[source]
@@ -117,10 +117,10 @@ pub enum RunError {
         #[source]
         source: StepError,
     },
-    /// A plan that was given does not fit.
+    /// A given plan is invalid.
     #[error("plan cannot be used: {complaints}")]
     Plan {
-        /// What is wrong with it.
+        /// Why it is invalid.
         complaints: String,
     },
     /// A run that began with models is resumed without them, or the other way round.
@@ -161,13 +161,13 @@ pub struct Orchestrator {
     grace: Grace,
 }
 
-/// Shows the user a question, and comes back with what they say.
+/// Shows the user a question and returns the answer.
 pub type AskBack<'a> = &'a (dyn Fn(String) -> BoxFuture<'static, Option<String>> + Sync);
 
-/// The task that cancels calls in flight some time after the run was told to stop. It ends with the run.
+/// Task that cancels calls in flight after a grace period once the run is stopped. It ends with the run.
 struct Grace {
     task: tokio::task::JoinHandle<()>,
-    /// Triggered when that time is over.
+    /// Cancelled after the grace period.
     closed: CancellationToken,
 }
 
@@ -191,11 +191,11 @@ impl Drop for Grace {
 }
 
 impl Orchestrator {
-    /// Begins a run.
+    /// Starts a run by recording its first event.
     ///
     /// # Errors
     ///
-    /// Returns an error where the run cannot be written down.
+    /// Returns an error if the run cannot be recorded.
     pub async fn start(
         run: RunId,
         question: Question,
@@ -211,11 +211,11 @@ impl Orchestrator {
         Ok(Self::of(locked, resources, state, &[]))
     }
 
-    /// Goes on with a run from where its journal ends, under the limits it has or new ones.
+    /// Resumes a run from the end of its journal, under its own limits or new ones.
     ///
     /// # Errors
     ///
-    /// Returns an error for a run another process works on, or one that was begun with a model and has none now.
+    /// Returns an error if another process holds the run, or it was started with a model and none is configured now.
     pub async fn resume(run: RunId, limits: Option<BudgetLimits>, resources: Resources) -> Result<Self, RunError> {
         let locked = resources.store.lock(&run)?;
         let (_, mut state) = resources.store.read(&run).await?;
@@ -292,32 +292,33 @@ impl Orchestrator {
         self.locked.id()
     }
 
-    /// Returns where runs are kept.
+    /// Returns the store of the run.
     pub fn store(&self) -> &Store {
         &self.resources.store
     }
 
-    /// Returns what starts research at a provider's, where that is set up.
+    /// Returns the background jobs, if a provider is configured.
     pub fn jobs(&self) -> Option<&DeepResearch> {
         self.resources.jobs.as_deref()
     }
 
-    /// Returns where the run stands.
+    /// Returns the state of the run.
     pub fn state(&self) -> &RunState {
         &self.state
     }
 
-    /// Asks the user back where the question leaves something open that matters. Told to stop, it waits for no answer.
+    /// Asks the user for clarification if the question is ambiguous in a way that matters. A stopped run does not wait for
+    /// the answer.
     ///
     /// # Errors
     ///
-    /// Returns an error where a model cannot be reached.
+    /// Returns an error if a model cannot be reached.
     pub async fn clarify(&mut self, ask: AskBack<'_>) -> Result<(), RunError> {
         if self.state.phase != Phase::Asked || self.state.clarification.is_some() {
             return Ok(());
         }
         let asked = match self.steps.clarify(&self.state).await {
-            // The run that follows ends for the same reason, and says so.
+            // The run ends for the same reason right after this, and reports it.
             Err(StepError::Call(CallError::Cancelled | CallError::Limit(_))) => None,
             asked => asked.map_err(|error| error.during("look at the question"))?,
         };
@@ -334,16 +335,16 @@ impl Orchestrator {
         }
     }
 
-    /// Fixes the brief and the first plan, and stops there; `plan` is one that was made before.
+    /// Makes the brief and the first plan, or uses `plan`, and stops there.
     ///
     /// # Errors
     ///
-    /// Returns an error where a model cannot be reached, or the plan given does not fit.
+    /// Returns an error if a model cannot be reached, or the given plan is invalid.
     pub async fn plan(&mut self, plan: Option<&SavedPlan>) -> Result<(), RunError> {
         let limits = self.state.settings.tree;
         if self.state.phase == Phase::Asked {
             let brief = match plan {
-                // A plan for other aspects would not fit a brief made now, so it brings its own.
+                // A saved plan refers to the aspects of its brief, so it brings that brief along.
                 Some(SavedPlan { brief: Some(brief), draft }) if brief.question == self.state.question => {
                     check_plan(draft, &self.state.tree, brief, limits)?;
                     brief.clone()
@@ -369,11 +370,11 @@ impl Orchestrator {
         self.commit(Event::Briefed { brief, outward }).await
     }
 
-    /// Brings the run to its end: rounds of research until the answer is complete or a limit is reached.
+    /// Runs rounds of research until the answer is complete or a limit is reached, then writes the report.
     ///
     /// # Errors
     ///
-    /// Returns an error where the journal fails, or a model before anything was found. A limit is none.
+    /// Returns an error if the journal fails, or a model fails before anything was found. Reaching a limit is not an error.
     #[instrument(name = "run", skip_all, fields(id = %self.id()))]
     pub async fn conduct(&mut self) -> Result<StopReason, RunError> {
         let stop = self.rounds().await?;
@@ -409,7 +410,7 @@ impl Orchestrator {
                 Ok(plan) => plan,
                 Err(StepError::Call(CallError::Limit(limit))) => return Ok(stop_of(limit)),
                 Err(StepError::Call(CallError::Cancelled)) => return Ok(StopReason::Cancelled),
-                // What was found is worth more than the error: the report is written from it.
+                // The findings are worth more than the error: the report is written from them.
                 Err(StepError::Call(CallError::Model(_)) | StepError::Invalid(_)) => {
                     return Ok(StopReason::NoMoreTasks);
                 }
@@ -423,7 +424,7 @@ impl Orchestrator {
         }
     }
 
-    /// Works on nodes until none can be worked on.
+    /// Executes nodes until none is ready.
     async fn research(&mut self) -> Result<(), RunError> {
         let (tight, over) = (self.budget.clone(), self.budget.clone());
         let pace = Pace {
@@ -453,7 +454,7 @@ impl Orchestrator {
         if has_one { Ways { job: JobWay::Open, web: false, ..ways } } else { ways }
     }
 
-    /// Gathers everything the worker of a node may see.
+    /// Collects everything the worker of a node may see.
     fn prepare(&self, node: &NodeId) -> Result<Work, StepError> {
         let missing = || StepError::Invalid(format!("there is no node `{node}`"));
         let planned = self.state.tree.get(node).ok_or_else(missing)?;
@@ -461,7 +462,7 @@ impl Orchestrator {
         Work::of(&self.state, node, way.no_way_out).ok_or_else(missing)
     }
 
-    /// Judges the round that is under way.
+    /// Judges the current round.
     async fn end_round(&mut self) -> Result<(), RunError> {
         let Phase::Planned(rounds) = &self.state.phase else { return Ok(()) };
         let round = rounds.number;
@@ -470,7 +471,7 @@ impl Orchestrator {
         self.commit(Event::RoundEnded { round, memory, draft, verdict }).await
     }
 
-    /// Returns why nothing new may start, where that is so.
+    /// Returns why no new work may start, if so.
     fn interrupted(&self) -> Option<StopReason> {
         if self.resources.stop.is_cancelled() {
             return Some(StopReason::Cancelled);
@@ -501,7 +502,7 @@ impl Orchestrator {
         if self.state.has_evidence() { StopReason::NoMoreTasks } else { StopReason::NoEvidence }
     }
 
-    /// Writes the final answer, for which the writing reserve may be spent now.
+    /// Writes the final answer, which may use the reserve for writing.
     async fn final_draft(&mut self, stop: StopReason) -> Result<Draft, RunError> {
         if let Some(desk) = &self.steps.desk {
             desk.begin_writing();
@@ -511,7 +512,7 @@ impl Orchestrator {
             Err(StepError::Call(CallError::Journal { reason })) => {
                 Err(StepError::Call(CallError::Journal { reason }).during("write the report"))
             }
-            // Everything found is in the report whatever becomes of its writer.
+            // If the writer fails, the report still lists all findings.
             Err(error) => {
                 let mut draft = draft_by_rules(&self.state);
                 draft.made_do("the answer was assembled", &error);
@@ -548,7 +549,7 @@ impl Board for Orchestrator {
         let node = self.state.tree.get(id);
         let (route, why) = match node.map(|node| route(node, ways)) {
             Some(Ok(Way { route, why, .. })) => (route, why.to_owned()),
-            // Its worker will find that no way leads there, and the node is blocked with the reason.
+            // The worker finds no source for the node, which is then blocked with that reason.
             Some(Err(no_way)) => (Route::Web, no_way.to_string()),
             None => (Route::Internal, String::new()),
         };
@@ -562,7 +563,7 @@ impl Board for Orchestrator {
             Ok(Err(StepError::Call(error @ CallError::Journal { .. }))) => {
                 return Err(StepError::Call(error).during("work on a node"));
             }
-            // It waits again: for a limit to be raised, or for the run to be resumed.
+            // The node becomes pending again, until a limit is raised or the run is resumed.
             Ok(Err(StepError::Call(CallError::Cancelled | CallError::Limit(_)))) | Err(Lost::Cancelled) => {
                 Event::NodePaused { node }
             }
@@ -580,11 +581,11 @@ impl Board for Orchestrator {
     }
 }
 
-/// Checks a plan from a file.
+/// Validates a plan from a file.
 ///
 /// # Errors
 ///
-/// Returns everything that is wrong with it.
+/// Returns all problems of the plan.
 pub fn check_plan(draft: &PlanDraft, tree: &Tree, brief: &Brief, limits: TreeLimits) -> Result<Plan, RunError> {
     draft.check(tree, brief, limits, 1).map_err(|complaints| {
         let complaints = complaints.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
@@ -592,7 +593,7 @@ pub fn check_plan(draft: &PlanDraft, tree: &Tree, brief: &Brief, limits: TreeLim
     })
 }
 
-/// Sets up what a run may spend, with what its journal says it has spent.
+/// Sets up the budget of a run, with the amounts already spent according to its journal.
 fn budget(state: &RunState, calls: &[CallRow], resources: &Resources) -> Budget {
     let limits = state.settings.limits;
     let reserve = resources.models.as_ref().map(|models| writing_reserve(models, &limits).0).unwrap_or_default();

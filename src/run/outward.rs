@@ -95,12 +95,12 @@ impl<'a> BeforeRetrieval<'a> {
         aspects.map(|aspect| OutwardAspect { id: aspect.id.clone(), text: Outbound::vouched(&aspect.text) })
     }
 
-    /// Tells whether nodes go by the ids of another brief than this one.
+    /// Returns whether nodes use the aspect ids of a different brief.
     pub fn has_other_ids(self) -> bool {
         self.state.settings.follows.is_some()
     }
 
-    /// Returns what a node asks, if the first plan worded it.
+    /// Returns the question of a node, if the first plan worded it.
     #[expect(clippy::disallowed_methods, reason = "the first plan of a run that follows no other saw no evidence")]
     pub fn question(self, node: &Node) -> Option<Outbound> {
         let is_first = self.state.settings.follows.is_none() && !self.state.reworded.contains(&node.id);
@@ -113,7 +113,7 @@ impl<'a> BeforeRetrieval<'a> {
     }
 }
 
-/// Returns whether the user lets internal text leave.
+/// Returns whether the user allows internal text to leave.
 #[expect(clippy::disallowed_methods, reason = "this is where the setting is read")]
 pub fn egress_allowed(state: &RunState) -> Option<EgressAllowed> {
     EgressAllowed::by_setting(state.settings.allow_egress)
@@ -137,7 +137,7 @@ pub struct OutwardWork {
 }
 
 impl OutwardWork {
-    /// Gathers it; only what is public is taken of what was found, unless the user lets everything leave.
+    /// Collects it. Of the findings it takes only public ones, unless the user allows all text to leave.
     #[expect(
         clippy::disallowed_methods,
         reason = "what is labelled public was made by conversations that face outward"
@@ -186,7 +186,7 @@ pub fn outward_brief(state: &RunState) -> Outbound {
     BeforeRetrieval::of(state).map_or_else(|| UserWords::of(state).question, BeforeRetrieval::task)
 }
 
-/// Counts tokens of text that no model sees: a little more than any tokenizer finds in prose.
+/// Estimates tokens of text that no model sees: slightly more than any tokenizer counts for prose.
 pub(super) fn estimate(text: &str) -> u64 {
     (text.len() as u64).div_ceil(3)
 }

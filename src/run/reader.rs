@@ -1,4 +1,4 @@
-//! Reads a long page of the web for a node: the node is shown a digest of it, else the stretches that bear on its question.
+//! Reads long web pages for a node, which sees a digest or, without one, the excerpts relevant to its question.
 //!
 //! No long page is shown whole, and all of it stays what quotes are checked against. Only public text goes in: pages, and
 //! a question that may leave.
@@ -19,17 +19,17 @@ use crate::source::web::{joined, relevant};
 /// Characters of a page that a worker is shown.
 const SHOWN_CHARACTERS: usize = 6_000;
 
-/// What pages are read with, in a whole run.
+/// Reads pages for all nodes of a run.
 #[derive(Clone)]
 pub struct Reading {
-    /// Makes digests; without it the stretches that bear on the question are shown.
+    /// Makes digests; without it, excerpts relevant to the question are shown.
     pub caller: Option<Arc<dyn Caller>>,
-    /// Tells what bears on a question; without it the beginning of a page is shown.
+    /// Ranks excerpts by relevance to a question; without it, the beginning of a page is shown.
     pub embedder: Option<Arc<dyn Embedder>>,
 }
 
 impl Reading {
-    /// Returns what is shown of a page; `None` if all of it is.
+    /// Returns the part of a page to show; `None` for the whole page.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ mod tests {
         format!("{other}{VALVES}\n\n{other}")
     }
 
-    /// Returns what is shown of a page.
+    /// Returns the part of a page to show.
     async fn shown(page: &str, caller: Arc<dyn Caller>) -> Result<Option<String>, SourceError> {
         let reading = Reading { caller: Some(caller), embedder: Some(builtin_for_tests()) };
         reading.shown(&NodeId::numbered(2), &Outbound::fixed("When are the greenhouse beds watered?"), page).await

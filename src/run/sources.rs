@@ -1,4 +1,4 @@
-//! The sources of a run, and what a node is looked into with.
+//! The sources of a run and of each node.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub struct Sources {
     pub web: Option<Arc<WebSource>>,
     /// Whether a search engine is set up; without one only pages that a job cites are opened.
     pub can_search: bool,
-    /// Whether `dr` is offline, which is then why the web is not asked.
+    /// Whether `dr` is offline, which is then the reason for not searching the web.
     pub is_offline: bool,
 }
 
@@ -31,11 +31,11 @@ pub struct Sources {
 pub struct RunSources {
     /// The sources.
     pub sources: Sources,
-    /// What all nodes share.
+    /// State shared by all nodes.
     pub shared: Shared,
     /// See [`crate::run::event::RunSettings::source_version`].
     pub internal_version: String,
-    /// How pages are read.
+    /// Reads long pages.
     pub reading: Reading,
     /// The day the run began: what the web said is used again on that day.
     pub day: String,
@@ -47,7 +47,7 @@ impl RunSources {
         self.sources.web.as_ref().filter(|_| self.sources.can_search)
     }
 
-    /// Tells whether the web can be searched.
+    /// Returns whether the web can be searched.
     pub fn can_search(&self) -> bool {
         self.searchable().is_some()
     }

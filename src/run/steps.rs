@@ -1,4 +1,4 @@
-//! The steps of a run, each taken by models where there are some, else by rules.
+//! The steps of a run, each performed by models or, without models, by rules.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,43 +35,43 @@ use crate::research::worker::WorkError;
 use crate::research::writer::{self, Material};
 use crate::source::{Label, SourceError};
 
-/// Tokens of the summary of a group.
+/// Token limit of the summary of a group.
 const GROUP_TOKENS: u64 = 800;
 
-/// Quotes a writer is shown without a choice being made; of more, those nearest to the question and its aspects.
+/// Most quotes shown to a writer unfiltered. Of more, those most similar to the question and its aspects are selected.
 const MAX_LEDGER: usize = 60;
 
-/// Quotes that are looked up for the question, and for each aspect.
+/// Quotes retrieved for the question, and for each aspect.
 const RECALLED: usize = 20;
 
-/// Takes the steps.
+/// Performs the steps of a run.
 pub struct Steps {
-    /// The run they are taken for.
+    /// The run.
     pub run: RunId,
-    /// Makes calls; without it rules decide.
+    /// Makes model calls; `None` uses rules.
     pub desk: Option<Arc<Desk>>,
     /// Background research, if a provider is configured.
     pub jobs: Option<Arc<Jobs>>,
-    /// Where evidence comes from.
+    /// Sources of evidence.
     pub sources: RunSources,
     /// Picks sentences.
     pub picker: Arc<dyn Pick>,
-    /// Finds again what was found.
+    /// The research memory.
     pub recall: Option<Recall>,
-    /// Hears of each section of a long answer as it is written.
+    /// Receives each section of a long answer as it is written.
     pub on_section: Arc<dyn Fn(&Section) + Send + Sync>,
 }
 
-/// A step could not be taken.
+/// A step failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StepError {
-    /// A call.
+    /// A call failed.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// A reply that cannot be used, whatever was tried.
+    /// No usable reply, even after repairs.
     #[error("model gave no usable reply: {0}")]
     Invalid(String),
-    /// A source.
+    /// A source failed.
     #[error(transparent)]
     Source(SourceError),
     /// No way leads to the web.
@@ -131,18 +131,18 @@ impl Steps {
         }
     }
 
-    /// Asks whether the user should be asked something first; rules never ask.
+    /// Decides whether to ask the user for clarification. Rules never ask.
     pub async fn clarify(&self, state: &RunState) -> Result<Option<Clarification>, StepError> {
         let Some(desk) = self.desk.as_deref() else { return Ok(None) };
         match clarify(desk, &state.question).await {
             Ok(clarification) => Ok(Some(clarification).filter(|clarification| clarification.need)),
-            // Going on without asking is no loss.
+            // Clarification is optional, so a failure is ignored.
             Err(StructuredError::Invalid { .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Fixes what the answer must cover.
+    /// Makes the brief.
     pub async fn brief(&self, state: &RunState) -> Result<Brief, StepError> {
         let required = &state.settings.required;
         let by_rules = || brief_by_rules(&state.question, state.settings.mode, required);
@@ -198,13 +198,13 @@ impl Steps {
         Outlook { limits: state.settings.tree, has_web: ways.web || ways.job == JobWay::Open }
     }
 
-    /// Plans the first round, for where the user wants it looked into.
+    /// Plans the first round, for the sources the user selected.
     pub async fn plan(&self, state: &RunState, brief: &Brief) -> Result<Plan, StepError> {
         let plan = self.first_plan(state, brief).await?;
         Ok(directed(plan, state.settings.source, &state.tree.root))
     }
 
-    /// A plan no repair can mend gives way to one by rules, which says so.
+    /// A plan that cannot be repaired is replaced by a rule-based one, which notes that.
     async fn first_plan(&self, state: &RunState, brief: &Brief) -> Result<Plan, StepError> {
         let check = |draft: &PlanDraft| checked(draft, state, brief, 1);
         let by_rules = |why: String| {
@@ -213,7 +213,7 @@ impl Steps {
         };
         let Some(desk) = self.desk.as_deref() else { return Ok(by_rules(String::new())) };
         if brief.mode != Mode::Deep {
-            // The root alone; the wording says where to look.
+            // The root alone; its wording selects the source.
             return Ok(Plan { reasoning: String::new(), ..by_rules(String::new()) });
         }
         let key = CallKey::new("plan/1");
@@ -227,7 +227,7 @@ impl Steps {
         }
     }
 
-    /// Plans another round for what the last verdict says is missing. The plan is empty if there is nothing to do.
+    /// Plans another round for the gaps in the last verdict. The plan is empty if there is nothing to do.
     pub async fn replan(&self, state: &RunState, judged: &Judged) -> Result<Plan, StepError> {
         let mut plan = self.next_plan(state, judged).await?;
         if let Some(hint) = state.settings.source {
@@ -253,7 +253,7 @@ impl Steps {
         }
     }
 
-    /// Folds what a round found into the summaries, drafts an answer and judges it.
+    /// Folds the findings of a round into the summaries, drafts an answer and judges it.
     pub async fn end_round(&self, state: &RunState, rounds: &Rounds) -> Result<(Memory, Draft, Verdict), StepError> {
         let brief = &rounds.brief;
         self.remember(state).await;
@@ -274,7 +274,7 @@ impl Steps {
         } else {
             let key = CallKey::new(format!("judge/{}", rounds.number));
             match judge(desk, &key, brief, &state.tree, &state.branches, &draft).await {
-                // What was found is worth more than a judge who cannot be asked.
+                // The findings are worth more than a verdict: continue without the judge.
                 Err(error @ (StructuredError::Invalid { .. } | StructuredError::Call(CallError::Model(_)))) => {
                     draft.made_do("the answer was judged", &error);
                     by_coverage(brief, &state.tree, &state.branches)
@@ -310,7 +310,7 @@ impl Steps {
         }
         memory.groups = match self.desk.as_deref() {
             Some(desk) => {
-                // The same key in every round: a group nothing was added to is not paid for again.
+                // The key is the same in every round, so that the summary of an unchanged group is not bought again.
                 let key = CallKey::new("group");
                 group_summaries(desk, &key, brief, &state.tree, &state.branches, GROUP_TOKENS).await?
             }
@@ -321,14 +321,14 @@ impl Steps {
 
     async fn fold(&self, key: &CallKey, told: Told<'_>, g: &str, branch: &Branch, r: u64) -> Result<String, CallError> {
         match self.desk.as_deref() {
-            // The first branch has nothing to be folded into: its own report is the summary.
+            // The report of the first branch is the summary itself.
             Some(desk) if g.is_empty() => Ok(fold_by_rules(g, branch, r, &|text| desk.count(Role::Summariser, text))),
             Some(desk) => fold(desk, key, told, g, branch, r).await,
             None => Ok(fold_by_rules(g, branch, r, &estimate)),
         }
     }
 
-    /// Puts what was found where it can be found again. It can be made again from the journal, so a failure is no loss.
+    /// Adds the findings to the research memory. It can be rebuilt from the journal, so failures are ignored.
     async fn remember(&self, state: &RunState) {
         let Some(recall) = &self.recall else { return };
         let new = state.unfolded().flat_map(|(node, branch)| entries(&node.id, branch));
@@ -337,7 +337,7 @@ impl Steps {
         }
     }
 
-    /// Makes the final answer: the draft of the last round if nothing was found since, else a new one.
+    /// Makes the final answer: the draft of the last round if it is up to date, else a new one.
     pub async fn final_draft(&self, state: &RunState, stop: StopReason) -> Result<Draft, StepError> {
         let Some(brief) = state.brief() else { return Ok(Draft::default()) };
         let mut draft = match (&state.phase, self.desk.as_deref()) {
@@ -389,7 +389,7 @@ impl Steps {
         Ok(writer::draft(desk, key, &material).await?)
     }
 
-    /// Picks the quotes that are nearest to the question and to each aspect, in the order of the ledger.
+    /// Selects the quotes most similar to the question and to each aspect, in the order of the evidence ledger.
     async fn recalled<'a>(&self, brief: &Brief, all: Vec<&'a Evidence>) -> Vec<&'a Evidence> {
         let Some(recall) = &self.recall else { return all.into_iter().take(MAX_LEDGER).collect() };
         let mut scores: BTreeMap<EvidenceId, f32> = BTreeMap::new();
@@ -416,7 +416,7 @@ impl Steps {
     }
 }
 
-/// Has every node of a plan looked into where the user said.
+/// Sets the source of every node of a plan to the one the user selected.
 fn directed(mut plan: Plan, source: Option<SourceHint>, root: &NodeId) -> Plan {
     let Some(hint) = source else { return plan };
     for node in &mut plan.nodes {
@@ -435,7 +435,7 @@ fn directed(mut plan: Plan, source: Option<SourceHint>, root: &NodeId) -> Plan {
     plan
 }
 
-/// Folds what the last round left unfolded without asking anybody: the round did not end.
+/// Folds the rest of an unfinished last round by rules, without a model call.
 fn folded_by_rules(state: &RunState) -> Memory {
     let mut memory = state.folded.memory.clone();
     for (node, branch) in state.unfolded() {
@@ -447,7 +447,7 @@ fn folded_by_rules(state: &RunState) -> Memory {
     memory
 }
 
-/// Makes an answer of what a run has, without a model.
+/// Makes an answer from the findings by rules, without a model.
 pub fn draft_by_rules(state: &RunState) -> Draft {
     match state.brief() {
         Some(brief) => assemble::draft_by_rules(brief, &state.tree, &state.branches),
@@ -455,7 +455,7 @@ pub fn draft_by_rules(state: &RunState) -> Draft {
     }
 }
 
-/// Returns the plan, or everything that is wrong with it in one text.
+/// Returns the plan, or all its problems as one text.
 fn checked(draft: &PlanDraft, state: &RunState, brief: &Brief, round: u32) -> Result<Plan, String> {
     draft
         .check(&state.tree, brief, state.settings.tree, round)

@@ -266,12 +266,12 @@ impl Steps {
     }
 }
 
-/// Returns the note on what could not be asked outside.
+/// Returns a note on a failed outside phase.
 ///
 /// # Errors
 ///
-/// Returns the error if the run must stop, and if nothing was found inside either: unless it is the source that failed,
-/// the node may fare better when the run goes on.
+/// Returns the error if the run must stop, or if the inside phase found nothing either and the source itself did not fail:
+/// the node may then succeed when the run is resumed.
 fn kept_without(error: StepError, is_empty: bool) -> Result<String, StepError> {
     match error {
         StepError::Call(CallError::Cancelled | CallError::Journal { .. }) => Err(error),
@@ -290,8 +290,8 @@ fn asked(state: &RunState) -> String {
     texts.chain([format!("{:?} {:?}", scope.since, scope.until)]).collect::<Vec<_>>().join("\n")
 }
 
-/// Tells whether the web may be searched in place of a job that could not be had. One that may be under way, or may be had
-/// when the run goes on, is waited for.
+/// Returns whether to search the web in place of a failed job. Not if the job may be in flight, or may succeed when the
+/// run is resumed.
 fn may_be_searched_instead(error: &StepError) -> bool {
     matches!(error, StepError::Call(CallError::Model(error)) if !matches!(error, ModelError::Unknown { .. }))
 }

@@ -18,11 +18,11 @@ pub struct KbSource {
 }
 
 impl KbSource {
-    /// Makes a source of what `options` let through; their limit is not used.
+    /// Returns a source restricted by the filters of `options`; their limit is ignored.
     ///
     /// # Errors
     ///
-    /// Returns an error where the index cannot be read.
+    /// Returns an error if the index cannot be read.
     pub async fn new(searcher: Searcher, options: SearchOptions) -> Result<Self, IndexError> {
         let index = searcher.index();
         let documents = index.documents(None).await?;
@@ -167,7 +167,7 @@ impl<'a> Section<'a> {
         self.rows.iter().map(|row| row.line_end).max().unwrap_or(1)
     }
 
-    /// Returns its text: of the file where that is as it was indexed, else what the index has of it.
+    /// Returns its text from the file if it is unchanged since it was indexed, else from the index.
     pub fn text(&self, file: &SourceFile) -> String {
         let joined = || self.rows.iter().map(|row| row.text.as_str()).collect::<Vec<_>>().join("\n\n");
         match (file, self.rows.first(), self.rows.last()) {

@@ -58,9 +58,9 @@ pub enum Place {
         url: String,
         /// Its title.
         title: String,
-        /// When it was fetched, in milliseconds since 1970; none where only somebody's report of it is known.
+        /// When it was fetched, in milliseconds since 1970; `None` if it is only known from a report.
         fetched_at: Option<u64>,
-        /// Hash of the text it was stored with; none where it was never fetched.
+        /// Hash of the stored text; `None` if it was never fetched.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         content_hash: Option<ContentHash>,
     },
@@ -84,7 +84,7 @@ pub struct Passage {
 }
 
 impl Passage {
-    /// Returns a page of the web that somebody names and nobody has read: there is nothing in it to quote.
+    /// Returns a page that was named but not fetched, so that it has no text to quote.
     pub fn unread(url: String, title: String) -> Self {
         Self {
             place: Place::Web { url: url.clone(), title, fetched_at: None, content_hash: None },
@@ -131,7 +131,7 @@ impl SourceFile {
     }
 }
 
-/// A source gave no answer.
+/// A source failed to answer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SourceError {
     /// There is no such passage.
@@ -154,14 +154,14 @@ pub enum SourceError {
         /// Why.
         reason: String,
     },
-    /// The run cannot go on.
+    /// The run cannot continue.
     #[error(transparent)]
     Stopped(CallError),
 }
 
 impl SourceError {
-    /// Tells whether the caller must stop: the run is cancelled, or its journal fails. A limit is neither: what was found
-    /// before it was reached is kept.
+    /// Returns whether the caller must stop because the run is cancelled or its journal fails. At a limit it need not stop:
+    /// earlier findings are kept.
     pub fn ends_run(&self) -> bool {
         matches!(self, Self::Stopped(CallError::Cancelled | CallError::Journal { .. }))
     }
@@ -172,7 +172,7 @@ pub trait Source: Send + Sync {
     /// Returns its name in reports and journals: `kb`, `web`.
     fn name(&self) -> &'static str;
 
-    /// Returns what is searched, as a report names it: `12 files of handbook`.
+    /// Describes the searched content for reports: `12 files of handbook`.
     fn scope(&self) -> String;
 
     /// Returns what a result depends on besides the query: the version of the index and its filters.

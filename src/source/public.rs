@@ -1,4 +1,4 @@
-//! Passages that anybody can read, and what of them may leave again.
+//! Public passages, and the parts of them that may leave again.
 
 use super::{Label, Passage};
 use crate::base::outbound::Outbound;

@@ -1,9 +1,9 @@
-//! The web as a source: snippets first, a page when they do not answer, each page kept so that quotes can be checked.
+//! The web as a source: snippets first, pages if snippets are not enough. Pages are stored so that quotes can be verified.
 //!
 //! ```text
 //! query ─▶ provider ─▶ hits ─▶ passages          (search: what an engine shows; no evidence yet)
 //!                        │
-//!                        └─▶ fetcher ─▶ page ─▶ page store      (open; read gives what was stored)
+//!                        └─▶ fetcher ─▶ page ─▶ page store      (open; read returns the stored page)
 //! ```
 //!
 //! Everything that comes in is untrusted data. Queries and addresses are [`Outbound`]: no address can be asked for because
@@ -11,9 +11,9 @@
 //!
 //! # Where to look
 //!
-//! - [`provider`] is what all search engines share, [`fixture`] the one without a network.
-//! - [`fetch`] is the one way to a page; [`address`] says which machines may be asked, [`robots`] which pages.
-//! - [`readable`] makes HTML text, [`dom`] within limits; [`mod@relevant`] finds what of it a prompt should take.
+//! - [`provider`] is shared by all search engines; [`fixture`] is the one without a network.
+//! - [`fetch`] is the only way to a page; [`address`] restricts the machines it may contact, [`robots`] the pages.
+//! - [`readable`] converts HTML to text, [`dom`] parses it within limits; [`mod@relevant`] selects the parts for a prompt.
 
 mod url;
 
@@ -74,16 +74,16 @@ use crate::base::outbound::Outbound;
 use crate::base::word::WordSplitter;
 use crate::kb::search::Signals;
 
-/// Hits of one site in one search, at most.
+/// Most hits of one site in one search.
 const MAX_PER_DOMAIN: usize = 2;
 
-/// Hits that are asked for where some will be left out, for each that is wanted.
+/// Factor by which more hits are requested than needed, since some are dropped.
 const HITS_PER_PASSAGE: usize = 2;
 
-/// Letters of a page that are given at once; all of it is stored.
+/// Most characters of a page returned at once. The whole page is stored.
 const MAX_PAGE_CHARS: usize = 60_000;
 
-/// How long a page that was fetched stands for what is there now.
+/// How long a stored page is considered fresh.
 const FRESH: Duration = Duration::from_hours(24);
 
 /// The name of this source.
@@ -102,7 +102,7 @@ pub struct WebSource {
 }
 
 impl WebSource {
-    /// Puts engine, fetcher and store together; without a fetcher no page is opened that is not stored.
+    /// Returns a source. Without a fetcher, only stored pages can be opened.
     pub fn new(
         provider: Arc<dyn SearchProvider>,
         fetcher: Option<Arc<Fetcher>>,
@@ -120,13 +120,13 @@ impl WebSource {
         }
     }
 
-    /// Takes only pages of these days, and those of which nobody knows the day.
+    /// Restricts results to pages of these days and pages without a date.
     #[must_use]
     pub fn with_dates(self, dates: DateRange) -> Self {
         Self { dates, ..self }
     }
 
-    /// Returns the page at an address: as it is stored, else as it is now.
+    /// Returns the page at an address, from the store if it is fresh, else fetched.
     async fn page(&self, url: &WebUrl) -> Result<Page, SourceError> {
         let (pages, stored) = (self.pages.clone(), url.clone());
         let stored = tokio::task::spawn_blocking(move || pages.latest(&stored)).await;
@@ -143,7 +143,7 @@ impl WebSource {
         Ok(page)
     }
 
-    /// Makes hits passages: each page once, few of one site, those that fit best by the engine's order first.
+    /// Converts hits to passages in the engine's order: each page once, and few per site.
     fn passages(&self, query: &str, hits: Vec<WebHit>, limit: usize) -> Vec<Passage> {
         let stems = self.splitter.key_stems(query);
         let mut domains: HashMap<String, usize> = HashMap::new();
