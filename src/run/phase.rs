@@ -1,6 +1,9 @@
 //! Where a run is in its life, with what is known by then.
 
-use super::tree::Folded;
+use std::collections::BTreeSet;
+
+use crate::research::memory::Memory;
+use crate::research::node::NodeId;
 use crate::research::question::Brief;
 use crate::research::report::{Draft, StopReason};
 use crate::research::verdict::Verdict;
@@ -39,6 +42,21 @@ pub struct Rounds {
     pub reasons: Vec<String>,
     /// The verdicts on the rounds before.
     pub verdicts: Vec<Verdict>,
+}
+
+/// What the rounds that ended have left: what the workers of the next round see of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Folded {
+    /// The summaries.
+    pub memory: Memory,
+    /// Rounds in a row that brought no new evidence.
+    pub idle_rounds: u32,
+    /// Nodes whose branches are in the summaries.
+    pub(super) nodes: BTreeSet<NodeId>,
+    /// The draft of the last round.
+    pub(super) draft: Option<Draft>,
+    /// Every quote, with its place.
+    pub(super) quotes: BTreeSet<(String, String)>,
 }
 
 /// A round that was judged.

@@ -5,7 +5,7 @@ use std::mem::replace;
 use std::time::Duration;
 
 use super::event::{Event, Record, RunSettings};
-use super::phase::{Ended, Judged, Phase, Rounds};
+use super::phase::{Ended, Folded, Judged, Phase, Rounds};
 use crate::base::clock::Moment;
 use crate::research::branch::Branch;
 use crate::research::evidence::{Evidence, EvidenceId};
@@ -48,21 +48,6 @@ pub struct RunState {
     started: Moment,
     last: Moment,
     seq: u64,
-}
-
-/// What the rounds that ended have left: what the workers of the next round see of them.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Folded {
-    /// The summaries.
-    pub memory: Memory,
-    /// Rounds in a row that brought no new evidence.
-    pub idle_rounds: u32,
-    /// Nodes whose branches are in the summaries.
-    nodes: BTreeSet<NodeId>,
-    /// The draft of the last round.
-    draft: Option<Draft>,
-    /// Every quote, with its place.
-    quotes: BTreeSet<(String, String)>,
 }
 
 /// Returns what makes a quote new: the same words in the same place are not, whichever node finds them.

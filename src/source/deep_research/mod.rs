@@ -12,6 +12,8 @@
 //! - [`settings`] resolves the table `[deep_research]`.
 //! - [`report`] and [`cost`] are what every provider's raw reply becomes.
 
+mod kind;
+
 mod job;
 
 mod report;
@@ -40,13 +42,34 @@ use crate::llm::price::{Price, PriceTable};
 
 pub use cost::JobCost;
 pub use job::{Job, JobId, JobState, ParseJobIdError};
+pub use kind::ProviderKind;
 pub use openai::OpenAiJobs;
-pub use provider::{JobError, ModelChoice, ModelStatus, Provider, ProviderKind};
+pub use provider::{JobError, ModelChoice, ModelStatus, Provider};
 pub use report::{JobCitation, JobReport};
 pub use request::{JobRequest, McpServer};
 #[cfg(test)]
 pub use scripted::ScriptedJobs;
 pub use settings::{DeepResearchError, DeepResearchOptions, DeepResearchSettings, MOST_JOBS, McpOptions, job_cap};
+
+impl ProviderKind {
+    /// Sets up the provider. Nothing is sent yet.
+    pub fn connect(self, settings: &DeepResearchSettings) -> Result<Arc<dyn Provider>, HttpError> {
+        match self {
+            Self::OpenAi => Ok(Arc::new(OpenAiJobs::of(settings)?)),
+            #[cfg(test)]
+            Self::Scripted => Ok(Arc::new(scripted::ScriptedJobs::default())),
+        }
+    }
+
+    /// Parses the raw reply of a job. Never fails: what cannot be read is left out.
+    pub fn parse(self, raw: &str) -> JobReport {
+        match self {
+            Self::OpenAi => openai::parse(raw),
+            #[cfg(test)]
+            Self::Scripted => scripted::parse(raw),
+        }
+    }
+}
 
 /// Deep Research, ready to start jobs.
 pub struct DeepResearch {

@@ -1,57 +1,18 @@
-//! What a provider of background research can do. Each has one file beside this one, and one variant of
-//! [`ProviderKind`]; the compiler names the places that a new variant has to fill in.
+//! What a provider of background research can do.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use jiff::civil::Date;
-use serde::{Deserialize, Serialize};
 
 use super::cost::JobCost;
 use super::job::{Job, JobId};
-use super::openai::{self, OpenAiJobs};
+use super::kind::ProviderKind;
 use super::report::JobReport;
 use super::request::JobRequest;
-#[cfg(test)]
-use super::scripted;
-use super::settings::DeepResearchSettings;
-use crate::base::http::HttpError;
 use crate::base::retry::{Again, Failure};
 use crate::llm::model::ModelError;
 use crate::llm::price::Price;
-
-/// The supported providers. Journals name the one a reply came from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ProviderKind {
-    /// The Responses API of `OpenAI`, or a server that speaks it.
-    #[default]
-    OpenAi,
-    /// Answers from memory.
-    #[cfg(test)]
-    Scripted,
-}
-
-impl ProviderKind {
-    /// Sets up the provider. Nothing is sent yet.
-    pub fn connect(self, settings: &DeepResearchSettings) -> Result<Arc<dyn Provider>, HttpError> {
-        match self {
-            Self::OpenAi => Ok(Arc::new(OpenAiJobs::of(settings)?)),
-            #[cfg(test)]
-            Self::Scripted => Ok(Arc::new(scripted::ScriptedJobs::default())),
-        }
-    }
-
-    /// Parses the raw reply of a job. Never fails: what cannot be read is left out.
-    pub fn parse(self, raw: &str) -> JobReport {
-        match self {
-            Self::OpenAi => openai::parse(raw),
-            #[cfg(test)]
-            Self::Scripted => scripted::parse(raw),
-        }
-    }
-}
 
 /// Starts, polls and cancels background jobs. Each method sends its request once; `most` limits the time it may take.
 ///

@@ -7,7 +7,8 @@ use futures::future::{BoxFuture, ready};
 use jiff::civil::Date;
 
 use super::job::{Job, JobId, JobState};
-use super::provider::{JobError, ModelChoice, Provider, ProviderKind};
+use super::kind::ProviderKind;
+use super::provider::{JobError, ModelChoice, Provider};
 use super::report::JobReport;
 use super::request::JobRequest;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::provider::ProviderKind;
+use super::kind::ProviderKind;
 use super::request::{JobRequest, McpServer};
 use crate::base::environment::{Environment, KeyError};
 use crate::base::http::{BaseUrl, ParseBaseUrlError, Secret, shown};
