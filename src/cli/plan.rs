@@ -67,11 +67,12 @@ pub(super) async fn plan(ui: &mut Ui, engine: &Engine, args: PlanArgs) -> Result
 
 /// Prints the tree and the estimate.
 pub(super) fn print_plan(ui: &mut Ui, planned: &Planned, as_json: bool) -> Result<Exit, CliError> {
-    let Planned { run, tree, plan: SavedPlan { brief, draft }, estimate } = planned;
-    let aspects = brief.iter().flat_map(|brief| &brief.aspects);
+    let Planned { run, tree, plan, estimate } = planned;
+    let aspects = plan.brief.iter().flat_map(|brief| &brief.aspects);
     if as_json {
         let aspects: Vec<_> = aspects.collect();
-        ui.print(&versioned(&json!({ "run_id": run, "aspects": aspects, "plan": draft, "estimate": estimate }))?)?;
+        let plan = SavedPlan { brief: None, ..plan.clone() };
+        ui.print(&versioned(&json!({ "run_id": run, "aspects": aspects, "plan": plan, "estimate": estimate }))?)?;
         return Ok(Exit::Done);
     }
     let mut text = tree_lines(tree, TreeStyle::default()).join("\n");

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::passage::GetError;
 use super::request::RequestError;
+use crate::base::id::RunId;
 use crate::config::ConfigError;
 use crate::kb::embed::EmbedError;
 use crate::kb::eval::EvalError;
@@ -129,6 +130,12 @@ pub enum EngineError {
         /// Its role.
         role: Role,
     },
+    /// A plan was made for a run that follows another one.
+    #[error("plan was made for a run that follows `{run}`")]
+    PlanFollows {
+        /// The run that was followed.
+        run: RunId,
+    },
     /// A run was started with another model.
     #[error("run was begun with `{was}` as its {role}, and `{now}` is set now")]
     OtherModel {
@@ -178,6 +185,7 @@ impl EngineError {
             | Self::Request(_)
             | Self::RemoteOffline { .. }
             | Self::NoWayOut { .. }
+            | Self::PlanFollows { .. }
             | Self::Run(RunError::Plan { .. }) => ErrorKind::Usage,
             Self::Run(RunError::Call { source: CallError::Cancelled, .. }) => ErrorKind::Cancelled,
             Self::Run(RunError::Call { source: CallError::Limit(_), .. }) => ErrorKind::Limit,
@@ -228,6 +236,7 @@ impl EngineError {
                  model, and keeps nothing"
                     .into(),
             ),
+            Self::PlanFollows { run } => Some(format!("add `--follow {run}`")),
             Self::NotLocal { .. } => {
                 Some("ask other collections with `--collection`, or set up a model of your own".into())
             }

@@ -123,7 +123,11 @@ impl Engine {
         Ok(Planned {
             run: run.id().clone(),
             tree: state.tree.clone(),
-            plan: SavedPlan { brief: state.brief().cloned(), draft: PlanDraft::from(&state.tree) },
+            plan: SavedPlan {
+                brief: state.brief().cloned(),
+                follows: state.settings.follows.as_ref().map(|followed| followed.run.clone()),
+                draft: PlanDraft::from(&state.tree),
+            },
             estimate: Estimate::of(state, models.as_ref(), run.jobs()),
         })
     }

@@ -26,7 +26,7 @@ use crate::research::node::{NodeId, SourceHint, Tree};
 use crate::research::plan::SavedPlan;
 use crate::research::question::Question;
 use crate::run::budget::BudgetLimits;
-use crate::run::event::RunSettings;
+use crate::run::event::{Followed, RunSettings};
 use crate::run::orchestrator::{Orchestrator, Resources, Sources, check_plan};
 use crate::run::recall::Recall;
 use crate::run::store::Store;
@@ -58,6 +58,17 @@ pub(super) struct Setup {
     sources: Sources,
 }
 
+/// Refuses a plan that was made with the answer of a run in view for a run that does not follow that one: its wording
+/// would count as made before any retrieval.
+fn check_follows(plan: Option<&SavedPlan>, follows: Option<&Followed>) -> Result<(), EngineError> {
+    match plan.and_then(|plan| plan.follows.as_ref()) {
+        Some(run) if follows.is_none_or(|followed| followed.run != *run) => {
+            Err(EngineError::PlanFollows { run: run.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Engine {
     /// Starts a run and records its first event.
     ///
@@ -71,7 +82,7 @@ impl Engine {
         stop: CancellationToken,
     ) -> Result<Orchestrator, EngineError> {
         let mut limits = self.settings.limits();
-        if let Some(SavedPlan { brief: Some(brief), draft }) = &request.plan
+        if let Some(SavedPlan { brief: Some(brief), draft, .. }) = &request.plan
             && brief.question == request.question
         {
             check_plan(draft, &Tree::of(request.question.clone()), brief, self.settings.tree_limits())?;
@@ -90,6 +101,7 @@ impl Engine {
             Some(name) => Some(followed(&store, name).await?),
             None => None,
         };
+        check_follows(request.plan.as_ref(), follows.as_ref())?;
         let settings = RunSettings {
             mode: request.mode,
             required: request.required.clone(),

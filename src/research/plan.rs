@@ -12,6 +12,7 @@ pub use check::{PlanComplaint, complaints_text};
 
 use super::node::{Node, NodeId, SourceHint, Tool, Tree};
 use super::question::{Brief, Question};
+use crate::base::id::RunId;
 
 // The doc comments of `PlanDraft`, `NodeDraft` and `UpdateDraft` are sent to models as schema descriptions and are part
 // of the request hash: changing one makes `dr resume` repeat planning calls recorded by an older version.
@@ -33,8 +34,12 @@ pub struct PlanDraft {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedPlan {
     /// The brief; made anew if the file has none.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub brief: Option<Brief>,
+    /// The run whose answer the planner had in view. A plan made so may be used only for a run that follows the same one:
+    /// its wording must not leave, see `run::outward`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<RunId>,
     /// The plan.
     #[serde(flatten)]
     pub draft: PlanDraft,

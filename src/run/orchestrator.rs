@@ -345,7 +345,7 @@ impl Orchestrator {
         if self.state.phase == Phase::Asked {
             let brief = match plan {
                 // A saved plan refers to the aspects of its brief, so it brings that brief along.
-                Some(SavedPlan { brief: Some(brief), draft }) if brief.question == self.state.question => {
+                Some(SavedPlan { brief: Some(brief), draft, .. }) if brief.question == self.state.question => {
                     check_plan(draft, &self.state.tree, brief, limits)?;
                     brief.clone()
                 }

@@ -144,15 +144,21 @@ pub(super) async fn gathered(
 }
 
 /// Returns the branch of a job's report, each claim checked against the pages it cites, of which some are read.
+///
+/// The branch counts as public, so its open questions have the words of `task`: those of `node` may be the planner's, made
+/// after retrieval.
 pub(super) async fn verified(
     node: &Node,
+    work: &OutwardWork,
+    task: &OutwardTask,
     aspects: &[Aspect],
     report: &JobReport,
     cited: Option<&Outside>,
 ) -> Result<Branch, SourceError> {
     let pages = cited.map(Asking);
     let pages = pages.as_ref().map(|pages| pages as &dyn Source);
-    reported::branch_of(node, aspects, report, pages, MAX_VERIFIED_PAGES).await
+    let shown = Shown::of(node, work, task);
+    reported::branch_of(&shown.node, aspects, report, pages, MAX_VERIFIED_PAGES).await
 }
 
 /// Returns the aspect of a node that has no other: whatever is found for it serves that.
@@ -160,5 +166,31 @@ fn only_aspect(node: &Node) -> Option<AspectId> {
     match node.aspects.as_slice() {
         [only] => Some(only.clone()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::outward::UserWords;
+
+    #[tokio::test]
+    async fn open_question_of_a_job_has_the_outward_wording() {
+        let asked: crate::research::question::Question = "How do others run projects?".parse().unwrap();
+        let question = Outbound::fixed("How do others run projects?");
+        let task = OutwardTask::new(question.clone(), None, Vec::new());
+        let words = UserWords { question, clarification: None, required: Vec::new(), days: None };
+        let work = OutwardWork {
+            task: task.clone(),
+            has_own_ids: true,
+            conclusions: Vec::new(),
+            context: Outbound::default(),
+            asked,
+            words,
+        };
+        let planned = "What do others do about the outage that Ferreira reports?".parse().unwrap();
+        let node = Node::new(NodeId::numbered(5), None, planned, 2);
+        let branch = verified(&node, &work, &task, &[], &JobReport::default(), None).await.unwrap();
+        assert_eq!(branch.report.open_questions, ["How do others run projects?"]);
     }
 }

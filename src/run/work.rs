@@ -212,7 +212,8 @@ impl Steps {
         let addresses = report.citations.iter().map(|citation| citation.url.as_str());
         self.sources.shared.egress.seen_in_public([report.text.as_str()].into_iter().chain(addresses));
         let cited = self.sources.cited(&node.id, &report).filter(|_| work.verify_web);
-        let mut branch = outward_worker::verified(node, &work.aspects, &report, cited.as_ref()).await?;
+        let mut branch =
+            outward_worker::verified(node, &work.outward, task, &work.aspects, &report, cited.as_ref()).await?;
         if run != self.run {
             let question = &node.question;
             branch

@@ -13,7 +13,11 @@ fn index_shipped_with_a_folder_cannot_redirect_dr() {
 
     let refused = world.dr(["index", "--no-embed"]);
     assert_eq!(refused.exit, Some(1), "{refused}");
-    assert!(refused.stderr.contains("outside this project") && refused.stderr.contains("name it"), "{refused}");
+    assert!(
+        refused.stderr.contains("outside this project")
+            && refused.stderr.contains("hint: if you trust the index, run `dr index "),
+        "{refused}"
+    );
     assert_eq!(world.contents().documents.len(), 1);
     world.dr(["index", "../private", "--no-embed", "-q"]).succeeded();
     assert_eq!(world.contents().documents.len(), 2);

@@ -100,3 +100,17 @@ fn plan_without_a_model_costs_nothing() {
     assert_eq!(planned["estimate"]["calls"], json!({ "low": 0, "high": 0 }));
     assert_eq!(planned["estimate"]["cost_nanos"], json!({ "low": 0, "high": 0 }));
 }
+
+#[test]
+fn plan_made_with_an_earlier_answer_in_view_is_refused_without_that_run() {
+    let server = endpoint(TWO_NODES);
+    let world = world_at(&server);
+    let first = world.dr(["ask", "--json", QUESTION]).succeeded().json();
+    let run = first["run_id"].as_str().unwrap();
+    let planned = world.dr(["ask", "--dry-run", "--json", "--follow", run, QUESTION]).succeeded().json();
+    world.write("plan.json", &planned["plan"].to_string());
+    let refused = world.dr(["ask", "--plan", "plan.json", QUESTION]);
+    assert_eq!(refused.exit, Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains(&format!("add `--follow {run}`")), "{}", refused.stderr);
+    world.dr(["ask", "--plan", "plan.json", "--follow", run, QUESTION]).succeeded();
+}
