@@ -9,8 +9,8 @@
 //! Index a folder as text and search it, without a network or a model:
 //!
 //! ```
-//! use dr::config::Options;
-//! use dr::engine::{Engine, IndexRequest, Scope, SearchMode};
+//! use dr::config::Flags;
+//! use dr::engine::{Engine, IndexRequest, Scope};
 //! use tokio_util::sync::CancellationToken;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -21,8 +21,8 @@
 //! std::fs::write(notes.join("battery.md"), "# Batteries\n\nLithium cells do not leak in the cold.\n")?;
 //!
 //! let index = folder.path().join("index").display().to_string();
-//! let mode = Some(SearchMode::Lexical);
-//! let engine = Engine::new(&Options { index: Some(index), offline: Some(true), mode, ..Options::default() })?;
+//! let flags = Flags::default().set("index", Some(index)).set("offline", Some(true)).set("mode", Some("lexical"));
+//! let engine = Engine::new(&flags)?;
 //! let request = IndexRequest { folders: vec![notes], embed: false, ..IndexRequest::default() };
 //! let summary = engine.index(&request, &|_| {}, &CancellationToken::new()).await?;
 //! assert_eq!(summary.added, 1);
