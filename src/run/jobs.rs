@@ -172,7 +172,8 @@ impl Jobs {
         if let Some(call) = same.iter().find(|call| call.is_replied()) {
             return Ok(call.id);
         }
-        let own = self.ledger.run().journal().job_calls(self.ledger.run().id()).await.map_err(CallError::from)?;
+        let run = self.ledger.run();
+        let own = run.journal().calls_in_short(run.id()).await.map_err(CallError::from)?;
         // A resumed mixed node may leave other aspects open than before: its job in flight is paid for, whatever it was told.
         let own = own.iter().filter(|call| call.node().as_ref() == Some(node));
         if let Some((call, id)) = same.iter().chain(own).find_map(in_flight) {

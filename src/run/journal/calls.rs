@@ -1,6 +1,6 @@
 //! Calls of models, stored before they are sent.
 
-use rusqlite::{Row, named_params};
+use rusqlite::{Row, named_params, params_from_iter};
 use serde::{Deserialize, Serialize};
 
 use super::{Journal, JournalError, Json, LockedRun, Plain, optional_json, plain, read_failed, rows};
@@ -248,29 +248,33 @@ impl Journal {
     /// Returns the calls of a run that made this request, oldest first, under whatever key.
     pub async fn calls_for(&self, run: &RunId, request: &ContentHash) -> Result<Vec<CallRow>, JournalError> {
         let params = [run.to_string(), request.as_str().to_owned()];
-        let sql = format!("SELECT {CALL_COLUMNS}, reply FROM calls WHERE run = ?1 AND request_hash = ?2 ORDER BY id");
-        self.read(move |connection| rows(connection, &sql, params, call_row)).await
+        self.calls_where("reply", "run = ?1 AND request_hash = ?2", params).await
     }
 
     /// Returns all calls of a run, oldest first, without their replies.
     pub async fn calls_in_short(&self, run: &RunId) -> Result<Vec<CallRow>, JournalError> {
-        let params = [run.to_string()];
-        let sql = format!("SELECT {CALL_COLUMNS}, NULL AS reply FROM calls WHERE run = ?1 ORDER BY id");
-        self.read(move |connection| rows(connection, &sql, params, call_row)).await
+        self.calls_where("NULL AS reply", "run = ?1", [run.to_string()]).await
     }
 
     /// Returns all calls of a run, oldest first.
     pub async fn calls(&self, run: &RunId) -> Result<Vec<CallRow>, JournalError> {
-        let params = [run.to_string()];
-        let sql = format!("SELECT {CALL_COLUMNS}, reply FROM calls WHERE run = ?1 ORDER BY id");
-        self.read(move |connection| rows(connection, &sql, params, call_row)).await
+        self.calls_where("reply", "run = ?1", [run.to_string()]).await
     }
 
     /// Returns the calls of a run that started, or tried to start, a background job, oldest first.
     pub async fn job_calls(&self, run: &RunId) -> Result<Vec<CallRow>, JournalError> {
         let params = [run.to_string(), Role::Researcher.name().to_owned()];
-        let sql = format!("SELECT {CALL_COLUMNS}, reply FROM calls WHERE run = ?1 AND role = ?2 ORDER BY id");
-        self.read(move |connection| rows(connection, &sql, params, call_row)).await
+        self.calls_where("reply", "run = ?1 AND role = ?2", params).await
+    }
+
+    async fn calls_where<const N: usize>(
+        &self,
+        reply: &'static str,
+        condition: &'static str,
+        params: [String; N],
+    ) -> Result<Vec<CallRow>, JournalError> {
+        let sql = format!("SELECT {CALL_COLUMNS}, {reply} FROM calls WHERE {condition} ORDER BY id");
+        self.read(move |connection| rows(connection, &sql, params_from_iter(params), call_row)).await
     }
 }
 
