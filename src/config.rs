@@ -7,7 +7,7 @@
 //! Every setting is one row of [`SETTINGS`], which defines its kind, bounds, default, variable, and who may set it. To
 //! add one, add a row, and a field of the same name in [`Values`] or in the options of its table.
 
-mod kind;
+pub(crate) mod kind;
 
 mod setting;
 
@@ -25,10 +25,9 @@ use figment::Figment;
 use figment::value::Value;
 use serde::Deserialize;
 
-pub use self::kind::{Kind, dollars, duration};
+pub(crate) use self::kind::{dollars, duration};
 pub use self::layers::Flags;
-pub use self::rows::{SETTINGS, bounds};
-pub use self::setting::{Layers, Project, Setting};
+pub(crate) use self::rows::{SETTINGS, bounds};
 
 use self::kind::address_shown;
 use self::layers::{DEFAULT, Found, Layer, complaint, find};
@@ -45,7 +44,7 @@ use crate::source::deep_research::{DeepResearchError, DeepResearchOptions, DeepR
 use crate::source::web::{DateRange, SearchEngine, WebAccess, WebEnvironment, WebOptions, WebSettingsError};
 
 /// Name of the project's file.
-pub const PROJECT_FILE: &str = "dr.toml";
+pub(crate) const PROJECT_FILE: &str = "dr.toml";
 
 /// Name of a file beside the project's that may hold OpenAI's key.
 const DOTENV_FILE: &str = ".env";
@@ -53,66 +52,65 @@ const DOTENV_FILE: &str = ".env";
 /// The values of all settings, defaults included. The row of a setting documents its field.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "each field has a row that documents it")]
-pub struct Values {
-    pub index: Option<String>,
-    pub embedder: Option<EmbedderChoice>,
-    pub offline: bool,
-    pub threads: Option<usize>,
-    pub mode: SearchMode,
-    pub limit: usize,
-    pub model: Option<String>,
+pub(crate) struct Values {
+    pub(crate) index: Option<String>,
+    pub(crate) embedder: Option<EmbedderChoice>,
+    pub(crate) offline: bool,
+    pub(crate) threads: Option<usize>,
+    pub(crate) mode: SearchMode,
+    pub(crate) limit: usize,
+    pub(crate) model: Option<String>,
     max_cost: f64,
     max_tokens: u64,
     max_time: String,
     max_rounds: u32,
     max_depth: u32,
-    pub parallel: usize,
-    pub summary_tokens: u64,
+    pub(crate) parallel: usize,
+    pub(crate) summary_tokens: u64,
     #[serde(default)]
-    pub models: ModelsOptions,
+    pub(crate) models: ModelsOptions,
     #[serde(default)]
-    pub prices: BTreeMap<String, PriceOptions>,
+    pub(crate) prices: BTreeMap<String, PriceOptions>,
     #[serde(default)]
-    pub web: WebOptions,
+    pub(crate) web: WebOptions,
     #[serde(default)]
-    pub deep_research: DeepResearchOptions,
+    pub(crate) deep_research: DeepResearchOptions,
     #[serde(default)]
-    pub collections: BTreeMap<String, CollectionOptions>,
+    pub(crate) collections: BTreeMap<String, CollectionOptions>,
 }
 
 /// The table `[collections.NAME]`: who may receive the texts of a collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct CollectionOptions {
+pub(crate) struct CollectionOptions {
     /// Whether only models on the user's own machines may see its texts.
     #[serde(default)]
-    pub local_only: bool,
+    pub(crate) local_only: bool,
     /// Whether texts made from it may leave this machine.
     #[serde(default)]
-    pub allow_egress: bool,
+    pub(crate) allow_egress: bool,
 }
 
 /// Folders of the user, and the working directory.
 #[derive(Clone, Debug)]
-pub struct Paths {
+pub(crate) struct Paths {
     /// The working directory.
-    pub current: PathBuf,
+    pub(crate) current: PathBuf,
     /// The user's settings.
-    pub user_file: PathBuf,
+    pub(crate) user_file: PathBuf,
     /// Downloaded models.
-    pub models: PathBuf,
+    pub(crate) models: PathBuf,
     /// Data of `dr`, such as its own copy of ONNX Runtime.
-    pub data: PathBuf,
+    pub(crate) data: PathBuf,
 }
 
 /// Resolved settings.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// The value of every setting.
-    pub values: Values,
+    pub(crate) values: Values,
     /// Folders.
-    pub paths: Paths,
+    pub(crate) paths: Paths,
     /// Name, value as it can be shown, and origin of every setting.
     explained: Vec<(String, String, String)>,
     /// Variables, which hold keys and addresses.
@@ -134,7 +132,7 @@ pub enum ConfigError {
     },
 
     /// The project's file sets something that only the user may set.
-    #[error("`{file}` sets `{key}`, which a project may not")]
+    #[error("`{file}` sets `{key}`, which a project may not{}", only.map(|values| format!(", except for {values}")).unwrap_or_default())]
     NotForProjects {
         /// The file.
         file: String,
@@ -142,6 +140,8 @@ pub enum ConfigError {
         key: String,
         /// The flag that sets it, if there is one.
         flag: Option<String>,
+        /// The values it may set.
+        only: Option<&'static str>,
     },
 
     /// The table `[web]`, or a variable in its place, is invalid.
@@ -175,7 +175,7 @@ pub enum ConfigError {
 
 impl ConfigError {
     /// Returns what the user can do about this error.
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::NotForProjects { key, flag, .. } => {
                 let flag = flag.as_ref().map(|flag| format!(", or use `{flag}`")).unwrap_or_default();
@@ -207,7 +207,7 @@ impl ConfigError {
 
 impl Paths {
     /// Finds the folders of this user.
-    pub fn find() -> Result<Self, ConfigError> {
+    pub(crate) fn find() -> Result<Self, ConfigError> {
         let base = etcetera::choose_base_strategy().map_err(ConfigError::NoHome)?;
         Ok(Self {
             current: std::env::current_dir().map_err(ConfigError::NoCurrent)?,
@@ -224,14 +224,13 @@ impl Settings {
     /// # Errors
     ///
     /// Returns an error for an invalid value or an unknown setting. It names the file, variable or flag.
-    pub fn resolve(paths: Paths, project: &Path, flags: &Flags) -> Result<Self, ConfigError> {
+    pub(crate) fn resolve(paths: Paths, project: &Path, flags: &Flags) -> Result<Self, ConfigError> {
         let environment = Environment::read(&project.join(DOTENV_FILE));
         let commanded = Layer::variables(&environment)?.into_iter().chain(Layer::flags(flags)?);
         let commanded = commanded.fold(Figment::new(), Figment::merge);
-        let figment = Figment::from(Layer::defaults()?)
-            .merge(Layer::file(&paths.user_file, false)?)
-            .merge(Layer::file(&project.join(PROJECT_FILE), true)?)
-            .merge(commanded.clone());
+        let (defaults, users) = (Layer::defaults()?, Layer::file(&paths.user_file, false)?);
+        let projects = Layer::file(&project.join(PROJECT_FILE), true)?.no_looser_than(&[&defaults, &users]);
+        let figment = Figment::from(defaults).merge(users).merge(projects).merge(commanded.clone());
         let mut values: Values = figment.extract().map_err(|error| unusable(error, &figment))?;
         // In a file, `model` applies to roles without a model of their own. As a variable or flag it overrides all.
         match values.model.clone() {
@@ -246,7 +245,7 @@ impl Settings {
     /// # Errors
     ///
     /// Returns an error for settings that lack a model, a key, or room for a prompt. Nothing is sent.
-    pub fn models(&self) -> Result<Option<Models>, ModelsError> {
+    pub(crate) fn models(&self) -> Result<Option<Models>, ModelsError> {
         if self.is_offline() {
             return Ok(None);
         }
@@ -259,7 +258,7 @@ impl Settings {
     /// # Errors
     ///
     /// Returns an error for settings that cannot be used. Nothing is sent.
-    pub fn web(&self, pages: PathBuf, dates: DateRange) -> Result<Option<WebAccess>, ConfigError> {
+    pub(crate) fn web(&self, pages: PathBuf, dates: DateRange) -> Result<Option<WebAccess>, ConfigError> {
         if self.is_offline() { Ok(None) } else { self.web_as_set(pages, dates).map(Some) }
     }
 
@@ -274,7 +273,7 @@ impl Settings {
     /// # Errors
     ///
     /// Returns an error for settings that cannot be used. Nothing is sent.
-    pub fn deep_research(&self) -> Result<Option<DeepResearchSettings>, ConfigError> {
+    pub(crate) fn deep_research(&self) -> Result<Option<DeepResearchSettings>, ConfigError> {
         if self.is_offline() { Ok(None) } else { self.deep_research_as_set() }
     }
 
@@ -288,7 +287,7 @@ impl Settings {
     /// # Errors
     ///
     /// Returns an error for settings that cannot be used. Nothing is sent.
-    pub fn check_outside(&self) -> Result<(), ConfigError> {
+    pub(crate) fn check_outside(&self) -> Result<(), ConfigError> {
         let web = self.web_as_set(PathBuf::new(), DateRange::default()).map(drop);
         let checked = [web, self.deep_research_as_set().map(drop)];
         let is_harmless = |error: &ConfigError| self.is_offline() && error.is_missing_key();
@@ -309,17 +308,17 @@ impl Settings {
     /// # Errors
     ///
     /// Returns an error for a price out of bounds.
-    pub fn prices(&self) -> Result<PriceTable, PriceError> {
+    pub(crate) fn prices(&self) -> Result<PriceTable, PriceError> {
         PriceTable::with(&self.values.prices)
     }
 
     /// Returns whether no socket may be opened.
-    pub fn is_offline(&self) -> bool {
+    pub(crate) fn is_offline(&self) -> bool {
         self.values.offline
     }
 
     /// Returns the limits of a run.
-    pub fn limits(&self) -> BudgetLimits {
+    pub(crate) fn limits(&self) -> BudgetLimits {
         let Values { max_cost, max_tokens, max_time, max_rounds, .. } = &self.values;
         BudgetLimits {
             cost_nanos: max_cost.is_finite().then(|| nanos(*max_cost)),
@@ -331,18 +330,26 @@ impl Settings {
     }
 
     /// Returns the limits of the tree of sub-questions.
-    pub fn tree_limits(&self) -> TreeLimits {
+    pub(crate) fn tree_limits(&self) -> TreeLimits {
         TreeLimits { max_depth: self.values.max_depth, ..TreeLimits::default() }
     }
 
     /// Returns whether any layer other than the defaults sets a setting.
-    pub fn is_set(&self, name: &str) -> bool {
+    pub(crate) fn is_set(&self, name: &str) -> bool {
         self.explained.iter().any(|(key, _, origin)| key == name && origin != DEFAULT)
     }
 
     /// Returns name, value and origin of every setting. A key is shown only as set or not set.
-    pub fn explained(&self) -> Vec<(String, String, String)> {
+    pub(crate) fn explained(&self) -> Vec<(String, String, String)> {
         self.explained.iter().cloned().chain(self.explained_variables()).collect()
+    }
+
+    /// Returns what a setting is for and its valid values, by its full name.
+    pub(crate) fn description_of(key: &str) -> Option<String> {
+        match find(&key.split('.').map(str::to_owned).collect::<Vec<_>>()) {
+            Found::Setting(setting) => Some(setting.description()),
+            Found::Table | Found::Unknown => None,
+        }
     }
 
     fn explained_variables(&self) -> Vec<(String, String, String)> {
@@ -421,6 +428,8 @@ fn unusable(error: figment::Error, figment: &Figment) -> ConfigError {
 
 #[cfg(test)]
 mod tests {
+    use super::kind::Kind;
+    use super::setting::{Project, Setting};
     use super::*;
     use crate::llm::message::Role;
     use crate::llm::roles::STRONG_MODEL;
@@ -465,6 +474,28 @@ mod tests {
             assert!(matches!(error, ConfigError::NotForProjects { .. }), "{text}");
         }
         assert!(resolve("index = \"/srv/index\"", "embedder = \"builtin\"", &Flags::default()).is_ok());
+    }
+
+    #[test]
+    fn project_may_tighten_what_the_user_has_restricted_and_not_loosen_it() {
+        let strict = "offline = true\nmax_tokens = 1000\nmax_time = \"2m\"\n[collections.notes]\nlocal_only = true";
+        let loose = "offline = false\nmax_tokens = 9000\nmax_time = \"1h\"\n[collections.notes]\nlocal_only = false";
+        let in_force = |user: &str, project: &str| {
+            let settings = resolve(user, project, &Flags::default()).unwrap();
+            let BudgetLimits { tokens, time, .. } = settings.limits();
+            let local_only = settings.values.collections["notes"].local_only;
+            (settings.is_offline(), tokens, time.unwrap().as_secs(), local_only)
+        };
+        let strictest = (true, Some(1_000), 120, true);
+        assert_eq!(in_force(strict, loose), strictest);
+        assert_eq!(in_force(loose, strict), strictest);
+        assert_eq!(in_force(strict, strict), strictest);
+        // The defaults are limits too.
+        let default = resolve("", "max_tokens = 9000000\nmax_rounds = 99", &Flags::default()).unwrap().limits();
+        assert_eq!((default.tokens, default.rounds), (Some(150_000), Some(6)));
+        let flags = Flags::default().set("offline", Some(false)).set("max_tokens", Some(7_000_000_u64));
+        let settings = resolve(strict, strict, &flags).unwrap();
+        assert_eq!((settings.is_offline(), settings.limits().tokens), (false, Some(7_000_000)));
     }
 
     #[test]
@@ -647,11 +678,6 @@ mod tests {
         line(&head) + &rule + &rows.map(|cells| line(&cells)).collect::<String>()
     }
 
-    fn values(setting: &Setting) -> String {
-        let bounds = setting.kind.bounds();
-        if bounds.is_empty() { setting.doc.to_owned() } else { format!("{}: {bounds}", setting.doc) }
-    }
-
     /// Returns the tables of the manual, as the rows have them.
     fn tables() -> Vec<String> {
         let code = |name: &str| format!("`{name}`");
@@ -660,14 +686,14 @@ mod tests {
         let top = SETTINGS.iter().filter(|setting| setting.table().is_none()).map(|setting| {
             let flag = or_dash(setting.has_flag, setting.flag_name());
             let variable = or_dash(setting.has_variable, setting.variable_name());
-            vec![code(setting.name), values(setting), default(setting), flag, variable]
+            vec![code(setting.name), setting.description(), default(setting), flag, variable]
         });
         let mut tables = vec![table(&["setting", "values", "default", "flag", "variable"], top)];
         for name in ["models", "prices", "web", "deep_research", "collections"] {
             let rows = SETTINGS.iter().filter(|setting| setting.table() == Some(name)).map(|setting| {
                 let short = setting.name.trim_start_matches(&format!("{name}."));
                 let short = short.trim_start_matches("MODEL.").trim_start_matches("NAME.");
-                vec![code(short), values(setting), default(setting)]
+                vec![code(short), setting.description(), default(setting)]
             });
             tables.push(table(&["setting", "values", "default"], rows));
         }
@@ -688,14 +714,20 @@ mod tests {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("kb/reference/configuration.md");
         let manual = std::fs::read_to_string(file).unwrap();
         let section = manual.split("## What a project file may not set").nth(1).unwrap().split("\n## ").next().unwrap();
-        let refused = section.split("A project file may set").next().unwrap();
+        let (refused, rest) = section.split_once("A project file may only tighten").unwrap();
+        let tightened = rest.split("is in force").next().unwrap();
         for setting in SETTINGS {
             let leaf = format!("`{}`", setting.name.rsplit('.').next().unwrap());
             let table = setting.table().map(|table| format!("`[{table}]`"));
             let is_refused = refused.contains(&leaf)
                 || table.is_some_and(|table| refused.contains(&table) && !refused.contains(&format!("in {table}")));
-            let may = matches!(setting.project, Project::May);
-            assert!(is_refused != may, "{}: refused in the manual: {is_refused}", setting.name);
+            let (refuses, tightens) = match setting.project {
+                Project::May => (false, false),
+                Project::Stricter(_) => (false, true),
+                Project::MayNot | Project::Only(..) => (true, false),
+            };
+            assert_eq!(is_refused, refuses, "{}", setting.name);
+            assert_eq!(tightened.contains(&leaf), tightens, "{}", setting.name);
         }
     }
 }

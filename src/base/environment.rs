@@ -21,7 +21,7 @@ const MAX_BYTES: u64 = 64 * 1_024;
 
 /// The variables of this process, as they were when it started. Empty ones count as not set.
 #[derive(Clone, Default)]
-pub struct Environment {
+pub(crate) struct Environment {
     variables: BTreeMap<String, String>,
     /// Whether OpenAI's key is from the `.env` file.
     has_dotenv_key: bool,

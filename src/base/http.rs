@@ -25,12 +25,12 @@ const SHORTEST_HIDDEN: usize = 7;
 
 /// A key or password. It can be sent but not printed: `Debug` hides it and there is no `Display`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub(crate) struct Secret(String);
 
 /// The text is not a valid key. The error leaves the text out, since it may contain a real key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("key has characters that cannot be sent")]
-pub struct ParseSecretError;
+pub(crate) struct ParseSecretError;
 
 impl Secret {
     /// Returns the value of an `Authorization: Bearer` header, marked sensitive.

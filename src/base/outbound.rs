@@ -42,7 +42,17 @@
 //! let outbound = dr::base::outbound::Outbound::vouched("Ferreira");
 //! ```
 //!
-//! Neither quotes, findings and summaries nor the words of a plan become one:
+//! Neither quotes, findings and summaries nor the words of a plan become one. Their words are strings that anyone may read,
+//!
+//! ```
+//! use dr::{research, run};
+//! fn words(report: research::branch::BranchReport) -> String { report.summary }
+//! fn question(node: research::node::Node) -> impl std::fmt::Display { node.question }
+//! fn answer(earlier: run::event::Followed) -> String { earlier.answer }
+//! type Others = (research::evidence::Evidence, research::branch::Finding, research::memory::Summary);
+//! ```
+//!
+//! but no conversion leads from them to outbound text:
 //!
 //! ```compile_fail,E0277
 //! fn leak(quote: dr::research::evidence::Evidence) -> dr::base::outbound::Outbound { quote.into() }

@@ -10,7 +10,7 @@ use crate::render::RenderError;
 
 /// A command failed.
 #[derive(Debug, thiserror::Error)]
-pub enum CliError {
+pub(crate) enum CliError {
     /// The engine failed.
     #[error(transparent)]
     Engine(EngineError),
@@ -72,7 +72,7 @@ impl From<RequestError> for CliError {
 
 impl CliError {
     /// Returns the exit code for this error.
-    pub fn exit(&self) -> Exit {
+    pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Usage { .. } => Exit::Usage,
             Self::Engine(error) => match error.kind() {
@@ -86,12 +86,12 @@ impl CliError {
     }
 
     /// Returns whether stdout was closed by its reader, as in `dr … | head`, which is not an error.
-    pub fn is_broken_pipe(&self) -> bool {
+    pub(crate) fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe)
     }
 
     /// Returns `error: …: …` and, after an empty line, `hint: …`.
-    pub fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         let mut message = format!("error: {}", with_causes(self));
         let hint = match self {
             Self::Engine(error) => error.hint(),
@@ -107,7 +107,7 @@ impl CliError {
 }
 
 /// Returns the message for a panic: a damaged index can cause one in the storage engine, else it is a bug.
-pub fn panicked(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     format!(
         "error: stopped by a bug, or by a damaged index: {}\n\nhint: `dr index --rebuild <FOLDER>` makes the index \

@@ -47,7 +47,7 @@ pub(super) async fn get(ui: &mut Ui, engine: &Engine, args: GetArgs) -> Result<E
     } else {
         let place = format!("{}:{}-{}", passage.path, passage.line_start, passage.line_end);
         ui.tell_styled(PLACE, &one_line(&place));
-        ui.print(&if ui.is_for_people() { printable(&passage.text) } else { passage.text })?;
+        ui.print(&if Ui::is_for_people() { printable(&passage.text) } else { passage.text })?;
     }
     Ok(Exit::Done)
 }

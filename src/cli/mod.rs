@@ -4,13 +4,13 @@
 //! `engine`, `render`, `config` and `base`, and nothing below them, so that other surfaces can share all decisions. A
 //! test below enforces this.
 
-pub mod ui;
+pub(crate) mod ui;
 
-pub mod exit;
+pub(crate) mod exit;
 
-pub mod error;
+pub(crate) mod error;
 
-pub mod progress;
+pub(crate) mod progress;
 
 mod signal;
 
@@ -272,7 +272,8 @@ mod tests {
 
     use clap::CommandFactory;
 
-    use crate::config::{Kind, SETTINGS};
+    use crate::config::SETTINGS;
+    use crate::config::kind::Kind;
 
     #[test]
     fn help_of_a_flag_says_the_default_of_its_setting() {

@@ -18,7 +18,7 @@ const CHUNKS: &str = "{spinner} embedding {bar:30} {pos}/{len} chunks, {per_sec}
 const STEP: &str = "{spinner} {msg}";
 
 /// Shows the progress of [`Engine::index`](crate::engine::Engine::index).
-pub struct IngestProgress {
+pub(crate) struct IngestProgress {
     bar: Option<ProgressBar>,
     tells: bool,
     location: String,
@@ -35,7 +35,7 @@ struct State {
 
 impl IngestProgress {
     /// Draws on a terminal, prints lines elsewhere, and prints nothing with `--quiet`.
-    pub fn new(ui: &Ui, location: String) -> Self {
+    pub(crate) fn new(ui: &Ui, location: String) -> Self {
         let bar = ui.can_draw().then(|| {
             let bar = ProgressBar::new(0);
             bar.enable_steady_tick(Duration::from_millis(120));
@@ -45,7 +45,7 @@ impl IngestProgress {
     }
 
     /// Updates the display.
-    pub fn take(&self, event: &IngestEvent) {
+    pub(crate) fn take(&self, event: &IngestEvent) {
         let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match event {
             IngestEvent::Opened { is_new } => {
@@ -81,7 +81,7 @@ impl IngestProgress {
     }
 
     /// Clears the display.
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }

@@ -8,21 +8,21 @@ use anstyle::{AnsiColor, Style};
 use crate::base::line::printable;
 
 /// Locations.
-pub const PLACE: Style = AnsiColor::Cyan.on_default();
+pub(crate) const PLACE: Style = AnsiColor::Cyan.on_default();
 /// Secondary text, such as the headings above a passage.
-pub const QUIET: Style = Style::new().dimmed();
+pub(crate) const QUIET: Style = Style::new().dimmed();
 /// Matched words.
-pub const MATCH: Style = AnsiColor::Yellow.on_default().bold();
+pub(crate) const MATCH: Style = AnsiColor::Yellow.on_default().bold();
 /// Success.
-pub const GOOD: Style = AnsiColor::Green.on_default();
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 /// Notes and warnings.
-pub const NOTE: Style = AnsiColor::Yellow.on_default();
+pub(crate) const NOTE: Style = AnsiColor::Yellow.on_default();
 /// Errors.
-pub const BAD: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
 
 /// When to colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Color {
+pub(crate) enum Color {
     /// On a terminal, unless `NO_COLOR` is set
     #[default]
     Auto,
@@ -33,7 +33,7 @@ pub enum Color {
 }
 
 /// The output streams of a command.
-pub struct Ui {
+pub(crate) struct Ui {
     out: AutoStream<std::io::Stdout>,
     err: AutoStream<std::io::Stderr>,
     quiet: bool,
@@ -41,7 +41,7 @@ pub struct Ui {
 
 impl Ui {
     /// Opens stdout and stderr with the given colour choice.
-    pub fn new(color: Color, quiet: bool) -> Self {
+    pub(crate) fn new(color: Color, quiet: bool) -> Self {
         let choice = match color {
             Color::Auto => ColorChoice::Auto,
             Color::Always => ColorChoice::Always,
@@ -55,7 +55,7 @@ impl Ui {
     /// # Errors
     ///
     /// Returns an error if stdout is closed.
-    pub fn print(&mut self, text: &str) -> std::io::Result<()> {
+    pub(crate) fn print(&mut self, text: &str) -> std::io::Result<()> {
         self.out.write_all(text.as_bytes())?;
         if !text.ends_with('\n') {
             self.out.write_all(b"\n")?;
@@ -64,41 +64,41 @@ impl Ui {
     }
 
     /// Prints a message to stderr, unless `--quiet` is set.
-    pub fn tell(&mut self, text: &str) {
+    pub(crate) fn tell(&mut self, text: &str) {
         if !self.quiet {
             self.warn(text);
         }
     }
 
     /// Prints a warning to stderr, even with `--quiet`. Failures are ignored: a closed stderr must not end a run.
-    pub fn warn(&mut self, text: &str) {
+    pub(crate) fn warn(&mut self, text: &str) {
         let _ = writeln!(self.err, "{}", printable(text));
     }
 
     /// Prints a styled message to stderr, unless `--quiet` is set.
-    pub fn tell_styled(&mut self, style: Style, text: &str) {
+    pub(crate) fn tell_styled(&mut self, style: Style, text: &str) {
         if !self.quiet {
             let _ = writeln!(self.err, "{}", styled(style, &printable(text)));
         }
     }
 
     /// Returns whether stdout is a terminal.
-    pub fn is_for_people(&self) -> bool {
+    pub(crate) fn is_for_people() -> bool {
         std::io::stdout().is_terminal()
     }
 
     /// Returns whether progress may be drawn: stderr is a terminal and `--quiet` is not set.
-    pub fn can_draw(&self) -> bool {
+    pub(crate) fn can_draw(&self) -> bool {
         !self.quiet && std::io::stderr().is_terminal()
     }
 
     /// Returns whether `--quiet` is set.
-    pub fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         self.quiet
     }
 }
 
 /// Wraps `text` in the escape sequences of a style.
-pub fn styled(style: Style, text: &str) -> String {
+pub(crate) fn styled(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }

@@ -10,7 +10,7 @@ use crate::base::money::{dollars_text, nanos};
 
 /// A kind of value.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Text, hidden if it looks like a key.
     Text,
     /// A name, never hidden: names of models contain dates and numbers, so they can look like keys.
@@ -213,7 +213,7 @@ pub(super) fn found(value: &Value, is_in_table: bool) -> String {
 /// # Errors
 ///
 /// Returns a message for the user.
-pub fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let parsed: Result<jiff::SignedDuration, _> = text.parse();
     let parsed = parsed.map_err(|_| format!("`{text}` is not a time (for example `90s`, `15m`, `1h 30m`)"))?;
     Duration::try_from(parsed).map_err(|_| format!("`{text}` lies in the past"))
@@ -224,7 +224,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// # Errors
 ///
 /// Returns a message for the user.
-pub fn dollars(text: &str) -> Result<f64, String> {
+pub(crate) fn dollars(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(dollars) if dollars >= 0.0 => Ok(dollars),
         _ => Err(format!("`{text}` is not an amount of dollars (for example `0.50`, or `inf` for no limit)")),

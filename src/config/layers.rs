@@ -10,7 +10,7 @@ use figment::{Metadata, Profile, Provider};
 use super::ConfigError;
 use super::kind::found;
 use super::rows::SETTINGS;
-use super::setting::{Setting, value_of_text};
+use super::setting::{Project, Setting, value_of_text};
 use crate::base::environment::Environment;
 use crate::base::http::shown;
 use crate::llm::message::Role;
@@ -60,6 +60,16 @@ impl Layer {
         let origin = path.display().to_string();
         let values = values_of(&Toml::file(path), &origin)?;
         Self::checked(&origin, values, Place::File { is_project })
+    }
+
+    /// Drops values that are looser than those of the layers beneath, where only a stricter one counts.
+    pub(super) fn no_looser_than(mut self, beneath: &[&Self]) -> Self {
+        let users = |path: &[String]| beneath.iter().rev().find_map(|layer| at(&layer.values, path));
+        retain(&[], &mut self.values, &|path, value| match (find(path), users(path)) {
+            (Found::Setting(setting), Some(users)) => !setting.keeps(users, value),
+            _ => true,
+        });
+        self
     }
 
     /// Returns one layer per variable that is set.
@@ -167,6 +177,10 @@ impl Check<'_> {
                 file: self.origin.to_owned(),
                 key: typed(path),
                 flag: setting.has_flag.then(|| setting.flag_name()),
+                only: match setting.project {
+                    Project::Only(_, values) => Some(values),
+                    Project::May | Project::MayNot | Project::Stricter(_) => None,
+                },
             });
         }
         Ok(read)
@@ -188,6 +202,30 @@ impl Check<'_> {
         };
         ConfigError::Invalid { origin, reason, hint }
     }
+}
+
+/// Returns the value at a path.
+fn at<'a>(values: &'a Dict, path: &[String]) -> Option<&'a Value> {
+    let (first, rest) = path.split_first()?;
+    match (values.get(first)?, rest) {
+        (value, []) => Some(value),
+        (Value::Dict(_, values), rest) => at(values, rest),
+        _ => None,
+    }
+}
+
+/// Keeps the values that pass a test of their path and themselves.
+fn retain(above: &[String], values: &mut Dict, is_kept: &impl Fn(&[String], &Value) -> bool) {
+    values.retain(|name, value| {
+        let path: Vec<_> = above.iter().chain([name]).cloned().collect();
+        match value {
+            Value::Dict(_, values) => {
+                retain(&path, values, is_kept);
+                true
+            }
+            value => is_kept(&path, value),
+        }
+    });
 }
 
 /// Formats a path as it is typed in a file. Parts that look like a key are hidden.

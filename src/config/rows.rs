@@ -7,7 +7,7 @@ use std::path::Path;
 use figment::value::Value;
 
 use super::kind::Kind;
-use super::setting::Setting;
+use super::setting::{Setting, Strictness};
 use crate::kb::embed::EmbedderChoice;
 
 /// Hits of one search are bounded because all of them are held in memory.
@@ -43,7 +43,7 @@ const fn row(name: &'static str, kind: Kind, doc: &'static str) -> Setting {
 }
 
 /// Every setting, in the order of the manual.
-pub const SETTINGS: &[Setting] = &[
+pub(crate) const SETTINGS: &[Setting] = &[
     row("index", Kind::Name, "a folder, or an address (`s3://`, `gs://`, `az://`, `db://`)")
         .unset("nearest .dr")
         .flag()
@@ -52,7 +52,7 @@ pub const SETTINGS: &[Setting] = &[
         .unset("the one of the index, else builtin")
         .flag()
         .project_only(is_harmless_embedder, "names without `.`, `/` or `\\`; a folder to load a model from is refused"),
-    row("offline", Kind::Switch, "open no network socket").default("false").flag(),
+    row("offline", Kind::Switch, "open no network socket").default("false").flag().stricter(Strictness::True),
     row("threads", Kind::Whole { least: 1, most: 256 }, "threads the embedder computes with")
         .unset("all cores")
         .variable(),
@@ -63,12 +63,12 @@ pub const SETTINGS: &[Setting] = &[
         .default("10")
         .flag()
         .user_only(),
-    row("max_tokens", Kind::COUNT, "token limit of a run").default("150000").flag(),
+    row("max_tokens", Kind::COUNT, "token limit of a run").default("150000").flag().stricter(Strictness::Lower),
     row("max_time", Kind::Time, "limit of active time; one hour if unset and Deep Research may be started")
         .default("\"15m\"")
-        .flag(),
-    row("max_rounds", FROM_ONE_32, "most rounds of research").default("6").flag(),
-    row("max_depth", COUNT_32, "most levels of sub-questions").default("3").flag(),
+        .flag().stricter(Strictness::Lower),
+    row("max_rounds", FROM_ONE_32, "most rounds of research").default("6").flag().stricter(Strictness::Lower),
+    row("max_depth", COUNT_32, "most levels of sub-questions").default("3").flag().stricter(Strictness::Lower),
     row("parallel", Kind::Whole { least: 1, most: 64 }, "sub-questions researched in parallel").default("3").flag(),
     row("summary_tokens", SUMMARY_TOKENS, "tokens of the rolling summary").default("4000").variable(),
     row("models.model", Kind::Name, "name of the model at the endpoint").unset("by role, with OpenAI only"),
@@ -165,11 +165,10 @@ pub const SETTINGS: &[Setting] = &[
         .unset("no authorization")
         .user_only(),
     row("deep_research.mcp.allowed_tools", Kind::Texts, "tools that may be used").unset("all").user_only(),
-    row("collections.NAME.local_only", Kind::Bool, "only models on your own machines may see it").unset("`false`"),
+    row("collections.NAME.local_only", Kind::Bool, "only models on your own machines may see it").unset("`false`").stricter(Strictness::True),
     row("collections.NAME.allow_egress", Kind::Bool, "texts made of it may leave this machine")
         .unset("`false`")
-        .project_only(is_false, "`false`")
-        .strictest(),
+        .project_only(is_false, "`false`"),
 ];
 
 /// Returns the bounds of an integer setting, for its flag.
@@ -177,7 +176,7 @@ pub const SETTINGS: &[Setting] = &[
 /// # Panics
 ///
 /// Panics for an unknown setting. The test of the help covers every caller.
-pub fn bounds(name: &str) -> RangeInclusive<i64> {
+pub(crate) fn bounds(name: &str) -> RangeInclusive<i64> {
     let kind = SETTINGS.iter().find(|setting| setting.name == name).map(|setting| setting.kind);
     let Some(Kind::Whole { least, most }) = kind else { unreachable!("`{name}` is a setting with bounds") };
     let clamped = |bound: u64| i64::try_from(bound).unwrap_or(i64::MAX);

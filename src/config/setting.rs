@@ -2,67 +2,70 @@
 
 use figment::value::{Num, Value};
 
-use super::kind::Kind;
+use super::kind::{Kind, duration};
 
 /// One setting: one row of [`super::SETTINGS`].
 #[derive(Clone, Copy, Debug)]
-pub struct Setting {
+pub(crate) struct Setting {
     /// Name with its table, such as `web.fetch`. `MODEL` and `NAME` are placeholders for names the user chooses.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Valid values.
-    pub kind: Kind,
-    /// Description for the manual.
-    pub doc: &'static str,
+    pub(crate) kind: Kind,
+    /// What it is for, as `dr config --json` and the manual say.
+    pub(crate) doc: &'static str,
     /// Default as TOML, if it has one.
-    pub default: Option<&'static str>,
+    pub(crate) default: Option<&'static str>,
     /// Behaviour if it is unset and has no default.
-    pub unset: &'static str,
+    pub(crate) unset: &'static str,
     /// Whether there is a flag of the same name.
-    pub has_flag: bool,
+    pub(crate) has_flag: bool,
     /// Whether there is a variable `DR_NAME`.
-    pub has_variable: bool,
-    /// Whether a project's file may set it.
-    pub project: Project,
-    /// How several layers combine.
-    pub layers: Layers,
+    pub(crate) has_variable: bool,
+    /// What a project's file may do with it.
+    pub(crate) project: Project,
 }
 
-/// Whether a project's file may set a setting. Such a file may come from a stranger with the folder, so it cannot set
-/// anything that contacts a server, costs money or loads a file.
+/// What a project's file may do with a setting. Such a file may come from a stranger with the folder, so it cannot set
+/// anything that contacts a server, costs money or loads a file, and it cannot loosen what the user has restricted.
 #[derive(Clone, Copy, Debug)]
-pub enum Project {
-    /// It may.
+pub(crate) enum Project {
+    /// It may set any value, which replaces the user's.
     May,
-    /// It may not.
+    /// It may not set it.
     MayNot,
-    /// Only values that pass the check. The text describes them.
+    /// It may set values that pass the check. The text describes them.
     Only(fn(&Value) -> bool, &'static str),
+    /// The stricter of its value and the user's is in force.
+    Stricter(Strictness),
 }
 
-/// How the layers that set a setting combine.
+/// Which of two values of a setting is stricter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layers {
-    /// The last layer wins.
-    LastWins,
-    /// The strictest layer wins: a project can only add restrictions.
-    StrictestWins,
-    /// The last layer wins; the project's file may not set it.
-    UserOnly,
+pub(crate) enum Strictness {
+    /// `true`.
+    True,
+    /// The lower amount or time.
+    Lower,
+}
+
+impl Strictness {
+    /// Returns whether `new` is looser than `old`. Both are valid values of the setting.
+    fn is_looser(self, new: &Value, old: &Value) -> bool {
+        match self {
+            Self::True => old.to_bool() == Some(true) && new.to_bool() == Some(false),
+            Self::Lower => match (new.as_str(), old.as_str()) {
+                (Some(new), Some(old)) => duration(new) > duration(old),
+                _ => whole(new) > whole(old),
+            },
+        }
+    }
 }
 
 impl Setting {
     /// Returns a setting that any file may set, without default, flag or variable.
     pub(super) const fn new(name: &'static str, kind: Kind, doc: &'static str) -> Self {
         Self {
-            name,
-            kind,
-            doc,
-            default: None,
-            unset: "–",
-            has_flag: false,
-            has_variable: false,
-            project: Project::May,
-            layers: Layers::LastWins,
+            name, kind, doc, default: None, unset: "–", has_flag: false, has_variable: false, project: Project::May
         }
     }
 
@@ -88,7 +91,7 @@ impl Setting {
 
     /// Refuses it in a project's file.
     pub(super) const fn user_only(self) -> Self {
-        Self { project: Project::MayNot, layers: Layers::UserOnly, ..self }
+        Self { project: Project::MayNot, ..self }
     }
 
     /// Lets a project's file set only values that pass a check.
@@ -96,39 +99,55 @@ impl Setting {
         Self { project: Project::Only(check, values), ..self }
     }
 
-    /// Lets the strictest layer win.
-    pub(super) const fn strictest(self) -> Self {
-        Self { layers: Layers::StrictestWins, ..self }
+    /// Lets a project's file make it stricter.
+    pub(super) const fn stricter(self, strictness: Strictness) -> Self {
+        Self { project: Project::Stricter(strictness), ..self }
     }
 
     /// Returns the name of its flag, with dashes.
-    pub fn flag_name(&self) -> String {
+    pub(crate) fn flag_name(&self) -> String {
         format!("--{}", self.name.replace('_', "-"))
     }
 
     /// Returns the name of its variable.
-    pub fn variable_name(&self) -> String {
+    pub(crate) fn variable_name(&self) -> String {
         format!("DR_{}", self.name.to_uppercase())
     }
 
+    /// Returns what it is for and its valid values.
+    pub(crate) fn description(&self) -> String {
+        let bounds = self.kind.bounds();
+        if bounds.is_empty() { self.doc.to_owned() } else { format!("{}: {bounds}", self.doc) }
+    }
+
     /// Returns its table; `None` for a top-level setting.
-    pub fn table(&self) -> Option<&'static str> {
+    pub(crate) fn table(&self) -> Option<&'static str> {
         self.name.split_once('.').map(|(table, _)| table)
     }
 
     /// Returns whether a project's file may set it to `value`.
     pub(super) fn is_open_to_projects(&self, value: &Value) -> bool {
         match self.project {
-            Project::May => true,
+            Project::May | Project::Stricter(_) => true,
             Project::MayNot => false,
             Project::Only(check, _) => check(value),
         }
+    }
+
+    /// Returns whether the user's value stays in force against a project's.
+    pub(super) fn keeps(&self, users: &Value, projects: &Value) -> bool {
+        matches!(self.project, Project::Stricter(strictness) if strictness.is_looser(projects, users))
     }
 
     /// Returns a valid value, as TOML.
     pub(super) fn example(&self) -> String {
         self.default.map_or_else(|| self.kind.example(), str::to_owned)
     }
+}
+
+/// Returns a whole number, however the file or the program wrote it.
+fn whole(value: &Value) -> Option<u128> {
+    value.to_u128().or_else(|| u128::try_from(value.to_i128()?).ok())
 }
 
 /// Converts the text of a variable to the kind of value a file would have.

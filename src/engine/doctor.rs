@@ -16,7 +16,7 @@ use crate::run::store::StoreError;
 /// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum CheckStatus {
+pub(crate) enum CheckStatus {
     /// No problem.
     Ok,
     /// Worth knowing, though everything works.
@@ -27,44 +27,46 @@ pub enum CheckStatus {
 
 /// One check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Check {
+pub(crate) struct Check {
     /// Subject of the check.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Result.
-    pub status: CheckStatus,
+    pub(crate) status: CheckStatus,
     /// Findings, as one line of text.
-    pub detail: String,
+    pub(crate) detail: String,
     /// Remedy, for a problem or a note.
-    pub mend: Option<String>,
+    pub(crate) mend: Option<String>,
 }
 
 /// A setting, its value and the origin of the value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ExplainedSetting {
+pub(crate) struct ExplainedSetting {
     /// Name of the setting.
-    pub key: String,
+    pub(crate) key: String,
     /// Its value.
-    pub value: String,
+    pub(crate) value: String,
     /// A file, a variable, a flag, or `default`.
-    pub origin: String,
+    pub(crate) origin: String,
+    /// What it is for and its valid values; `None` for a variable that is no setting.
+    pub(crate) description: Option<String>,
 }
 
 /// Everything [`Engine::checkup`] found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Checkup {
+pub(crate) struct Checkup {
     /// Location of the index.
-    pub index: String,
+    pub(crate) index: String,
     /// Statistics of the index; `None` if it cannot be opened.
-    pub stats: Option<IndexStats>,
+    pub(crate) stats: Option<IndexStats>,
     /// Results of all checks.
-    pub checks: Vec<Check>,
+    pub(crate) checks: Vec<Check>,
     /// The settings in force.
-    pub settings: Vec<ExplainedSetting>,
+    pub(crate) settings: Vec<ExplainedSetting>,
 }
 
 impl Checkup {
     /// Returns whether any check found a problem.
-    pub fn has_trouble(&self) -> bool {
+    pub(crate) fn has_trouble(&self) -> bool {
         self.checks.iter().any(|check| check.status == CheckStatus::Trouble)
     }
 }
@@ -95,7 +97,7 @@ impl Engine {
     /// # Errors
     ///
     /// Returns an error only if a check could not be carried out. Problems that were found are in the result.
-    pub async fn checkup(&self) -> Result<Checkup, EngineError> {
+    pub(crate) async fn checkup(&self) -> Result<Checkup, EngineError> {
         let mut checks = Vec::new();
         let index = match Index::open(&self.location).await {
             Ok(index) => Some(index),
@@ -120,9 +122,15 @@ impl Engine {
     }
 
     /// Returns every setting with its value and origin. Keys are never included.
-    pub fn explained_settings(&self) -> Vec<ExplainedSetting> {
+    pub(crate) fn explained_settings(&self) -> Vec<ExplainedSetting> {
         let settings = self.settings.explained().into_iter();
-        settings.map(|(key, value, origin)| ExplainedSetting { key, value, origin }).collect()
+        let explain = |(key, value, origin): (String, _, _)| ExplainedSetting {
+            description: crate::config::Settings::description_of(&key),
+            key,
+            value,
+            origin,
+        };
+        settings.map(explain).collect()
     }
 
     /// Checks the settings that only a run uses. Sends nothing.
@@ -130,7 +138,7 @@ impl Engine {
     /// # Errors
     ///
     /// Returns an error that names the invalid setting and its file.
-    pub fn check_settings(&self) -> Result<(), EngineError> {
+    pub(crate) fn check_settings(&self) -> Result<(), EngineError> {
         Ok(self.settings.check_outside()?)
     }
 

@@ -165,7 +165,7 @@ pub enum EngineError {
 
 /// The kind of a failure, from which a surface derives an exit code or a status code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
+pub(crate) enum ErrorKind {
     /// The request or a setting is invalid.
     Usage,
     /// The user stopped it.
@@ -178,7 +178,7 @@ pub enum ErrorKind {
 
 impl EngineError {
     /// Returns the kind of this failure.
-    pub fn kind(&self) -> ErrorKind {
+    pub(crate) fn kind(&self) -> ErrorKind {
         match self {
             Self::Config(_)
             | Self::Location(_)
@@ -214,7 +214,7 @@ impl EngineError {
     }
 
     /// Returns what the user can do about this error.
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Config(error) => error.hint(),
             Self::Location(error) => error.hint(),

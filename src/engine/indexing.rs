@@ -128,7 +128,7 @@ impl Engine {
     /// # Errors
     ///
     /// Returns an error if the folder or the index does not exist.
-    pub async fn collection_of(&self, folder: &Path) -> Result<Option<String>, EngineError> {
+    pub(crate) async fn collection_of(&self, folder: &Path) -> Result<Option<String>, EngineError> {
         let index = Index::open(&self.location).await?;
         Ok(self.known_name(&canonical(folder)?, Some(&index)))
     }

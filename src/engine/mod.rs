@@ -38,29 +38,29 @@ mod outside_checks;
 use std::io::Write;
 use std::path::Path;
 
-pub use self::doctor::{Check, CheckStatus, Checkup, ExplainedSetting};
-pub use self::error::{EngineError, ErrorKind};
+pub(crate) use self::doctor::{CheckStatus, Checkup, ExplainedSetting};
+pub(crate) use self::error::{EngineError, ErrorKind};
 pub use self::indexing::IndexRequest;
-pub use self::passage::{Extent, GetError, Passage, Selector};
-pub use self::request::{AskRequest, RequestError};
-pub use self::run::{Asked, Planned, Raise, ResumeRequest};
-pub use self::search::{EvalFigures, Searched};
-pub use self::stored::{Replayed, RunDetails, RunSummary, report_of};
-pub use self::watch::{CallStep, Progress, RunEvent, Watcher};
-pub use crate::kb::embed::EmbedderChoice;
-pub use crate::kb::eval::Figures;
-pub use crate::kb::ingest::{IngestEvent, IngestSummary, SkippedFile};
-pub use crate::kb::search::{Hit, Scope, SearchMode, Snippet, Support};
-pub use crate::research::node::{SourceHint, Tree};
-pub use crate::research::plan::{PlanDraft, SavedPlan};
-pub use crate::research::question::{Mode, Question};
-pub use crate::research::report::{Report, Section, StopReason};
-pub use crate::run::budget::{BudgetLimits, Spent};
-pub use crate::run::estimate::Estimate;
-pub use crate::run::event::{Event, Record};
-pub use crate::run::job_log::JobEntry;
-pub use crate::run::journal::EgressRow;
-pub use crate::run::orchestrator::AskBack;
+pub(crate) use self::passage::{Extent, Selector};
+pub(crate) use self::request::{AskRequest, RequestError};
+pub(crate) use self::run::{Planned, Raise, ResumeRequest};
+pub(crate) use self::search::Searched;
+pub use self::stored::report_of;
+pub(crate) use self::stored::{RunDetails, RunSummary};
+pub(crate) use self::watch::{CallStep, Progress, RunEvent, Watcher};
+pub(crate) use crate::kb::embed::EmbedderChoice;
+pub(crate) use crate::kb::eval::Figures;
+pub(crate) use crate::kb::ingest::{IngestEvent, IngestSummary, SkippedFile};
+pub use crate::kb::search::Scope;
+pub(crate) use crate::kb::search::{Hit, SearchMode, Snippet, Support};
+pub(crate) use crate::research::node::SourceHint;
+pub(crate) use crate::research::plan::SavedPlan;
+pub(crate) use crate::research::question::{Mode, Question};
+pub(crate) use crate::research::report::{Report, Section, StopReason};
+pub(crate) use crate::run::budget::{BudgetLimits, Spent};
+pub(crate) use crate::run::event::{Event, Record};
+pub(crate) use crate::run::job_log::JobEntry;
+pub(crate) use crate::run::journal::EgressRow;
 
 use crate::config::{Flags, Paths, Settings};
 use crate::kb::index::IndexLocation;
@@ -99,12 +99,12 @@ impl Engine {
     }
 
     /// Returns the location of the index, a folder or an address, whether or not it exists.
-    pub fn index_address(&self) -> String {
+    pub(crate) fn index_address(&self) -> String {
         self.location.to_string()
     }
 
     /// Returns whether no socket may be opened.
-    pub fn is_offline(&self) -> bool {
+    pub(crate) fn is_offline(&self) -> bool {
         self.settings.is_offline()
     }
 }

@@ -17,7 +17,7 @@ const NANOS: f64 = 1e9;
 
 impl Engine {
     /// Tests each configured language model with two short prompts. Offline, nothing is sent.
-    pub async fn model_checks(&self) -> Vec<Check> {
+    pub(crate) async fn model_checks(&self) -> Vec<Check> {
         let models = match self.settings.models() {
             Ok(Some(models)) => models,
             Ok(None) if self.settings.is_offline() => {

@@ -12,7 +12,7 @@ use crate::source::{Section, SourceFile, read_file};
 
 /// Name of a passage: an id, a path, or lines of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Selector {
+pub(crate) enum Selector {
     /// A chunk or document by its id.
     Id(String),
     /// A document by its path, or lines of it.
@@ -27,7 +27,7 @@ pub enum Selector {
 /// The text is not a valid name of a passage.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("`{0}` is not a range of lines (expected `path:from-to`, from 1)")]
-pub struct ParseSelectorError(String);
+pub(crate) struct ParseSelectorError(String);
 
 impl FromStr for Selector {
     type Err = ParseSelectorError;
@@ -64,7 +64,7 @@ impl fmt::Display for Selector {
 /// How much text around a chunk is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Extent {
+pub(crate) enum Extent {
     /// The passage as it was named, without surrounding text.
     #[default]
     Chunk,
@@ -76,27 +76,27 @@ pub enum Extent {
 
 /// Consecutive lines of a file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Passage {
+pub(crate) struct Passage {
     /// The chunk, if one was named.
     pub id: Option<ChunkId>,
     /// The document it is from.
-    pub document_id: DocumentId,
+    pub(crate) document_id: DocumentId,
     /// The collection of the document.
-    pub collection: String,
+    pub(crate) collection: String,
     /// Path relative to the collection's root.
-    pub path: String,
+    pub(crate) path: String,
     /// Title of the document.
-    pub title: String,
+    pub(crate) title: String,
     /// Headings above the passage.
-    pub heading_path: Vec<String>,
+    pub(crate) heading_path: Vec<String>,
     /// First line, from 1.
-    pub line_start: u32,
+    pub(crate) line_start: u32,
     /// Last line, inclusive.
-    pub line_end: u32,
+    pub(crate) line_end: u32,
     /// The text.
     pub text: String,
     /// Whether the file has changed or is missing since it was indexed. If so, the text is from the index.
-    pub stale: bool,
+    pub(crate) stale: bool,
 }
 
 /// A passage could not be read.
@@ -144,7 +144,7 @@ pub enum GetError {
 
 impl GetError {
     /// Returns what the user can do about this error.
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::NoSuchId { .. } => Some("`dr search --json` prints the ids of its hits".into()),
             Self::NoSuchPath { close, .. } if !close.is_empty() => {
@@ -169,7 +169,7 @@ impl Engine {
     /// # Errors
     ///
     /// Returns [`GetError`] if the name matches nothing. Only files in the index are ever read.
-    pub async fn get(&self, selector: &Selector, extent: Extent) -> Result<Passage, EngineError> {
+    pub(crate) async fn get(&self, selector: &Selector, extent: Extent) -> Result<Passage, EngineError> {
         let index = &Index::open(&self.location).await?;
         match selector {
             Selector::Id(id) => {

@@ -10,29 +10,29 @@ use crate::research::question::{self, Mode, Question, RequiredError};
 
 /// A question and how to answer it.
 #[derive(Clone, Debug)]
-pub struct AskRequest {
+pub(crate) struct AskRequest {
     /// The question.
-    pub question: Question,
+    pub(crate) question: Question,
     /// What may be searched.
-    pub scope: Scope,
+    pub(crate) scope: Scope,
     /// Depth of the research.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// Aspects the answer must cover, in addition to those of the brief.
-    pub required: Vec<String>,
+    pub(crate) required: Vec<String>,
     /// Source for every sub-question; `None` follows the plan.
-    pub source: Option<SourceHint>,
+    pub(crate) source: Option<SourceHint>,
     /// Whether texts made from the knowledge base may leave this machine.
-    pub allow_egress: bool,
+    pub(crate) allow_egress: bool,
     /// Whether to fetch the pages that Deep Research cites, to verify its claims.
-    pub verify_web: bool,
+    pub(crate) verify_web: bool,
     /// A plan to use instead of making one.
-    pub plan: Option<SavedPlan>,
+    pub(crate) plan: Option<SavedPlan>,
     /// A JSON Schema for the answer.
-    pub output_schema: Option<Value>,
+    pub(crate) output_schema: Option<Value>,
     /// The earlier run this question follows up, by its id or a prefix of it.
-    pub follow: Option<String>,
+    pub(crate) follow: Option<String>,
     /// Most Deep Research jobs this run may start; `None` uses the settings.
-    pub max_jobs: Option<usize>,
+    pub(crate) max_jobs: Option<usize>,
 }
 
 /// A request is invalid.
@@ -70,7 +70,7 @@ pub enum RequestError {
 
 impl RequestError {
     /// Returns what the user can do about this error.
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Days { .. } => Some("swap the two".into()),
             Self::Glob { .. } => Some("for example `docs/**/*.md`, quoted to keep the shell from expanding it".into()),
@@ -81,7 +81,7 @@ impl RequestError {
 
 impl AskRequest {
     /// Returns a request for `question` with everything else left to the settings and the plan.
-    pub fn new(question: Question) -> Self {
+    pub(crate) fn new(question: Question) -> Self {
         Self {
             question,
             scope: Scope::default(),
@@ -102,7 +102,7 @@ impl AskRequest {
     /// # Errors
     ///
     /// Returns an error for the first invalid part.
-    pub fn checked(mut self) -> Result<Self, RequestError> {
+    pub(crate) fn checked(mut self) -> Result<Self, RequestError> {
         self.required = question::required(&self.required).map_err(RequestError::Required)?;
         check_scope(&self.scope)?;
         self.output_schema.as_ref().map_or(Ok(()), check_output_schema)?;

@@ -22,50 +22,50 @@ use crate::run::tree::RunState;
 
 /// A run that has ended or was stopped.
 #[derive(Debug)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// The run.
-    pub run: RunId,
+    pub(crate) run: RunId,
     /// Its report.
-    pub report: Report,
+    pub(crate) report: Report,
     /// Whether it can be resumed: it is stored and has not ended.
-    pub can_resume: bool,
+    pub(crate) can_resume: bool,
 }
 
 /// A run that was only planned.
 #[derive(Debug)]
-pub struct Planned {
+pub(crate) struct Planned {
     /// The run. Resuming it executes the plan.
-    pub run: RunId,
+    pub(crate) run: RunId,
     /// The sub-questions.
-    pub tree: Tree,
+    pub(crate) tree: Tree,
     /// The brief and the plan, in the form that can be saved and passed to [`AskRequest::plan`].
-    pub plan: SavedPlan,
+    pub(crate) plan: SavedPlan,
     /// Estimate of its calls, tokens, cost and time.
-    pub estimate: Estimate,
+    pub(crate) estimate: Estimate,
 }
 
 /// A run to resume.
 #[derive(Clone, Debug, Default)]
-pub struct ResumeRequest {
+pub(crate) struct ResumeRequest {
     /// The run, by its id or a prefix of it; `None` is the newest.
-    pub run: Option<String>,
+    pub(crate) run: Option<String>,
     /// Increase of its limits.
-    pub raise: Raise,
+    pub(crate) raise: Raise,
     /// Whether to start a background job again if the outcome of its first start is unknown; both may be charged.
-    pub retry_unknown: bool,
+    pub(crate) retry_unknown: bool,
 }
 
 /// Increase of the limits of a run. A limit that was not set stays unset.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Raise {
+pub(crate) struct Raise {
     /// US dollars.
-    pub dollars: f64,
+    pub(crate) dollars: f64,
     /// Tokens.
-    pub tokens: u64,
+    pub(crate) tokens: u64,
     /// Active time.
-    pub time: Duration,
+    pub(crate) time: Duration,
     /// Rounds of research.
-    pub rounds: u32,
+    pub(crate) rounds: u32,
 }
 
 impl Raise {
@@ -86,7 +86,7 @@ impl Engine {
     ///
     /// Returns an error if the index or the journal cannot be used, or no model answers. A run without findings, or one
     /// that reaches a limit, is not an error: the report says so.
-    pub async fn ask(
+    pub(crate) async fn ask(
         &self,
         request: AskRequest,
         ask_back: Option<AskBack<'_>>,
@@ -109,7 +109,7 @@ impl Engine {
     /// # Errors
     ///
     /// As [`Self::ask`].
-    pub async fn plan(
+    pub(crate) async fn plan(
         &self,
         request: AskRequest,
         watcher: Watcher,
@@ -137,7 +137,7 @@ impl Engine {
     /// # Errors
     ///
     /// As [`Self::ask`]. Also returns an error if another process holds the run.
-    pub async fn resume(
+    pub(crate) async fn resume(
         &self,
         request: ResumeRequest,
         watcher: Watcher,
@@ -169,7 +169,7 @@ impl Engine {
     /// # Errors
     ///
     /// Returns an error for settings that lack a model, a key, or room for a prompt.
-    pub fn has_model(&self) -> Result<bool, EngineError> {
+    pub(crate) fn has_model(&self) -> Result<bool, EngineError> {
         Ok(self.settings.models()?.is_some())
     }
 }

@@ -22,25 +22,25 @@ const EVAL_DEPTH: usize = 100;
 #[derive(Clone, Debug)]
 pub struct Searched {
     /// Search mode.
-    pub mode: SearchMode,
+    pub(crate) mode: SearchMode,
     /// Hits, best first.
     pub hits: Vec<Hit>,
     /// Whether the hits are relevant to the query.
-    pub support: Support,
+    pub(crate) support: Support,
     /// Why vectors were not used although the mode asks for them, and a command that fixes it.
-    pub without_vectors: Option<(String, String)>,
+    pub(crate) without_vectors: Option<(String, String)>,
     /// Duration of the search, without opening the index.
-    pub elapsed: Duration,
+    pub(crate) elapsed: Duration,
 }
 
 /// The result of an evaluation.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct EvalFigures {
+pub(crate) struct EvalFigures {
     /// Search mode.
-    pub mode: SearchMode,
+    pub(crate) mode: SearchMode,
     /// The figures.
     #[serde(flatten)]
-    pub figures: Figures,
+    pub(crate) figures: Figures,
 }
 
 impl Engine {
@@ -73,7 +73,7 @@ impl Engine {
     /// # Errors
     ///
     /// Returns an error for text that cannot be parsed, or if a judged file is not in the index.
-    pub async fn eval(
+    pub(crate) async fn eval(
         &self,
         queries: &str,
         judgments: &str,

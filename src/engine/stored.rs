@@ -29,67 +29,65 @@ use crate::run::usage::{token_drift, usage_of};
 
 /// A run in a list.
 #[derive(Clone, Debug, Serialize)]
-pub struct RunSummary {
+pub(crate) struct RunSummary {
     /// Its id.
-    pub id: RunId,
+    pub(crate) id: RunId,
     /// Its question.
-    pub question: String,
+    pub(crate) question: String,
     /// Start time, in UTC.
-    pub started: String,
+    pub(crate) started: String,
     /// Why it ended, or that it has not ended yet.
-    pub state: String,
+    pub(crate) state: String,
     /// Its nodes.
-    pub nodes: usize,
+    pub(crate) nodes: usize,
     /// Active time.
-    pub seconds: f64,
+    pub(crate) seconds: f64,
     /// Cost in dollars; `None` if a price is unknown.
-    pub cost_usd: Option<f64>,
+    pub(crate) cost_usd: Option<f64>,
 }
 
 /// The report of a stored run.
 #[derive(Debug)]
-pub struct Replayed {
-    /// The run.
-    pub run: RunId,
+pub(crate) struct Replayed {
     /// Its report. For an unfinished run, a report of the findings so far.
-    pub report: Report,
+    pub(crate) report: Report,
     /// Whether a process is working on the run.
-    pub is_running: bool,
+    pub(crate) is_running: bool,
 }
 
 /// Everything a stored run has.
 #[derive(Debug, Serialize)]
-pub struct RunDetails {
+pub(crate) struct RunDetails {
     /// The run.
-    pub run_id: RunId,
+    pub(crate) run_id: RunId,
     /// Whether a process is working on it.
-    pub is_running: bool,
+    pub(crate) is_running: bool,
     /// Its settings.
-    pub settings: RunSettings,
+    pub(crate) settings: RunSettings,
     /// The brief, once it is made.
-    pub brief: Option<Brief>,
+    pub(crate) brief: Option<Brief>,
     /// Its sub-questions.
-    pub tree: Tree,
+    pub(crate) tree: Tree,
     /// Evidence by node.
-    pub branches: BTreeMap<NodeId, Branch>,
+    pub(crate) branches: BTreeMap<NodeId, Branch>,
     /// Its summaries.
-    pub memory: Memory,
+    pub(crate) memory: Memory,
     /// Verdicts, one for each round that ended.
-    pub verdicts: Vec<Verdict>,
+    pub(crate) verdicts: Vec<Verdict>,
     /// Why it ended; `None` if it has not.
-    pub stop_reason: Option<StopReason>,
+    pub(crate) stop_reason: Option<StopReason>,
     /// Usage of its calls.
-    pub usage: UsageTable,
+    pub(crate) usage: UsageTable,
     /// Relative error of our token counts, by model.
-    pub token_drift: BTreeMap<String, f64>,
+    pub(crate) token_drift: BTreeMap<String, f64>,
     /// Texts that left this machine, and texts that were withheld.
-    pub egress: Vec<EgressRow>,
+    pub(crate) egress: Vec<EgressRow>,
     /// Background jobs.
-    pub jobs: Vec<JobEntry>,
+    pub(crate) jobs: Vec<JobEntry>,
     /// Its events.
-    pub events: Vec<Record>,
+    pub(crate) events: Vec<Record>,
     /// Its report, as [`Replayed::report`].
-    pub report: Report,
+    pub(crate) report: Report,
 }
 
 impl Engine {
@@ -132,7 +130,7 @@ impl Engine {
     /// # Errors
     ///
     /// Returns an error for a name that matches no run, or several.
-    pub async fn find_runs(&self, names: &[String]) -> Result<Vec<RunId>, EngineError> {
+    pub(crate) async fn find_runs(&self, names: &[String]) -> Result<Vec<RunId>, EngineError> {
         let store = self.known_runs()?;
         let mut runs = Vec::new();
         for name in names {
@@ -146,12 +144,12 @@ impl Engine {
     /// # Errors
     ///
     /// Returns an error if there is no such run, or its journal cannot be read.
-    pub async fn replay(&self, name: Option<&str>) -> Result<Replayed, EngineError> {
+    pub(crate) async fn replay(&self, name: Option<&str>) -> Result<Replayed, EngineError> {
         let store = self.known_runs()?;
         let run = store.find(name).await?;
         let (_, state) = store.read(&run).await?;
         let report = report_of(&store, &run, &state).await?;
-        Ok(Replayed { is_running: store.is_busy(&run), run, report })
+        Ok(Replayed { is_running: store.is_busy(&run), report })
     }
 
     /// Reads everything a stored run has; `None` is the newest run.
@@ -159,7 +157,7 @@ impl Engine {
     /// # Errors
     ///
     /// As [`Self::replay`].
-    pub async fn show(&self, name: Option<&str>) -> Result<RunDetails, EngineError> {
+    pub(crate) async fn show(&self, name: Option<&str>) -> Result<RunDetails, EngineError> {
         let store = self.known_runs()?;
         let run = store.find(name).await?;
         let (events, state) = store.read(&run).await?;
@@ -193,7 +191,7 @@ impl Engine {
     /// # Errors
     ///
     /// As [`Self::replay`].
-    pub async fn export(&self, name: Option<&str>) -> Result<String, EngineError> {
+    pub(crate) async fn export(&self, name: Option<&str>) -> Result<String, EngineError> {
         let store = self.known_runs()?;
         let run = store.find(name).await?;
         Ok(store.export(&run).await?)
@@ -204,7 +202,7 @@ impl Engine {
     /// # Errors
     ///
     /// Returns an error if the journal cannot be read.
-    pub async fn runs(&self) -> Result<Vec<RunSummary>, EngineError> {
+    pub(crate) async fn runs(&self) -> Result<Vec<RunSummary>, EngineError> {
         let store = match self.known_runs() {
             Err(EngineError::Store(StoreError::Empty)) => return Ok(Vec::new()),
             store => store?,
@@ -246,7 +244,7 @@ impl Engine {
     /// # Errors
     ///
     /// Returns an error if the run does not exist, or a process is working on it.
-    pub async fn remove_run(&self, run: &RunId) -> Result<(), EngineError> {
+    pub(crate) async fn remove_run(&self, run: &RunId) -> Result<(), EngineError> {
         let store = self.known_runs()?;
         let locked = store.lock(run)?;
         Recall::forget(&self.runs_folder(), run).await.map_err(EngineError::Recall)?;

@@ -14,7 +14,7 @@ use crate::run::orchestrator::{RunListener, RunNotice};
 /// An event of a run in progress. As JSON it is one line of `--events jsonl`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum RunEvent {
+pub(crate) enum RunEvent {
     /// An event was appended to the journal.
     Event {
         /// The event.
@@ -44,7 +44,7 @@ pub enum RunEvent {
 /// A step of a model call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum CallStep {
+pub(crate) enum CallStep {
     /// It was sent.
     Sent,
     /// It is sent again after a failure.
@@ -55,19 +55,19 @@ pub enum CallStep {
 
 /// State of a run.
 #[derive(Clone, Debug)]
-pub struct Progress {
+pub(crate) struct Progress {
     /// Its sub-questions.
-    pub tree: Tree,
+    pub(crate) tree: Tree,
     /// Latest planned round; 0 before the first plan.
-    pub round: u32,
+    pub(crate) round: u32,
     /// Limits of the run.
-    pub limits: BudgetLimits,
+    pub(crate) limits: BudgetLimits,
     /// Whether the run uses rule-based steps instead of models.
-    pub by_rules: bool,
+    pub(crate) by_rules: bool,
 }
 
 /// Receives the events of a run, in order. It is called on the tasks that execute the run, so it must not block.
-pub type Watcher = Arc<dyn Fn(RunEvent) + Send + Sync>;
+pub(crate) type Watcher = Arc<dyn Fn(RunEvent) + Send + Sync>;
 
 /// Forwards the events of a run to a watcher.
 pub(super) fn listener(watcher: Watcher) -> RunListener {

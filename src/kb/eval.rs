@@ -119,7 +119,7 @@ pub(crate) struct Ranking {
 
 /// Means over all queries that have a relevant document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Figures {
+pub(crate) struct Figures {
     /// Number of queries measured.
     pub(crate) queries: usize,
     /// Normalised discounted cumulative gain of the first 10 documents; the gain is the grade, as in `trec_eval`.

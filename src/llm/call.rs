@@ -18,18 +18,18 @@ pub struct CallKey(String);
 
 impl CallKey {
     /// Wraps a key. The part before the first `/` is the node of the call, or a step of the whole run.
-    pub fn new(key: impl Into<String>) -> Self {
+    pub(crate) fn new(key: impl Into<String>) -> Self {
         Self(key.into())
     }
 
     /// Returns the key of a follow-up call, for example a repair.
     #[must_use]
-    pub fn then(&self, part: &str) -> Self {
+    pub(crate) fn then(&self, part: &str) -> Self {
         Self(format!("{}/{part}", self.0))
     }
 
     /// Returns the key as text.
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }
@@ -98,7 +98,7 @@ impl Failure for CallError {
 }
 
 /// Makes model calls on behalf of research steps.
-pub trait Caller: Send + Sync {
+pub(crate) trait Caller: Send + Sync {
     /// Returns the reply to `prompt`: the recorded one for this key and prompt, or else a new one, which is paid for.
     fn call<'a>(&'a self, key: &'a CallKey, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, CallError>>;
 

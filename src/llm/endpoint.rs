@@ -4,20 +4,20 @@ use crate::base::environment::{Environment, KeyError, OPENAI_BASE_URL, OPENAI_KE
 use crate::base::http::{BaseUrl, ParseBaseUrlError, Secret};
 
 /// Address of OpenAI's API.
-pub const OPENAI: &str = "https://api.openai.com/v1";
+pub(crate) const OPENAI: &str = "https://api.openai.com/v1";
 
 /// An address, and the key that is sent to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModelEndpoint {
+pub(crate) struct ModelEndpoint {
     /// The address.
-    pub address: BaseUrl,
+    pub(crate) address: BaseUrl,
     /// The key; `None` sends no key.
-    pub key: Option<Secret>,
+    pub(crate) key: Option<Secret>,
 }
 
 /// An endpoint cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EndpointError {
+pub(crate) enum EndpointError {
     /// `base_url` is not an address.
     #[error(transparent)]
     Address(ParseBaseUrlError),
@@ -35,7 +35,7 @@ impl ModelEndpoint {
     /// # Errors
     ///
     /// Returns an error for an address or a key that cannot be used.
-    pub fn resolve(
+    pub(crate) fn resolve(
         base_url: Option<&str>,
         key_env: Option<&str>,
         environment: &Environment,
@@ -52,7 +52,7 @@ impl ModelEndpoint {
     }
 
     /// Returns whether this is OpenAI's own API.
-    pub fn is_openai(&self) -> bool {
+    pub(crate) fn is_openai(&self) -> bool {
         is_openai(&self.address)
     }
 }

@@ -27,10 +27,10 @@ pub enum Role {
 
 impl Role {
     /// Every role that makes prompt-and-reply calls, that is all but [`Self::Researcher`].
-    pub const ALL: [Self; 5] = [Self::Planner, Self::Worker, Self::Summariser, Self::Judge, Self::Writer];
+    pub(crate) const ALL: [Self; 5] = [Self::Planner, Self::Worker, Self::Summariser, Self::Judge, Self::Writer];
 
     /// Returns the name used in settings.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Planner => "planner",
             Self::Worker => "worker",
@@ -64,7 +64,7 @@ impl FromStr for Role {
 /// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Speaker {
+pub(crate) enum Speaker {
     /// The rules.
     System,
     /// The task and its data.
@@ -77,7 +77,7 @@ pub enum Speaker {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// The author.
-    pub speaker: Speaker,
+    pub(crate) speaker: Speaker,
     /// The content.
     pub text: String,
 }
@@ -88,29 +88,29 @@ pub struct Schema {
     /// Name sent to the endpoint: letters, digits and `_`.
     pub name: String,
     /// The JSON Schema.
-    pub schema: Value,
+    pub(crate) schema: Value,
 }
 
 /// The content of a request. Equal prompts are the same request, which is what recorded replies are found by.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prompt {
     /// Role of the call.
-    pub role: Role,
+    pub(crate) role: Role,
     /// Messages in order.
     pub messages: Vec<Message>,
     /// Limit on the visible tokens of the reply; the allowance for reasoning is separate.
     pub max_output_tokens: u32,
     /// Sampling temperature; `None` leaves it to the endpoint.
-    pub temperature: Option<f32>,
+    pub(crate) temperature: Option<f32>,
     /// Schema of the reply; `None` for free text.
     pub schema: Option<Schema>,
     /// Which of several samples of the same prompt this is; a recorded reply answers only its own sample. Not sent.
     #[serde(default, skip_serializing_if = "is_first")]
-    pub sample: u32,
+    pub(crate) sample: u32,
     /// Timeout of an optional call: it is not retried, and if it does not fit the budget, other calls may still do. Not
     /// part of the request.
     #[serde(skip)]
-    pub patience: Option<Duration>,
+    pub(crate) patience: Option<Duration>,
 }
 
 /// Leaves the field out of hashes: most prompts are asked once, and journals have hashes from before the field.
@@ -121,7 +121,7 @@ fn is_first(sample: &u32) -> bool {
 
 impl Prompt {
     /// Returns a prompt with a system and a user message.
-    pub fn new(role: Role, system: impl Into<String>, user: impl Into<String>, max_output_tokens: u32) -> Self {
+    pub(crate) fn new(role: Role, system: impl Into<String>, user: impl Into<String>, max_output_tokens: u32) -> Self {
         let messages = vec![
             Message { speaker: Speaker::System, text: system.into() },
             Message { speaker: Speaker::User, text: user.into() },
@@ -131,7 +131,7 @@ impl Prompt {
 
     /// Requires the reply to follow a schema.
     #[must_use]
-    pub fn with_schema(mut self, name: &str, schema: Value) -> Self {
+    pub(crate) fn with_schema(mut self, name: &str, schema: Value) -> Self {
         self.schema = Some(Schema { name: name.to_owned(), schema });
         self
     }
@@ -152,7 +152,7 @@ pub struct Usage {
 
 impl Usage {
     /// Returns the sum of input and output tokens.
-    pub fn tokens(&self) -> u64 {
+    pub(crate) fn tokens(&self) -> u64 {
         self.input_tokens + self.output_tokens
     }
 }

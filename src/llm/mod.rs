@@ -20,22 +20,22 @@ pub mod message;
 
 pub mod model;
 
-pub mod call;
+pub(crate) mod call;
 
-pub mod price;
+pub(crate) mod price;
 
-pub mod schema;
+pub(crate) mod schema;
 
 mod thinking;
 
 mod lenient;
 
-pub mod structured;
+pub(crate) mod structured;
 
-pub mod openai;
+pub(crate) mod openai;
 
-pub mod endpoint;
+pub(crate) mod endpoint;
 
 pub mod roles;
 
-pub mod probe;
+pub(crate) mod probe;

@@ -20,29 +20,29 @@ const TOKENS: u128 = 1_000_000;
 /// The price of a model as written in a file, in dollars per million tokens or per search.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PriceOptions {
+pub(crate) struct PriceOptions {
     /// Input tokens.
-    pub input: f64,
+    pub(crate) input: f64,
     /// Input tokens read from the provider's cache; defaults to `input`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cached: Option<f64>,
+    pub(crate) cached: Option<f64>,
     /// Input tokens written to the provider's cache; defaults to `input`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache_write: Option<f64>,
+    pub(crate) cache_write: Option<f64>,
     /// Output tokens, including reasoning.
-    pub output: f64,
+    pub(crate) output: f64,
     /// One web search; unknown if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub search: Option<f64>,
+    pub(crate) search: Option<f64>,
     /// Input tokens above which the whole request is charged at the long rates.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub long_above: Option<u64>,
+    pub(crate) long_above: Option<u64>,
     /// Factor on the input price of a long request.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub long_input: Option<f64>,
+    pub(crate) long_input: Option<f64>,
     /// Factor on the output price of a long request.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub long_output: Option<f64>,
+    pub(crate) long_output: Option<f64>,
 }
 
 /// A price is out of range.
@@ -50,16 +50,16 @@ pub struct PriceOptions {
 #[error("price of `{model}`: `{field}` is {value} (expected 0 to 1,000,000)")]
 pub struct PriceError {
     /// The model.
-    pub model: String,
+    pub(crate) model: String,
     /// The field of [`PriceOptions`].
-    pub field: &'static str,
+    pub(crate) field: &'static str,
     /// The value as given.
-    pub value: f64,
+    pub(crate) value: f64,
 }
 
 /// The price of a model, in billionths of a dollar per million tokens or per search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Price {
+pub(crate) struct Price {
     input: u64,
     cached: u64,
     output: u64,
@@ -77,10 +77,10 @@ struct LongPrice {
 
 impl Price {
     /// The price of a local model.
-    pub const FREE: Self = Self { input: 0, cached: 0, output: 0, search: Some(0), long: None };
+    pub(crate) const FREE: Self = Self { input: 0, cached: 0, output: 0, search: Some(0), long: None };
 
     /// Checks and converts a price as written in a file.
-    pub fn new(model: &str, options: &PriceOptions) -> Result<Self, PriceError> {
+    pub(crate) fn new(model: &str, options: &PriceOptions) -> Result<Self, PriceError> {
         let checked = |field, value: f64, unit: f64| {
             let is_usable = (0.0..=1e6).contains(&value);
             // At most 10¹⁵, which both `f64` and `u64` represent exactly.
@@ -110,7 +110,7 @@ impl Price {
     }
 
     /// Returns the cost of one request in billionths of a dollar, rounded up.
-    pub fn cost_nanos(&self, usage: &Usage) -> u64 {
+    pub(crate) fn cost_nanos(&self, usage: &Usage) -> u64 {
         let cached = usage.cached_tokens.min(usage.input_tokens);
         let fresh = usage.input_tokens - cached;
         let input = u128::from(fresh) * u128::from(self.input) + u128::from(cached) * u128::from(self.cached);
@@ -124,14 +124,14 @@ impl Price {
     }
 
     /// Returns the cost of web searches in billionths of a dollar, or `None` if their price is unknown.
-    pub fn searches_nanos(&self, searches: u64) -> Option<u64> {
+    pub(crate) fn searches_nanos(&self, searches: u64) -> Option<u64> {
         self.search.map(|search| search.saturating_mul(searches))
     }
 }
 
 /// Prices by model.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PriceTable {
+pub(crate) struct PriceTable {
     as_of: String,
     prices: BTreeMap<String, Price>,
     /// Models priced by the user.
@@ -146,7 +146,7 @@ struct TableFile {
 
 impl PriceTable {
     /// Returns the built-in prices with the user's prices on top.
-    pub fn with(overrides: &BTreeMap<String, PriceOptions>) -> Result<Self, PriceError> {
+    pub(crate) fn with(overrides: &BTreeMap<String, PriceOptions>) -> Result<Self, PriceError> {
         let file: TableFile = toml::from_str(TABLE).expect("the table is part of the program, and a test reads it");
         let mut prices = BTreeMap::new();
         for (model, options) in file.models.iter().chain(overrides) {
@@ -156,7 +156,7 @@ impl PriceTable {
     }
 
     /// Returns the date of the built-in prices.
-    pub fn as_of(&self) -> &str {
+    pub(crate) fn as_of(&self) -> &str {
         &self.as_of
     }
 
@@ -165,7 +165,7 @@ impl PriceTable {
     ///
     /// A named model costs its known price even at a local endpoint, which may be a proxy to a paid provider. A default
     /// model at a local endpoint costs only what the user set, or nothing.
-    pub fn at(&self, model: &str, is_free: bool, is_named: bool) -> Option<Price> {
+    pub(crate) fn at(&self, model: &str, is_free: bool, is_named: bool) -> Option<Price> {
         let is_own = |name: &str| self.own.contains(name);
         let has_own = is_own(model) || without_date(model).is_some_and(is_own);
         let known = self.find(model).filter(|_| !is_free || is_named || has_own);
@@ -173,7 +173,7 @@ impl PriceTable {
     }
 
     /// Returns the price of a model. A snapshot (`gpt-5.4-2026-03-05`) has the price of its model.
-    pub fn find(&self, model: &str) -> Option<Price> {
+    pub(crate) fn find(&self, model: &str) -> Option<Price> {
         let base = || without_date(model).and_then(|base| self.prices.get(base));
         self.prices.get(model).or_else(base).copied()
     }

@@ -16,22 +16,22 @@ const FREE_DRIFT: u64 = 32;
 
 /// The result of probing an endpoint.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Probe {
+pub(crate) struct Probe {
     /// Result of a plain request.
-    pub plain: Result<(), ModelError>,
+    pub(crate) plain: Result<(), ModelError>,
     /// Result of a request with a schema; `None` if the plain one failed.
-    pub form: Option<Result<Form, ModelError>>,
+    pub(crate) form: Option<Result<Form, ModelError>>,
     /// Tokens of both requests.
-    pub usage: Option<Usage>,
+    pub(crate) usage: Option<Usage>,
     /// Cost of both in billionths of a dollar; `None` if the price is unknown.
-    pub cost_nanos: Option<u64>,
+    pub(crate) cost_nanos: Option<u64>,
     /// Input tokens of the second prompt: our count and the endpoint's.
-    pub counts: Option<(u64, u64)>,
+    pub(crate) counts: Option<(u64, u64)>,
 }
 
 /// How well a reply followed its schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum Form {
     /// Valid as it was.
     Kept,
     /// Valid after lenient parsing.
@@ -44,12 +44,12 @@ pub enum Form {
 
 impl Probe {
     /// Returns whether our count is so far below the endpoint's that token limits would not hold.
-    pub fn drifts(&self) -> bool {
+    pub(crate) fn drifts(&self) -> bool {
         self.counts.is_some_and(|(ours, theirs)| theirs > ours + ours / 5 + FREE_DRIFT)
     }
 
     /// Returns whether the endpoint counts so much less that it has probably truncated the prompt.
-    pub fn loses_input(&self) -> bool {
+    pub(crate) fn loses_input(&self) -> bool {
         self.counts.is_some_and(|(ours, theirs)| theirs + theirs / 2 + 2 * FREE_DRIFT < ours)
     }
 }
@@ -66,7 +66,7 @@ struct Answer {
 }
 
 /// Sends a plain request, then one with a schema. Both may cost money.
-pub async fn probe(model: &dyn Model) -> Probe {
+pub(crate) async fn probe(model: &dyn Model) -> Probe {
     let prompt = Prompt::new(Role::Worker, "You answer with one word.", "Say: ready", MAX_OUTPUT_TOKENS);
     let first = match model.send(&prompt).await {
         Ok(reply) => reply,

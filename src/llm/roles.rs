@@ -20,10 +20,10 @@ use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, client_for};
 use crate::base::token::{CountTokens, Encoding, TokenCounter};
 
 /// Default model of OpenAI for planner, judge and writer.
-pub const STRONG_MODEL: &str = "gpt-6.1-sol";
+pub(crate) const STRONG_MODEL: &str = "gpt-6.1-sol";
 
 /// Default model of OpenAI for worker and summariser. Cheap, since they make most of the calls.
-pub const CHEAP_MODEL: &str = "gpt-6-luna";
+pub(crate) const CHEAP_MODEL: &str = "gpt-6-luna";
 
 /// Default limit of visible tokens per reply.
 const MAX_OUTPUT_TOKENS: u32 = 4_000;
@@ -46,41 +46,41 @@ const TIMEOUT: Duration = Duration::from_mins(5);
 /// One layer of model settings, for all roles or for one. Every field is optional.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ModelOptions {
+pub(crate) struct ModelOptions {
     /// Model name at the endpoint.
-    pub model: Option<String>,
+    pub(crate) model: Option<String>,
     /// Base URL of the endpoint.
-    pub base_url: Option<String>,
+    pub(crate) base_url: Option<String>,
     /// Responses API or Chat Completions.
-    pub api: Option<Api>,
+    pub(crate) api: Option<Api>,
     /// Environment variable that contains the key.
-    pub key_env: Option<String>,
+    pub(crate) key_env: Option<String>,
     /// Context window: tokens of prompt and reply together.
-    pub window_tokens: Option<u64>,
+    pub(crate) window_tokens: Option<u64>,
     /// Most tokens of a prompt.
-    pub max_input_tokens: Option<u64>,
+    pub(crate) max_input_tokens: Option<u64>,
     /// Most visible tokens of a reply.
-    pub max_output_tokens: Option<u32>,
+    pub(crate) max_output_tokens: Option<u32>,
     /// Most reasoning tokens, in addition to the visible ones.
-    pub reasoning_tokens: Option<u32>,
+    pub(crate) reasoning_tokens: Option<u32>,
     /// Reasoning effort.
-    pub effort: Option<Effort>,
+    pub(crate) effort: Option<Effort>,
     /// Sampling temperature.
-    pub temperature: Option<f32>,
+    pub(crate) temperature: Option<f32>,
     /// How the endpoint enforces a JSON schema.
-    pub schema: Option<SchemaSupport>,
+    pub(crate) schema: Option<SchemaSupport>,
     /// Tokenizer for counting tokens.
-    pub encoding: Option<Encoding>,
+    pub(crate) encoding: Option<Encoding>,
     /// Time-out of a request in seconds.
-    pub timeout_seconds: Option<u64>,
+    pub(crate) timeout_seconds: Option<u64>,
     /// Whether the endpoint belongs to the user, so that calls cost nothing.
-    pub local: Option<bool>,
+    pub(crate) local: Option<bool>,
 }
 
 impl ModelOptions {
     /// Fills unset fields from `other`.
     #[must_use]
-    pub fn or(self, other: Self) -> Self {
+    pub(crate) fn or(self, other: Self) -> Self {
         Self {
             model: self.model.or(other.model),
             base_url: self.base_url.or(other.base_url),
@@ -102,21 +102,21 @@ impl ModelOptions {
 
 /// The table `[models]`, with `[models.ROLE]` overriding it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ModelsOptions {
+pub(crate) struct ModelsOptions {
     /// Settings for all roles.
-    pub all: ModelOptions,
+    pub(crate) all: ModelOptions,
     /// Settings for single roles.
-    pub roles: BTreeMap<Role, ModelOptions>,
+    pub(crate) roles: BTreeMap<Role, ModelOptions>,
 }
 
 impl ModelsOptions {
     /// Returns every layer, starting with the one for all roles.
-    pub fn layers(&self) -> impl Iterator<Item = &ModelOptions> {
+    pub(crate) fn layers(&self) -> impl Iterator<Item = &ModelOptions> {
         std::iter::once(&self.all).chain(self.roles.values())
     }
 
     /// Sets the model of every role, overriding all layers.
-    pub fn set_model(&mut self, model: &str) {
+    pub(crate) fn set_model(&mut self, model: &str) {
         self.all.model = Some(model.to_owned());
         self.roles.values_mut().for_each(|options| options.model = None);
     }
@@ -184,7 +184,7 @@ pub enum ModelsError {
 
 impl ModelsError {
     /// Returns what the user can do about this error.
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::NoModel { .. } => Some("set `model = \"…\"` in your settings, or `DR_MODEL`".into()),
             Self::Key { source: source @ KeyError::NotSet { .. }, .. } => {
@@ -236,7 +236,7 @@ impl Models {
     /// # Errors
     ///
     /// Returns an error for a role whose settings lack a model, a key, or room for a prompt.
-    pub fn resolve(
+    pub(crate) fn resolve(
         options: &ModelsOptions,
         environment: &Environment,
         prices: &PriceTable,
@@ -271,19 +271,19 @@ impl Models {
     }
 
     /// Returns the model of a role.
-    pub fn role(&self, role: Role) -> &RoleModel {
+    pub(crate) fn role(&self, role: Role) -> &RoleModel {
         self.0.get(&role).expect("every way to make one gives every role a model")
     }
 
     /// Returns the roles whose model has no known price. They are refused under a cost limit.
-    pub fn unpriced(&self) -> Vec<(Role, String)> {
+    pub(crate) fn unpriced(&self) -> Vec<(Role, String)> {
         let usage = super::message::Usage { input_tokens: 1, output_tokens: 1, ..Default::default() };
         let unpriced = self.0.iter().filter(|(_, role)| role.model.cost_nanos(&usage).is_none());
         unpriced.map(|(role, model)| (*role, model.model.name().to_owned())).collect()
     }
 
     /// Returns the distinct models with their roles.
-    pub fn distinct(&self) -> Vec<(Vec<Role>, &RoleModel)> {
+    pub(crate) fn distinct(&self) -> Vec<(Vec<Role>, &RoleModel)> {
         let mut distinct: Vec<(Vec<Role>, &RoleModel)> = Vec::new();
         for (role, model) in &self.0 {
             let same = |known: &&mut (Vec<Role>, &RoleModel)| {

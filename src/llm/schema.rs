@@ -33,7 +33,7 @@ const WORDS: [&str; 5] = ["description", "title", "examples", "default", "$comme
 const MAX_REFERENCES: usize = 16;
 
 /// Returns the schema of a type. Its doc comments become descriptions and are part of the prompt.
-pub fn of<T: JsonSchema>() -> Value {
+pub(crate) fn of<T: JsonSchema>() -> Value {
     SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value()
 }
 
@@ -43,7 +43,7 @@ pub fn of<T: JsonSchema>() -> Value {
 /// An optional property without a default becomes nullable; [`drop_nulls`] removes such nulls from a reply. Unsupported
 /// constraints are dropped, because every reply is checked against the original schema as well. Returns `None` if the
 /// schema has no strict form: it is not an object, or allows members of arbitrary names.
-pub fn strict(schema: &Value) -> Option<Value> {
+pub(crate) fn strict(schema: &Value) -> Option<Value> {
     let mut form = tightened(schema)?;
     if let Some(definitions) = schema.get("$defs") {
         let each = definitions.as_object()?.iter();
@@ -128,7 +128,7 @@ fn is_type(schema: &Map<String, Value>, name: &str) -> bool {
 }
 
 /// Returns a schema without annotations. Small models follow the shorter schema more often.
-pub fn bare(schema: &Value) -> Value {
+pub(crate) fn bare(schema: &Value) -> Value {
     match schema {
         Value::Object(members) => {
             let kept = members.iter().filter(|(key, value)| !WORDS.contains(&key.as_str()) || value.is_object());
@@ -140,7 +140,7 @@ pub fn bare(schema: &Value) -> Value {
 }
 
 /// Removes null members that the schema allows to be absent but not to be null.
-pub fn drop_nulls(value: &mut Value, schema: &Value) {
+pub(crate) fn drop_nulls(value: &mut Value, schema: &Value) {
     drop_nulls_of(value, schema, schema);
 }
 

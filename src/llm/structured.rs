@@ -29,7 +29,7 @@ const FRAME_TOKENS: u64 = 64;
 
 /// No reply followed the schema.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum StructuredError {
+pub(crate) enum StructuredError {
     /// A call was not made or got no reply.
     #[error(transparent)]
     Call(#[from] CallError),
@@ -54,7 +54,7 @@ pub enum StructuredError {
 /// # Errors
 ///
 /// Returns [`StructuredError::Call`] as soon as a call fails, and [`StructuredError::Invalid`] after the last attempt.
-pub async fn structured<T: DeserializeOwned + JsonSchema>(
+pub(crate) async fn structured<T: DeserializeOwned + JsonSchema>(
     caller: &dyn Caller,
     key: &CallKey,
     prompt: &Prompt,
@@ -64,7 +64,7 @@ pub async fn structured<T: DeserializeOwned + JsonSchema>(
 }
 
 /// Like [`structured`], and the value must pass `check`, whose complaint is sent to the model.
-pub async fn structured_checked<T: DeserializeOwned + JsonSchema>(
+pub(crate) async fn structured_checked<T: DeserializeOwned + JsonSchema>(
     caller: &dyn Caller,
     key: &CallKey,
     prompt: &Prompt,
@@ -84,7 +84,7 @@ pub async fn structured_checked<T: DeserializeOwned + JsonSchema>(
 /// # Errors
 ///
 /// Like [`structured`]; also returns [`StructuredError::Schema`], before any call, if the schema is invalid.
-pub async fn structured_value(
+pub(crate) async fn structured_value(
     caller: &dyn Caller,
     key: &CallKey,
     prompt: &Prompt,
@@ -95,7 +95,7 @@ pub async fn structured_value(
 }
 
 /// Checks that a schema is valid and has no external references.
-pub fn check_schema(schema: &Value) -> Result<(), StructuredError> {
+pub(crate) fn check_schema(schema: &Value) -> Result<(), StructuredError> {
     Form::new("schema", schema.clone()).map(|_| ())
 }
 

@@ -8,7 +8,7 @@ use crate::research::node::{NodeId, NodeStatus};
 use crate::research::report::{Report, StopReason, Usage, UsageTable};
 
 /// Formats a cost in US dollars. `None` becomes `unknown`, which is different from `$0`.
-pub fn cost(usd: Option<f64>) -> String {
+pub(crate) fn cost(usd: Option<f64>) -> String {
     match usd {
         None => "unknown".to_owned(),
         Some(0.0) => "$0".to_owned(),
@@ -19,7 +19,7 @@ pub fn cost(usd: Option<f64>) -> String {
 }
 
 /// Formats a number with thousands separators: `12,345`.
-pub fn count(number: u64) -> String {
+pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -32,7 +32,7 @@ pub fn count(number: u64) -> String {
 }
 
 /// Formats a duration in milliseconds: `0.4 s`, `12 s`, `3 min 5 s`, `2 h 10 min`.
-pub fn duration(millis: u64) -> String {
+pub(crate) fn duration(millis: u64) -> String {
     let seconds = millis / 1_000;
     match seconds {
         0..10 => format!("{seconds}.{} s", millis % 1_000 / 100),
@@ -43,7 +43,7 @@ pub fn duration(millis: u64) -> String {
 }
 
 /// Returns a stop reason as a clause that follows "because".
-pub fn ended(reason: StopReason) -> &'static str {
+pub(crate) fn ended(reason: StopReason) -> &'static str {
     match reason {
         StopReason::Complete => "the question is answered",
         StopReason::BudgetExceeded => "the cost limit was reached",
@@ -58,7 +58,7 @@ pub fn ended(reason: StopReason) -> &'static str {
 }
 
 /// Returns the name of a stop reason in JSON.
-pub fn stop_reason(reason: StopReason) -> &'static str {
+pub(crate) fn stop_reason(reason: StopReason) -> &'static str {
     match reason {
         StopReason::Complete => "complete",
         StopReason::BudgetExceeded => "budget_exceeded",
@@ -73,7 +73,7 @@ pub fn stop_reason(reason: StopReason) -> &'static str {
 }
 
 /// Returns the state of a node in one word.
-pub fn status(status: NodeStatus) -> &'static str {
+pub(crate) fn status(status: NodeStatus) -> &'static str {
     match status {
         NodeStatus::Pending => "pending",
         NodeStatus::Running => "running",
@@ -155,7 +155,7 @@ pub(super) fn usage_rows(report: &Report) -> Vec<UsageRow> {
 }
 
 /// Returns the usage table as aligned text, one line per row.
-pub fn usage_lines(table: &UsageTable) -> Vec<String> {
+pub(crate) fn usage_lines(table: &UsageTable) -> Vec<String> {
     let mut rows = vec![[""].into_iter().chain(USAGE_COLUMNS).map(str::to_owned).collect::<Vec<_>>()];
     let usages = table.by_role.iter().chain(&table.by_node);
     let usages = usages.map(|(name, usage)| (name.as_str(), usage)).chain([("all", &table.total)]);

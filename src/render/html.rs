@@ -29,7 +29,7 @@ const PREVIEW_CHARS: usize = 400;
 /// # Errors
 ///
 /// Returns an error if the template refers to a field that is missing. Tests rule this out for all parts of a report.
-pub fn report(report: &Report) -> Result<String, RenderError> {
+pub(crate) fn report(report: &Report) -> Result<String, RenderError> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);

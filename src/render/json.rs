@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::base::line::is_invisible;
 
 /// Schema version of every JSON object printed by `dr` except the report, which has its own.
-pub const SCHEMA_VERSION: u32 = 1;
+pub(crate) const SCHEMA_VERSION: u32 = 1;
 
 #[derive(Serialize)]
 struct Versioned<'a, T> {
@@ -19,7 +19,7 @@ struct Versioned<'a, T> {
 /// # Errors
 ///
 /// Returns an error for a value that is not an object.
-pub fn versioned<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
+pub(crate) fn versioned<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
     Ok(escaped(&serde_json::to_string_pretty(&Versioned { schema_version: SCHEMA_VERSION, value })?))
 }
 
@@ -28,7 +28,7 @@ pub fn versioned<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
 /// # Errors
 ///
 /// Returns an error for a value that JSON cannot represent.
-pub fn plain<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
+pub(crate) fn plain<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
     Ok(escaped(&serde_json::to_string_pretty(value)?))
 }
 

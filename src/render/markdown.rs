@@ -17,7 +17,7 @@ use crate::research::report::Report;
 use crate::source::Place;
 
 /// Returns the report as Markdown with front matter, for saving it in a knowledge base.
-pub fn note(report: &Report) -> String {
+pub(crate) fn note(report: &Report) -> String {
     // A JSON string is a valid YAML string, so this quotes and escapes for YAML as well.
     let said = |text: &str| serde_json::Value::from(one_line(text)).to_string();
     let question = said(report.question.as_str());
@@ -36,7 +36,7 @@ pub fn note(report: &Report) -> String {
 ///
 /// The answer of a single search is short: its claims are its quotes. A report of a longer run includes its course, and
 /// every quote below its source.
-pub fn report(report: &Report) -> String {
+pub(crate) fn report(report: &Report) -> String {
     let numbers = Numbers::of(report);
     let mut text = format!("# {}\n", line(report.question.as_str()));
     match (report.is_refusal(), figure::is_run(report)) {

@@ -9,9 +9,9 @@
 //! Text from notes, pages and models is untrusted: [`prose`] reduces it to the few forms a report may have, and every
 //! renderer escapes the rest. Rendering is deterministic: a report always yields the same bytes.
 
-pub mod figure;
+pub(crate) mod figure;
 
-pub mod tree;
+pub(crate) mod tree;
 
 mod citation;
 
@@ -20,11 +20,11 @@ mod prose;
 #[cfg(test)]
 mod sample;
 
-pub mod markdown;
+pub(crate) mod markdown;
 
-pub mod html;
+pub(crate) mod html;
 
-pub mod json;
+pub(crate) mod json;
 
 use std::fmt;
 use std::str::FromStr;
@@ -47,10 +47,10 @@ pub enum ReportFormat {
 
 impl ReportFormat {
     /// Every format.
-    pub const ALL: [Self; 4] = [Self::Markdown, Self::Note, Self::Html, Self::Json];
+    pub(crate) const ALL: [Self; 4] = [Self::Markdown, Self::Note, Self::Html, Self::Json];
 
     /// Returns the name as it is written on a command line.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Markdown => "markdown",
             Self::Note => "note",
@@ -60,7 +60,7 @@ impl ReportFormat {
     }
 
     /// Returns what it is, in a few words for a help text.
-    pub fn about(self) -> &'static str {
+    pub(crate) fn about(self) -> &'static str {
         match self {
             Self::Markdown => "Markdown, rendered on a terminal",
             Self::Note => "Markdown with front matter, to be put back into a knowledge base",

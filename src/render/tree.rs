@@ -9,11 +9,11 @@ use crate::research::node::{Node, NodeId, NodeStatus, SourceHint, Tree};
 
 /// Options of the drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TreeStyle {
+pub(crate) struct TreeStyle {
     /// Maximum width in columns.
-    pub width: usize,
+    pub(crate) width: usize,
     /// Whether to draw lines and marks in ASCII. Does not affect the text of questions.
-    pub ascii: bool,
+    pub(crate) ascii: bool,
 }
 
 impl Default for TreeStyle {
@@ -24,7 +24,7 @@ impl Default for TreeStyle {
 
 impl TreeStyle {
     /// Returns the mark of a state: ✓ done, ▸ running, · pending, ✗ failed, ⊘ blocked.
-    pub fn mark(self, status: NodeStatus) -> &'static str {
+    pub(crate) fn mark(self, status: NodeStatus) -> &'static str {
         match (status, self.ascii) {
             (NodeStatus::Done, false) => "✓",
             (NodeStatus::Running, false) => "▸",
@@ -59,7 +59,7 @@ impl TreeStyle {
 /// ├─ ✗ n3 How fast is B? (web)
 /// └─ · n4 Which is faster?  ← n2, n3
 /// ```
-pub fn tree_lines(tree: &Tree, style: TreeStyle) -> Vec<String> {
+pub(crate) fn tree_lines(tree: &Tree, style: TreeStyle) -> Vec<String> {
     rows(tree).iter().map(|row| line(row, style)).collect()
 }
 

@@ -16,7 +16,7 @@ const CLAIMS_IN_SHORT: usize = 2;
 ///
 /// A single node with findings yields an answer without sections. Several yield one section each and, unless a node
 /// depends on the others and compares them, a closing section with the first claim of each.
-pub fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Draft {
+pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Draft {
     let found = found(tree, branches);
     let verdict = by_coverage(brief, tree, branches);
     let missing = verdict.missing_aspects.iter().filter_map(|id| brief.aspect(id)).map(|aspect| aspect.text.clone());

@@ -12,17 +12,17 @@ use crate::source::{Passage, Support};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// One sentence.
-    pub text: String,
+    pub(crate) text: String,
     /// Quotes that support it.
-    pub evidence: Vec<EvidenceId>,
+    pub(crate) evidence: Vec<EvidenceId>,
     /// The aspect it answers, if known.
-    pub aspect: Option<AspectId>,
+    pub(crate) aspect: Option<AspectId>,
 }
 
 /// Why a worker stopped; whatever it had by then is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum BranchStop {
+pub(crate) enum BranchStop {
     /// It had what it needed.
     Done,
     /// It took as many steps as it may.
@@ -45,43 +45,43 @@ pub struct BranchReport {
     /// Short answer.
     pub summary: String,
     /// The answer claim by claim. Every id refers to a quote of this branch.
-    pub findings: Vec<Finding>,
+    pub(crate) findings: Vec<Finding>,
     /// From 0 to 1.
-    pub confidence: f32,
+    pub(crate) confidence: f32,
     /// Questions the worker could not answer.
-    pub open_questions: Vec<String>,
+    pub(crate) open_questions: Vec<String>,
     /// The result in the node's output schema, if it has one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub output: Option<Value>,
+    pub(crate) output: Option<Value>,
     /// Why the worker stopped.
-    pub stop_reason: BranchStop,
+    pub(crate) stop_reason: BranchStop,
 }
 
 /// The result of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Branch {
     /// The worker's report.
-    pub report: BranchReport,
+    pub(crate) report: BranchReport,
     /// Checked quotes.
-    pub evidence: Vec<Evidence>,
+    pub(crate) evidence: Vec<Evidence>,
     /// Further passages worth reading, best first, with `text` cleared.
-    pub further: Vec<Passage>,
+    pub(crate) further: Vec<Passage>,
     /// How well the sources match the question.
-    pub support: Support,
+    pub(crate) support: Support,
     /// Limitations to print in the report, for example that a file changed since it was indexed.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// Deep Research claims that no fetched page confirms.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub reported: Vec<Reported>,
+    pub(crate) reported: Vec<Reported>,
 }
 
 /// A Deep Research claim that no fetched page confirms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reported {
+pub(crate) struct Reported {
     /// The claim in the provider's words.
-    pub text: String,
+    pub(crate) text: String,
     /// URL of the page it cites.
-    pub url: String,
+    pub(crate) url: String,
     /// Title of that page.
-    pub title: String,
+    pub(crate) title: String,
 }

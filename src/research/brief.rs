@@ -15,30 +15,30 @@ const MAX_TASK_CHARACTERS: usize = 8_000;
 
 /// Whether the user should be asked something before the work begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-pub struct Clarification {
+pub(crate) struct Clarification {
     /// Whether to ask.
-    pub need: bool,
+    pub(crate) need: bool,
     /// The one question; empty where there is no need.
     #[serde(default)]
-    pub question: String,
+    pub(crate) question: String,
     /// What was understood.
     #[serde(default)]
-    pub verification: String,
+    pub(crate) verification: String,
 }
 
 /// Input of [`brief`].
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub(crate) struct Request<'a> {
     /// The user's question.
-    pub question: &'a Question,
+    pub(crate) question: &'a Question,
     /// The user's answer to the clarifying question.
-    pub answer: Option<&'a str>,
+    pub(crate) answer: Option<&'a str>,
     /// Requested depth. With [`Mode::Auto`], the model decides.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// Topics the caller requires. They become the first aspects, verbatim.
-    pub required: &'a [String],
+    pub(crate) required: &'a [String],
     /// Today's date, if the prompt should contain it.
-    pub today: Option<&'a str>,
+    pub(crate) today: Option<&'a str>,
 }
 
 /// A brief as a model says it.
@@ -66,7 +66,7 @@ enum ModeDraft {
 /// # Errors
 ///
 /// Returns an error if the model gives no usable reply. Callers then continue without asking.
-pub async fn clarify(caller: &dyn Caller, question: &Question) -> Result<Clarification, StructuredError> {
+pub(crate) async fn clarify(caller: &dyn Caller, question: &Question) -> Result<Clarification, StructuredError> {
     let prompt = Template::Clarify.prompt(caller, json!({"question": question}));
     let found: Clarification = structured(caller, &CallKey::new("clarify"), &prompt, "clarification").await?;
     let question = one_line(&found.question);
@@ -83,7 +83,7 @@ pub async fn clarify(caller: &dyn Caller, question: &Question) -> Result<Clarifi
 /// # Errors
 ///
 /// Returns an error if the model gives no usable reply.
-pub async fn brief(caller: &dyn Caller, key: &CallKey, request: Request<'_>) -> Result<Brief, StructuredError> {
+pub(crate) async fn brief(caller: &dyn Caller, key: &CallKey, request: Request<'_>) -> Result<Brief, StructuredError> {
     let Request { question, answer, required, today, .. } = request;
     let context = json!({
         "question": question, "answer": answer, "required": required, "today": today, "most_aspects": MAX_ASPECTS,

@@ -81,7 +81,7 @@ pub(super) fn confidence(said: f32) -> f32 {
 /// # Errors
 ///
 /// Returns an error only if the run itself cannot go on.
-pub async fn compress(caller: &dyn Caller, task: &Task<'_>, gathered: Gathered) -> Result<Branch, CallError> {
+pub(crate) async fn compress(caller: &dyn Caller, task: &Task<'_>, gathered: Gathered) -> Result<Branch, CallError> {
     let mut remarks = gathered.remarks.clone();
     let received = received(task, &gathered.notes);
     let mut report = match gathered.stop {

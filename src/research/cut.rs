@@ -3,13 +3,13 @@
 use super::evidence::EvidenceId;
 
 /// A model's token counter.
-pub type Count<'a> = &'a dyn Fn(&str) -> u64;
+pub(crate) type Count<'a> = &'a dyn Fn(&str) -> u64;
 
 /// Returns the longest prefix of `text` with at most `max_tokens`.
 ///
 /// The prefix ends at a sentence or line; if not even the first one fits, between words; if not even one word fits,
 /// between characters.
-pub fn cut<'a>(text: &'a str, max_tokens: u64, count: Count<'_>) -> &'a str {
+pub(crate) fn cut<'a>(text: &'a str, max_tokens: u64, count: Count<'_>) -> &'a str {
     let text = text.trim_end();
     if count(text) <= max_tokens {
         return text;
@@ -35,7 +35,7 @@ fn longest(text: &str, ends: &[usize], max_tokens: u64, count: Count<'_>) -> Opt
 }
 
 /// Returns the trimmed sentences and lines of a text. Citations belong to the sentence they follow.
-pub fn pieces(text: &str) -> Vec<&str> {
+pub(crate) fn pieces(text: &str) -> Vec<&str> {
     let mut start = 0;
     let mut pieces = Vec::new();
     for end in ends(text) {

@@ -41,11 +41,11 @@ pub const VERBATIM: &str = "From the page, word for word:";
 
 /// The parts of a page relevant to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Digest {
+pub(crate) struct Digest {
     /// What it says, in the words of a model, on one line.
-    pub summary: String,
+    pub(crate) summary: String,
     /// The pieces that bear on the question, the most telling first; there is at least one.
-    pub pieces: Vec<Range<usize>>,
+    pub(crate) pieces: Vec<Range<usize>>,
 }
 
 /// A digest, as a model says it.
@@ -64,7 +64,7 @@ struct DigestDraft {
 /// # Errors
 ///
 /// Returns an error where the call was not made, or brought no reply that can be used.
-pub async fn digest(
+pub(crate) async fn digest(
     caller: &dyn Caller,
     key: &CallKey,
     question: &Outbound,
@@ -122,7 +122,7 @@ impl Digest {
     }
 
     /// Returns what is shown of the page: the summary, then its pieces word for word; `max_characters` at most.
-    pub fn shown(&self, page: &str, max_characters: usize) -> String {
+    pub(crate) fn shown(&self, page: &str, max_characters: usize) -> String {
         let head = format!("{SUMMARY} {}\n\n{VERBATIM}\n", self.summary);
         let left = max_characters.saturating_sub(head.chars().count());
         head + &joined(page, self.pieces.iter().cloned(), left)

@@ -48,19 +48,19 @@ pub struct ParseEvidenceIdError(String);
 
 impl EvidenceId {
     /// Returns the id of quote `number` of a node, counted from 1.
-    pub fn new(node: NodeId, number: u32) -> Self {
+    pub(crate) fn new(node: NodeId, number: u32) -> Self {
         Self { node, number }
     }
 
     /// Returns the id `places` after this one, saturating at the largest.
     #[must_use]
-    pub fn after(&self, places: usize) -> Self {
+    pub(crate) fn after(&self, places: usize) -> Self {
         let places = u32::try_from(places).unwrap_or(u32::MAX);
         Self { node: self.node.clone(), number: self.number.saturating_add(places) }
     }
 
     /// Returns the node that found the quote.
-    pub fn node(&self) -> &NodeId {
+    pub(crate) fn node(&self) -> &NodeId {
         &self.node
     }
 }
@@ -101,22 +101,22 @@ impl From<EvidenceId> for String {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
     /// Cited in answers as `[n2e1]`.
-    pub id: EvidenceId,
+    pub(crate) id: EvidenceId,
     /// The node that found it.
-    pub node: NodeId,
+    pub(crate) node: NodeId,
     /// Whether the quote is private to the knowledge base.
-    pub label: Label,
+    pub(crate) label: Label,
     /// Set by [`Self::check`] if the quote stands verbatim in its source. Only checked quotes may be cited.
-    pub checked: bool,
+    pub(crate) checked: bool,
     /// Whether the file was changed or removed after indexing. The quote is then the text kept in the index.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
-    pub stale: bool,
+    pub(crate) stale: bool,
     /// Verbatim text of the source.
-    pub quote: String,
+    pub(crate) quote: String,
     /// Relevance to the question, from 0 to 1.
-    pub score: f32,
+    pub(crate) score: f32,
     /// File and lines, or URL.
-    pub source: Place,
+    pub(crate) source: Place,
 }
 
 impl Evidence {
@@ -125,7 +125,7 @@ impl Evidence {
     /// A quote of an unchanged file must stand in the lines it names. If the file changed after indexing, `passage`,
     /// the text kept in the index, is compared instead. The heading path of a checked quote is set to the headings
     /// above its first line: a passage may span several sections and carries the headings of its first one only.
-    pub fn check(&mut self, file: &SourceFile, passage: &str) {
+    pub(crate) fn check(&mut self, file: &SourceFile, passage: &str) {
         self.stale = matches!(self.source, Place::Kb { .. }) && !matches!(file, SourceFile::AsIndexed(_));
         self.checked = !self.quote.trim().is_empty()
             && match (file, &self.source) {
@@ -161,11 +161,11 @@ fn lines(text: &str, first: u32, last: u32) -> &str {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picked {
     /// The quote, not yet checked.
-    pub evidence: Evidence,
+    pub(crate) evidence: Evidence,
     /// The quote without Markdown.
-    pub plain: String,
+    pub(crate) plain: String,
     /// The passage it was picked from.
-    pub passage: Passage,
+    pub(crate) passage: Passage,
 }
 
 /// A sentence with its score.
@@ -188,7 +188,7 @@ struct Candidate<'a> {
 /// # Errors
 ///
 /// Returns an error if the embedder fails.
-pub fn pick(
+pub(crate) fn pick(
     node: &NodeId,
     question: &Question,
     passages: &[Passage],
@@ -316,7 +316,7 @@ fn document_ranks(passages: &[Passage]) -> HashMap<(&str, &str), usize> {
 
 impl Passage {
     /// Returns a range of this passage as evidence with its line numbers, not yet checked.
-    pub fn quote(&self, range: std::ops::Range<usize>, id: EvidenceId, score: f32) -> Evidence {
+    pub(crate) fn quote(&self, range: std::ops::Range<usize>, id: EvidenceId, score: f32) -> Evidence {
         let quote = self.text[range.clone()].trim_end();
         let mut source = self.place.clone();
         if let Place::Kb { line_start, line_end, .. } = &mut source {

@@ -34,7 +34,7 @@ pub trait Pick: Send + Sync {
 ///
 /// Returns an error if the source fails. An empty result is not an error: the branch then ends with
 /// [`BranchStop::NoEvidence`].
-pub async fn extract(node: &Node, source: &dyn Source, picker: &dyn Pick) -> Result<Branch, SourceError> {
+pub(crate) async fn extract(node: &Node, source: &dyn Source, picker: &dyn Pick) -> Result<Branch, SourceError> {
     let found = source.search(node.question.as_str(), PASSAGES_PER_NODE).await?;
     let mut notes = found.notes;
     let mut findings = Vec::new();
@@ -101,12 +101,12 @@ async fn with_pages(
 }
 
 /// Returns whether a passage is a search engine's snippet of a page that was not fetched. Snippets are not evidence.
-pub fn is_hit(passage: &Passage) -> bool {
+pub(crate) fn is_hit(passage: &Passage) -> bool {
     matches!(passage.place, Place::Web { content_hash: None, .. })
 }
 
 /// Checks a quote against the current document, and adds a note if the document changed since it was indexed.
-pub async fn check(quote: &mut Evidence, passage: &Passage, source: &dyn Source, notes: &mut Vec<String>) {
+pub(crate) async fn check(quote: &mut Evidence, passage: &Passage, source: &dyn Source, notes: &mut Vec<String>) {
     let file = source.read(&quote.source).await;
     if let Place::Kb { path, .. } = &quote.source {
         notes.extend(SourceFile::note(&file, path).filter(|note| !notes.contains(note)));
@@ -116,7 +116,7 @@ pub async fn check(quote: &mut Evidence, passage: &Passage, source: &dyn Source,
 
 /// Clears the full text of passages, which is needed only while quotes are checked, so that the journal does not store
 /// it.
-pub fn without_texts(passages: Vec<Passage>) -> Vec<Passage> {
+pub(crate) fn without_texts(passages: Vec<Passage>) -> Vec<Passage> {
     passages.into_iter().map(|passage| Passage { text: String::new(), ..passage }).collect()
 }
 

@@ -34,9 +34,9 @@ const MAX_BATCH: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// The text, with ids of quotes in brackets.
-    pub text: String,
+    pub(crate) text: String,
     /// Who may see it: the strictest label of what it was derived from.
-    pub label: Label,
+    pub(crate) label: Label,
 }
 
 impl Default for Summary {
@@ -49,16 +49,16 @@ impl Default for Summary {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
     /// Everything, for those who may see everything.
-    pub global: Summary,
+    pub(crate) global: Summary,
     /// What was derived from public evidence alone, for those who may not.
-    pub global_public: String,
+    pub(crate) global_public: String,
     /// One summary of each group of nodes.
-    pub groups: BTreeMap<String, Summary>,
+    pub(crate) groups: BTreeMap<String, Summary>,
 }
 
 impl Memory {
     /// Returns the global summary for a reader of `label`.
-    pub fn global_for(&self, label: Label) -> &str {
+    pub(crate) fn global_for(&self, label: Label) -> &str {
         match label {
             Label::Public if self.global.label == Label::Internal => &self.global_public,
             Label::Public | Label::Internal => &self.global.text,
@@ -68,7 +68,7 @@ impl Memory {
 
 /// Returns the label of a node's findings: internal if it searched the knowledge base, cites it, or builds on a node that
 /// did.
-pub fn label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, id: &NodeId) -> Label {
+pub(crate) fn label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, id: &NodeId) -> Label {
     let mut open = vec![id];
     let mut seen = BTreeSet::new();
     while let Some(id) = open.pop() {
@@ -90,13 +90,13 @@ pub fn label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, id: &NodeId) -> L
 ///
 /// What outward workers are shown is folded with words that may leave; everything else with the words of the plan.
 #[derive(Clone, Copy, Debug)]
-pub struct Told<'a> {
+pub(crate) struct Told<'a> {
     /// The task of the run.
-    pub task: &'a str,
+    pub(crate) task: &'a str,
     /// The node whose branch it is.
-    pub id: &'a NodeId,
+    pub(crate) id: &'a NodeId,
     /// What it asks.
-    pub question: &'a str,
+    pub(crate) question: &'a str,
 }
 
 /// Folds a branch into a summary `g` and returns the new one, of at most `r_tokens` as the summariser counts.
@@ -106,7 +106,7 @@ pub struct Told<'a> {
 /// # Errors
 ///
 /// Returns an error only if the run itself cannot continue.
-pub async fn fold(
+pub(crate) async fn fold(
     caller: &dyn Caller,
     key: &CallKey,
     told: Told<'_>,
@@ -172,7 +172,7 @@ fn words_in(tokens: u64) -> u64 {
 }
 
 /// Returns a branch report as text, its claims with the ids they rest on.
-pub fn branch_text(branch: &Branch) -> String {
+pub(crate) fn branch_text(branch: &Branch) -> String {
     let findings = branch.report.findings.iter().map(cited);
     let summary = Some(branch.report.summary.clone()).filter(|summary| !summary.is_empty());
     let open = branch.report.open_questions.iter().map(|question| format!("Open: {question}"));
@@ -180,7 +180,7 @@ pub fn branch_text(branch: &Branch) -> String {
 }
 
 /// Returns a claim with the ids it rests on: `It is so. [n2e1, n2e3]`.
-pub fn cited(finding: &Finding) -> String {
+pub(crate) fn cited(finding: &Finding) -> String {
     let ids: Vec<_> = finding.evidence.iter().map(ToString::to_string).collect();
     if ids.is_empty() { finding.text.clone() } else { format!("{} [{}]", finding.text, ids.join(", ")) }
 }
@@ -189,7 +189,7 @@ pub fn cited(finding: &Finding) -> String {
 ///
 /// Where that is too long, the node that takes the most room loses its last claim, until it fits: no node is crowded out
 /// because it came early or late.
-pub fn fold_by_rules(g: &str, branch: &Branch, r_tokens: u64, count: Count<'_>) -> String {
+pub(crate) fn fold_by_rules(g: &str, branch: &Branch, r_tokens: u64, count: Count<'_>) -> String {
     let claims: Vec<_> = branch.report.findings.iter().map(cited).collect();
     join_by_rules(pieces(g).into_iter().chain(claims.iter().map(String::as_str)), r_tokens, count)
 }
@@ -278,7 +278,7 @@ fn groups<'a>(tree: &'a Tree, branches: &'a BTreeMap<NodeId, Branch>) -> Vec<Gro
 /// # Errors
 ///
 /// Returns an error only if the run itself cannot continue.
-pub async fn group_summaries(
+pub(crate) async fn group_summaries(
     caller: &dyn Caller,
     key: &CallKey,
     brief: &Brief,
@@ -295,7 +295,7 @@ pub async fn group_summaries(
 }
 
 /// Summarises each group without a model: its claims, none twice, in at most `tokens`.
-pub fn group_summaries_by_rules(
+pub(crate) fn group_summaries_by_rules(
     tree: &Tree,
     branches: &BTreeMap<NodeId, Branch>,
     tokens: u64,
@@ -403,7 +403,7 @@ async fn one_of(
 
 /// Returns the sentences of a summary that share the most key words with a question, in the order they stand, in at most
 /// `tokens`.
-pub fn slice(global: &str, question: &str, tokens: u64, count: Count<'_>) -> String {
+pub(crate) fn slice(global: &str, question: &str, tokens: u64, count: Count<'_>) -> String {
     let splitter = WordSplitter::default();
     let wanted: HashSet<_> = splitter.key_stems(question).into_iter().collect();
     let all = pieces(global);

@@ -11,7 +11,7 @@
 
 pub mod question;
 
-pub mod tripwire;
+pub(crate) mod tripwire;
 
 pub mod node;
 
@@ -19,7 +19,7 @@ pub mod plan;
 
 pub mod rules;
 
-pub mod route;
+pub(crate) mod route;
 
 pub mod sentence;
 
@@ -27,11 +27,11 @@ pub mod evidence;
 
 pub mod branch;
 
-pub mod cut;
+pub(crate) mod cut;
 
-pub mod prompt;
+pub(crate) mod prompt;
 
-pub mod brief;
+pub(crate) mod brief;
 
 pub mod extract;
 
@@ -39,9 +39,9 @@ pub mod report;
 
 pub mod memory;
 
-pub mod verdict;
+pub(crate) mod verdict;
 
-pub mod planner;
+pub(crate) mod planner;
 
 mod locate;
 
@@ -49,19 +49,19 @@ mod action;
 
 pub mod digest;
 
-pub mod outward;
+pub(crate) mod outward;
 
-pub mod reported;
+pub(crate) mod reported;
 
-pub mod worker;
+pub(crate) mod worker;
 
-pub mod compress;
+pub(crate) mod compress;
 
-pub mod assemble;
+pub(crate) mod assemble;
 
 mod claim;
 
-pub mod writer;
+pub(crate) mod writer;
 
 #[cfg(test)]
 pub(crate) mod scripted;

@@ -21,12 +21,12 @@ pub struct ParseNodeIdError(String);
 
 impl NodeId {
     /// Returns the id of node `number`, counted from 1 in the order of planning.
-    pub fn numbered(number: u32) -> Self {
+    pub(crate) fn numbered(number: u32) -> Self {
         Self(number)
     }
 
     /// Returns the number in the id.
-    pub fn number(&self) -> u32 {
+    pub(crate) fn number(&self) -> u32 {
         self.0
     }
 }
@@ -86,7 +86,7 @@ pub enum NodeStatus {
 
 impl NodeStatus {
     /// Returns whether the state is final.
-    pub fn is_settled(self) -> bool {
+    pub(crate) fn is_settled(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Blocked)
     }
 }
@@ -107,7 +107,7 @@ pub enum SourceHint {
 /// What a worker may do besides taking notes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Tool {
+pub(crate) enum Tool {
     /// Search, and see snippets.
     Search,
     /// Read the section or page around a passage.
@@ -120,45 +120,45 @@ pub struct Node {
     /// Unique within the tree, never reused.
     pub id: NodeId,
     /// `None` for the root.
-    pub parent: Option<NodeId>,
+    pub(crate) parent: Option<NodeId>,
     /// The sub-question, readable without its parent.
     pub question: Question,
     /// Aspects of the user's question it answers.
-    pub aspects: Vec<AspectId>,
+    pub(crate) aspects: Vec<AspectId>,
     /// Current state.
     pub status: NodeStatus,
     /// Nodes whose conclusions its worker is shown; all must settle first.
-    pub depends_on: Vec<NodeId>,
+    pub(crate) depends_on: Vec<NodeId>,
     /// Whether it runs even if a dependency failed.
-    pub optional_dependencies: bool,
+    pub(crate) optional_dependencies: bool,
     /// Whether other nodes may run at the same time.
-    pub parallelizable: bool,
+    pub(crate) parallelizable: bool,
     /// Scheduling order among nodes with the same critical path; higher runs first.
-    pub priority: i32,
+    pub(crate) priority: i32,
     /// Number of ancestors.
-    pub depth: u32,
+    pub(crate) depth: u32,
     /// Sources to search.
-    pub source_hint: SourceHint,
+    pub(crate) source_hint: SourceHint,
     /// Actions its worker may take.
-    pub tools: Vec<Tool>,
+    pub(crate) tools: Vec<Tool>,
     /// JSON Schema its result must match, if the plan sets one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub output_schema: Option<Value>,
+    pub(crate) output_schema: Option<Value>,
     /// Nodes of the same group share a group summary.
-    pub group: Option<String>,
+    pub(crate) group: Option<String>,
     /// The planner's reason.
-    pub why: String,
+    pub(crate) why: String,
     /// Round in which it was planned, from 1.
-    pub round: u32,
+    pub(crate) round: u32,
     /// Confidence of its branch report, from 0 to 1.
-    pub confidence: f32,
+    pub(crate) confidence: f32,
     /// Summary of the findings, or the reason it failed or was blocked.
-    pub summary: String,
+    pub(crate) summary: String,
 }
 
 impl Node {
     /// Returns a pending node with default settings.
-    pub fn new(id: NodeId, parent: Option<NodeId>, question: Question, depth: u32) -> Self {
+    pub(crate) fn new(id: NodeId, parent: Option<NodeId>, question: Question, depth: u32) -> Self {
         Self {
             id,
             parent,
@@ -189,32 +189,32 @@ impl Node {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tree {
     /// Id of the node that asks the user's question.
-    pub root: NodeId,
+    pub(crate) root: NodeId,
     /// All nodes in the order of planning, the root first.
     pub nodes: Vec<Node>,
 }
 
 impl Tree {
     /// Returns a tree that consists of its root.
-    pub fn of(question: Question) -> Self {
+    pub(crate) fn of(question: Question) -> Self {
         let root = NodeId::numbered(1);
         Self { nodes: vec![Node::new(root.clone(), None, question, 0)], root }
     }
 
     /// Looks up a node by id.
-    pub fn get(&self, id: &NodeId) -> Option<&Node> {
+    pub(crate) fn get(&self, id: &NodeId) -> Option<&Node> {
         // Node `n3` is nearly always at index 2. The search is for trees in which a plan left numbers out.
         let place = (id.number() as usize).wrapping_sub(1);
         self.nodes.get(place).filter(|node| node.id == *id).or_else(|| self.nodes.iter().find(|node| node.id == *id))
     }
 
     /// Looks up a node by id, mutably.
-    pub fn get_mut(&mut self, id: &NodeId) -> Option<&mut Node> {
+    pub(crate) fn get_mut(&mut self, id: &NodeId) -> Option<&mut Node> {
         self.nodes.iter_mut().find(|node| node.id == *id)
     }
 
     /// Returns whether a node has a worker: every node does, except a root that was divided in the first round.
-    pub fn has_worker(&self, id: &NodeId) -> bool {
+    pub(crate) fn has_worker(&self, id: &NodeId) -> bool {
         *id != self.root || !self.nodes.iter().any(|node| node.id != self.root && node.round == 1)
     }
 
@@ -225,7 +225,7 @@ impl Tree {
     }
 
     /// Returns the number of the next node to be planned.
-    pub fn next_number(&self) -> u32 {
+    pub(crate) fn next_number(&self) -> u32 {
         self.nodes.iter().map(|node| node.id.number()).max().unwrap_or(0) + 1
     }
 }

@@ -13,7 +13,7 @@ const MAX_QUESTION_CHARACTERS: usize = 4_000;
 
 /// What a worker on the web or a background job is to find out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutwardTask {
+pub(crate) struct OutwardTask {
     /// The question of the node, if it was worded before any retrieval.
     planned: Option<Outbound>,
     /// The question of the user.
@@ -30,41 +30,41 @@ pub struct OutwardTask {
 
 /// An aspect in words that may leave.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct OutwardAspect {
+pub(crate) struct OutwardAspect {
     /// Its id within the brief it is from.
-    pub id: AspectId,
+    pub(crate) id: AspectId,
     /// What must be covered.
-    pub text: Outbound,
+    pub(crate) text: Outbound,
 }
 
 impl OutwardTask {
     /// Returns the task of a node whose question is `planned`, or that asks for its aspects without one.
-    pub fn new(asked: Outbound, planned: Option<Outbound>, mut aspects: Vec<OutwardAspect>) -> Self {
+    pub(crate) fn new(asked: Outbound, planned: Option<Outbound>, mut aspects: Vec<OutwardAspect>) -> Self {
         aspects.sort_by(|a, b| a.id.cmp(&b.id));
         Self { planned, asked, background: None, aspects, today: None, days: None }
     }
 
     /// Adds what the question is part of.
     #[must_use]
-    pub fn within(self, background: Option<Outbound>) -> Self {
+    pub(crate) fn within(self, background: Option<Outbound>) -> Self {
         Self { background, ..self }
     }
 
     /// Adds the day the run began, and the days pages are to be from.
     #[must_use]
-    pub fn dated(self, today: Option<Outbound>, days: Option<Outbound>) -> Self {
+    pub(crate) fn dated(self, today: Option<Outbound>, days: Option<Outbound>) -> Self {
         Self { today, days, ..self }
     }
 
     /// Returns the task for some of its aspects.
     #[must_use]
-    pub fn restricted(&self, open: &[AspectId]) -> Self {
+    pub(crate) fn restricted(&self, open: &[AspectId]) -> Self {
         let aspects = self.aspects.iter().filter(|aspect| open.contains(&aspect.id)).cloned().collect();
         Self { aspects, ..self.clone() }
     }
 
     /// Returns the question, complete in itself.
-    pub fn question(&self) -> Outbound {
+    pub(crate) fn question(&self) -> Outbound {
         let texts = self.aspects.iter().map(|aspect| &aspect.text).chain([&self.asked]);
         let by_aspects = || Outbound::joined(texts, "; ");
         let question = self.planned.clone().unwrap_or_else(by_aspects);
@@ -73,12 +73,12 @@ impl OutwardTask {
     }
 
     /// Returns the aspects, in the order of their ids.
-    pub fn aspects(&self) -> &[OutwardAspect] {
+    pub(crate) fn aspects(&self) -> &[OutwardAspect] {
         &self.aspects
     }
 
     /// Returns all words of the user and the plan in it, without the dates.
-    pub fn words(&self) -> Outbound {
+    pub(crate) fn words(&self) -> Outbound {
         let aspects = self.aspects.iter().map(|aspect| &aspect.text);
         Outbound::joined([&self.question()].into_iter().chain(&self.background).chain(aspects), "\n")
     }
@@ -88,7 +88,7 @@ impl OutwardTask {
         clippy::disallowed_methods,
         reason = "the template is part of this program, and all it is given is outbound"
     )]
-    pub fn instructions(&self, caller: &dyn Caller) -> Outbound {
+    pub(crate) fn instructions(&self, caller: &dyn Caller) -> Outbound {
         let Self { background, aspects, today, days, .. } = self;
         let question = self.question();
         let context =

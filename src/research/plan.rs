@@ -8,8 +8,6 @@ mod check;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use check::{PlanComplaint, complaints_text};
-
 use super::node::{Node, NodeId, SourceHint, Tool, Tree};
 use super::question::{Brief, Question};
 use crate::base::id::RunId;
@@ -32,107 +30,107 @@ pub struct PlanDraft {
 
 /// A plan file (`dr plan --save`, `dr ask --plan`). Includes the brief it was made for, since aspect ids refer to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SavedPlan {
+pub(crate) struct SavedPlan {
     /// The brief; made anew if the file has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub brief: Option<Brief>,
+    pub(crate) brief: Option<Brief>,
     /// The run whose answer the planner had in view. A plan made so may be used only for a run that follows the same one:
     /// its wording must not leave, see `run::outward`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub follows: Option<RunId>,
+    pub(crate) follows: Option<RunId>,
     /// The plan.
     #[serde(flatten)]
-    pub draft: PlanDraft,
+    pub(crate) draft: PlanDraft,
 }
 
 /// A sub-question as a model or a file says it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeDraft {
     /// A name to refer to it by within the plan.
-    pub id: String,
+    pub(crate) id: String,
     /// The node it belongs under; the root when absent.
     #[serde(default)]
-    pub parent: Option<String>,
+    pub(crate) parent: Option<String>,
     /// The sub-question, complete in itself.
     pub question: String,
     /// Ids of the aspects it serves.
     #[serde(default)]
-    pub aspects: Vec<String>,
+    pub(crate) aspects: Vec<String>,
     /// Ids of nodes whose conclusions it needs.
     #[serde(default)]
-    pub depends_on: Vec<String>,
+    pub(crate) depends_on: Vec<String>,
     /// Whether it can go on when a dependency failed.
     #[serde(default)]
-    pub optional_dependencies: bool,
+    pub(crate) optional_dependencies: bool,
     /// False only for a node that must run alone.
     #[serde(default = "yes")]
-    pub parallelizable: bool,
+    pub(crate) parallelizable: bool,
     /// Higher goes first among equals.
     #[serde(default)]
-    pub priority: i32,
+    pub(crate) priority: i32,
     /// Nodes that belong together share a group.
     #[serde(default)]
-    pub group: Option<String>,
+    pub(crate) group: Option<String>,
     /// Where to look.
     #[serde(default)]
     pub source_hint: SourceHint,
     /// What its worker may do; everything when empty.
     #[serde(default)]
-    pub tools: Vec<Tool>,
+    pub(crate) tools: Vec<Tool>,
     /// A JSON Schema its result must have, as JSON text.
     #[serde(default)]
-    pub output_schema: Option<String>,
+    pub(crate) output_schema: Option<String>,
     /// Why it is needed.
     #[serde(default)]
-    pub why: String,
+    pub(crate) why: String,
 }
 
 /// A change to a node that waits, as a model or a file says it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UpdateDraft {
     /// The node.
-    pub id: String,
+    pub(crate) id: String,
     /// Asks something else.
     #[serde(default)]
-    pub question: Option<String>,
+    pub(crate) question: Option<String>,
     /// Goes first or last.
     #[serde(default)]
-    pub priority: Option<i32>,
+    pub(crate) priority: Option<i32>,
     /// Looks elsewhere.
     #[serde(default)]
-    pub source_hint: Option<SourceHint>,
+    pub(crate) source_hint: Option<SourceHint>,
     /// Is not needed any more.
     #[serde(default)]
-    pub drop: bool,
+    pub(crate) drop: bool,
     /// Why.
     #[serde(default)]
-    pub why: String,
+    pub(crate) why: String,
 }
 
 /// A validated plan for a tree.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// The planner's reasons for this division.
-    pub reasoning: String,
+    pub(crate) reasoning: String,
     /// New nodes, numbered after the existing ones.
-    pub nodes: Vec<Node>,
+    pub(crate) nodes: Vec<Node>,
     /// Changes to pending nodes.
-    pub updates: Vec<Update>,
+    pub(crate) updates: Vec<Update>,
 }
 
 /// A validated change to a pending node. `None` leaves a field as it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Update {
+pub(crate) struct Update {
     /// The pending node.
-    pub id: NodeId,
+    pub(crate) id: NodeId,
     /// New question.
-    pub question: Option<Question>,
+    pub(crate) question: Option<Question>,
     /// New priority.
-    pub priority: Option<i32>,
+    pub(crate) priority: Option<i32>,
     /// New sources.
-    pub source_hint: Option<SourceHint>,
+    pub(crate) source_hint: Option<SourceHint>,
     /// Whether to drop the node.
-    pub drop: bool,
+    pub(crate) drop: bool,
 }
 
 /// Limits on the size of a tree.

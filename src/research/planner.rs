@@ -14,15 +14,15 @@ use crate::llm::message::Role;
 use crate::llm::structured::{StructuredError, structured_checked};
 
 /// Validates a plan. The error is the complaint shown to the model.
-pub type PlanCheck<'a> = &'a (dyn Fn(&PlanDraft) -> Result<(), String> + Sync);
+pub(crate) type PlanCheck<'a> = &'a (dyn Fn(&PlanDraft) -> Result<(), String> + Sync);
 
 /// Constraints on a plan.
 #[derive(Clone, Copy, Debug)]
-pub struct Outlook {
+pub(crate) struct Outlook {
     /// Limits on the size of the tree.
-    pub limits: TreeLimits,
+    pub(crate) limits: TreeLimits,
     /// Whether a source for the web is available.
-    pub has_web: bool,
+    pub(crate) has_web: bool,
 }
 
 /// A node as listed in the planner's prompt.
@@ -39,7 +39,7 @@ struct NodeLine {
 /// # Errors
 ///
 /// Returns an error if no reply passes `check`.
-pub async fn plan(
+pub(crate) async fn plan(
     caller: &dyn Caller,
     key: &CallKey,
     brief: &Brief,
@@ -72,7 +72,7 @@ pub async fn plan(
 ///
 /// Returns an error if no reply passes `check`.
 #[expect(clippy::too_many_arguments, reason = "each is a noun of its own")]
-pub async fn replan(
+pub(crate) async fn replan(
     caller: &dyn Caller,
     key: &CallKey,
     brief: &Brief,

@@ -33,7 +33,7 @@ const WORTH_CUTTING_TOKENS: u64 = 12;
 
 /// A step that calls a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Template {
+pub(crate) enum Template {
     /// Decides whether the question needs clarification.
     Clarify,
     /// Question to brief.
@@ -86,7 +86,7 @@ impl Template {
     ];
 
     /// Returns the role whose model is called.
-    pub fn role(self) -> Role {
+    pub(crate) fn role(self) -> Role {
         match self {
             Self::Clarify | Self::Brief | Self::Plan | Self::Replan | Self::DeepResearch => Role::Planner,
             Self::Work => Role::Worker,
@@ -101,7 +101,7 @@ impl Template {
     }
 
     /// Renders the prompt with `context`. The output limit is that of the template's role.
-    pub fn prompt(self, caller: &dyn Caller, context: serde_json::Value) -> Prompt {
+    pub(crate) fn prompt(self, caller: &dyn Caller, context: serde_json::Value) -> Prompt {
         let (rules, task) = self.names();
         let context = Value::from(Serde(context));
         let render = |name: &str| TEMPLATES.get_template(name).and_then(|template| template.render(context.clone()));
@@ -155,7 +155,7 @@ fn line(text: &str) -> String {
 /// Wraps untrusted text in a data block.
 ///
 /// `id` is reduced to letters and digits. Delimiters inside `text` are defused.
-pub fn data(id: &str, text: &str) -> String {
+pub(crate) fn data(id: &str, text: &str) -> String {
     let id: String = id.chars().filter(char::is_ascii_alphanumeric).collect();
     format!("<data id=\"{id}\">\n{}\n</data>", harmless(printable(text).trim()))
 }
@@ -180,17 +180,17 @@ fn opens_data(after: &str) -> bool {
 }
 
 /// Counts the tokens of a prompt without its schema.
-pub fn size(caller: &dyn Caller, prompt: &Prompt) -> u64 {
+pub(crate) fn size(caller: &dyn Caller, prompt: &Prompt) -> u64 {
     prompt.messages.iter().map(|message| caller.count(prompt.role, &message.text) + MESSAGE_TOKENS).sum()
 }
 
 /// Returns the tokens available to a prompt, after reserving room for the schema of `T` and for one repair.
-pub fn room<T: JsonSchema>(caller: &dyn Caller, role: Role) -> u64 {
+pub(crate) fn room<T: JsonSchema>(caller: &dyn Caller, role: Role) -> u64 {
     room_beside(caller, role, &schema_for!(T).to_value())
 }
 
 /// Returns the tokens available to a prompt, after reserving room for `schema` and for one repair.
-pub fn room_beside(caller: &dyn Caller, role: Role, schema: &serde_json::Value) -> u64 {
+pub(crate) fn room_beside(caller: &dyn Caller, role: Role, schema: &serde_json::Value) -> u64 {
     let limit = caller.input_limit(role);
     // A repair prompt quotes the rejected reply. The cap of a quarter keeps a small window usable; replies to small
     // prompts are rarely as long as the output limit.
@@ -202,7 +202,7 @@ pub fn room_beside(caller: &dyn Caller, role: Role, schema: &serde_json::Value) 
 ///
 /// `shrink` removes the least important part and returns whether there was one. The prompt may stay above `room` if
 /// nothing is left to remove.
-pub fn fitted<M>(
+pub(crate) fn fitted<M>(
     caller: &dyn Caller,
     room: u64,
     material: &mut M,
@@ -218,7 +218,7 @@ pub fn fitted<M>(
 }
 
 /// Shortens the longest text by a quarter. Returns `false` if no text is long enough.
-pub fn shorten_longest<'a>(texts: impl Iterator<Item = &'a mut String>, count: Count<'_>) -> bool {
+pub(crate) fn shorten_longest<'a>(texts: impl Iterator<Item = &'a mut String>, count: Count<'_>) -> bool {
     let Some(longest) = texts.max_by_key(|text| text.len()) else { return false };
     let tokens = count(longest);
     if tokens < WORTH_CUTTING_TOKENS {
@@ -229,7 +229,7 @@ pub fn shorten_longest<'a>(texts: impl Iterator<Item = &'a mut String>, count: C
 }
 
 /// Converts the failure of a structured call: an unusable reply counts as a failure of the model.
-pub fn failure(error: StructuredError) -> CallError {
+pub(crate) fn failure(error: StructuredError) -> CallError {
     match error {
         StructuredError::Call(error) => error,
         StructuredError::Invalid { complaint } => CallError::Model(ModelError::InvalidOutput { complaint }),
@@ -238,7 +238,7 @@ pub fn failure(error: StructuredError) -> CallError {
 }
 
 /// Returns whether a failure ends the run instead of only the step.
-pub fn ends_run(error: &CallError) -> bool {
+pub(crate) fn ends_run(error: &CallError) -> bool {
     matches!(error, CallError::Cancelled | CallError::Journal { .. })
 }
 

@@ -106,7 +106,7 @@ pub enum RequiredError {
 /// # Errors
 ///
 /// Returns an error if a requirement is empty or too long, or if there are too many.
-pub fn required(texts: &[String]) -> Result<Vec<String>, RequiredError> {
+pub(crate) fn required(texts: &[String]) -> Result<Vec<String>, RequiredError> {
     if texts.len() > MAX_REQUIRED {
         return Err(RequiredError::TooMany { count: texts.len() });
     }
@@ -131,7 +131,7 @@ pub struct AspectId(String);
 
 impl AspectId {
     /// Returns the id of aspect `number`, counted from 1.
-    pub fn numbered(number: usize) -> Self {
+    pub(crate) fn numbered(number: usize) -> Self {
         Self(format!("a{number}"))
     }
 
@@ -228,7 +228,7 @@ pub struct Brief {
 
 impl Brief {
     /// Looks up an aspect by id.
-    pub fn aspect(&self, id: &AspectId) -> Option<&Aspect> {
+    pub(crate) fn aspect(&self, id: &AspectId) -> Option<&Aspect> {
         self.aspects.iter().find(|aspect| aspect.id == *id)
     }
 }

@@ -11,7 +11,7 @@ use super::question::Question;
 use crate::source::{Passage as SourcePassage, Place};
 
 /// Version of the JSON report. Raise it when a field is removed, renamed or changes its meaning.
-pub const SCHEMA_VERSION: u32 = 1;
+pub(crate) const SCHEMA_VERSION: u32 = 1;
 
 /// Most passages listed for further reading.
 const MAX_PASSAGES: usize = 8;
@@ -45,7 +45,7 @@ pub enum StopReason {
 
 impl StopReason {
     /// Returns whether the run ended by itself: neither at a limit nor by interruption.
-    pub fn is_natural(self) -> bool {
+    pub(crate) fn is_natural(self) -> bool {
         matches!(self, Self::Complete | Self::NoMoreTasks | Self::NoProgress | Self::NoEvidence)
     }
 }
@@ -54,25 +54,25 @@ impl StopReason {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Section {
     /// Heading, one line.
-    pub title: String,
+    pub(crate) title: String,
     /// Markdown text with citations in brackets: `[n2e1]`.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 /// A passage for further reading.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Passage {
+pub(crate) struct Passage {
     /// Excerpt of the passage.
     pub snippet: String,
     /// File and lines, or URL.
-    pub source: Place,
+    pub(crate) source: Place,
 }
 
 /// Totals of model and tool calls.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Usage {
+pub(crate) struct Usage {
     /// Model calls.
-    pub calls: u64,
+    pub(crate) calls: u64,
     /// Input tokens, including cached ones.
     pub input_tokens: u64,
     /// Input tokens served from the endpoint's prompt cache.
@@ -82,11 +82,11 @@ pub struct Usage {
     /// Reasoning tokens.
     pub reasoning_tokens: u64,
     /// Searches and page reads.
-    pub tool_calls: u64,
+    pub(crate) tool_calls: u64,
     /// Model and tool calls answered from the journal or the cache.
-    pub cache_hits: u64,
+    pub(crate) cache_hits: u64,
     /// Cost in US dollars; `None` if the price of any call is unknown.
-    pub cost_usd: Option<f64>,
+    pub(crate) cost_usd: Option<f64>,
 }
 
 impl Default for Usage {
@@ -106,43 +106,43 @@ impl Default for Usage {
 
 /// Usage in total, by role and by node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct UsageTable {
+pub(crate) struct UsageTable {
     /// Sum over all calls.
-    pub total: Usage,
+    pub(crate) total: Usage,
     /// By role of the model, for example `planner`.
-    pub by_role: BTreeMap<String, Usage>,
+    pub(crate) by_role: BTreeMap<String, Usage>,
     /// By node id.
-    pub by_node: BTreeMap<String, Usage>,
+    pub(crate) by_node: BTreeMap<String, Usage>,
 }
 
 /// The text of an answer, written by a model or assembled by rules. Every id in it belongs to a checked quote.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Draft {
     /// Short answer with citations in brackets.
-    pub answer: String,
+    pub(crate) answer: String,
     /// Sections of a long answer; empty for a short one.
-    pub sections: Vec<Section>,
+    pub(crate) sections: Vec<Section>,
     /// The answer claim by claim.
-    pub findings: Vec<Finding>,
+    pub(crate) findings: Vec<Finding>,
     /// Findings that contradict each other.
-    pub contradictions: Vec<String>,
+    pub(crate) contradictions: Vec<String>,
     /// Questions that remain open.
-    pub open_questions: Vec<String>,
+    pub(crate) open_questions: Vec<String>,
     /// Known gaps and faults of the answer.
-    pub limitations: Vec<String>,
+    pub(crate) limitations: Vec<String>,
     /// From 0 to 1.
-    pub confidence: f32,
+    pub(crate) confidence: f32,
     /// Whether rules replaced a model that failed to write or judge it. Marks the report as degraded.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
-    pub is_makeshift: bool,
+    pub(crate) is_makeshift: bool,
     /// The answer in the schema given with `--schema`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub output: Option<serde_json::Value>,
+    pub(crate) output: Option<serde_json::Value>,
 }
 
 impl Draft {
     /// Records that rules replaced a failed model: adds a limitation and marks the draft as makeshift.
-    pub fn made_do(&mut self, what: &str, why: &dyn std::fmt::Display) {
+    pub(crate) fn made_do(&mut self, what: &str, why: &dyn std::fmt::Display) {
         self.is_makeshift = true;
         self.limitations.push(format!("{what} without a model: {why}"));
     }
@@ -152,77 +152,77 @@ impl Draft {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA_VERSION`].
-    pub schema_version: u32,
+    pub(crate) schema_version: u32,
     /// `None` if the run was not stored.
-    pub run_id: Option<String>,
+    pub(crate) run_id: Option<String>,
     /// The user's question.
-    pub question: Question,
+    pub(crate) question: Question,
     /// Short answer with citations in brackets; empty in a refusal.
-    pub answer: String,
+    pub(crate) answer: String,
     /// Sections of a long answer; empty for a short one.
-    pub sections: Vec<Section>,
+    pub(crate) sections: Vec<Section>,
     /// The answer claim by claim.
-    pub findings: Vec<Finding>,
+    pub(crate) findings: Vec<Finding>,
     /// Checked quotes the answer cites, in order of first citation; empty in a refusal.
-    pub evidence: Vec<Evidence>,
+    pub(crate) evidence: Vec<Evidence>,
     /// Findings that contradict each other.
-    pub contradictions: Vec<String>,
+    pub(crate) contradictions: Vec<String>,
     /// Questions that remain open.
-    pub open_questions: Vec<String>,
+    pub(crate) open_questions: Vec<String>,
     /// Known gaps and faults of the answer. The first one of a refusal is its headline.
-    pub limitations: Vec<String>,
+    pub(crate) limitations: Vec<String>,
     /// From 0 to 1.
-    pub confidence: f32,
+    pub(crate) confidence: f32,
     /// Why the run ended.
-    pub stop_reason: StopReason,
+    pub(crate) stop_reason: StopReason,
     /// Whether a node was lost or rules replaced a model that failed to write or judge the answer.
-    pub degraded: bool,
+    pub(crate) degraded: bool,
     /// Nodes that failed, or all nodes if none had a source to search.
-    pub failed_nodes: Vec<NodeId>,
+    pub(crate) failed_nodes: Vec<NodeId>,
     /// All nodes with their final state.
-    pub tree: Tree,
+    pub(crate) tree: Tree,
     /// Calls, tokens and cost.
-    pub usage: UsageTable,
+    pub(crate) usage: UsageTable,
     /// Deep Research claims that no fetched page confirms.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub reported: Vec<Reported>,
+    pub(crate) reported: Vec<Reported>,
     /// Passages for further reading, best first.
-    pub passages: Vec<Passage>,
+    pub(crate) passages: Vec<Passage>,
     /// The answer in the schema given with `--schema`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub output: Option<serde_json::Value>,
+    pub(crate) output: Option<serde_json::Value>,
     /// Active time in milliseconds. Time between interruption and resume is not counted.
-    pub elapsed_ms: u64,
+    pub(crate) elapsed_ms: u64,
 }
 
 /// Input of [`Report::of`].
 #[derive(Clone, Debug)]
-pub struct Material<'a> {
+pub(crate) struct Material<'a> {
     /// `None` if the run was not stored.
-    pub run_id: Option<String>,
+    pub(crate) run_id: Option<String>,
     /// The user's question.
-    pub question: &'a Question,
+    pub(crate) question: &'a Question,
     /// All nodes.
-    pub tree: &'a Tree,
+    pub(crate) tree: &'a Tree,
     /// Results of the nodes that have one.
-    pub branches: &'a BTreeMap<NodeId, Branch>,
+    pub(crate) branches: &'a BTreeMap<NodeId, Branch>,
     /// The written or assembled answer.
-    pub draft: &'a Draft,
+    pub(crate) draft: &'a Draft,
     /// Why the run ended.
-    pub stop_reason: StopReason,
+    pub(crate) stop_reason: StopReason,
     /// Description of the knowledge base searched, such as `12 files of kb`; empty if only the web was searched.
-    pub searched: &'a str,
+    pub(crate) searched: &'a str,
     /// Whether the web was searched.
-    pub has_asked_web: bool,
+    pub(crate) has_asked_web: bool,
     /// Calls, tokens and cost.
-    pub usage: UsageTable,
+    pub(crate) usage: UsageTable,
     /// Active time in milliseconds. Time between interruption and resume is not counted.
-    pub elapsed_ms: u64,
+    pub(crate) elapsed_ms: u64,
 }
 
 impl Report {
     /// Builds the report. If the draft cites no checked quote, the report is a refusal, whatever the draft says.
-    pub fn of(material: Material<'_>) -> Self {
+    pub(crate) fn of(material: Material<'_>) -> Self {
         let Material {
             run_id,
             question,
@@ -292,13 +292,8 @@ impl Report {
         report
     }
 
-    /// Looks up a quote by id.
-    pub fn quote(&self, id: &EvidenceId) -> Option<&Evidence> {
-        self.evidence.iter().find(|evidence| evidence.id == *id)
-    }
-
     /// Returns whether the report has no answer.
-    pub fn is_refusal(&self) -> bool {
+    pub(crate) fn is_refusal(&self) -> bool {
         self.evidence.is_empty()
     }
 }
@@ -380,7 +375,7 @@ pub fn marks(text: &str) -> Vec<(std::ops::Range<usize>, EvidenceId)> {
 }
 
 /// Removes unknown ids from a text and returns their number. Brackets left without any id are replaced by `instead`.
-pub fn strike(text: &str, is_known: &dyn Fn(&EvidenceId) -> bool, instead: &str) -> (String, usize) {
+pub(crate) fn strike(text: &str, is_known: &dyn Fn(&EvidenceId) -> bool, instead: &str) -> (String, usize) {
     let mut brackets: Vec<(std::ops::Range<usize>, Vec<EvidenceId>)> = Vec::new();
     for (range, id) in marks(text) {
         match brackets.last_mut().filter(|(last, _)| *last == range) {

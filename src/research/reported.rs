@@ -61,7 +61,7 @@ struct Claim {
 /// # Errors
 ///
 /// Returns an error if the run cannot continue. A page that cannot be fetched confirms nothing.
-pub async fn branch_of(
+pub(crate) async fn branch_of(
     node: &Node,
     aspects: &[Aspect],
     report: &JobReport,
@@ -288,7 +288,7 @@ mod tests {
         let text = "Über Tee: Arland has 412 wells ([ministry](https://a.example/w)). Nobody says more.";
         let start = text.find("([").unwrap();
         let end = text.find("). N").unwrap() + 1;
-        let citation = crate::source::deep_research::JobCitation {
+        let citation = crate::source::deep_research::report::JobCitation {
             url: "https://a.example/w".into(),
             title: "Wells".into(),
             span: Some(start..end),

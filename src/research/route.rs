@@ -22,7 +22,7 @@ pub enum Route {
 
 impl Route {
     /// Returns whether a job is or may be started.
-    pub fn has_job(self) -> bool {
+    pub(crate) fn has_job(self) -> bool {
         matches!(self, Self::DeepResearch | Self::MixedDeepResearch)
     }
 }
@@ -41,7 +41,7 @@ impl std::fmt::Display for Route {
 
 /// Whether a job may be started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum JobWay {
+pub(crate) enum JobWay {
     /// Deep Research is not configured, or not allowed.
     #[default]
     Closed,
@@ -55,16 +55,16 @@ pub enum JobWay {
 
 /// The ways to the web.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ways {
+pub(crate) struct Ways {
     /// Whether the web can be searched.
-    pub web: bool,
+    pub(crate) web: bool,
     /// Whether a job may be started.
-    pub job: JobWay,
+    pub(crate) job: JobWay,
     /// Whether `dr` is offline.
-    pub is_offline: bool,
+    pub(crate) is_offline: bool,
     /// Whether a node for the web is blocked if there is no way; otherwise the knowledge base is asked, which may have the
     /// answer, and the report says that the web was not.
-    pub is_strict: bool,
+    pub(crate) is_strict: bool,
 }
 
 /// Why the web is not asked.
@@ -100,13 +100,13 @@ impl Ways {
 
 /// The way a node takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub(crate) struct Way {
     /// Where it leads.
-    pub route: Route,
+    pub(crate) route: Route,
     /// Why there.
-    pub why: &'static str,
+    pub(crate) why: &'static str,
     /// Why it does not lead to the web, if the plan wants that.
-    pub no_way_out: Option<NoWay>,
+    pub(crate) no_way_out: Option<NoWay>,
 }
 
 /// Picks the way for a node, as its plan hints.
@@ -114,7 +114,7 @@ pub struct Way {
 /// # Errors
 ///
 /// Returns why no way leads to the web, if the node is for nothing else.
-pub fn route(node: &Node, ways: Ways) -> Result<Way, NoWay> {
+pub(crate) fn route(node: &Node, ways: Ways) -> Result<Way, NoWay> {
     let way = |route, why| Ok(Way { route, why, no_way_out: None });
     let inside = |why| Ok(Way { route: Route::Internal, why, no_way_out: Some(ways.no_way()) });
     match (node.source_hint, ways) {

@@ -75,7 +75,7 @@ pub fn plan_by_rules(brief: &Brief) -> PlanDraft {
 /// Returns one node for each missing aspect, in words that no node has used yet; none if those are used up.
 ///
 /// An aspect is asked first with the key words of the question, then by itself.
-pub fn replan_by_rules(brief: &Brief, tree: &Tree, missing: &[AspectId]) -> PlanDraft {
+pub(crate) fn replan_by_rules(brief: &Brief, tree: &Tree, missing: &[AspectId]) -> PlanDraft {
     let splitter = WordSplitter::default();
     let key = |text: &str| splitter.key_stems(text).into_iter().collect::<BTreeSet<_>>();
     // A root with children only gathers their findings; its question was not searched for.

@@ -39,7 +39,7 @@ pub fn sentences(passage: &str) -> Vec<Sentence> {
 
 /// Returns the sentences of a web page. Its text was extracted from HTML and is not Markdown, so `*`, `_` and `<` are
 /// literal. Headings are skipped; each list item and table row is a sentence of its own.
-pub fn sentences_of_page(page: &str) -> Vec<Sentence> {
+pub(crate) fn sentences_of_page(page: &str) -> Vec<Sentence> {
     let mut blocks = Blocks::default();
     let mut at = 0;
     for line in page.split_inclusive('\n') {

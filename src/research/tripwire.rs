@@ -19,7 +19,7 @@ const CODE_LETTERS: usize = 6;
 
 /// Knows what internal text was read and what may leave. Keeps hashes alone.
 #[derive(Default)]
-pub struct Tripwire {
+pub(crate) struct Tripwire {
     internal: Known,
     outbound: Known,
 }
@@ -32,7 +32,7 @@ struct Known {
 
 /// An outgoing text has something of internal text. What that is stays untold, so that this may be shown and sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Tripped {
+pub(crate) enum Tripped {
     /// A run of words.
     #[error("text shares {RUN_WORDS} words in a row with internal text")]
     Run,
@@ -43,12 +43,12 @@ pub enum Tripped {
 
 impl Tripwire {
     /// Takes internal text that was read or derived.
-    pub fn read(&mut self, text: &str) {
+    pub(crate) fn read(&mut self, text: &str) {
         self.internal.learn(text);
     }
 
     /// Takes text that may leave: the user's, the first plan's, or public.
-    pub fn may_leave(&mut self, text: &str) {
+    pub(crate) fn may_leave(&mut self, text: &str) {
         self.outbound.learn(text);
     }
 
@@ -57,7 +57,7 @@ impl Tripwire {
     /// # Errors
     ///
     /// Returns what it has of internal text, unless outbound text has the same.
-    pub fn check(&self, text: &str) -> Result<(), Tripped> {
+    pub(crate) fn check(&self, text: &str) -> Result<(), Tripped> {
         let is_internal = |own: &HashSet<u64>, internal: &HashSet<u64>, outbound: &HashSet<u64>| {
             own.iter().any(|hash| internal.contains(hash) && !outbound.contains(hash))
         };

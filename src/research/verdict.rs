@@ -36,31 +36,31 @@ const MAX_AREAS: usize = 12;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Whether the question is answered.
-    pub is_complete: bool,
+    pub(crate) is_complete: bool,
     /// Whether more research would help.
-    pub recommend_more_iterations: bool,
+    pub(crate) recommend_more_iterations: bool,
     /// Aspects without an answer.
-    pub missing_aspects: Vec<AspectId>,
+    pub(crate) missing_aspects: Vec<AspectId>,
     /// Topics with too little evidence, one line each.
-    pub weak_evidence_areas: Vec<String>,
+    pub(crate) weak_evidence_areas: Vec<String>,
     /// Confidence in the answer, from 0 to 1.
-    pub overall_confidence: f32,
+    pub(crate) overall_confidence: f32,
     /// Finished nodes the verdict is based on.
-    pub relied_on: Vec<NodeId>,
+    pub(crate) relied_on: Vec<NodeId>,
     /// Results of [`checks`], as text.
-    pub complaints: Vec<String>,
+    pub(crate) complaints: Vec<String>,
 }
 
 impl Verdict {
     /// Returns whether the run can end with this draft.
-    pub fn is_enough(&self) -> bool {
+    pub(crate) fn is_enough(&self) -> bool {
         self.is_complete && !self.recommend_more_iterations
     }
 }
 
 /// A defect found by the deterministic checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Complaint {
+pub(crate) enum Complaint {
     /// A finding cites no checked quote.
     Uncited {
         /// The claim.
@@ -96,7 +96,7 @@ impl fmt::Display for Complaint {
 
 /// Returns the defects of a draft: claims without evidence, aspects without a finding, nodes that failed or found
 /// nothing.
-pub fn checks(brief: &Brief, tree: &Tree, branches: &BTreeMap<NodeId, Branch>, draft: &Draft) -> Vec<Complaint> {
+pub(crate) fn checks(brief: &Brief, tree: &Tree, branches: &BTreeMap<NodeId, Branch>, draft: &Draft) -> Vec<Complaint> {
     let checked = checked(branches);
     let uncited = draft.findings.iter().filter(|finding| !is_cited(finding, &checked));
     let uncited = uncited.map(|finding| Complaint::Uncited { claim: finding.text.clone() });
@@ -188,7 +188,7 @@ struct VerdictDraft {
 /// # Errors
 ///
 /// Returns an error if the model gives no usable reply. Callers then fall back to [`by_coverage`].
-pub async fn judge(
+pub(crate) async fn judge(
     caller: &dyn Caller,
     key: &CallKey,
     brief: &Brief,
@@ -271,7 +271,7 @@ fn held_to(said: &VerdictDraft, complaints: &[Complaint], brief: &Brief, tree: &
 
 /// Returns a verdict without a model, from the aspects that findings cover.
 #[expect(clippy::cast_precision_loss, reason = "there are a handful of aspects and nodes")]
-pub fn by_coverage(brief: &Brief, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Verdict {
+pub(crate) fn by_coverage(brief: &Brief, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Verdict {
     let missing = uncovered(brief, branches, &[]);
     let found: Vec<_> = branches.iter().filter(|(_, branch)| !branch.report.findings.is_empty()).collect();
     let is_complete = missing.is_empty() && !found.is_empty();

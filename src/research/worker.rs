@@ -26,17 +26,17 @@ const MAX_REPEATS: u32 = 3;
 
 /// How long a worker may go on, and how much it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WorkerLimits {
+pub(crate) struct WorkerLimits {
     /// Steps, at most.
-    pub max_steps: u32,
+    pub(crate) max_steps: u32,
     /// Tokens of its steps, sent and received, at most.
-    pub max_tokens: u64,
+    pub(crate) max_tokens: u64,
     /// Passages shown of each search.
-    pub passages_per_search: usize,
+    pub(crate) passages_per_search: usize,
     /// Tokens shown of each passage found.
-    pub snippet_tokens: u64,
+    pub(crate) snippet_tokens: u64,
     /// Tokens shown of each section opened.
-    pub open_tokens: u64,
+    pub(crate) open_tokens: u64,
 }
 
 impl Default for WorkerLimits {
@@ -47,28 +47,28 @@ impl Default for WorkerLimits {
 
 /// A node whose conclusions a worker is given.
 #[derive(Clone, Copy, Debug)]
-pub struct Conclusion<'a> {
+pub(crate) struct Conclusion<'a> {
     /// What was asked.
-    pub node: &'a Node,
+    pub(crate) node: &'a Node,
     /// What was found.
-    pub branch: &'a Branch,
+    pub(crate) branch: &'a Branch,
 }
 
 /// Everything a worker is given.
 #[derive(Clone, Debug)]
-pub struct Task<'a> {
+pub(crate) struct Task<'a> {
     /// The node to work on.
-    pub node: &'a Node,
+    pub(crate) node: &'a Node,
     /// Begins the keys of its calls.
-    pub key: CallKey,
+    pub(crate) key: CallKey,
     /// The aspects it serves.
-    pub aspects: Vec<&'a Aspect>,
+    pub(crate) aspects: Vec<&'a Aspect>,
     /// What the nodes it depends on found out.
-    pub conclusions: Vec<Conclusion<'a>>,
+    pub(crate) conclusions: Vec<Conclusion<'a>>,
     /// A slice of the global summary that this node may see.
-    pub context: &'a str,
+    pub(crate) context: &'a str,
     /// How long it may go on.
-    pub limits: WorkerLimits,
+    pub(crate) limits: WorkerLimits,
 }
 
 /// One step, as a model says it.
@@ -129,7 +129,7 @@ struct Worker<'a> {
 
 /// Work on a node came to nothing.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum WorkError {
+pub(crate) enum WorkError {
     /// The model.
     #[error(transparent)]
     Call(#[from] CallError),
@@ -140,7 +140,7 @@ pub enum WorkError {
 
 /// What a worker brings back: checked evidence, and what a reader should know of how it was found.
 #[derive(Debug)]
-pub struct Gathered {
+pub(crate) struct Gathered {
     /// Evidence, in the order it was noted.
     pub(super) notes: Vec<Note>,
     /// Passages it was shown and did not open, best first.
@@ -167,7 +167,7 @@ impl Gathered {
     }
 
     /// Takes a branch apart again, so that it can be compressed together with other evidence.
-    pub fn from_branch(branch: Branch) -> Self {
+    pub(crate) fn from_branch(branch: Branch) -> Self {
         let Branch { report, evidence, further, support, notes, reported } = branch;
         let note = |evidence: Evidence| {
             let finding = report.findings.iter().find(|finding| finding.evidence.contains(&evidence.id));
@@ -180,7 +180,7 @@ impl Gathered {
 
     /// Adds what was found outside; its evidence is numbered on from the evidence there is.
     #[must_use]
-    pub fn then(mut self, outside: Self) -> Self {
+    pub(crate) fn then(mut self, outside: Self) -> Self {
         let from = self.notes.len();
         self.notes.extend(outside.notes.into_iter().map(|mut note| {
             note.evidence.id = note.evidence.id.after(from);
@@ -198,13 +198,13 @@ impl Gathered {
     }
 
     /// Adds a note for the reader of the report.
-    pub fn remark(&mut self, remark: String) {
+    pub(crate) fn remark(&mut self, remark: String) {
         self.remarks.push(remark);
     }
 
     /// Says which aspect all evidence serves.
     #[must_use]
-    pub fn serving(mut self, aspect: Option<&AspectId>) -> Self {
+    pub(crate) fn serving(mut self, aspect: Option<&AspectId>) -> Self {
         for note in &mut self.notes {
             note.aspect = aspect.cloned();
         }
@@ -212,17 +212,17 @@ impl Gathered {
     }
 
     /// Returns how well the best search bears on the question.
-    pub fn support(&self) -> Support {
+    pub(crate) fn support(&self) -> Support {
         self.support
     }
 
     /// Tells whether nothing was found.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.notes.is_empty()
     }
 
     /// Returns the aspects without evidence.
-    pub fn open_aspects(&self, aspects: &[Aspect]) -> Vec<AspectId> {
+    pub(crate) fn open_aspects(&self, aspects: &[Aspect]) -> Vec<AspectId> {
         let is_served = |aspect: &&Aspect| self.notes.iter().any(|note| note.aspect.as_ref() == Some(&aspect.id));
         aspects.iter().filter(|aspect| !is_served(aspect)).map(|aspect| aspect.id.clone()).collect()
     }
@@ -248,7 +248,7 @@ impl Ending {
 /// Returns an error if the run must stop, and if the model failed or a limit was reached before anything was noted; after
 /// that everything noted is kept. Also if the source failed at every request: that nothing was found would be said of
 /// something that was never searched.
-pub async fn gather(caller: &dyn Caller, source: &dyn Source, task: &Task<'_>) -> Result<Gathered, WorkError> {
+pub(crate) async fn gather(caller: &dyn Caller, source: &dyn Source, task: &Task<'_>) -> Result<Gathered, WorkError> {
     let desk = Desk::new(source, task.node, &task.aspects, task.limits.passages_per_search);
     let mut worker = Worker { caller, task, scope: source.scope(), desk, results: Vec::new(), spent_tokens: 0 };
     let ending = worker.gather().await?;

@@ -49,23 +49,23 @@ const PLACEHOLDERS: [&str; 6] = ["lorem ipsum", "todo", "tbd", "placeholder", "y
 
 /// Input of [`draft`].
 #[derive(Clone)]
-pub struct Material<'a> {
+pub(crate) struct Material<'a> {
     /// Question and aspects.
-    pub brief: &'a Brief,
+    pub(crate) brief: &'a Brief,
     /// All nodes.
-    pub tree: &'a Tree,
+    pub(crate) tree: &'a Tree,
     /// Results of the nodes that have one.
-    pub branches: &'a BTreeMap<NodeId, Branch>,
+    pub(crate) branches: &'a BTreeMap<NodeId, Branch>,
     /// The planner's reasons, one per plan.
-    pub reasons: &'a [String],
+    pub(crate) reasons: &'a [String],
     /// Global and group summaries.
-    pub memory: &'a Memory,
+    pub(crate) memory: &'a Memory,
     /// Verdicts of earlier rounds, in order.
-    pub verdicts: &'a [Verdict],
+    pub(crate) verdicts: &'a [Verdict],
     /// Most relevant quotes, best first.
-    pub ledger: Vec<&'a Evidence>,
+    pub(crate) ledger: Vec<&'a Evidence>,
     /// Called with each section of a long answer, in order, after its citations were checked.
-    pub on_section: &'a (dyn Fn(&Section) + Send + Sync),
+    pub(crate) on_section: &'a (dyn Fn(&Section) + Send + Sync),
 }
 
 // The doc comments of the types that derive `JsonSchema` are sent as schema descriptions and are part of the request
@@ -148,7 +148,7 @@ struct Writer<'a> {
 ///
 /// Returns an error if the run cannot continue, or if a limit is reached: the caller may then spend the budget reserved
 /// for writing.
-pub async fn draft(caller: &dyn Caller, key: &CallKey, material: &Material<'_>) -> Result<Draft, CallError> {
+pub(crate) async fn draft(caller: &dyn Caller, key: &CallKey, material: &Material<'_>) -> Result<Draft, CallError> {
     let writer = Writer::new(caller, key, material);
     let mut draft = draft_by_rules(material.brief, material.tree, material.branches);
     if writer.citable.is_empty() || draft.findings.is_empty() {
@@ -450,7 +450,7 @@ impl<'a> Writer<'a> {
 /// # Errors
 ///
 /// Returns an error if no reply matches the schema or the call is refused.
-pub async fn output(
+pub(crate) async fn output(
     caller: &dyn Caller,
     key: &CallKey,
     question: &str,

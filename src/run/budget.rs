@@ -20,19 +20,19 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::base::clock::{Clock, Moment};
-pub use crate::llm::call::Limit;
+pub(crate) use crate::llm::call::Limit;
 
 /// Limits of a run. `None` means unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetLimits {
     /// Cost in billionths of a US dollar. Integers, because sums of floating-point cents would drift.
-    pub cost_nanos: Option<u64>,
+    pub(crate) cost_nanos: Option<u64>,
     /// Input and output tokens of all calls.
-    pub tokens: Option<u64>,
+    pub(crate) tokens: Option<u64>,
     /// Active time, summed over all resumes.
-    pub time: Option<Duration>,
+    pub(crate) time: Option<Duration>,
     /// Rounds of research.
-    pub rounds: Option<u32>,
+    pub(crate) rounds: Option<u32>,
 }
 
 impl Default for BudgetLimits {
@@ -53,19 +53,19 @@ impl BudgetLimits {
 
 /// Part of the limits that is reserved for writing the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WritingReserve {
+pub(crate) struct WritingReserve {
     /// Cost in billionths of a US dollar.
-    pub cost_nanos: u64,
+    pub(crate) cost_nanos: u64,
     /// Input and output tokens.
-    pub tokens: u64,
+    pub(crate) tokens: u64,
     /// Active time.
-    pub time: Duration,
+    pub(crate) time: Duration,
 }
 
 /// Purpose of a call; decides whether it may use the [`WritingReserve`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Purpose {
+pub(crate) enum Purpose {
     /// All calls up to the verdict.
     Research,
     /// Calls that write the report. They may use the reserve.
@@ -74,24 +74,24 @@ pub enum Purpose {
 
 /// Cost of one call: its worst case or its actual cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CallCost {
+pub(crate) struct CallCost {
     /// Billionths of a US dollar; `None` if the price is unknown.
-    pub cost_nanos: Option<u64>,
+    pub(crate) cost_nanos: Option<u64>,
     /// Input and output tokens, including reasoning.
-    pub tokens: u64,
+    pub(crate) tokens: u64,
 }
 
 /// Total cost of several calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Charge {
+pub(crate) struct Charge {
     /// Billionths of a US dollar, summed over calls with a known price.
-    pub cost_nanos: u64,
+    pub(crate) cost_nanos: u64,
     /// Input and output tokens.
-    pub tokens: u64,
+    pub(crate) tokens: u64,
     /// Number of calls.
-    pub calls: u64,
+    pub(crate) calls: u64,
     /// Number of those calls whose price is unknown.
-    pub unpriced_calls: u64,
+    pub(crate) unpriced_calls: u64,
 }
 
 impl Charge {
@@ -136,38 +136,38 @@ impl std::ops::AddAssign for Charge {
 
 /// Amount by which settled calls exceeded their reservations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Overrun {
+pub(crate) struct Overrun {
     /// Billionths of a US dollar.
-    pub cost_nanos: u64,
+    pub(crate) cost_nanos: u64,
     /// Input and output tokens.
-    pub tokens: u64,
+    pub(crate) tokens: u64,
 }
 
 /// Amounts spent by a run; equal to the sum over its journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
     /// Settled and kept research calls.
-    pub research: Charge,
+    pub(crate) research: Charge,
     /// Settled and kept writing calls.
-    pub writing: Charge,
+    pub(crate) writing: Charge,
     /// Part of the charges that exceeded reservations. Included in them.
-    pub overrun: Overrun,
+    pub(crate) overrun: Overrun,
     /// Rounds started.
-    pub rounds: u32,
+    pub(crate) rounds: u32,
     /// Active time, without waiting for the user and without time between resumes.
-    pub active: Duration,
+    pub(crate) active: Duration,
 }
 
 impl Spent {
     /// Returns the sum of all calls.
-    pub fn total(&self) -> Charge {
+    pub(crate) fn total(&self) -> Charge {
         let mut total = self.research;
         total += self.writing;
         total
     }
 
     /// Adds the actual cost of a settled call, or the worst case of a kept one.
-    pub fn add(&mut self, purpose: Purpose, cost: CallCost) {
+    pub(crate) fn add(&mut self, purpose: Purpose, cost: CallCost) {
         *self.charge_mut(purpose) += Charge::of(cost);
     }
 
@@ -181,13 +181,13 @@ impl Spent {
 
 /// A consistent snapshot of spent and reserved amounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Balance {
+pub(crate) struct Balance {
     /// Settled and kept calls.
-    pub spent: Spent,
+    pub(crate) spent: Spent,
     /// Reservations of research calls in flight.
-    pub reserved_research: Charge,
+    pub(crate) reserved_research: Charge,
     /// Reservations of writing calls in flight.
-    pub reserved_writing: Charge,
+    pub(crate) reserved_writing: Charge,
     /// The limit that refused a research call which would not have fitted even with nothing in flight.
     refused: Option<Limit>,
     /// Time spent waiting for the user.
@@ -196,7 +196,8 @@ pub struct Balance {
 
 impl Balance {
     /// Returns the sum of spent and reserved amounts.
-    pub fn committed(&self) -> Charge {
+    #[cfg(test)]
+    pub(crate) fn committed(&self) -> Charge {
         let mut all = self.spent.total();
         all += self.reserved_research;
         all += self.reserved_writing;
@@ -232,7 +233,7 @@ impl Balance {
 
 /// A reservation was refused; nothing is reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// The worst case exceeds the rest of this limit.
     #[error("limit of {0} is reached")]
     Limit(Limit),
@@ -243,7 +244,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// Returns the limit that refused the call.
-    pub fn limit(self) -> Limit {
+    pub(crate) fn limit(self) -> Limit {
         match self {
             Self::Limit(limit) => limit,
             Self::UnknownPrice => Limit::Cost,
@@ -253,7 +254,7 @@ impl Refusal {
 
 /// The budget of a run. Clones share the same budget.
 #[derive(Clone)]
-pub struct Budget {
+pub(crate) struct Budget {
     shared: Arc<Shared>,
 }
 
@@ -278,13 +279,14 @@ impl fmt::Debug for Budget {
 
 impl Budget {
     /// Returns the budget of a run that starts now.
-    pub fn new(limits: BudgetLimits, reserve: WritingReserve, clock: Arc<dyn Clock>) -> Self {
+    #[cfg(test)]
+    pub(crate) fn new(limits: BudgetLimits, reserve: WritingReserve, clock: Arc<dyn Clock>) -> Self {
         Self::resumed(limits, reserve, Spent::default(), clock)
     }
 
     /// Returns the budget of a resumed run that has spent `spent` according to its journal. The time since then is not
     /// counted.
-    pub fn resumed(limits: BudgetLimits, reserve: WritingReserve, spent: Spent, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn resumed(limits: BudgetLimits, reserve: WritingReserve, spent: Spent, clock: Arc<dyn Clock>) -> Self {
         let balance = Mutex::new(Balance { spent, ..Balance::default() });
         let shared = Shared {
             limits,
@@ -299,7 +301,7 @@ impl Budget {
     }
 
     /// Returns the limits.
-    pub fn limits(&self) -> BudgetLimits {
+    pub(crate) fn limits(&self) -> BudgetLimits {
         self.shared.limits
     }
 
@@ -309,7 +311,7 @@ impl Budget {
     ///
     /// Returns a refusal if the worst case exceeds what is left for this purpose. That is a normal end for the caller,
     /// which continues with the evidence it has.
-    pub fn reserve(&self, worst: CallCost, purpose: Purpose) -> Result<Reservation, Refusal> {
+    pub(crate) fn reserve(&self, worst: CallCost, purpose: Purpose) -> Result<Reservation, Refusal> {
         let mut balance = self.shared.balance();
         if self.shared.limits.cost_nanos.is_some() && worst.cost_nanos.is_none() {
             return Err(Refusal::UnknownPrice);
@@ -328,7 +330,7 @@ impl Budget {
     ///
     /// Returns a refusal if the call would not fit even with nothing in flight. Research is then over, see
     /// [`Self::reached`].
-    pub async fn reserve_in_turn(&self, worst: CallCost, purpose: Purpose) -> Result<Reservation, Refusal> {
+    pub(crate) async fn reserve_in_turn(&self, worst: CallCost, purpose: Purpose) -> Result<Reservation, Refusal> {
         let reserved = self.reserve_if_it_fits(worst, purpose).await;
         if let (Err(refusal), Purpose::Research) = (&reserved, purpose) {
             self.shared.balance().refused = Some(refusal.limit());
@@ -342,7 +344,7 @@ impl Budget {
     /// # Errors
     ///
     /// Returns a refusal if the call would not fit even with nothing in flight.
-    pub async fn reserve_if_it_fits(&self, worst: CallCost, purpose: Purpose) -> Result<Reservation, Refusal> {
+    pub(crate) async fn reserve_if_it_fits(&self, worst: CallCost, purpose: Purpose) -> Result<Reservation, Refusal> {
         loop {
             let mut released = pin!(self.shared.released.notified());
             // Registered before the attempt, so that a release in between is not missed.
@@ -356,7 +358,7 @@ impl Budget {
 
     /// Turns the charge of a call with unknown outcome back into a reservation, when its outcome can be found out after
     /// all.
-    pub fn take_back(&self, worst: CallCost, purpose: Purpose) -> Reservation {
+    pub(crate) fn take_back(&self, worst: CallCost, purpose: Purpose) -> Reservation {
         let charge = Charge::of(worst);
         let mut balance = self.shared.balance();
         let charged = balance.spent.charge_mut(purpose);
@@ -366,13 +368,13 @@ impl Budget {
     }
 
     /// Returns whether a call would fit with nothing in flight.
-    pub fn fits_alone(&self, worst: CallCost, purpose: Purpose) -> bool {
+    pub(crate) fn fits_alone(&self, worst: CallCost, purpose: Purpose) -> bool {
         let settled = Balance { spent: self.shared.balance().spent, ..Balance::default() };
         self.shared.check_fit(&settled, Charge::of(worst), purpose).is_ok()
     }
 
     /// Excludes time spent waiting for the user from the active time.
-    pub fn waited(&self, duration: Duration) {
+    pub(crate) fn waited(&self, duration: Duration) {
         let mut balance = self.shared.balance();
         balance.waited = balance.waited.saturating_add(duration);
     }
@@ -380,7 +382,7 @@ impl Budget {
     /// Returns the limit that is used up for a purpose, if any.
     ///
     /// A research call refused by [`Self::reserve_in_turn`] counts, since the next one would be refused too.
-    pub fn reached(&self, purpose: Purpose) -> Option<Limit> {
+    pub(crate) fn reached(&self, purpose: Purpose) -> Option<Limit> {
         let mut balance = self.shared.balance();
         if let (Purpose::Research, Some(limit)) = (purpose, balance.refused) {
             return Some(limit);
@@ -409,7 +411,7 @@ impl Budget {
     ///
     /// Reservations do not count, since most of each is returned. Rounds do not count, since a run of one round would
     /// be tight from its first step.
-    pub fn is_tight(&self) -> bool {
+    pub(crate) fn is_tight(&self) -> bool {
         let mut balance = self.shared.balance();
         let spent = balance.spent.research;
         let BudgetLimits { cost_nanos, tokens, time, .. } = self.shared.limits;
@@ -427,26 +429,26 @@ impl Budget {
     }
 
     /// Returns the amounts settled so far, with the current active time.
-    pub fn spent(&self) -> Spent {
+    pub(crate) fn spent(&self) -> Spent {
         self.balance().spent
     }
 
     /// Returns a snapshot with the current active time.
-    pub fn balance(&self) -> Balance {
+    pub(crate) fn balance(&self) -> Balance {
         let mut balance = self.shared.balance();
         self.shared.active(&mut balance);
         *balance
     }
 
     /// Returns the time left for a purpose, or `None` if time is unlimited. It bounds the time-out of a call.
-    pub fn time_left(&self, purpose: Purpose) -> Option<Duration> {
+    pub(crate) fn time_left(&self, purpose: Purpose) -> Option<Duration> {
         let mut balance = self.shared.balance();
         let limit = self.shared.time_limit(purpose)?;
         Some(limit.saturating_sub(self.shared.active(&mut balance)))
     }
 
     /// Completes when the time for a purpose is used up; never, if it is unlimited.
-    pub async fn time_up(&self, purpose: Purpose) {
+    pub(crate) async fn time_up(&self, purpose: Purpose) {
         match self.time_left(purpose) {
             Some(left) => self.shared.clock.deadline(left).await,
             None => std::future::pending().await,
@@ -513,7 +515,7 @@ enum ReservationState {
 /// Dropping it before [`Self::sent`] returns all of it. Dropping it afterwards charges the worst case, since the
 /// provider may bill the call.
 #[must_use = "dropping a reservation returns it"]
-pub struct Reservation {
+pub(crate) struct Reservation {
     shared: Arc<Shared>,
     worst: CallCost,
     purpose: Purpose,
@@ -533,12 +535,12 @@ impl fmt::Debug for Reservation {
 
 impl Reservation {
     /// Returns the reserved amount.
-    pub fn worst(&self) -> CallCost {
+    pub(crate) fn worst(&self) -> CallCost {
         self.worst
     }
 
     /// Marks the call as sent. From now on the provider may bill it.
-    pub fn sent(&mut self) {
+    pub(crate) fn sent(&mut self) {
         self.state = ReservationState::Sent;
     }
 
@@ -546,7 +548,7 @@ impl Reservation {
     ///
     /// The full cost is charged even above a limit. If the price is known but the reply reports no usage, the worst
     /// case is charged.
-    pub fn settle(mut self, actual: CallCost) -> Option<Overrun> {
+    pub(crate) fn settle(mut self, actual: CallCost) -> Option<Overrun> {
         let actual = CallCost { cost_nanos: actual.cost_nanos.or(self.worst.cost_nanos), ..actual };
         let above = |actual: u64, worst: u64| actual.saturating_sub(worst);
         let overrun = Overrun {
@@ -558,12 +560,12 @@ impl Reservation {
     }
 
     /// Charges the worst case of a call whose outcome is unknown.
-    pub fn keep(mut self) {
+    pub(crate) fn keep(mut self) {
         self.close(Some(self.worst), Overrun::default());
     }
 
     /// Returns everything to the budget, because the endpoint rejected the call.
-    pub fn release(mut self) {
+    pub(crate) fn release(mut self) {
         self.close(None, Overrun::default());
     }
 

@@ -37,7 +37,7 @@ const MEMORY_ENTRIES: u64 = 1_000;
 
 /// Results on record, shared by the workers of a run.
 #[derive(Clone)]
-pub struct Cache {
+pub(crate) struct Cache {
     run: LockedRun,
     /// Start of the run. Later results of other runs are not used, so that a resumed run sees the same results.
     since: Moment,
@@ -48,7 +48,12 @@ pub struct Cache {
 
 impl Cache {
     /// Returns the cache of a run. Without an embedder, only identical queries match.
-    pub fn new(run: LockedRun, since: Moment, clock: Arc<dyn Clock>, embedder: Option<Arc<dyn Embedder>>) -> Self {
+    pub(crate) fn new(
+        run: LockedRun,
+        since: Moment,
+        clock: Arc<dyn Clock>,
+        embedder: Option<Arc<dyn Embedder>>,
+    ) -> Self {
         Self { run, since, clock, embedder, memory: Memory::new(MEMORY_ENTRIES) }
     }
 
@@ -57,7 +62,7 @@ impl Cache {
     /// # Errors
     ///
     /// Returns the error of `ask`, and an error if the journal fails.
-    pub async fn answer_json<T: Serialize + DeserializeOwned>(
+    pub(crate) async fn answer_json<T: Serialize + DeserializeOwned>(
         &self,
         lookup: Lookup,
         ask: impl Future<Output = Result<T, SourceError>> + Send,
@@ -72,7 +77,7 @@ impl Cache {
     /// # Errors
     ///
     /// Returns what `ask` fails with, and an error where the journal does.
-    pub async fn answer<E, F>(&self, lookup: Lookup, ask: F) -> Result<Arc<str>, E>
+    pub(crate) async fn answer<E, F>(&self, lookup: Lookup, ask: F) -> Result<Arc<str>, E>
     where
         E: From<JournalError> + Clone + Send + Sync + 'static,
         F: Future<Output = Result<String, E>> + Send,

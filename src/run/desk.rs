@@ -38,7 +38,7 @@ const LEAST_WRITING_INPUT: u64 = 2_000;
 const WRITING_TIME: Duration = Duration::from_mins(2);
 
 /// Sends the prompts of one run and returns their replies, stored or new.
-pub struct Desk {
+pub(crate) struct Desk {
     ledger: Arc<Ledger>,
     models: Models,
     /// Cancelled to abandon calls in flight.
@@ -51,7 +51,7 @@ pub struct Desk {
 
 impl Desk {
     /// Sets up the prompts of a run. `recorded` are the calls it made before.
-    pub fn open(ledger: Arc<Ledger>, models: Models, closed: CancellationToken, recorded: &[CallRow]) -> Self {
+    pub(crate) fn open(ledger: Arc<Ledger>, models: Models, closed: CancellationToken, recorded: &[CallRow]) -> Self {
         Self {
             writing_input: writing_reserve(&models, &ledger.budget().limits()).1,
             writing: AtomicBool::new(false),
@@ -63,7 +63,7 @@ impl Desk {
     }
 
     /// Lets later calls use the reserve for writing the report.
-    pub fn begin_writing(&self) {
+    pub(crate) fn begin_writing(&self) {
         self.writing.store(true, Ordering::SeqCst);
     }
 
@@ -189,7 +189,7 @@ impl Caller for Desk {
 ///
 /// It covers the worst case of [`WRITING_CALLS`] calls of the writer, but at most a third of the limits, so that a run
 /// with small limits can still do research. If that is too little for two calls, it covers one.
-pub fn writing_reserve(models: &Models, limits: &BudgetLimits) -> (WritingReserve, u64) {
+pub(crate) fn writing_reserve(models: &Models, limits: &BudgetLimits) -> (WritingReserve, u64) {
     let writer = models.role(Role::Writer);
     let probe = Prompt::new(Role::Writer, "", "", writer.max_output_tokens);
     let output = writer.model.max_output(&probe);

@@ -18,25 +18,25 @@ use crate::source::{Label, Passage, Place, SourceError};
 
 /// A text that is about to leave.
 #[derive(Clone, Copy, Debug)]
-pub struct Leaving<'a> {
+pub(crate) struct Leaving<'a> {
     /// Its form.
-    pub kind: EgressKind,
+    pub(crate) kind: EgressKind,
     /// All of it.
-    pub text: &'a Outbound,
+    pub(crate) text: &'a Outbound,
     /// The part that is neither a template of this program nor a date.
-    pub words: &'a Outbound,
+    pub(crate) words: &'a Outbound,
 }
 
 impl<'a> Leaving<'a> {
     /// Returns a text that is no template.
-    pub fn all(kind: EgressKind, text: &'a Outbound) -> Self {
+    pub(crate) fn all(kind: EgressKind, text: &'a Outbound) -> Self {
         Self { kind, text, words: text }
     }
 }
 
 /// Records what leaves, and withholds what trips the wire.
 #[derive(Clone)]
-pub struct Egress(Arc<Parts>);
+pub(crate) struct Egress(Arc<Parts>);
 
 struct Parts {
     run: LockedRun,
@@ -49,18 +49,18 @@ struct Parts {
 
 impl Egress {
     /// Returns an egress log without internal text. With `is_open`, nothing is withheld.
-    pub fn new(run: LockedRun, clock: Arc<dyn Clock>, is_open: bool) -> Self {
+    pub(crate) fn new(run: LockedRun, clock: Arc<dyn Clock>, is_open: bool) -> Self {
         let (tripwire, withheld) = (Mutex::default(), Mutex::default());
         Self(Arc::new(Parts { run, clock, is_open, tripwire, withheld }))
     }
 
     /// Returns whether the user allows all text to leave.
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.0.is_open
     }
 
     /// Adds the evidence of a run, so that a resumed run withholds the same texts.
-    pub fn learn(&self, state: &RunState) {
+    pub(crate) fn learn(&self, state: &RunState) {
         let mut tripwire = self.tripwire();
         for text in UserWords::of(state).all() {
             tripwire.may_leave(text.as_str());
@@ -80,7 +80,7 @@ impl Egress {
     }
 
     /// Adds passages that a worker is shown.
-    pub fn shown(&self, passages: &[Passage]) {
+    pub(crate) fn shown(&self, passages: &[Passage]) {
         let mut tripwire = self.tripwire();
         for passage in passages {
             learn(&mut tripwire, passage.label, &passage.text, &passage.place);
@@ -88,7 +88,7 @@ impl Egress {
     }
 
     /// Adds texts from the open web.
-    pub fn seen_in_public<'a>(&self, texts: impl Iterator<Item = &'a str>) {
+    pub(crate) fn seen_in_public<'a>(&self, texts: impl Iterator<Item = &'a str>) {
         let mut tripwire = self.tripwire();
         texts.for_each(|text| tripwire.may_leave(text));
     }
@@ -98,7 +98,7 @@ impl Egress {
     /// # Errors
     ///
     /// Returns [`SourceError::Withheld`] for a text that trips the wire, and an error if the journal fails.
-    pub async fn release(&self, node: &NodeId, target: &str, text: Leaving<'_>) -> Result<(), SourceError> {
+    pub(crate) async fn release(&self, node: &NodeId, target: &str, text: Leaving<'_>) -> Result<(), SourceError> {
         let Leaving { kind, text, words } = text;
         let checked = if self.0.is_open { Ok(()) } else { self.tripwire().check(words.as_str()) };
         let withheld = checked.err().map(|tripped| tripped.to_string());
@@ -121,7 +121,7 @@ impl Egress {
     }
 
     /// Returns how many texts of a node were withheld.
-    pub fn withheld(&self, node: &NodeId) -> usize {
+    pub(crate) fn withheld(&self, node: &NodeId) -> usize {
         self.counts().get(node).copied().unwrap_or(0)
     }
 

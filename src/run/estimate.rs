@@ -33,24 +33,24 @@ const JOB_TIME: Duration = Duration::from_mins(2);
 
 /// Lower and upper bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Bounds<T> {
+pub(crate) struct Bounds<T> {
     /// If every step succeeds the first time.
-    pub low: T,
+    pub(crate) low: T,
     /// If every step needs all its rounds and repairs. Capped by the limits of the run.
-    pub high: T,
+    pub(crate) high: T,
 }
 
 /// Estimate for the rest of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Estimate {
+pub(crate) struct Estimate {
     /// Model calls.
-    pub calls: Bounds<u64>,
+    pub(crate) calls: Bounds<u64>,
     /// Input and output tokens.
-    pub tokens: Bounds<u64>,
+    pub(crate) tokens: Bounds<u64>,
     /// Billionths of a US dollar; `None` if a price is unknown.
-    pub cost_nanos: Option<Bounds<u64>>,
+    pub(crate) cost_nanos: Option<Bounds<u64>>,
     /// Seconds.
-    pub seconds: Bounds<u64>,
+    pub(crate) seconds: Bounds<u64>,
 }
 
 /// Number and size of the calls of one role.
@@ -62,7 +62,7 @@ struct Share {
 
 impl Estimate {
     /// Estimates the rest of a planned run. Without models there are no calls.
-    pub fn of(state: &RunState, models: Option<&Models>, jobs: Option<&DeepResearch>) -> Self {
+    pub(crate) fn of(state: &RunState, models: Option<&Models>, jobs: Option<&DeepResearch>) -> Self {
         let nothing = Self {
             calls: Bounds::default(),
             tokens: Bounds::default(),

@@ -26,7 +26,7 @@ use super::budget::BudgetLimits;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// Number within the run, from 1.
-    pub seq: u64,
+    pub(crate) seq: u64,
     /// Time of writing.
     pub at: Moment,
     /// What happened.
@@ -85,9 +85,9 @@ fn yes() -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Followed {
     /// Its id.
-    pub run: RunId,
+    pub(crate) run: RunId,
     /// Its question.
-    pub question: Question,
+    pub(crate) question: Question,
     /// Its answer.
     pub answer: String,
 }

@@ -8,27 +8,27 @@ use crate::base::id::RunId;
 
 /// A job that was or may have been started.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct JobEntry {
+pub(crate) struct JobEntry {
     /// The node it was started for.
-    pub node: Option<String>,
+    pub(crate) node: Option<String>,
     /// The model.
-    pub model: String,
+    pub(crate) model: String,
     /// Id at the provider; `None` if the start has no known outcome.
-    pub job: Option<String>,
+    pub(crate) job: Option<String>,
     /// State of its call.
-    pub outcome: CallState,
+    pub(crate) outcome: CallState,
     /// Why it has no report.
-    pub error: Option<String>,
+    pub(crate) error: Option<String>,
     /// Charge in dollars; `None` if its price is unknown.
-    pub cost_usd: Option<f64>,
+    pub(crate) cost_usd: Option<f64>,
     /// Search queries.
-    pub searches: Vec<String>,
+    pub(crate) searches: Vec<String>,
     /// Opened pages.
-    pub opened: Vec<String>,
+    pub(crate) opened: Vec<String>,
     /// Reasoning summaries.
-    pub reasoning: Vec<String>,
+    pub(crate) reasoning: Vec<String>,
     /// The provider's report, verbatim.
-    pub report: String,
+    pub(crate) report: String,
 }
 
 /// Returns the jobs of a run, oldest first.
@@ -36,7 +36,7 @@ pub struct JobEntry {
 /// # Errors
 ///
 /// Returns an error if the journal cannot be read.
-pub async fn jobs_of(journal: &Journal, run: &RunId) -> Result<Vec<JobEntry>, JournalError> {
+pub(crate) async fn jobs_of(journal: &Journal, run: &RunId) -> Result<Vec<JobEntry>, JournalError> {
     Ok(journal.job_calls(run).await?.into_iter().map(JobEntry::of).collect())
 }
 

@@ -86,17 +86,17 @@ impl Failure for Interruption {
 
 /// A report on record.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Finished {
+pub(crate) struct Finished {
     /// The run that paid for it.
-    pub run: RunId,
+    pub(crate) run: RunId,
     /// The parsed report.
-    pub report: JobReport,
+    pub(crate) report: JobReport,
     /// Whether the job was started without reasoning summaries, because the account may not use them.
-    pub without_summaries: bool,
+    pub(crate) without_summaries: bool,
 }
 
 /// The background jobs of one run.
-pub struct Jobs {
+pub(crate) struct Jobs {
     ledger: Arc<Ledger>,
     research: Arc<DeepResearch>,
     model: OnceCell<String>,
@@ -108,7 +108,7 @@ pub struct Jobs {
 
 impl Jobs {
     /// Sets up the jobs of a run. `recorded` are the calls it made before.
-    pub fn open(ledger: Arc<Ledger>, research: Arc<DeepResearch>, recorded: &[CallRow]) -> Self {
+    pub(crate) fn open(ledger: Arc<Ledger>, research: Arc<DeepResearch>, recorded: &[CallRow]) -> Self {
         Self {
             ledger,
             research,
@@ -119,12 +119,12 @@ impl Jobs {
     }
 
     /// Returns the provider and the limits of a job.
-    pub fn research(&self) -> &DeepResearch {
+    pub(crate) fn research(&self) -> &DeepResearch {
         &self.research
     }
 
     /// Returns whether a job was or may have been started for a node.
-    pub fn has(&self, node: &NodeId) -> bool {
+    pub(crate) fn has(&self, node: &NodeId) -> bool {
         self.with_job().contains(node)
     }
 
@@ -133,7 +133,7 @@ impl Jobs {
     }
 
     /// Returns whether the cap of a job fits the remaining cost limit.
-    pub fn can_pay(&self) -> bool {
+    pub(crate) fn can_pay(&self) -> bool {
         self.ledger.budget().fits_alone(CallCost { cost_nanos: self.research.cap(), tokens: 0 }, Purpose::Research)
     }
 
@@ -142,7 +142,7 @@ impl Jobs {
     /// # Errors
     ///
     /// Returns an error if the journal has no such reply.
-    pub async fn finished(&self, call: i64, instructions: &Outbound) -> Result<Finished, CallError> {
+    pub(crate) async fn finished(&self, call: i64, instructions: &Outbound) -> Result<Finished, CallError> {
         let (run, call) = self.ledger.run().journal().call(call).await?;
         let raw = call.reply.map(|reply| reply.raw.to_string()).unwrap_or_default();
         Ok(Finished {
@@ -159,7 +159,7 @@ impl Jobs {
     ///
     /// Returns an error if a limit is reached, if the run is stopped (which cancels the job), or if the job has no
     /// report. A start with an unknown outcome is repeated only with `--retry-unknown`.
-    pub async fn carry_out<E: From<CallError>>(
+    pub(crate) async fn carry_out<E: From<CallError>>(
         &self,
         node: &NodeId,
         instructions: &Outbound,
@@ -409,7 +409,7 @@ fn key_of(node: &NodeId) -> CallKey {
 
 /// Returns the settled nodes whose job can be retried: a job in flight is polled again, and one with an unknown start
 /// is started again if `retry_unknown` is set.
-pub fn to_try_again(state: &RunState, calls: &[CallRow], retry_unknown: bool) -> Vec<NodeId> {
+pub(crate) fn to_try_again(state: &RunState, calls: &[CallRow], retry_unknown: bool) -> Vec<NodeId> {
     let is_open = |node: &&Node| {
         let mut jobs = calls.iter().rev().filter(|call| call.role == Role::Researcher);
         let last = jobs.find(|call| call.node().as_ref() == Some(&node.id)).filter(|call| call.is_open());

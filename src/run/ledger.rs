@@ -44,11 +44,11 @@ pub enum CallNotice {
 }
 
 /// Receives the calls of a run as they happen.
-pub type CallListener = Arc<dyn Fn(&CallNotice) + Send + Sync>;
+pub(crate) type CallListener = Arc<dyn Fn(&CallNotice) + Send + Sync>;
 
 /// How the worst case of a call is reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reserving {
+pub(crate) enum Reserving {
     /// In the order of the requests. A refusal ends the research.
     InTurn,
     /// As soon as it fits. A refusal says nothing about smaller calls.
@@ -56,7 +56,7 @@ pub enum Reserving {
 }
 
 /// The paid calls of one run: reserves, stores and settles each.
-pub struct Ledger {
+pub(crate) struct Ledger {
     parts: LedgerParts,
     random: Mutex<StdRng>,
     /// A lock for each request that is being made.
@@ -64,44 +64,44 @@ pub struct Ledger {
 }
 
 /// Parts of a ledger.
-pub struct LedgerParts {
+pub(crate) struct LedgerParts {
     /// Stores the calls.
-    pub run: LockedRun,
+    pub(crate) run: LockedRun,
     /// Limits and reservations.
-    pub budget: Budget,
+    pub(crate) budget: Budget,
     /// Clock for retry delays.
-    pub clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     /// Cancelled when no new call may be made.
-    pub closing: CancellationToken,
+    pub(crate) closing: CancellationToken,
     /// Receives the calls as they happen.
-    pub listener: CallListener,
+    pub(crate) listener: CallListener,
     /// Seed of the retry delays.
-    pub seed: u64,
+    pub(crate) seed: u64,
 }
 
 impl Ledger {
     /// Opens the ledger of a run.
-    pub fn new(parts: LedgerParts) -> Self {
+    pub(crate) fn new(parts: LedgerParts) -> Self {
         Self { random: Mutex::new(StdRng::seed_from_u64(parts.seed)), turns: Mutex::default(), parts }
     }
 
     /// Returns the run.
-    pub fn run(&self) -> &LockedRun {
+    pub(crate) fn run(&self) -> &LockedRun {
         &self.parts.run
     }
 
     /// Returns the budget.
-    pub fn budget(&self) -> &Budget {
+    pub(crate) fn budget(&self) -> &Budget {
         &self.parts.budget
     }
 
     /// Returns the clock.
-    pub fn clock(&self) -> &dyn Clock {
+    pub(crate) fn clock(&self) -> &dyn Clock {
         self.parts.clock.as_ref()
     }
 
     /// Completes when no new call may be made.
-    pub async fn closing(&self) {
+    pub(crate) async fn closing(&self) {
         self.parts.closing.cancelled().await;
     }
 
@@ -111,7 +111,7 @@ impl Ledger {
     /// # Errors
     ///
     /// Returns [`CallError::Cancelled`] if the run is stopped meanwhile.
-    pub async fn turn(&self, request: &ContentHash) -> Result<Turn<'_>, CallError> {
+    pub(crate) async fn turn(&self, request: &ContentHash) -> Result<Turn<'_>, CallError> {
         let lock = {
             let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(turns.entry(request.clone()).or_default())
@@ -124,7 +124,7 @@ impl Ledger {
     }
 
     /// Returns the calls of this run that made `request` under any key, oldest first.
-    pub async fn calls_for(&self, request: &ContentHash) -> Result<Vec<CallRow>, CallError> {
+    pub(crate) async fn calls_for(&self, request: &ContentHash) -> Result<Vec<CallRow>, CallError> {
         Ok(self.parts.run.journal().calls_for(self.parts.run.id(), request).await?)
     }
 
@@ -134,7 +134,7 @@ impl Ledger {
     ///
     /// Returns an error if the worst case does not fit, the run is stopped, or the journal fails; nothing is reserved
     /// then.
-    pub async fn open(
+    pub(crate) async fn open(
         &self,
         call: &NewCall,
         reserving: Reserving,
@@ -164,7 +164,7 @@ impl Ledger {
     }
 
     /// Reopens a call that an earlier process left in flight: its worst case becomes reserved instead of charged.
-    pub fn reopen(&self, call: &CallRow) -> Ticket {
+    pub(crate) fn reopen(&self, call: &CallRow) -> Ticket {
         // Tokens of jobs are not limited, see `charged_tokens`.
         let worst = CallCost { cost_nanos: call.worst_cost, tokens: charged_tokens(call) };
         let reservation = self.parts.budget.take_back(worst, call.purpose);
@@ -177,13 +177,13 @@ impl Ledger {
     }
 
     /// Closes a call that an earlier process left in flight. It stays charged.
-    pub async fn give_up(&self, call: &CallRow) -> Result<(), CallError> {
+    pub(crate) async fn give_up(&self, call: &CallRow) -> Result<(), CallError> {
         let outcome = Outcome::Unknown("process ended before the reply was stored".into());
         Ok(self.parts.run.end_call(call.id, &outcome, self.parts.clock.now()).await?)
     }
 
     /// Repeats `send` until it succeeds or the retry table rules out another attempt.
-    pub async fn retry<T, E, S>(&self, policy: &Policy, key: &CallKey, send: impl Fn() -> S) -> Result<T, E>
+    pub(crate) async fn retry<T, E, S>(&self, policy: &Policy, key: &CallKey, send: impl Fn() -> S) -> Result<T, E>
     where
         E: Failure + From<CallError> + std::fmt::Display,
         S: Future<Output = Result<T, E>>,
@@ -197,7 +197,7 @@ impl Ledger {
     }
 
     /// Waits, unless the run is stopped.
-    pub async fn pause(&self, delay: Duration) -> Result<(), CallError> {
+    pub(crate) async fn pause(&self, delay: Duration) -> Result<(), CallError> {
         tokio::select! {
             () = self.parts.clock.sleep(delay) => Ok(()),
             () = self.closing() => Err(CallError::Cancelled),
@@ -205,14 +205,14 @@ impl Ledger {
     }
 
     /// Returns a random number from 0 to 1.
-    pub fn chance(&self) -> f64 {
+    pub(crate) fn chance(&self) -> f64 {
         self.random.lock().unwrap_or_else(PoisonError::into_inner).random()
     }
 }
 
 /// The exclusive right to make one request, see [`Ledger::turn`].
 #[must_use = "the request may be made by two tasks at once after this is dropped"]
-pub struct Turn<'a> {
+pub(crate) struct Turn<'a> {
     ledger: &'a Ledger,
     request: ContentHash,
     held: Option<OwnedMutexGuard<()>>,
@@ -234,7 +234,7 @@ impl Drop for Turn<'_> {
 /// It ends once, by the method that consumes it. Dropped, its worst case stays charged and its row says `sent`, so that
 /// the next process can find it.
 #[must_use = "a ticket that is dropped leaves its worst case charged"]
-pub struct Ticket {
+pub(crate) struct Ticket {
     id: i64,
     key: CallKey,
     role: Role,
@@ -247,22 +247,22 @@ pub struct Ticket {
 
 impl Ticket {
     /// Returns the number of the call in the journal.
-    pub fn id(&self) -> i64 {
+    pub(crate) fn id(&self) -> i64 {
         self.id
     }
 
     /// Returns the reserved worst case.
-    pub fn worst(&self) -> CallCost {
+    pub(crate) fn worst(&self) -> CallCost {
         self.reservation.worst()
     }
 
     /// Stores the id of the background job that the call has started. Must be called before the first poll.
-    pub async fn attach(&self, job: &JobId, provider: ProviderKind) -> Result<(), JournalError> {
+    pub(crate) async fn attach(&self, job: &JobId, provider: ProviderKind) -> Result<(), JournalError> {
         self.run.attach_job(self.id, job, provider).await
     }
 
     /// Stores the reply and settles its cost; an unknown cost is settled at the worst case.
-    pub async fn replied(self, reply: Reply, cost: CallCost) -> Result<(), JournalError> {
+    pub(crate) async fn replied(self, reply: Reply, cost: CallCost) -> Result<(), JournalError> {
         self.end(Outcome::Replied(Box::new(reply), cost.cost_nanos)).await?;
         (self.listener)(&CallNotice::Replied(self.key.clone(), self.role));
         self.reservation.settle(cost);
@@ -270,21 +270,21 @@ impl Ticket {
     }
 
     /// Stores that the request was not carried out, and releases the reservation.
-    pub async fn failed(self, reason: String) -> Result<(), JournalError> {
+    pub(crate) async fn failed(self, reason: String) -> Result<(), JournalError> {
         self.end(Outcome::Failed(reason)).await?;
         self.reservation.release();
         Ok(())
     }
 
     /// Stores that the request may have been carried out. The worst case stays charged.
-    pub async fn unknown(self, reason: String) -> Result<(), JournalError> {
+    pub(crate) async fn unknown(self, reason: String) -> Result<(), JournalError> {
         self.end(Outcome::Unknown(reason)).await?;
         self.reservation.keep();
         Ok(())
     }
 
     /// Stores that no reply will arrive, and settles the cost if it is known.
-    pub async fn lost(self, reason: String, cost: Option<CallCost>) -> Result<(), JournalError> {
+    pub(crate) async fn lost(self, reason: String, cost: Option<CallCost>) -> Result<(), JournalError> {
         self.end(Outcome::Lost(reason, cost.and_then(|cost| cost.cost_nanos))).await?;
         match cost {
             Some(cost) => {
@@ -302,7 +302,7 @@ impl Ticket {
 }
 
 /// Returns the tokens a stored call is charged. Those of jobs do not count: jobs are limited by cost and number.
-pub fn charged_tokens(call: &CallRow) -> u64 {
+pub(crate) fn charged_tokens(call: &CallRow) -> u64 {
     match (call.role, call.state) {
         (Role::Researcher, _) | (_, CallState::Failed) => 0,
         _ => call.usage.map_or(call.worst_tokens, |usage| usage.tokens()),

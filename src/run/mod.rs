@@ -15,47 +15,47 @@ pub mod budget;
 
 pub mod event;
 
-pub mod journal;
+pub(crate) mod journal;
 
-pub mod phase;
+pub(crate) mod phase;
 
-pub mod tree;
+pub(crate) mod tree;
 
 pub mod store;
 
-pub mod outward;
+pub(crate) mod outward;
 
-pub mod usage;
+pub(crate) mod usage;
 
-pub mod ledger;
+pub(crate) mod ledger;
 
-pub mod job_log;
+pub(crate) mod job_log;
 
-pub mod cache;
+pub(crate) mod cache;
 
-pub mod egress;
+pub(crate) mod egress;
 
-pub mod reader;
+pub(crate) mod reader;
 
 mod node_source;
 
-pub mod sources;
+pub(crate) mod sources;
 
 mod outward_worker;
 
-pub mod jobs;
+pub(crate) mod jobs;
 
-pub mod desk;
+pub(crate) mod desk;
 
-pub mod recall;
+pub(crate) mod recall;
 
 pub mod scheduler;
 
-pub mod steps;
+pub(crate) mod steps;
 
 mod work;
 
-pub mod estimate;
+pub(crate) mod estimate;
 
 pub mod orchestrator;
 

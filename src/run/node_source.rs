@@ -32,7 +32,7 @@ const MAX_NAMED: usize = 5;
 const MAX_FAILURES: u32 = 3;
 
 /// The knowledge base, for one node.
-pub struct Inside {
+pub(crate) struct Inside {
     pub(super) source: Arc<dyn Source>,
     pub(super) cache: Cache,
     pub(super) egress: Egress,
@@ -91,7 +91,7 @@ impl Source for Inside {
 }
 
 /// The web, for one node. It takes outbound text alone, so it is no [`Source`] that any worker can be given.
-pub struct Outside {
+pub(crate) struct Outside {
     pub(super) web: Arc<WebSource>,
     pub(super) cache: Cache,
     pub(super) egress: Egress,
@@ -110,24 +110,24 @@ pub struct Outside {
 
 /// What the sources of one node share with those of all others in a run.
 #[derive(Clone)]
-pub struct Shared {
+pub(crate) struct Shared {
     /// Answers on record.
-    pub cache: Cache,
+    pub(crate) cache: Cache,
     /// What may be sent.
-    pub egress: Egress,
+    pub(crate) egress: Egress,
     /// How long answers from outside are waited for.
-    pub patience: Patience,
+    pub(crate) patience: Patience,
     /// Stops asking an engine that fails.
-    pub breaker: Arc<Breaker>,
+    pub(crate) breaker: Arc<Breaker>,
 }
 
 /// How long answers from outside are waited for.
 #[derive(Clone)]
-pub struct Patience {
+pub(crate) struct Patience {
     /// No longer than there is time in it.
-    pub budget: Budget,
+    pub(crate) budget: Budget,
     /// No longer than until this is triggered.
-    pub stop: CancellationToken,
+    pub(crate) stop: CancellationToken,
 }
 
 impl Patience {
@@ -142,7 +142,7 @@ impl Patience {
 
 impl Outside {
     /// Returns the web for a node; `version` says what results depend on.
-    pub fn new(web: Arc<WebSource>, shared: &Shared, node: NodeId, version: String) -> Self {
+    pub(crate) fn new(web: Arc<WebSource>, shared: &Shared, node: NodeId, version: String) -> Self {
         let Shared { cache, egress, patience, breaker } = shared.clone();
         let (reading, pages, named) = (None, Mutex::default(), BTreeMap::new());
         Self { web, cache, egress, node, version, patience, breaker, reading, pages, named }
@@ -150,13 +150,13 @@ impl Outside {
 
     /// Shows of long pages what bears on `question`.
     #[must_use]
-    pub fn read_for(self, reading: Reading, question: Outbound) -> Self {
+    pub(crate) fn read_for(self, reading: Reading, question: Outbound) -> Self {
         Self { reading: Some((reading, question)), ..self }
     }
 
     /// Finds the pages that the user's words name first, whatever a search finds.
     #[must_use]
-    pub fn naming(mut self, words: &Outbound) -> Self {
+    pub(crate) fn naming(mut self, words: &Outbound) -> Self {
         for url in named_in(words.as_str()) {
             if self.named.len() < MAX_NAMED {
                 self.named.entry(url.canonical().to_string()).or_insert_with(|| named_page(url.to_string()));
@@ -167,28 +167,28 @@ impl Outside {
     }
 
     /// Lets public pages be opened.
-    pub fn permit<'a>(&self, passages: impl IntoIterator<Item = &'a Passage>) {
+    pub(crate) fn permit<'a>(&self, passages: impl IntoIterator<Item = &'a Passage>) {
         let public = passages.into_iter().filter_map(|passage| Some((passage, PublicPassage::of(passage)?)));
         self.pages().extend(public.map(|(passage, public)| (passage.id.clone(), public.address())));
     }
 
     /// Returns whether the user named a page.
-    pub fn names_pages(&self) -> bool {
+    pub(crate) fn names_pages(&self) -> bool {
         !self.named.is_empty()
     }
 
     /// Describes the searched source, for reports.
-    pub fn scope(&self) -> String {
+    pub(crate) fn scope(&self) -> String {
         self.web.scope()
     }
 
     /// Returns what results depend on besides the query.
-    pub fn version(&self) -> String {
+    pub(crate) fn version(&self) -> String {
         self.version.clone()
     }
 
     /// Searches. Pages the user named come first, then the results on record or, without a record, those of the engine.
-    pub async fn search(&self, query: &Outbound, limit: usize) -> Result<Found, SourceError> {
+    pub(crate) async fn search(&self, query: &Outbound, limit: usize) -> Result<Found, SourceError> {
         let lookup = self.lookup("search", format!("{limit}: {}", normalised(query.as_str())), &self.version);
         let searched: Result<Found, _> =
             Box::pin(self.cache.answer_json(lookup, Box::pin(self.ask(query, limit)))).await;
@@ -222,7 +222,7 @@ impl Outside {
     }
 
     /// Opens a page that the user named, that a search found or that a job cites; no other.
-    pub async fn open(&self, id: &str) -> Result<Passage, SourceError> {
+    pub(crate) async fn open(&self, id: &str) -> Result<Passage, SourceError> {
         let address = self.pages().get(id).cloned();
         let address = address.ok_or_else(|| SourceError::NoSuchPassage { id: id.to_owned() })?;
         let read_for = self.reading.as_ref().map_or_else(String::new, |(_, question)| {
@@ -249,7 +249,7 @@ impl Outside {
     }
 
     /// Reads the stored page behind a place, to check a quote against.
-    pub fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
+    pub(crate) fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
         Box::pin(self.web.read(place))
     }
 
@@ -280,7 +280,7 @@ fn named_page(url: String) -> Passage {
 /// Workers search side by side, so until a search succeeds they take turns: otherwise all of a step would be sent to an
 /// engine that is down before the first failure is known.
 #[derive(Default)]
-pub struct Breaker {
+pub(crate) struct Breaker {
     turn: tokio::sync::Mutex<()>,
     state: Mutex<Record>,
 }

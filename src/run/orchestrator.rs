@@ -59,7 +59,7 @@ pub enum RunNotice<'a> {
 }
 
 /// Receives the progress of a run.
-pub type RunListener = Arc<dyn Fn(&RunNotice<'_>) + Send + Sync>;
+pub(crate) type RunListener = Arc<dyn Fn(&RunNotice<'_>) + Send + Sync>;
 
 /// The resources of a run.
 pub struct Resources {
@@ -133,7 +133,7 @@ pub enum RunError {
 
 impl RunError {
     /// Returns what the user can do about this error.
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Journal(error) => error.hint(),
             Self::Store(error) => error.hint(),
@@ -162,7 +162,7 @@ pub struct Orchestrator {
 }
 
 /// Shows the user a question and returns the answer.
-pub type AskBack<'a> = &'a (dyn Fn(String) -> BoxFuture<'static, Option<String>> + Sync);
+pub(crate) type AskBack<'a> = &'a (dyn Fn(String) -> BoxFuture<'static, Option<String>> + Sync);
 
 /// Task that cancels calls in flight after a grace period once the run is stopped. It ends with the run.
 struct Grace {
@@ -216,7 +216,11 @@ impl Orchestrator {
     /// # Errors
     ///
     /// Returns an error if another process holds the run, or it was started with a model and none is configured now.
-    pub async fn resume(run: RunId, limits: Option<BudgetLimits>, resources: Resources) -> Result<Self, RunError> {
+    pub(crate) async fn resume(
+        run: RunId,
+        limits: Option<BudgetLimits>,
+        resources: Resources,
+    ) -> Result<Self, RunError> {
         let locked = resources.store.lock(&run)?;
         let (_, mut state) = resources.store.read(&run).await?;
         if state.settings.by_rules != resources.models.is_none() {
@@ -288,22 +292,22 @@ impl Orchestrator {
     }
 
     /// Returns the run's id.
-    pub fn id(&self) -> &RunId {
+    pub(crate) fn id(&self) -> &RunId {
         self.locked.id()
     }
 
     /// Returns the store of the run.
-    pub fn store(&self) -> &Store {
+    pub(crate) fn store(&self) -> &Store {
         &self.resources.store
     }
 
     /// Returns the background jobs, if a provider is configured.
-    pub fn jobs(&self) -> Option<&DeepResearch> {
+    pub(crate) fn jobs(&self) -> Option<&DeepResearch> {
         self.resources.jobs.as_deref()
     }
 
     /// Returns the state of the run.
-    pub fn state(&self) -> &RunState {
+    pub(crate) fn state(&self) -> &RunState {
         &self.state
     }
 
@@ -313,7 +317,7 @@ impl Orchestrator {
     /// # Errors
     ///
     /// Returns an error if a model cannot be reached.
-    pub async fn clarify(&mut self, ask: AskBack<'_>) -> Result<(), RunError> {
+    pub(crate) async fn clarify(&mut self, ask: AskBack<'_>) -> Result<(), RunError> {
         if self.state.phase != Phase::Asked || self.state.clarification.is_some() {
             return Ok(());
         }
@@ -340,7 +344,7 @@ impl Orchestrator {
     /// # Errors
     ///
     /// Returns an error if a model cannot be reached, or the given plan is invalid.
-    pub async fn plan(&mut self, plan: Option<&SavedPlan>) -> Result<(), RunError> {
+    pub(crate) async fn plan(&mut self, plan: Option<&SavedPlan>) -> Result<(), RunError> {
         let limits = self.state.settings.tree;
         if self.state.phase == Phase::Asked {
             let brief = match plan {
@@ -586,7 +590,7 @@ impl Board for Orchestrator {
 /// # Errors
 ///
 /// Returns all problems of the plan.
-pub fn check_plan(draft: &PlanDraft, tree: &Tree, brief: &Brief, limits: TreeLimits) -> Result<Plan, RunError> {
+pub(crate) fn check_plan(draft: &PlanDraft, tree: &Tree, brief: &Brief, limits: TreeLimits) -> Result<Plan, RunError> {
     draft.check(tree, brief, limits, 1).map_err(|complaints| {
         let complaints = complaints.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         RunError::Plan { complaints }

@@ -17,21 +17,21 @@ pub(super) const CONTEXT_TOKENS: u64 = 1_000;
 
 /// Words the user wrote: the question, what they said when asked back, and what they require.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UserWords {
+pub(crate) struct UserWords {
     /// What was asked.
-    pub question: Outbound,
+    pub(crate) question: Outbound,
     /// What was said when asked back, after the question it answers, which was worded before any retrieval.
-    pub clarification: Option<Outbound>,
+    pub(crate) clarification: Option<Outbound>,
     /// What the answer must cover.
-    pub required: Vec<Outbound>,
+    pub(crate) required: Vec<Outbound>,
     /// Days that pages are to be from, if not any.
-    pub days: Option<Outbound>,
+    pub(crate) days: Option<Outbound>,
 }
 
 impl UserWords {
     /// Reads them off a run.
     #[expect(clippy::disallowed_methods, reason = "the user wrote them for this question")]
-    pub fn of(state: &RunState) -> Self {
+    pub(crate) fn of(state: &RunState) -> Self {
         let day = |day: &Option<String>| day.as_deref().and_then(|day| day.parse::<jiff::civil::Date>().ok());
         let scope = &state.settings.scope;
         let (from, to, on, until) =
@@ -51,7 +51,7 @@ impl UserWords {
     }
 
     /// Returns all of them but the days.
-    pub fn all(&self) -> impl Iterator<Item = &Outbound> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Outbound> {
         [&self.question].into_iter().chain(&self.clarification).chain(&self.required)
     }
 }
@@ -61,14 +61,14 @@ impl UserWords {
 /// The brief of a run that follows another one is made with the earlier answer in view, so such a run has a second brief,
 /// made without it, and no plan that may leave.
 #[derive(Clone, Copy, Debug)]
-pub struct BeforeRetrieval<'a> {
+pub(crate) struct BeforeRetrieval<'a> {
     state: &'a RunState,
     brief: &'a Brief,
 }
 
 impl<'a> BeforeRetrieval<'a> {
     /// Returns what of a run was made before retrieval; `None` if no brief was.
-    pub fn of(state: &'a RunState) -> Option<Self> {
+    pub(crate) fn of(state: &'a RunState) -> Option<Self> {
         let brief = match state.settings.follows {
             None => state.brief(),
             Some(_) => state.outward_brief.as_ref(),
@@ -78,62 +78,62 @@ impl<'a> BeforeRetrieval<'a> {
 
     /// Returns the question in full.
     #[expect(clippy::disallowed_methods, reason = "this brief was made before any retrieval")]
-    pub fn task(self) -> Outbound {
+    pub(crate) fn task(self) -> Outbound {
         Outbound::vouched(&self.brief.task)
     }
 
     /// Returns the aspects that `ids` stand for; all of them if nodes go by the ids of another brief.
-    pub fn aspects(self, ids: &[AspectId]) -> Vec<OutwardAspect> {
+    pub(crate) fn aspects(self, ids: &[AspectId]) -> Vec<OutwardAspect> {
         let is_wanted = |aspect: &OutwardAspect| self.has_other_ids() || ids.contains(&aspect.id);
         self.all_aspects().filter(is_wanted).collect()
     }
 
     /// Returns every aspect.
     #[expect(clippy::disallowed_methods, reason = "this brief was made before any retrieval")]
-    pub fn all_aspects(self) -> impl Iterator<Item = OutwardAspect> {
+    pub(crate) fn all_aspects(self) -> impl Iterator<Item = OutwardAspect> {
         let aspects = self.brief.aspects.iter();
         aspects.map(|aspect| OutwardAspect { id: aspect.id.clone(), text: Outbound::vouched(&aspect.text) })
     }
 
     /// Returns whether nodes use the aspect ids of a different brief.
-    pub fn has_other_ids(self) -> bool {
+    pub(crate) fn has_other_ids(self) -> bool {
         self.state.settings.follows.is_some()
     }
 
     /// Returns the question of a node, if the first plan worded it.
     #[expect(clippy::disallowed_methods, reason = "the first plan of a run that follows no other saw no evidence")]
-    pub fn question(self, node: &Node) -> Option<Outbound> {
+    pub(crate) fn question(self, node: &Node) -> Option<Outbound> {
         let is_first = self.state.settings.follows.is_none() && !self.state.reworded.contains(&node.id);
         is_first.then(|| Outbound::vouched(node.question.as_str()))
     }
 
     /// Returns what the first plan asks.
-    pub fn questions(self) -> impl Iterator<Item = Outbound> {
+    pub(crate) fn questions(self) -> impl Iterator<Item = Outbound> {
         self.state.tree.nodes.iter().filter_map(move |node| self.question(node))
     }
 }
 
 /// Returns whether the user allows internal text to leave.
 #[expect(clippy::disallowed_methods, reason = "this is where the setting is read")]
-pub fn egress_allowed(state: &RunState) -> Option<EgressAllowed> {
+pub(crate) fn egress_allowed(state: &RunState) -> Option<EgressAllowed> {
     EgressAllowed::by_setting(state.settings.allow_egress)
 }
 
 /// Everything a conversation that faces outward is shown of a run.
 #[derive(Clone, Debug)]
-pub struct OutwardWork {
+pub(crate) struct OutwardWork {
     /// The task of the node, for all of its aspects.
-    pub task: OutwardTask,
+    pub(crate) task: OutwardTask,
     /// Whether the ids of its aspects are those of the brief that nodes go by.
-    pub has_own_ids: bool,
+    pub(crate) has_own_ids: bool,
     /// What the nodes it builds on found in public sources: each with its question in words that may leave.
-    pub conclusions: Vec<(NodeId, Outbound, Branch)>,
+    pub(crate) conclusions: Vec<(NodeId, Outbound, Branch)>,
     /// The part of the public summary that bears on the question.
-    pub context: Outbound,
+    pub(crate) context: Outbound,
     /// What the user asked.
-    pub asked: Question,
+    pub(crate) asked: Question,
     /// The same, with what else the user wrote.
-    pub words: UserWords,
+    pub(crate) words: UserWords,
 }
 
 impl OutwardWork {
@@ -142,7 +142,7 @@ impl OutwardWork {
         clippy::disallowed_methods,
         reason = "what is labelled public was made by conversations that face outward"
     )]
-    pub fn of(state: &RunState, node: &Node) -> Self {
+    pub(crate) fn of(state: &RunState, node: &Node) -> Self {
         let task = outward_task(state, node);
         let eyes = if egress_allowed(state).is_some() { Label::Internal } else { Label::Public };
         let found = node.depends_on.iter().filter(|id| label(&state.tree, &state.branches, id) <= eyes);
@@ -163,7 +163,7 @@ impl OutwardWork {
 }
 
 /// Returns what a conversation outside is told of a node.
-pub fn outward_task(state: &RunState, node: &Node) -> OutwardTask {
+pub(crate) fn outward_task(state: &RunState, node: &Node) -> OutwardTask {
     let words = UserWords::of(state);
     let today = state.started_at().date().and_then(|day| day.parse::<jiff::civil::Date>().ok()).map(Outbound::from);
     let (planned, background, aspects) = match (egress_allowed(state), BeforeRetrieval::of(state)) {
@@ -182,7 +182,7 @@ pub fn outward_task(state: &RunState, node: &Node) -> OutwardTask {
 }
 
 /// Returns the task of the whole run as a summary that is shown outside may name it.
-pub fn outward_brief(state: &RunState) -> Outbound {
+pub(crate) fn outward_brief(state: &RunState) -> Outbound {
     BeforeRetrieval::of(state).map_or_else(|| UserWords::of(state).question, BeforeRetrieval::task)
 }
 

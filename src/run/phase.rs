@@ -18,7 +18,7 @@ use crate::research::verdict::Verdict;
 ///
 /// A resumed run goes from [`Self::Judged`] back to [`Self::Planned`] when nodes of its last round are tried again.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// The question is known.
     Asked,
     /// What the answer must cover is fixed.
@@ -33,24 +33,24 @@ pub enum Phase {
 
 /// The rounds up to the one that is under way.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rounds {
+pub(crate) struct Rounds {
     /// What the answer must cover.
-    pub brief: Brief,
+    pub(crate) brief: Brief,
     /// The number of the round that was planned last, from 1.
-    pub number: u32,
+    pub(crate) number: u32,
     /// Why the nodes were opened, one reason per round.
-    pub reasons: Vec<String>,
+    pub(crate) reasons: Vec<String>,
     /// The verdicts on the rounds before.
-    pub verdicts: Vec<Verdict>,
+    pub(crate) verdicts: Vec<Verdict>,
 }
 
 /// What the rounds that ended have left: what the workers of the next round see of them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Folded {
+pub(crate) struct Folded {
     /// The summaries.
-    pub memory: Memory,
+    pub(crate) memory: Memory,
     /// Rounds in a row that brought no new evidence.
-    pub idle_rounds: u32,
+    pub(crate) idle_rounds: u32,
     /// Nodes whose branches are in the summaries.
     pub(super) nodes: BTreeSet<NodeId>,
     /// The draft of the last round.
@@ -61,31 +61,31 @@ pub struct Folded {
 
 /// A round that was judged.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judged {
+pub(crate) struct Judged {
     /// The rounds up to this one.
-    pub rounds: Rounds,
+    pub(crate) rounds: Rounds,
     /// The answer so far.
-    pub draft: Draft,
+    pub(crate) draft: Draft,
     /// The verdict on it.
-    pub verdict: Verdict,
+    pub(crate) verdict: Verdict,
     /// The summaries as they stood before the round was folded in, for nodes of it that are tried again.
     pub(super) before: Folded,
 }
 
 /// The end of a run, which a resumption takes back.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ended {
+pub(crate) struct Ended {
     /// Why it ended.
-    pub stop_reason: StopReason,
+    pub(crate) stop_reason: StopReason,
     /// The final answer.
-    pub draft: Draft,
+    pub(crate) draft: Draft,
     /// The phase the run was in.
     pub(super) before: Phase,
 }
 
 impl Phase {
     /// Returns the brief; `None` before it is fixed.
-    pub fn brief(&self) -> Option<&Brief> {
+    pub(crate) fn brief(&self) -> Option<&Brief> {
         match self {
             Self::Asked => None,
             Self::Briefed(brief) => Some(brief),
@@ -96,7 +96,7 @@ impl Phase {
     }
 
     /// Returns the rounds; `None` before the first plan.
-    pub fn rounds(&self) -> Option<&Rounds> {
+    pub(crate) fn rounds(&self) -> Option<&Rounds> {
         match self {
             Self::Asked | Self::Briefed(_) => None,
             Self::Planned(rounds) => Some(rounds),
@@ -106,7 +106,7 @@ impl Phase {
     }
 
     /// Returns the verdicts, one for each round that was judged.
-    pub fn verdicts(&self) -> Vec<&Verdict> {
+    pub(crate) fn verdicts(&self) -> Vec<&Verdict> {
         let last = match self {
             Self::Judged(judged) => Some(&judged.verdict),
             Self::Ended(ended) => return ended.before.verdicts(),

@@ -21,11 +21,11 @@ const SHOWN_CHARACTERS: usize = 6_000;
 
 /// Reads pages for all nodes of a run.
 #[derive(Clone)]
-pub struct Reading {
+pub(crate) struct Reading {
     /// Makes digests; without it, excerpts relevant to the question are shown.
-    pub caller: Option<Arc<dyn Caller>>,
+    pub(crate) caller: Option<Arc<dyn Caller>>,
     /// Ranks excerpts by relevance to a question; without it, the beginning of a page is shown.
-    pub embedder: Option<Arc<dyn Embedder>>,
+    pub(crate) embedder: Option<Arc<dyn Embedder>>,
 }
 
 impl Reading {
@@ -34,7 +34,12 @@ impl Reading {
     /// # Errors
     ///
     /// Returns an error only if the run itself cannot go on.
-    pub async fn shown(&self, node: &NodeId, question: &Outbound, page: &str) -> Result<Option<String>, SourceError> {
+    pub(crate) async fn shown(
+        &self,
+        node: &NodeId,
+        question: &Outbound,
+        page: &str,
+    ) -> Result<Option<String>, SourceError> {
         if page.chars().count() <= SHOWN_CHARACTERS {
             return Ok(None);
         }

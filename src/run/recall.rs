@@ -47,7 +47,7 @@ pub struct Recall {
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum EntryKind {
+pub(crate) enum EntryKind {
     /// A quote, with what it was quoted for.
     Quote,
     /// The summary of a branch.
@@ -57,7 +57,7 @@ pub enum EntryKind {
 /// Where an entry comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum EntrySource {
+pub(crate) enum EntrySource {
     /// The knowledge base.
     Kb,
     /// The web.
@@ -66,45 +66,45 @@ pub enum EntrySource {
 
 /// Something a run found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// The id of the quote, or of the node whose summary it is.
-    pub id: String,
+    pub(crate) id: String,
     /// The node that found it.
-    pub node: NodeId,
+    pub(crate) node: NodeId,
     /// What it is.
-    pub kind: EntryKind,
+    pub(crate) kind: EntryKind,
     /// Where it comes from.
-    pub source: EntrySource,
+    pub(crate) source: EntrySource,
     /// The path and lines, or the address; empty for a summary.
-    pub place: String,
+    pub(crate) place: String,
     /// Who may see it.
-    pub label: Label,
+    pub(crate) label: Label,
     /// From 0 to 1.
-    pub confidence: f32,
+    pub(crate) confidence: f32,
     /// The text that is searched.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 /// A search of the entries of one run.
 #[derive(Clone, Copy, Debug)]
-pub struct RecallQuery<'a> {
+pub(crate) struct RecallQuery<'a> {
     /// What the entries should be similar to.
-    pub text: &'a str,
+    pub(crate) text: &'a str,
     /// Only entries of this kind.
-    pub kind: Option<EntryKind>,
+    pub(crate) kind: Option<EntryKind>,
     /// Only entries from this source.
-    pub source: Option<EntrySource>,
+    pub(crate) source: Option<EntrySource>,
     /// Only entries that a reader of this label may see.
-    pub eyes: Label,
+    pub(crate) eyes: Label,
     /// Only entries of this node.
-    pub node: Option<&'a NodeId>,
+    pub(crate) node: Option<&'a NodeId>,
     /// How many at most.
-    pub limit: usize,
+    pub(crate) limit: usize,
 }
 
 impl<'a> RecallQuery<'a> {
     /// Searches all entries for `text`.
-    pub fn of(text: &'a str, limit: usize) -> Self {
+    pub(crate) fn of(text: &'a str, limit: usize) -> Self {
         Self { text, kind: None, source: None, eyes: Label::Internal, node: None, limit }
     }
 
@@ -126,11 +126,11 @@ impl<'a> RecallQuery<'a> {
 
 /// An entry that was found, and its similarity to the text of the query, as a cosine.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Recalled {
+pub(crate) struct Recalled {
     /// The entry with its tags.
-    pub entry: Entry,
+    pub(crate) entry: Entry,
     /// The cosine.
-    pub similarity: f32,
+    pub(crate) similarity: f32,
 }
 
 /// The memory could not be read or written.
@@ -161,7 +161,7 @@ pub enum RecallError {
 
 impl Recall {
     /// Opens the memory beside the journal in `folder`, or makes it.
-    pub async fn open(folder: &Path, embedder: Arc<dyn Embedder>) -> Result<Self, RecallError> {
+    pub(crate) async fn open(folder: &Path, embedder: Arc<dyn Embedder>) -> Result<Self, RecallError> {
         let uri = folder.join(FOLDER).to_string_lossy().into_owned();
         let connection = lancedb::connect(&uri).execute().await.map_err(during("open"))?;
         // Vectors of different embedders never meet.
@@ -179,7 +179,7 @@ impl Recall {
     }
 
     /// Adds entries of a run, replacing those with the same ids.
-    pub async fn add(&self, run: &RunId, entries: Vec<Entry>) -> Result<(), RecallError> {
+    pub(crate) async fn add(&self, run: &RunId, entries: Vec<Entry>) -> Result<(), RecallError> {
         if entries.is_empty() {
             return Ok(());
         }
@@ -218,7 +218,7 @@ impl Recall {
     /// Returns the entries of a run that match a query, most similar first.
     ///
     /// Compares every vector of the run instead of using a vector index, so that the same entries give the same answer.
-    pub async fn search(&self, run: &RunId, query: &RecallQuery<'_>) -> Result<Vec<Recalled>, RecallError> {
+    pub(crate) async fn search(&self, run: &RunId, query: &RecallQuery<'_>) -> Result<Vec<Recalled>, RecallError> {
         let (embedder, text) = (Arc::clone(&self.embedder), query.text.to_owned());
         let vector = tokio::task::spawn_blocking(move || embedder.embed_query(&text)).await??;
         let nearest = self.table.query().nearest_to(vector).map_err(during("search"))?;
@@ -232,7 +232,7 @@ impl Recall {
     }
 
     /// Removes the entries of a run from the tables of all embedders.
-    pub async fn forget(folder: &Path, run: &RunId) -> Result<(), RecallError> {
+    pub(crate) async fn forget(folder: &Path, run: &RunId) -> Result<(), RecallError> {
         let folder = folder.join(FOLDER);
         if !folder.is_dir() {
             return Ok(());
@@ -248,7 +248,7 @@ impl Recall {
 }
 
 /// Returns the entries of a branch: its summary, and each quote with what it was quoted for.
-pub fn entries(node: &NodeId, branch: &Branch) -> Vec<Entry> {
+pub(crate) fn entries(node: &NodeId, branch: &Branch) -> Vec<Entry> {
     let label = branch.evidence.iter().map(|quote| quote.label).max().unwrap_or(Label::Internal);
     let summary = Entry {
         id: node.to_string(),

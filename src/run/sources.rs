@@ -28,17 +28,17 @@ pub struct Sources {
 
 /// The sources of one run.
 #[derive(Clone)]
-pub struct RunSources {
+pub(crate) struct RunSources {
     /// The sources.
-    pub sources: Sources,
+    pub(crate) sources: Sources,
     /// State shared by all nodes.
-    pub shared: Shared,
+    pub(crate) shared: Shared,
     /// See [`crate::run::event::RunSettings::source_version`].
-    pub internal_version: String,
+    pub(crate) internal_version: String,
     /// Reads long pages.
-    pub reading: Reading,
+    pub(crate) reading: Reading,
     /// The day the run began: what the web said is used again on that day.
-    pub day: String,
+    pub(crate) day: String,
 }
 
 impl RunSources {
@@ -48,14 +48,14 @@ impl RunSources {
     }
 
     /// Returns whether the web can be searched.
-    pub fn can_search(&self) -> bool {
+    pub(crate) fn can_search(&self) -> bool {
         self.searchable().is_some()
     }
 
     /// Returns the lookup that finds the job of a task among all that were started. `version` says what their reports
     /// depend on, and `asked` is all the user asked for: the same words mean the same only within that. A report on text
     /// that was allowed to leave does not serve a run in which it may not.
-    pub fn job_lookup(&self, node: &NodeId, task: &OutwardTask, asked: &str, version: &str) -> Lookup {
+    pub(crate) fn job_lookup(&self, node: &NodeId, task: &OutwardTask, asked: &str, version: &str) -> Lookup {
         let aspects = task.aspects().iter().map(|aspect| normalised(aspect.text.as_str()));
         let words: Vec<_> = [normalised(task.question().as_str())].into_iter().chain(aspects).collect();
         Lookup {
@@ -69,14 +69,14 @@ impl RunSources {
     }
 
     /// Returns the knowledge base for a node.
-    pub fn inside(&self, node: &NodeId) -> Inside {
+    pub(crate) fn inside(&self, node: &NodeId) -> Inside {
         let Shared { cache, egress, .. } = self.shared.clone();
         let source = Arc::clone(&self.sources.internal);
         Inside { source, cache, egress, node: node.clone(), version: self.internal_version.clone() }
     }
 
     /// Returns the web for a node, if it can be searched; long pages are read for `question`.
-    pub fn outside(&self, node: &NodeId, question: &Outbound, asked: &Outbound) -> Option<Outside> {
+    pub(crate) fn outside(&self, node: &NodeId, question: &Outbound, asked: &Outbound) -> Option<Outside> {
         let web = Arc::clone(self.searchable()?);
         let version = self.version_today(&web);
         let outside = Outside::new(web, &self.shared, node.clone(), version);
@@ -84,7 +84,7 @@ impl RunSources {
     }
 
     /// Returns the pages a job cites, for a node; no others can be opened. They are for code to check, so they come whole.
-    pub fn cited(&self, node: &NodeId, report: &JobReport) -> Option<Outside> {
+    pub(crate) fn cited(&self, node: &NodeId, report: &JobReport) -> Option<Outside> {
         let web = Arc::clone(self.sources.web.as_ref()?);
         let version = self.version_today(&web);
         let outside = Outside::new(web, &self.shared, node.clone(), version);

@@ -45,21 +45,21 @@ const MAX_LEDGER: usize = 60;
 const RECALLED: usize = 20;
 
 /// Performs the steps of a run.
-pub struct Steps {
+pub(crate) struct Steps {
     /// The run.
-    pub run: RunId,
+    pub(crate) run: RunId,
     /// Makes model calls; `None` uses rules.
-    pub desk: Option<Arc<Desk>>,
+    pub(crate) desk: Option<Arc<Desk>>,
     /// Background research, if a provider is configured.
-    pub jobs: Option<Arc<Jobs>>,
+    pub(crate) jobs: Option<Arc<Jobs>>,
     /// Sources of evidence.
-    pub sources: RunSources,
+    pub(crate) sources: RunSources,
     /// Picks sentences.
-    pub picker: Arc<dyn Pick>,
+    pub(crate) picker: Arc<dyn Pick>,
     /// The research memory.
-    pub recall: Option<Recall>,
+    pub(crate) recall: Option<Recall>,
     /// Receives each section of a long answer as it is written.
-    pub on_section: Arc<dyn Fn(&Section) + Send + Sync>,
+    pub(crate) on_section: Arc<dyn Fn(&Section) + Send + Sync>,
 }
 
 /// A step failed.
@@ -115,7 +115,7 @@ impl From<WorkError> for StepError {
 
 impl Steps {
     /// Returns the ways out there are for a run. A node on a way with a job holds one until it is known to need none.
-    pub fn ways(&self, state: &RunState) -> Ways {
+    pub(crate) fn ways(&self, state: &RunState) -> Ways {
         let taken = |jobs: &Jobs| state.jobs().filter(|(node, is_running)| *is_running || jobs.has(node)).count();
         let job_way = |jobs: &Jobs| match () {
             () if jobs.research().max_jobs() <= taken(jobs) => JobWay::UsedUp,
@@ -132,7 +132,7 @@ impl Steps {
     }
 
     /// Decides whether to ask the user for clarification. Rules never ask.
-    pub async fn clarify(&self, state: &RunState) -> Result<Option<Clarification>, StepError> {
+    pub(crate) async fn clarify(&self, state: &RunState) -> Result<Option<Clarification>, StepError> {
         let Some(desk) = self.desk.as_deref() else { return Ok(None) };
         match clarify(desk, &state.question).await {
             Ok(clarification) => Ok(Some(clarification).filter(|clarification| clarification.need)),
@@ -143,7 +143,7 @@ impl Steps {
     }
 
     /// Makes the brief.
-    pub async fn brief(&self, state: &RunState) -> Result<Brief, StepError> {
+    pub(crate) async fn brief(&self, state: &RunState) -> Result<Brief, StepError> {
         let required = &state.settings.required;
         let by_rules = || brief_by_rules(&state.question, state.settings.mode, required);
         let Some(desk) = self.desk.as_deref() else { return Ok(by_rules()) };
@@ -168,7 +168,7 @@ impl Steps {
 
     /// Fixes what the web is to be asked for in a run that follows another one: its brief, made again without the earlier
     /// answer. Other runs need none, since nothing was retrieved before their brief.
-    pub async fn outward_brief(&self, state: &RunState) -> Result<Option<Brief>, StepError> {
+    pub(crate) async fn outward_brief(&self, state: &RunState) -> Result<Option<Brief>, StepError> {
         let Some(followed) = &state.settings.follows else { return Ok(None) };
         let ways = self.ways(state);
         if state.settings.allow_egress || !(ways.web || ways.job == JobWay::Open) {
@@ -199,7 +199,7 @@ impl Steps {
     }
 
     /// Plans the first round, for the sources the user selected.
-    pub async fn plan(&self, state: &RunState, brief: &Brief) -> Result<Plan, StepError> {
+    pub(crate) async fn plan(&self, state: &RunState, brief: &Brief) -> Result<Plan, StepError> {
         let plan = self.first_plan(state, brief).await?;
         Ok(directed(plan, state.settings.source, &state.tree.root))
     }
@@ -228,7 +228,7 @@ impl Steps {
     }
 
     /// Plans another round for the gaps in the last verdict. The plan is empty if there is nothing to do.
-    pub async fn replan(&self, state: &RunState, judged: &Judged) -> Result<Plan, StepError> {
+    pub(crate) async fn replan(&self, state: &RunState, judged: &Judged) -> Result<Plan, StepError> {
         let mut plan = self.next_plan(state, judged).await?;
         if let Some(hint) = state.settings.source {
             plan.nodes.iter_mut().for_each(|node| node.source_hint = hint);
@@ -254,7 +254,11 @@ impl Steps {
     }
 
     /// Folds the findings of a round into the summaries, drafts an answer and judges it.
-    pub async fn end_round(&self, state: &RunState, rounds: &Rounds) -> Result<(Memory, Draft, Verdict), StepError> {
+    pub(crate) async fn end_round(
+        &self,
+        state: &RunState,
+        rounds: &Rounds,
+    ) -> Result<(Memory, Draft, Verdict), StepError> {
         let brief = &rounds.brief;
         self.remember(state).await;
         let memory = self.folded(state, rounds).await?;
@@ -338,7 +342,7 @@ impl Steps {
     }
 
     /// Makes the final answer: the draft of the last round if it is up to date, else a new one.
-    pub async fn final_draft(&self, state: &RunState, stop: StopReason) -> Result<Draft, StepError> {
+    pub(crate) async fn final_draft(&self, state: &RunState, stop: StopReason) -> Result<Draft, StepError> {
         let Some(brief) = state.brief() else { return Ok(Draft::default()) };
         let mut draft = match (&state.phase, self.desk.as_deref()) {
             (Phase::Judged(judged), _) => judged.draft.clone(),
@@ -448,7 +452,7 @@ fn folded_by_rules(state: &RunState) -> Memory {
 }
 
 /// Makes an answer from the findings by rules, without a model.
-pub fn draft_by_rules(state: &RunState) -> Draft {
+pub(crate) fn draft_by_rules(state: &RunState) -> Draft {
     match state.brief() {
         Some(brief) => assemble::draft_by_rules(brief, &state.tree, &state.branches),
         None => Draft::default(),

@@ -12,7 +12,7 @@ use crate::base::id::RunId;
 use crate::base::lock::{FileLock, FileLockError};
 
 /// Name of the database in `.dr`.
-pub const STATE_FILE: &str = "state.db";
+pub(crate) const STATE_FILE: &str = "state.db";
 
 /// Folder of the lock files in `.dr`, one per run.
 const LOCKS: &str = "runs";
@@ -86,7 +86,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// Returns what the user can do about this error.
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Journal(error) => error.hint(),
             Self::Missing(_) | Self::Ambiguous(_) => Some("`dr runs` lists the runs and their ids".into()),
@@ -107,27 +107,27 @@ impl Store {
     }
 
     /// Opens the runs in a read-only folder, for reading.
-    pub fn read_only(folder: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn read_only(folder: &Path) -> Result<Self, StoreError> {
         Ok(Self { journal: Journal::open_copy(&folder.join(STATE_FILE))?, keeping: Keeping::ReadOnly })
     }
 
     /// Opens an empty store in memory, for offline questions in a read-only folder.
-    pub fn in_memory() -> Result<Self, StoreError> {
+    pub(crate) fn in_memory() -> Result<Self, StoreError> {
         Ok(Self { journal: Journal::in_memory()?, keeping: Keeping::Forgotten })
     }
 
     /// Returns the journal of all runs.
-    pub fn journal(&self) -> &Journal {
+    pub(crate) fn journal(&self) -> &Journal {
         &self.journal
     }
 
     /// Returns whether runs outlive this process.
-    pub fn is_kept(&self) -> bool {
+    pub(crate) fn is_kept(&self) -> bool {
         !matches!(self.keeping, Keeping::Forgotten)
     }
 
     /// Finds a run by its id or a prefix of it; the newest if no name is given.
-    pub async fn find(&self, name: Option<&str>) -> Result<RunId, StoreError> {
+    pub(crate) async fn find(&self, name: Option<&str>) -> Result<RunId, StoreError> {
         let runs = self.journal.runs().await?;
         let Some(name) = name else { return runs.into_iter().next().map(|run| run.id).ok_or(StoreError::Empty) };
         let mut like = runs.into_iter().filter(|run| run.id.as_str().starts_with(name) && !name.is_empty());
@@ -158,7 +158,7 @@ impl Store {
     }
 
     /// Returns whether a process is working on a run.
-    pub fn is_busy(&self, run: &RunId) -> bool {
+    pub(crate) fn is_busy(&self, run: &RunId) -> bool {
         matches!(&self.keeping, Keeping::Locked(locks) if FileLock::holder(&lock_file(locks, run)).is_some())
     }
 
@@ -173,7 +173,7 @@ impl Store {
     }
 
     /// Removes a run.
-    pub async fn remove(&self, run: LockedRun) -> Result<(), StoreError> {
+    pub(crate) async fn remove(&self, run: LockedRun) -> Result<(), StoreError> {
         if !run.remove().await? {
             return Err(StoreError::Missing(run.id().to_string()));
         }
@@ -185,7 +185,7 @@ impl Store {
     }
 
     /// Returns a run as JSON lines: its events, its calls with their raw replies, and the texts that left for it.
-    pub async fn export(&self, run: &RunId) -> Result<String, StoreError> {
+    pub(crate) async fn export(&self, run: &RunId) -> Result<String, StoreError> {
         let (records, _) = self.read(run).await?;
         let mut lines = vec![json!({"kind": "run", "id": run, "format": 2}).to_string()];
         lines.extend(records.iter().map(|record| line("event", record)));

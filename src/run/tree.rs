@@ -24,27 +24,27 @@ const DROPPED: &str = "dropped by a later plan";
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunState {
     /// The question.
-    pub question: Question,
+    pub(crate) question: Question,
     /// How the run is made.
-    pub settings: RunSettings,
+    pub(crate) settings: RunSettings,
     /// What the user answered when asked back.
-    pub clarification: Option<String>,
+    pub(crate) clarification: Option<String>,
     /// The brief of a follow-up as it was made without the earlier answer.
-    pub outward_brief: Option<Brief>,
+    pub(crate) outward_brief: Option<Brief>,
     /// Nodes whose questions a plan worded after something was retrieved.
-    pub reworded: BTreeSet<NodeId>,
+    pub(crate) reworded: BTreeSet<NodeId>,
     /// Where the run is in its life.
-    pub phase: Phase,
+    pub(crate) phase: Phase,
     /// The nodes.
     pub tree: Tree,
     /// The way taken for each node that was started.
-    pub routes: BTreeMap<NodeId, Route>,
+    pub(crate) routes: BTreeMap<NodeId, Route>,
     /// What the nodes found.
-    pub branches: BTreeMap<NodeId, Branch>,
+    pub(crate) branches: BTreeMap<NodeId, Branch>,
     /// What the rounds that ended have left.
-    pub folded: Folded,
+    pub(crate) folded: Folded,
     /// Time a process was at work, up to the last event.
-    pub active: Duration,
+    pub(crate) active: Duration,
     started: Moment,
     last: Moment,
     seq: u64,
@@ -87,7 +87,7 @@ impl RunState {
     /// # Errors
     ///
     /// Returns an error for events out of order, or about nodes that do not exist.
-    pub fn of(records: &[Record]) -> Result<Self, FoldError> {
+    pub(crate) fn of(records: &[Record]) -> Result<Self, FoldError> {
         let (first, rest) = records.split_first().ok_or(FoldError::NotStarted)?;
         let mut state = Self::started(first)?;
         for record in rest {
@@ -122,7 +122,7 @@ impl RunState {
 
     /// Returns the draft of the round before, if nothing was quoted since that it could say more of. A draft by rules is
     /// written again: the model may be back.
-    pub fn draft_that_stands(&self) -> Option<&Draft> {
+    pub(crate) fn draft_that_stands(&self) -> Option<&Draft> {
         let draft = self.folded.draft.as_ref().filter(|draft| !draft.is_makeshift)?;
         let is_known = |quote: &Evidence| self.folded.quotes.contains(&place_and_words(quote));
         let is_quoted =
@@ -133,22 +133,22 @@ impl RunState {
     }
 
     /// Returns the brief; `None` before it is fixed.
-    pub fn brief(&self) -> Option<&Brief> {
+    pub(crate) fn brief(&self) -> Option<&Brief> {
         self.phase.brief()
     }
 
     /// Returns the number of the round that was planned last; 0 before the first plan.
-    pub fn round(&self) -> u32 {
+    pub(crate) fn round(&self) -> u32 {
         self.phase.rounds().map_or(0, |rounds| rounds.number)
     }
 
     /// Returns how many rounds were judged.
-    pub fn rounds_ended(&self) -> u32 {
+    pub(crate) fn rounds_ended(&self) -> u32 {
         u32::try_from(self.phase.verdicts().len()).unwrap_or(u32::MAX)
     }
 
     /// Returns why the run ended; `None` while it has not.
-    pub fn stop_reason(&self) -> Option<StopReason> {
+    pub(crate) fn stop_reason(&self) -> Option<StopReason> {
         match &self.phase {
             Phase::Ended(ended) => Some(ended.stop_reason),
             Phase::Asked | Phase::Briefed(_) | Phase::Planned(_) | Phase::Judged(_) => None,
@@ -156,39 +156,39 @@ impl RunState {
     }
 
     /// Returns the nodes on a route that may start a background job, and whether they are running.
-    pub fn jobs(&self) -> impl Iterator<Item = (&NodeId, bool)> {
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = (&NodeId, bool)> {
         let is_running = |node: &NodeId| self.tree.get(node).is_some_and(|node| node.status == NodeStatus::Running);
         self.routes.iter().filter(|(_, route)| route.has_job()).map(move |(node, _)| (node, is_running(node)))
     }
 
     /// Returns the branches that are not in the summaries yet, in the order their nodes were planned.
-    pub fn unfolded(&self) -> impl Iterator<Item = (&Node, &Branch)> {
+    pub(crate) fn unfolded(&self) -> impl Iterator<Item = (&Node, &Branch)> {
         let new = self.tree.workers().filter(|node| !self.folded.nodes.contains(&node.id));
         new.filter_map(|node| Some((node, self.branches.get(&node.id)?)))
     }
 
     /// Returns the number of the next event.
-    pub fn next_seq(&self) -> u64 {
+    pub(crate) fn next_seq(&self) -> u64 {
         self.seq + 1
     }
 
     /// Returns whether any branch has evidence.
-    pub fn has_evidence(&self) -> bool {
+    pub(crate) fn has_evidence(&self) -> bool {
         self.branches.values().any(|branch| !branch.evidence.is_empty())
     }
 
     /// Returns whether the run has ended for a reason that a resume would not change.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.stop_reason().is_some_and(StopReason::is_natural)
     }
 
     /// Returns when the run began.
-    pub fn started_at(&self) -> Moment {
+    pub(crate) fn started_at(&self) -> Moment {
         self.started
     }
 
     /// Returns when the last event happened.
-    pub fn last_moment(&self) -> Moment {
+    pub(crate) fn last_moment(&self) -> Moment {
         self.last
     }
 
@@ -197,7 +197,7 @@ impl RunState {
     /// # Errors
     ///
     /// Returns an error for an event that cannot follow; the state is then of no use.
-    pub fn apply(&mut self, record: &Record) -> Result<(), FoldError> {
+    pub(crate) fn apply(&mut self, record: &Record) -> Result<(), FoldError> {
         let expected = self.next_seq();
         if record.seq != expected {
             return Err(FoldError::Order { expected, found: record.seq });

@@ -11,7 +11,7 @@ use crate::research::report::{Usage, UsageTable};
 const NANO: f64 = 1e9;
 
 /// Reads the usage of a run.
-pub async fn usage_of(journal: &Journal, run: &RunId) -> Result<UsageTable, JournalError> {
+pub(crate) async fn usage_of(journal: &Journal, run: &RunId) -> Result<UsageTable, JournalError> {
     let mut table = usage_of_calls(&journal.calls_in_short(run).await?);
     for (node, lookups, known) in journal.lookup_counts(run).await? {
         let of_node = table.by_node.entry(node.to_string()).or_default();
@@ -76,7 +76,7 @@ fn add(sum: &mut Usage, usage: &Usage) {
 
 /// Returns the relative error of our input token counts by model, against the counts of the endpoint. Positive means
 /// that we counted too many.
-pub fn token_drift(calls: &[CallRow]) -> BTreeMap<String, f64> {
+pub(crate) fn token_drift(calls: &[CallRow]) -> BTreeMap<String, f64> {
     let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for call in calls {
         // A job's prompt is a small part of its input tokens: most are pages it reads.

@@ -34,7 +34,7 @@ use crate::research::worker::{Conclusion, Gathered, Task, WorkerLimits, gather};
 use crate::source::{Label, SourceError, Support};
 
 /// Everything that work on a node may see.
-pub struct Work {
+pub(crate) struct Work {
     node: Node,
     route: Route,
     /// Why the web is not asked, if the plan wants it asked.
@@ -53,7 +53,7 @@ pub struct Work {
 impl Work {
     /// Gathers what work on `id` may see of a run: the question, what the nodes it builds on found, and the part of the
     /// summary that bears on it. What faces outward is gathered apart, see [`OutwardWork`].
-    pub fn of(state: &RunState, id: &NodeId, no_way_out: Option<NoWay>) -> Option<Self> {
+    pub(crate) fn of(state: &RunState, id: &NodeId, no_way_out: Option<NoWay>) -> Option<Self> {
         let node = state.tree.get(id)?.clone();
         let found = node.depends_on.iter();
         let found = found.filter_map(|id| Some((state.tree.get(id)?.clone(), state.branches.get(id)?.clone())));
@@ -88,7 +88,7 @@ impl Work {
 
 impl Steps {
     /// Works on a node.
-    pub async fn look_into(&self, work: Work) -> Result<Branch, StepError> {
+    pub(crate) async fn look_into(&self, work: Work) -> Result<Branch, StepError> {
         let task = &work.outward.task;
         let mut branch = match (work.route, self.desk.as_deref()) {
             (Route::Internal, _) => self.inside(&work).await?,

@@ -10,7 +10,7 @@ use crate::kb::search::{Hit, SearchOptions, Searcher};
 use crate::kb::walk::read_inside;
 
 /// One snapshot of an index, and what may be found in it.
-pub struct KbSource {
+pub(crate) struct KbSource {
     searcher: Searcher,
     options: SearchOptions,
     scope: String,
@@ -23,7 +23,7 @@ impl KbSource {
     /// # Errors
     ///
     /// Returns an error if the index cannot be read.
-    pub async fn new(searcher: Searcher, options: SearchOptions) -> Result<Self, IndexError> {
+    pub(crate) async fn new(searcher: Searcher, options: SearchOptions) -> Result<Self, IndexError> {
         let index = searcher.index();
         let documents = index.documents(None).await?;
         // What is found depends on what every file says, on the vectors there are, and on what may be searched; never on
@@ -138,13 +138,13 @@ impl From<Hit> for Passage {
 }
 
 /// The chunks around one that stand under its heading.
-pub struct Section<'a> {
+pub(crate) struct Section<'a> {
     rows: &'a [ChunkRow],
 }
 
 impl<'a> Section<'a> {
     /// Finds the section of `chunk` among all chunks of its document, in order.
-    pub fn around(rows: &'a [ChunkRow], chunk: &ChunkRow) -> Self {
+    pub(crate) fn around(rows: &'a [ChunkRow], chunk: &ChunkRow) -> Self {
         let is_inside = |row: &&ChunkRow| row.heading_path.starts_with(&chunk.heading_path);
         let place = rows.iter().position(|row| row.id == chunk.id).unwrap_or(0);
         let before = rows[..place].iter().rev().take_while(is_inside).count();
@@ -153,22 +153,22 @@ impl<'a> Section<'a> {
     }
 
     /// Takes a whole document.
-    pub fn whole(rows: &'a [ChunkRow]) -> Self {
+    pub(crate) fn whole(rows: &'a [ChunkRow]) -> Self {
         Self { rows }
     }
 
     /// Returns its first line, from 1.
-    pub fn line_start(&self) -> u32 {
+    pub(crate) fn line_start(&self) -> u32 {
         self.rows.iter().map(|row| row.line_start).min().unwrap_or(1)
     }
 
     /// Returns its last line, inclusive.
-    pub fn line_end(&self) -> u32 {
+    pub(crate) fn line_end(&self) -> u32 {
         self.rows.iter().map(|row| row.line_end).max().unwrap_or(1)
     }
 
     /// Returns its text from the file if it is unchanged since it was indexed, else from the index.
-    pub fn text(&self, file: &SourceFile) -> String {
+    pub(crate) fn text(&self, file: &SourceFile) -> String {
         let joined = || self.rows.iter().map(|row| row.text.as_str()).collect::<Vec<_>>().join("\n\n");
         match (file, self.rows.first(), self.rows.last()) {
             (SourceFile::AsIndexed(text), Some(first), Some(last)) => {
@@ -181,7 +181,7 @@ impl<'a> Section<'a> {
 }
 
 /// Reads the file behind a passage, if it is still what was indexed.
-pub async fn read_file(index: &Index, collection: &str, path: &str, indexed: &ContentHash) -> SourceFile {
+pub(crate) async fn read_file(index: &Index, collection: &str, path: &str, indexed: &ContentHash) -> SourceFile {
     let Some(root) = index.root(collection) else { return SourceFile::Gone };
     let (path, indexed) = (path.to_owned(), indexed.clone());
     let read = move || match read_inside(&root, &path) {

@@ -8,9 +8,9 @@ mod public;
 
 mod kb;
 
-pub mod web;
+pub(crate) mod web;
 
-pub mod deep_research;
+pub(crate) mod deep_research;
 
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use crate::base::id::ContentHash;
 pub use crate::kb::search::Support;
 use crate::llm::call::CallError;
-pub use kb::{KbSource, Section, read_file};
-pub use public::PublicPassage;
+pub(crate) use kb::{KbSource, Section, read_file};
+pub(crate) use public::PublicPassage;
 
 /// Who may see a text and anything derived from it; the stricter is the greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -85,7 +85,7 @@ pub struct Passage {
 
 impl Passage {
     /// Returns a page that was named but not fetched, so that it has no text to quote.
-    pub fn unread(url: String, title: String) -> Self {
+    pub(crate) fn unread(url: String, title: String) -> Self {
         Self {
             place: Place::Web { url: url.clone(), title, fetched_at: None, content_hash: None },
             id: url,
@@ -121,7 +121,7 @@ pub enum SourceFile {
 
 impl SourceFile {
     /// Returns a note for the reader about the file at `path`, if it is not as it was indexed.
-    pub fn note(&self, path: &str) -> Option<String> {
+    pub(crate) fn note(&self, path: &str) -> Option<String> {
         let what = match self {
             Self::AsIndexed(_) => return None,
             Self::Changed => "has changed",
@@ -162,7 +162,7 @@ pub enum SourceError {
 impl SourceError {
     /// Returns whether the caller must stop because the run is cancelled or its journal fails. At a limit it need not stop:
     /// earlier findings are kept.
-    pub fn ends_run(&self) -> bool {
+    pub(crate) fn ends_run(&self) -> bool {
         matches!(self, Self::Stopped(CallError::Cancelled | CallError::Journal { .. }))
     }
 }
@@ -192,7 +192,7 @@ pub trait Source: Send + Sync {
 
 impl Place {
     /// Returns the place for people: `path:from-to`, or the address of a page.
-    pub fn for_people(&self) -> String {
+    pub(crate) fn for_people(&self) -> String {
         match self {
             Self::Kb { path, line_start, line_end, .. } if line_start == line_end => format!("{path}:{line_start}"),
             Self::Kb { path, line_start, line_end, .. } => format!("{path}:{line_start}-{line_end}"),
@@ -201,14 +201,14 @@ impl Place {
     }
 
     /// Returns the title of the document.
-    pub fn title(&self) -> &str {
+    pub(crate) fn title(&self) -> &str {
         match self {
             Self::Kb { title, .. } | Self::Web { title, .. } => title,
         }
     }
 
     /// Returns the headings above it; a page of the web has none.
-    pub fn heading_path(&self) -> &[String] {
+    pub(crate) fn heading_path(&self) -> &[String] {
         match self {
             Self::Kb { heading_path, .. } => heading_path,
             Self::Web { .. } => &[],

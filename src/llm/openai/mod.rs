@@ -24,7 +24,7 @@ use reqwest::Client;
 use reqwest::header::AUTHORIZATION;
 use serde::{Deserialize, Serialize};
 
-pub use async_openai::types::responses::ReasoningEffort as Effort;
+pub(crate) use async_openai::types::responses::ReasoningEffort as Effort;
 
 pub(crate) use self::reply::{usage, whole};
 
@@ -46,7 +46,7 @@ const FRAME_TOKENS: u64 = 24;
 /// The API of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Api {
+pub(crate) enum Api {
     /// `POST /responses`, offered by OpenAI.
     Responses,
     /// `POST /chat/completions`, offered by nearly every server.
@@ -65,7 +65,7 @@ impl Api {
 /// How an endpoint can be made to follow a schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum SchemaSupport {
+pub(crate) enum SchemaSupport {
     /// It enforces a JSON Schema.
     #[default]
     Strict,
@@ -86,38 +86,38 @@ pub(crate) fn reasons(model: &str) -> bool {
 
 /// Settings of a model at an endpoint.
 #[derive(Clone, Debug, PartialEq)]
-pub struct OpenAiSettings {
+pub(crate) struct OpenAiSettings {
     /// Model name sent to the endpoint.
-    pub model: String,
+    pub(crate) model: String,
     /// Address of the endpoint.
-    pub address: BaseUrl,
+    pub(crate) address: BaseUrl,
     /// API of the endpoint.
-    pub api: Api,
+    pub(crate) api: Api,
     /// Key of the endpoint; `None` if it requires no key.
-    pub key: Option<Secret>,
+    pub(crate) key: Option<Secret>,
     /// Support for schemas.
-    pub schema: SchemaSupport,
+    pub(crate) schema: SchemaSupport,
     /// Context window: tokens of a prompt and its reply together.
-    pub window_tokens: u64,
+    pub(crate) window_tokens: u64,
     /// Allowance for reasoning, in tokens, on top of the visible reply.
-    pub reasoning_tokens: u32,
+    pub(crate) reasoning_tokens: u32,
     /// Whether the model reasons, in which case the temperature of a prompt is not sent.
-    pub reasons: bool,
+    pub(crate) reasons: bool,
     /// Reasoning effort; `None` for the default of the model.
-    pub effort: Option<Effort>,
+    pub(crate) effort: Option<Effort>,
     /// Temperature that overrides that of every prompt.
-    pub temperature: Option<f32>,
+    pub(crate) temperature: Option<f32>,
     /// Time limit of one request.
-    pub timeout: Duration,
+    pub(crate) timeout: Duration,
     /// Token counter of the model.
-    pub counter: TokenCounter,
+    pub(crate) counter: TokenCounter,
     /// Price of the model; `None` if unknown.
-    pub price: Option<Price>,
+    pub(crate) price: Option<Price>,
 }
 
 /// A model at an OpenAI-compatible endpoint.
 #[derive(Debug)]
-pub struct OpenAiModel {
+pub(crate) struct OpenAiModel {
     settings: OpenAiSettings,
     client: Client,
 }
@@ -125,7 +125,7 @@ pub struct OpenAiModel {
 impl OpenAiModel {
     /// Returns a model that sends its requests through `client`. Models at one address share a client and its
     /// connections.
-    pub fn new(settings: OpenAiSettings, client: Client) -> Self {
+    pub(crate) fn new(settings: OpenAiSettings, client: Client) -> Self {
         Self { settings, client }
     }
 

@@ -12,12 +12,9 @@ use crate::research::question::{AspectId, Brief, Question, QuestionError};
 /// Longest name of a node within a draft, in characters. Names are repeated in complaints and must stay on one line.
 const MAX_NAME: usize = 32;
 
-/// Most complaints shown to a model at once. Beyond that the plan needs rewriting rather than repair.
-const MAX_SHOWN: usize = 20;
-
 /// A defect of a plan draft.
 #[derive(Debug, thiserror::Error)]
-pub enum PlanComplaint {
+pub(crate) enum PlanComplaint {
     /// A node name is empty, too long or has unsafe characters.
     #[error("`{id}` is not a name for a node (1 to {MAX_NAME} letters, digits, `_` and `-`)")]
     BadName {
@@ -174,22 +171,6 @@ pub enum PlanComplaint {
     },
 }
 
-/// Formats complaints as a list, one per line, for the model or the user who made the plan.
-pub fn complaints_text(complaints: &[PlanComplaint]) -> String {
-    let mut text = String::new();
-    for complaint in complaints.iter().take(MAX_SHOWN) {
-        text.push_str(&format!("- {complaint}"));
-        if let Some(cause) = std::error::Error::source(complaint) {
-            text.push_str(&format!(": {cause}"));
-        }
-        text.push('\n');
-    }
-    if complaints.len() > MAX_SHOWN {
-        text.push_str(&format!("- and {} more\n", complaints.len() - MAX_SHOWN));
-    }
-    text
-}
-
 impl PlanDraft {
     /// Validates the draft against a tree and resolves it: numbers the new nodes after those of the tree and fills in
     /// defaults.
@@ -199,7 +180,7 @@ impl PlanDraft {
     /// # Errors
     ///
     /// Returns all complaints rather than the first one: a model gets one round of repair.
-    pub fn check(
+    pub(crate) fn check(
         &self,
         tree: &Tree,
         brief: &Brief,

@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
+use super::check::PlanComplaint;
 use super::*;
+use crate::base::line::with_causes;
 use crate::research::node::NodeStatus;
 use crate::research::question::{Aspect, AspectId, Brief, Mode};
 
@@ -138,7 +140,6 @@ fn a_chain_of_any_length_does_not_overflow_the_stack() {
         complaints.iter().any(|complaint| matches!(complaint, PlanComplaint::Cycle { path } if path.len() == 20_001))
     );
     assert!(complaints.iter().any(|complaint| matches!(complaint, PlanComplaint::TooDeep { depth: 20_000, .. })));
-    assert_eq!(complaints_text(&complaints).lines().count(), 21);
 }
 
 #[test]
@@ -152,17 +153,20 @@ fn depth_follows_the_parent_and_is_limited() {
 fn limit_on_nodes_includes_existing_ones() {
     let limits = TreeLimits { max_nodes: 2, ..TreeLimits::default() };
     let complaints = draft([new("a"), new("b")]).check(&tree(), &brief(), limits, 1).unwrap_err();
-    assert_eq!(complaints_text(&complaints), "- tree would have 3 nodes (at most 2)\n");
+    assert_eq!(complaints.iter().map(ToString::to_string).collect::<Vec<_>>(), ["tree would have 3 nodes (at most 2)"]);
 }
 
 #[test]
 fn invalid_questions_are_reported_with_their_reason() {
     let drafts = draft([NodeDraft { question: " ?".into(), ..new("a") }]);
     let complaints = drafts.check(&tree(), &brief(), TreeLimits::default(), 1).unwrap_err();
-    assert_eq!(complaints_text(&complaints), "- `a` has an invalid question: question has no words\n");
+    assert_eq!(
+        complaints.iter().map(|complaint| with_causes(complaint)).collect::<Vec<_>>(),
+        ["`a` has an invalid question: question has no words"]
+    );
     let drafts = draft([NodeDraft { question: "why ".repeat(2_000), ..new("a") }]);
     let complaints = drafts.check(&tree(), &brief(), TreeLimits::default(), 1).unwrap_err();
-    assert!(complaints_text(&complaints).ends_with("7999 characters (at most 4000)\n"));
+    assert!(with_causes(&complaints[0]).ends_with("7999 characters (at most 4000)"));
 }
 
 #[test]

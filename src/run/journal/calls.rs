@@ -14,25 +14,25 @@ use crate::source::deep_research::{JobId, ProviderKind};
 
 /// A call that is about to be sent.
 #[derive(Clone, Debug)]
-pub struct NewCall {
+pub(crate) struct NewCall {
     /// Its name within the run.
-    pub key: CallKey,
+    pub(crate) key: CallKey,
     /// The role that calls.
-    pub role: Role,
+    pub(crate) role: Role,
     /// The model.
-    pub model: String,
+    pub(crate) model: String,
     /// Hash of everything the request says.
-    pub request: ContentHash,
+    pub(crate) request: ContentHash,
     /// Which part of the budget pays for it.
-    pub purpose: Purpose,
+    pub(crate) purpose: Purpose,
     /// Whether the budget was tight when the call was made, which the prompt mentions.
-    pub is_tight: bool,
+    pub(crate) is_tight: bool,
     /// Tokens of the prompt as counted here.
-    pub counted_tokens: u64,
+    pub(crate) counted_tokens: u64,
     /// The most tokens it can cost.
-    pub worst_tokens: u64,
+    pub(crate) worst_tokens: u64,
     /// The most it can cost, in billionths of a dollar; `None` if the price is not known.
-    pub worst_cost: Option<u64>,
+    pub(crate) worst_cost: Option<u64>,
 }
 
 /// Where a call is in its life.
@@ -45,7 +45,7 @@ pub struct NewCall {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum CallState {
+pub(crate) enum CallState {
     /// In flight, or its process died before the outcome was stored. Charged at its worst case.
     Sent,
     /// The reply is stored.
@@ -72,7 +72,7 @@ impl std::fmt::Display for CallState {
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// With a reply and its cost; `None` if the price is not known.
     Replied(Box<Reply>, Option<u64>),
     /// Without a reply, and nothing was charged.
@@ -85,57 +85,57 @@ pub enum Outcome {
 
 /// A stored call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CallRow {
+pub(crate) struct CallRow {
     /// Its number among the calls of all runs.
-    pub id: i64,
+    pub(crate) id: i64,
     /// Its name within the run.
-    pub key: CallKey,
+    pub(crate) key: CallKey,
     /// The role that called.
-    pub role: Role,
+    pub(crate) role: Role,
     /// The model.
-    pub model: String,
+    pub(crate) model: String,
     /// Hash of everything the request said.
-    pub request_hash: ContentHash,
+    pub(crate) request_hash: ContentHash,
     /// Which part of the budget paid for it.
-    pub purpose: Purpose,
+    pub(crate) purpose: Purpose,
     /// Whether the budget was tight when it was made.
-    pub is_tight: bool,
+    pub(crate) is_tight: bool,
     /// Tokens of the prompt as counted before it was sent.
-    pub counted_tokens: u64,
+    pub(crate) counted_tokens: u64,
     /// The most tokens it could have cost.
-    pub worst_tokens: u64,
+    pub(crate) worst_tokens: u64,
     /// The most it could have cost, in billionths of a dollar.
-    pub worst_cost: Option<u64>,
+    pub(crate) worst_cost: Option<u64>,
     /// When it was sent.
-    pub sent_at: Moment,
+    pub(crate) sent_at: Moment,
     /// Where it stands.
     #[serde(rename = "outcome")]
-    pub state: CallState,
+    pub(crate) state: CallState,
     /// When it ended.
-    pub ended_at: Option<Moment>,
+    pub(crate) ended_at: Option<Moment>,
     /// The reply, raw body included.
-    pub reply: Option<Reply>,
+    pub(crate) reply: Option<Reply>,
     /// Why there is no reply.
-    pub error: Option<String>,
+    pub(crate) error: Option<String>,
     /// Tokens it cost.
-    pub usage: Option<Usage>,
+    pub(crate) usage: Option<Usage>,
     /// What it cost, in billionths of a dollar.
-    pub cost: Option<u64>,
+    pub(crate) cost: Option<u64>,
     /// The background job it started.
-    pub job: Option<JobId>,
+    pub(crate) job: Option<JobId>,
     /// Provider of that job; `None` in journals of versions that had a single provider.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub provider: Option<ProviderKind>,
+    pub(crate) provider: Option<ProviderKind>,
 }
 
 impl CallRow {
     /// Returns the node it was made for; `None` for steps of the whole run.
-    pub fn node(&self) -> Option<NodeId> {
+    pub(crate) fn node(&self) -> Option<NodeId> {
         self.key.as_str().split('/').next()?.parse().ok()
     }
 
     /// Returns what this call is charged, in billionths of a dollar; `None` if the price is not known.
-    pub fn charged_cost(&self) -> Option<u64> {
+    pub(crate) fn charged_cost(&self) -> Option<u64> {
         match self.state {
             CallState::Sent | CallState::Unknown => self.worst_cost,
             CallState::Lost => self.cost.or(self.worst_cost),
@@ -144,19 +144,19 @@ impl CallRow {
     }
 
     /// Returns whether the outcome is unknown, so that the worst case stays charged.
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         matches!(self.state, CallState::Sent | CallState::Unknown)
     }
 
     /// Returns whether the reply is stored.
-    pub fn is_replied(&self) -> bool {
+    pub(crate) fn is_replied(&self) -> bool {
         self.state == CallState::Replied
     }
 }
 
 impl LockedRun {
     /// Stores a call that is about to be sent; returns its number.
-    pub async fn begin_call(&self, call: &NewCall, at: Moment) -> Result<i64, JournalError> {
+    pub(crate) async fn begin_call(&self, call: &NewCall, at: Moment) -> Result<i64, JournalError> {
         let call = call.clone();
         self.write(move |connection, run| {
             connection.execute(
@@ -184,7 +184,7 @@ impl LockedRun {
     }
 
     /// Stores how a call ended.
-    pub async fn end_call(&self, id: i64, outcome: &Outcome, at: Moment) -> Result<(), JournalError> {
+    pub(crate) async fn end_call(&self, id: i64, outcome: &Outcome, at: Moment) -> Result<(), JournalError> {
         let (state, reply, error, cost) = match outcome.clone() {
             Outcome::Replied(reply, cost) => (CallState::Replied, Some(reply), None, cost),
             Outcome::Failed(error) => (CallState::Failed, None, Some(error), Some(0)),
@@ -221,7 +221,7 @@ impl LockedRun {
 
     /// Stores the id of the background job that a call started. Must come before the first poll: a crash after it finds
     /// the job again.
-    pub async fn attach_job(&self, id: i64, job: &JobId, provider: ProviderKind) -> Result<(), JournalError> {
+    pub(crate) async fn attach_job(&self, id: i64, job: &JobId, provider: ProviderKind) -> Result<(), JournalError> {
         let job = job.clone();
         self.write(move |connection, run| {
             let sql = "UPDATE calls SET job = :job, provider = :provider WHERE id = :id AND run = :run";
@@ -236,7 +236,7 @@ impl LockedRun {
 
 impl Journal {
     /// Returns a call of any run, and the run.
-    pub async fn call(&self, call: i64) -> Result<(RunId, CallRow), JournalError> {
+    pub(crate) async fn call(&self, call: i64) -> Result<(RunId, CallRow), JournalError> {
         let sql = format!("SELECT run, {CALL_COLUMNS}, reply FROM calls WHERE id = ?1");
         self.read(move |connection| {
             let read = |row: &Row<'_>| Ok((plain(row, "run")?, call_row(row)?));
@@ -246,23 +246,23 @@ impl Journal {
     }
 
     /// Returns the calls of a run that made this request, oldest first, under whatever key.
-    pub async fn calls_for(&self, run: &RunId, request: &ContentHash) -> Result<Vec<CallRow>, JournalError> {
+    pub(crate) async fn calls_for(&self, run: &RunId, request: &ContentHash) -> Result<Vec<CallRow>, JournalError> {
         let params = [run.to_string(), request.as_str().to_owned()];
         self.calls_where("reply", "run = ?1 AND request_hash = ?2", params).await
     }
 
     /// Returns all calls of a run, oldest first, without their replies.
-    pub async fn calls_in_short(&self, run: &RunId) -> Result<Vec<CallRow>, JournalError> {
+    pub(crate) async fn calls_in_short(&self, run: &RunId) -> Result<Vec<CallRow>, JournalError> {
         self.calls_where("NULL AS reply", "run = ?1", [run.to_string()]).await
     }
 
     /// Returns all calls of a run, oldest first.
-    pub async fn calls(&self, run: &RunId) -> Result<Vec<CallRow>, JournalError> {
+    pub(crate) async fn calls(&self, run: &RunId) -> Result<Vec<CallRow>, JournalError> {
         self.calls_where("reply", "run = ?1", [run.to_string()]).await
     }
 
     /// Returns the calls of a run that started, or tried to start, a background job, oldest first.
-    pub async fn job_calls(&self, run: &RunId) -> Result<Vec<CallRow>, JournalError> {
+    pub(crate) async fn job_calls(&self, run: &RunId) -> Result<Vec<CallRow>, JournalError> {
         let params = [run.to_string(), Role::Researcher.name().to_owned()];
         self.calls_where("reply", "run = ?1 AND role = ?2", params).await
     }

@@ -11,7 +11,7 @@ use crate::research::node::NodeId;
 /// The form in which a text leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum EgressKind {
+pub(crate) enum EgressKind {
     /// A query to a search engine.
     Query,
     /// The address of a page to fetch.
@@ -32,26 +32,26 @@ impl std::fmt::Display for EgressKind {
 
 /// A text that left the machine, or was withheld.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EgressRow {
+pub(crate) struct EgressRow {
     /// The node it was sent for.
-    pub node: NodeId,
+    pub(crate) node: NodeId,
     /// When.
-    pub at: Moment,
+    pub(crate) at: Moment,
     /// Its form.
-    pub kind: EgressKind,
+    pub(crate) kind: EgressKind,
     /// The recipient.
-    pub target: String,
+    pub(crate) target: String,
     /// The text.
-    pub text: String,
+    pub(crate) text: String,
     /// Why it was withheld; `None` if it left.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub withheld: Option<String>,
+    pub(crate) withheld: Option<String>,
 }
 
 impl LockedRun {
     /// Records a text that is about to leave, or was withheld. A resumed run withholds the same text again; that is
     /// recorded once.
-    pub async fn record_egress(&self, row: &EgressRow) -> Result<(), JournalError> {
+    pub(crate) async fn record_egress(&self, row: &EgressRow) -> Result<(), JournalError> {
         let row = row.clone();
         self.write(move |connection, run| {
             connection.execute(
@@ -77,7 +77,7 @@ impl LockedRun {
 
 impl Journal {
     /// Returns every text of a run that left or was withheld, in order.
-    pub async fn egress(&self, run: &RunId) -> Result<Vec<EgressRow>, JournalError> {
+    pub(crate) async fn egress(&self, run: &RunId) -> Result<Vec<EgressRow>, JournalError> {
         let params = [run.to_string()];
         self.read(move |connection| {
             let sql = "SELECT node, at, kind, target, text, withheld FROM egress WHERE run = ?1 ORDER BY id";

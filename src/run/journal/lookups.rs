@@ -10,33 +10,33 @@ use crate::source::Label;
 
 /// A query put to a source.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Lookup {
+pub(crate) struct Lookup {
     /// The node it was put for.
-    pub node: NodeId,
+    pub(crate) node: NodeId,
     /// The source and what was done with it, such as `web.search` or `kb.open`.
-    pub tool: String,
+    pub(crate) tool: String,
     /// The query, normalised.
-    pub query: String,
+    pub(crate) query: String,
     /// The part of the source that was searched.
-    pub scope: String,
+    pub(crate) scope: String,
     /// Who may see the result.
-    pub label: Label,
+    pub(crate) label: Label,
     /// What the result depends on besides the query.
-    pub version: String,
+    pub(crate) version: String,
 }
 
 /// A stored result.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LookupRow {
+pub(crate) struct LookupRow {
     /// Its number among the lookups of all runs.
-    pub id: i64,
+    pub(crate) id: i64,
     /// The result as JSON.
-    pub result: String,
+    pub(crate) result: String,
 }
 
 /// Where the answer to a lookup comes from.
 #[derive(Clone, Debug, PartialEq)]
-pub enum LookupAnswer {
+pub(crate) enum LookupAnswer {
     /// From the source.
     New {
         /// The result as JSON.
@@ -50,7 +50,12 @@ pub enum LookupAnswer {
 
 impl LockedRun {
     /// Records a query with its result, or with the earlier lookup that answered it.
-    pub async fn record_lookup(&self, lookup: &Lookup, answer: LookupAnswer, at: Moment) -> Result<(), JournalError> {
+    pub(crate) async fn record_lookup(
+        &self,
+        lookup: &Lookup,
+        answer: LookupAnswer,
+        at: Moment,
+    ) -> Result<(), JournalError> {
         let lookup = lookup.clone();
         let (answered_by, result, words) = match answer {
             LookupAnswer::New { result, words } => (None, Some(result), words),
@@ -82,7 +87,7 @@ impl LockedRun {
 
 impl Journal {
     /// Returns the stored result of exactly this lookup, from `run` or from any run before `before`.
-    pub async fn find_lookup(
+    pub(crate) async fn find_lookup(
         &self,
         run: &RunId,
         lookup: &Lookup,
@@ -113,7 +118,7 @@ impl Journal {
     ///
     /// Only those from before `before` and those of the same node of the same run count: otherwise the answer would
     /// depend on which node of a run was faster.
-    pub async fn lookups_with_words(
+    pub(crate) async fn lookups_with_words(
         &self,
         run: &RunId,
         lookup: &Lookup,
@@ -141,7 +146,7 @@ impl Journal {
     }
 
     /// Returns the result of a lookup, as JSON.
-    pub async fn lookup_result(&self, id: i64) -> Result<String, JournalError> {
+    pub(crate) async fn lookup_result(&self, id: i64) -> Result<String, JournalError> {
         self.read(move |connection| {
             let sql = "SELECT result FROM lookups WHERE id = ?1";
             connection.query_row(sql, [id], |row| row.get(0)).map_err(read_failed)
@@ -150,7 +155,7 @@ impl Journal {
     }
 
     /// Counts the lookups of each node of a run: all, and those that an earlier lookup answered.
-    pub async fn lookup_counts(&self, run: &RunId) -> Result<Vec<(NodeId, u64, u64)>, JournalError> {
+    pub(crate) async fn lookup_counts(&self, run: &RunId) -> Result<Vec<(NodeId, u64, u64)>, JournalError> {
         let params = [run.to_string()];
         self.read(move |connection| {
             let sql = "SELECT node, count(*) AS asked, count(*) - count(result) AS known FROM lookups WHERE run = ?1 \

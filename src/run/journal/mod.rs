@@ -34,10 +34,10 @@ use rusqlite::{Connection, Params, Row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use calls::{CallRow, CallState, NewCall, Outcome};
-pub use egress::{EgressKind, EgressRow};
-pub use lookups::{Lookup, LookupAnswer, LookupRow};
-pub use runs::RunRow;
+pub(crate) use calls::{CallRow, CallState, NewCall, Outcome};
+pub(crate) use egress::{EgressKind, EgressRow};
+pub(crate) use lookups::{Lookup, LookupAnswer};
+pub(crate) use runs::RunRow;
 
 use crate::base::id::RunId;
 use crate::base::lock::FileLock;
@@ -48,7 +48,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The journal of all runs of a project, for reading. [`LockedRun`] writes.
 #[derive(Clone)]
-pub struct Journal {
+pub(crate) struct Journal {
     connection: Arc<Mutex<Connection>>,
     /// The temporary folder of a copy, removed with the last handle; see [`Self::open_copy`].
     copy: Option<Arc<tempfile::TempDir>>,
@@ -93,12 +93,12 @@ impl LockedRun {
     }
 
     /// Returns the id of the run.
-    pub fn id(&self) -> &RunId {
+    pub(crate) fn id(&self) -> &RunId {
         &self.run
     }
 
     /// Returns the journal of all runs.
-    pub fn journal(&self) -> &Journal {
+    pub(crate) fn journal(&self) -> &Journal {
         &self.journal
     }
 
@@ -160,7 +160,7 @@ pub enum JournalError {
 
 impl JournalError {
     /// Returns what the user can do about this error.
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::TooNew { .. } => Some("use the newer dr, or move `.dr/state.db` away".into()),
             _ => None,
@@ -180,7 +180,7 @@ impl Journal {
     /// # Errors
     ///
     /// Returns [`JournalError::TooNew`] for a database of a newer `dr`, and an error if the file cannot be used.
-    pub fn open(path: &Path) -> Result<Self, JournalError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, JournalError> {
         make_private(path).map_err(|source| JournalError::File { path: path.to_path_buf(), source })?;
         let open = |source| JournalError::Database { action: "open", source };
         let connection = Connection::open(path).map_err(open)?;
@@ -195,7 +195,7 @@ impl Journal {
     ///
     /// For folders that cannot be written to: SQLite cannot even read a database in write-ahead mode there, because it
     /// needs a side file.
-    pub fn open_copy(path: &Path) -> Result<Self, JournalError> {
+    pub(crate) fn open_copy(path: &Path) -> Result<Self, JournalError> {
         let failed = |source| JournalError::File { path: path.to_path_buf(), source };
         let folder = tempfile::tempdir().map_err(failed)?;
         let copy = folder.path().join("state.db");
@@ -214,7 +214,7 @@ impl Journal {
     }
 
     /// Opens an empty journal in memory.
-    pub fn in_memory() -> Result<Self, JournalError> {
+    pub(crate) fn in_memory() -> Result<Self, JournalError> {
         Self::of(Connection::open_in_memory().map_err(|source| JournalError::Database { action: "open", source })?)
     }
 
@@ -255,7 +255,7 @@ impl Journal {
     }
 
     /// Checks every page of the database; returns the problems found, empty if it is sound.
-    pub async fn check(&self) -> Result<String, JournalError> {
+    pub(crate) async fn check(&self) -> Result<String, JournalError> {
         self.read(|connection| {
             let lines: Vec<String> = rows(connection, "PRAGMA quick_check", [], |row| row.get(0))?;
             Ok(lines.into_iter().filter(|line| line != "ok").collect::<Vec<_>>().join("; "))

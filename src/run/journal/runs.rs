@@ -10,13 +10,13 @@ use crate::run::event::{Event, Record};
 
 /// A run as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct RunRow {
+pub(crate) struct RunRow {
     /// Its id.
-    pub id: RunId,
+    pub(crate) id: RunId,
     /// The question as asked.
-    pub question: String,
+    pub(crate) question: String,
     /// When it began.
-    pub started_at: Moment,
+    pub(crate) started_at: Moment,
 }
 
 const INSERT_EVENT: &str = "INSERT INTO events (run, seq, at, body) VALUES (:run, :seq, :at, :body)";
@@ -51,7 +51,7 @@ impl LockedRun {
     }
 
     /// Removes the run and all rows that belong to it; returns whether it existed.
-    pub async fn remove(&self) -> Result<bool, JournalError> {
+    pub(crate) async fn remove(&self) -> Result<bool, JournalError> {
         self.write(|connection, run| Ok(connection.execute("DELETE FROM runs WHERE id = ?1", [run.as_str()])? > 0))
             .await
     }
@@ -59,7 +59,7 @@ impl LockedRun {
 
 impl Journal {
     /// Returns all events of a run in order; empty for a run that does not exist.
-    pub async fn records(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
+    pub(crate) async fn records(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
         let run = run.to_string();
         self.read(move |connection| {
             rows(connection, "SELECT seq, at, body FROM events WHERE run = ?1 ORDER BY seq", [run], |row| {
@@ -71,7 +71,7 @@ impl Journal {
     }
 
     /// Returns all runs, newest first.
-    pub async fn runs(&self) -> Result<Vec<RunRow>, JournalError> {
+    pub(crate) async fn runs(&self) -> Result<Vec<RunRow>, JournalError> {
         self.read(|connection| {
             rows(connection, "SELECT id, question, started_at FROM runs ORDER BY started_at DESC, id", [], |row| {
                 Ok(RunRow {

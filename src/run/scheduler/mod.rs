@@ -21,14 +21,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::field::Empty;
 use tracing::{Instrument, info_span};
 
-pub use policy::{blocked, next};
-pub use simulation::{Simulation, simulate};
+pub(crate) use policy::{blocked, next};
+pub use simulation::simulate;
 
 use crate::research::node::{NodeId, NodeStatus, Tree};
 
 /// A worker ended without a result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Lost {
+pub(crate) enum Lost {
     /// The worker panicked.
     #[error("worker panicked: {message}")]
     Panicked {
@@ -44,7 +44,7 @@ pub enum Lost {
 ///
 /// A change must be visible in [`Self::tree`] when the method returns. An error ends the schedule and aborts all
 /// workers.
-pub trait Board {
+pub(crate) trait Board {
     /// Result of a worker.
     type Outcome: Send + 'static;
     /// Failure to store a change.
@@ -68,23 +68,23 @@ pub trait Board {
 }
 
 /// Limits on starting nodes.
-pub struct Pace<'a> {
+pub(crate) struct Pace<'a> {
     /// Most nodes that run at the same time.
-    pub max_parallel: usize,
+    pub(crate) max_parallel: usize,
     /// Returns whether the budget is tight. Nodes then run one at a time, so that the rest completes some nodes instead
     /// of being spread over many that a limit would cut off.
-    pub is_tight: &'a (dyn Fn() -> bool + Send + Sync),
+    pub(crate) is_tight: &'a (dyn Fn() -> bool + Send + Sync),
     /// Returns whether a limit is reached, after which no node starts.
-    pub is_over: &'a (dyn Fn() -> bool + Send + Sync),
+    pub(crate) is_over: &'a (dyn Fn() -> bool + Send + Sync),
     /// Once cancelled, no node starts, and the running ones finish.
-    pub stop: CancellationToken,
+    pub(crate) stop: CancellationToken,
     /// Once cancelled, no node starts, and the running ones are aborted.
-    pub abort: CancellationToken,
+    pub(crate) abort: CancellationToken,
 }
 
 /// Why a schedule ended. No worker is running by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub(crate) enum Ended {
     /// No node is pending.
     Drained,
     /// A limit was reached. Nodes may be pending.
@@ -118,7 +118,7 @@ impl Pace<'_> {
 /// # Errors
 ///
 /// Returns the first error of the board, after aborting all workers.
-pub async fn run_ready<B, W, F>(board: &mut B, mut work: W, pace: &Pace<'_>) -> Result<Ended, B::Error>
+pub(crate) async fn run_ready<B, W, F>(board: &mut B, mut work: W, pace: &Pace<'_>) -> Result<Ended, B::Error>
 where
     B: Board,
     W: FnMut(&B, &NodeId) -> F,

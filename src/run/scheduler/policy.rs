@@ -14,7 +14,7 @@ use crate::research::node::{Node, NodeId, NodeStatus, Tree};
 /// the longest path of unsettled dependants goes first, since that path bounds the total time; ties are broken by
 /// higher priority, lower depth, lower id. A node that must run alone starts only when no other runs. While it is first
 /// in order, nothing behind it starts; otherwise a steady supply of parallel nodes would starve it.
-pub fn next(tree: &Tree, running: &BTreeSet<NodeId>, max_parallel: usize) -> Vec<NodeId> {
+pub(crate) fn next(tree: &Tree, running: &BTreeSet<NodeId>, max_parallel: usize) -> Vec<NodeId> {
     let is_running = |node: &&Node| node.status == NodeStatus::Running || running.contains(&node.id);
     let busy: Vec<_> = tree.workers().filter(is_running).collect();
     let places = max_parallel.max(1).saturating_sub(busy.len());
@@ -44,7 +44,7 @@ pub fn next(tree: &Tree, running: &BTreeSet<NodeId>, max_parallel: usize) -> Vec
 
 /// Returns the pending nodes that can never run, each with the reason, in tree order. Includes nodes that depend on
 /// others in the list.
-pub fn blocked(tree: &Tree) -> Vec<(NodeId, String)> {
+pub(crate) fn blocked(tree: &Tree) -> Vec<(NodeId, String)> {
     let graph = Graph::of(tree);
     let mut reasons: Vec<Option<String>> = vec![None; graph.nodes.len()];
     let order = graph.order();

@@ -13,7 +13,7 @@ pub struct Simulation {
     /// Time at which the last node finished.
     pub makespan: Duration,
     /// Start time of each node, in order of starting.
-    pub starts: Vec<(NodeId, Duration)>,
+    pub(crate) starts: Vec<(NodeId, Duration)>,
 }
 
 /// Runs a tree in virtual time with up to `max_parallel` nodes at once. No node fails.

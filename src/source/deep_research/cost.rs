@@ -5,11 +5,11 @@ use crate::llm::price::Price;
 
 /// Cost of a job. Unknown parts are flagged, not counted as zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JobCost {
+pub(crate) struct JobCost {
     /// Sum of the known parts in billionths of a dollar; `None` if no part is known.
-    pub nanos: Option<u64>,
+    pub(crate) nanos: Option<u64>,
     /// Whether a part is unknown, so that the actual cost is higher.
-    pub has_unknown: bool,
+    pub(crate) has_unknown: bool,
 }
 
 impl JobCost {
@@ -17,7 +17,7 @@ impl JobCost {
     ///
     /// A job makes many requests and reports the sum of their tokens. If the price has a higher tier for long requests,
     /// the sum is charged as a single request, which never undercounts.
-    pub fn of(report: &JobReport, price: Option<&Price>) -> Self {
+    pub(crate) fn of(report: &JobReport, price: Option<&Price>) -> Self {
         let Some(price) = price else { return Self { nanos: None, has_unknown: true } };
         if *price == Price::FREE {
             return Self { nanos: Some(0), has_unknown: false };

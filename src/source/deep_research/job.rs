@@ -13,12 +13,12 @@ const MAX_ID: usize = 200;
 /// lead elsewhere, such as `../models`, is refused when it is parsed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct JobId(String);
+pub(crate) struct JobId(String);
 
 /// The text is not a valid job id. The error leaves the text out, since it is untrusted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid job id (expected up to 200 letters, digits, `_` and `-`)")]
-pub struct ParseJobIdError;
+pub(crate) struct ParseJobIdError;
 
 impl FromStr for JobId {
     type Err = ParseJobIdError;
@@ -59,7 +59,7 @@ impl fmt::Display for JobId {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum JobState {
+pub(crate) enum JobState {
     /// Waiting to be started.
     Queued,
     /// Running.
@@ -86,7 +86,7 @@ pub enum JobState {
 
 impl JobState {
     /// Returns whether the state is final. An unknown status is not, so that polling continues until the deadline.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         match self {
             Self::Completed | Self::Failed { .. } | Self::Incomplete { .. } | Self::Cancelled | Self::Vanished => true,
             Self::Queued | Self::InProgress | Self::Unknown(_) => false,
@@ -111,18 +111,18 @@ impl fmt::Display for JobState {
 
 /// A job as the provider reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Job {
+pub(crate) struct Job {
     /// Id for polling and cancelling.
-    pub id: JobId,
+    pub(crate) id: JobId,
     /// Current state.
-    pub state: JobState,
+    pub(crate) state: JobState,
     /// The reply verbatim, except that secrets are removed. Store it before parsing it.
-    pub raw: String,
+    pub(crate) raw: String,
 }
 
 impl Job {
     /// Returns why a finished job has no report, with the consequences if the job vanished.
-    pub fn why_nothing(&self) -> String {
+    pub(crate) fn why_nothing(&self) -> String {
         match &self.state {
             JobState::Vanished => format!(
                 "the provider no longer has job `{}` or its report; its cost is unknown, so its cap is charged, and it is \

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The supported providers. Journals name the one a reply came from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ProviderKind {
+pub(crate) enum ProviderKind {
     /// The Responses API of `OpenAI`, or a server that speaks it.
     #[default]
     OpenAi,

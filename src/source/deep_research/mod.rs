@@ -16,7 +16,7 @@ mod kind;
 
 mod job;
 
-mod report;
+pub(crate) mod report;
 
 mod request;
 
@@ -40,20 +40,19 @@ use crate::base::id::ContentHash;
 use crate::base::outbound::Outbound;
 use crate::llm::price::{Price, PriceTable};
 
-pub use cost::JobCost;
-pub use job::{Job, JobId, JobState, ParseJobIdError};
-pub use kind::ProviderKind;
-pub use openai::OpenAiJobs;
-pub use provider::{JobError, ModelChoice, ModelStatus, Provider};
-pub use report::{JobCitation, JobReport};
-pub use request::{JobRequest, McpServer};
+pub(crate) use job::{Job, JobId, JobState};
+pub(crate) use kind::ProviderKind;
+pub(crate) use openai::OpenAiJobs;
+pub(crate) use provider::{JobError, Provider};
+pub(crate) use report::JobReport;
+pub(crate) use request::JobRequest;
 #[cfg(test)]
-pub use scripted::ScriptedJobs;
-pub use settings::{DeepResearchError, DeepResearchOptions, DeepResearchSettings, MOST_JOBS, McpOptions, job_cap};
+pub(crate) use scripted::ScriptedJobs;
+pub(crate) use settings::{DeepResearchError, DeepResearchOptions, DeepResearchSettings, job_cap};
 
 impl ProviderKind {
     /// Sets up the provider. Nothing is sent yet.
-    pub fn connect(self, settings: &DeepResearchSettings) -> Result<Arc<dyn Provider>, HttpError> {
+    pub(crate) fn connect(self, settings: &DeepResearchSettings) -> Result<Arc<dyn Provider>, HttpError> {
         match self {
             Self::OpenAi => Ok(Arc::new(OpenAiJobs::of(settings)?)),
             #[cfg(test)]
@@ -62,7 +61,7 @@ impl ProviderKind {
     }
 
     /// Parses the raw reply of a job. Never fails: what cannot be read is left out.
-    pub fn parse(self, raw: &str) -> JobReport {
+    pub(crate) fn parse(self, raw: &str) -> JobReport {
         match self {
             Self::OpenAi => openai::parse(raw),
             #[cfg(test)]
@@ -74,12 +73,12 @@ impl ProviderKind {
 /// Deep Research, ready to start jobs.
 pub struct DeepResearch {
     /// The limits of a job, and the models to try.
-    pub settings: DeepResearchSettings,
+    pub(crate) settings: DeepResearchSettings,
     /// Runs the jobs.
-    pub provider: Arc<dyn Provider>,
+    pub(crate) provider: Arc<dyn Provider>,
     prices: PriceTable,
     /// Whether a job whose start has an unknown outcome is started again.
-    pub retry_unknown: bool,
+    pub(crate) retry_unknown: bool,
 }
 
 impl DeepResearch {
@@ -88,49 +87,54 @@ impl DeepResearch {
     /// # Errors
     ///
     /// Returns an error if no client can be set up for its address.
-    pub fn new(settings: DeepResearchSettings, prices: PriceTable, retry_unknown: bool) -> Result<Self, HttpError> {
+    pub(crate) fn new(
+        settings: DeepResearchSettings,
+        prices: PriceTable,
+        retry_unknown: bool,
+    ) -> Result<Self, HttpError> {
         let provider = settings.provider.connect(&settings)?;
         Ok(Self { settings, provider, prices, retry_unknown })
     }
 
     /// Replaces the provider, for example by one in this process.
+    #[cfg(test)]
     #[must_use]
-    pub fn at(self, provider: Arc<dyn Provider>) -> Self {
+    pub(crate) fn at(self, provider: Arc<dyn Provider>) -> Self {
         Self { provider, ..self }
     }
 
     /// Returns the billionths of a dollar set aside for one job; `None` if its price is unknown.
-    pub fn cap(&self) -> Option<u64> {
+    pub(crate) fn cap(&self) -> Option<u64> {
         self.cap_of(self.settings.models.first()?)
     }
 
     /// Returns the billionths of a dollar set aside for one job of `model`; `None` if its price is unknown.
-    pub fn cap_of(&self, model: &str) -> Option<u64> {
+    pub(crate) fn cap_of(&self, model: &str) -> Option<u64> {
         job_cap(&self.settings, self.price(model).as_ref())
     }
 
     /// Returns the price of a model, if it is known.
-    pub fn price(&self, model: &str) -> Option<Price> {
+    pub(crate) fn price(&self, model: &str) -> Option<Price> {
         self.settings.price(model, &self.prices)
     }
 
     /// Returns whether any model has a price. Jobs of a model without one cannot run under a cost limit.
-    pub fn is_priced(&self) -> bool {
+    pub(crate) fn is_priced(&self) -> bool {
         self.settings.models.iter().any(|model| self.price(model).is_some())
     }
 
     /// Returns how long one job may take.
-    pub fn timeout(&self) -> Duration {
+    pub(crate) fn timeout(&self) -> Duration {
         self.settings.timeout
     }
 
     /// Returns how many jobs one run may start.
-    pub fn max_jobs(&self) -> usize {
+    pub(crate) fn max_jobs(&self) -> usize {
         self.settings.max_jobs
     }
 
     /// Returns a hash of everything but the instructions that a report depends on.
-    pub fn version(&self) -> String {
+    pub(crate) fn version(&self) -> String {
         let mut request = self.settings.request(&self.settings.models.join(","), Outbound::default(), BTreeMap::new());
         if let Some(mcp) = &mut request.mcp {
             mcp.authorization = None;

@@ -18,7 +18,7 @@ use crate::llm::price::Price;
 ///
 /// Nothing here stores, retries or pays: the caller stores a job's id before its first question about it, and the raw
 /// reply before it is parsed.
-pub trait Provider: Send + Sync {
+pub(crate) trait Provider: Send + Sync {
     /// Returns which provider this is.
     fn kind(&self) -> ProviderKind;
 
@@ -57,7 +57,7 @@ pub trait Provider: Send + Sync {
 
 /// Whether the account may use a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ModelStatus {
+pub(crate) enum ModelStatus {
     /// The account may use it.
     Available {
         /// The announced day of its shutdown.
@@ -74,16 +74,16 @@ pub enum ModelStatus {
 
 /// The model chosen from a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModelChoice {
+pub(crate) struct ModelChoice {
     /// The first available model.
-    pub model: Option<String>,
+    pub(crate) model: Option<String>,
     /// The models before it in the list, and why each was skipped.
-    pub passed_over: Vec<(String, ModelStatus)>,
+    pub(crate) passed_over: Vec<(String, ModelStatus)>,
 }
 
 /// A request about a job failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum JobError {
+pub(crate) enum JobError {
     /// The request to start a job was sent, but no reply with a job id arrived: the job may be running and billed.
     #[error("no reply to the request for a background job, which may be running: {reason}")]
     OutcomeUnknown {
@@ -112,7 +112,7 @@ pub enum JobError {
 
 impl JobError {
     /// Returns what the user can do about this error.
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::OutcomeUnknown { .. } => {
                 Some("check with the provider whether the job runs; `--retry-unknown` starts it again".into())

@@ -14,13 +14,13 @@ use super::request::JobRequest;
 
 /// Provider whose reports are one sentence each.
 #[derive(Default)]
-pub struct ScriptedJobs {
+pub(crate) struct ScriptedJobs {
     started: Mutex<Vec<JobRequest>>,
 }
 
 impl ScriptedJobs {
     /// Returns the requests that started a job, in order.
-    pub fn started(&self) -> Vec<JobRequest> {
+    pub(crate) fn started(&self) -> Vec<JobRequest> {
         self.started.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -29,7 +29,7 @@ const MOST_COST: f64 = 10_000.0;
 const MAX_JOBS: usize = 3;
 
 /// Upper bound of `max_jobs`.
-pub const MOST_JOBS: u16 = 100;
+pub(crate) const MOST_JOBS: u16 = 100;
 
 /// Longest name of a model, in bytes.
 const MAX_MODEL: usize = 200;
@@ -52,52 +52,52 @@ const MAX_DOMAINS: usize = 100;
 /// The table `[deep_research]`, every field optional.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct DeepResearchOptions {
+pub(crate) struct DeepResearchOptions {
     /// Models in order of preference; the first available one is used.
-    pub models: Option<Vec<String>>,
+    pub(crate) models: Option<Vec<String>>,
     /// Address of the endpoint.
-    pub base_url: Option<String>,
+    pub(crate) base_url: Option<String>,
     /// The variable that holds its key.
-    pub key_env: Option<String>,
+    pub(crate) key_env: Option<String>,
     /// Whether the endpoint is the user's own and costs nothing.
-    pub local: Option<bool>,
+    pub(crate) local: Option<bool>,
     /// Reasoning effort, for models that accept one.
-    pub effort: Option<Effort>,
+    pub(crate) effort: Option<Effort>,
     /// Whether to request reasoning summaries. Some accounts may not use them.
-    pub summaries: Option<bool>,
+    pub(crate) summaries: Option<bool>,
     /// Dollars set aside for one job.
-    pub max_cost: Option<f64>,
+    pub(crate) max_cost: Option<f64>,
     /// Most jobs one run may start.
-    pub max_jobs: Option<usize>,
+    pub(crate) max_jobs: Option<usize>,
     /// Most tool calls of one job.
-    pub max_tool_calls: Option<u32>,
+    pub(crate) max_tool_calls: Option<u32>,
     /// Most tokens of one job's reply, reasoning included.
-    pub max_output_tokens: Option<u32>,
+    pub(crate) max_output_tokens: Option<u32>,
     /// Hosts to search; empty for all.
-    pub allowed_domains: Option<Vec<String>>,
+    pub(crate) allowed_domains: Option<Vec<String>>,
     /// Hosts not to search.
-    pub blocked_domains: Option<Vec<String>>,
+    pub(crate) blocked_domains: Option<Vec<String>>,
     /// Whether the model may run code on the provider's machines.
-    pub code_interpreter: Option<bool>,
+    pub(crate) code_interpreter: Option<bool>,
     /// A tool server the model may call.
-    pub mcp: Option<McpOptions>,
+    pub(crate) mcp: Option<McpOptions>,
     /// Most minutes one job may take.
-    pub timeout_minutes: Option<u64>,
+    pub(crate) timeout_minutes: Option<u64>,
 }
 
 /// The table `[deep_research.mcp]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct McpOptions {
+pub(crate) struct McpOptions {
     /// The server's name in the model's tool list.
-    pub label: String,
+    pub(crate) label: String,
     /// Address of the server. The provider must be able to reach it.
-    pub url: String,
+    pub(crate) url: String,
     /// The variable that holds its authorization.
-    pub key_env: Option<String>,
+    pub(crate) key_env: Option<String>,
     /// The tools the model may call; empty for all.
     #[serde(default)]
-    pub allowed_tools: Vec<String>,
+    pub(crate) allowed_tools: Vec<String>,
 }
 
 /// Settings of Deep Research cannot be used.
@@ -158,7 +158,7 @@ pub enum DeepResearchError {
 
 impl DeepResearchError {
     /// Returns what the user can do about this error, if there is something.
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Key(error @ KeyError::NotSet { .. }) => {
                 Some(format!("{}, or remove `key_env` from the settings", error.hint()))
@@ -179,41 +179,41 @@ impl DeepResearchError {
 
 /// Resolved settings of Deep Research.
 #[derive(Clone, Debug, PartialEq)]
-pub struct DeepResearchSettings {
+pub(crate) struct DeepResearchSettings {
     /// Which provider runs the jobs.
-    pub provider: ProviderKind,
+    pub(crate) provider: ProviderKind,
     /// Address of the endpoint.
-    pub address: BaseUrl,
+    pub(crate) address: BaseUrl,
     /// Key of the endpoint; `None` sends no key.
-    pub key: Option<Secret>,
+    pub(crate) key: Option<Secret>,
     /// Whether models without a price are free here, as on the user's own server.
-    pub is_free: bool,
+    pub(crate) is_free: bool,
     /// Models in order of preference; the first available one is used.
-    pub models: Vec<String>,
+    pub(crate) models: Vec<String>,
     /// Whether the user named the models.
-    pub is_named: bool,
+    pub(crate) is_named: bool,
     /// Reasoning effort, for models that accept one.
-    pub effort: Effort,
+    pub(crate) effort: Effort,
     /// Whether to request reasoning summaries.
-    pub summaries: bool,
+    pub(crate) summaries: bool,
     /// Billionths of a dollar set aside for one job.
-    pub max_cost_nanos: u64,
+    pub(crate) max_cost_nanos: u64,
     /// Most jobs one run may start.
-    pub max_jobs: usize,
+    pub(crate) max_jobs: usize,
     /// Most tool calls of one job.
-    pub max_tool_calls: u32,
+    pub(crate) max_tool_calls: u32,
     /// Most tokens of one job's reply, reasoning included.
-    pub max_output_tokens: u32,
+    pub(crate) max_output_tokens: u32,
     /// Hosts to search; empty for all.
-    pub allowed_domains: Vec<String>,
+    pub(crate) allowed_domains: Vec<String>,
     /// Hosts not to search.
-    pub blocked_domains: Vec<String>,
+    pub(crate) blocked_domains: Vec<String>,
     /// Whether the model may run code on the provider's machines.
-    pub code_interpreter: bool,
+    pub(crate) code_interpreter: bool,
     /// A tool server the model may call.
-    pub mcp: Option<McpServer>,
+    pub(crate) mcp: Option<McpServer>,
     /// How long one job may take.
-    pub timeout: Duration,
+    pub(crate) timeout: Duration,
 }
 
 impl DeepResearchSettings {
@@ -222,7 +222,7 @@ impl DeepResearchSettings {
     /// # Errors
     ///
     /// Returns an error for settings that cannot be used, whether or not there is a key.
-    pub fn resolve(
+    pub(crate) fn resolve(
         options: &DeepResearchOptions,
         environment: &Environment,
     ) -> Result<Option<Self>, DeepResearchError> {
@@ -261,7 +261,12 @@ impl DeepResearchSettings {
     }
 
     /// Returns a request for a job of `model` within the limits of these settings.
-    pub fn request(&self, model: &str, instructions: Outbound, metadata: BTreeMap<String, String>) -> JobRequest {
+    pub(crate) fn request(
+        &self,
+        model: &str,
+        instructions: Outbound,
+        metadata: BTreeMap<String, String>,
+    ) -> JobRequest {
         JobRequest {
             model: model.to_owned(),
             instructions,
@@ -278,7 +283,7 @@ impl DeepResearchSettings {
     }
 
     /// Returns the price of a model at this endpoint; `None` if it is unknown.
-    pub fn price(&self, model: &str, prices: &PriceTable) -> Option<Price> {
+    pub(crate) fn price(&self, model: &str, prices: &PriceTable) -> Option<Price> {
         prices.at(model, self.is_free, self.is_named)
     }
 }
@@ -288,7 +293,7 @@ impl DeepResearchSettings {
 ///
 /// A job rereads its findings in every step, so its cost has no useful upper bound beforehand. The user's cap takes the
 /// place of one; a cost above the cap is charged when it becomes known.
-pub fn job_cap(settings: &DeepResearchSettings, price: Option<&Price>) -> Option<u64> {
+pub(crate) fn job_cap(settings: &DeepResearchSettings, price: Option<&Price>) -> Option<u64> {
     price.map(|price| if *price == Price::FREE { 0 } else { settings.max_cost_nanos })
 }
 

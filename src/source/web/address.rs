@@ -54,7 +54,7 @@ const CLOSED_V6: [(Ipv6Addr, u8); 3] = [
 /// Written `wiki.corp`, `wiki.corp:8080`, `127.0.0.1:8080`, `[::1]:8080` or `10.1.0.0/16`. A host listed with ports may
 /// be contacted at those ports only.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AllowedHost {
+pub(crate) enum AllowedHost {
     /// A host by name or IP address.
     Host {
         /// Lower case, without brackets.
@@ -84,7 +84,7 @@ pub enum ParseAllowedHostError {
 
 impl ParseAllowedHostError {
     /// Returns a hint for the user.
-    pub fn hint(&self) -> String {
+    pub(crate) fn hint(&self) -> String {
         match self {
             Self::Neither(_) => "give the host without `http://` and path",
             Self::Star(_) => "list every host, or their network as `10.1.0.0/16`; public hosts need no entry",

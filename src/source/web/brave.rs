@@ -31,14 +31,14 @@ const LAST_DAY: Date = date(2100, 1, 1);
 
 /// Client for Brave Search or a compatible API.
 #[derive(Clone, Debug)]
-pub struct Brave {
+pub(crate) struct Brave {
     endpoint: Endpoint,
     key: Secret,
 }
 
 impl Brave {
     /// Returns a client. `None` as the address selects Brave's public one.
-    pub fn new(key: Secret, address: Option<BaseUrl>) -> Result<Self, HttpError> {
+    pub(crate) fn new(key: Secret, address: Option<BaseUrl>) -> Result<Self, HttpError> {
         let address = address.unwrap_or_else(|| ADDRESS.parse().expect("the address is one"));
         Ok(Self { endpoint: Endpoint::new(NAME, address, Some(key.clone()))?, key })
     }

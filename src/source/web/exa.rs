@@ -23,14 +23,14 @@ const TEXT_CHARS: usize = 1_000;
 
 /// Client for Exa or a compatible API.
 #[derive(Clone, Debug)]
-pub struct Exa {
+pub(crate) struct Exa {
     endpoint: Endpoint,
     key: Secret,
 }
 
 impl Exa {
     /// Returns a client. `None` as the address selects Exa's public one.
-    pub fn new(key: Secret, address: Option<BaseUrl>) -> Result<Self, HttpError> {
+    pub(crate) fn new(key: Secret, address: Option<BaseUrl>) -> Result<Self, HttpError> {
         let address = address.unwrap_or_else(|| ADDRESS.parse().expect("the address is one"));
         Ok(Self { endpoint: Endpoint::new(NAME, address, Some(key.clone()))?, key })
     }

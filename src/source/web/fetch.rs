@@ -37,13 +37,13 @@ const META_BYTES: usize = 1_024;
 
 /// Limits and permissions of a [`Fetcher`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FetchOptions {
+pub(crate) struct FetchOptions {
     /// Time-out per page, including redirects and `robots.txt`.
-    pub timeout: Duration,
+    pub(crate) timeout: Duration,
     /// Largest page in bytes, after decompression. A larger one is refused.
-    pub max_bytes: usize,
+    pub(crate) max_bytes: usize,
     /// Hosts that are allowed although their addresses are not public.
-    pub allowed_hosts: Vec<AllowedHost>,
+    pub(crate) allowed_hosts: Vec<AllowedHost>,
 }
 
 impl Default for FetchOptions {
@@ -54,7 +54,7 @@ impl Default for FetchOptions {
 
 /// A page could not be fetched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FetchError {
+pub(crate) enum FetchError {
     /// The host, or an address its name resolves to, is not public.
     #[error("`{host}` is not on the open web")]
     Closed {
@@ -151,7 +151,7 @@ impl Failure for FetchError {
 
 impl FetchError {
     /// Returns what the user can do about this error.
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Closed { host } => Some(format!("if it is a machine of yours, add `{host}` to `allowed_hosts`")),
             Self::ContentType { found } if found == "application/pdf" => {
@@ -166,7 +166,7 @@ impl FetchError {
 ///
 /// Sends no cookies, keys or referrer. Uses no proxy: a proxy resolves names itself, so the check for public addresses
 /// could not be enforced. `robots.txt` files are cached per site for the lifetime of the fetcher.
-pub struct Fetcher {
+pub(crate) struct Fetcher {
     client: Client,
     gate: Gate,
     options: FetchOptions,
@@ -176,7 +176,7 @@ pub struct Fetcher {
 
 impl Fetcher {
     /// Returns a fetcher.
-    pub fn new(options: FetchOptions, clock: Arc<dyn Clock>) -> Result<Self, HttpError> {
+    pub(crate) fn new(options: FetchOptions, clock: Arc<dyn Clock>) -> Result<Self, HttpError> {
         // Fails if a provider is installed already, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let gate = Gate::new(options.allowed_hosts.clone());
@@ -193,7 +193,7 @@ impl Fetcher {
     }
 
     /// Fetches a page and extracts its text. Retries once if the server is busy, within the same time limit.
-    pub async fn fetch(&self, url: &WebUrl) -> Result<Page, FetchError> {
+    pub(crate) async fn fetch(&self, url: &WebUrl) -> Result<Page, FetchError> {
         let millis = self.options.timeout.as_millis();
         let late = |_| FetchError::TimedOut { millis };
         let pause = |wait, _| async move {

@@ -15,7 +15,7 @@ use crate::base::word::WordSplitter;
 /// A query in the file returns its results. Any other query returns all results that share a key word with it, most
 /// shared words first.
 #[derive(Default)]
-pub struct FixtureProvider {
+pub(crate) struct FixtureProvider {
     hits: BTreeMap<String, Vec<WebHit>>,
     splitter: WordSplitter,
 }
@@ -42,7 +42,7 @@ pub enum FixtureError {
 
 impl FixtureProvider {
     /// Reads a file.
-    pub fn from_file(path: &Path) -> Result<Self, FixtureError> {
+    pub(crate) fn from_file(path: &Path) -> Result<Self, FixtureError> {
         let text = std::fs::read_to_string(path);
         let text = text.map_err(|source| FixtureError::File { path: path.to_owned(), source })?;
         let wrong = || FixtureError::Form { path: path.to_owned() };
@@ -50,7 +50,7 @@ impl FixtureProvider {
     }
 
     /// Parses the content of a file. Returns `None` if it does not have the expected format.
-    pub fn read(value: &Value) -> Option<Self> {
+    pub(crate) fn read(value: &Value) -> Option<Self> {
         let read = |entry: &Value| hit(entry, entry["snippet"].as_str(), "published");
         let list = |list: &Value| Some(list.as_array()?.iter().filter_map(read).collect());
         let hits = value.as_object()?.iter().map(|(query, hits)| Some((normal(query), list(hits)?)));

@@ -54,19 +54,19 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-pub use self::address::{AllowedHost, ParseAllowedHostError};
-pub use self::brave::Brave;
-pub use self::exa::Exa;
-pub use self::fetch::{FetchError, FetchOptions, Fetcher};
-pub use self::fixture::{FixtureError, FixtureProvider};
-pub use self::pages::{Page, PageStore, PageStoreError};
-pub use self::provider::{DateRange, SearchProvider, WebError, WebHit, WebQuery, search_patiently};
-pub use self::relevant::{joined, relevant};
-pub use self::search_engine::SearchEngine;
-pub use self::searxng::SearxNg;
-pub use self::settings::{WebAccess, WebEnvironment, WebOptions, WebSettingsError};
-pub use self::tavily::Tavily;
-pub use self::url::{ParseWebUrlError, WebUrl, named_in};
+pub(crate) use self::address::{AllowedHost, ParseAllowedHostError};
+pub(crate) use self::brave::Brave;
+pub(crate) use self::exa::Exa;
+pub(crate) use self::fetch::{FetchOptions, Fetcher};
+pub(crate) use self::fixture::{FixtureError, FixtureProvider};
+pub(crate) use self::pages::{Page, PageStore};
+pub(crate) use self::provider::{DateRange, SearchProvider, WebHit, WebQuery, search_patiently};
+pub(crate) use self::relevant::{joined, relevant};
+pub(crate) use self::search_engine::SearchEngine;
+pub(crate) use self::searxng::SearxNg;
+pub(crate) use self::settings::{WebAccess, WebEnvironment, WebOptions, WebSettingsError};
+pub(crate) use self::tavily::Tavily;
+pub(crate) use self::url::{WebUrl, named_in};
 use super::{Found, Label, Passage, Place, SourceError, SourceFile, Support};
 use crate::base::clock::Clock;
 use crate::base::line::with_causes;
@@ -103,7 +103,7 @@ pub struct WebSource {
 
 impl WebSource {
     /// Returns a source. Without a fetcher, only stored pages can be opened.
-    pub fn new(
+    pub(crate) fn new(
         provider: Arc<dyn SearchProvider>,
         fetcher: Option<Arc<Fetcher>>,
         pages: PageStore,
@@ -122,7 +122,7 @@ impl WebSource {
 
     /// Restricts results to pages of these days and pages without a date.
     #[must_use]
-    pub fn with_dates(self, dates: DateRange) -> Self {
+    pub(crate) fn with_dates(self, dates: DateRange) -> Self {
         Self { dates, ..self }
     }
 
@@ -136,7 +136,10 @@ impl WebSource {
             return Ok(page);
         }
         let fetcher = self.fetcher.as_ref().ok_or_else(|| failed("pages are not fetched".to_owned()))?;
-        let page = fetcher.fetch(url).await.map_err(|error| failed(format!("`{}`: {error}", url.canonical())))?;
+        let page = fetcher.fetch(url).await.map_err(|error| {
+            let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+            failed(format!("`{}`: {error}{hint}", url.canonical()))
+        })?;
         let (pages, kept) = (self.pages.clone(), page.clone());
         let put = tokio::task::spawn_blocking(move || pages.put(&kept)).await;
         put.map_err(|error| failed(with_causes(&error)))?.map_err(|error| failed(with_causes(&error)))?;
@@ -198,12 +201,12 @@ impl WebSource {
 
 impl WebSource {
     /// Returns what is searched, as a report names it.
-    pub fn scope(&self) -> String {
+    pub(crate) fn scope(&self) -> String {
         format!("the web ({})", self.provider.name())
     }
 
     /// Returns what a result depends on besides the query: the engine, and the days pages may be from.
-    pub fn version(&self) -> String {
+    pub(crate) fn version(&self) -> String {
         let day = |day: Option<jiff::civil::Date>| day.map(|day| day.to_string()).unwrap_or_default();
         format!("{}:{}..{}", self.provider.name(), day(self.dates.since), day(self.dates.until))
     }
@@ -213,7 +216,7 @@ impl WebSource {
     /// # Errors
     ///
     /// Returns an error if the engine gives no answer, however patiently it is asked.
-    pub async fn search(&self, query: &Outbound, limit: usize) -> Result<Found, SourceError> {
+    pub(crate) async fn search(&self, query: &Outbound, limit: usize) -> Result<Found, SourceError> {
         let asked = WebQuery { text: query.clone(), limit: limit.saturating_mul(HITS_PER_PASSAGE), dates: self.dates };
         let hits = search_patiently(&*self.provider, &asked, &*self.clock, rand::random).await;
         let hits = hits.map_err(|error| {
@@ -237,7 +240,7 @@ impl WebSource {
     /// # Errors
     ///
     /// Returns an error if the text is no address of the web, or the page cannot be fetched.
-    pub async fn open(&self, address: &Outbound) -> Result<Passage, SourceError> {
+    pub(crate) async fn open(&self, address: &Outbound) -> Result<Passage, SourceError> {
         let id = address.as_str();
         let url: WebUrl = id.parse().map_err(|_| SourceError::NoSuchPassage { id: id.to_owned() })?;
         let given = self.as_given.lock().unwrap_or_else(PoisonError::into_inner).get(&url.canonical()).cloned();
@@ -245,7 +248,7 @@ impl WebSource {
     }
 
     /// Returns the stored page behind a place, to check a quote against.
-    pub async fn read(&self, place: &Place) -> SourceFile {
+    pub(crate) async fn read(&self, place: &Place) -> SourceFile {
         let Place::Web { content_hash: Some(hash), .. } = place else { return SourceFile::Gone };
         let (pages, hash) = (self.pages.clone(), hash.clone());
         let page = tokio::task::spawn_blocking(move || pages.get(&hash)).await;

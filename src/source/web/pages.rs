@@ -12,34 +12,34 @@ use crate::base::id::ContentHash;
 
 /// A fetched page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Page {
+pub(crate) struct Page {
     /// Canonical address after redirects.
-    pub url: WebUrl,
+    pub(crate) url: WebUrl,
     /// Canonical address that was requested.
-    pub requested: WebUrl,
+    pub(crate) requested: WebUrl,
     /// Title on one line.
-    pub title: String,
+    pub(crate) title: String,
     /// Readable text.
-    pub text: String,
+    pub(crate) text: String,
     /// Hash of the text.
-    pub content_hash: ContentHash,
+    pub(crate) content_hash: ContentHash,
     /// Time of the fetch.
-    pub fetched_at: Moment,
+    pub(crate) fetched_at: Moment,
     /// Content type reported by the server, for example `text/html`.
-    pub content_type: String,
+    pub(crate) content_type: String,
 }
 
 /// A folder of pages: `pages/ab/<hash>.json` holds a page, `urls/cd/<hash of address>.json` the hash of the page last
 /// fetched from an address.
 #[derive(Clone, Debug)]
-pub struct PageStore {
+pub(crate) struct PageStore {
     folder: PathBuf,
 }
 
 /// A page could not be stored.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to keep a page in `{path}`")]
-pub struct PageStoreError {
+pub(crate) struct PageStoreError {
     /// The file.
     path: PathBuf,
     /// The error from the file system.
@@ -49,14 +49,14 @@ pub struct PageStoreError {
 
 impl PageStore {
     /// Returns a store in `folder`, which is created with the first page.
-    pub fn new(folder: PathBuf) -> Self {
+    pub(crate) fn new(folder: PathBuf) -> Self {
         Self { folder }
     }
 
     /// Stores a page durably and returns its hash.
     ///
     /// If the same text is already stored, only its addresses are recorded.
-    pub fn put(&self, page: &Page) -> Result<ContentHash, PageStoreError> {
+    pub(crate) fn put(&self, page: &Page) -> Result<ContentHash, PageStoreError> {
         let hash = ContentHash::of(page.text.as_bytes());
         let page = Page { content_hash: hash.clone(), ..page.clone() };
         if self.get(&hash).is_none() {
@@ -70,7 +70,7 @@ impl PageStore {
     }
 
     /// Returns a stored page, or `None` if it is missing or its text does not match the hash.
-    pub fn get(&self, hash: &ContentHash) -> Option<Page> {
+    pub(crate) fn get(&self, hash: &ContentHash) -> Option<Page> {
         let is_hash = hash.as_str().len() == 64
             && hash.as_str().bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
         if !is_hash {
@@ -81,7 +81,7 @@ impl PageStore {
     }
 
     /// Returns the page last fetched from an address.
-    pub fn latest(&self, url: &WebUrl) -> Option<Page> {
+    pub(crate) fn latest(&self, url: &WebUrl) -> Option<Page> {
         let url = url.canonical();
         let note: Page = read(&self.path("urls", &key(&url)))?;
         let is_of = note.url == url || note.requested == url;

@@ -29,42 +29,42 @@ const MAX_TITLE_CHARS: usize = 300;
 
 /// Range of publication days, both inclusive. Pages without a date are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DateRange {
+pub(crate) struct DateRange {
     /// The first day.
-    pub since: Option<Date>,
+    pub(crate) since: Option<Date>,
     /// The last day.
-    pub until: Option<Date>,
+    pub(crate) until: Option<Date>,
 }
 
 /// A query for a search engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WebQuery {
+pub(crate) struct WebQuery {
     /// The words.
-    pub text: Outbound,
+    pub(crate) text: Outbound,
     /// Most pages to return.
-    pub limit: usize,
+    pub(crate) limit: usize,
     /// When the pages were published.
-    pub dates: DateRange,
+    pub(crate) dates: DateRange,
 }
 
 /// One result of a search engine.
 #[derive(Clone, Debug, PartialEq)]
-pub struct WebHit {
+pub(crate) struct WebHit {
     /// Address of the page, as the engine reported it.
-    pub url: WebUrl,
+    pub(crate) url: WebUrl,
     /// Its title, on one line.
-    pub title: String,
+    pub(crate) title: String,
     /// Excerpt of the page, on one line.
-    pub snippet: String,
+    pub(crate) snippet: String,
     /// Publication date, in the engine's format.
-    pub published: Option<String>,
+    pub(crate) published: Option<String>,
     /// The engine's relevance score; scores of two engines are not comparable.
-    pub score: Option<f32>,
+    pub(crate) score: Option<f32>,
 }
 
 /// A search failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WebError {
+pub(crate) enum WebError {
     /// The engine is unreachable or failing; a retry may succeed.
     #[error("`{provider}` does not answer: {reason}")]
     Transient {
@@ -117,7 +117,7 @@ pub enum WebError {
 
 impl WebError {
     /// Returns what the user can do about this error.
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Authentication { .. } => Some("check the key in the environment".into()),
             Self::Quota { .. } => Some("top up the account, or search with another provider".into()),
@@ -141,7 +141,7 @@ impl Failure for WebError {
 }
 
 /// Searches the web.
-pub trait SearchProvider: Send + Sync {
+pub(crate) trait SearchProvider: Send + Sync {
     /// Returns the name in messages and journals, for example `searxng`.
     fn name(&self) -> &'static str;
 
@@ -152,7 +152,7 @@ pub trait SearchProvider: Send + Sync {
 /// Searches with retries, and drops pages published outside the dates of the query.
 ///
 /// `chance` returns random numbers from 0 to 1, for the jitter of [`retry`].
-pub async fn search_patiently(
+pub(crate) async fn search_patiently(
     provider: &dyn SearchProvider,
     query: &WebQuery,
     clock: &dyn Clock,
@@ -170,7 +170,7 @@ pub async fn search_patiently(
 
 impl DateRange {
     /// Returns whether a page may have been published in this range. Pages without a readable date pass.
-    pub fn admits(&self, published: Option<&str>) -> bool {
+    pub(crate) fn admits(&self, published: Option<&str>) -> bool {
         let Some(day) = published.and_then(day) else { return true };
         self.since.is_none_or(|since| since <= day) && self.until.is_none_or(|until| day <= until)
     }
@@ -204,6 +204,7 @@ impl Endpoint {
     }
 
     /// Lowers the time-out of one search to `most`.
+    #[cfg(test)]
     pub(super) fn within(self, most: Duration) -> Self {
         Self { timeout: self.timeout.min(most), ..self }
     }

@@ -16,7 +16,7 @@ const MAX_PIECES: usize = 160;
 /// # Errors
 ///
 /// Returns an error if the embedder fails.
-pub fn relevant(page_text: &str, query: &str, embedder: &dyn Embedder) -> Result<Vec<Range<usize>>, EmbedError> {
+pub(crate) fn relevant(page_text: &str, query: &str, embedder: &dyn Embedder) -> Result<Vec<Range<usize>>, EmbedError> {
     let pieces = closest_in_words(page_text, query, pieces(page_text));
     let texts: Vec<_> = pieces.iter().map(|piece| &page_text[piece.clone()]).collect();
     let wanted = embedder.embed_query(query)?;
@@ -46,7 +46,7 @@ fn closest_in_words(text: &str, query: &str, mut pieces: Vec<Range<usize>>) -> V
 
 /// Joins the best parts of a text in document order, at most `max_chars` characters, with an empty line between parts
 /// that are not adjacent.
-pub fn joined(text: &str, ranked: impl Iterator<Item = Range<usize>>, max_chars: usize) -> String {
+pub(crate) fn joined(text: &str, ranked: impl Iterator<Item = Range<usize>>, max_chars: usize) -> String {
     let mut kept: Vec<Range<usize>> = Vec::new();
     let mut left = max_chars;
     for piece in ranked {

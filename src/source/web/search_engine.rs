@@ -22,7 +22,7 @@ pub enum SearchEngine {
 
 impl SearchEngine {
     /// Returns every engine, in order of preference: without a setting, the first whose variable is set is used.
-    pub fn all() -> impl Iterator<Item = Self> {
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
         std::iter::successors(Some(Self::SearxNg), |engine| match engine {
             Self::SearxNg => Some(Self::Tavily),
             Self::Tavily => Some(Self::Brave),
@@ -32,7 +32,7 @@ impl SearchEngine {
     }
 
     /// Returns the name in settings and journals.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::SearxNg => searxng::NAME,
             Self::Tavily => tavily::NAME,
@@ -42,7 +42,7 @@ impl SearchEngine {
     }
 
     /// Returns the variable that sets the engine up: its key, or the address if it has no public one.
-    pub fn variable(self) -> &'static str {
+    pub(crate) fn variable(self) -> &'static str {
         match self {
             Self::SearxNg => searxng::VARIABLE,
             Self::Tavily => tavily::VARIABLE,
@@ -52,7 +52,7 @@ impl SearchEngine {
     }
 
     /// Returns whether the variable holds a key, which is never shown.
-    pub fn has_key(self) -> bool {
+    pub(crate) fn has_key(self) -> bool {
         match self {
             Self::SearxNg => false,
             Self::Tavily | Self::Brave | Self::Exa => true,

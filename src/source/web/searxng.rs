@@ -1,7 +1,5 @@
 //! `SearXNG`: a self-hosted metasearch engine without a key.
 
-use std::time::Duration;
-
 use futures::future::BoxFuture;
 
 use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery, hit};
@@ -20,17 +18,18 @@ pub(super) const VARIABLE: &str = "SEARXNG_URL";
 ///
 /// Its API has no range of dates; results outside the range are dropped after the search if they have a date.
 #[derive(Clone, Debug)]
-pub struct SearxNg(Endpoint);
+pub(crate) struct SearxNg(Endpoint);
 
 impl SearxNg {
     /// Returns a client for the instance at `address`.
-    pub fn new(address: BaseUrl) -> Result<Self, HttpError> {
+    pub(crate) fn new(address: BaseUrl) -> Result<Self, HttpError> {
         Ok(Self(Endpoint::new(NAME, address, None)?.with_refusal_hint(REFUSAL_HINT)))
     }
 
     /// Lowers the time-out of one search to `most`.
+    #[cfg(test)]
     #[must_use]
-    pub fn within(self, most: Duration) -> Self {
+    pub(crate) fn within(self, most: std::time::Duration) -> Self {
         Self(self.0.within(most))
     }
 }

@@ -20,18 +20,18 @@ const FIXTURE: &str = "fixture:";
 /// The table `[web]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct WebOptions {
+pub(crate) struct WebOptions {
     /// Name of an engine, `fixture:FILE` or `none`; see [`Choice`].
-    pub provider: Option<String>,
+    pub(crate) provider: Option<String>,
     /// Address of the engine; `None` for its public one.
-    pub base_url: Option<String>,
+    pub(crate) base_url: Option<String>,
     /// The variable that holds its key; `None` for the engine's usual one.
-    pub key_env: Option<String>,
+    pub(crate) key_env: Option<String>,
     /// Whether pages are fetched. Without them a run has only snippets, so quotes from the web cannot be verified.
-    pub fetch: Option<bool>,
+    pub(crate) fetch: Option<bool>,
     /// Intranet machines that pages may be fetched from: hosts, `host:port`, or networks.
     #[serde(default)]
-    pub allowed_hosts: Vec<String>,
+    pub(crate) allowed_hosts: Vec<String>,
 }
 
 /// Parsed value of `provider`.
@@ -84,7 +84,7 @@ pub enum WebSettingsError {
 
 impl WebSettingsError {
     /// Returns what the user can do about this error.
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::UnknownProvider { .. } => {
                 let names: Vec<_> = SearchEngine::all().map(|engine| format!("`{engine}`")).collect();
@@ -102,24 +102,24 @@ impl WebSettingsError {
 }
 
 /// Inputs for resolving the settings.
-pub struct WebEnvironment<'a> {
+pub(crate) struct WebEnvironment<'a> {
     /// Keys, and addresses of engines. If `OPENAI_BASE_URL` is on this machine, pages may be fetched from it too.
-    pub environment: &'a Environment,
+    pub(crate) environment: &'a Environment,
     /// The folder in which pages are cached.
-    pub pages: PathBuf,
+    pub(crate) pages: PathBuf,
     /// Range of publication days; pages with a date outside it are dropped.
-    pub dates: DateRange,
+    pub(crate) dates: DateRange,
     /// Clock for retries and for the age of cached pages.
-    pub clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// The configured access to the web.
 #[derive(Clone)]
-pub struct WebAccess {
+pub(crate) struct WebAccess {
     /// Searches and opens pages.
-    pub source: Arc<WebSource>,
+    pub(crate) source: Arc<WebSource>,
     /// Whether a search engine is set up. Without one, pages the user names can still be opened.
-    pub can_search: bool,
+    pub(crate) can_search: bool,
 }
 
 impl WebOptions {
@@ -128,7 +128,7 @@ impl WebOptions {
     /// # Errors
     ///
     /// Returns an error for settings that cannot be used. Nothing is sent.
-    pub fn resolve(&self, setup: WebEnvironment<'_>) -> Result<WebAccess, WebSettingsError> {
+    pub(crate) fn resolve(&self, setup: WebEnvironment<'_>) -> Result<WebAccess, WebSettingsError> {
         let provider = self.provider(setup.environment)?;
         let can_search = provider.is_some();
         let mut allowed_hosts =

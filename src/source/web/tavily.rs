@@ -24,14 +24,14 @@ const MAX_QUERY_CHARS: usize = 400;
 
 /// Client for Tavily or a compatible API.
 #[derive(Clone, Debug)]
-pub struct Tavily {
+pub(crate) struct Tavily {
     endpoint: Endpoint,
     key: Secret,
 }
 
 impl Tavily {
     /// Returns a client. `None` as the address selects Tavily's public one.
-    pub fn new(key: Secret, address: Option<BaseUrl>) -> Result<Self, HttpError> {
+    pub(crate) fn new(key: Secret, address: Option<BaseUrl>) -> Result<Self, HttpError> {
         let address = address.unwrap_or_else(|| ADDRESS.parse().expect("the address is one"));
         Ok(Self { endpoint: Endpoint::new(NAME, address, Some(key.clone()))?, key })
     }

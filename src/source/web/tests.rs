@@ -13,6 +13,9 @@ use flate2::write::GzEncoder;
 use jiff::civil::date;
 use serde_json::{Value, json};
 
+use super::fetch::FetchError;
+use super::provider::WebError;
+use super::url::ParseWebUrlError;
 use super::*;
 use crate::base::clock::{ManualClock, Moment};
 use crate::base::http::{BaseUrl, Secret};

@@ -21,11 +21,11 @@ const TRACKING: [&str; 18] = [
 /// Parsing does not decide whether the host may be contacted; [`super::Fetcher`] does.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct WebUrl(Url);
+pub(crate) struct WebUrl(Url);
 
 /// The text is not the address of a page. The error leaves the text out, since it may contain a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ParseWebUrlError {
+pub(crate) enum ParseWebUrlError {
     /// Not an address, or one longer than the limit.
     #[error("not an address of the web")]
     NotAnAddress,
@@ -39,7 +39,7 @@ pub enum ParseWebUrlError {
 
 impl WebUrl {
     /// Returns the address as sent in requests.
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         self.0.as_str()
     }
 
@@ -49,29 +49,29 @@ impl WebUrl {
     }
 
     /// Returns the host name or IP address, in lower case, without brackets and trailing dot.
-    pub fn host(&self) -> &str {
+    pub(crate) fn host(&self) -> &str {
         let host = self.0.host_str().unwrap_or_default();
         host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.')
     }
 
     /// Returns the port, explicit or default.
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.0.port_or_known_default().unwrap_or(80)
     }
 
     /// Returns the host without `www.`.
-    pub fn domain(&self) -> &str {
+    pub(crate) fn domain(&self) -> &str {
         self.host().strip_prefix("www.").unwrap_or(self.host())
     }
 
     /// Returns scheme, host and port, for example `https://example.org`.
-    pub fn origin(&self) -> String {
+    pub(crate) fn origin(&self) -> String {
         self.0.origin().ascii_serialization()
     }
 
     /// Returns the canonical form by which duplicates are recognised: without tracking parameters and trailing slashes.
     #[must_use]
-    pub fn canonical(&self) -> Self {
+    pub(crate) fn canonical(&self) -> Self {
         let mut url = self.0.clone();
         let is_tracking = |name: &str| name.starts_with("utm_") || TRACKING.contains(&name);
         let name = |pair: &str| pair.split('=').next().unwrap_or_default().to_ascii_lowercase();
@@ -84,7 +84,7 @@ impl WebUrl {
     }
 
     /// Resolves a reference relative to this page.
-    pub fn join(&self, reference: &str) -> Result<Self, ParseWebUrlError> {
+    pub(crate) fn join(&self, reference: &str) -> Result<Self, ParseWebUrlError> {
         Self::of(self.0.join(reference.trim()).map_err(|_| ParseWebUrlError::NotAnAddress)?)
     }
 
@@ -107,7 +107,7 @@ impl WebUrl {
 }
 
 /// Returns the web addresses in a text.
-pub fn named_in(text: &str) -> Vec<WebUrl> {
+pub(crate) fn named_in(text: &str) -> Vec<WebUrl> {
     let starts = text.match_indices("http").map(|(at, _)| &text[at..]);
     let is_end = |letter: char| letter.is_whitespace() || matches!(letter, '<' | '>' | '"' | '`' | '|' | '{' | '}');
     let address = |text: &str| {

@@ -43,7 +43,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Client for the jobs of one endpoint.
 #[derive(Clone, Debug)]
-pub struct OpenAiJobs {
+pub(crate) struct OpenAiJobs {
     address: BaseUrl,
     key: Option<Secret>,
     /// Other secrets to remove from replies.
@@ -54,7 +54,7 @@ pub struct OpenAiJobs {
 
 impl OpenAiJobs {
     /// Returns a client for the endpoint in the settings.
-    pub fn of(settings: &DeepResearchSettings) -> Result<Self, HttpError> {
+    pub(crate) fn of(settings: &DeepResearchSettings) -> Result<Self, HttpError> {
         let client = client_for(&settings.address)?;
         let authorization = settings.mcp.as_ref().and_then(|server| server.authorization.clone());
         let jobs = Self::new(settings.address.clone(), settings.key.clone(), client, REQUEST_TIMEOUT);
@@ -62,20 +62,20 @@ impl OpenAiJobs {
     }
 
     /// Returns a client. `timeout` limits a single request.
-    pub fn new(address: BaseUrl, key: Option<Secret>, client: Client, timeout: Duration) -> Self {
+    pub(crate) fn new(address: BaseUrl, key: Option<Secret>, client: Client, timeout: Duration) -> Self {
         Self { address, key, hidden: Vec::new(), client, timeout }
     }
 
     /// Removes a secret from all replies: some endpoints echo the request.
     #[must_use]
-    pub fn hiding(mut self, secret: Option<Secret>) -> Self {
+    pub(crate) fn hiding(mut self, secret: Option<Secret>) -> Self {
         self.hidden.extend(secret);
         self
     }
 
     /// Returns a client whose requests take at most `most`.
     #[must_use]
-    pub fn within(&self, most: Duration) -> Self {
+    pub(crate) fn within(&self, most: Duration) -> Self {
         Self { timeout: self.timeout.min(most), ..self.clone() }
     }
 
