@@ -51,12 +51,12 @@ pub(super) struct Watch {
 struct Shown {
     bar: Option<ProgressBar>,
     format: Option<EventFormat>,
-    view: Mutex<View>,
+    view: Mutex<LiveView>,
 }
 
 /// Contents of the live view.
 #[derive(Default)]
-struct View {
+struct LiveView {
     progress: Option<Progress>,
     call: String,
     spent: Option<Spent>,
@@ -134,7 +134,7 @@ impl Shown {
     }
 }
 
-impl View {
+impl LiveView {
     fn take(&mut self, event: RunEvent) {
         match event {
             RunEvent::Event { event, progress } => {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{Engine, EngineError};
 use crate::base::id::{ChunkId, DocumentId};
 use crate::kb::index::{ChunkRow, DocumentRow, Index};
-use crate::source::{Section, SourceFile, read_file};
+use crate::source::{HeadingChunks, SourceFile, read_file};
 
 /// Name of a passage: an id, a path, or lines of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub(crate) enum Extent {
 
 /// Consecutive lines of a file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Passage {
+pub(crate) struct Excerpt {
     /// The chunk, if one was named.
     pub id: Option<ChunkId>,
     /// The document it is from.
@@ -169,7 +169,7 @@ impl Engine {
     /// # Errors
     ///
     /// Returns [`GetError`] if the name matches nothing. Only files in the index are ever read.
-    pub(crate) async fn get(&self, selector: &Selector, extent: Extent) -> Result<Passage, EngineError> {
+    pub(crate) async fn get(&self, selector: &Selector, extent: Extent) -> Result<Excerpt, EngineError> {
         let index = &Index::open(&self.location).await?;
         match selector {
             Selector::Id(id) => {
@@ -218,22 +218,22 @@ fn choices(found: &[DocumentRow], full: impl Fn(&DocumentRow) -> String) -> Vec<
     found.iter().map(|row| if by_name { full(row) } else { row.id.to_string() }).take(MAX_CHOICES).collect()
 }
 
-async fn read_chunk(index: &Index, chunk: ChunkRow, extent: Extent) -> Result<Passage, EngineError> {
+async fn read_chunk(index: &Index, chunk: ChunkRow, extent: Extent) -> Result<Excerpt, EngineError> {
     let rows = index.document_chunks(&chunk.document_id).await?;
     let file = read_file(index, &chunk.collection, &chunk.path, &chunk.content_hash).await;
     let (line_start, line_end, text) = match extent {
         Extent::Chunk => (chunk.line_start, chunk.line_end, chunk.text.clone()),
         Extent::Section => {
-            let section = Section::around(&rows, &chunk);
+            let section = HeadingChunks::around(&rows, &chunk);
             (section.line_start(), section.line_end(), section.text(&file))
         }
         Extent::Document => {
-            let whole = Section::whole(&rows);
+            let whole = HeadingChunks::whole(&rows);
             let text = if let SourceFile::AsIndexed(text) = &file { text.clone() } else { whole.text(&file) };
             (1, whole.line_end(), text)
         }
     };
-    Ok(Passage {
+    Ok(Excerpt {
         title: chunk.title().to_owned(),
         id: Some(chunk.id),
         document_id: chunk.document_id,
@@ -251,13 +251,13 @@ async fn read_document(
     index: &Index,
     document: DocumentRow,
     lines: Option<(u32, u32)>,
-) -> Result<Passage, EngineError> {
+) -> Result<Excerpt, EngineError> {
     let file = read_file(index, &document.collection, &document.path, &document.content_hash).await;
     let stale = !matches!(file, SourceFile::AsIndexed(_));
     let text = match file {
         SourceFile::AsIndexed(text) => text,
         _ if lines.is_some() => return Err(GetError::Changed { path: document.path }.into()),
-        file => Section::whole(&index.document_chunks(&document.id).await?).text(&file),
+        file => HeadingChunks::whole(&index.document_chunks(&document.id).await?).text(&file),
     };
     let count = text.lines().count();
     let (line_start, line_end, text) = match lines {
@@ -271,7 +271,7 @@ async fn read_document(
             (first, last, wanted.collect())
         }
     };
-    Ok(Passage {
+    Ok(Excerpt {
         id: None,
         document_id: document.id,
         collection: document.collection,

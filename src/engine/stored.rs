@@ -14,7 +14,7 @@ use crate::research::branch::Branch;
 use crate::research::memory::Memory;
 use crate::research::node::{NodeId, SourceHint, Tree};
 use crate::research::question::Brief;
-use crate::research::report::{Material, Report, StopReason, Usage, UsageTable};
+use crate::research::report::{Report, ReportInput, StopReason, UsageTable, UsageTotals};
 use crate::research::verdict::Verdict;
 use crate::run::budget::BudgetLimits;
 use crate::run::event::{Followed, Record, RunSettings};
@@ -276,7 +276,7 @@ pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<R
         Phase::Asked | Phase::Briefed(_) | Phase::Planned(_) | Phase::Judged(_) => draft_by_rules(state),
     };
     draft.limitations.extend(overrun(&usage, &state.settings.limits));
-    Ok(Report::of(Material {
+    Ok(Report::of(ReportInput {
         run_id: store.is_kept().then(|| run.to_string()),
         question: &state.question,
         tree: &state.tree,
@@ -293,7 +293,7 @@ pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<R
 /// Returns a limitation if a run exceeded its limits because an endpoint charged more than a request can cost.
 fn overrun(usage: &UsageTable, limits: &BudgetLimits) -> Option<String> {
     let total = &usage.total;
-    let tokens = |usage: &Usage| usage.input_tokens + usage.output_tokens;
+    let tokens = |usage: &UsageTotals| usage.input_tokens + usage.output_tokens;
     // Tokens of jobs do not count: jobs are limited by cost and number.
     let of_jobs = usage.by_role.get(Role::Researcher.name()).map_or(0, tokens);
     let tokens = tokens(total) - of_jobs;

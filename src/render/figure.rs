@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::base::line::counted;
 use crate::llm::message::Role;
 use crate::research::node::{NodeId, NodeStatus};
-use crate::research::report::{Report, StopReason, Usage, UsageTable};
+use crate::research::report::{Report, StopReason, UsageTable, UsageTotals};
 
 /// Formats a cost in US dollars. `None` becomes `unknown`, which is different from `$0`.
 pub(crate) fn cost(usd: Option<f64>) -> String {
@@ -143,7 +143,7 @@ pub(super) const USAGE_COLUMNS: [&str; 8] =
 /// Returns usage by role, by node, and in total; empty if the run made no calls.
 pub(super) fn usage_rows(report: &Report) -> Vec<UsageRow> {
     let table = &report.usage;
-    if table.total == Usage::default() && table.by_role.is_empty() && table.by_node.is_empty() {
+    if table.total == UsageTotals::default() && table.by_role.is_empty() && table.by_node.is_empty() {
         return Vec::new();
     }
     let role = |name: &String| Role::ALL.iter().position(|role| role.name() == name.as_str()).unwrap_or(usize::MAX);
@@ -173,13 +173,13 @@ pub(crate) fn usage_lines(table: &UsageTable) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-fn sorted<K: Ord>(usages: &BTreeMap<String, Usage>, key: impl Fn(&String) -> K) -> Vec<UsageRow> {
+fn sorted<K: Ord>(usages: &BTreeMap<String, UsageTotals>, key: impl Fn(&String) -> K) -> Vec<UsageRow> {
     let mut usages: Vec<_> = usages.iter().collect();
     usages.sort_by_key(|(name, _)| key(name));
     usages.into_iter().map(|(name, usage)| usage_row(name, usage, false)).collect()
 }
 
-fn usage_row(name: &str, usage: &Usage, is_total: bool) -> UsageRow {
+fn usage_row(name: &str, usage: &UsageTotals, is_total: bool) -> UsageRow {
     let figures = [
         count(usage.calls),
         count(usage.input_tokens),

@@ -35,35 +35,35 @@ pub(crate) fn report(report: &Report) -> Result<String, RenderError> {
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     // The extension `.html` in the name turns on escaping.
     environment.add_template("report.html", TEMPLATE)?;
-    Ok(environment.get_template("report.html")?.render(Serde(Page::of(report)))?)
+    Ok(environment.get_template("report.html")?.render(Serde(ReportHtml::of(report)))?)
 }
 
 /// Data of the template.
 #[derive(Serialize)]
-struct Page {
+struct ReportHtml {
     question: String,
     refusal: Option<Vec<Span>>,
     reservation: Option<String>,
     answer: Vec<Block>,
     findings: Vec<Vec<Span>>,
-    sections: Vec<Section>,
+    sections: Vec<SectionHtml>,
     output: Option<String>,
-    lists: Vec<List>,
+    lists: Vec<ListHtml>,
     confidence: String,
     checks: String,
     course: Option<Course>,
-    sources: Vec<Source>,
-    passages: Vec<Passage>,
+    sources: Vec<SourceHtml>,
+    passages: Vec<FurtherHtml>,
 }
 
 #[derive(Serialize)]
-struct Section {
+struct SectionHtml {
     title: String,
     blocks: Vec<Block>,
 }
 
 #[derive(Serialize)]
-struct List {
+struct ListHtml {
     title: &'static str,
     items: Vec<Vec<Span>>,
 }
@@ -73,13 +73,13 @@ struct List {
 struct Course {
     summary: Vec<Span>,
     run_id: Option<String>,
-    nodes: Vec<Node>,
+    nodes: Vec<NodeHtml>,
     columns: [&'static str; 8],
     usage: Vec<UsageRow>,
 }
 
 #[derive(Serialize)]
-struct Node {
+struct NodeHtml {
     id: String,
     question: String,
     status: &'static str,
@@ -94,9 +94,9 @@ struct Node {
 }
 
 #[derive(Serialize)]
-struct Source {
+struct SourceHtml {
     number: usize,
-    place: PlaceView,
+    place: PlaceHtml,
     note: Option<&'static str>,
     quote: String,
     /// Beginning of the quote, see [`PREVIEW_CHARS`].
@@ -104,13 +104,13 @@ struct Source {
 }
 
 #[derive(Serialize)]
-struct Passage {
-    place: PlaceView,
+struct FurtherHtml {
+    place: PlaceHtml,
     snippet: Vec<Span>,
 }
 
 #[derive(Serialize)]
-struct PlaceView {
+struct PlaceHtml {
     at: String,
     names: String,
     /// Address, if it is safe as a link.
@@ -118,7 +118,7 @@ struct PlaceView {
     read_on: Option<String>,
 }
 
-impl Page {
+impl ReportHtml {
     fn of(report: &Report) -> Self {
         let numbers = Numbers::of(report);
         let number = |id: &_| numbers.get(id);
@@ -140,7 +140,7 @@ impl Page {
             reservation: figure::reservation(report).filter(|_| !is_refusal),
             answer: prose::blocks(&report.answer, &number),
             findings: report.findings.iter().map(|finding| prose::finding(finding, &number)).collect(),
-            sections: report.sections.iter().map(|section| Section::of(section, &number)).collect(),
+            sections: report.sections.iter().map(|section| SectionHtml::of(section, &number)).collect(),
             output: report.output.as_ref().map(|output| format!("{output:#}")),
             lists: [
                 (citation::UNCHECKED, reported.as_slice()),
@@ -150,22 +150,27 @@ impl Page {
             ]
             .into_iter()
             .filter(|(_, items)| !items.is_empty())
-            .map(|(title, items)| List { title, items: items.iter().map(|item| plain(item)).collect() })
+            .map(|(title, items)| ListHtml { title, items: items.iter().map(|item| plain(item)).collect() })
             .collect(),
             confidence: format!("{:.2}", report.confidence),
             checks: citation::checks(report),
             course: figure::is_run(report).then(|| Course::of(report)),
-            sources: report.evidence.iter().zip(1..).map(|(evidence, number)| Source::of(evidence, number)).collect(),
+            sources: report
+                .evidence
+                .iter()
+                .zip(1..)
+                .map(|(evidence, number)| SourceHtml::of(evidence, number))
+                .collect(),
             passages: report
                 .passages
                 .iter()
-                .map(|passage| Passage { place: PlaceView::of(&passage.source), snippet: plain(&passage.snippet) })
+                .map(|passage| FurtherHtml { place: PlaceHtml::of(&passage.source), snippet: plain(&passage.snippet) })
                 .collect(),
         }
     }
 }
 
-impl Section {
+impl SectionHtml {
     fn of(section: &crate::research::report::Section, number: prose::Number<'_>) -> Self {
         Self { title: one_line(&section.title), blocks: prose::blocks(&section.text, number) }
     }
@@ -175,7 +180,7 @@ impl Course {
     fn of(report: &Report) -> Self {
         let rows = tree::rows(&report.tree);
         let depths: Vec<_> = rows.iter().map(|row| row.depth).skip(1).chain([0]).collect();
-        let nodes = rows.iter().zip(depths).map(|(row, next)| Node::of(row, next)).collect();
+        let nodes = rows.iter().zip(depths).map(|(row, next)| NodeHtml::of(row, next)).collect();
         Self {
             summary: plain(&figure::course(report)),
             run_id: report.run_id.as_deref().map(one_line),
@@ -186,7 +191,7 @@ impl Course {
     }
 }
 
-impl Node {
+impl NodeHtml {
     /// Returns the data of a node that is followed by one at depth `next`.
     fn of(row: &tree::Row<'_>, next: usize) -> Self {
         let node = row.node;
@@ -206,18 +211,18 @@ impl Node {
     }
 }
 
-impl Source {
+impl SourceHtml {
     fn of(evidence: &Evidence, number: usize) -> Self {
         let quote = one_line(&evidence.quote);
         let preview = match quote.char_indices().nth(PREVIEW_CHARS) {
             Some((end, _)) => format!("{}…", quote[..end].trim_end()),
             None => quote.clone(),
         };
-        Self { number, place: PlaceView::of(&evidence.source), note: citation::note(evidence), quote, preview }
+        Self { number, place: PlaceHtml::of(&evidence.source), note: citation::note(evidence), quote, preview }
     }
 }
 
-impl PlaceView {
+impl PlaceHtml {
     fn of(place: &Place) -> Self {
         let link = match place {
             Place::Kb { .. } => None,

@@ -4,7 +4,7 @@ use crate::base::id::ContentHash;
 use crate::research::branch::Finding;
 use crate::research::evidence::Evidence;
 use crate::research::node::{Node, NodeId, NodeStatus, SourceHint, Tree};
-use crate::research::report::{Passage, Report, SCHEMA_VERSION, Section, StopReason, Usage, UsageTable};
+use crate::research::report::{FurtherReading, Report, SCHEMA_VERSION, Section, StopReason, UsageTable, UsageTotals};
 use crate::source::{Label, Place};
 
 /// Returns a place in a file.
@@ -109,7 +109,7 @@ pub(super) fn run() -> Report {
         failed_nodes: vec![NodeId::numbered(4)],
         tree: tree(),
         usage: usage(),
-        passages: vec![Passage {
+        passages: vec![FurtherReading {
             snippet: "Alkaline cells leaked in three of forty probes.".into(),
             source: file("battery.md", "Batteries", "Context"),
         }],
@@ -144,8 +144,8 @@ pub(super) fn all_saying(text: &str) -> Report {
         node.summary = said();
         node.group = Some(said());
     }
-    report.usage.by_node.insert(said(), Usage::default());
-    report.passages[0] = Passage { snippet: said(), source: page(text, text, None) };
+    report.usage.by_node.insert(said(), UsageTotals::default());
+    report.passages[0] = FurtherReading { snippet: said(), source: page(text, text, None) };
     report.output = Some(serde_json::json!({ text: text }));
     report
 }
@@ -168,7 +168,7 @@ fn tree() -> Tree {
 }
 
 fn usage() -> UsageTable {
-    let used = |calls, cost_usd| Usage {
+    let used = |calls, cost_usd| UsageTotals {
         calls,
         input_tokens: 1_200 * calls,
         cached_tokens: 200 * calls,
@@ -178,7 +178,7 @@ fn usage() -> UsageTable {
         cache_hits: 0,
         cost_usd,
     };
-    let named = |usages: [(&str, Usage); 3]| usages.map(|(name, usage)| (name.to_owned(), usage)).into();
+    let named = |usages: [(&str, UsageTotals); 3]| usages.map(|(name, usage)| (name.to_owned(), usage)).into();
     let mut by_node = named([("n2", used(3, Some(0.01))), ("n10", used(2, None)), ("plan", used(1, Some(0.02)))]);
     std::collections::BTreeMap::insert(&mut by_node, "n3".into(), used(1, Some(0.000_01)));
     UsageTable {

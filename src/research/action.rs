@@ -62,7 +62,7 @@ pub(super) enum ToolDraft {
     Note,
 }
 
-/// A passage shown to the worker. Its id is `p` and its position in [`Desk::shown`], from 1.
+/// A passage shown to the worker. Its id is `p` and its position in [`Notebook::shown`], from 1.
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
     pub(super) passage: Passage,
@@ -80,12 +80,12 @@ pub(super) struct Note {
 
 /// Result of an action, as shown to the worker.
 #[derive(Clone, Debug)]
-pub(super) struct Outcome {
+pub(super) struct ActionResult {
     /// The action, such as `search for price`.
     pub(super) call: String,
     /// The result in words.
     pub(super) said: String,
-    /// Indexes into [`Desk::shown`].
+    /// Indexes into [`Notebook::shown`].
     pub(super) passages: Vec<usize>,
     /// Whether it was a note that was refused.
     pub(super) is_lost_note: bool,
@@ -121,7 +121,7 @@ enum Done {
 }
 
 /// The passages and notes of one worker.
-pub(super) struct Desk<'a> {
+pub(super) struct Notebook<'a> {
     source: &'a dyn Source,
     node: &'a Node,
     aspects: &'a [&'a Aspect],
@@ -143,7 +143,7 @@ pub(super) struct Desk<'a> {
     failure: Option<SourceError>,
 }
 
-impl<'a> Desk<'a> {
+impl<'a> Notebook<'a> {
     pub(super) fn new(
         source: &'a dyn Source,
         node: &'a Node,
@@ -177,7 +177,7 @@ impl<'a> Desk<'a> {
     /// # Errors
     ///
     /// Returns an error if the run cannot continue. Notes of the other actions are kept.
-    pub(super) async fn act(&mut self, drafts: &[ActionDraft]) -> Result<Vec<Outcome>, CallError> {
+    pub(super) async fn act(&mut self, drafts: &[ActionDraft]) -> Result<Vec<ActionResult>, CallError> {
         let mut actions = Vec::new();
         for draft in drafts.iter().take(MAX_ACTIONS) {
             actions.push(if self.made.insert(identity(draft)) {
@@ -196,7 +196,12 @@ impl<'a> Desk<'a> {
         if drafts.len() > MAX_ACTIONS {
             let left = counted(drafts.len() - MAX_ACTIONS, "action");
             let said = format!("{left} not carried out: a step has at most {MAX_ACTIONS}");
-            outcomes.push(Outcome { call: "the rest".to_owned(), said, passages: Vec::new(), is_lost_note: false });
+            outcomes.push(ActionResult {
+                call: "the rest".to_owned(),
+                said,
+                passages: Vec::new(),
+                is_lost_note: false,
+            });
         }
         stopped.map_or(Ok(outcomes), Err)
     }
@@ -304,7 +309,7 @@ impl<'a> Desk<'a> {
     }
 
     /// Records the result of an action and numbers new passages and notes.
-    fn take(&mut self, draft: &ActionDraft, done: Done) -> Outcome {
+    fn take(&mut self, draft: &ActionDraft, done: Done) -> ActionResult {
         let is_lost_note = draft.tool == ToolDraft::Note && !matches!(done, Done::Noted(..));
         self.has_answer |= matches!(done, Done::Found(_) | Done::Opened(_) | Done::Noted(..));
         let (said, passages) = match done {
@@ -369,13 +374,13 @@ impl<'a> Desk<'a> {
     }
 }
 
-fn outcome(draft: &ActionDraft, said: String, passages: Vec<usize>, is_lost_note: bool) -> Outcome {
+fn outcome(draft: &ActionDraft, said: String, passages: Vec<usize>, is_lost_note: bool) -> ActionResult {
     let call = match draft.tool {
         ToolDraft::Search => format!("search for {}", draft.query.as_deref().unwrap_or_default()),
         ToolDraft::Open => format!("open {}", draft.passage.as_deref().unwrap_or_default()),
         ToolDraft::Note => format!("note from {}", draft.passage.as_deref().unwrap_or_default()),
     };
-    Outcome { call: call.chars().take(200).collect(), said, passages, is_lost_note }
+    ActionResult { call: call.chars().take(200).collect(), said, passages, is_lost_note }
 }
 
 fn is_same_quote(a: &Evidence, b: &Evidence) -> bool {

@@ -14,7 +14,7 @@ use super::memory::branch_text;
 use super::prompt::{Template, ends_run, failure, fitted, room, room_beside, shorten_longest};
 use super::question::{Aspect, AspectId};
 use super::report::strike;
-use super::worker::{Gathered, Named, Task, conclusions, noted};
+use super::worker::{Gathered, PromptEntry, Task, conclusions, noted};
 use crate::base::line::one_line;
 use crate::llm::call::{CallError, Caller};
 use crate::llm::message::{Prompt, Role};
@@ -135,14 +135,14 @@ async fn asked(
 }
 
 fn prompt(caller: &dyn Caller, task: &Task<'_>, found: &[Note]) -> Prompt {
-    let render = |(notes, conclusions): &(Vec<Named>, Vec<Named>)| {
+    let render = |(notes, conclusions): &(Vec<PromptEntry>, Vec<PromptEntry>)| {
         let question = &task.node.question;
         Template::Compress.prompt(
             caller,
             json!({"question": question, "aspects": task.aspects, "notes": notes, "conclusions": conclusions}),
         )
     };
-    let shrink = |(notes, conclusions): &mut (Vec<Named>, Vec<Named>)| {
+    let shrink = |(notes, conclusions): &mut (Vec<PromptEntry>, Vec<PromptEntry>)| {
         let count = |text: &str| caller.count(Role::Summariser, text);
         shorten_longest(conclusions.iter_mut().chain(notes).map(|named| &mut named.text), &count)
     };

@@ -8,7 +8,7 @@ use super::branch::{Branch, Finding, Reported};
 use super::evidence::{Evidence, EvidenceId};
 use super::node::{Node, NodeId, NodeStatus, Tree};
 use super::question::Question;
-use crate::source::{Passage as SourcePassage, Place};
+use crate::source::{Passage, Place};
 
 /// Version of the JSON report. Raise it when a field is removed, renamed or changes its meaning.
 pub(crate) const SCHEMA_VERSION: u32 = 1;
@@ -61,7 +61,7 @@ pub struct Section {
 
 /// A passage for further reading.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Passage {
+pub(crate) struct FurtherReading {
     /// Excerpt of the passage.
     pub snippet: String,
     /// File and lines, or URL.
@@ -70,7 +70,7 @@ pub(crate) struct Passage {
 
 /// Totals of model and tool calls.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Usage {
+pub(crate) struct UsageTotals {
     /// Model calls.
     pub(crate) calls: u64,
     /// Input tokens, including cached ones.
@@ -89,7 +89,7 @@ pub(crate) struct Usage {
     pub(crate) cost_usd: Option<f64>,
 }
 
-impl Default for Usage {
+impl Default for UsageTotals {
     fn default() -> Self {
         Self {
             calls: 0,
@@ -108,11 +108,11 @@ impl Default for Usage {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct UsageTable {
     /// Sum over all calls.
-    pub(crate) total: Usage,
+    pub(crate) total: UsageTotals,
     /// By role of the model, for example `planner`.
-    pub(crate) by_role: BTreeMap<String, Usage>,
+    pub(crate) by_role: BTreeMap<String, UsageTotals>,
     /// By node id.
-    pub(crate) by_node: BTreeMap<String, Usage>,
+    pub(crate) by_node: BTreeMap<String, UsageTotals>,
 }
 
 /// The text of an answer, written by a model or assembled by rules. Every id in it belongs to a checked quote.
@@ -187,7 +187,7 @@ pub struct Report {
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub(crate) reported: Vec<Reported>,
     /// Passages for further reading, best first.
-    pub(crate) passages: Vec<Passage>,
+    pub(crate) passages: Vec<FurtherReading>,
     /// The answer in the schema given with `--schema`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) output: Option<serde_json::Value>,
@@ -197,7 +197,7 @@ pub struct Report {
 
 /// Input of [`Report::of`].
 #[derive(Clone, Debug)]
-pub(crate) struct Material<'a> {
+pub(crate) struct ReportInput<'a> {
     /// `None` if the run was not stored.
     pub(crate) run_id: Option<String>,
     /// The user's question.
@@ -222,8 +222,8 @@ pub(crate) struct Material<'a> {
 
 impl Report {
     /// Builds the report. If the draft cites no checked quote, the report is a refusal, whatever the draft says.
-    pub(crate) fn of(material: Material<'_>) -> Self {
-        let Material {
+    pub(crate) fn of(material: ReportInput<'_>) -> Self {
+        let ReportInput {
             run_id,
             question,
             tree,
@@ -455,8 +455,8 @@ fn limitations(
     limitations
 }
 
-fn passages<'a>(further: impl Iterator<Item = &'a SourcePassage>, limit: usize) -> Vec<Passage> {
-    let mut best: Vec<&SourcePassage> = Vec::new();
+fn passages<'a>(further: impl Iterator<Item = &'a Passage>, limit: usize) -> Vec<FurtherReading> {
+    let mut best: Vec<&Passage> = Vec::new();
     for passage in further {
         if !best.iter().any(|known| known.id == passage.id) {
             best.push(passage);
@@ -465,7 +465,7 @@ fn passages<'a>(further: impl Iterator<Item = &'a SourcePassage>, limit: usize) 
     best.sort_by(|a, b| b.score.total_cmp(&a.score));
     best.into_iter()
         .take(limit)
-        .map(|passage| Passage { snippet: passage.snippet.clone(), source: passage.place.clone() })
+        .map(|passage| FurtherReading { snippet: passage.snippet.clone(), source: passage.place.clone() })
         .collect()
 }
 

@@ -30,7 +30,7 @@ const MAX_SNIPPET: usize = 240;
 const MAX_SENTENCES: usize = 3;
 
 /// A fetched page and its sentences.
-struct Page {
+struct CitedPage {
     passage: Passage,
     sentences: Vec<Said>,
 }
@@ -131,7 +131,7 @@ impl Verified<'_> {
     async fn take(
         &mut self,
         claim: Claim,
-        read: &BTreeMap<String, Page>,
+        read: &BTreeMap<String, CitedPage>,
         pages: Option<&dyn Source>,
         notes: &mut Vec<String>,
     ) {
@@ -170,7 +170,7 @@ async fn read(
     urls: &[String],
     pages: Option<&dyn Source>,
     max_pages: usize,
-) -> Result<(BTreeMap<String, Page>, Vec<String>), SourceError> {
+) -> Result<(BTreeMap<String, CitedPage>, Vec<String>), SourceError> {
     let (mut read, mut notes, mut tried) = (BTreeMap::new(), Vec::new(), HashSet::new());
     let Some(pages) = pages else { return Ok((read, notes)) };
     for url in urls {
@@ -178,7 +178,7 @@ async fn read(
             match pages.open(url).await {
                 Ok(passage) => {
                     let sentences = said(&passage.text);
-                    read.insert(url.clone(), Page { passage, sentences });
+                    read.insert(url.clone(), CitedPage { passage, sentences });
                 }
                 // Stopped before the first page was read: passed on, so that the node can be resumed with more time.
                 // more time.

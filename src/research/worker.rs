@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::action::{ActionDraft, Desk, Note, Outcome};
+use super::action::{ActionDraft, ActionResult, Note, Notebook};
 use super::branch::{Branch, BranchStop, Reported};
 use super::cut::cut;
 use super::evidence::Evidence;
@@ -91,11 +91,11 @@ struct StepResult {
     step: u32,
     call: String,
     outcome: String,
-    passages: Vec<PassageView>,
+    passages: Vec<PromptPassage>,
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct PassageView {
+struct PromptPassage {
     id: String,
     place: String,
     text: String,
@@ -103,18 +103,18 @@ struct PassageView {
 
 /// A text with the id it goes by.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Named {
+pub(super) struct PromptEntry {
     pub(super) id: String,
     pub(super) question: String,
     pub(super) text: String,
 }
 
 /// What a prompt shows, and can show less of.
-struct View {
+struct PromptParts {
     results: Vec<StepResult>,
     context: String,
-    conclusions: Vec<Named>,
-    notes: Vec<Named>,
+    conclusions: Vec<PromptEntry>,
+    notes: Vec<PromptEntry>,
 }
 
 /// A worker at work.
@@ -122,7 +122,7 @@ struct Worker<'a> {
     caller: &'a dyn Caller,
     task: &'a Task<'a>,
     scope: String,
-    desk: Desk<'a>,
+    desk: Notebook<'a>,
     results: Vec<StepResult>,
     spent_tokens: u64,
 }
@@ -156,7 +156,7 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    fn of(task: &Task<'_>, desk: Desk<'_>, ending: Ending) -> Self {
+    fn of(task: &Task<'_>, desk: Notebook<'_>, ending: Ending) -> Self {
         let mut remarks = desk.remarks;
         remarks.extend(ending.remark.map(|reason| format!("work on `{}` stopped early: {reason}", task.node.question)));
         let unopened = desk.shown.into_iter().filter(|shown| !shown.is_opened);
@@ -249,7 +249,7 @@ impl Ending {
 /// that everything noted is kept. Also if the source failed at every request: that nothing was found would be said of
 /// something that was never searched.
 pub(crate) async fn gather(caller: &dyn Caller, source: &dyn Source, task: &Task<'_>) -> Result<Gathered, WorkError> {
-    let desk = Desk::new(source, task.node, &task.aspects, task.limits.passages_per_search);
+    let desk = Notebook::new(source, task.node, &task.aspects, task.limits.passages_per_search);
     let mut worker = Worker { caller, task, scope: source.scope(), desk, results: Vec::new(), spent_tokens: 0 };
     let ending = worker.gather().await?;
     if let (Some(error), true) = (worker.desk.dead_source(), task.conclusions.is_empty()) {
@@ -324,7 +324,7 @@ impl Worker<'_> {
     }
 
     fn prompt(&self, step: u32) -> Prompt {
-        let mut view = View {
+        let mut view = PromptParts {
             results: self.results.clone(),
             context: self.task.context.to_owned(),
             conclusions: conclusions(self.task),
@@ -334,7 +334,7 @@ impl Worker<'_> {
         fitted(self.caller, room, &mut view, |view| self.render(step, view), |view| self.shrink(view))
     }
 
-    fn render(&self, step: u32, view: &View) -> Prompt {
+    fn render(&self, step: u32, view: &PromptParts) -> Prompt {
         let max_steps = self.task.limits.max_steps;
         let may = |tool| self.task.node.tools.contains(&tool);
         let context = json!({
@@ -363,7 +363,7 @@ impl Worker<'_> {
 
     /// Shows less: the passages of earlier steps, oldest first, then what comes from elsewhere, then the passages of the
     /// last step, and last the conclusions and notes. Ids of passages that are left out stay valid.
-    fn shrink(&self, view: &mut View) -> bool {
+    fn shrink(&self, view: &mut PromptParts) -> bool {
         let count = |text: &str| self.caller.count(Role::Worker, text);
         let last = view.results.last().map_or(0, |result| result.step);
         let old = view.results.iter_mut().find(|result| result.step < last && !result.passages.is_empty());
@@ -388,14 +388,14 @@ impl Worker<'_> {
             || shorten_longest(view.notes.iter_mut().map(|note| &mut note.text), &count)
     }
 
-    fn result(&self, step: u32, outcome: Outcome) -> StepResult {
-        let Outcome { call, said, passages, .. } = outcome;
+    fn result(&self, step: u32, outcome: ActionResult) -> StepResult {
+        let ActionResult { call, said, passages, .. } = outcome;
         let limits = self.task.limits;
         let count = |text: &str| self.caller.count(Role::Worker, text);
         let view = |place: usize| {
             let shown = &self.desk.shown[place];
             let most = if shown.is_opened { limits.open_tokens } else { limits.snippet_tokens };
-            PassageView {
+            PromptPassage {
                 id: format!("p{}", place + 1),
                 place: place_of(&shown.passage),
                 text: cut(&shown.passage.snippet, most, &count).to_owned(),
@@ -419,8 +419,8 @@ fn place_of(passage: &Passage) -> String {
 }
 
 /// Returns the conclusions a worker was given.
-pub(super) fn conclusions(task: &Task<'_>) -> Vec<Named> {
-    let named = |conclusion: &Conclusion<'_>| Named {
+pub(super) fn conclusions(task: &Task<'_>) -> Vec<PromptEntry> {
+    let named = |conclusion: &Conclusion<'_>| PromptEntry {
         id: conclusion.node.id.to_string(),
         question: conclusion.node.question.to_string(),
         text: branch_text(conclusion.branch),
@@ -429,8 +429,8 @@ pub(super) fn conclusions(task: &Task<'_>) -> Vec<Named> {
 }
 
 /// Returns notes with their quotes.
-pub(super) fn noted(notes: &[Note]) -> Vec<Named> {
-    let named = |note: &Note| Named {
+pub(super) fn noted(notes: &[Note]) -> Vec<PromptEntry> {
+    let named = |note: &Note| PromptEntry {
         id: note.evidence.id.to_string(),
         question: String::new(),
         text: match &note.aspect {

@@ -49,7 +49,7 @@ const PLACEHOLDERS: [&str; 6] = ["lorem ipsum", "todo", "tbd", "placeholder", "y
 
 /// Input of [`draft`].
 #[derive(Clone)]
-pub(crate) struct Material<'a> {
+pub(crate) struct WriterInput<'a> {
     /// Question and aspects.
     pub(crate) brief: &'a Brief,
     /// All nodes.
@@ -114,26 +114,26 @@ struct SectionDraft {
 
 /// A text and its id, as prompts list them.
 #[derive(Clone, Debug, Serialize)]
-struct Named {
+struct PromptText {
     id: String,
     text: String,
 }
 
-/// Material of a prompt that [`Writer::fitted`] may shorten.
+/// Parts of a prompt that [`Writer::fitted`] may shorten.
 #[derive(Clone, Debug, Default)]
-struct View {
+struct PromptParts {
     findings: String,
     summary: String,
     groups: BTreeMap<String, String>,
-    sections: Vec<Named>,
-    quotes: Vec<Named>,
+    sections: Vec<PromptText>,
+    quotes: Vec<PromptText>,
 }
 
 /// Context of the calls that write one answer.
 struct Writer<'a> {
     caller: &'a dyn Caller,
     key: &'a CallKey,
-    material: &'a Material<'a>,
+    material: &'a WriterInput<'a>,
     citable: BTreeSet<&'a EvidenceId>,
     /// Key words of all findings and checked quotes.
     words: HashSet<String>,
@@ -148,7 +148,7 @@ struct Writer<'a> {
 ///
 /// Returns an error if the run cannot continue, or if a limit is reached: the caller may then spend the budget reserved
 /// for writing.
-pub(crate) async fn draft(caller: &dyn Caller, key: &CallKey, material: &Material<'_>) -> Result<Draft, CallError> {
+pub(crate) async fn draft(caller: &dyn Caller, key: &CallKey, material: &WriterInput<'_>) -> Result<Draft, CallError> {
     let writer = Writer::new(caller, key, material);
     let mut draft = draft_by_rules(material.brief, material.tree, material.branches);
     if writer.citable.is_empty() || draft.findings.is_empty() {
@@ -166,7 +166,7 @@ pub(crate) async fn draft(caller: &dyn Caller, key: &CallKey, material: &Materia
 }
 
 impl<'a> Writer<'a> {
-    fn new(caller: &'a dyn Caller, key: &'a CallKey, material: &'a Material<'a>) -> Self {
+    fn new(caller: &'a dyn Caller, key: &'a CallKey, material: &'a WriterInput<'a>) -> Self {
         let splitter = WordSplitter::default();
         let quotes = || material.branches.values().flat_map(|branch| &branch.evidence).filter(|quote| quote.checked);
         let claims = material.branches.values().flat_map(|branch| &branch.report.findings).map(|finding| &finding.text);
@@ -217,12 +217,12 @@ impl<'a> Writer<'a> {
         let found = self.found();
         let nodes: Vec<_> = found
             .iter()
-            .map(|(node, branch)| Named {
+            .map(|(node, branch)| PromptText {
                 id: node.id.to_string(),
                 text: format!("{}\n{}", node.question, branch.report.summary),
             })
             .collect();
-        let render = |nodes: &Vec<Named>| {
+        let render = |nodes: &Vec<PromptText>| {
             let (task, aspects) = (&self.material.brief.task, &self.material.brief.aspects);
             let context = json!({"task": task, "aspects": aspects, "nodes": nodes, "most_sections": MAX_SECTIONS});
             Template::Outline.prompt(self.caller, context)
@@ -252,8 +252,8 @@ impl<'a> Writer<'a> {
         let branches: Vec<_> = nodes.iter().filter_map(|node| self.material.branches.get(&node.id)).collect();
         let findings: Vec<_> = branches.iter().map(|branch| branch_text(branch)).collect();
         let quotes = branches.iter().flat_map(|branch| &branch.evidence).map(named).collect();
-        let mut view = View { findings: findings.join("\n"), quotes, ..View::default() };
-        let render = |view: &View| {
+        let mut view = PromptParts { findings: findings.join("\n"), quotes, ..PromptParts::default() };
+        let render = |view: &PromptParts| {
             let (task, findings, quotes) = (&self.material.brief.task, &view.findings, &view.quotes);
             let context =
                 json!({"task": task, "title": title, "titles": titles, "findings": findings, "quotes": quotes});
@@ -275,7 +275,7 @@ impl<'a> Writer<'a> {
     /// Writes the answer, from its sections if there are any.
     async fn whole(&self, sections: Vec<Section>) -> Result<Draft, CallError> {
         let mut view = self.view(&sections);
-        let render = |view: &View| self.whole_prompt(view);
+        let render = |view: &PromptParts| self.whole_prompt(view);
         let prompt = self.fitted(room::<WriteDraft>(self.caller, Role::Writer), &mut view, render);
         let check = |draft: &WriteDraft| self.substance(std::iter::once(draft.answer.as_str()));
         let draft = structured_checked(self.caller, &self.key.then("answer"), &prompt, "answer", check)
@@ -284,15 +284,15 @@ impl<'a> Writer<'a> {
         Ok(self.held_to_evidence(&draft, sections))
     }
 
-    fn view(&self, sections: &[Section]) -> View {
+    fn view(&self, sections: &[Section]) -> PromptParts {
         let findings: Vec<_> = self.found().iter().map(|(node, branch)| node_text(node, branch)).collect();
         let sections: Vec<_> = sections
             .iter()
-            .map(|section| Named { id: String::new(), text: format!("{}\n{}", section.title, section.text) })
+            .map(|section| PromptText { id: String::new(), text: format!("{}\n{}", section.title, section.text) })
             .collect();
         let groups = self.material.memory.groups.iter().map(|(name, summary)| (name.clone(), summary.text.clone()));
         let ledger = self.material.ledger.iter().filter(|quote| quote.checked);
-        View {
+        PromptParts {
             summary: self.material.memory.global.text.clone(),
             groups: groups.collect(),
             // The sections already contain the findings.
@@ -302,7 +302,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn whole_prompt(&self, view: &View) -> Prompt {
+    fn whole_prompt(&self, view: &PromptParts) -> Prompt {
         let groups: Vec<_> = view.groups.iter().map(|(name, text)| json!({"name": name, "text": text})).collect();
         let context = json!({
             "task": self.material.brief.task,
@@ -319,7 +319,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Shortens the prompt until it fits: first drops quotes from the end, then shortens the longest text.
-    fn fitted(&self, room: u64, view: &mut View, render: impl Fn(&View) -> Prompt) -> Prompt {
+    fn fitted(&self, room: u64, view: &mut PromptParts, render: impl Fn(&PromptParts) -> Prompt) -> Prompt {
         let count = |text: &str| self.count(text);
         fitted(self.caller, room, view, render, |view| {
             if view.quotes.pop().is_some() {
@@ -484,8 +484,8 @@ fn node_text(node: &Node, branch: &Branch) -> String {
     format!("{} asked: {}\n{}", node.id, node.question, branch_text(branch))
 }
 
-fn named(quote: &Evidence) -> Named {
-    Named { id: quote.id.to_string(), text: quote.quote.clone() }
+fn named(quote: &Evidence) -> PromptText {
+    PromptText { id: quote.id.to_string(), text: quote.quote.clone() }
 }
 
 /// Returns whether a line is the heading of a list of sources, in any markup.

@@ -26,8 +26,8 @@ impl World {
         Self { brief: brief("What of apples?", &["weight"]), tree, branches, memory: Memory::default() }
     }
 
-    fn material(&self) -> Material<'_> {
-        Material {
+    fn material(&self) -> WriterInput<'_> {
+        WriterInput {
             brief: &self.brief,
             tree: &self.tree,
             branches: &self.branches,
@@ -133,7 +133,7 @@ async fn long_answer_is_outlined_and_written_by_section() {
     world.memory.global.text = "Apples weigh stones. ".repeat(2_000);
     let heard = std::sync::Mutex::new(Vec::new());
     let hear = |section: &Section| heard.lock().unwrap().push(format!("{}: {}", section.title, section.text));
-    let material = Material { on_section: &hear, ..world.material() };
+    let material = WriterInput { on_section: &hear, ..world.material() };
     let draft = draft(&caller, &CallKey::new("write"), &material).await.unwrap();
     assert_eq!(caller.keys(), ["write/outline", "write/section/1", "write/section/2", "write/answer"]);
     let shown: Vec<_> = draft.sections.iter().map(|section| format!("{}: {}", section.title, section.text)).collect();

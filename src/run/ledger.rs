@@ -22,7 +22,7 @@ use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
 use super::budget::{Budget, CallCost, Refusal, Reservation};
-use super::journal::{CallRow, CallState, JournalError, LockedRun, NewCall, Outcome};
+use super::journal::{CallOutcome, CallRow, CallState, JournalError, LockedRun, NewCall};
 use crate::base::clock::Clock;
 use crate::base::id::ContentHash;
 use crate::base::line::with_causes;
@@ -178,7 +178,7 @@ impl Ledger {
 
     /// Closes a call that an earlier process left in flight. It stays charged.
     pub(crate) async fn give_up(&self, call: &CallRow) -> Result<(), CallError> {
-        let outcome = Outcome::Unknown("process ended before the reply was stored".into());
+        let outcome = CallOutcome::Unknown("process ended before the reply was stored".into());
         Ok(self.parts.run.end_call(call.id, &outcome, self.parts.clock.now()).await?)
     }
 
@@ -263,7 +263,7 @@ impl Ticket {
 
     /// Stores the reply and settles its cost; an unknown cost is settled at the worst case.
     pub(crate) async fn replied(self, reply: Reply, cost: CallCost) -> Result<(), JournalError> {
-        self.end(Outcome::Replied(Box::new(reply), cost.cost_nanos)).await?;
+        self.end(CallOutcome::Replied(Box::new(reply), cost.cost_nanos)).await?;
         (self.listener)(&CallNotice::Replied(self.key.clone(), self.role));
         self.reservation.settle(cost);
         Ok(())
@@ -271,21 +271,21 @@ impl Ticket {
 
     /// Stores that the request was not carried out, and releases the reservation.
     pub(crate) async fn failed(self, reason: String) -> Result<(), JournalError> {
-        self.end(Outcome::Failed(reason)).await?;
+        self.end(CallOutcome::Failed(reason)).await?;
         self.reservation.release();
         Ok(())
     }
 
     /// Stores that the request may have been carried out. The worst case stays charged.
     pub(crate) async fn unknown(self, reason: String) -> Result<(), JournalError> {
-        self.end(Outcome::Unknown(reason)).await?;
+        self.end(CallOutcome::Unknown(reason)).await?;
         self.reservation.keep();
         Ok(())
     }
 
     /// Stores that no reply will arrive, and settles the cost if it is known.
     pub(crate) async fn lost(self, reason: String, cost: Option<CallCost>) -> Result<(), JournalError> {
-        self.end(Outcome::Lost(reason, cost.and_then(|cost| cost.cost_nanos))).await?;
+        self.end(CallOutcome::Lost(reason, cost.and_then(|cost| cost.cost_nanos))).await?;
         match cost {
             Some(cost) => {
                 self.reservation.settle(cost);
@@ -296,7 +296,7 @@ impl Ticket {
     }
 
     /// Stores the outcome. The journal comes first: if it fails, the worst case stays charged.
-    async fn end(&self, outcome: Outcome) -> Result<(), JournalError> {
+    async fn end(&self, outcome: CallOutcome) -> Result<(), JournalError> {
         self.run.end_call(self.id, &outcome, self.clock.now()).await
     }
 }

@@ -541,7 +541,7 @@ impl Orchestrator {
 }
 
 impl Board for Orchestrator {
-    type Outcome = Result<Branch, StepError>;
+    type Output = Result<Branch, StepError>;
     type Error = RunError;
 
     fn tree(&self) -> &Tree {
@@ -560,7 +560,7 @@ impl Board for Orchestrator {
         self.commit(Event::NodeStarted { node: id.clone(), route, why }).await
     }
 
-    async fn finish(&mut self, id: &NodeId, outcome: Result<Self::Outcome, Lost>) -> Result<(), RunError> {
+    async fn finish(&mut self, id: &NodeId, outcome: Result<Self::Output, Lost>) -> Result<(), RunError> {
         let node = id.clone();
         let event = match outcome {
             Ok(Ok(branch)) => Event::NodeFinished { node, branch: Box::new(branch) },

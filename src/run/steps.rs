@@ -32,7 +32,7 @@ use crate::research::route::{JobWay, NoWay, Ways};
 use crate::research::rules::{brief_by_rules, plan_by_rules, replan_by_rules};
 use crate::research::verdict::{Verdict, by_coverage, judge};
 use crate::research::worker::WorkError;
-use crate::research::writer::{self, Material};
+use crate::research::writer::{self, WriterInput};
 use crate::source::{Label, SourceError};
 
 /// Token limit of the summary of a group.
@@ -380,7 +380,7 @@ impl Steps {
     ) -> Result<Draft, StepError> {
         let all: Vec<_> = state.branches.values().flat_map(|branch| &branch.evidence).collect();
         let ledger = if all.len() <= MAX_LEDGER { all } else { self.recalled(brief, all).await };
-        let material = Material {
+        let material = WriterInput {
             brief,
             reasons,
             memory,

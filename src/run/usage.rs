@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::journal::{CallRow, CallState, Journal, JournalError};
 use crate::base::id::RunId;
-use crate::llm::message::{Role, Usage as Tokens};
-use crate::research::report::{Usage, UsageTable};
+use crate::llm::message::{Role, Usage};
+use crate::research::report::{UsageTable, UsageTotals};
 
 /// Billionths per dollar.
 const NANO: f64 = 1e9;
@@ -40,14 +40,14 @@ fn usage_of_calls(calls: &[CallRow]) -> UsageTable {
     table
 }
 
-fn usage_of_call(call: &CallRow) -> Usage {
-    let worst = Tokens {
+fn usage_of_call(call: &CallRow) -> UsageTotals {
+    let worst = Usage {
         input_tokens: call.counted_tokens,
         output_tokens: call.worst_tokens - call.counted_tokens.min(call.worst_tokens),
-        ..Tokens::default()
+        ..Usage::default()
     };
     let tokens = call.usage.unwrap_or(worst);
-    Usage {
+    UsageTotals {
         calls: 1,
         input_tokens: tokens.input_tokens,
         cached_tokens: tokens.cached_tokens,
@@ -65,7 +65,7 @@ pub(super) fn cost_usd(call: &CallRow) -> Option<f64> {
     call.charged_cost().map(|nanos| nanos as f64 / NANO)
 }
 
-fn add(sum: &mut Usage, usage: &Usage) {
+fn add(sum: &mut UsageTotals, usage: &UsageTotals) {
     sum.calls += usage.calls;
     sum.input_tokens += usage.input_tokens;
     sum.cached_tokens += usage.cached_tokens;

@@ -78,7 +78,7 @@ impl Source for KbSource {
             let index = self.searcher.index();
             let chunk = index.chunk(&chunk).await.map_err(|error| failed(&error))?.ok_or_else(missing)?;
             let rows = index.document_chunks(&chunk.document_id).await.map_err(|error| failed(&error))?;
-            let section = Section::around(&rows, &chunk);
+            let section = HeadingChunks::around(&rows, &chunk);
             let file = read_file(index, &chunk.collection, &chunk.path, &chunk.content_hash).await;
             let text = section.text(&file);
             Ok(Passage {
@@ -138,11 +138,11 @@ impl From<Hit> for Passage {
 }
 
 /// The chunks around one that stand under its heading.
-pub(crate) struct Section<'a> {
+pub(crate) struct HeadingChunks<'a> {
     rows: &'a [ChunkRow],
 }
 
-impl<'a> Section<'a> {
+impl<'a> HeadingChunks<'a> {
     /// Finds the section of `chunk` among all chunks of its document, in order.
     pub(crate) fn around(rows: &'a [ChunkRow], chunk: &ChunkRow) -> Self {
         let is_inside = |row: &&ChunkRow| row.heading_path.starts_with(&chunk.heading_path);

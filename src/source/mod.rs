@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::id::ContentHash;
 pub use crate::kb::search::Support;
 use crate::llm::call::CallError;
-pub(crate) use kb::{KbSource, Section, read_file};
+pub(crate) use kb::{HeadingChunks, KbSource, read_file};
 pub(crate) use public::PublicPassage;
 
 /// Who may see a text and anything derived from it; the stricter is the greater.

@@ -146,7 +146,7 @@ struct Group<'a> {
 }
 
 /// A heading and the text up to the next heading. A heading without text belongs to the section after it.
-struct Section {
+struct HeadingSpan {
     leaves: Range<usize>,
     path: Vec<String>,
     cost: usize,
@@ -154,14 +154,15 @@ struct Section {
 
 /// Groups sections: one per group, except that tiny sections join a neighbour. A chunk of one line is a poor hit.
 fn groups<'a>(leaves: &'a [CostedLeaf<'a>], options: &ChunkOptions) -> impl Iterator<Item = Group<'a>> {
-    let mut sections = Sections { leaves, at: 0, path: HeadingPath::default() }.peekable();
+    let mut sections = HeadingSpans { leaves, at: 0, path: HeadingPath::default() }.peekable();
     let target = options.target_tokens;
     std::iter::from_fn(move || {
         let mut group = sections.next()?;
         let mut longest = group.cost;
         let depth = group.path.len();
         // A shallower heading ends the parent section and starts another subject.
-        let goes_along = |group: &Section, next: &Section| next.path.len() >= depth && goes_with(group, next, target);
+        let goes_along =
+            |group: &HeadingSpan, next: &HeadingSpan| next.path.len() >= depth && goes_with(group, next, target);
         while let Some(next) = sections.next_if(|next| goes_along(&group, next)) {
             group.path = merged_path(&group, &next, longest);
             longest = longest.max(next.cost);
@@ -173,7 +174,7 @@ fn groups<'a>(leaves: &'a [CostedLeaf<'a>], options: &ChunkOptions) -> impl Iter
 }
 
 /// Returns whether either section is tiny and both fit into one chunk.
-fn goes_with(group: &Section, next: &Section, target: usize) -> bool {
+fn goes_with(group: &HeadingSpan, next: &HeadingSpan, target: usize) -> bool {
     let tiny = target / 8;
     // A quarter of the target is reserved for the header.
     let fits = group.cost + next.cost <= target - target / 4;
@@ -181,7 +182,7 @@ fn goes_with(group: &Section, next: &Section, target: usize) -> bool {
 }
 
 /// Returns the heading path of the longest section if it makes up half of the group, else the common prefix of all.
-fn merged_path(group: &Section, next: &Section, longest: usize) -> Vec<String> {
+fn merged_path(group: &HeadingSpan, next: &HeadingSpan, longest: usize) -> Vec<String> {
     let whole = group.cost + next.cost;
     if next.cost * 2 >= whole {
         return next.path.clone();
@@ -230,16 +231,16 @@ impl HeadingPath {
 }
 
 /// Iterator over the sections of a document.
-struct Sections<'a> {
+struct HeadingSpans<'a> {
     leaves: &'a [CostedLeaf<'a>],
     at: usize,
     path: HeadingPath,
 }
 
-impl Iterator for Sections<'_> {
-    type Item = Section;
+impl Iterator for HeadingSpans<'_> {
+    type Item = HeadingSpan;
 
-    fn next(&mut self) -> Option<Section> {
+    fn next(&mut self) -> Option<HeadingSpan> {
         let start = self.at;
         while self.leaves.get(self.at).is_some_and(|leaf| self.path.enter(&leaf.leaf.kind)) {
             self.at += 1;
@@ -247,7 +248,7 @@ impl Iterator for Sections<'_> {
         let is_heading = |leaf: &CostedLeaf<'_>| matches!(leaf.leaf.kind, LeafKind::Heading { .. });
         self.at += self.leaves[self.at..].iter().take_while(|leaf| !is_heading(leaf)).count();
         let leaves = start..self.at;
-        (!leaves.is_empty()).then(|| Section {
+        (!leaves.is_empty()).then(|| HeadingSpan {
             cost: self.leaves[leaves.clone()].iter().map(|leaf| leaf.cost).sum(),
             path: self.path.titles(),
             leaves,

@@ -72,7 +72,7 @@ impl std::fmt::Display for CallState {
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Outcome {
+pub(crate) enum CallOutcome {
     /// With a reply and its cost; `None` if the price is not known.
     Replied(Box<Reply>, Option<u64>),
     /// Without a reply, and nothing was charged.
@@ -184,12 +184,12 @@ impl LockedRun {
     }
 
     /// Stores how a call ended.
-    pub(crate) async fn end_call(&self, id: i64, outcome: &Outcome, at: Moment) -> Result<(), JournalError> {
+    pub(crate) async fn end_call(&self, id: i64, outcome: &CallOutcome, at: Moment) -> Result<(), JournalError> {
         let (state, reply, error, cost) = match outcome.clone() {
-            Outcome::Replied(reply, cost) => (CallState::Replied, Some(reply), None, cost),
-            Outcome::Failed(error) => (CallState::Failed, None, Some(error), Some(0)),
-            Outcome::Unknown(error) => (CallState::Unknown, None, Some(error), None),
-            Outcome::Lost(error, cost) => (CallState::Lost, None, Some(error), cost),
+            CallOutcome::Replied(reply, cost) => (CallState::Replied, Some(reply), None, cost),
+            CallOutcome::Failed(error) => (CallState::Failed, None, Some(error), Some(0)),
+            CallOutcome::Unknown(error) => (CallState::Unknown, None, Some(error), None),
+            CallOutcome::Lost(error, cost) => (CallState::Lost, None, Some(error), cost),
         };
         self.write(move |connection, run| {
             connection.execute(

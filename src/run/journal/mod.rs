@@ -34,7 +34,7 @@ use rusqlite::{Connection, Params, Row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub(crate) use calls::{CallRow, CallState, NewCall, Outcome};
+pub(crate) use calls::{CallOutcome, CallRow, CallState, NewCall};
 pub(crate) use egress::{EgressKind, EgressRow};
 pub(crate) use lookups::{Lookup, LookupAnswer};
 pub(crate) use runs::RunRow;
@@ -420,7 +420,7 @@ mod tests {
             let usage = Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() };
             let reply =
                 Reply { text: "so".into(), usage: Some(usage), cut_off: false, raw: serde_json::json!({"a": 1}) };
-            locked.end_call(id, &Outcome::Replied(Box::new(reply), Some(42)), Moment(9)).await.unwrap();
+            locked.end_call(id, &CallOutcome::Replied(Box::new(reply), Some(42)), Moment(9)).await.unwrap();
             locked.begin_call(&call("judge/1"), Moment(8)).await.unwrap();
         }
         let journal = Journal::open(&path).unwrap();
@@ -519,7 +519,7 @@ mod tests {
         mine.create("why?", &started()).await.unwrap();
         other.create("why?", &started()).await.unwrap();
         let id = mine.begin_call(&call("judge/1"), Moment(8)).await.unwrap();
-        other.end_call(id, &Outcome::Failed("no".into()), Moment(9)).await.unwrap();
+        other.end_call(id, &CallOutcome::Failed("no".into()), Moment(9)).await.unwrap();
         assert_eq!(journal.calls(mine.id()).await.unwrap()[0].state, CallState::Sent);
     }
 

@@ -46,7 +46,7 @@ pub(crate) enum Lost {
 /// workers.
 pub(crate) trait Board {
     /// Result of a worker.
-    type Outcome: Send + 'static;
+    type Output: Send + 'static;
     /// Failure to store a change.
     type Error;
 
@@ -60,7 +60,7 @@ pub(crate) trait Board {
     fn finish(
         &mut self,
         id: &NodeId,
-        outcome: Result<Self::Outcome, Lost>,
+        outcome: Result<Self::Output, Lost>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
     /// Marks a node that can never run as blocked.
@@ -122,7 +122,7 @@ pub(crate) async fn run_ready<B, W, F>(board: &mut B, mut work: W, pace: &Pace<'
 where
     B: Board,
     W: FnMut(&B, &NodeId) -> F,
-    F: Future<Output = B::Outcome> + Send + 'static,
+    F: Future<Output = B::Output> + Send + 'static,
 {
     let mut workers = Workers::default();
     loop {

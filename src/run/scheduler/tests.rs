@@ -37,7 +37,7 @@ impl TestBoard {
 }
 
 impl Board for TestBoard {
-    type Outcome = &'static str;
+    type Output = &'static str;
     type Error = String;
 
     fn tree(&self) -> &Tree {

@@ -35,7 +35,7 @@ use crate::base::id::RunId;
 use crate::kb::search::Scope;
 use crate::research::plan::TreeLimits;
 use crate::research::question::Mode;
-use crate::research::report::{Material, Report, StopReason, UsageTable};
+use crate::research::report::{Report, ReportInput, StopReason, UsageTable};
 use crate::researcher::{NoPick, Researcher, ScriptedModel, ScriptedSource};
 
 /// The environment of a run, independent of the machine it runs on.
@@ -126,7 +126,7 @@ fn settings(limits: BudgetLimits) -> RunSettings {
 /// Returns the report of a finished run without usage.
 fn report_of(state: &RunState) -> Report {
     let Phase::Ended(ended) = &state.phase else { panic!("the run has not ended: {state:#?}") };
-    Report::of(Material {
+    Report::of(ReportInput {
         run_id: None,
         question: &state.question,
         tree: &state.tree,

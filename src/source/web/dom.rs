@@ -29,11 +29,11 @@ const FORMATTING: [&str; 14] =
 /// A page as a tree of nodes. Node 0 is the document.
 #[derive(Debug)]
 pub(super) struct Dom {
-    nodes: Vec<Node>,
+    nodes: Vec<DomNode>,
 }
 
 #[derive(Debug)]
-struct Node {
+struct DomNode {
     parent: Option<usize>,
     /// Depth when the node was inserted; not updated if an ancestor moves.
     depth: usize,
@@ -113,7 +113,7 @@ struct Handle {
 
 /// The tree sink of the parser.
 struct Builder {
-    nodes: RefCell<Vec<Node>>,
+    nodes: RefCell<Vec<DomNode>>,
     steps: Cell<u64>,
     formatting: Cell<usize>,
     nameless: QualName,
@@ -148,7 +148,7 @@ impl Builder {
             drop(nodes);
             resume_unwind(Box::new(Tangled));
         }
-        nodes.push(Node { parent: None, depth: 0, children: Vec::new(), data });
+        nodes.push(DomNode { parent: None, depth: 0, children: Vec::new(), data });
         nodes.len() - 1
     }
 
