@@ -15,6 +15,8 @@ mod rows;
 
 mod layers;
 
+mod trust;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,11 +30,13 @@ use serde::Deserialize;
 pub(crate) use self::kind::{dollars, duration};
 pub use self::layers::Flags;
 pub(crate) use self::rows::{SETTINGS, bounds};
+pub(crate) use self::trust::Trust;
+pub use self::trust::TrustError;
 
 use self::kind::address_shown;
 use self::layers::{DEFAULT, Found, Layer, complaint, find};
 use crate::base::clock::SystemClock;
-use crate::base::environment::{Environment, KeyError, OPENAI_BASE_URL, OPENAI_KEY};
+use crate::base::environment::{Dotenv, Environment, KeyError, OPENAI_BASE_URL, OPENAI_KEY};
 use crate::base::money::nanos;
 use crate::kb::embed::EmbedderChoice;
 use crate::kb::search::SearchMode;
@@ -216,6 +220,11 @@ impl Paths {
             data: base.data_dir().join("dr"),
         })
     }
+
+    /// Returns what the user trusts.
+    pub(crate) fn trust(&self) -> Trust {
+        Trust::new(&self.data)
+    }
 }
 
 impl Settings {
@@ -225,7 +234,8 @@ impl Settings {
     ///
     /// Returns an error for an invalid value or an unknown setting. It names the file, variable or flag.
     pub(crate) fn resolve(paths: Paths, project: &Path, flags: &Flags) -> Result<Self, ConfigError> {
-        let environment = Environment::read(&project.join(DOTENV_FILE));
+        let is_trusted = paths.trust().is_trusted(project);
+        let environment = Environment::read(&project.join(DOTENV_FILE), is_trusted);
         let commanded = Layer::variables(&environment)?.into_iter().chain(Layer::flags(flags)?);
         let commanded = commanded.fold(Figment::new(), Figment::merge);
         let (defaults, users) = (Layer::defaults()?, Layer::file(&paths.user_file, false)?);
@@ -312,6 +322,11 @@ impl Settings {
         PriceTable::with(&self.values.prices)
     }
 
+    /// Returns whether a key in the project's `.env` file is ignored because the user does not trust the folder.
+    pub(crate) fn ignores_key(&self) -> bool {
+        self.environment.dotenv() == Dotenv::Ignored
+    }
+
     /// Returns whether no socket may be opened.
     pub(crate) fn is_offline(&self) -> bool {
         self.values.offline
@@ -355,8 +370,9 @@ impl Settings {
     fn explained_variables(&self) -> Vec<(String, String, String)> {
         let environment = &self.environment;
         let (key, origin) = match environment.get(OPENAI_KEY) {
-            Some(_) if environment.has_dotenv_key() => ("set", DOTENV_FILE),
+            Some(_) if environment.dotenv() == Dotenv::Used => ("set", DOTENV_FILE),
             Some(_) => ("set", OPENAI_KEY),
+            None if self.ignores_key() => ("ignored", DOTENV_FILE),
             None => ("not set", DEFAULT),
         };
         let mut explained = vec![("key".to_owned(), key.to_owned(), origin.to_owned())];
@@ -450,6 +466,7 @@ mod tests {
         std::fs::create_dir(folder.path().join("project")).unwrap();
         std::fs::write(folder.path().join("project/dr.toml"), project).unwrap();
         std::fs::write(folder.path().join("project/.env"), env).unwrap();
+        paths.trust().add(&folder.path().join("project")).unwrap();
         Settings::resolve(paths, &folder.path().join("project"), flags)
     }
 

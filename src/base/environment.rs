@@ -1,8 +1,8 @@
 //! Environment variables, and the keys they hold.
 //!
 //! A key is never in a settings file: it is in a variable, and a setting (`key_env`) names that variable. OpenAI's key may
-//! also be in the project's `.env` file. That file travels with a folder a stranger may have made, so nothing else in it
-//! is read: no address, no setting.
+//! also be in the project's `.env` file, if the user trusts that folder. That file travels with a folder a stranger may
+//! have made, so nothing else in it is read: no address, no setting.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,8 +23,20 @@ const MAX_BYTES: u64 = 64 * 1_024;
 #[derive(Clone, Default)]
 pub(crate) struct Environment {
     variables: BTreeMap<String, String>,
-    /// Whether OpenAI's key is from the `.env` file.
-    has_dotenv_key: bool,
+    /// Use of the key in the `.env` file.
+    dotenv: Dotenv,
+}
+
+/// Use of OpenAI's key in the `.env` file of a project.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Dotenv {
+    /// There is none, or a variable of the environment overrides it.
+    #[default]
+    Unused,
+    /// It is used.
+    Used,
+    /// It would be used if the user trusted the folder.
+    Ignored,
 }
 
 /// A setting names a variable, and there is no usable key in it.
@@ -59,25 +71,28 @@ impl KeyError {
 }
 
 impl Environment {
-    /// Reads the variables of this process; OpenAI's key is taken from `dotenv` if no variable holds it.
-    pub(crate) fn read(dotenv: &Path) -> Self {
+    /// Reads the variables of this process. If none holds OpenAI's key, it is taken from the file `dotenv` of a trusted
+    /// folder.
+    pub(crate) fn read(dotenv: &Path, is_trusted: bool) -> Self {
         let text = |text: std::ffi::OsString| text.into_string().ok();
         let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
-        Self::of(variables).with_dotenv(dotenv)
+        Self::of(variables).with_dotenv(dotenv, is_trusted)
     }
 
     /// Holds these variables.
     pub(crate) fn of<N: Into<String>, V: Into<String>>(variables: impl IntoIterator<Item = (N, V)>) -> Self {
         let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
-        Self { variables: variables.filter(|(_, value)| !value.is_empty()).collect(), has_dotenv_key: false }
+        Self { variables: variables.filter(|(_, value)| !value.is_empty()).collect(), dotenv: Dotenv::Unused }
     }
 
-    fn with_dotenv(mut self, file: &Path) -> Self {
+    fn with_dotenv(mut self, file: &Path, is_trusted: bool) -> Self {
         if self.get(OPENAI_KEY).is_none()
             && let Some(key) = dotenv_value(file, OPENAI_KEY).filter(|key| key.parse::<Secret>().is_ok())
         {
-            self.variables.insert(OPENAI_KEY.to_owned(), key);
-            self.has_dotenv_key = true;
+            if is_trusted {
+                self.variables.insert(OPENAI_KEY.to_owned(), key);
+            }
+            self.dotenv = if is_trusted { Dotenv::Used } else { Dotenv::Ignored };
         }
         self
     }
@@ -87,9 +102,9 @@ impl Environment {
         self.variables.get(name).map(String::as_str)
     }
 
-    /// Returns whether OpenAI's key is from the project's `.env` file.
-    pub(crate) fn has_dotenv_key(&self) -> bool {
-        self.has_dotenv_key
+    /// Returns how the key in the project's `.env` file is used.
+    pub(crate) fn dotenv(&self) -> Dotenv {
+        self.dotenv
     }
 
     /// Returns the key in a variable.
@@ -167,13 +182,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(".env");
         std::fs::write(&file, "OPENAI_API_KEY=sk-file\nOPENAI_BASE_URL=https://elsewhere.example\nMINE=k\n").unwrap();
-        let environment = Environment::of([("OTHER", "x")]).with_dotenv(&file);
+        let environment = Environment::of([("OTHER", "x")]).with_dotenv(&file, true);
         assert_eq!(environment.key(OPENAI_KEY), Ok("sk-file".parse().unwrap()));
-        assert!(environment.has_dotenv_key());
+        assert_eq!(environment.dotenv(), Dotenv::Used);
+        let untrusted = Environment::of([("OTHER", "x")]).with_dotenv(&file, false);
+        assert_eq!((untrusted.get(OPENAI_KEY), untrusted.dotenv()), (None, Dotenv::Ignored));
         assert_eq!((environment.get(OPENAI_BASE_URL), environment.get("MINE")), (None, None));
-        let environment = Environment::of([(OPENAI_KEY, "sk-own")]).with_dotenv(&file);
+        let environment = Environment::of([(OPENAI_KEY, "sk-own")]).with_dotenv(&file, true);
         assert_eq!(environment.key(OPENAI_KEY), Ok("sk-own".parse().unwrap()));
-        assert!(!environment.has_dotenv_key());
+        assert_eq!(environment.dotenv(), Dotenv::Unused);
         let empty = Environment::of([(OPENAI_KEY, "")]);
         assert_eq!(empty.get(OPENAI_KEY), None, "an empty variable counts as not set");
     }

@@ -8,6 +8,8 @@ pub mod clock;
 
 pub mod lock;
 
+pub(crate) mod folder;
+
 pub mod line;
 
 pub(crate) mod money;

@@ -87,6 +87,7 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
     args.report.check()?;
     let request = args.request()?;
     let Some(request) = args.what.updated(ui, engine, request).await? else { return Ok(Exit::Interrupted) };
+    args.events.note_ignored_key(ui, engine);
     if !engine.has_model()? && !engine.is_offline() {
         args.events.note(ui, "no model is configured, so the answer is made of sentences from its sources");
     }

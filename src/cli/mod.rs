@@ -48,6 +48,8 @@ mod doctor;
 
 mod config;
 
+mod trust;
+
 use std::io::IsTerminal;
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
@@ -117,6 +119,7 @@ enum Command {
     Eval(eval::EvalArgs),
     Doctor(doctor::DoctorArgs),
     Config(config::ConfigArgs),
+    Trust(trust::TrustArgs),
 }
 
 impl Command {
@@ -137,6 +140,7 @@ impl Command {
             Self::Eval(_) => "eval",
             Self::Doctor(_) => "doctor",
             Self::Config(_) => "config",
+            Self::Trust(_) => "trust",
         }
     }
 }
@@ -230,6 +234,8 @@ async fn dispatch(ui: &mut Ui, cli: Cli) -> Result<Exit, CliError> {
         Command::Eval(args) => eval::eval(ui, &Engine::new(&args.flags(flags))?, args).await,
         Command::Doctor(args) => doctor::doctor(ui, &Engine::new(&flags)?, &args).await,
         Command::Config(args) => config::config(ui, &Engine::new(&flags)?, &args),
+        // Before an engine, which is refused where this is needed.
+        Command::Trust(args) => trust::trust(ui, &args),
     }
 }
 

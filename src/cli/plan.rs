@@ -51,6 +51,7 @@ impl PlanArgs {
 pub(super) async fn plan(ui: &mut Ui, engine: &Engine, args: PlanArgs) -> Result<Exit, CliError> {
     let request = AskRequest { max_jobs: args.limits.max_jobs(), ..args.what.request()? };
     let Some(request) = args.what.updated(ui, engine, request).await? else { return Ok(Exit::Interrupted) };
+    EventFormat::Text.note_ignored_key(ui, engine);
     let watch = Watch::new(ui, EventFormat::Text);
     let planned = engine.plan(request, watch.watcher(), interruptible()).await;
     watch.finish();

@@ -74,6 +74,7 @@ impl ResumeArgs {
 /// Runs the command.
 pub(super) async fn resume(ui: &mut Ui, engine: &Engine, args: ResumeArgs) -> Result<Exit, CliError> {
     args.report.check()?;
+    args.events.note_ignored_key(ui, engine);
     let watch = Watch::new(ui, args.events);
     let resumed = engine.resume(args.request(), watch.watcher(), interruptible()).await;
     watch.finish();

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::ui::Ui;
 use crate::base::line::{counted, one_line, printable};
 use crate::base::money::dollars_text;
-use crate::engine::{BudgetLimits, CallStep, Event, Progress, Record, RunEvent, Section, Spent, Watcher};
+use crate::engine::{BudgetLimits, CallStep, Engine, Event, Progress, Record, RunEvent, Section, Spent, Watcher};
 use crate::render::figure;
 use crate::render::tree::{TreeStyle, tree_lines};
 
@@ -34,6 +34,14 @@ pub(super) enum EventFormat {
 }
 
 impl EventFormat {
+    /// Says that a key in the project's `.env` is ignored, if there is one.
+    pub(super) fn note_ignored_key(self, ui: &mut Ui, engine: &Engine) {
+        if let Some(folder) = engine.ignored_key() {
+            let (file, folder) = (folder.join(".env"), folder.display());
+            self.note(ui, &format!("the key in `{}` is ignored; `dr trust {folder}` allows it", file.display()));
+        }
+    }
+
     /// Prints a note in the format of the events.
     pub(super) fn note(self, ui: &mut Ui, text: &str) {
         match self {

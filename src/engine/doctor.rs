@@ -117,6 +117,10 @@ impl Engine {
         checks.extend(self.location.folder().map(lock_check));
         checks.extend(self.location.folder().filter(|folder| folder.is_dir()).map(disk_check));
         checks.push(self.runs_check().await);
+        checks.extend(self.ignored_key().map(|folder| {
+            let detail = format!("key in `{}` is ignored", folder.join(".env").display());
+            Check::note("key", detail, Some(format!("if you trust the folder, run `dr trust {}`", folder.display())))
+        }));
         checks.extend(self.outside_checks());
         Ok(Checkup { index: self.location.to_string(), stats, checks, settings: self.explained_settings() })
     }
@@ -171,7 +175,10 @@ impl Engine {
             Check::note("collection", format!("`[collections.{name}]` is set, and the index has no `{name}`"), None)
         }));
         for (name, root) in &index.manifest().collections {
-            checks.push(stale_check(index, name, &self.location.open_root(root)).await?);
+            checks.push(match self.location.leads_out(root) {
+                Some(root) => outside_check(name, &root),
+                None => stale_check(index, name, &self.location.open_root(root)).await?,
+            });
         }
         Ok(checks)
     }
@@ -215,6 +222,12 @@ impl Engine {
 fn unopened(error: &IndexError) -> Check {
     let cause = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
     Check::trouble("index", format!("{error}{cause}"), error.hint())
+}
+
+fn outside_check(name: &str, root: &Path) -> Check {
+    let detail = format!("`{name}`: its folder is now a link to `{}`, outside this project", root.display());
+    let mend = "restore the folder, or remove the collection with `dr index --prune`".to_owned();
+    Check::trouble("collection", detail, mend)
 }
 
 /// Compares a collection with its folder by size and time, as `dr index` would.

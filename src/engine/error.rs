@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::passage::GetError;
 use super::request::RequestError;
 use crate::base::id::RunId;
-use crate::config::ConfigError;
+use crate::config::{ConfigError, TrustError};
 use crate::kb::embed::EmbedError;
 use crate::kb::eval::EvalError;
 use crate::kb::index::{IndexError, LocationError};
@@ -25,6 +25,9 @@ pub enum EngineError {
     /// Settings.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The folder is not trusted.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     /// The address of the index.
     #[error(transparent)]
     Location(#[from] LocationError),
@@ -189,7 +192,8 @@ impl EngineError {
             | Self::Run(RunError::Plan { .. }) => ErrorKind::Usage,
             Self::Run(RunError::Call { source: CallError::Cancelled, .. }) => ErrorKind::Cancelled,
             Self::Run(RunError::Call { source: CallError::Limit(_), .. }) => ErrorKind::Limit,
-            Self::Index(_)
+            Self::Trust(_)
+            | Self::Index(_)
             | Self::Ingest(_)
             | Self::Search(_)
             | Self::Embed(_)
@@ -217,6 +221,7 @@ impl EngineError {
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Config(error) => error.hint(),
+            Self::Trust(error) => error.hint(),
             Self::Location(error) => error.hint(),
             Self::Index(error) => error.hint(),
             Self::Ingest(error) => error.hint(),

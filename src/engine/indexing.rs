@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Engine, EngineError, create_folder, create_ignore_file};
-use crate::kb::index::{DR_FOLDER, Index, IndexError, lock_writer};
+use super::{Engine, EngineError, create_folder};
+use crate::kb::index::{Index, IndexError, lock_writer};
 use crate::kb::ingest::{CollectionSource, IngestError, IngestEvent, IngestOptions, IngestSummary, Listener, ingest};
 
 /// Options of [`Engine::index`].
@@ -109,10 +109,14 @@ impl Engine {
                 if sources.iter().any(|source| source.name == name) {
                     continue;
                 }
-                if !self.location.owns(&root) {
-                    return Err(EngineError::RootOutside { collection: name, root: self.location.open_root(&root) });
+                if let Some(root) = self.location.leads_out(&root) {
+                    return Err(EngineError::RootOutside { collection: name, root });
                 }
+                let is_inside = self.location.owns(&root);
                 let root = self.location.open_root(&root);
+                if !is_inside {
+                    return Err(EngineError::RootOutside { collection: name, root });
+                }
                 match root.is_dir() {
                     true => sources.push(CollectionSource { name, root }),
                     false if request.prune => forget.push(name),
@@ -139,14 +143,12 @@ impl Engine {
         collections.find(|(_, known)| **known == root).map(|(name, _)| name.clone())
     }
 
-    /// Creates `.dr` with its own ignore file, so that an index is never committed by accident.
+    /// Creates the folder of the index, and the `.dr` around it.
     fn make_folder(&self) -> Result<(), EngineError> {
-        let Some(folder) = self.location.folder() else { return Ok(()) };
-        create_folder(folder)?;
-        match folder.parent().filter(|parent| parent.ends_with(DR_FOLDER)) {
-            Some(parent) => create_ignore_file(parent),
-            None => Ok(()),
+        if let Some(dr) = self.location.dr_folder() {
+            self.settings.paths.trust().make(dr)?;
         }
+        self.location.folder().map_or(Ok(()), create_folder)
     }
 }
 

@@ -35,8 +35,7 @@ mod model_checks;
 
 mod outside_checks;
 
-use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub(crate) use self::doctor::{CheckStatus, Checkup, ExplainedSetting};
 pub(crate) use self::error::{EngineError, ErrorKind};
@@ -62,6 +61,7 @@ pub(crate) use crate::run::event::{Event, Record};
 pub(crate) use crate::run::job_log::JobEntry;
 pub(crate) use crate::run::journal::EgressRow;
 
+use crate::base::folder::create_private;
 use crate::config::{Flags, Paths, Settings};
 use crate::kb::index::IndexLocation;
 
@@ -70,6 +70,8 @@ use crate::kb::index::IndexLocation;
 pub struct Engine {
     settings: Settings,
     location: IndexLocation,
+    /// The folder with `dr.toml` and `.env`: that of the nearest `.dr`, else the working directory.
+    project: PathBuf,
 }
 
 impl Engine {
@@ -77,7 +79,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns an error for settings or an address that cannot be used. A missing index is not an error yet.
+    /// Returns an error for settings or an address that cannot be used, and for a `.dr` that the user does not trust. A
+    /// missing index is not an error yet.
     pub fn new(flags: &Flags) -> Result<Self, EngineError> {
         let paths = Paths::find()?;
         let nearest = IndexLocation::nearest(&paths.current);
@@ -95,7 +98,33 @@ impl Engine {
             return Err(EngineError::RemoteOffline { uri: uri.clone() });
         }
         location.check()?;
-        Ok(Self { settings, location })
+        if let Some(dr) = location.dr_folder() {
+            settings.paths.trust().check(dr)?;
+        }
+        Ok(Self { settings, location, project })
+    }
+
+    /// Trusts a folder that came from elsewhere: its `.dr` and a key in its `.env` are used. Returns its full path.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the folder does not exist, or this cannot be noted.
+    pub(crate) fn trust(folder: &Path) -> Result<PathBuf, EngineError> {
+        Ok(Paths::find()?.trust().add(folder)?)
+    }
+
+    /// Reverses [`Self::trust`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::trust`].
+    pub(crate) fn revoke_trust(folder: &Path) -> Result<PathBuf, EngineError> {
+        Ok(Paths::find()?.trust().revoke(folder)?)
+    }
+
+    /// Returns the folder whose `.env` has a key that is ignored because the user does not trust the folder.
+    pub(crate) fn ignored_key(&self) -> Option<&Path> {
+        (self.settings.ignores_key() && !self.is_offline()).then_some(self.project.as_path())
     }
 
     /// Returns the location of the index, a folder or an address, whether or not it exists.
@@ -111,16 +140,5 @@ impl Engine {
 
 fn create_folder(folder: &Path) -> Result<(), EngineError> {
     let failed = |source| EngineError::Folder { action: "create", path: folder.to_path_buf(), source };
-    std::fs::create_dir_all(folder).map_err(failed)
-}
-
-/// Creates the file that keeps a `.dr` folder out of version control.
-fn create_ignore_file(folder: &Path) -> Result<(), EngineError> {
-    let path = folder.join(".gitignore");
-    let created = match std::fs::OpenOptions::new().write(true).create_new(true).open(&path) {
-        Ok(mut file) => file.write_all(b"*\n"),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
-    };
-    created.map_err(|source| EngineError::Folder { action: "create", path, source })
+    create_private(folder).map_err(failed)
 }

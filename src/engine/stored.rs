@@ -1,14 +1,14 @@
 //! Stored runs: list, find, replay, show, export, remove.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::{Engine, EngineError, create_folder, create_ignore_file};
-use crate::base::id::RunId;
+use super::{Engine, EngineError, create_folder};
+use crate::base::id::{ContentHash, RunId};
 use crate::base::money::{dollars_text, nanos};
-use crate::kb::index::{DR_FOLDER, IndexLocation};
+use crate::config::TrustError;
 use crate::llm::message::Role;
 use crate::research::branch::Branch;
 use crate::research::memory::Memory;
@@ -26,6 +26,9 @@ use crate::run::steps::draft_by_rules;
 use crate::run::store::{STATE_FILE, Store, StoreError};
 use crate::run::tree::RunState;
 use crate::run::usage::{token_drift, usage_of};
+
+/// Folder of the user's data folder with the runs of indexes that are in no `.dr`.
+const RUNS: &str = "runs";
 
 /// A run in a list.
 #[derive(Clone, Debug, Serialize)]
@@ -94,8 +97,10 @@ impl Engine {
     /// Opens the store of this project, and creates its folder if necessary.
     pub(super) fn store(&self) -> Result<Store, EngineError> {
         let folder = self.runs_folder();
-        create_folder(&folder)?;
-        create_ignore_file(&folder)?;
+        match self.location.dr_folder() {
+            Some(dr) => self.settings.paths.trust().make(dr)?,
+            None => create_folder(&folder)?,
+        }
         Ok(Store::open(&folder)?)
     }
 
@@ -116,13 +121,14 @@ impl Engine {
         }
     }
 
-    /// Returns the `.dr` folder that stores runs: that of the index, else the one in the current folder.
+    /// Returns the folder that stores runs: the `.dr` of the index, else one for its address in the user's data folder,
+    /// so that a command leaves nothing in the working directory.
     pub(super) fn runs_folder(&self) -> PathBuf {
-        let of_index = match &self.location {
-            IndexLocation::Local { folder, .. } => folder.parent().filter(|parent| parent.ends_with(DR_FOLDER)),
-            IndexLocation::Remote { .. } => None,
+        let elsewhere = || {
+            let name = ContentHash::of(self.location.to_string().as_bytes());
+            self.settings.paths.data.join(RUNS).join(name.as_str())
         };
-        of_index.map_or_else(|| self.settings.paths.current.join(DR_FOLDER), std::path::Path::to_path_buf)
+        self.location.dr_folder().map_or_else(elsewhere, Path::to_path_buf)
     }
 
     /// Finds runs by their ids or prefixes of them. If one cannot be found, none is returned.
@@ -255,6 +261,7 @@ impl Engine {
 /// Returns whether the folder for runs is read-only.
 pub(super) fn is_read_only(error: &EngineError) -> bool {
     let (EngineError::Folder { source, .. }
+    | EngineError::Trust(TrustError::File { source, .. })
     | EngineError::Store(
         StoreError::Folder { source, .. } | StoreError::Journal(JournalError::File { source, .. }),
     )) = error

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::event::Record;
 use super::journal::{Journal, JournalError, LockedRun};
 use super::tree::{FoldError, RunState};
+use crate::base::folder::create_private;
 use crate::base::id::RunId;
 use crate::base::lock::{FileLock, FileLockError};
 
@@ -102,7 +103,7 @@ impl Store {
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         let locks = folder.join(LOCKS);
         let failed = |source| StoreError::Folder { path: locks.clone(), source };
-        std::fs::create_dir_all(&locks).map_err(failed)?;
+        create_private(&locks).map_err(failed)?;
         Ok(Self { journal: Journal::open(&folder.join(STATE_FILE))?, keeping: Keeping::Locked(locks) })
     }
 

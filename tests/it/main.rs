@@ -67,5 +67,8 @@ mod offline;
 /// Hostile folders, indexes and file names.
 mod hostile;
 
+/// What a folder that came from elsewhere may do.
+mod trust;
+
 /// Journals of earlier formats: listed, shown, replayed, resumed.
 mod journals;

@@ -66,7 +66,7 @@ pub(crate) fn models_at(world: World, server: &WebServer) -> World {
 }
 
 /// Writes the user settings file.
-fn set(world: &World, settings: &str) {
+pub(crate) fn set(world: &World, settings: &str) {
     fs::create_dir_all(world.home(".config/dr")).unwrap();
     fs::write(world.home(".config/dr/config.toml"), settings).unwrap();
 }

@@ -116,6 +116,11 @@ impl IndexLocation {
         }
     }
 
+    /// Returns the `.dr` that the index is in, if it is in one.
+    pub(crate) fn dr_folder(&self) -> Option<&Path> {
+        self.folder()?.parent().filter(|parent| parent.ends_with(DR_FOLDER))
+    }
+
     /// Returns the address LanceDB connects to.
     pub(super) fn uri(&self) -> String {
         match self {
@@ -154,6 +159,15 @@ impl IndexLocation {
             },
             Self::Remote { .. } => root.to_string_lossy().into_owned(),
         }
+    }
+
+    /// Returns where a stored root leads that is inside the folder of the index by its text, and outside of it through
+    /// a symbolic link.
+    pub(crate) fn leads_out(&self, stored: &str) -> Option<PathBuf> {
+        let Self::Local { base, .. } = self else { return None };
+        let real = self.open_root(stored).canonicalize().ok().filter(|_| self.owns(stored))?;
+        let is_inside = base.canonicalize().is_ok_and(|base| real.starts_with(base));
+        (!is_inside).then_some(real)
     }
 
     /// Returns the folder that a stored root refers to.

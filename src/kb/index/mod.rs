@@ -239,9 +239,11 @@ impl Index {
         &self.manifest
     }
 
-    /// Returns the folder that a collection was indexed from, or `None` for an unknown collection.
+    /// Returns the folder that a collection was indexed from; `None` for an unknown collection, and for one whose folder
+    /// was replaced by a symbolic link out of the project.
     pub(crate) fn root(&self, collection: &str) -> Option<PathBuf> {
-        self.manifest.collections.get(collection).map(|stored| self.location.open_root(stored))
+        let stored = self.manifest.collections.get(collection)?;
+        self.location.leads_out(stored).is_none().then(|| self.location.open_root(stored))
     }
 
     /// Returns the version of the chunks table, which increases with every commit.

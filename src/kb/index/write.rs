@@ -20,6 +20,7 @@ use super::{
     ChunkRow, DocumentRow, During, Index, IndexError, IndexLocation, MANIFEST_TABLE, Manifest, connect, read_manifest,
     step,
 };
+use crate::base::folder::create_private;
 use crate::base::id::{ChunkId, DocumentId};
 use crate::base::lock::{FileLock, FileLockError};
 
@@ -262,7 +263,7 @@ pub(crate) fn writer(folder: &Path) -> Option<String> {
 
 fn take_lock(location: &IndexLocation) -> Result<Option<FileLock>, IndexError> {
     let Some(folder) = location.folder() else { return Ok(None) };
-    std::fs::create_dir_all(folder).map_err(|source| IndexError::Folder { path: folder.to_path_buf(), source })?;
+    create_private(folder).map_err(|source| IndexError::Folder { path: folder.to_path_buf(), source })?;
     lock_writer(folder).map(Some)
 }
 

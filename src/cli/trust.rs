@@ -1,0 +1,37 @@
+//! `dr trust`: uses what came with a folder.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::error::CliError;
+use super::exit::Exit;
+use super::ui::Ui;
+use crate::engine::Engine;
+
+/// Trust a folder that came from elsewhere
+///
+/// A `.dr` is used only if your own `dr` made it where it is, and a key in `.env` is not used. In a folder you trust, both
+/// are used. What you trust is noted in your own data folder; nothing in the folder itself can change it.
+#[derive(Args, Debug)]
+pub(super) struct TrustArgs {
+    /// The folder that contains `.dr` or `.env`
+    #[arg(value_name = "PATH", default_value = ".")]
+    folder: PathBuf,
+
+    /// Trust it no longer
+    #[arg(long)]
+    revoke: bool,
+}
+
+/// Runs the command.
+pub(super) fn trust(ui: &mut Ui, args: &TrustArgs) -> Result<Exit, CliError> {
+    if args.revoke {
+        let folder = Engine::revoke_trust(&args.folder)?;
+        ui.tell(&format!("`{}` is not trusted: neither its `.dr` nor a key in its `.env` is used", folder.display()));
+    } else {
+        let folder = Engine::trust(&args.folder)?;
+        ui.tell(&format!("`{}` is trusted: its `.dr` and a key in its `.env` are used", folder.display()));
+    }
+    Ok(Exit::Done)
+}

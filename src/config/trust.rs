@@ -1,0 +1,312 @@
+//! The folders a user trusts.
+//!
+//! A folder that was cloned, unzipped or synced may contain a `.dr` and a `.env` that another person made. A `.dr` is used
+//! only if this user's `dr` made it where it is, or the user trusts its folder (`dr trust`). A key in `.env` is read only
+//! in a folder the user trusts.
+//!
+//! `dr` puts a random id into every `.dr` it makes. A note in the user's data folder, which does not travel with a
+//! project, names path and id. A copy at another path and a `.dr` that replaced the first have no note. On Unix the note
+//! also has the owner and whether others can write, so that a change of either is noticed. Windows has no such numbers;
+//! only path and id are compared there.
+
+use std::fs::Metadata;
+use std::io::{Error, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::folder::{create_private, write_private};
+use crate::base::id::ContentHash;
+use crate::kb::index::DR_FOLDER;
+
+/// Folder of the notes in the user's data folder.
+const NOTES: &str = "trusted";
+
+/// File in `.dr` with its id.
+const ID_FILE: &str = "id";
+
+/// Keeps a `.dr` out of version control.
+const IGNORE_FILE: &str = ".gitignore";
+
+/// Largest id file that is read, in bytes. An id has 32.
+const MAX_ID_BYTES: u64 = 64;
+
+/// Notes about the folders a user trusts.
+#[derive(Clone, Debug)]
+pub(crate) struct Trust {
+    notes: PathBuf,
+}
+
+/// What a note says. Its file name is a hash of the path, and of the id if it is about a `.dr`.
+#[derive(Debug, Serialize, Deserialize)]
+struct Note {
+    /// Path of the folder or the `.dr`, for a reader of the file.
+    path: String,
+    /// Access to it when the note was written.
+    access: Access,
+}
+
+/// Owner of a folder, and whether others can write to it; unknown on Windows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Access {
+    owner: Option<u32>,
+    is_open: bool,
+}
+
+/// A `.dr` may not be used, or trust could not be noted.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// It came with its folder, or an older version of `dr` made it.
+    #[error("`{path}` was not made by your dr, so it is not used")]
+    Foreign {
+        /// The `.dr`.
+        path: PathBuf,
+    },
+    /// It has another owner than when it was made or trusted.
+    #[error("owner of `{path}` has changed, so it is not used")]
+    Owner {
+        /// The `.dr`.
+        path: PathBuf,
+    },
+    /// Other users can write to it.
+    #[error("other users can write to `{path}`, so it is not used")]
+    Open {
+        /// The `.dr`.
+        path: PathBuf,
+    },
+    /// A file or folder could not be read or written.
+    #[error("failed to {action} `{path}`")]
+    File {
+        /// `find`, `create` or `remove`.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The error of the file system.
+        #[source]
+        source: Error,
+    },
+}
+
+impl TrustError {
+    /// Returns what the user can do about this error.
+    pub(crate) fn hint(&self) -> Option<String> {
+        let folder = |path: &Path| path.parent().unwrap_or(path).display().to_string();
+        match self {
+            Self::Foreign { path } => Some(format!(
+                "if it is yours or you trust it, run `dr trust {}`; otherwise delete it, and `dr index` makes a new one \
+                 (a `.dr` that was moved, or made by an older version, has to be trusted once)",
+                folder(path)
+            )),
+            Self::Owner { path } => Some(format!("if you trust the new owner, run `dr trust {}`", folder(path))),
+            Self::Open { path } => Some(format!("run `chmod go-w {}`", path.display())),
+            Self::File { .. } => None,
+        }
+    }
+
+    fn file(action: &'static str, path: &Path) -> impl FnOnce(Error) -> Self {
+        move |source| Self::File { action, path: path.to_owned(), source }
+    }
+}
+
+impl Trust {
+    /// Returns the notes in the user's data folder, which is created with the first one.
+    pub(super) fn new(data: &Path) -> Self {
+        Self { notes: data.join(NOTES) }
+    }
+
+    /// Returns whether the user trusts a folder, so that a key in its `.env` is read.
+    pub(super) fn is_trusted(&self, folder: &Path) -> bool {
+        let Ok(folder) = folder.canonicalize() else { return false };
+        let note = self.read(&[&folder.to_string_lossy()]);
+        note.is_some_and(|note| Access::of(&folder).is_ok_and(|access| access.owner == note.access.owner))
+    }
+
+    /// Checks that a `.dr` may be used. One that is missing or empty may be: it contains nothing to trust.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a `.dr` that this user's `dr` did not make, and that the user does not trust.
+    pub(crate) fn check(&self, dr: &Path) -> Result<(), TrustError> {
+        if is_absent(dr) {
+            return Ok(());
+        }
+        let place = place(dr)?;
+        let note = self.read(&[&place, &id_of(dr)]).ok_or_else(|| TrustError::Foreign { path: dr.to_owned() })?;
+        let access = Access::of(dr).map_err(TrustError::file("find", dr))?;
+        if access.owner != note.access.owner {
+            return Err(TrustError::Owner { path: dr.to_owned() });
+        }
+        if access.is_open && !note.access.is_open { Err(TrustError::Open { path: dr.to_owned() }) } else { Ok(()) }
+    }
+
+    /// Makes a `.dr` that only the user can read, unless there is one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it or its note cannot be written, and if another process makes a `.dr` at the same time that may
+    /// not be used.
+    pub(crate) fn make(&self, dr: &Path) -> Result<(), TrustError> {
+        if !is_absent(dr) {
+            return Ok(());
+        }
+        let base = dr.parent().unwrap_or(dr);
+        let failed = || TrustError::file("create", dr);
+        std::fs::create_dir_all(base).map_err(failed())?;
+        // Made aside and renamed, so that another process never finds a `.dr` without its id.
+        let mut builder = tempfile::Builder::new();
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+        let new = builder.prefix(".dr-").tempdir_in(base).map_err(failed())?;
+        let id = new_id();
+        write_private(&new.path().join(ID_FILE), id.as_bytes()).map_err(failed())?;
+        write_private(&new.path().join(IGNORE_FILE), b"*\n").map_err(failed())?;
+        let parts = [place(dr)?, id];
+        self.write(&[&parts[0], &parts[1]], dr, Access::of(new.path()).map_err(failed())?)?;
+        // Windows does not rename a folder onto an empty one. A folder with contents is not removed.
+        let _ = std::fs::remove_dir(dr);
+        match std::fs::rename(new.path(), dr) {
+            Ok(()) => {
+                let _ = new.keep();
+                Ok(())
+            }
+            Err(source) => {
+                self.remove(&[&parts[0], &parts[1]])?;
+                if is_absent(dr) { Err(failed()(source)) } else { self.check(dr) }
+            }
+        }
+    }
+
+    /// Trusts a folder: its `.dr` and the key in its `.env` are used from now on. Returns its full path.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the folder does not exist, or the note cannot be written.
+    pub(crate) fn add(&self, folder: &Path) -> Result<PathBuf, TrustError> {
+        let (folder, dr) = both(folder)?;
+        if !is_absent(&dr) {
+            close(&dr);
+            let mut id = id_of(&dr);
+            if id.is_empty() {
+                // A `.dr` of another user cannot be written to; its note has no id.
+                let _ = write_private(&dr.join(ID_FILE), new_id().as_bytes());
+                id = id_of(&dr);
+            }
+            let access = Access::of(&dr).map_err(TrustError::file("find", &dr))?;
+            self.write(&[&place(&dr)?, &id], &dr, access)?;
+        }
+        let access = Access::of(&folder).map_err(TrustError::file("find", &folder))?;
+        self.write(&[&folder.to_string_lossy()], &folder, access)?;
+        Ok(folder)
+    }
+
+    /// Trusts a folder and its `.dr` no longer. Returns its full path.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the folder does not exist, or the note cannot be removed.
+    pub(crate) fn revoke(&self, folder: &Path) -> Result<PathBuf, TrustError> {
+        let (folder, dr) = both(folder)?;
+        self.remove(&[&folder.to_string_lossy()])?;
+        self.remove(&[&place(&dr)?, &id_of(&dr)])?;
+        Ok(folder)
+    }
+
+    /// Returns the path of a note. The hash keeps any text from becoming part of the path.
+    fn path(&self, parts: &[&str]) -> PathBuf {
+        self.notes.join(ContentHash::of(parts.join("\0").as_bytes()).as_str())
+    }
+
+    fn read(&self, parts: &[&str]) -> Option<Note> {
+        serde_json::from_slice(&std::fs::read(self.path(parts)).ok()?).ok()
+    }
+
+    fn write(&self, parts: &[&str], about: &Path, access: Access) -> Result<(), TrustError> {
+        let (path, note) = (self.path(parts), Note { path: about.to_string_lossy().into_owned(), access });
+        let write = || {
+            create_private(&self.notes)?;
+            write_private(&path, &serde_json::to_vec(&note)?)
+        };
+        write().map_err(TrustError::file("create", &path))
+    }
+
+    fn remove(&self, parts: &[&str]) -> Result<(), TrustError> {
+        let path = self.path(parts);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(TrustError::file("remove", &path)(error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Access {
+    #[cfg(unix)]
+    fn of(folder: &Path) -> std::io::Result<Self> {
+        use std::os::unix::fs::MetadataExt;
+
+        let of = |metadata: Metadata| Self { owner: Some(metadata.uid()), is_open: metadata.mode() & 0o022 != 0 };
+        folder.metadata().map(of)
+    }
+
+    #[cfg(not(unix))]
+    fn of(folder: &Path) -> std::io::Result<Self> {
+        folder.metadata().map(|_: Metadata| Self::default())
+    }
+}
+
+/// Returns whether there is no `.dr`, or an empty one.
+fn is_absent(dr: &Path) -> bool {
+    match std::fs::read_dir(dr) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    }
+}
+
+/// Returns a folder and its `.dr`. A `.dr` stands for its folder.
+fn both(folder: &Path) -> Result<(PathBuf, PathBuf), TrustError> {
+    let mut folder = folder.canonicalize().map_err(TrustError::file("find", folder))?;
+    if folder.ends_with(DR_FOLDER) {
+        folder.pop();
+    }
+    let dr = folder.join(DR_FOLDER);
+    Ok((folder, dr))
+}
+
+/// Returns the path of a `.dr` as notes name it. If `.dr` itself is a symbolic link, it is not followed: a link that came
+/// with a folder would otherwise stand for the trusted `.dr` it leads to.
+fn place(dr: &Path) -> Result<String, TrustError> {
+    let base = dr.parent().unwrap_or(dr);
+    let base = base.canonicalize().map_err(TrustError::file("find", base))?;
+    Ok(base.join(DR_FOLDER).to_string_lossy().into_owned())
+}
+
+fn new_id() -> String {
+    format!("{:032x}", rand::random::<u128>())
+}
+
+/// Returns the id in a `.dr`, empty without one.
+fn id_of(dr: &Path) -> String {
+    let read = || {
+        let path = dr.join(ID_FILE);
+        if !path.symlink_metadata()?.is_file() {
+            return Err(Error::from(ErrorKind::InvalidInput));
+        }
+        let mut id = String::new();
+        std::fs::File::open(path)?.take(MAX_ID_BYTES).read_to_string(&mut id)?;
+        Ok(id.trim().to_owned())
+    };
+    read().unwrap_or_default()
+}
+
+/// Takes access to a `.dr` from all but its owner. Fails for a `.dr` of another user, where the note records the access as
+/// it is.
+#[cfg(unix)]
+fn close(dr: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+
+    if let Ok(metadata) = dr.metadata() {
+        let _ = std::fs::set_permissions(dr, std::fs::Permissions::from_mode(metadata.permissions().mode() & 0o700));
+    }
+}
+
+#[cfg(not(unix))]
+fn close(_: &Path) {}

@@ -1,0 +1,290 @@
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::common::{Run, World};
+use crate::outside::{greenhouse, models_at, set};
+use crate::reader;
+use crate::web_server::Setup;
+
+const QUESTION: &str = "When does the siren sound?";
+
+/// Commands that would use a `.dr`, and write nothing into it.
+const READERS: [&[&str]; 8] = [
+    &["search", "siren", "--mode", "lexical"],
+    &["get", "siren.md"],
+    &["runs"],
+    &["show"],
+    &["replay"],
+    &["export"],
+    &["doctor"],
+    &["index", "kb", "--no-embed"],
+];
+
+/// Returns a world with a run in its `.dr`.
+fn world_with_a_run() -> World {
+    let world = greenhouse();
+    world.dr(["ask", "--offline", "--quiet", QUESTION]).succeeded();
+    world
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), &target).unwrap();
+        }
+    }
+}
+
+/// Returns a world whose project came with the `.dr` of another user.
+fn world_that_came_with_a_dr() -> World {
+    let theirs = world_with_a_run();
+    let mine = World::empty();
+    copy(&theirs.path(""), &mine.path(""));
+    mine
+}
+
+/// Returns the names in a folder.
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn assert_refused(run: &Run, why: &str) {
+    assert_eq!((run.exit, run.stdout.as_str()), (Some(1), ""), "{run}");
+    assert!(run.stderr.contains(why) && run.stderr.contains("hint: "), "{run}");
+}
+
+#[test]
+fn dr_folder_that_came_with_a_folder_is_not_used_until_it_is_trusted() {
+    let world = world_that_came_with_a_dr();
+    let before = names(&world.path(".dr"));
+    for command in READERS {
+        assert_refused(&world.dr(command), "/.dr` was not made by your dr, so it is not used");
+    }
+    for command in [&["ask", "--offline", QUESTION][..], &["resume"], &["rm", "a"]] {
+        assert_refused(&world.dr(command), "dr trust ");
+    }
+    assert_eq!(names(&world.path(".dr")), before);
+    world.dr(["trust"]).succeeded();
+    for command in READERS {
+        world.dr(command).succeeded();
+    }
+    assert_eq!(world.dr(["runs", "--json"]).json()["runs"].as_array().unwrap().len(), 1);
+    world.dr(["trust", "--revoke"]).succeeded();
+    assert_refused(&world.dr(["runs"]), "not made by your dr");
+}
+
+#[test]
+fn dr_folder_found_upward_or_named_is_judged_like_one_that_is_here() {
+    let world = world_that_came_with_a_dr();
+    fs::create_dir_all(world.path("kb/deep")).unwrap();
+    let below = |args: &[&str]| world.run_of(world.command(args).current_dir(world.path("kb/deep")).output().unwrap());
+    assert_refused(&below(&["search", "siren"]), "not made by your dr");
+    let named = world.path(".dr/index");
+    let other = world.path("../other");
+    fs::create_dir(&other).unwrap();
+    let args = ["--index", named.to_str().unwrap(), "runs"];
+    let elsewhere = || world.run_of(world.command(args).current_dir(&other).output().unwrap());
+    assert_refused(&elsewhere(), "not made by your dr");
+    // A `.dr` stands for its folder.
+    world.dr(["trust", ".dr"]).succeeded();
+    below(&["search", "siren", "--mode", "lexical"]).succeeded();
+    elsewhere().succeeded();
+}
+
+#[test]
+fn dr_folder_that_replaces_a_known_one_is_foreign() {
+    let world = world_with_a_run();
+    let theirs = world_with_a_run();
+    fs::remove_dir_all(world.path(".dr")).unwrap();
+    copy(&theirs.path(".dr"), &world.path(".dr"));
+    assert_refused(&world.dr(["runs"]), "not made by your dr");
+    fs::remove_dir_all(world.path(".dr")).unwrap();
+    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    assert_eq!(world.dr(["runs", "--json"]).succeeded().json()["runs"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn project_that_was_moved_keeps_its_runs_once_it_is_trusted() {
+    let world = world_with_a_run();
+    let project = world.path("kb").parent().unwrap().to_owned();
+    let moved = project.with_file_name("moved");
+    fs::rename(project, &moved).unwrap();
+    let there = |args: &[&str]| world.run_of(world.command(args).current_dir(&moved).output().unwrap());
+    assert_refused(&there(&["runs"]), "a `.dr` that was moved");
+    there(&["trust"]).succeeded();
+    assert_eq!(there(&["runs", "--json"]).succeeded().json()["runs"].as_array().unwrap().len(), 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn link_to_a_trusted_dr_folder_is_not_trusted() {
+    let world = world_with_a_run();
+    let other = world.path("../other");
+    fs::create_dir(&other).unwrap();
+    std::os::unix::fs::symlink(world.path(".dr"), other.join(".dr")).unwrap();
+    let run = world.run_of(world.command(["runs"]).current_dir(&other).output().unwrap());
+    assert_refused(&run, "not made by your dr");
+}
+
+#[cfg(unix)]
+#[test]
+fn dr_folder_that_others_can_write_to_or_that_changed_hands_is_not_used() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let world = world_with_a_run();
+    let dr = world.path(".dr");
+    for mode in [0o770, 0o702] {
+        fs::set_permissions(&dr, fs::Permissions::from_mode(mode)).unwrap();
+        assert_refused(&world.dr(["runs"]), "other users can write to");
+    }
+    fs::set_permissions(&dr, fs::Permissions::from_mode(0o755)).unwrap();
+    world.dr(["runs"]).succeeded();
+    // The note is about another owner, as if the folder had been given away.
+    for note in fs::read_dir(world.home(".local/share/dr/trusted")).unwrap().map(Result::unwrap) {
+        let mut said: Value = serde_json::from_slice(&fs::read(note.path()).unwrap()).unwrap();
+        let owner = said["access"]["owner"].as_u64().unwrap();
+        said["access"]["owner"] = (owner + 1).into();
+        fs::write(note.path(), said.to_string()).unwrap();
+    }
+    assert_refused(&world.dr(["runs"]), "owner of ");
+    world.dr(["trust"]).succeeded();
+    world.dr(["runs"]).succeeded();
+}
+
+#[cfg(unix)]
+#[test]
+fn index_runs_and_journal_can_be_read_by_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let world = world_with_a_run();
+    let mode = |path: &str| fs::metadata(world.path(path)).unwrap().permissions().mode() & 0o777;
+    for folder in [".dr", ".dr/index", ".dr/runs"] {
+        assert_eq!(mode(folder), 0o700, "{folder}");
+    }
+    assert_eq!((mode(".dr/state.db"), mode(".dr/id")), (0o600, 0o600));
+    world.dr(["index", "kb", "--index", "elsewhere", "--no-embed", "--quiet"]).succeeded();
+    assert_eq!(mode("elsewhere"), 0o700);
+    // As an older version made it.
+    fs::remove_file(world.path(".dr/id")).unwrap();
+    fs::set_permissions(world.path(".dr"), fs::Permissions::from_mode(0o755)).unwrap();
+    world.dr(["trust"]).succeeded();
+    assert_eq!(mode(".dr"), 0o700);
+}
+
+#[test]
+fn command_with_an_index_elsewhere_leaves_nothing_where_it_runs() {
+    let world = greenhouse();
+    let (index, here) = (world.path("../index"), world.path("../here"));
+    fs::create_dir(&here).unwrap();
+    world.dr(["index", "kb", "--no-embed", "--quiet", "--index", index.to_str().unwrap()]).succeeded();
+    let at = |args: &[&str]| {
+        let mut command = world.command(args);
+        command.current_dir(&here).env("DR_INDEX", &index);
+        world.run_of(command.output().unwrap())
+    };
+    at(&["runs"]).succeeded();
+    assert_refused(&at(&["show"]), "no run is stored");
+    at(&["search", "siren", "--mode", "lexical"]).succeeded();
+    at(&["get", "siren.md"]).succeeded();
+    at(&["doctor"]).succeeded();
+    at(&["ask", "--offline", "--quiet", QUESTION]).succeeded();
+    assert_eq!(at(&["runs", "--json"]).succeeded().json()["runs"].as_array().unwrap().len(), 1);
+    at(&["replay"]).succeeded();
+    assert_eq!(names(&here), Vec::<String>::new());
+    let tables = |name: &String| name.contains(".lance") || name == "writer.lock";
+    assert!(names(&index).iter().all(tables), "{:?}", names(&index));
+}
+
+#[test]
+fn key_in_the_env_file_of_a_folder_is_read_once_the_folder_is_trusted() {
+    let server = Setup::new(reader::say).start();
+    let world =
+        greenhouse().with_variable("HTTPS_PROXY", server.origin()).with_variable("https_proxy", server.origin());
+    world.write(".env", "OPENAI_API_KEY=sk-of-the-owner-of-the-folder\n");
+    let run = world.dr(["ask", QUESTION]).succeeded();
+    let said = format!(
+        "note: the key in `{}` is ignored; `dr trust {}` allows it\n",
+        world.path(".env").display(),
+        world.path(".env").parent().unwrap().display()
+    );
+    assert!(run.stderr.starts_with(&said), "{run}");
+    assert_eq!(server.received(), "");
+    let doctor = world.dr(["doctor"]).stdout;
+    assert!(doctor.contains("note    key ") && doctor.contains("none is set up, so dr works by rules"), "{doctor}");
+    assert!(!world.dr(["search", "siren", "--mode", "lexical"]).stderr.contains(".env"), "a search needs no key");
+    assert!(!world.dr(["ask", "--offline", QUESTION]).stderr.contains(".env"), "nor does a run that is offline");
+
+    world.dr(["trust"]).succeeded();
+    let doctor = world.dr(["doctor"]).stdout;
+    assert!(doctor.contains("the writer at https://api.openai.com/v1"), "{doctor}");
+    world.dr(["trust", "--revoke"]).succeeded();
+    assert_refused(&world.dr(["doctor"]), "not made by your dr");
+}
+
+#[test]
+fn key_in_the_env_file_is_not_read_because_dr_indexed_the_folder() {
+    let world = World::with_kb();
+    world.write(".env", "OPENAI_API_KEY=sk-of-the-owner-of-the-folder\n");
+    let key = || {
+        let settings = world.dr(["config", "--json"]).succeeded().json();
+        let settings = settings["settings"].as_array().unwrap().clone();
+        settings.into_iter().find(|row| row["key"] == "key").unwrap()["value"].clone()
+    };
+    assert_eq!(key(), "ignored");
+    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    assert_eq!(key(), "ignored");
+}
+
+#[test]
+fn settings_of_a_project_do_not_loosen_those_of_the_user() {
+    let server = Setup::new(reader::say).start();
+    let world = models_at(greenhouse(), &server);
+    set(&world, "offline = true\nmax_tokens = 9000\nmax_time = \"90s\"\nmax_rounds = 2\nmax_depth = 1\n");
+    world.write(
+        "dr.toml",
+        "offline = false\nmax_tokens = 900000\nmax_time = \"2h\"\nmax_rounds = 9\nmax_depth = 9\n\
+         [collections.kb]\nlocal_only = false\n",
+    );
+    world.dr(["ask", "--quiet", QUESTION]).succeeded();
+    assert_eq!(server.received(), "");
+    let settings = world.dr(["show", "--json"]).succeeded().json()["settings"].clone();
+    let limits = &settings["limits"];
+    assert_eq!((&limits["tokens"], &limits["rounds"]), (&9_000.into(), &2.into()), "{limits}");
+    assert_eq!((&limits["time"]["secs"], &settings["tree"]["max_depth"]), (&90.into(), &1.into()), "{settings}");
+
+    set(
+        &world,
+        "[models]\nbase_url = \"http://models.example/v1\"\nmodel = \"m\"\n[collections.kb]\nlocal_only = true\n",
+    );
+    let world = world.with_variable("HTTP_PROXY", server.origin()).with_variable("http_proxy", server.origin());
+    let run = world.dr(["ask", "--quiet", "--max-cost", "inf", QUESTION]);
+    assert_refused(&run, "collection `kb` is for local models only");
+    assert_eq!(server.received(), "");
+}
+
+#[cfg(unix)]
+#[test]
+fn collection_whose_folder_became_a_link_out_of_the_project_is_not_read() {
+    let world = greenhouse();
+    world.write("../private/siren.md", "# Siren\n\nThe siren is switched off with the word marmalade.\n");
+    fs::remove_dir_all(world.path("kb")).unwrap();
+    std::os::unix::fs::symlink(world.path("../private"), world.path("kb")).unwrap();
+    assert_refused(&world.dr(["index", "--no-embed"]), "which is outside this project");
+    for command in [&["get", "siren.md"][..], &["ask", "--offline", QUESTION]] {
+        let run = world.dr(command);
+        assert!(!run.stdout.contains("marmalade"), "{run}");
+    }
+    let doctor = world.dr(["doctor"]);
+    assert!(doctor.stdout.contains("is now a link to `"), "{doctor}");
+    let found = world.dr(["search", "marmalade", "--mode", "lexical", "--json"]).succeeded().json();
+    assert_eq!(found["hits"].as_array().map(Vec::len), Some(0));
+}
