@@ -1,5 +1,6 @@
 //! The clock, injected so that tests and replays control time.
 
+use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::future::BoxFuture;
@@ -32,7 +33,7 @@ impl Moment {
 }
 
 /// A source of time and of timers.
-pub trait Clock: Send + Sync {
+pub trait Clock: fmt::Debug + Send + Sync {
     /// Returns the current time.
     fn now(&self) -> Moment;
 

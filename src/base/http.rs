@@ -2,13 +2,15 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::str::FromStr;
 use std::time::Duration;
 
+use futures::future::{BoxFuture, Either, select};
 use jiff::fmt::rfc2822;
 use reqwest::header::{DATE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Response, Url};
+use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
 
 use super::line::shortened;
 use super::retry::MAX_WAIT;
@@ -182,8 +184,8 @@ pub struct HttpError(#[from] reqwest::Error);
 /// Returns a client for one endpoint.
 ///
 /// The client follows no redirects, since one would carry the key and the text to another host, and does not retry:
-/// retries are the caller's decision, because each request may cost money. Loopback endpoints bypass any proxy. The
-/// caller sets the timeout of the whole request.
+/// retries are the caller's decision, because each request may cost money. Loopback endpoints bypass any proxy.
+/// [`exchange`] limits the time of a request.
 pub(crate) fn client_for(address: &BaseUrl) -> Result<Client, HttpError> {
     // Fails only if a provider is installed already, which is equally good.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -226,6 +228,49 @@ pub(crate) async fn read_capped(mut response: Response, max_bytes: usize) -> Res
         body.extend_from_slice(&chunk);
     }
     Ok(body)
+}
+
+/// The reply to a request.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+}
+
+/// A request has no complete reply.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoReply {
+    /// The time limit was exceeded.
+    #[error("no reply in time")]
+    TimedOut,
+    /// The request was not sent, or the connection failed before a reply.
+    #[error("no reply")]
+    Failed(#[source] reqwest::Error),
+    /// The status says success, but the body was not read.
+    #[error(transparent)]
+    Body(#[from] BodyError),
+}
+
+/// Sends a request once and reads its reply of at most `max_bytes`. Gives up when `limit` completes.
+///
+/// An error status is a reply even if its body is lost: it says what became of the request.
+pub(crate) async fn exchange(
+    request: RequestBuilder,
+    max_bytes: usize,
+    limit: BoxFuture<'static, ()>,
+) -> Result<Exchange, NoReply> {
+    let (response, limit) = match select(pin!(request.send()), limit).await {
+        Either::Left((response, limit)) => (response.map_err(NoReply::Failed)?, limit),
+        Either::Right(_) => return Err(NoReply::TimedOut),
+    };
+    let (status, headers) = (response.status(), response.headers().clone());
+    let body = match select(pin!(read_capped(response, max_bytes)), limit).await {
+        Either::Left((body, _)) => body.map_err(NoReply::Body),
+        Either::Right(_) => Err(NoReply::TimedOut),
+    };
+    let body = if status.is_success() { body? } else { body.unwrap_or_default() };
+    Ok(Exchange { status, headers, body })
 }
 
 /// Parses the `Retry-After` header, given in seconds or as a date, and caps it at [`MAX_WAIT`].

@@ -42,6 +42,11 @@ const fn row(name: &'static str, kind: Kind, doc: &'static str) -> Setting {
     Setting::new(name, kind, doc)
 }
 
+/// Returns a setting of the user alone, without a default.
+const fn own(name: &'static str, kind: Kind, doc: &'static str, unset: &'static str) -> Setting {
+    row(name, kind, doc).unset(unset).user_only()
+}
+
 /// Every setting, in the order of the manual.
 pub(crate) const SETTINGS: &[Setting] = &[
     row("index", Kind::Name, "a folder, or an address (`s3://`, `gs://`, `az://`, `db://`)")
@@ -66,16 +71,17 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("max_tokens", Kind::COUNT, "token limit of a run").default("150000").flag().stricter(Strictness::Lower),
     row("max_time", Kind::Time, "limit of active time; one hour if unset and Deep Research may be started")
         .default("\"15m\"")
-        .flag().stricter(Strictness::Lower),
+        .flag()
+        .stricter(Strictness::Lower),
     row("max_rounds", FROM_ONE_32, "most rounds of research").default("6").flag().stricter(Strictness::Lower),
     row("max_depth", COUNT_32, "most levels of sub-questions").default("3").flag().stricter(Strictness::Lower),
     row("parallel", Kind::Whole { least: 1, most: 64 }, "sub-questions researched in parallel").default("3").flag(),
     row("summary_tokens", SUMMARY_TOKENS, "tokens of the rolling summary").default("4000").variable(),
     row("models.model", Kind::Name, "name of the model at the endpoint").unset("by role, with OpenAI only"),
-    row("models.base_url", Kind::Address, BASE_URL).unset("`OPENAI_BASE_URL`, else OpenAI").user_only(),
+    own("models.base_url", Kind::Address, BASE_URL, "`OPENAI_BASE_URL`, else OpenAI"),
     row("models.api", Kind::OneOf(&["responses", "chat"]), "API of the endpoint")
         .unset("`responses` with OpenAI, else `chat`"),
-    row("models.key_env", Kind::Variable, KEY_ENV).unset("see [keys](#keys)").user_only(),
+    own("models.key_env", Kind::Variable, KEY_ENV, "see [keys](#keys)"),
     row("models.window_tokens", Kind::COUNT, "context window, prompt and reply together")
         .unset("the model's, if it is known; else 32,768"),
     row("models.max_input_tokens", Kind::COUNT, "tokens a prompt may have").unset("32,000, or what the window leaves"),
@@ -85,87 +91,76 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .unset("4,000 for models known to reason, else 0"),
     row("models.effort", EFFORT, "reasoning effort").unset("the endpoint's"),
     row("models.temperature", ANY_NUMBER, "sampling temperature").unset("the endpoint's"),
-    row("models.schema", Kind::OneOf(&["strict", "json", "none"]), "replies enforced by JSON Schema, as any JSON, or by the prompt")
-        .unset("`strict`"),
+    row(
+        "models.schema",
+        Kind::OneOf(&["strict", "json", "none"]),
+        "replies enforced by JSON Schema, as any JSON, or by the prompt",
+    )
+    .unset("`strict`"),
     row("models.encoding", Kind::OneOf(&["o200k", "o200k_harmony", "cl100k"]), "tokenizer for counting tokens")
         .unset("the model's, if it is known; else `o200k` and a fifth more"),
     row("models.timeout_seconds", FROM_ONE, "seconds one request may take").unset("300"),
-    row("models.local", Kind::Bool, LOCAL).unset("only endpoints on this machine").user_only(),
-    row("prices.MODEL.input", PRICE, "a million tokens sent").unset("needed").user_only(),
-    row("prices.MODEL.output", PRICE, "a million tokens received, reasoning included").unset("needed").user_only(),
-    row("prices.MODEL.cached", PRICE, "a million tokens read from the provider's cache").unset("as `input`").user_only(),
-    row("prices.MODEL.cache_write", PRICE, "a million tokens written to the provider's cache")
-        .unset("as `input`")
-        .user_only(),
-    row("prices.MODEL.search", PRICE, "one web search").unset("not known").user_only(),
-    row("prices.MODEL.long_above", Kind::COUNT, "input tokens above which the whole request costs more")
-        .unset("never")
-        .user_only(),
-    row("prices.MODEL.long_input", PRICE, "factor on the price of its input then").unset("1").user_only(),
-    row("prices.MODEL.long_output", PRICE, "factor on the price of its output then").unset("1").user_only(),
-    row("web.provider", Kind::Text, "`searxng`, `tavily`, `brave`, `exa`, `fixture:FILE` or `none`")
-        .unset("the first of these whose variable is set")
-        .user_only(),
-    row("web.base_url", Kind::Address, "address of the engine")
-        .unset("its own; that of SearXNG is in `SEARXNG_URL`")
-        .user_only(),
-    row("web.key_env", Kind::Variable, KEY_ENV)
-        .unset("`TAVILY_API_KEY`, `BRAVE_API_KEY`, `EXA_API_KEY`")
-        .user_only(),
-    row("web.fetch", Kind::Bool, "whether pages are fetched; otherwise nothing from the web is verified")
-        .unset("`true`")
-        .user_only(),
-    row(
+    own("models.local", Kind::Bool, LOCAL, "only endpoints on this machine"),
+    own("prices.MODEL.input", PRICE, "a million tokens sent", "needed"),
+    own("prices.MODEL.output", PRICE, "a million tokens received, reasoning included", "needed"),
+    own("prices.MODEL.cached", PRICE, "a million tokens read from the provider's cache", "as `input`"),
+    own("prices.MODEL.cache_write", PRICE, "a million tokens written to the provider's cache", "as `input`"),
+    own("prices.MODEL.search", PRICE, "one web search", "not known"),
+    own("prices.MODEL.long_above", Kind::COUNT, "input tokens above which the whole request costs more", "never"),
+    own("prices.MODEL.long_input", PRICE, "factor on the price of its input then", "1"),
+    own("prices.MODEL.long_output", PRICE, "factor on the price of its output then", "1"),
+    own(
+        "web.provider",
+        Kind::Text,
+        "`searxng`, `tavily`, `brave`, `exa`, `fixture:FILE` or `none`",
+        "the first of these whose variable is set",
+    ),
+    own("web.base_url", Kind::Address, "address of the engine", "its own; that of SearXNG is in `SEARXNG_URL`"),
+    own("web.key_env", Kind::Variable, KEY_ENV, "`TAVILY_API_KEY`, `BRAVE_API_KEY`, `EXA_API_KEY`"),
+    own("web.fetch", Kind::Bool, "whether pages are fetched; otherwise nothing from the web is verified", "`true`"),
+    own(
         "web.allowed_hosts",
         Kind::Texts,
         "machines of an intranet: `host`, `host:port`, or a network as `10.1.0.0/16`; no `*`, and no network wider than \
          `/8` (IPv6: `/7`)",
-    )
-    .unset("none")
-    .user_only(),
-    row(
+        "none",
+    ),
+    own(
         "deep_research.models",
         Kind::Names,
         "in order of preference; an empty list is an error unless `max_jobs` is 0",
-    )
-    .unset("[a list](../concepts/deep-research.md#one-job)")
-    .user_only(),
-    row("deep_research.base_url", Kind::Address, BASE_URL).unset("`OPENAI_BASE_URL`, else OpenAI").user_only(),
-    row("deep_research.key_env", Kind::Variable, KEY_ENV).unset("as for [models](#keys)").user_only(),
-    row("deep_research.local", Kind::Bool, LOCAL).unset("only endpoints on this machine").user_only(),
-    row("deep_research.effort", EFFORT, "as for models; not sent to models dedicated to research").unset("`high`").user_only(),
-    row("deep_research.summaries", Kind::Bool, "whether summaries of the reasoning are asked for")
-        .unset("`true`")
-        .user_only(),
-    row("deep_research.max_cost", Kind::Dollars { zero: false, most: 10_000.0 }, "set aside for one job")
-        .unset("3")
-        .user_only(),
-    row("deep_research.max_jobs", Kind::Whole { least: 0, most: 100 }, "jobs one run may start; 0 for none")
-        .unset("3")
-        .user_only(),
-    row("deep_research.max_tool_calls", FROM_ONE_32, "searches and the like one job may make").unset("30").user_only(),
-    row("deep_research.max_output_tokens", FROM_ONE_32, "tokens of a job's reply, reasoning included")
-        .unset("60,000")
-        .user_only(),
-    row("deep_research.timeout_minutes", Kind::Whole { least: 1, most: 1_440 }, "minutes one job may take")
-        .unset("30")
-        .user_only(),
-    row("deep_research.allowed_domains", Kind::Texts, "hosts that are searched; up to 100").unset("all").user_only(),
-    row("deep_research.blocked_domains", Kind::Texts, "hosts that are not searched; up to 100")
-        .unset("none")
-        .user_only(),
-    row("deep_research.code_interpreter", Kind::Bool, "whether the model may run code, on the provider's machines")
+        "[a list](../concepts/deep-research.md#one-job)",
+    ),
+    own("deep_research.base_url", Kind::Address, BASE_URL, "`OPENAI_BASE_URL`, else OpenAI"),
+    own("deep_research.key_env", Kind::Variable, KEY_ENV, "as for [models](#keys)"),
+    own("deep_research.local", Kind::Bool, LOCAL, "only endpoints on this machine"),
+    own("deep_research.effort", EFFORT, "as for models; not sent to models dedicated to research", "`high`"),
+    own("deep_research.summaries", Kind::Bool, "whether summaries of the reasoning are asked for", "`true`"),
+    own("deep_research.max_cost", Kind::Dollars { zero: false, most: 10_000.0 }, "set aside for one job", "3"),
+    own("deep_research.max_jobs", Kind::Whole { least: 0, most: 100 }, "jobs one run may start; 0 for none", "3"),
+    own("deep_research.max_tool_calls", FROM_ONE_32, "searches and the like one job may make", "30"),
+    own("deep_research.max_output_tokens", FROM_ONE_32, "tokens of a job's reply, reasoning included", "60,000"),
+    own("deep_research.timeout_minutes", Kind::Whole { least: 1, most: 1_440 }, "minutes one job may take", "30"),
+    own("deep_research.allowed_domains", Kind::Texts, "hosts that are searched; up to 100", "all"),
+    own("deep_research.blocked_domains", Kind::Texts, "hosts that are not searched; up to 100", "none"),
+    own(
+        "deep_research.code_interpreter",
+        Kind::Bool,
+        "whether the model may run code, on the provider's machines",
+        "`false`",
+    ),
+    own("deep_research.mcp.label", Kind::Text, "name of a tool server in the model's tool list", "no server"),
+    own("deep_research.mcp.url", Kind::Address, "address of the tool server", "needed with `label`"),
+    own(
+        "deep_research.mcp.key_env",
+        Kind::Variable,
+        "name of the variable that holds its authorization",
+        "no authorization",
+    ),
+    own("deep_research.mcp.allowed_tools", Kind::Texts, "tools that may be used", "all"),
+    row("collections.NAME.local_only", Kind::Bool, "only models on your own machines may see it")
         .unset("`false`")
-        .user_only(),
-    row("deep_research.mcp.label", Kind::Text, "name of a tool server in the model's tool list")
-        .unset("no server")
-        .user_only(),
-    row("deep_research.mcp.url", Kind::Address, "address of the tool server").unset("needed with `label`").user_only(),
-    row("deep_research.mcp.key_env", Kind::Variable, "name of the variable that holds its authorization")
-        .unset("no authorization")
-        .user_only(),
-    row("deep_research.mcp.allowed_tools", Kind::Texts, "tools that may be used").unset("all").user_only(),
-    row("collections.NAME.local_only", Kind::Bool, "only models on your own machines may see it").unset("`false`").stricter(Strictness::True),
+        .stricter(Strictness::True),
     row("collections.NAME.allow_egress", Kind::Bool, "texts made of it may leave this machine")
         .unset("`false`")
         .project_only(is_false, "`false`"),

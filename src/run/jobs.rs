@@ -226,7 +226,7 @@ impl Jobs {
         let run = self.ledger.run().id().to_string();
         let metadata = BTreeMap::from([("dr_run".to_owned(), run), ("dr_node".to_owned(), node.to_string())]);
         let mut request = self.research.settings.request(model, instructions.clone(), metadata);
-        request.summaries &= may_summarise;
+        request.terms.summaries &= may_summarise;
         let hash = if may_summarise { Request::with_summaries } else { Request::without_summaries };
         let call = NewCall {
             key: key_of(node),

@@ -9,7 +9,7 @@ use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, LOCATION};
 use serde_json::Value;
 
-use crate::base::http::{BodyError, retry_after};
+use crate::base::http::{BodyError, NoReply, retry_after};
 use crate::base::line::shortened;
 use crate::llm::model::ModelError;
 
@@ -44,29 +44,20 @@ const LIMIT_COMES: [&str; 9] = [
     "context window of",
 ];
 
-/// Classifies a request without a response.
-pub(crate) fn without_answer(error: &reqwest::Error, timeout: Duration) -> ModelError {
-    let reason = if error.is_timeout() && !error.is_connect() {
-        format!("no response within {} s", timeout.as_secs())
-    } else {
-        root_cause(error)
-    };
-    if error.is_builder() {
-        ModelError::Permanent { reason }
-    } else if error.is_connect() {
-        ModelError::Transient { retry_after: None, reason: format!("no connection: {reason}") }
-    } else {
-        ModelError::Unknown { reason }
+/// Classifies a request without a complete response.
+pub(crate) fn without_answer(error: &NoReply, timeout: Duration) -> ModelError {
+    let unknown = |reason| ModelError::Unknown { reason };
+    match error {
+        NoReply::TimedOut => unknown(format!("no response within {} s", timeout.as_secs())),
+        NoReply::Failed(cause) if cause.is_builder() => ModelError::Permanent { reason: root_cause(cause) },
+        NoReply::Failed(cause) if cause.is_connect() => {
+            ModelError::Transient { retry_after: None, reason: format!("no connection: {}", root_cause(cause)) }
+        }
+        NoReply::Failed(cause) => unknown(root_cause(cause)),
+        // The reply was generated, so it was paid for.
+        NoReply::Body(BodyError::Broken(cause)) => unknown(format!("{error}: {}", root_cause(cause))),
+        NoReply::Body(BodyError::TooLarge { .. }) => unknown(error.to_string()),
     }
-}
-
-/// Classifies a successful response whose body was not read completely: the reply was generated, so it was paid for.
-pub(crate) fn body_lost(error: &BodyError) -> ModelError {
-    let reason = match error {
-        BodyError::TooLarge { .. } => error.to_string(),
-        BodyError::Broken(cause) => format!("{error}: {}", root_cause(cause)),
-    };
-    ModelError::Unknown { reason }
 }
 
 /// Returns the innermost cause; the outer ones mostly repeat the address.

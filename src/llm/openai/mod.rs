@@ -17,6 +17,7 @@ pub(crate) mod failure;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -31,7 +32,8 @@ pub(crate) use self::reply::{usage, whole};
 use super::message::{Prompt, Reply, Usage};
 use super::model::{Model, ModelError};
 use super::price::Price;
-use crate::base::http::{BaseUrl, Secret, read_capped};
+use crate::base::clock::{Clock, SystemClock};
+use crate::base::http::{BaseUrl, Exchange, Secret, exchange};
 use crate::base::token::{CountTokens, TokenCounter};
 
 /// Limit on the size of a response body.
@@ -120,35 +122,38 @@ pub(crate) struct OpenAiSettings {
 pub(crate) struct OpenAiModel {
     settings: OpenAiSettings,
     client: Client,
+    clock: Arc<dyn Clock>,
 }
 
 impl OpenAiModel {
     /// Returns a model that sends its requests through `client`. Models at one address share a client and its
     /// connections.
     pub(crate) fn new(settings: OpenAiSettings, client: Client) -> Self {
-        Self { settings, client }
+        Self { settings, client, clock: Arc::new(SystemClock) }
+    }
+
+    /// Returns a model whose requests time out by another clock.
+    #[cfg(test)]
+    pub(crate) fn on(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
     }
 
     async fn post(&self, prompt: &Prompt) -> Result<Reply, ModelError> {
         let OpenAiSettings { address, api, key, timeout, .. } = &self.settings;
-        let mut request = self.client.post(address.with_path(api.path())).timeout(*timeout);
+        let mut request = self.client.post(address.with_path(api.path()));
         if let Some(key) = key {
             request = request.header(AUTHORIZATION, key.bearer());
         }
-        let sent = request.json(&request::body(&self.settings, prompt)).send().await;
-        let response = sent.map_err(|error| failure::without_answer(&error, *timeout))?;
-        let (status, headers) = (response.status(), response.headers().clone());
-        let body = read_capped(response, MAX_REPLY_BYTES).await;
-        let scrubbed = |body: Vec<u8>| {
-            let text = String::from_utf8_lossy(&body).into_owned();
-            key.as_ref().map_or_else(|| text.clone(), |key| key.scrub(&text))
-        };
+        let request = request.json(&request::body(&self.settings, prompt));
+        let sent = exchange(request, MAX_REPLY_BYTES, self.clock.deadline(*timeout)).await;
+        let Exchange { status, headers, body } = sent.map_err(|error| failure::without_answer(&error, *timeout))?;
+        let text = String::from_utf8_lossy(&body).into_owned();
+        let text = key.as_ref().map_or_else(|| text.clone(), |key| key.scrub(&text));
         if status.is_success() {
-            return reply::read(&scrubbed(body.map_err(|error| failure::body_lost(&error))?));
+            reply::read(&text)
+        } else {
+            Err(failure::answered(status, &headers, &text, prompt.schema.is_some()))
         }
-        // An error whose body is lost is still classified by its status.
-        let body = scrubbed(body.unwrap_or_default());
-        Err(failure::answered(status, &headers, &body, prompt.schema.is_some()))
     }
 }
 

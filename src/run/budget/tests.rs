@@ -215,7 +215,7 @@ fn active_time_never_decreases_with_the_clock() {
     assert_eq!(budget.spent().active, Duration::from_secs(50));
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct SteppingClock(std::sync::atomic::AtomicU64);
 
 impl SteppingClock {

@@ -86,7 +86,7 @@ fn with_jobs(server: &WebServer) -> Outside<'_> {
         plan: Some(serde_json::from_value::<SavedPlan>(plan).unwrap()),
         can_search: false,
         max_jobs: 2,
-        ..Outside::at(server, Api::Responses, Duration::from_secs(10))
+        ..Outside::at(server, Api::Responses)
     }
 }
 

@@ -12,6 +12,7 @@ use serde_json::json;
 use super::super::journal::{CallRow, CallState};
 use super::super::orchestrator::RunError;
 use super::super::usage::usage_of;
+use super::hangs::Hangs;
 use super::outside::{LIMITS, Outside, answered, requested_jobs};
 use super::{World, report_of};
 use crate::base::money::nanos;
@@ -23,12 +24,6 @@ use crate::research::node::{NodeId, NodeStatus};
 use crate::research::report::StopReason;
 use crate::research::route::Route;
 use crate::web_server::{Call, Fault, Kind, Setup, WebServer};
-
-/// Request time-out in cases whose reply never arrives.
-const SHORT_PATIENCE: Duration = Duration::from_millis(300);
-
-/// Request time-out in all other cases.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Cases that run in parallel. More would mostly wait for each other's threads.
 const AT_ONCE: usize = 4;
@@ -45,7 +40,8 @@ const FAULTS: [Fault; 13] = [
     Fault::Truncated,
     Fault::InvalidJson,
     Fault::UnknownItems,
-    Fault::Drip { pause: Duration::from_millis(1) },
+    // The head arrives; the body never does.
+    Fault::Drip { pause: Duration::from_hours(1) },
     Fault::RedirectLoop,
     Fault::GzipBomb,
 ];
@@ -105,17 +101,13 @@ impl Case {
         Self { fault, places: places.into(), api }
     }
 
-    fn server(&self, progress: &Arc<Progress>) -> WebServer {
-        let (case, progress) = (self.clone(), Arc::clone(progress));
+    fn server(&self, progress: &Arc<Progress>, hangs: &Hangs) -> WebServer {
+        let (case, progress, hangs) = (self.clone(), Arc::clone(progress), hangs.clone());
         // A job is cancelled only if it exceeds its time limit.
         let is_slow = |place: &Place| matches!(place, Place::Nth(Kind::CancelJob, _) | Place::From(Kind::CancelJob, _));
         let polls = if self.places.iter().any(is_slow) { usize::MAX } else { 2 };
         let faults = move |call: &Call<'_>| progress.meets(&case.places, call).then(|| case.fault.clone());
-        Setup::new(say).with_polls(polls).with_faults(faults).start()
-    }
-
-    fn patience(&self) -> Duration {
-        if matches!(self.fault, Fault::TimeOut | Fault::Drip { .. }) { SHORT_PATIENCE } else { PATIENCE }
+        Setup::new(say).with_polls(polls).with_faults(faults).with_hangs(move |kind| hangs.hang(kind)).start()
     }
 }
 
@@ -145,13 +137,12 @@ fn say(request: &Request) -> String {
 
 /// Runs with the fault, resumes without it, and resumes once more with `--retry-unknown`.
 async fn survives(case: &Case) {
-    let progress = Arc::new(Progress::default());
-    let server = case.server(&progress);
-    let mut world = Outside::at(&server, case.api, case.patience());
+    let (progress, hangs) = (Arc::new(Progress::default()), Hangs::default());
+    let server = case.server(&progress, &hangs);
+    let world = Outside { hangs, ..Outside::at(&server, case.api) };
     check(case, &world, world.ask().await).await;
     assert_eq!(progress.reached.lock().unwrap().len(), case.places.len(), "{case:?}: {progress:?}");
     progress.is_over.store(true, Ordering::SeqCst);
-    world.patience = PATIENCE;
     let (lost, from) = (unknown(&world).await, server.count());
     let (starts, under_way) = (world.starts().await, under_way(&world).await);
     check(case, &world, world.resume(false).await).await;
@@ -274,7 +265,7 @@ async fn survives_all(cases: impl IntoIterator<Item = Case>) {
 #[tokio::test]
 async fn run_without_faults_covers_every_route() {
     let server = Setup::new(say).with_polls(2).start();
-    let world = Outside::at(&server, Api::Chat, PATIENCE);
+    let world = Outside::at(&server, Api::Chat);
     assert_eq!(world.ask().await.unwrap(), StopReason::Complete);
     let state = world.state().await;
     let routes = |route| state.routes.values().filter(|taken| **taken == route).count();

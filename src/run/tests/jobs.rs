@@ -25,7 +25,7 @@ fn with_jobs<'a>(server: &'a WebServer, questions: &[&str]) -> Outside<'a> {
         models: Some(ScriptedModel::new(Researcher { nodes: 2, more_nodes: 0 }, Duration::ZERO).models()),
         plan: Some(serde_json::from_value::<SavedPlan>(plan).unwrap()),
         can_search: false,
-        ..Outside::at(server, Api::Responses, Duration::from_secs(10))
+        ..Outside::at(server, Api::Responses)
     }
 }
 

@@ -10,6 +10,8 @@ mod fold;
 
 mod guardrails;
 
+mod hangs;
+
 mod jobs;
 
 mod ledger;

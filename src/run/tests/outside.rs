@@ -14,6 +14,7 @@ use super::super::journal::CallRow;
 use super::super::orchestrator::{Orchestrator, Resources, RunError, Sources};
 use super::super::store::Store;
 use super::super::tree::RunState;
+use super::hangs::Hangs;
 use super::{World, settings};
 use crate::base::clock::{Clock, ManualClock, Moment};
 use crate::base::environment::Environment;
@@ -70,15 +71,15 @@ pub(super) struct Outside<'a> {
     pub(super) limits: BudgetLimits,
     pub(super) clock: Arc<ManualClock>,
     pub(super) pages: Arc<TempDir>,
-    /// Time-out of one request.
-    pub(super) patience: Duration,
+    /// Decides which requests time out.
+    pub(super) hangs: Hangs,
     /// API of the models.
     pub(super) api: Api,
 }
 
 impl<'a> Outside<'a> {
     /// Returns a world in which every endpoint is at `server`.
-    pub(super) fn at(server: &'a WebServer, api: Api, patience: Duration) -> Self {
+    pub(super) fn at(server: &'a WebServer, api: Api) -> Self {
         Self {
             server,
             store: Store::in_memory().unwrap(),
@@ -91,7 +92,7 @@ impl<'a> Outside<'a> {
             limits: LIMITS,
             clock: Arc::new(ManualClock::at(Moment(1_000))),
             pages: Arc::new(tempfile::tempdir().unwrap()),
-            patience,
+            hangs: Hangs::default(),
             api,
         }
     }
@@ -126,9 +127,9 @@ impl<'a> Outside<'a> {
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
         let origin = self.server.origin();
         let allowed_hosts = vec![origin.trim_start_matches("http://").parse().unwrap()];
-        let options = FetchOptions { timeout: self.patience, allowed_hosts, ..FetchOptions::default() };
-        let fetcher = Fetcher::new(options, Arc::clone(&clock)).unwrap();
-        let engine = SearxNg::new(origin.parse().unwrap()).unwrap().within(self.patience);
+        let options = FetchOptions { allowed_hosts, ..FetchOptions::default() };
+        let fetcher = Fetcher::new(options, self.hangs.pages.on(&self.clock)).unwrap();
+        let engine = SearxNg::new(origin.parse().unwrap()).unwrap().on(self.hangs.searches.on(&self.clock));
         let pages = PageStore::new(self.pages.path().to_owned());
         let web = WebSource::new(Arc::new(engine), Some(Arc::new(fetcher)), pages, Arc::clone(&clock));
         let web = Some(Arc::new(web));
@@ -167,12 +168,12 @@ impl<'a> Outside<'a> {
                 reasons: false,
                 effort: None,
                 temperature: None,
-                timeout: self.patience,
+                timeout: Duration::from_mins(10),
                 counter: TokenCounter::of(Encoding::Cl100k),
                 price: Some(Price::new("fixture", &PRICE).unwrap()),
             };
             RoleModel {
-                model: Arc::new(OpenAiModel::new(settings, client.clone())),
+                model: Arc::new(OpenAiModel::new(settings, client.clone()).on(self.hangs.models.on(&self.clock))),
                 counter: Arc::new(Words),
                 max_input_tokens: 12_000,
                 max_output_tokens: 1_000,
@@ -190,7 +191,8 @@ impl<'a> Outside<'a> {
         let options: DeepResearchOptions = serde_json::from_value(options).unwrap();
         let environment = Environment::default();
         let settings = DeepResearchSettings::resolve(&options, &environment).unwrap().unwrap();
-        let there = || Arc::new(OpenAiJobs::of(&settings).unwrap().within(self.patience)) as Arc<dyn Provider>;
+        let there =
+            || Arc::new(OpenAiJobs::of(&settings).unwrap().on(self.hangs.jobs.on(&self.clock))) as Arc<dyn Provider>;
         let provider = self.provider.clone().unwrap_or_else(there);
         let prices = PriceTable::with(&BTreeMap::from([("fixture".to_owned(), PRICE)])).unwrap();
         DeepResearch::new(settings, prices, retry_unknown).unwrap().at(provider)

@@ -136,7 +136,7 @@ impl DeepResearch {
     /// Returns a hash of everything but the instructions that a report depends on.
     pub(crate) fn version(&self) -> String {
         let mut request = self.settings.request(&self.settings.models.join(","), Outbound::default(), BTreeMap::new());
-        if let Some(mcp) = &mut request.mcp {
+        if let Some(mcp) = &mut request.terms.mcp {
             mcp.authorization = None;
         }
         let version = format!("{}\n{request:?}", self.settings.address);

@@ -13,6 +13,15 @@ pub(crate) struct JobRequest {
     pub(crate) model: String,
     /// The whole prompt; a background job cannot ask the user for details.
     pub(crate) instructions: Outbound,
+    /// Limits and tools.
+    pub(crate) terms: JobTerms,
+    /// The run and the node, by which the job can be found in the provider's console.
+    pub(crate) metadata: BTreeMap<String, String>,
+}
+
+/// Limits and tools of every job, from the settings.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct JobTerms {
     /// Reasoning effort, for models that accept one.
     pub(crate) effort: Effort,
     /// Whether to request reasoning summaries. Some accounts may not use them.
@@ -29,8 +38,6 @@ pub(crate) struct JobRequest {
     pub(crate) code_interpreter: bool,
     /// A tool server of the user's choice.
     pub(crate) mcp: Option<McpServer>,
-    /// The run and the node, by which the job can be found in the provider's console.
-    pub(crate) metadata: BTreeMap<String, String>,
 }
 
 /// A tool server. The provider connects to it directly.

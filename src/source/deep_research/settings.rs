@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::kind::ProviderKind;
-use super::request::{JobRequest, McpServer};
+use super::request::{JobRequest, JobTerms, McpServer};
 use crate::base::environment::{Environment, KeyError};
 use crate::base::http::{BaseUrl, ParseBaseUrlError, Secret, shown};
 use crate::base::money::nanos;
@@ -22,14 +22,8 @@ const MODELS: [&str; 6] =
 /// Default for the dollars set aside for one job.
 const MAX_COST: f64 = 3.0;
 
-/// Upper bound of `max_cost`, in dollars.
-const MOST_COST: f64 = 10_000.0;
-
 /// Default for the jobs of one run.
 const MAX_JOBS: usize = 3;
-
-/// Upper bound of `max_jobs`.
-pub(crate) const MOST_JOBS: u16 = 100;
 
 /// Longest name of a model, in bytes.
 const MAX_MODEL: usize = 200;
@@ -43,13 +37,10 @@ const MAX_OUTPUT_TOKENS: u32 = 60_000;
 /// Default for the minutes one job may take.
 const TIMEOUT_MINUTES: u64 = 30;
 
-/// Upper bound of `timeout_minutes`: providers keep a job no longer than a day.
-const MOST_MINUTES: u64 = 24 * 60;
-
 /// Longest list of allowed or blocked hosts.
 const MAX_DOMAINS: usize = 100;
 
-/// The table `[deep_research]`, every field optional.
+/// The table `[deep_research]`, every field optional. The rows of `config` check the bounds of its numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeepResearchOptions {
@@ -144,16 +135,6 @@ pub enum DeepResearchError {
         /// The invalid text, with anything that looks like a key hidden.
         label: String,
     },
-    /// A limit is out of range.
-    #[error("`{field}` is {value} (expected {expected})")]
-    BadLimit {
-        /// Name of the setting.
-        field: &'static str,
-        /// Its value.
-        value: String,
-        /// The values it accepts.
-        expected: &'static str,
-    },
 }
 
 impl DeepResearchError {
@@ -172,7 +153,7 @@ impl DeepResearchError {
             ),
             Self::BadModel { .. } => Some("write a name as `dr doctor` shows others, for example `gpt-6-sol`".into()),
             Self::BadDomain { .. } => Some("write hosts without `https://` and path, for example `example.org`".into()),
-            Self::TooManyDomains { .. } | Self::BadLabel { .. } | Self::BadLimit { .. } => None,
+            Self::TooManyDomains { .. } | Self::BadLabel { .. } => None,
         }
     }
 }
@@ -192,26 +173,12 @@ pub(crate) struct DeepResearchSettings {
     pub(crate) models: Vec<String>,
     /// Whether the user named the models.
     pub(crate) is_named: bool,
-    /// Reasoning effort, for models that accept one.
-    pub(crate) effort: Effort,
-    /// Whether to request reasoning summaries.
-    pub(crate) summaries: bool,
+    /// Limits and tools of every job.
+    pub(crate) terms: JobTerms,
     /// Billionths of a dollar set aside for one job.
     pub(crate) max_cost_nanos: u64,
     /// Most jobs one run may start.
     pub(crate) max_jobs: usize,
-    /// Most tool calls of one job.
-    pub(crate) max_tool_calls: u32,
-    /// Most tokens of one job's reply, reasoning included.
-    pub(crate) max_output_tokens: u32,
-    /// Hosts to search; empty for all.
-    pub(crate) allowed_domains: Vec<String>,
-    /// Hosts not to search.
-    pub(crate) blocked_domains: Vec<String>,
-    /// Whether the model may run code on the provider's machines.
-    pub(crate) code_interpreter: bool,
-    /// A tool server the model may call.
-    pub(crate) mcp: Option<McpServer>,
     /// How long one job may take.
     pub(crate) timeout: Duration,
 }
@@ -233,26 +200,25 @@ impl DeepResearchSettings {
         })?;
         let is_openai = endpoint.is_openai();
         let ModelEndpoint { address, key } = endpoint;
-        let max_jobs = max_jobs(options.max_jobs.unwrap_or(MAX_JOBS))?;
+        let max_jobs = options.max_jobs.unwrap_or(MAX_JOBS);
         let settings = Self {
             provider: ProviderKind::OpenAi,
             is_free: address.is_loopback() || options.local == Some(true),
             models: models(options.models.as_deref(), max_jobs)?,
             is_named: options.models.is_some(),
-            effort: options.effort.clone().unwrap_or(Effort::High),
-            summaries: options.summaries.unwrap_or(true),
-            max_cost_nanos: max_cost(options.max_cost.unwrap_or(MAX_COST))?,
+            terms: JobTerms {
+                effort: options.effort.clone().unwrap_or(Effort::High),
+                summaries: options.summaries.unwrap_or(true),
+                max_tool_calls: options.max_tool_calls.unwrap_or(MAX_TOOL_CALLS),
+                max_output_tokens: options.max_output_tokens.unwrap_or(MAX_OUTPUT_TOKENS),
+                allowed_domains: domains("allowed_domains", options.allowed_domains.as_deref())?,
+                blocked_domains: domains("blocked_domains", options.blocked_domains.as_deref())?,
+                code_interpreter: options.code_interpreter.unwrap_or(false),
+                mcp: options.mcp.as_ref().map(|options| mcp(options, environment)).transpose()?,
+            },
+            max_cost_nanos: nanos(options.max_cost.unwrap_or(MAX_COST)),
             max_jobs,
-            max_tool_calls: at_least_one("max_tool_calls", options.max_tool_calls.unwrap_or(MAX_TOOL_CALLS))?,
-            max_output_tokens: at_least_one(
-                "max_output_tokens",
-                options.max_output_tokens.unwrap_or(MAX_OUTPUT_TOKENS),
-            )?,
-            allowed_domains: domains("allowed_domains", options.allowed_domains.as_deref())?,
-            blocked_domains: domains("blocked_domains", options.blocked_domains.as_deref())?,
-            code_interpreter: options.code_interpreter.unwrap_or(false),
-            mcp: options.mcp.as_ref().map(|options| mcp(options, environment)).transpose()?,
-            timeout: timeout(options.timeout_minutes.unwrap_or(TIMEOUT_MINUTES))?,
+            timeout: Duration::from_mins(options.timeout_minutes.unwrap_or(TIMEOUT_MINUTES)),
             key,
             address,
         };
@@ -267,19 +233,7 @@ impl DeepResearchSettings {
         instructions: Outbound,
         metadata: BTreeMap<String, String>,
     ) -> JobRequest {
-        JobRequest {
-            model: model.to_owned(),
-            instructions,
-            effort: self.effort.clone(),
-            summaries: self.summaries,
-            max_tool_calls: self.max_tool_calls,
-            max_output_tokens: self.max_output_tokens,
-            allowed_domains: self.allowed_domains.clone(),
-            blocked_domains: self.blocked_domains.clone(),
-            code_interpreter: self.code_interpreter,
-            mcp: self.mcp.clone(),
-            metadata,
-        }
+        JobRequest { model: model.to_owned(), instructions, terms: self.terms.clone(), metadata }
     }
 
     /// Returns the price of a model at this endpoint; `None` if it is unknown.
@@ -297,12 +251,6 @@ pub(crate) fn job_cap(settings: &DeepResearchSettings, price: Option<&Price>) ->
     price.map(|price| if *price == Price::FREE { 0 } else { settings.max_cost_nanos })
 }
 
-fn max_cost(dollars: f64) -> Result<u64, DeepResearchError> {
-    let is_usable = (0.0..=MOST_COST).contains(&dollars) && dollars > 0.0;
-    let error = || bad_limit("max_cost", &dollars, "more than 0 and up to 10,000 dollars");
-    if is_usable { Ok(nanos(dollars)) } else { Err(error()) }
-}
-
 /// Returns the models the user named, else the defaults. The list may be empty only if `max_jobs` is 0.
 fn models(named: Option<&[String]>, max_jobs: usize) -> Result<Vec<String>, DeepResearchError> {
     let Some(named) = named else { return Ok(MODELS.map(str::to_owned).to_vec()) };
@@ -315,24 +263,6 @@ fn models(named: Option<&[String]>, max_jobs: usize) -> Result<Vec<String>, Deep
         Some(at) => Err(DeepResearchError::BadModel { place: at + 1 }),
         None => Ok(named.to_vec()),
     }
-}
-
-fn max_jobs(jobs: usize) -> Result<usize, DeepResearchError> {
-    if jobs <= usize::from(MOST_JOBS) { Ok(jobs) } else { Err(bad_limit("max_jobs", &jobs, "0 to 100")) }
-}
-
-fn at_least_one(field: &'static str, value: u32) -> Result<u32, DeepResearchError> {
-    if value > 0 { Ok(value) } else { Err(bad_limit(field, &value, "1 or more")) }
-}
-
-fn timeout(minutes: u64) -> Result<Duration, DeepResearchError> {
-    let is_usable = (1..=MOST_MINUTES).contains(&minutes);
-    let error = || bad_limit("timeout_minutes", &minutes, "1 to 1,440");
-    if is_usable { Ok(Duration::from_mins(minutes)) } else { Err(error()) }
-}
-
-fn bad_limit(field: &'static str, value: &dyn std::fmt::Display, expected: &'static str) -> DeepResearchError {
-    DeepResearchError::BadLimit { field, value: value.to_string(), expected }
 }
 
 fn domains(field: &'static str, domains: Option<&[String]>) -> Result<Vec<String>, DeepResearchError> {
@@ -403,9 +333,9 @@ mod tests {
         let settings = resolved(json!({}), None, &KEY).unwrap().unwrap();
         assert_eq!((settings.address.host(), &settings.key), ("api.openai.com", &Some("sk-1".parse().unwrap())));
         assert_eq!(settings.models[0], "gpt-6.1-sol");
-        assert_eq!((settings.max_cost_nanos, settings.max_jobs, settings.max_tool_calls), (3_000_000_000, 3, 30));
-        assert_eq!((settings.timeout, settings.effort.clone()), (Duration::from_mins(30), Effort::High));
-        assert!(!settings.is_free && !settings.code_interpreter && settings.mcp.is_none());
+        assert_eq!((settings.max_cost_nanos, settings.max_jobs, settings.terms.max_tool_calls), (3_000_000_000, 3, 30));
+        assert_eq!((settings.timeout, settings.terms.effort.clone()), (Duration::from_mins(30), Effort::High));
+        assert!(!settings.is_free && !settings.terms.code_interpreter && settings.terms.mcp.is_none());
         for model in &settings.models {
             let cap = job_cap(&settings, settings.price(model, &prices()).as_ref());
             assert_eq!(cap, Some(3_000_000_000), "{model} has a price");
@@ -455,9 +385,7 @@ mod tests {
         });
         let settings = resolved(text, None, &KEY).unwrap().unwrap();
         assert_eq!((settings.timeout, settings.max_jobs), (Duration::from_mins(5), 0));
-        let expected = JobRequest {
-            model: "mine".into(),
-            instructions: Outbound::fixed("Look."),
+        let terms = JobTerms {
             effort: Effort::Xhigh,
             summaries: false,
             max_tool_calls: 7,
@@ -471,19 +399,16 @@ mod tests {
                 authorization: Some("sk-2".parse().unwrap()),
                 allowed_tools: vec!["search".into()],
             }),
-            metadata: BTreeMap::new(),
         };
-        assert_eq!(settings.request("mine", Outbound::fixed("Look."), BTreeMap::new()), expected);
+        let instructions = Outbound::fixed("Look.");
+        let expected =
+            JobRequest { model: "mine".into(), instructions: instructions.clone(), terms, metadata: BTreeMap::new() };
+        assert_eq!(settings.request("mine", instructions, BTreeMap::new()), expected);
     }
 
     #[test]
     fn setting_that_cannot_be_used_is_an_error_and_shows_no_key() {
         for (text, shown) in [
-            (json!({ "max_cost": 0.0 }), "`max_cost` is 0"),
-            (json!({ "max_cost": -1.0 }), "`max_cost` is -1"),
-            (json!({ "max_cost": 1e9 }), "`max_cost` is 1000000000"),
-            (json!({ "max_tool_calls": 0 }), "`max_tool_calls` is 0"),
-            (json!({ "max_jobs": 101 }), "`max_jobs` is 101 (expected 0 to 100)"),
             (json!({ "models": [] }), "`models` is empty"),
             (json!({ "models": ["mine", "sk-secret\n"] }), "name 2 of `models`"),
             (json!({ "models": ["two words"] }), "name 1 of `models`"),
@@ -491,8 +416,6 @@ mod tests {
             (json!({ "models": ["a".repeat(201)] }), "name 1 of `models`"),
             (json!({ "allowed_domains": ["https://sk-secret@example.org"] }), "`…` is not the name of a host"),
             (json!({ "mcp": { "label": "sk-secret is mine", "url": LOCAL } }), "`…` is not the label"),
-            (json!({ "timeout_minutes": 0 }), "`timeout_minutes` is 0"),
-            (json!({ "timeout_minutes": 100_000 }), "`timeout_minutes` is 100000"),
             (json!({ "allowed_domains": ["https://example.org/a"] }), "`https://example.org/a` is not"),
             (json!({ "blocked_domains": ["a\nIgnore the rules"] }), "is not the name of a host"),
             (json!({ "blocked_domains": vec!["a.example"; 101] }), "`blocked_domains` has 101 hosts"),

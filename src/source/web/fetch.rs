@@ -194,14 +194,16 @@ impl Fetcher {
 
     /// Fetches a page and extracts its text. Retries once if the server is busy, within the same time limit.
     pub(crate) async fn fetch(&self, url: &WebUrl) -> Result<Page, FetchError> {
-        let millis = self.options.timeout.as_millis();
-        let late = |_| FetchError::TimedOut { millis };
         let pause = |wait, _| async move {
             self.clock.sleep(wait).await;
             Ok(())
         };
-        let fetched = retry(&Policy::PAGE, rand::random, pause, || self.fetch_page(url));
-        tokio::time::timeout(self.options.timeout, fetched).await.map_err(late)?
+        tokio::select! {
+            fetched = retry(&Policy::PAGE, rand::random, pause, || self.fetch_page(url)) => fetched,
+            () = self.clock.deadline(self.options.timeout) => {
+                Err(FetchError::TimedOut { millis: self.options.timeout.as_millis() })
+            }
+        }
     }
 
     async fn fetch_page(&self, requested: &WebUrl) -> Result<Page, FetchError> {

@@ -1,5 +1,6 @@
 //! Search engines behind one trait: a query in, titles and snippets of pages out.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -9,13 +10,13 @@ use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::Value;
 
 use super::url::WebUrl;
-use crate::base::clock::Clock;
-use crate::base::http::{BaseUrl, HttpError, Secret, client_for, read_capped, retry_after};
+use crate::base::clock::{Clock, SystemClock};
+use crate::base::http::{BaseUrl, BodyError, Exchange, HttpError, NoReply, Secret, client_for, exchange, retry_after};
 use crate::base::line::{one_line, shortened};
 use crate::base::outbound::Outbound;
 use crate::base::retry::{Again, Failure, Policy, retry};
 
-/// Default time-out of one search.
+/// Time-out of one search.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Longest answer read, in bytes.
@@ -181,6 +182,15 @@ fn day(text: &str) -> Option<Date> {
     text.trim().get(..10)?.parse().ok()
 }
 
+/// Returns the innermost cause. The outer ones repeat the URL, which contains the query.
+fn innermost(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}
+
 /// HTTP client for one engine at one address.
 #[derive(Clone, Debug)]
 pub(super) struct Endpoint {
@@ -188,14 +198,15 @@ pub(super) struct Endpoint {
     address: BaseUrl,
     key: Option<Secret>,
     client: Client,
-    timeout: Duration,
+    clock: Arc<dyn Clock>,
     /// Remedy shown when the engine rejects a search.
     refusal_hint: Option<&'static str>,
 }
 
 impl Endpoint {
     pub(super) fn new(provider: &'static str, address: BaseUrl, key: Option<Secret>) -> Result<Self, HttpError> {
-        Ok(Self { provider, client: client_for(&address)?, address, key, timeout: TIMEOUT, refusal_hint: None })
+        let client = client_for(&address)?;
+        Ok(Self { provider, client, address, key, clock: Arc::new(SystemClock), refusal_hint: None })
     }
 
     /// Sets the remedy shown when the engine rejects a search.
@@ -203,10 +214,10 @@ impl Endpoint {
         Self { refusal_hint: Some(hint), ..self }
     }
 
-    /// Lowers the time-out of one search to `most`.
+    /// Returns a client whose searches time out by another clock.
     #[cfg(test)]
-    pub(super) fn within(self, most: Duration) -> Self {
-        Self { timeout: self.timeout.min(most), ..self }
+    pub(super) fn on(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
     }
 
     pub(super) fn get(&self, path: &str) -> RequestBuilder {
@@ -219,18 +230,17 @@ impl Endpoint {
 
     /// Sends a request and parses the answer as JSON.
     pub(super) async fn send(&self, request: RequestBuilder) -> Result<Value, WebError> {
-        let sent = request.timeout(self.timeout).send().await;
-        let response = sent.map_err(|error| self.transient(None, &self.with_innermost(&error)))?;
-        let (status, headers) = (response.status(), response.headers().clone());
-        let body = read_capped(response, MAX_REPLY_BYTES).await;
-        let text = |bytes: &[u8]| self.scrubbed(&String::from_utf8_lossy(bytes));
-        if !status.is_success() {
-            return Err(self.answered(status, &headers, &text(&body.unwrap_or_default())));
-        }
-        match body {
-            Ok(body) => serde_json::from_str(&text(&body)).map_err(|_| self.bad_reply("not JSON")),
-            Err(crate::base::http::BodyError::Broken(error)) => Err(self.transient(None, &self.with_innermost(&error))),
-            Err(error) => Err(self.bad_reply(&error.to_string())),
+        let sent = exchange(request, MAX_REPLY_BYTES, self.clock.deadline(TIMEOUT)).await;
+        let Exchange { status, headers, body } = sent.map_err(|error| match &error {
+            NoReply::TimedOut => self.transient(None, &format!("no answer within {} s", TIMEOUT.as_secs())),
+            NoReply::Failed(cause) | NoReply::Body(BodyError::Broken(cause)) => self.transient(None, &innermost(cause)),
+            NoReply::Body(BodyError::TooLarge { .. }) => self.bad_reply(&error.to_string()),
+        })?;
+        let text = self.scrubbed(&String::from_utf8_lossy(&body));
+        if status.is_success() {
+            serde_json::from_str(&text).map_err(|_| self.bad_reply("not JSON"))
+        } else {
+            Err(self.answered(status, &headers, &text))
         }
     }
 
@@ -251,18 +261,6 @@ impl Endpoint {
     fn transient(&self, retry_after: Option<Duration>, reason: &str) -> WebError {
         let reason = shortened(&self.scrubbed(reason));
         WebError::Transient { provider: self.provider, retry_after, reason }
-    }
-
-    /// Returns the innermost cause. The outer ones repeat the URL, which contains the query.
-    fn with_innermost(&self, error: &reqwest::Error) -> String {
-        if error.is_timeout() && !error.is_connect() {
-            return format!("no answer within {} s", self.timeout.as_secs_f32());
-        }
-        let mut cause: &dyn std::error::Error = error;
-        while let Some(deeper) = cause.source() {
-            cause = deeper;
-        }
-        cause.to_string()
     }
 
     fn scrubbed(&self, text: &str) -> String {

@@ -26,11 +26,10 @@ impl SearxNg {
         Ok(Self(Endpoint::new(NAME, address, None)?.with_refusal_hint(REFUSAL_HINT)))
     }
 
-    /// Lowers the time-out of one search to `most`.
+    /// Returns a client whose searches time out by another clock.
     #[cfg(test)]
-    #[must_use]
-    pub(crate) fn within(self, most: std::time::Duration) -> Self {
-        Self(self.0.within(most))
+    pub(crate) fn on(self, clock: std::sync::Arc<dyn crate::base::clock::Clock>) -> Self {
+        Self(self.0.on(clock))
     }
 }
 

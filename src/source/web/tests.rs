@@ -17,7 +17,7 @@ use super::fetch::FetchError;
 use super::provider::WebError;
 use super::url::ParseWebUrlError;
 use super::*;
-use crate::base::clock::{ManualClock, Moment};
+use crate::base::clock::{ManualClock, Moment, SystemClock};
 use crate::base::http::{BaseUrl, Secret};
 use crate::base::id::ContentHash;
 use crate::source::PublicPassage;
@@ -556,8 +556,10 @@ async fn page_that_never_ends_is_given_up() {
     let silent = Answer { bytes: Vec::new(), hangs: true };
     for answer in [hanging, silent] {
         let server = Server::page(answer);
-        let options = FetchOptions { timeout: Duration::from_millis(300), ..FetchOptions::default() };
-        let error = server.fetcher_with(&options).fetch(&server.url("/")).await.unwrap_err();
+        let allowed_hosts = vec![server.address.to_string().parse().unwrap()];
+        let options = FetchOptions { timeout: Duration::from_millis(300), allowed_hosts, ..FetchOptions::default() };
+        let fetcher = Fetcher::new(options, Arc::new(SystemClock)).unwrap();
+        let error = fetcher.fetch(&server.url("/")).await.unwrap_err();
         assert_eq!(error, FetchError::TimedOut { millis: 300 });
     }
 }

@@ -65,12 +65,15 @@ pub(crate) struct Call<'a> {
 
 type Speak = dyn Fn(&Request) -> String + Send + Sync;
 
+type Hangs = dyn Fn(Kind) + Send + Sync;
+
 type Faults = dyn Fn(&Call<'_>) -> Option<Fault> + Send + Sync;
 
 /// Builder of a server.
 pub(crate) struct Setup {
     speak: Box<Speak>,
     faults: Box<Faults>,
+    hangs: Box<Hangs>,
     polls: usize,
     pages: BTreeMap<String, String>,
     snippet: String,
@@ -82,6 +85,7 @@ impl Setup {
         Self {
             speak: Box::new(speak),
             faults: Box::new(|_| None),
+            hangs: Box::new(|_| {}),
             polls: 1,
             pages: BTreeMap::new(),
             snippet: String::new(),
@@ -91,6 +95,12 @@ impl Setup {
     /// Sets the function that decides the fault of each call.
     pub(crate) fn with_faults(mut self, faults: impl Fn(&Call<'_>) -> Option<Fault> + Send + Sync + 'static) -> Self {
         self.faults = Box::new(faults);
+        self
+    }
+
+    /// Sets a function that is called when a fault withholds a reply.
+    pub(crate) fn with_hangs(mut self, hangs: impl Fn(Kind) + Send + Sync + 'static) -> Self {
+        self.hangs = Box::new(hangs);
         self
     }
 
@@ -217,10 +227,14 @@ impl World {
             Kind::Page => self.page(path),
         };
         self.state.lock().unwrap().worked_on.push((kind, request.clone()));
-        match fault {
+        let response = match fault {
             Some(fault) => fault.spoil(response),
             None => response,
+        };
+        if matches!(response, Response::Hang | Response::Drip { .. }) {
+            (self.setup.hangs)(kind);
         }
+        response
     }
 
     fn reply(&self, request: &Request) -> Response {

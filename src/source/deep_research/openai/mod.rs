@@ -14,6 +14,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -30,7 +31,8 @@ use super::kind::ProviderKind;
 use super::provider::{JobError, ModelChoice, ModelStatus, Provider};
 use super::request::JobRequest;
 use super::settings::DeepResearchSettings;
-use crate::base::http::{BaseUrl, HttpError, Secret, client_for, read_capped};
+use crate::base::clock::{Clock, SystemClock};
+use crate::base::http::{BaseUrl, Exchange, HttpError, Secret, client_for, exchange};
 use crate::base::line::shortened;
 use crate::llm::model::ModelError;
 use crate::llm::openai::{MAX_REPLY_BYTES, failure};
@@ -50,20 +52,27 @@ pub(crate) struct OpenAiJobs {
     hidden: Vec<Secret>,
     client: Client,
     timeout: Duration,
+    clock: Arc<dyn Clock>,
 }
 
 impl OpenAiJobs {
     /// Returns a client for the endpoint in the settings.
     pub(crate) fn of(settings: &DeepResearchSettings) -> Result<Self, HttpError> {
         let client = client_for(&settings.address)?;
-        let authorization = settings.mcp.as_ref().and_then(|server| server.authorization.clone());
+        let authorization = settings.terms.mcp.as_ref().and_then(|server| server.authorization.clone());
         let jobs = Self::new(settings.address.clone(), settings.key.clone(), client, REQUEST_TIMEOUT);
         Ok(jobs.hiding(authorization))
     }
 
     /// Returns a client. `timeout` limits a single request.
     pub(crate) fn new(address: BaseUrl, key: Option<Secret>, client: Client, timeout: Duration) -> Self {
-        Self { address, key, hidden: Vec::new(), client, timeout }
+        Self { address, key, hidden: Vec::new(), client, timeout, clock: Arc::new(SystemClock) }
+    }
+
+    /// Returns a client whose requests time out by another clock.
+    #[cfg(test)]
+    pub(crate) fn on(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
     }
 
     /// Removes a secret from all replies: some endpoints echo the request.
@@ -159,7 +168,7 @@ impl OpenAiJobs {
     }
 
     fn request(&self, method: Method, url: String) -> RequestBuilder {
-        let request = self.client.request(method, url).timeout(self.timeout);
+        let request = self.client.request(method, url);
         match &self.key {
             Some(key) => request.header(AUTHORIZATION, key.bearer()),
             None => request,
@@ -168,17 +177,15 @@ impl OpenAiJobs {
 
     /// Sends a request once and reads its reply.
     async fn send(&self, request: RequestBuilder) -> Result<Answer, Failed> {
-        let lost = |error| Failed { status: None, body: String::new(), error };
-        let sent = request.send().await;
-        let response = sent.map_err(|error| lost(failure::without_answer(&error, self.timeout)))?;
-        let (status, headers) = (response.status(), response.headers().clone());
-        let body = read_capped(response, MAX_REPLY_BYTES).await;
+        let Exchange { status, headers, body } =
+            exchange(request, MAX_REPLY_BYTES, self.clock.deadline(self.timeout)).await.map_err(|error| {
+                let error = failure::without_answer(&error, self.timeout);
+                Failed { status: None, body: String::new(), error }
+            })?;
+        let body = self.scrubbed(&body);
         if status.is_success() {
-            let body = body.map_err(|error| lost(failure::body_lost(&error)))?;
-            return Ok(Answer { body: self.scrubbed(&body) });
+            return Ok(Answer { body });
         }
-        // The status is enough if the body was lost.
-        let body = self.scrubbed(&body.unwrap_or_default());
         let error = failure::answered(status, &headers, &body, false);
         Err(Failed { status: Some(status), body, error })
     }

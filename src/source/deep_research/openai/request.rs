@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::llm::openai::reasons;
+#[cfg(test)]
+use crate::source::deep_research::request::JobTerms;
 use crate::source::deep_research::request::{JobRequest, McpServer};
 
 /// Most metadata pairs of a job.
@@ -45,7 +47,7 @@ impl Capabilities {
 /// Returns the body that starts a job.
 pub(super) fn request_body(request: &JobRequest) -> Value {
     let mut body = stored_body(request);
-    let authorization = request.mcp.as_ref().and_then(|server| server.authorization.as_ref());
+    let authorization = request.terms.mcp.as_ref().and_then(|server| server.authorization.as_ref());
     let tools = body["tools"].as_array_mut().into_iter().flatten();
     if let (Some(secret), Some(tool)) = (authorization, tools.into_iter().find(|tool| tool["type"] == "mcp")) {
         tool["authorization"] = secret.reveal().into();
@@ -62,17 +64,17 @@ fn stored_body(request: &JobRequest) -> Value {
         "background": true,
         // A run resumed a day later still has to fetch the reply.
         "store": true,
-        "max_tool_calls": request.max_tool_calls,
-        "max_output_tokens": request.max_output_tokens,
+        "max_tool_calls": request.terms.max_tool_calls,
+        "max_output_tokens": request.terms.max_output_tokens,
         "tools": tools(request, capabilities),
         "metadata": metadata(&request.metadata),
     });
     let mut reasoning = serde_json::Map::new();
-    if capabilities.reasons && request.summaries {
+    if capabilities.reasons && request.terms.summaries {
         reasoning.insert("summary".into(), "auto".into());
     }
     if capabilities.reasons && !capabilities.is_research_model {
-        reasoning.insert("effort".into(), json!(request.effort));
+        reasoning.insert("effort".into(), json!(request.terms.effort));
     }
     if !reasoning.is_empty() {
         body["reasoning"] = reasoning.into();
@@ -86,11 +88,12 @@ fn told(request: &JobRequest, capabilities: Capabilities) -> String {
     if capabilities.filters_domains {
         return prompt;
     }
-    if !request.allowed_domains.is_empty() {
-        prompt.push_str(&format!("\n\nUse only sources from these sites: {}.", request.allowed_domains.join(", ")));
+    if !request.terms.allowed_domains.is_empty() {
+        prompt
+            .push_str(&format!("\n\nUse only sources from these sites: {}.", request.terms.allowed_domains.join(", ")));
     }
-    if !request.blocked_domains.is_empty() {
-        prompt.push_str(&format!("\n\nUse no source from these sites: {}.", request.blocked_domains.join(", ")));
+    if !request.terms.blocked_domains.is_empty() {
+        prompt.push_str(&format!("\n\nUse no source from these sites: {}.", request.terms.blocked_domains.join(", ")));
     }
     prompt
 }
@@ -99,7 +102,7 @@ fn tools(request: &JobRequest, capabilities: Capabilities) -> Vec<Value> {
     let mut search = json!({ "type": capabilities.search_tool() });
     if capabilities.filters_domains {
         for (name, domains) in
-            [("allowed_domains", &request.allowed_domains), ("blocked_domains", &request.blocked_domains)]
+            [("allowed_domains", &request.terms.allowed_domains), ("blocked_domains", &request.terms.blocked_domains)]
         {
             if !domains.is_empty() {
                 search["filters"][name] = json!(domains);
@@ -107,10 +110,10 @@ fn tools(request: &JobRequest, capabilities: Capabilities) -> Vec<Value> {
         }
     }
     let mut tools = vec![search];
-    if request.code_interpreter {
+    if request.terms.code_interpreter {
         tools.push(json!({ "type": "code_interpreter", "container": { "type": "auto" } }));
     }
-    tools.extend(request.mcp.as_ref().map(|server| mcp_tool(server, capabilities)));
+    tools.extend(request.terms.mcp.as_ref().map(|server| mcp_tool(server, capabilities)));
     tools
 }
 
@@ -140,14 +143,16 @@ pub(super) fn sample(model: &str) -> JobRequest {
     JobRequest {
         model: model.into(),
         instructions: crate::base::outbound::Outbound::fixed("Find out what drip lines cost."),
-        effort: crate::llm::openai::Effort::High,
-        summaries: true,
-        max_tool_calls: 12,
-        max_output_tokens: 9_000,
-        allowed_domains: vec![],
-        blocked_domains: vec![],
-        code_interpreter: false,
-        mcp: None,
+        terms: JobTerms {
+            effort: crate::llm::openai::Effort::High,
+            summaries: true,
+            max_tool_calls: 12,
+            max_output_tokens: 9_000,
+            allowed_domains: vec![],
+            blocked_domains: vec![],
+            code_interpreter: false,
+            mcp: None,
+        },
         metadata: BTreeMap::from([("dr_run".into(), "4f1c09a2b7de5533".into()), ("dr_node".into(), "n2".into())]),
     }
 }
@@ -163,12 +168,10 @@ mod tests {
 
     #[test]
     fn reasoning_model_is_told_its_effort_and_searches_with_filters() {
-        let request = JobRequest {
-            allowed_domains: vec!["example.org".into()],
-            blocked_domains: vec!["spam.example".into()],
-            effort: Effort::Xhigh,
-            ..sample("gpt-6.1-sol")
-        };
+        let mut request = sample("gpt-6.1-sol");
+        request.terms.allowed_domains = vec!["example.org".into()];
+        request.terms.blocked_domains = vec!["spam.example".into()];
+        request.terms.effort = Effort::Xhigh;
         let expected = json!({
             "model": "gpt-6.1-sol",
             "input": [{ "type": "message", "role": "user", "content": "Find out what drip lines cost." }],
@@ -188,12 +191,10 @@ mod tests {
 
     #[test]
     fn research_model_gets_no_effort_and_is_told_its_hosts_in_words() {
-        let request = JobRequest {
-            allowed_domains: vec!["example.org".into(), "example.com".into()],
-            blocked_domains: vec!["spam.example".into()],
-            code_interpreter: true,
-            ..sample("o4-mini-deep-research-2025-06-26")
-        };
+        let mut request = sample("o4-mini-deep-research-2025-06-26");
+        request.terms.allowed_domains = vec!["example.org".into(), "example.com".into()];
+        request.terms.blocked_domains = vec!["spam.example".into()];
+        request.terms.code_interpreter = true;
         let body = body(&request);
         assert_eq!(body["reasoning"], json!({ "summary": "auto" }));
         let tools = json!([
@@ -210,7 +211,8 @@ mod tests {
     #[test]
     fn model_that_does_not_reason_is_told_nothing_of_it() {
         assert_eq!(body(&sample("gpt-4.1")).get("reasoning"), None);
-        let silent = JobRequest { summaries: false, ..sample("o3-deep-research") };
+        let mut silent = sample("o3-deep-research");
+        silent.terms.summaries = false;
         assert_eq!(body(&silent).get("reasoning"), None);
     }
 
@@ -222,7 +224,8 @@ mod tests {
             authorization: Some("mcp-secret".parse().unwrap()),
             allowed_tools: vec![],
         };
-        let request = JobRequest { mcp: Some(server), ..sample("o3-deep-research") };
+        let mut request = sample("o3-deep-research");
+        request.terms.mcp = Some(server);
         let mut sent = body(&request);
         let stored = stored_body(&request);
         assert_eq!(sent["tools"][1]["authorization"], "mcp-secret");
