@@ -1,4 +1,4 @@
-//! An `OutwardTask`: everything that a worker on the web or a background job is told, made of outbound text alone.
+//! An `OutwardTask`: the whole input of a worker on the web or of a background job, made only of outbound text.
 
 use serde::Serialize;
 use serde_json::json;
@@ -8,62 +8,62 @@ use super::question::AspectId;
 use crate::base::outbound::Outbound;
 use crate::llm::call::Caller;
 
-/// Longest question that is put together of aspects, in characters.
+/// Longest question composed of aspects, in characters.
 const MAX_QUESTION_CHARACTERS: usize = 4_000;
 
-/// What a worker on the web or a background job is to find out.
+/// The task of a worker on the web or of a background job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OutwardTask {
     /// The question of the node, if it was worded before any retrieval.
     planned: Option<Outbound>,
     /// The question of the user.
     asked: Outbound,
-    /// What the question is part of.
+    /// The context of the question.
     background: Option<Outbound>,
-    /// In the order of their ids, so that the order a plan names them in makes no second task.
+    /// Sorted by id, so that plans that list them in another order have the same task.
     aspects: Vec<OutwardAspect>,
     /// The day the run began.
     today: Option<Outbound>,
-    /// Days that pages are to be from, if not any: `from 2026-01-01 on`.
+    /// Restriction on the dates of pages: `from 2026-01-01 on`.
     days: Option<Outbound>,
 }
 
-/// An aspect in words that may leave.
+/// An aspect, worded in outbound text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct OutwardAspect {
-    /// Its id within the brief it is from.
+    /// Its id in its brief.
     pub(crate) id: AspectId,
-    /// What must be covered.
+    /// The topic to cover.
     pub(crate) text: Outbound,
 }
 
 impl OutwardTask {
-    /// Returns the task of a node whose question is `planned`, or that asks for its aspects without one.
+    /// Returns the task of a node. Without a `planned` question, its question is composed of its aspects.
     pub(crate) fn new(asked: Outbound, planned: Option<Outbound>, mut aspects: Vec<OutwardAspect>) -> Self {
         aspects.sort_by(|a, b| a.id.cmp(&b.id));
         Self { planned, asked, background: None, aspects, today: None, days: None }
     }
 
-    /// Adds what the question is part of.
+    /// Adds the context of the question.
     #[must_use]
     pub(crate) fn within(self, background: Option<Outbound>) -> Self {
         Self { background, ..self }
     }
 
-    /// Adds the day the run began, and the days pages are to be from.
+    /// Adds the day the run began and the restriction on dates.
     #[must_use]
     pub(crate) fn dated(self, today: Option<Outbound>, days: Option<Outbound>) -> Self {
         Self { today, days, ..self }
     }
 
-    /// Returns the task for some of its aspects.
+    /// Returns the task for a subset of its aspects.
     #[must_use]
     pub(crate) fn restricted(&self, open: &[AspectId]) -> Self {
         let aspects = self.aspects.iter().filter(|aspect| open.contains(&aspect.id)).cloned().collect();
         Self { aspects, ..self.clone() }
     }
 
-    /// Returns the question, complete in itself.
+    /// Returns the question, which is complete without context.
     pub(crate) fn question(&self) -> Outbound {
         let texts = self.aspects.iter().map(|aspect| &aspect.text).chain([&self.asked]);
         let by_aspects = || Outbound::joined(texts, "; ");
@@ -72,18 +72,18 @@ impl OutwardTask {
         if is_short { question } else { self.asked.clone() }
     }
 
-    /// Returns the aspects, in the order of their ids.
+    /// Returns the aspects, sorted by id.
     pub(crate) fn aspects(&self) -> &[OutwardAspect] {
         &self.aspects
     }
 
-    /// Returns all words of the user and the plan in it, without the dates.
+    /// Returns its text without the dates.
     pub(crate) fn words(&self) -> Outbound {
         let aspects = self.aspects.iter().map(|aspect| &aspect.text);
         Outbound::joined([&self.question()].into_iter().chain(&self.background).chain(aspects), "\n")
     }
 
-    /// Returns the prompt of a background job, by the rules that providers give for such prompts.
+    /// Returns the prompt of a background job, following the advice of providers for such prompts.
     #[expect(
         clippy::disallowed_methods,
         reason = "the template is part of this program, and all it is given is outbound"

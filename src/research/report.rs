@@ -268,12 +268,14 @@ impl Report {
             }
             let summary = match stop_reason {
                 _ if !report.failed_nodes.is_empty() => refusal_of_failed(tree, branches).to_owned(),
-                stop if stop.is_natural() && searched.is_empty() => "No answer found on the web.".to_owned(),
+                stop if stop.is_natural() && searched.is_empty() => {
+                    "Nothing found on the web answers the question.".to_owned()
+                }
                 stop if stop.is_natural() && has_asked_web => {
-                    format!("No answer found (searched: {searched} and the web).")
+                    format!("Nothing found answers the question (searched: {searched} and the web).")
                 }
                 stop if stop.is_natural() => {
-                    format!("No answer in the knowledge base (searched: {searched}).")
+                    format!("Nothing in the knowledge base answers the question (searched: {searched}).")
                 }
                 _ => "The run ended before anything was found.".to_owned(),
             };

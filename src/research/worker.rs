@@ -1,7 +1,7 @@
-//! A worker: a model searches, opens and notes, and code decides what of that is evidence.
+//! A worker: a model searches, opens passages and takes notes; code decides which notes are evidence.
 //!
-//! The worker is shown its question, its aspects, the conclusions it depends on and a slice of the global summary, and
-//! nothing else. Whatever stops it, what it has noted by then is kept, and its branch says why it stopped.
+//! A worker sees its question, its aspects, the conclusions of its dependencies and a slice of the global summary. Its
+//! notes are kept however it stops, and its branch records the reason.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,21 +21,21 @@ use crate::llm::model::ModelError;
 use crate::llm::structured::{StructuredError, structured};
 use crate::source::{Passage, Source, SourceError, Support};
 
-/// Calls that repeat an earlier one before the worker is stopped.
+/// Repeated calls after which a worker is stopped.
 const MAX_REPEATS: u32 = 3;
 
-/// How long a worker may go on, and how much it is shown.
+/// Limits on the steps of a worker and the size of its prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WorkerLimits {
-    /// Steps, at most.
+    /// Most steps.
     pub(crate) max_steps: u32,
-    /// Tokens of its steps, sent and received, at most.
+    /// Most tokens of its steps, sent and received.
     pub(crate) max_tokens: u64,
     /// Passages shown of each search.
     pub(crate) passages_per_search: usize,
-    /// Tokens shown of each passage found.
+    /// Tokens shown of each hit.
     pub(crate) snippet_tokens: u64,
-    /// Tokens shown of each section opened.
+    /// Tokens shown of each opened passage.
     pub(crate) open_tokens: u64,
 }
 
@@ -45,29 +45,29 @@ impl Default for WorkerLimits {
     }
 }
 
-/// A node whose conclusions a worker is given.
+/// A node whose conclusions a worker sees.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conclusion<'a> {
-    /// What was asked.
+    /// The node, whose question the worker sees.
     pub(crate) node: &'a Node,
-    /// What was found.
+    /// Its findings.
     pub(crate) branch: &'a Branch,
 }
 
-/// Everything a worker is given.
+/// The input of a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Task<'a> {
     /// The node to work on.
     pub(crate) node: &'a Node,
-    /// Begins the keys of its calls.
+    /// Prefix of the keys of its calls.
     pub(crate) key: CallKey,
     /// The aspects it serves.
     pub(crate) aspects: Vec<&'a Aspect>,
-    /// What the nodes it depends on found out.
+    /// Conclusions of the nodes it depends on.
     pub(crate) conclusions: Vec<Conclusion<'a>>,
-    /// A slice of the global summary that this node may see.
+    /// The slice of the global summary that this node may see.
     pub(crate) context: &'a str,
-    /// How long it may go on.
+    /// Its limits.
     pub(crate) limits: WorkerLimits,
 }
 
@@ -85,7 +85,7 @@ struct StepDraft {
     done: bool,
 }
 
-/// An action and what came of it, as the worker is shown it in later steps.
+/// An action and its result, as shown in later steps.
 #[derive(Clone, Debug, Serialize)]
 struct StepResult {
     step: u32,
@@ -101,7 +101,7 @@ struct PromptPassage {
     text: String,
 }
 
-/// A text with the id it goes by.
+/// A text and its id.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct PromptEntry {
     pub(super) id: String,
@@ -109,7 +109,7 @@ pub(super) struct PromptEntry {
     pub(super) text: String,
 }
 
-/// What a prompt shows, and can show less of.
+/// The parts of a prompt that can be shortened.
 struct PromptParts {
     results: Vec<StepResult>,
     context: String,
@@ -117,7 +117,7 @@ struct PromptParts {
     notes: Vec<PromptEntry>,
 }
 
-/// A worker at work.
+/// The state of a worker.
 struct Worker<'a> {
     caller: &'a dyn Caller,
     task: &'a Task<'a>,
@@ -127,31 +127,31 @@ struct Worker<'a> {
     spent_tokens: u64,
 }
 
-/// Work on a node came to nothing.
+/// Work on a node failed without a result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum WorkError {
-    /// The model.
+    /// The model failed.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// The source, which never answered.
+    /// Every request to the source failed.
     #[error(transparent)]
     Source(#[from] SourceError),
 }
 
-/// What a worker brings back: checked evidence, and what a reader should know of how it was found.
+/// The result of a worker: checked evidence, and notes on how it was found.
 #[derive(Debug)]
 pub(crate) struct Gathered {
     /// Evidence, in the order it was noted.
     pub(super) notes: Vec<Note>,
-    /// Passages it was shown and did not open, best first.
+    /// Hits it did not open, best first.
     pub(super) further: Vec<Passage>,
-    /// How well the best search bears on the question.
+    /// Support of the best search for an answer.
     pub(super) support: Support,
-    /// Notes for the reader of the report.
+    /// Notes for the report.
     pub(super) remarks: Vec<String>,
-    /// Claims of a background job that no page was found to bear out.
+    /// Claims of a background job that no fetched page confirms.
     pub(super) reported: Vec<Reported>,
-    /// Why it stopped.
+    /// The reason it stopped.
     pub(super) stop: BranchStop,
 }
 
@@ -166,7 +166,7 @@ impl Gathered {
         Self { notes, further, support, remarks, reported: Vec::new(), stop }
     }
 
-    /// Takes a branch apart again, so that it can be compressed together with other evidence.
+    /// Recovers the findings of a branch, to compress them together with others.
     pub(crate) fn from_branch(branch: Branch) -> Self {
         let Branch { report, evidence, further, support, notes, reported } = branch;
         let note = |evidence: Evidence| {
@@ -178,7 +178,7 @@ impl Gathered {
         Self { notes: found, further, support, remarks: notes, reported, stop: report.stop_reason }
     }
 
-    /// Adds what was found outside; its evidence is numbered on from the evidence there is.
+    /// Adds the findings from outside, numbering their evidence after the existing evidence.
     #[must_use]
     pub(crate) fn then(mut self, outside: Self) -> Self {
         let from = self.notes.len();
@@ -197,12 +197,12 @@ impl Gathered {
         self
     }
 
-    /// Adds a note for the reader of the report.
+    /// Adds a note for the report.
     pub(crate) fn remark(&mut self, remark: String) {
         self.remarks.push(remark);
     }
 
-    /// Says which aspect all evidence serves.
+    /// Assigns all evidence to one aspect.
     #[must_use]
     pub(crate) fn serving(mut self, aspect: Option<&AspectId>) -> Self {
         for note in &mut self.notes {
@@ -211,12 +211,12 @@ impl Gathered {
         self
     }
 
-    /// Returns how well the best search bears on the question.
+    /// Returns the support of the best search for an answer.
     pub(crate) fn support(&self) -> Support {
         self.support
     }
 
-    /// Tells whether nothing was found.
+    /// Returns whether there is no evidence.
     pub(crate) fn is_empty(&self) -> bool {
         self.notes.is_empty()
     }
@@ -228,7 +228,7 @@ impl Gathered {
     }
 }
 
-/// Why a worker stopped, and what a reader should know of it.
+/// The reason a worker stopped, and a note on it for the report.
 #[derive(Debug)]
 struct Ending {
     stop: BranchStop,
@@ -241,13 +241,13 @@ impl Ending {
     }
 }
 
-/// Works on a node until it is done or may not go on.
+/// Works on a node until it is done or reaches a limit.
 ///
 /// # Errors
 ///
-/// Returns an error if the run must stop, and if the model failed or a limit was reached before anything was noted; after
-/// that everything noted is kept. Also if the source failed at every request: that nothing was found would be said of
-/// something that was never searched.
+/// Returns an error if the run must stop, or if the model fails or a limit is reached before the first note; later
+/// failures keep the notes. Also returns an error if every request to the source failed, since "nothing found" would then
+/// describe a source that was never searched.
 pub(crate) async fn gather(caller: &dyn Caller, source: &dyn Source, task: &Task<'_>) -> Result<Gathered, WorkError> {
     let desk = Notebook::new(source, task.node, &task.aspects, task.limits.passages_per_search);
     let mut worker = Worker { caller, task, scope: source.scope(), desk, results: Vec::new(), spent_tokens: 0 };
@@ -259,7 +259,7 @@ pub(crate) async fn gather(caller: &dyn Caller, source: &dyn Source, task: &Task
 }
 
 impl Worker<'_> {
-    /// Takes steps until there is a reason to stop.
+    /// Takes steps until it must stop.
     async fn gather(&mut self) -> Result<Ending, CallError> {
         for step in 1..=self.task.limits.max_steps {
             let prompt = self.prompt(step);
@@ -284,7 +284,7 @@ impl Worker<'_> {
             }
             match () {
                 () if self.desk.repeats >= MAX_REPEATS => return Ok(Ending::of(BranchStop::Repeated)),
-                // What was noted wrongly may be put right.
+                // The model may correct an invalid note.
                 () if draft.done && !has_lost_note => return Ok(Ending::of(BranchStop::Done)),
                 () => {}
             }
@@ -292,7 +292,8 @@ impl Worker<'_> {
         Ok(Ending::of(BranchStop::StepsExceeded))
     }
 
-    /// Asks for a step; where the model says that the prompt is too long, once more without the older half of the results.
+    /// Requests a step. If the endpoint rejects the prompt as too long, tries once more without the older half of the
+    /// results.
     async fn ask(&mut self, step: u32, prompt: Prompt) -> Result<StepDraft, StructuredError> {
         let key = self.key(step);
         match structured(self.caller, &key, &prompt, "step").await {
@@ -306,7 +307,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Returns how a failed call ends the work; an error where there is nothing to keep.
+    /// Returns how a failed call ends the work; an error if there are no notes to keep.
     fn broken_off(&self, error: CallError) -> Result<Ending, CallError> {
         match error {
             CallError::Limit(_) if !self.desk.noted.is_empty() => Ok(Ending::of(BranchStop::BudgetExceeded)),
@@ -356,13 +357,13 @@ impl Worker<'_> {
 
     fn must_wrap_up(&self, step: u32) -> bool {
         let is_last = step >= self.task.limits.max_steps;
-        // What three quarters of a budget have not brought, the rest should write down.
+        // After three quarters of its limits a worker should finish with the evidence it has.
         let is_short = self.spent_tokens * 4 >= self.task.limits.max_tokens * 3;
         is_last || is_short || self.caller.is_tight(&self.key(step))
     }
 
-    /// Shows less: the passages of earlier steps, oldest first, then what comes from elsewhere, then the passages of the
-    /// last step, and last the conclusions and notes. Ids of passages that are left out stay valid.
+    /// Shortens the prompt: first the passages of earlier steps, oldest first, then the summary and the dependencies, then
+    /// the passages of the last step, and last the conclusions and notes. Ids of omitted passages stay valid.
     fn shrink(&self, view: &mut PromptParts) -> bool {
         let count = |text: &str| self.caller.count(Role::Worker, text);
         let last = view.results.last().map_or(0, |result| result.step);
@@ -405,20 +406,20 @@ impl Worker<'_> {
     }
 }
 
-/// Leaves out the passages of a result from the one at `place` on, and says so.
+/// Omits the passages of a result from position `place` on, and adds a line that says so.
 fn leave_out(result: &mut StepResult, place: usize) {
     let ids: Vec<_> = result.passages.drain(place..).map(|passage| passage.id).collect();
     result.outcome = format!("{} (left out here for length: {})", result.outcome, ids.join(", "));
 }
 
-/// Returns what a worker is told of where a passage stands.
+/// Returns the place of a passage as shown to a worker.
 fn place_of(passage: &Passage) -> String {
     let title = std::iter::once(passage.place.title());
     let names = title.chain(passage.place.heading_path().iter().map(String::as_str));
     names.filter(|name| !name.is_empty()).collect::<Vec<_>>().join(" › ")
 }
 
-/// Returns the conclusions a worker was given.
+/// Returns the conclusions of the dependencies.
 pub(super) fn conclusions(task: &Task<'_>) -> Vec<PromptEntry> {
     let named = |conclusion: &Conclusion<'_>| PromptEntry {
         id: conclusion.node.id.to_string(),

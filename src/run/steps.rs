@@ -74,7 +74,7 @@ pub enum StepError {
     /// A source failed.
     #[error(transparent)]
     Source(SourceError),
-    /// No way leads to the web.
+    /// The web is not available.
     #[error(transparent)]
     NoWay(NoWay),
 }
@@ -114,7 +114,8 @@ impl From<WorkError> for StepError {
 }
 
 impl Steps {
-    /// Returns the ways out there are for a run. A node on a way with a job holds one until it is known to need none.
+    /// Returns the routes to the web that are available. A node whose route includes a job reserves one until it turns out
+    /// not to need it.
     pub(crate) fn ways(&self, state: &RunState) -> Ways {
         let taken = |jobs: &Jobs| state.jobs().filter(|(node, is_running)| *is_running || jobs.has(node)).count();
         let job_way = |jobs: &Jobs| match () {
@@ -166,8 +167,8 @@ impl Steps {
         }
     }
 
-    /// Fixes what the web is to be asked for in a run that follows another one: its brief, made again without the earlier
-    /// answer. Other runs need none, since nothing was retrieved before their brief.
+    /// Makes a second brief for a follow-up run, without the earlier answer. Tasks for the web are worded from it. Other
+    /// runs need none, since nothing is retrieved before their brief.
     pub(crate) async fn outward_brief(&self, state: &RunState) -> Result<Option<Brief>, StepError> {
         let Some(followed) = &state.settings.follows else { return Ok(None) };
         let ways = self.ways(state);
@@ -297,7 +298,7 @@ impl Steps {
             let label = label(&state.tree, &state.branches, &node.id);
             let key = CallKey::new(format!("fold/{number}/{}", node.id));
             if label == Label::Public {
-                // Outward workers are shown this summary, so it is made without a word of the plan that may not leave.
+                // Outward workers see this summary, so it is made without planner text that may not leave.
                 let (task, question) = (outward_brief(state), outward_task(state, node).question());
                 let told = Told { task: task.as_str(), id: &node.id, question: question.as_str() };
                 memory.global_public = self.fold(&key.then("public"), told, &memory.global_public, branch, r).await?;

@@ -6,8 +6,8 @@
 //!                        └─▶ fetcher ─▶ page ─▶ page store      (open; read returns the stored page)
 //! ```
 //!
-//! Everything that comes in is untrusted data. Queries and addresses are [`Outbound`]: no address can be asked for because
-//! a model made it up.
+//! All incoming text is untrusted data. Queries and addresses are [`Outbound`], so an address that a model invents cannot be
+//! fetched.
 //!
 //! # Where to look
 //!
@@ -80,7 +80,7 @@ const MAX_PER_DOMAIN: usize = 2;
 /// Factor by which more hits are requested than needed, since some are dropped.
 const HITS_PER_PASSAGE: usize = 2;
 
-/// Most characters of a page returned at once. The whole page is stored.
+/// Most characters of a page returned at once; the whole page is stored.
 const MAX_PAGE_CHARS: usize = 60_000;
 
 /// How long a stored page is considered fresh.
@@ -97,7 +97,7 @@ pub struct WebSource {
     clock: Arc<dyn Clock>,
     dates: DateRange,
     splitter: WordSplitter,
-    /// Addresses as an engine gave them, by the form they are counted under. Some sites answer only to the former.
+    /// Addresses in the engine's form, by their canonical form. Some sites respond only to the former.
     as_given: Mutex<HashMap<WebUrl, WebUrl>>,
 }
 
@@ -120,7 +120,7 @@ impl WebSource {
         }
     }
 
-    /// Restricts results to pages of these days and pages without a date.
+    /// Restricts results to pages from these days and pages without a date.
     #[must_use]
     pub(crate) fn with_dates(self, dates: DateRange) -> Self {
         Self { dates, ..self }
@@ -200,22 +200,22 @@ impl WebSource {
 }
 
 impl WebSource {
-    /// Returns what is searched, as a report names it.
+    /// Returns the name of what is searched, for reports.
     pub(crate) fn scope(&self) -> String {
         format!("the web ({})", self.provider.name())
     }
 
-    /// Returns what a result depends on besides the query: the engine, and the days pages may be from.
+    /// Returns what results depend on besides the query: the engine and the range of days.
     pub(crate) fn version(&self) -> String {
         let day = |day: Option<jiff::civil::Date>| day.map(|day| day.to_string()).unwrap_or_default();
         format!("{}:{}..{}", self.provider.name(), day(self.dates.since), day(self.dates.until))
     }
 
-    /// Searches.
+    /// Searches with the engine.
     ///
     /// # Errors
     ///
-    /// Returns an error if the engine gives no answer, however patiently it is asked.
+    /// Returns an error if the engine fails in spite of retries.
     pub(crate) async fn search(&self, query: &Outbound, limit: usize) -> Result<Found, SourceError> {
         let asked = WebQuery { text: query.clone(), limit: limit.saturating_mul(HITS_PER_PASSAGE), dates: self.dates };
         let hits = search_patiently(&*self.provider, &asked, &*self.clock, rand::random).await;
@@ -239,7 +239,7 @@ impl WebSource {
     ///
     /// # Errors
     ///
-    /// Returns an error if the text is no address of the web, or the page cannot be fetched.
+    /// Returns an error if the text is not a web address, or the page cannot be fetched.
     pub(crate) async fn open(&self, address: &Outbound) -> Result<Passage, SourceError> {
         let id = address.as_str();
         let url: WebUrl = id.parse().map_err(|_| SourceError::NoSuchPassage { id: id.to_owned() })?;
@@ -247,7 +247,7 @@ impl WebSource {
         Ok(Self::opened(id, self.page(&given.unwrap_or(url)).await?))
     }
 
-    /// Returns the stored page behind a place, to check a quote against.
+    /// Returns the stored page of a place, to verify a quote.
     pub(crate) async fn read(&self, place: &Place) -> SourceFile {
         let Place::Web { content_hash: Some(hash), .. } = place else { return SourceFile::Gone };
         let (pages, hash) = (self.pages.clone(), hash.clone());
