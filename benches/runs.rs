@@ -15,12 +15,11 @@ use std::time::{Duration, Instant};
 use dr::base::clock::{Clock, SystemClock};
 use dr::base::id::RunId;
 use dr::engine::report_of;
-use dr::kb::search::Scope;
 use dr::render::{ReportFormat, report};
 use dr::research::plan::TreeLimits;
 use dr::research::question::Mode;
 use dr::run::budget::BudgetLimits;
-use dr::run::event::{Event, RunSettings};
+use dr::run::event::{Event, RunRequest, RunSettings};
 use dr::run::orchestrator::{Orchestrator, Resources, Sources};
 use dr::run::scheduler::simulate;
 use dr::run::store::Store;
@@ -55,19 +54,13 @@ async fn measure(nodes: usize, delay: Duration) {
         jobs: None,
     };
     let settings = RunSettings {
-        mode: Mode::Deep,
-        required: Vec::new(),
-        source: None,
-        allow_egress: false,
-        verify_web: true,
+        request: RunRequest { mode: Mode::Deep, ..RunRequest::default() },
         limits: BudgetLimits::NONE,
         tree: TreeLimits { max_depth: 3, max_nodes: 2_000 },
         parallel: PARALLEL,
         summary_tokens: 4_000,
         by_rules: false,
         models: BTreeMap::new(),
-        output_schema: None,
-        scope: Scope::default(),
         searched: "files".into(),
         source_version: "1".into(),
         follows: None,

@@ -70,9 +70,9 @@ impl AskArgs {
     /// Returns the request, validated before anything is indexed or charged.
     fn request(&self) -> Result<AskRequest, CliError> {
         let plan = self.plan.as_deref().map(read_plan).transpose()?;
-        let output_schema = self.schema.as_deref().map(super::read_json).transpose()?;
         let (follow, max_jobs) = (self.follow.clone(), self.limits.max_jobs());
-        let request = AskRequest { plan, output_schema, follow, max_jobs, ..self.what.request()? };
+        let mut request = AskRequest { plan, follow, max_jobs, ..self.what.request()? };
+        request.run.output_schema = self.schema.as_deref().map(super::read_json).transpose()?;
         request.checked().map_err(|error| match (error, &self.schema) {
             (RequestError::Schema { reason }, Some(file)) => {
                 CliError::Usage { message: format!("`{}` is not a JSON Schema: {reason}", file.display()), hint: None }

@@ -7,7 +7,7 @@ use clap::Args;
 use super::error::CliError;
 use super::search::FilterArgs;
 use super::ui::Ui;
-use crate::engine::{AskRequest, Engine, IndexRequest, Mode, Question, Scope, SourceHint};
+use crate::engine::{AskRequest, Engine, IndexRequest, Mode, Question, RunRequest, SourceHint};
 
 /// A question and the sources for its answer.
 #[derive(Args, Debug)]
@@ -49,16 +49,16 @@ impl QuestionArgs {
     pub(super) fn request(&self) -> Result<AskRequest, CliError> {
         let question: Result<Question, _> = self.question.join(" ").parse();
         let question = question.map_err(|error| CliError::Usage { message: format!("{error}"), hint: None })?;
-        let request = AskRequest {
+        let run = RunRequest {
             scope: self.filter.scope(),
             mode: self.mode,
             required: self.cover.clone(),
             source: self.source,
             allow_egress: self.allow_egress,
             verify_web: !self.no_verify_web,
-            ..AskRequest::new(question)
+            output_schema: None,
         };
-        request.checked().map_err(CliError::from)
+        AskRequest { run, ..AskRequest::new(question) }.checked().map_err(CliError::from)
     }
 
     /// Indexes the folder of `--kb` and restricts the request to it. Returns `None` if the user interrupts that.
@@ -66,12 +66,13 @@ impl QuestionArgs {
         &self,
         ui: &mut Ui,
         engine: &Engine,
-        request: AskRequest,
+        mut request: AskRequest,
     ) -> Result<Option<AskRequest>, CliError> {
         let Some(folder) = &self.kb else { return Ok(Some(request)) };
-        let collection = update(ui, engine, folder).await?;
-        let scope = |name| Scope { collections: vec![name], ..request.scope.clone() };
-        Ok(collection.map(|name| AskRequest { scope: scope(name), ..request }))
+        Ok(update(ui, engine, folder).await?.map(|collection| {
+            request.run.scope.collections = vec![collection];
+            request
+        }))
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) use crate::research::plan::SavedPlan;
 pub(crate) use crate::research::question::{Mode, Question};
 pub(crate) use crate::research::report::{Report, Section, StopReason};
 pub(crate) use crate::run::budget::{BudgetLimits, Spent};
-pub(crate) use crate::run::event::{Event, Record};
+pub(crate) use crate::run::event::{Event, Record, RunRequest};
 pub(crate) use crate::run::job_log::JobEntry;
 pub(crate) use crate::run::journal::EgressRow;
 

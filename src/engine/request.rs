@@ -4,31 +4,19 @@ use serde_json::Value;
 
 use crate::kb::search::{Scope, SearchOptions};
 use crate::llm::structured;
-use crate::research::node::SourceHint;
 use crate::research::plan::SavedPlan;
-use crate::research::question::{self, Mode, Question, RequiredError};
+use crate::research::question::{self, Question, RequiredError};
+use crate::run::event::RunRequest;
 
 /// A question and how to answer it.
 #[derive(Clone, Debug)]
 pub(crate) struct AskRequest {
     /// The question.
     pub(crate) question: Question,
-    /// What may be searched.
-    pub(crate) scope: Scope,
-    /// Depth of the research.
-    pub(crate) mode: Mode,
-    /// Aspects the answer must cover, in addition to those of the brief.
-    pub(crate) required: Vec<String>,
-    /// Source for every sub-question; `None` follows the plan.
-    pub(crate) source: Option<SourceHint>,
-    /// Whether texts made from the knowledge base may leave this machine.
-    pub(crate) allow_egress: bool,
-    /// Whether to fetch the pages that Deep Research cites, to verify its claims.
-    pub(crate) verify_web: bool,
+    /// What the run records of the request.
+    pub(crate) run: RunRequest,
     /// A plan to use instead of making one.
     pub(crate) plan: Option<SavedPlan>,
-    /// A JSON Schema for the answer.
-    pub(crate) output_schema: Option<Value>,
     /// The earlier run this question follows up, by its id or a prefix of it.
     pub(crate) follow: Option<String>,
     /// Most Deep Research jobs this run may start; `None` uses the settings.
@@ -82,19 +70,7 @@ impl RequestError {
 impl AskRequest {
     /// Returns a request for `question` with everything else left to the settings and the plan.
     pub(crate) fn new(question: Question) -> Self {
-        Self {
-            question,
-            scope: Scope::default(),
-            mode: Mode::Auto,
-            required: Vec::new(),
-            source: None,
-            allow_egress: false,
-            verify_web: true,
-            plan: None,
-            output_schema: None,
-            follow: None,
-            max_jobs: None,
-        }
+        Self { question, run: RunRequest::default(), plan: None, follow: None, max_jobs: None }
     }
 
     /// Validates the request as far as possible without an index, and joins each of its texts into one line.
@@ -103,9 +79,9 @@ impl AskRequest {
     ///
     /// Returns an error for the first invalid part.
     pub(crate) fn checked(mut self) -> Result<Self, RequestError> {
-        self.required = question::required(&self.required).map_err(RequestError::Required)?;
-        check_scope(&self.scope)?;
-        self.output_schema.as_ref().map_or(Ok(()), check_output_schema)?;
+        self.run.required = question::required(&self.run.required).map_err(RequestError::Required)?;
+        check_scope(&self.run.scope)?;
+        self.run.output_schema.as_ref().map_or(Ok(()), check_output_schema)?;
         Ok(self)
     }
 }
@@ -141,19 +117,20 @@ mod tests {
 
     #[test]
     fn request_that_cannot_be_carried_out_says_which_part_and_why() {
-        let request = || AskRequest::new("Why?".parse().unwrap());
-        let scope = |scope| AskRequest { scope, ..request() };
+        let request = |run| AskRequest { run, ..AskRequest::new("Why?".parse().unwrap()) };
+        let scope = |scope| request(RunRequest { scope, ..RunRequest::default() });
+        let requiring = |text: &str| request(RunRequest { required: vec![text.to_owned()], ..RunRequest::default() });
+        let schema = Some(json!({ "type": 1 }));
         let days = Scope { since: Some("2026-03-02".into()), until: Some("2026-03-01".into()), ..Scope::default() };
         for (request, said) in [
-            (AskRequest { required: vec!["?!".into()], ..request() }, "required aspects: "),
-            (AskRequest { output_schema: Some(json!({ "type": 1 })), ..request() }, "output schema is not"),
+            (requiring("?!"), "required aspects: "),
+            (request(RunRequest { output_schema: schema, ..RunRequest::default() }), "output schema is not"),
             (scope(days), "no day is on or after 2026-03-02 and on or before 2026-03-01"),
             (scope(Scope { paths: vec!["a[".into()], ..Scope::default() }), "`a[` is not a glob: "),
         ] {
             let error = with_causes(&request.checked().unwrap_err());
             assert!(error.starts_with(said), "{error}");
         }
-        let required = vec!["two\nlines".into()];
-        assert_eq!(AskRequest { required, ..request() }.checked().unwrap().required, ["two lines"]);
+        assert_eq!(requiring("two\nlines").checked().unwrap().run.required, ["two lines"]);
     }
 }

@@ -154,7 +154,7 @@ impl Engine {
         }
         let models = if state.settings.by_rules { None } else { self.models(&limits)? };
         let flags = JobFlags { max_jobs: None, retry_unknown: request.retry_unknown };
-        let setup = self.set_up(&state.settings.scope, models, &limits, flags).await?;
+        let setup = self.set_up(&state.settings.request.scope, models, &limits, flags).await?;
         // In a run that has ended, only its jobs can be retried.
         if is_done && setup.jobs.is_none() {
             return as_it_is(&store, run, &state).await;

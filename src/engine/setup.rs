@@ -26,7 +26,7 @@ use crate::research::node::{NodeId, SourceHint, Tree};
 use crate::research::plan::SavedPlan;
 use crate::research::question::Question;
 use crate::run::budget::BudgetLimits;
-use crate::run::event::{Followed, RunSettings};
+use crate::run::event::{Followed, RunRequest, RunSettings};
 use crate::run::orchestrator::{Orchestrator, Resources, Sources, check_plan};
 use crate::run::recall::Recall;
 use crate::run::store::Store;
@@ -89,8 +89,8 @@ impl Engine {
         }
         let models = self.models(&limits)?;
         let flags = JobFlags { max_jobs: request.max_jobs, retry_unknown: false };
-        let setup = self.set_up(&request.scope, models, &limits, flags).await?;
-        if request.source == Some(SourceHint::Web) {
+        let setup = self.set_up(&request.run.scope, models, &limits, flags).await?;
+        if request.run.source == Some(SourceHint::Web) {
             self.check_way_out(&setup)?;
         }
         if !self.settings.is_set("max_time") && setup.jobs.is_some() {
@@ -103,19 +103,16 @@ impl Engine {
         };
         check_follows(request.plan.as_ref(), follows.as_ref())?;
         let settings = RunSettings {
-            mode: request.mode,
-            required: request.required.clone(),
-            source: request.source,
-            verify_web: request.verify_web,
-            allow_egress: request.allow_egress || self.allows_egress(&setup.searcher, &request.scope),
+            request: RunRequest {
+                allow_egress: request.run.allow_egress || self.allows_egress(&setup.searcher, &request.run.scope),
+                ..request.run.clone()
+            },
             limits,
             tree: self.settings.tree_limits(),
             parallel: self.settings.values.parallel,
             summary_tokens: self.settings.values.summary_tokens,
             by_rules: setup.models.is_none(),
             models: models_by_name(setup.models.as_ref()),
-            output_schema: request.output_schema.clone(),
-            scope: request.scope.clone(),
             searched: setup.sources.internal.scope(),
             source_version: setup.sources.internal.version(),
             follows,

@@ -33,15 +33,15 @@ pub struct Record {
     pub event: Event,
 }
 
-/// Settings of a run. Fixed when it starts, except for the limits.
+/// How the user wants a question answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RunSettings {
+pub struct RunRequest {
     /// Requested depth of the research.
     pub mode: Mode,
-    /// Topics the caller requires, verbatim.
+    /// Aspects the answer must cover, in addition to those of the brief.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub required: Vec<String>,
-    /// Sources for all nodes, overriding the plan (`--source`).
+    /// Source for every sub-question (`--source`); `None` follows the plan.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub source: Option<SourceHint>,
     /// Whether internal text may leave this machine (`--allow-egress`).
@@ -50,6 +50,33 @@ pub struct RunSettings {
     /// Whether pages cited by Deep Research are fetched to verify its claims.
     #[serde(default = "yes")]
     pub verify_web: bool,
+    /// JSON Schema for the answer (`--schema`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub output_schema: Option<serde_json::Value>,
+    /// Collections and filters to search.
+    pub scope: Scope,
+}
+
+impl Default for RunRequest {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Auto,
+            required: Vec::new(),
+            source: None,
+            allow_egress: false,
+            verify_web: true,
+            output_schema: None,
+            scope: Scope::default(),
+        }
+    }
+}
+
+/// Settings of a run. Fixed when it starts, except for the limits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunSettings {
+    /// What the user asked for.
+    #[serde(flatten)]
+    pub request: RunRequest,
     /// Limits on cost, tokens, time and rounds.
     pub limits: BudgetLimits,
     /// Limits on the size of the tree.
@@ -63,11 +90,6 @@ pub struct RunSettings {
     /// Name of the model for each role.
     #[serde(default)]
     pub models: BTreeMap<Role, String>,
-    /// JSON Schema for the answer (`--schema`).
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub output_schema: Option<serde_json::Value>,
-    /// Collections and filters to search.
-    pub scope: Scope,
     /// Description of the scope for the report: `12 files of kb`.
     pub searched: String,
     /// Version of the source, on which search results depend, see [`crate::source::Source::version`].

@@ -57,52 +57,48 @@ pub(crate) enum Reserving {
 
 /// The paid calls of one run: reserves, stores and settles each.
 pub(crate) struct Ledger {
-    parts: LedgerParts,
+    run: LockedRun,
+    budget: Budget,
+    clock: Arc<dyn Clock>,
+    closing: CancellationToken,
+    listener: CallListener,
     random: Mutex<StdRng>,
     /// A lock for each request that is being made.
     turns: Mutex<HashMap<ContentHash, Arc<tokio::sync::Mutex<()>>>>,
 }
 
-/// Parts of a ledger.
-pub(crate) struct LedgerParts {
-    /// Stores the calls.
-    pub(crate) run: LockedRun,
-    /// Limits and reservations.
-    pub(crate) budget: Budget,
-    /// Clock for retry delays.
-    pub(crate) clock: Arc<dyn Clock>,
-    /// Cancelled when no new call may be made.
-    pub(crate) closing: CancellationToken,
-    /// Receives the calls as they happen.
-    pub(crate) listener: CallListener,
-    /// Seed of the retry delays.
-    pub(crate) seed: u64,
-}
-
 impl Ledger {
-    /// Opens the ledger of a run.
-    pub(crate) fn new(parts: LedgerParts) -> Self {
-        Self { random: Mutex::new(StdRng::seed_from_u64(parts.seed)), turns: Mutex::default(), parts }
+    /// Opens the ledger of a run. Once `closing` is cancelled, no new call is made. `seed` spreads the retry delays.
+    pub(crate) fn new(
+        run: LockedRun,
+        budget: Budget,
+        clock: Arc<dyn Clock>,
+        closing: CancellationToken,
+        listener: CallListener,
+        seed: u64,
+    ) -> Self {
+        let random = Mutex::new(StdRng::seed_from_u64(seed));
+        Self { run, budget, clock, closing, listener, random, turns: Mutex::default() }
     }
 
     /// Returns the run.
     pub(crate) fn run(&self) -> &LockedRun {
-        &self.parts.run
+        &self.run
     }
 
     /// Returns the budget.
     pub(crate) fn budget(&self) -> &Budget {
-        &self.parts.budget
+        &self.budget
     }
 
     /// Returns the clock.
     pub(crate) fn clock(&self) -> &dyn Clock {
-        self.parts.clock.as_ref()
+        self.clock.as_ref()
     }
 
     /// Completes when no new call may be made.
     pub(crate) async fn closing(&self) {
-        self.parts.closing.cancelled().await;
+        self.closing.cancelled().await;
     }
 
     /// Waits until no other task is making `request`. Hold the result while making it: the second task then finds the
@@ -125,7 +121,7 @@ impl Ledger {
 
     /// Returns the calls of this run that made `request` under any key, oldest first.
     pub(crate) async fn calls_for(&self, request: &ContentHash) -> Result<Vec<CallRow>, CallError> {
-        Ok(self.parts.run.journal().calls_for(self.parts.run.id(), request).await?)
+        Ok(self.run.journal().calls_for(self.run.id(), request).await?)
     }
 
     /// Reserves the worst case of a call and stores that it is about to be sent. Gives up when `given_up` completes.
@@ -141,7 +137,7 @@ impl Ledger {
         given_up: impl Future<Output = ()>,
     ) -> Result<Ticket, CallError> {
         let worst = CallCost { cost_nanos: call.worst_cost, tokens: call.worst_tokens };
-        let budget = &self.parts.budget;
+        let budget = &self.budget;
         let reserved = async {
             match reserving {
                 Reserving::InTurn => budget.reserve_in_turn(worst, call.purpose).await,
@@ -157,8 +153,8 @@ impl Ledger {
                 return Err(ModelError::Transient { retry_after: None, reason }.into());
             }
         };
-        let id = self.parts.run.begin_call(call, self.parts.clock.now()).await?;
-        (self.parts.listener)(&CallNotice::Sent(call.key.clone(), call.role));
+        let id = self.run.begin_call(call, self.clock.now()).await?;
+        (self.listener)(&CallNotice::Sent(call.key.clone(), call.role));
         reservation.sent();
         Ok(self.ticket(id, call.key.clone(), call.role, reservation))
     }
@@ -167,19 +163,19 @@ impl Ledger {
     pub(crate) fn reopen(&self, call: &CallRow) -> Ticket {
         // Tokens of jobs are not limited, see `charged_tokens`.
         let worst = CallCost { cost_nanos: call.worst_cost, tokens: charged_tokens(call) };
-        let reservation = self.parts.budget.take_back(worst, call.purpose);
+        let reservation = self.budget.take_back(worst, call.purpose);
         self.ticket(call.id, call.key.clone(), call.role, reservation)
     }
 
     fn ticket(&self, id: i64, key: CallKey, role: Role, reservation: Reservation) -> Ticket {
-        let (run, clock) = (self.parts.run.clone(), Arc::clone(&self.parts.clock));
-        Ticket { id, key, role, run, clock, listener: Arc::clone(&self.parts.listener), reservation }
+        let (run, clock) = (self.run.clone(), Arc::clone(&self.clock));
+        Ticket { id, key, role, run, clock, listener: Arc::clone(&self.listener), reservation }
     }
 
     /// Closes a call that an earlier process left in flight. It stays charged.
     pub(crate) async fn give_up(&self, call: &CallRow) -> Result<(), CallError> {
         let outcome = CallOutcome::Unknown("process ended before the reply was stored".into());
-        Ok(self.parts.run.end_call(call.id, &outcome, self.parts.clock.now()).await?)
+        Ok(self.run.end_call(call.id, &outcome, self.clock.now()).await?)
     }
 
     /// Repeats `send` until it succeeds or the retry table rules out another attempt.
@@ -190,7 +186,7 @@ impl Ledger {
     {
         let pause = |delay, error: E| async move {
             self.pause(delay).await?;
-            (self.parts.listener)(&CallNotice::Retried(key.clone(), error.to_string()));
+            (self.listener)(&CallNotice::Retried(key.clone(), error.to_string()));
             Ok(())
         };
         retry(policy, || self.chance(), pause, send).await
@@ -199,7 +195,7 @@ impl Ledger {
     /// Waits, unless the run is stopped.
     pub(crate) async fn pause(&self, delay: Duration) -> Result<(), CallError> {
         tokio::select! {
-            () = self.parts.clock.sleep(delay) => Ok(()),
+            () = self.clock.sleep(delay) => Ok(()),
             () = self.closing() => Err(CallError::Cancelled),
         }
     }

@@ -14,7 +14,7 @@ use super::egress::Egress;
 use super::event::{Event, Record, RunSettings};
 use super::jobs::{Jobs, to_try_again};
 use super::journal::{CallRow, CallState, JournalError, LockedRun};
-use super::ledger::{CallNotice, Ledger, LedgerParts, charged_tokens};
+use super::ledger::{CallNotice, Ledger, charged_tokens};
 use super::node_source::{Patience, Shared};
 use super::phase::{Judged, Phase};
 use super::reader::Reading;
@@ -244,17 +244,17 @@ impl Orchestrator {
         let grace = Grace::after(resources.stop.clone(), Arc::clone(&resources.clock));
         let clock = Arc::clone(&resources.clock);
         let cache = Cache::new(locked.clone(), state.started_at(), Arc::clone(&clock), resources.embedder.clone());
-        let egress = Egress::new(locked.clone(), clock, state.settings.allow_egress);
+        let egress = Egress::new(locked.clone(), clock, state.settings.request.allow_egress);
         egress.learn(&state);
         let (listener, spent) = (Arc::clone(&resources.listener), budget.clone());
-        let ledger = Arc::new(Ledger::new(LedgerParts {
-            run: locked.clone(),
-            budget: budget.clone(),
-            clock: Arc::clone(&resources.clock),
-            closing: resources.stop.clone(),
-            listener: Arc::new(move |notice| listener(&RunNotice::Call(notice, spent.spent()))),
-            seed: resources.seed,
-        }));
+        let ledger = Arc::new(Ledger::new(
+            locked.clone(),
+            budget.clone(),
+            Arc::clone(&resources.clock),
+            resources.stop.clone(),
+            Arc::new(move |notice| listener(&RunNotice::Call(notice, spent.spent()))),
+            resources.seed,
+        ));
         let desk = resources
             .models
             .clone()
@@ -387,13 +387,17 @@ impl Orchestrator {
         Ok(stop)
     }
 
+    /// A limit that a step reaches, or a stop during it, ends the rounds without an error.
     async fn rounds(&mut self) -> Result<StopReason, RunError> {
-        match self.plan(None).await {
-            Ok(()) => {}
-            Err(RunError::Call { source: CallError::Limit(limit), .. }) => return Ok(stop_of(limit)),
-            Err(RunError::Call { source: CallError::Cancelled, .. }) => return Ok(StopReason::Cancelled),
-            Err(error) => return Err(error),
+        match self.rounds_to_the_end().await {
+            Err(RunError::Call { source: CallError::Limit(limit), .. }) => Ok(stop_of(limit)),
+            Err(RunError::Call { source: CallError::Cancelled, .. }) => Ok(StopReason::Cancelled),
+            ended => ended,
         }
+    }
+
+    async fn rounds_to_the_end(&mut self) -> Result<StopReason, RunError> {
+        self.plan(None).await?;
         loop {
             if let Phase::Planned(_) = self.state.phase {
                 self.research().await?;
@@ -401,19 +405,13 @@ impl Orchestrator {
                     return Ok(stop);
                 }
             }
-            match self.end_round().await {
-                Err(RunError::Call { source: CallError::Limit(limit), .. }) => return Ok(stop_of(limit)),
-                Err(RunError::Call { source: CallError::Cancelled, .. }) => return Ok(StopReason::Cancelled),
-                done => done?,
-            }
+            self.end_round().await?;
             let Phase::Judged(judged) = &self.state.phase else { return Ok(self.nothing_more()) };
             if let Some(stop) = self.verdict(judged) {
                 return Ok(stop);
             }
             let plan = match self.steps.replan(&self.state, judged).await {
                 Ok(plan) => plan,
-                Err(StepError::Call(CallError::Limit(limit))) => return Ok(stop_of(limit)),
-                Err(StepError::Call(CallError::Cancelled)) => return Ok(StopReason::Cancelled),
                 // The findings are worth more than the error: the report is written from them.
                 Err(StepError::Call(CallError::Model(_)) | StepError::Invalid(_)) => {
                     return Ok(StopReason::NoMoreTasks);
@@ -591,10 +589,8 @@ impl Board for Orchestrator {
 ///
 /// Returns all problems of the plan.
 pub(crate) fn check_plan(draft: &PlanDraft, tree: &Tree, brief: &Brief, limits: TreeLimits) -> Result<Plan, RunError> {
-    draft.check(tree, brief, limits, 1).map_err(|complaints| {
-        let complaints = complaints.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-        RunError::Plan { complaints }
-    })
+    let refused = |complaints: Vec<String>| RunError::Plan { complaints: complaints.join("; ") };
+    draft.check(tree, brief, limits, 1).map_err(refused)
 }
 
 /// Sets up the budget of a run, with the amounts already spent according to its journal.

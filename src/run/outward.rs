@@ -33,7 +33,7 @@ impl UserWords {
     #[expect(clippy::disallowed_methods, reason = "the user wrote them for this question")]
     pub(crate) fn of(state: &RunState) -> Self {
         let day = |day: &Option<String>| day.as_deref().and_then(|day| day.parse::<jiff::civil::Date>().ok());
-        let scope = &state.settings.scope;
+        let scope = &state.settings.request.scope;
         let (from, to, on, until) =
             (Outbound::fixed("from"), Outbound::fixed("to"), Outbound::fixed("on"), Outbound::fixed("up to"));
         let days = match (day(&scope.since).map(Outbound::from), day(&scope.until).map(Outbound::from)) {
@@ -45,7 +45,7 @@ impl UserWords {
         Self {
             question: Outbound::vouched(state.question.as_str()),
             clarification: state.clarification.as_deref().map(Outbound::vouched),
-            required: state.settings.required.iter().map(Outbound::vouched).collect(),
+            required: state.settings.request.required.iter().map(Outbound::vouched).collect(),
             days,
         }
     }
@@ -116,7 +116,7 @@ impl<'a> BeforeRetrieval<'a> {
 /// Returns whether the user allows internal text to leave.
 #[expect(clippy::disallowed_methods, reason = "this is where the setting is read")]
 pub(crate) fn egress_allowed(state: &RunState) -> Option<EgressAllowed> {
-    EgressAllowed::by_setting(state.settings.allow_egress)
+    EgressAllowed::by_setting(state.settings.request.allow_egress)
 }
 
 /// Everything a conversation that faces outward is shown of a run.

@@ -128,7 +128,7 @@ impl Steps {
             web: self.sources.can_search(),
             job: job.unwrap_or_default(),
             is_offline: self.sources.sources.is_offline,
-            is_strict: !state.settings.by_rules || state.settings.source == Some(SourceHint::Web),
+            is_strict: !state.settings.by_rules || state.settings.request.source == Some(SourceHint::Web),
         }
     }
 
@@ -145,8 +145,8 @@ impl Steps {
 
     /// Makes the brief.
     pub(crate) async fn brief(&self, state: &RunState) -> Result<Brief, StepError> {
-        let required = &state.settings.required;
-        let by_rules = || brief_by_rules(&state.question, state.settings.mode, required);
+        let required = &state.settings.request.required;
+        let by_rules = || brief_by_rules(&state.question, state.settings.request.mode, required);
         let Some(desk) = self.desk.as_deref() else { return Ok(by_rules()) };
         let follows = state.settings.follows.as_ref().map(|followed| {
             format!("This follows up the question \"{}\", which was answered: {}", followed.question, followed.answer)
@@ -157,7 +157,7 @@ impl Steps {
         let request = Request {
             question: &state.question,
             answer: Some(more.as_str()).filter(|more| !more.is_empty()),
-            mode: state.settings.mode,
+            mode: state.settings.request.mode,
             required,
             today: today.as_deref(),
         };
@@ -172,11 +172,11 @@ impl Steps {
     pub(crate) async fn outward_brief(&self, state: &RunState) -> Result<Option<Brief>, StepError> {
         let Some(followed) = &state.settings.follows else { return Ok(None) };
         let ways = self.ways(state);
-        if state.settings.allow_egress || !(ways.web || ways.job == JobWay::Open) {
+        if state.settings.request.allow_egress || !(ways.web || ways.job == JobWay::Open) {
             return Ok(None);
         }
-        let required = &state.settings.required;
-        let by_rules = || brief_by_rules(&state.question, state.settings.mode, required);
+        let required = &state.settings.request.required;
+        let by_rules = || brief_by_rules(&state.question, state.settings.request.mode, required);
         let Some(desk) = self.desk.as_deref() else { return Ok(Some(by_rules())) };
         let earlier = format!("This follows up the question \"{}\".", followed.question);
         let more: Vec<_> = state.clarification.iter().chain([&earlier]).map(String::as_str).collect();
@@ -184,7 +184,7 @@ impl Steps {
         let request = Request {
             question: &state.question,
             answer: Some(&more),
-            mode: state.settings.mode,
+            mode: state.settings.request.mode,
             required,
             today: today.as_deref(),
         };
@@ -202,7 +202,7 @@ impl Steps {
     /// Plans the first round, for the sources the user selected.
     pub(crate) async fn plan(&self, state: &RunState, brief: &Brief) -> Result<Plan, StepError> {
         let plan = self.first_plan(state, brief).await?;
-        Ok(directed(plan, state.settings.source, &state.tree.root))
+        Ok(directed(plan, state.settings.request.source, &state.tree.root))
     }
 
     /// A plan that cannot be repaired is replaced by a rule-based one, which notes that.
@@ -231,7 +231,7 @@ impl Steps {
     /// Plans another round for the gaps in the last verdict. The plan is empty if there is nothing to do.
     pub(crate) async fn replan(&self, state: &RunState, judged: &Judged) -> Result<Plan, StepError> {
         let mut plan = self.next_plan(state, judged).await?;
-        if let Some(hint) = state.settings.source {
+        if let Some(hint) = state.settings.request.source {
             plan.nodes.iter_mut().for_each(|node| node.source_hint = hint);
         }
         Ok(plan)
@@ -354,7 +354,7 @@ impl Steps {
             }
             _ => draft_by_rules(state),
         };
-        let schema = state.settings.output_schema.as_ref().filter(|_| !draft.findings.is_empty());
+        let schema = state.settings.request.output_schema.as_ref().filter(|_| !draft.findings.is_empty());
         if let (None, Some(_)) = (self.desk.as_deref(), schema) {
             draft.limitations.push("without a model the form that was asked for could not be filled".to_owned());
         }
@@ -462,7 +462,5 @@ pub(crate) fn draft_by_rules(state: &RunState) -> Draft {
 
 /// Returns the plan, or all its problems as one text.
 fn checked(draft: &PlanDraft, state: &RunState, brief: &Brief, round: u32) -> Result<Plan, String> {
-    draft
-        .check(&state.tree, brief, state.settings.tree, round)
-        .map_err(|complaints| complaints.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+    draft.check(&state.tree, brief, state.settings.tree, round).map_err(|complaints| complaints.join("; "))
 }

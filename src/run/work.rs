@@ -9,7 +9,7 @@
 use super::cache::normalised;
 use super::desk::Desk;
 use super::egress::Leaving;
-use super::event::RunSettings;
+use super::event::RunRequest;
 use super::jobs::{Finished, Jobs};
 use super::journal::EgressKind;
 use super::node_source::Outside;
@@ -68,7 +68,7 @@ impl Work {
             context: slice(global, node.question.as_str(), CONTEXT_TOKENS, &estimate),
             outward: OutwardWork::of(state, &node),
             asked: asked(state),
-            verify_web: state.settings.verify_web,
+            verify_web: state.settings.request.verify_web,
             node,
         })
     }
@@ -285,7 +285,7 @@ fn kept_without(error: StepError, is_empty: bool) -> Result<String, StepError> {
 /// Returns all the user asked for, as it is compared with other runs: the question, the clarification, the requirements and
 /// the days.
 fn asked(state: &RunState) -> String {
-    let RunSettings { required, scope, .. } = &state.settings;
+    let RunRequest { required, scope, .. } = &state.settings.request;
     let said = [state.question.as_str()].into_iter().chain(state.clarification.as_deref());
     let texts = said.chain(required.iter().map(String::as_str)).map(normalised);
     texts.chain([format!("{:?} {:?}", scope.since, scope.until)]).collect::<Vec<_>>().join("\n")

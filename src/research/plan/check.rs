@@ -12,165 +12,6 @@ use crate::research::question::{AspectId, Brief, Question, QuestionError};
 /// Longest name of a node within a draft, in characters. Names are repeated in complaints and must stay on one line.
 const MAX_NAME: usize = 32;
 
-/// A defect of a plan draft.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PlanComplaint {
-    /// A node name is empty, too long or has unsafe characters.
-    #[error("`{id}` is not a name for a node (1 to {MAX_NAME} letters, digits, `_` and `-`)")]
-    BadName {
-        /// The name, made printable.
-        id: String,
-    },
-    /// Two new nodes have the same name.
-    #[error("`{id}` names more than one new node")]
-    DuplicateId {
-        /// The shared name.
-        id: String,
-    },
-    /// A new node has the name of an existing one.
-    #[error("`{id}` already exists; give the new node another name")]
-    TakenId {
-        /// The name.
-        id: String,
-    },
-    /// A node has an invalid question.
-    #[error("`{id}` has an invalid question")]
-    Question {
-        /// The node.
-        id: String,
-        /// Why the question is invalid.
-        source: QuestionError,
-    },
-    /// A finished node has answered the question.
-    #[error("`{id}` asks what `{done}` has already answered; ask something else or leave it out")]
-    Answered {
-        /// The node.
-        id: String,
-        /// The finished node.
-        done: String,
-    },
-    /// The parent of a node does not exist.
-    #[error("parent `{parent}` of `{id}` does not exist")]
-    UnknownParent {
-        /// The node.
-        id: String,
-        /// The parent it names.
-        parent: String,
-    },
-    /// The same plan drops the parent of a node.
-    #[error("parent `{parent}` of `{id}` is dropped by this plan")]
-    DroppedParent {
-        /// The node.
-        id: String,
-        /// Its parent.
-        parent: String,
-    },
-    /// The parents of nodes form a cycle.
-    #[error("parents form a cycle: {}", chain(.path))]
-    ParentCycle {
-        /// The nodes, each a child of the next, with the first repeated at the end.
-        path: Vec<String>,
-    },
-    /// A node is too far from the root.
-    #[error("`{id}` is {depth} levels below the root (at most {limit})")]
-    TooDeep {
-        /// The node.
-        id: String,
-        /// Number of its ancestors.
-        depth: u32,
-        /// [`TreeLimits::max_depth`].
-        limit: u32,
-    },
-    /// The tree would have too many nodes.
-    #[error("tree would have {nodes} nodes (at most {limit})")]
-    TooMany {
-        /// Number of nodes with this plan.
-        nodes: usize,
-        /// [`TreeLimits::max_nodes`].
-        limit: u32,
-    },
-    /// A node names an aspect that is not in the brief.
-    #[error("`{id}` names aspect `{aspect}`, which is not in the brief")]
-    UnknownAspect {
-        /// The node.
-        id: String,
-        /// The aspect.
-        aspect: String,
-    },
-    /// A dependency does not exist.
-    #[error("`{id}` depends on `{dependency}`, which does not exist")]
-    UnknownDependency {
-        /// The node.
-        id: String,
-        /// The dependency it names.
-        dependency: String,
-    },
-    /// A node depends on itself.
-    #[error("`{id}` depends on itself")]
-    SelfDependency {
-        /// The node.
-        id: String,
-    },
-    /// Dependencies form a cycle.
-    #[error("dependencies form a cycle: {}", chain(.path))]
-    Cycle {
-        /// The nodes, each depending on the next, with the first repeated at the end.
-        path: Vec<String>,
-    },
-    /// A dependency can never be met.
-    #[error("`{id}` can never run: its dependency `{dependency}` {why}")]
-    Unreachable {
-        /// The node.
-        id: String,
-        /// The dependency.
-        dependency: String,
-        /// Reason, as a predicate: `failed`, `is blocked`.
-        why: &'static str,
-    },
-    /// An output schema is not a valid JSON Schema.
-    #[error("`output_schema` of `{id}` is not a JSON Schema: {reason}")]
-    BadSchema {
-        /// The node.
-        id: String,
-        /// Message of the schema validator.
-        reason: String,
-    },
-    /// An update names a node that does not exist.
-    #[error("`{id}` cannot be changed: it does not exist")]
-    UnknownUpdate {
-        /// The node.
-        id: String,
-    },
-    /// An update names a node that is not pending.
-    #[error("`{id}` cannot be changed: it is {status} (only pending nodes can)")]
-    NotPending {
-        /// The node.
-        id: String,
-        /// Its state.
-        status: &'static str,
-    },
-    /// Two updates name the same node.
-    #[error("`{id}` is changed more than once")]
-    DuplicateUpdate {
-        /// The node.
-        id: String,
-    },
-    /// An update would replace the user's question.
-    #[error("`{id}` is the root: it can neither be dropped nor be given another question")]
-    RootChanged {
-        /// The root.
-        id: String,
-    },
-    /// An update drops a node that others need.
-    #[error("`{id}` cannot be dropped: `{by}` needs it")]
-    StillNeeded {
-        /// The node.
-        id: String,
-        /// A node that depends on it or is its child.
-        by: String,
-    },
-}
-
 impl PlanDraft {
     /// Validates the draft against a tree and resolves it: numbers the new nodes after those of the tree and fills in
     /// defaults.
@@ -186,7 +27,7 @@ impl PlanDraft {
         brief: &Brief,
         limits: TreeLimits,
         round: u32,
-    ) -> Result<Plan, Vec<PlanComplaint>> {
+    ) -> Result<Plan, Vec<String>> {
         let mut check = Check::new(self, tree, brief);
         check.names();
         check.size(limits);
@@ -220,7 +61,7 @@ struct Check<'a> {
     /// Index of each new node by name; of duplicates, the first.
     new: HashMap<&'a str, usize>,
     dropped: HashSet<NodeId>,
-    complaints: Vec<PlanComplaint>,
+    complaints: Vec<String>,
 }
 
 impl<'a> Check<'a> {
@@ -242,16 +83,21 @@ impl<'a> Check<'a> {
         shown(&self.draft.new_nodes[at].id)
     }
 
+    fn chain(&self, path: &[usize]) -> String {
+        path.iter().map(|at| format!("`{}`", self.name(*at))).collect::<Vec<_>>().join(" → ")
+    }
+
     fn names(&mut self) {
         for (at, node) in self.draft.new_nodes.iter().enumerate() {
             let id = shown(&node.id);
             let taken = node.id.parse().is_ok_and(|id| self.tree.get(&id).is_some());
             if !is_name(&node.id) {
-                self.complaints.push(PlanComplaint::BadName { id });
+                self.complaints
+                    .push(format!("`{id}` is not a name for a node (1 to {MAX_NAME} letters, digits, `_` and `-`)"));
             } else if taken {
-                self.complaints.push(PlanComplaint::TakenId { id });
+                self.complaints.push(format!("`{id}` already exists; give the new node another name"));
             } else if self.new[node.id.as_str()] != at {
-                self.complaints.push(PlanComplaint::DuplicateId { id });
+                self.complaints.push(format!("`{id}` names more than one new node"));
             }
         }
     }
@@ -260,7 +106,7 @@ impl<'a> Check<'a> {
     fn size(&mut self, limits: TreeLimits) {
         let nodes = self.tree.nodes.len() + self.draft.new_nodes.len();
         if nodes > limits.max_nodes as usize && !self.draft.new_nodes.is_empty() {
-            self.complaints.push(PlanComplaint::TooMany { nodes, limit: limits.max_nodes });
+            self.complaints.push(format!("tree would have {nodes} nodes (at most {})", limits.max_nodes));
         }
     }
 
@@ -278,7 +124,11 @@ impl<'a> Check<'a> {
                 done.source_hint == node.source_hint && words(done.question.as_str()) == words(&node.question)
             };
             if let Some(done) = self.tree.nodes.iter().filter(done).find(asks_the_same) {
-                repeats.push(PlanComplaint::Answered { id: shown(&node.id), done: done.id.to_string() });
+                let id = shown(&node.id);
+                repeats.push(format!(
+                    "`{id}` asks what `{}` has already answered; ask something else or leave it out",
+                    done.id
+                ));
             }
         }
         self.complaints.extend(repeats);
@@ -294,10 +144,10 @@ impl<'a> Check<'a> {
             match &parent {
                 None => {
                     let parent = shown(node.parent.as_deref().unwrap_or_default());
-                    self.complaints.push(PlanComplaint::UnknownParent { id, parent });
+                    self.complaints.push(format!("parent `{parent}` of `{id}` does not exist"));
                 }
                 Some(Meant::Old(parent)) if self.dropped.contains(parent) => {
-                    self.complaints.push(PlanComplaint::DroppedParent { id, parent: parent.to_string() });
+                    self.complaints.push(format!("parent `{parent}` of `{id}` is dropped by this plan"));
                 }
                 Some(_) => {}
             }
@@ -309,13 +159,12 @@ impl<'a> Check<'a> {
         };
         let edges: Vec<_> = above.iter().map(new_parent).collect();
         for path in cycles(&edges) {
-            let path = path.into_iter().map(|at| self.name(at)).collect();
-            self.complaints.push(PlanComplaint::ParentCycle { path });
+            self.complaints.push(format!("parents form a cycle: {}", self.chain(&path)));
         }
         let depths = self.depths(&above);
         for (at, depth) in depths.iter().copied().enumerate().filter(|(_, depth)| *depth > limits.max_depth) {
-            let complaint = PlanComplaint::TooDeep { id: self.name(at), depth, limit: limits.max_depth };
-            self.complaints.push(complaint);
+            let (id, most) = (self.name(at), limits.max_depth);
+            self.complaints.push(format!("`{id}` is {depth} levels below the root (at most {most})"));
         }
         depths
     }
@@ -353,24 +202,22 @@ impl<'a> Check<'a> {
                 let id = shown(&node.id);
                 match self.meant(name) {
                     None => {
-                        self.complaints.push(PlanComplaint::UnknownDependency { id, dependency: shown(name) });
+                        self.complaints.push(format!("`{id}` depends on `{}`, which does not exist", shown(name)));
                     }
                     Some(Meant::New(other)) if other == at => {
-                        self.complaints.push(PlanComplaint::SelfDependency { id });
+                        self.complaints.push(format!("`{id}` depends on itself"));
                     }
                     Some(Meant::New(other)) => edges[at].push(other),
                     Some(Meant::Old(dependency)) => {
                         if let Some(why) = self.why_never(&dependency, node.optional_dependencies) {
-                            let dependency = dependency.to_string();
-                            self.complaints.push(PlanComplaint::Unreachable { id, dependency, why });
+                            self.complaints.push(format!("`{id}` can never run: its dependency `{dependency}` {why}"));
                         }
                     }
                 }
             }
         }
         for path in cycles(&edges) {
-            let path = path.into_iter().map(|at| self.name(at)).collect();
-            self.complaints.push(PlanComplaint::Cycle { path });
+            self.complaints.push(format!("dependencies form a cycle: {}", self.chain(&path)));
         }
     }
 
@@ -424,7 +271,9 @@ impl<'a> Check<'a> {
     }
 
     fn question(&mut self, id: &str, text: &str) -> Option<Question> {
-        let wrong = |source| self.complaints.push(PlanComplaint::Question { id: shown(id), source });
+        let wrong = |error: QuestionError| {
+            self.complaints.push(format!("`{}` has an invalid question: {error}", shown(id)));
+        };
         text.parse().map_err(wrong).ok()
     }
 
@@ -432,8 +281,8 @@ impl<'a> Check<'a> {
         let (known, unknown): (Vec<_>, Vec<_>) =
             draft.aspects.iter().map(AspectId::named).partition(|aspect| self.brief.aspect(aspect).is_some());
         for aspect in unknown {
-            let aspect = shown(&aspect.to_string());
-            self.complaints.push(PlanComplaint::UnknownAspect { id: shown(&draft.id), aspect });
+            let (id, aspect) = (shown(&draft.id), shown(&aspect.to_string()));
+            self.complaints.push(format!("`{id}` names aspect `{aspect}`, which is not in the brief"));
         }
         without_repeats(known)
     }
@@ -442,8 +291,8 @@ impl<'a> Check<'a> {
         match schema(given(draft.output_schema.as_ref())?) {
             Ok(schema) => Some(schema),
             Err(reason) => {
-                let reason = shown(&reason);
-                self.complaints.push(PlanComplaint::BadSchema { id: shown(&draft.id), reason });
+                let (id, reason) = (shown(&draft.id), shown(&reason));
+                self.complaints.push(format!("`output_schema` of `{id}` is not a JSON Schema: {reason}"));
                 None
             }
         }
@@ -456,17 +305,18 @@ impl<'a> Check<'a> {
             let question = given(draft.question.as_ref()).and_then(|text| self.question(&draft.id, text));
             let id = shown(&draft.id);
             let Some(node) = draft.id.parse().ok().and_then(|id| self.tree.get(&id)) else {
-                self.complaints.push(PlanComplaint::UnknownUpdate { id });
+                self.complaints.push(format!("`{id}` cannot be changed: it does not exist"));
                 continue;
             };
             if !seen.insert(node.id.clone()) {
-                self.complaints.push(PlanComplaint::DuplicateUpdate { id });
+                self.complaints.push(format!("`{id}` is changed more than once"));
             } else if let Some(status) = settled_name(node.status) {
-                self.complaints.push(PlanComplaint::NotPending { id, status });
+                self.complaints.push(format!("`{id}` cannot be changed: it is {status} (only pending nodes can)"));
             } else if node.id == self.tree.root && (draft.drop || question.is_some()) {
-                self.complaints.push(PlanComplaint::RootChanged { id });
+                self.complaints
+                    .push(format!("`{id}` is the root: it can neither be dropped nor be given another question"));
             } else if let Some(by) = self.needed_by(draft, &node.id) {
-                self.complaints.push(PlanComplaint::StillNeeded { id, by: by.to_string() });
+                self.complaints.push(format!("`{id}` cannot be dropped: `{by}` needs it"));
             }
             let UpdateDraft { priority, source_hint, drop, .. } = *draft;
             updates.push(Update { id: node.id.clone(), question, priority, source_hint, drop });
@@ -499,10 +349,6 @@ fn shown(text: &str) -> String {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
     }
-}
-
-fn chain(path: &[String]) -> String {
-    path.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(" → ")
 }
 
 fn settled_name(status: NodeStatus) -> Option<&'static str> {

@@ -7,7 +7,7 @@ use futures::future::{BoxFuture, join_all, pending};
 use super::super::budget::{Budget, Purpose, WritingReserve};
 use super::super::desk::Desk;
 use super::super::event::{Event, Record};
-use super::super::ledger::{Ledger, LedgerParts};
+use super::super::ledger::Ledger;
 use super::*;
 use crate::llm::call::{CallError, CallKey, Caller, Limit};
 use crate::llm::message::{Prompt, Reply, Role, Usage};
@@ -75,14 +75,8 @@ pub(super) async fn ledger(world: &World) -> Arc<Ledger> {
     let event = Event::Started { question: "why?".parse().unwrap(), settings: Box::new(world.settings()) };
     run.create("why?", &Record { seq: 1, at: Moment(1), event }).await.unwrap();
     let clock = Arc::clone(&world.clock) as Arc<dyn Clock>;
-    Arc::new(Ledger::new(LedgerParts {
-        run,
-        budget: Budget::new(world.limits, WritingReserve::default(), Arc::clone(&clock)),
-        clock,
-        closing: CancellationToken::new(),
-        listener: Arc::new(|_| {}),
-        seed: 7,
-    }))
+    let budget = Budget::new(world.limits, WritingReserve::default(), Arc::clone(&clock));
+    Arc::new(Ledger::new(run, budget, clock, CancellationToken::new(), Arc::new(|_| {}), 7))
 }
 
 /// Returns a desk with one model for all roles.

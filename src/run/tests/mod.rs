@@ -26,7 +26,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::budget::BudgetLimits;
-use super::event::RunSettings;
+use super::event::{RunRequest, RunSettings};
 use super::orchestrator::{Orchestrator, Resources, RunError, Sources};
 use super::phase::Phase;
 use super::store::Store;
@@ -34,9 +34,7 @@ use super::tree::RunState;
 use super::usage::usage_of;
 use crate::base::clock::{Clock, ManualClock, Moment};
 use crate::base::id::RunId;
-use crate::kb::search::Scope;
 use crate::research::plan::TreeLimits;
-use crate::research::question::Mode;
 use crate::research::report::{Report, ReportInput, StopReason, UsageTable};
 use crate::researcher::{NoPick, Researcher, ScriptedModel, ScriptedSource};
 
@@ -106,19 +104,13 @@ impl World {
 /// Returns the settings of a run with these limits.
 fn settings(limits: BudgetLimits) -> RunSettings {
     RunSettings {
-        mode: Mode::Auto,
-        required: Vec::new(),
-        source: None,
-        allow_egress: false,
-        verify_web: true,
+        request: RunRequest::default(),
         limits,
         tree: TreeLimits::default(),
         parallel: 3,
         summary_tokens: 600,
         by_rules: false,
         models: std::collections::BTreeMap::new(),
-        output_schema: None,
-        scope: Scope::default(),
         searched: "many files of kb".into(),
         source_version: "1".into(),
         follows: None,
