@@ -58,7 +58,8 @@ fn survives(fault: &Fault) {
     let world = models_at(greenhouse(), &server).with_variable("SEARXNG_URL", server.origin());
     let mut ask = vec!["ask", "--json", "--quiet", "--mode", "deep", "--deep-research-max", "1", QUESTION];
     if *fault == Fault::TimeOut {
-        // Nothing else would end a request that hangs. The other faults answer, so that no clock decides the outcome.
+        // Only a time limit ends a request that hangs. Where the run stands by then depends on the machine, so the checks
+        // below hold for every such moment.
         ask.extend(["--max-time", "20s"]);
     }
     let run = ended(&world, &ask);
@@ -70,7 +71,11 @@ fn survives(fault: &Fault) {
     for request in first.iter().filter(|request| kept.contains(&request.number)) {
         assert!(later.iter().all(|later| later.json != request.json), "{fault:?}: {} was sent again", request.number);
     }
-    assert!(jobs <= 1 && server.jobs().len() == jobs, "{fault:?}: {:?}", server.jobs());
+    let started = server.jobs();
+    let nodes: BTreeSet<_> = started.iter().map(|job| job.body["metadata"]["dr_node"].to_string()).collect();
+    assert_eq!(nodes.len(), started.len(), "{fault:?}: {started:?}");
+    // Only a run that its time limit ended may have left a job to the resumed run.
+    assert!(jobs <= 1 && (started.len() == jobs || *fault == Fault::TimeOut), "{fault:?}: {started:?}");
 }
 
 /// Asserts that the exit code fits the report.
@@ -78,7 +83,16 @@ fn deserves_its_exit(fault: &Fault, run: &Run) {
     let report = run.json();
     let has_answer = !report["findings"].as_array().unwrap().is_empty();
     let is_whole = report["degraded"] == false;
+    let has_failed = !report["failed_nodes"].as_array().unwrap().is_empty();
     let expected = match report["stop_reason"].as_str().unwrap() {
+        // The time can be up before anything is found.
+        "time_exceeded" if *fault == Fault::TimeOut && !has_answer => {
+            if has_failed {
+                1
+            } else {
+                4
+            }
+        }
         "complete" | "no_more_tasks" | "no_progress" if has_answer && is_whole => 0,
         _ if has_answer => 4,
         other => panic!("{fault:?}: {other}: {run}"),
