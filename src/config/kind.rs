@@ -28,19 +28,9 @@ pub(crate) enum Kind {
     /// `true` or `false`.
     Bool,
     /// A whole number, bounds inclusive.
-    Whole {
-        /// The least.
-        least: u64,
-        /// The most.
-        most: u64,
-    },
+    Whole { least: u64, most: u64 },
     /// A number, bounds inclusive.
-    Number {
-        /// The least.
-        least: f64,
-        /// The most.
-        most: f64,
-    },
+    Number { least: f64, most: f64 },
     /// US dollars.
     Dollars {
         /// Whether it may be 0.
@@ -54,7 +44,6 @@ pub(crate) enum Kind {
     OneOf(&'static [&'static str]),
     /// Text that passes a check.
     Checked {
-        /// The check.
         check: fn(&str) -> bool,
         /// The values that pass, for people.
         values: &'static str,

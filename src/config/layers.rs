@@ -101,7 +101,6 @@ impl Layer {
 /// The item at a path in a file.
 #[derive(Clone, Copy)]
 pub(super) enum Found {
-    /// A setting.
     Setting(&'static Setting),
     /// A table of settings.
     Table,

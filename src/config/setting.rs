@@ -42,7 +42,6 @@ pub(crate) enum Project {
 /// Which of two values of a setting is stricter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strictness {
-    /// `true`.
     True,
     /// The lower amount or time.
     Lower,
@@ -109,7 +108,6 @@ impl Setting {
         format!("--{}", self.name.replace('_', "-"))
     }
 
-    /// Returns the name of its variable.
     pub(crate) fn variable_name(&self) -> String {
         format!("DR_{}", self.name.to_uppercase())
     }

@@ -25,7 +25,6 @@ pub(crate) enum CheckStatus {
     Trouble,
 }
 
-/// One check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Check {
     /// Subject of the check.
@@ -43,7 +42,6 @@ pub(crate) struct Check {
 pub(crate) struct ExplainedSetting {
     /// Name of the setting.
     pub(crate) key: String,
-    /// Its value.
     pub(crate) value: String,
     /// A file, a variable, a flag, or `default`.
     pub(crate) origin: String,

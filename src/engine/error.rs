@@ -31,7 +31,6 @@ pub enum EngineError {
     /// The address of the index.
     #[error(transparent)]
     Location(#[from] LocationError),
-    /// The index.
     #[error(transparent)]
     Index(#[from] IndexError),
     /// Indexing.
@@ -53,7 +52,6 @@ pub enum EngineError {
     /// read other folders.
     #[error("collection `{collection}` is indexed from `{root}`, which is outside this project")]
     RootOutside {
-        /// The collection.
         collection: String,
         /// Its folder.
         root: PathBuf,
@@ -67,7 +65,6 @@ pub enum EngineError {
     /// A collection that is not in the index.
     #[error("no collection `{name}` in the index")]
     NoCollection {
-        /// The name.
         name: String,
         /// Names of the collections in the index.
         known: Vec<String>,
@@ -77,10 +74,7 @@ pub enum EngineError {
     NothingToIndex,
     /// Two folders would share a name.
     #[error("two folders would both be collection `{name}`")]
-    SameName {
-        /// The name.
-        name: String,
-    },
+    SameName { name: String },
     /// A folder cannot be used.
     #[error("failed to {action} `{path}`")]
     Folder {
@@ -95,7 +89,6 @@ pub enum EngineError {
     /// Settings of models.
     #[error(transparent)]
     Models(#[from] ModelsError),
-    /// A price.
     #[error(transparent)]
     Price(#[from] PriceError),
     /// The request is restricted to the web, which cannot be searched.
@@ -109,7 +102,6 @@ pub enum EngineError {
     /// The folder for runs is read-only. A run with models must be stored, so that paid replies are not lost.
     #[error("folder `{folder}` is not writable, and a run with a model must be stored there")]
     CannotKeep {
-        /// The folder.
         folder: PathBuf,
         /// Why.
         #[source]
@@ -118,7 +110,6 @@ pub enum EngineError {
     /// A `local_only` collection would be sent to a model on another machine.
     #[error("collection `{collection}` is for local models only, and the {role} is at `{endpoint}`")]
     NotLocal {
-        /// The collection.
         collection: String,
         /// Role of the model.
         role: Role,
@@ -127,12 +118,7 @@ pub enum EngineError {
     },
     /// The cost is limited, and the price of a model is unknown.
     #[error("price of `{model}` ({role}) is not known, and the cost of a run is limited")]
-    Unpriced {
-        /// The model.
-        model: String,
-        /// Its role.
-        role: Role,
-    },
+    Unpriced { model: String, role: Role },
     /// A plan was made for a run that follows another one.
     #[error("plan was made for a run that follows `{run}`")]
     PlanFollows {
@@ -149,7 +135,6 @@ pub enum EngineError {
         /// The model now.
         now: String,
     },
-    /// A run.
     #[error(transparent)]
     Run(#[from] RunError),
     /// The memory of runs.
@@ -158,7 +143,6 @@ pub enum EngineError {
     /// The runs that are stored.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The request.
     #[error(transparent)]
     Request(#[from] RequestError),
     /// A blocking task died.

@@ -79,7 +79,6 @@ pub(crate) enum Extent {
 pub(crate) struct Excerpt {
     /// The chunk, if one was named.
     pub id: Option<ChunkId>,
-    /// The document it is from.
     pub(crate) document_id: DocumentId,
     /// The collection of the document.
     pub(crate) collection: String,
@@ -93,7 +92,6 @@ pub(crate) struct Excerpt {
     pub(crate) line_start: u32,
     /// Last line, inclusive.
     pub(crate) line_end: u32,
-    /// The text.
     pub text: String,
     /// Whether the file has changed or is missing since it was indexed. If so, the text is from the index.
     pub(crate) stale: bool,
@@ -104,14 +102,10 @@ pub(crate) struct Excerpt {
 pub enum GetError {
     /// No chunk or document has this id.
     #[error("no chunk or document `{id}` in the index")]
-    NoSuchId {
-        /// The id.
-        id: String,
-    },
+    NoSuchId { id: String },
     /// No document has this path.
     #[error("no document `{path}` in the index")]
     NoSuchPath {
-        /// The path.
         path: String,
         /// Paths that end the same way.
         close: Vec<String>,
@@ -119,7 +113,6 @@ pub enum GetError {
     /// Several collections have this path.
     #[error("`{path}` is in several collections")]
     Ambiguous {
-        /// The path.
         path: String,
         /// An unambiguous name for each.
         choices: Vec<String>,

@@ -11,7 +11,6 @@ use crate::run::event::RunRequest;
 /// A question and how to answer it.
 #[derive(Clone, Debug)]
 pub(crate) struct AskRequest {
-    /// The question.
     pub(crate) question: Question,
     /// What the run records of the request.
     pub(crate) run: RunRequest,

@@ -23,9 +23,7 @@ use crate::run::tree::RunState;
 /// A run that has ended or was stopped.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// The run.
     pub(crate) run: RunId,
-    /// Its report.
     pub(crate) report: Report,
     /// Whether it can be resumed: it is stored and has not ended.
     pub(crate) can_resume: bool,
@@ -60,7 +58,6 @@ pub(crate) struct ResumeRequest {
 pub(crate) struct Raise {
     /// US dollars.
     pub(crate) dollars: f64,
-    /// Tokens.
     pub(crate) tokens: u64,
     /// Active time.
     pub(crate) time: Duration,

@@ -21,7 +21,6 @@ const EVAL_DEPTH: usize = 100;
 /// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Searched {
-    /// Search mode.
     pub(crate) mode: SearchMode,
     /// Hits, best first.
     pub hits: Vec<Hit>,
@@ -36,9 +35,7 @@ pub struct Searched {
 /// The result of an evaluation.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct EvalFigures {
-    /// Search mode.
     pub(crate) mode: SearchMode,
-    /// The figures.
     #[serde(flatten)]
     pub(crate) figures: Figures,
 }

@@ -33,15 +33,12 @@ const RUNS: &str = "runs";
 /// A run in a list.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct RunSummary {
-    /// Its id.
     pub(crate) id: RunId,
-    /// Its question.
     pub(crate) question: String,
     /// Start time, in UTC.
     pub(crate) started: String,
     /// Why it ended, or that it has not ended yet.
     pub(crate) state: String,
-    /// Its nodes.
     pub(crate) nodes: usize,
     /// Active time.
     pub(crate) seconds: f64,
@@ -61,11 +58,9 @@ pub(crate) struct Replayed {
 /// Everything a stored run has.
 #[derive(Debug, Serialize)]
 pub(crate) struct RunDetails {
-    /// The run.
     pub(crate) run_id: RunId,
     /// Whether a process is working on it.
     pub(crate) is_running: bool,
-    /// Its settings.
     pub(crate) settings: RunSettings,
     /// The brief, once it is made.
     pub(crate) brief: Option<Brief>,
@@ -87,7 +82,6 @@ pub(crate) struct RunDetails {
     pub(crate) egress: Vec<EgressRow>,
     /// Background jobs.
     pub(crate) jobs: Vec<JobEntry>,
-    /// Its events.
     pub(crate) events: Vec<Record>,
     /// Its report, as [`Replayed::report`].
     pub(crate) report: Report,

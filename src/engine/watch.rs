@@ -17,7 +17,6 @@ use crate::run::orchestrator::{RunListener, RunNotice};
 pub(crate) enum RunEvent {
     /// An event was appended to the journal.
     Event {
-        /// The event.
         event: Box<Record>,
         /// State of the run after it.
         #[serde(skip)]
@@ -25,7 +24,6 @@ pub(crate) enum RunEvent {
     },
     /// A model call changed its state.
     Call {
-        /// The step.
         what: CallStep,
         /// The call.
         key: String,
@@ -35,10 +33,7 @@ pub(crate) enum RunEvent {
         spent: Spent,
     },
     /// A section of a long answer was written. The final report may still omit it.
-    Written {
-        /// The section.
-        section: Section,
-    },
+    Written { section: Section },
 }
 
 /// A step of a model call.

@@ -35,8 +35,8 @@ pub(crate) struct Document {
     /// Title from the front matter, else the first heading of level 1, else the first heading, else the file name
     /// without its extension.
     pub(crate) title: String,
-    /// Origin of [`Self::title`].
-    pub(crate) title_source: TitleSource,
+    /// Whether the title is in the file; otherwise it is the file name.
+    has_own_title: bool,
     /// Alternative titles from the front matter.
     pub(crate) aliases: Vec<String>,
     /// Tags from the front matter, without `#`.
@@ -49,17 +49,6 @@ pub(crate) struct Document {
     pub(crate) warnings: Vec<FrontMatterWarning>,
 }
 
-/// Origin of a document's title.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TitleSource {
-    /// `title:` in the front matter.
-    FrontMatter,
-    /// The first heading of level 1, or the first heading of any level if there is none of level 1.
-    Heading,
-    /// The file name, because the file has neither.
-    FileName,
-}
-
 /// Why a file is left out of the index.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SkipReason {
@@ -68,7 +57,6 @@ pub(crate) enum SkipReason {
     TooLarge {
         /// Size of the file.
         bytes: u64,
-        /// The limit.
         limit: u64,
     },
 
@@ -144,7 +132,7 @@ impl Document {
             path: path.to_owned(),
             text,
             title: String::new(),
-            title_source: TitleSource::FileName,
+            has_own_title: false,
             aliases: Vec::new(),
             tags: Vec::new(),
             date: None,
@@ -168,7 +156,7 @@ impl Document {
     ///
     /// Only this title is embedded, so that renaming a file changes no vector.
     pub(crate) fn own_title(&self) -> Option<&str> {
-        (self.title_source != TitleSource::FileName).then_some(self.title.as_str())
+        self.has_own_title.then_some(self.title.as_str())
     }
 
     fn take_front_matter(&mut self) {
@@ -204,7 +192,7 @@ impl Document {
         };
         if let Some(title) = find(&["title"]).and_then(|(_, value)| scalar(value)) {
             self.title = shorten(&title);
-            self.title_source = TitleSource::FrontMatter;
+            self.has_own_title = true;
         }
         self.aliases = find(&["aliases", "alias"]).map(|(_, value)| names(value, &[','])).unwrap_or_default();
         self.tags = find(&["tags", "tag", "keywords"])
@@ -223,13 +211,13 @@ impl Document {
         }
         if let Some(heading) = self.first_heading() {
             self.title = heading;
-            self.title_source = TitleSource::Heading;
+            self.has_own_title = true;
             return;
         }
         let name = self.path.rsplit('/').next().unwrap_or_default();
         let stem = extension(name).map_or(name, |extension| &name[..name.len() - extension.len() - 1]);
         stem.clone_into(&mut self.title);
-        self.title_source = TitleSource::FileName;
+        self.has_own_title = false;
     }
 
     fn first_heading(&self) -> Option<String> {
@@ -495,7 +483,7 @@ mod tests {
         let document = parse(
             "---\ntitle: A guide\ntags: [one, '#two']\naliases:\n  - Guide\n  - 42\ndate: 2026-02-03T10:00:00Z\n---\n# Heading\n",
         );
-        assert_eq!((document.title.as_str(), document.title_source), ("A guide", TitleSource::FrontMatter));
+        assert_eq!(document.own_title(), Some("A guide"));
         assert_eq!(
             (document.tags, document.aliases),
             (vec!["one".into(), "two".into()], vec!["Guide".into(), "42".into()])
@@ -529,7 +517,7 @@ mod tests {
         assert_eq!((document.title.as_str(), body(&document)), ("Rust: the book", "Text"));
 
         let templated = parse("---\ntitle: {{ page.title }}\n---\nText");
-        assert_eq!((templated.title_source, body(&templated)), (TitleSource::FileName, "Text"));
+        assert_eq!((templated.own_title(), body(&templated)), (None, "Text"));
         assert_eq!(templated.warnings.len(), 1);
     }
 
@@ -570,14 +558,13 @@ mod tests {
     #[test]
     fn title_is_the_first_heading_of_level_one_as_read() {
         let document = parse("## Before\n\n```\n# not this\n```\n\nA *fine* `title` & more\n===\n");
-        assert_eq!((document.title.as_str(), document.title_source), ("A fine title & more", TitleSource::Heading));
         assert_eq!(document.own_title(), Some("A fine title & more"));
     }
 
     #[test]
     fn title_is_the_first_heading_of_all_where_none_is_of_level_one() {
         let document = parse("Text\n\n## First\n\n### Second\n\n## Third\n");
-        assert_eq!((document.title.as_str(), document.title_source), ("First", TitleSource::Heading));
+        assert_eq!(document.own_title(), Some("First"));
     }
 
     #[test]

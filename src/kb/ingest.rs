@@ -19,12 +19,13 @@ use tokio_util::sync::CancellationToken;
 use super::chunk::{CHUNKER_VERSION, ChunkOptions, chunk, embed_text};
 use super::document::{Document, SkipReason};
 use super::embed::{EmbedError, Embedder};
-use super::index::TEXT_INDEX_VERSION;
 use super::index::{
     ChunkRow, DocumentRow, EmbedderRecord, IndexError, IndexLocation, IndexWriter, Manifest, Replacement,
+    TEXT_INDEX_VERSION,
 };
 use super::walk::{FoundFile, Skipped, read_inside, walk};
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
+use crate::base::line::with_causes;
 
 /// Chunks per commit. Small commits leave many fragments to compact; large ones delay the first searchable file.
 const CHUNKS_PER_COMMIT: usize = 8_192;
@@ -547,7 +548,7 @@ impl Run<'_> {
     }
 
     fn skip(&mut self, collection: &str, path: String, reason: &SkipReason) {
-        let reason = describe(reason);
+        let reason = with_causes(reason);
         self.summary.skipped.push(SkippedFile { collection: collection.to_owned(), path, reason });
     }
 
@@ -780,14 +781,6 @@ fn embed_key(embedder: &dyn Embedder, row: &ChunkRow) -> Option<String> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(embedder.fingerprint().as_bytes()).update(b"\n").update(text_to_embed(row).as_bytes());
     Some(hasher.finalize().to_hex()[..32].to_owned())
-}
-
-/// Returns a reason and its cause on one line.
-fn describe(reason: &SkipReason) -> String {
-    match std::error::Error::source(reason) {
-        Some(source) => format!("{reason}: {source}"),
-        None => reason.to_string(),
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ pub(crate) const OPENAI: &str = "https://api.openai.com/v1";
 /// An address, and the key that is sent to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModelEndpoint {
-    /// The address.
     pub(crate) address: BaseUrl,
     /// The key; `None` sends no key.
     pub(crate) key: Option<Secret>,

@@ -49,7 +49,6 @@ pub(crate) struct PriceOptions {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("price of `{model}`: `{field}` is {value} (expected 0 to 1,000,000)")]
 pub struct PriceError {
-    /// The model.
     pub(crate) model: String,
     /// The field of [`PriceOptions`].
     pub(crate) field: &'static str,

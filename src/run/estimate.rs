@@ -49,7 +49,6 @@ pub(crate) struct Estimate {
     pub(crate) tokens: Bounds<u64>,
     /// Billionths of a US dollar; `None` if a price is unknown.
     pub(crate) cost_nanos: Option<Bounds<u64>>,
-    /// Seconds.
     pub(crate) seconds: Bounds<u64>,
 }
 

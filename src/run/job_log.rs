@@ -11,11 +11,9 @@ use crate::base::id::RunId;
 pub(crate) struct JobEntry {
     /// The node it was started for.
     pub(crate) node: Option<String>,
-    /// The model.
     pub(crate) model: String,
     /// Id at the provider; `None` if the start has no known outcome.
     pub(crate) job: Option<String>,
-    /// State of its call.
     pub(crate) outcome: CallState,
     /// Why it has no report.
     pub(crate) error: Option<String>,

@@ -44,7 +44,6 @@ pub struct Recall {
     embedder: Arc<dyn Embedder>,
 }
 
-/// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum EntryKind {
@@ -60,7 +59,6 @@ pub(crate) enum EntryKind {
 pub(crate) enum EntrySource {
     /// The knowledge base.
     Kb,
-    /// The web.
     Web,
 }
 
@@ -71,7 +69,6 @@ pub(crate) struct Entry {
     pub(crate) id: String,
     /// The node that found it.
     pub(crate) node: NodeId,
-    /// What it is.
     pub(crate) kind: EntryKind,
     /// Where it comes from.
     pub(crate) source: EntrySource,

@@ -26,10 +26,8 @@ pub struct Sources {
     pub is_offline: bool,
 }
 
-/// The sources of one run.
 #[derive(Clone)]
 pub(crate) struct RunSources {
-    /// The sources.
     pub(crate) sources: Sources,
     /// State shared by all nodes.
     pub(crate) shared: Shared,

@@ -46,7 +46,6 @@ const RECALLED: usize = 20;
 
 /// Performs the steps of a run.
 pub(crate) struct Steps {
-    /// The run.
     pub(crate) run: RunId,
     /// Makes model calls; `None` uses rules.
     pub(crate) desk: Option<Arc<Desk>>,

@@ -5,7 +5,6 @@ use std::collections::HashSet;
 
 use ::fastembed::{EmbeddingModel, ModelInfo, TextEmbedding};
 
-/// A model of the catalogue.
 #[derive(Clone, Debug)]
 pub(crate) struct CatalogueModel {
     /// Short name, such as `BGESmallENV15`.

@@ -97,7 +97,6 @@ pub(crate) struct OpenAiSettings {
     pub(crate) api: Api,
     /// Key of the endpoint; `None` if it requires no key.
     pub(crate) key: Option<Secret>,
-    /// Support for schemas.
     pub(crate) schema: SchemaSupport,
     /// Context window: tokens of a prompt and its reply together.
     pub(crate) window_tokens: u64,

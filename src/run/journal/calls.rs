@@ -19,7 +19,6 @@ pub(crate) struct NewCall {
     pub(crate) key: CallKey,
     /// The role that calls.
     pub(crate) role: Role,
-    /// The model.
     pub(crate) model: String,
     /// Hash of everything the request says.
     pub(crate) request: ContentHash,
@@ -92,7 +91,6 @@ pub(crate) struct CallRow {
     pub(crate) key: CallKey,
     /// The role that called.
     pub(crate) role: Role,
-    /// The model.
     pub(crate) model: String,
     /// Hash of everything the request said.
     pub(crate) request_hash: ContentHash,

@@ -41,7 +41,6 @@ pub(crate) struct EgressRow {
     pub(crate) kind: EgressKind,
     /// The recipient.
     pub(crate) target: String,
-    /// The text.
     pub(crate) text: String,
     /// Why it was withheld; `None` if it left.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -11,7 +11,6 @@ use crate::run::event::{Event, Record};
 /// A run as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct RunRow {
-    /// Its id.
     pub(crate) id: RunId,
     /// The question as asked.
     pub(crate) question: String,

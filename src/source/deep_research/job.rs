@@ -1,9 +1,23 @@
-//! A background job: its id, its state, and the raw reply that reports the state.
+//! A background job: its provider, its id, its state, and the raw reply that reports the state.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+/// The supported providers. Settings and journals name them; the compiler names the places that a new variant has to fill
+/// in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ProviderKind {
+    /// The Responses API of `OpenAI`, or a server that speaks it.
+    #[default]
+    OpenAi,
+    /// Answers from memory.
+    #[cfg(test)]
+    Scripted,
+}
+
 /// Longest job id, in bytes.
 const MAX_ID: usize = 200;
 

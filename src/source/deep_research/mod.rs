@@ -12,8 +12,6 @@
 //! - [`settings`] resolves the table `[deep_research]`.
 //! - [`report`] and [`cost`] are what every provider's raw reply becomes.
 
-mod kind;
-
 mod job;
 
 pub(crate) mod report;
@@ -40,8 +38,7 @@ use crate::base::id::ContentHash;
 use crate::base::outbound::Outbound;
 use crate::llm::price::{Price, PriceTable};
 
-pub(crate) use job::{Job, JobId, JobState};
-pub(crate) use kind::ProviderKind;
+pub(crate) use job::{Job, JobId, JobState, ProviderKind};
 pub(crate) use openai::OpenAiJobs;
 pub(crate) use provider::{JobError, Provider};
 pub(crate) use report::JobReport;

@@ -6,8 +6,7 @@ use futures::future::BoxFuture;
 use jiff::civil::Date;
 
 use super::cost::JobCost;
-use super::job::{Job, JobId};
-use super::kind::ProviderKind;
+use super::job::{Job, JobId, ProviderKind};
 use super::report::JobReport;
 use super::request::JobRequest;
 use crate::base::retry::{Again, Failure};

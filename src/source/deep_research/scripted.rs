@@ -6,8 +6,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, ready};
 use jiff::civil::Date;
 
-use super::job::{Job, JobId, JobState};
-use super::kind::ProviderKind;
+use super::job::{Job, JobId, JobState, ProviderKind};
 use super::provider::{JobError, ModelChoice, Provider};
 use super::report::JobReport;
 use super::request::JobRequest;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::kind::ProviderKind;
+use super::job::ProviderKind;
 use super::request::{JobRequest, JobTerms, McpServer};
 use crate::base::environment::{Environment, KeyError};
 use crate::base::http::{BaseUrl, ParseBaseUrlError, Secret, shown};

@@ -57,10 +57,7 @@ impl Default for FetchOptions {
 pub(crate) enum FetchError {
     /// The host, or an address its name resolves to, is not public.
     #[error("`{host}` is not on the open web")]
-    Closed {
-        /// The host.
-        host: String,
-    },
+    Closed { host: String },
     /// The target of a redirect is not a web address.
     #[error("page redirects to an invalid address: {0}")]
     BadRedirect(ParseWebUrlError),

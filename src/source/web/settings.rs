@@ -57,7 +57,6 @@ pub enum WebSettingsError {
     /// The engine needs a key, and no usable one is set.
     #[error("no key for `{engine}`")]
     Key {
-        /// The engine.
         engine: SearchEngine,
         /// Why the key cannot be used.
         source: KeyError,
@@ -70,10 +69,7 @@ pub enum WebSettingsError {
     Host(#[from] super::ParseAllowedHostError),
     /// The engine has no public address, and none is set.
     #[error("no address for `{engine}`")]
-    NoAddress {
-        /// The engine.
-        engine: SearchEngine,
-    },
+    NoAddress { engine: SearchEngine },
     /// The file of recorded results cannot be loaded.
     #[error(transparent)]
     Fixture(#[from] super::FixtureError),
