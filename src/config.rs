@@ -45,7 +45,7 @@ use crate::llm::roles::{Models, ModelsError, ModelsOptions};
 use crate::research::plan::TreeLimits;
 use crate::run::budget::BudgetLimits;
 use crate::source::deep_research::{DeepResearchError, DeepResearchOptions, DeepResearchSettings};
-use crate::source::web::{DateRange, SearchEngine, WebAccess, WebEnvironment, WebOptions, WebSettingsError};
+use crate::source::web::{DateRange, SearchEngine, WebAccess, WebOptions, WebSettingsError};
 
 /// Name of the project's file.
 pub(crate) const PROJECT_FILE: &str = "dr.toml";
@@ -273,8 +273,7 @@ impl Settings {
     }
 
     fn web_as_set(&self, pages: PathBuf, dates: DateRange) -> Result<WebAccess, ConfigError> {
-        let clock = Arc::new(SystemClock);
-        let web = self.values.web.resolve(WebEnvironment { environment: &self.environment, pages, dates, clock });
+        let web = self.values.web.resolve(&self.environment, pages, dates, Arc::new(SystemClock));
         web.map_err(|source| ConfigError::Web { place: self.place_of("web"), source })
     }
 

@@ -9,7 +9,7 @@ use super::{Engine, EngineError};
 use crate::base::line::with_causes;
 use crate::kb::document::Document;
 use crate::kb::embed::{EmbedderChoice, find_runtime};
-use crate::kb::index::{DocumentRow, Index, IndexError, IndexStats, writer};
+use crate::kb::index::{DocumentRow, Index, IndexStats, writer};
 use crate::kb::walk::{read_inside, walk};
 use crate::run::store::StoreError;
 
@@ -100,7 +100,7 @@ impl Engine {
         let index = match Index::open(&self.location).await {
             Ok(index) => Some(index),
             Err(error) => {
-                checks.push(unopened(&error));
+                checks.push(Check::trouble("index", with_causes(&error), error.hint()));
                 None
             }
         };
@@ -215,11 +215,6 @@ impl Engine {
             Err(error) => Check::trouble("embedder", format!("`{choice}`: {error}"), error.hint()),
         }
     }
-}
-
-fn unopened(error: &IndexError) -> Check {
-    let cause = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
-    Check::trouble("index", format!("{error}{cause}"), error.hint())
 }
 
 fn outside_check(name: &str, root: &Path) -> Check {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::desk::Desk;
+use super::event::RunRequest;
 use super::jobs::Jobs;
 use super::journal::JournalError;
 use super::outward::{estimate, outward_brief, outward_task};
@@ -113,8 +114,8 @@ impl From<WorkError> for StepError {
 }
 
 impl Steps {
-    /// Returns the routes to the web that are available. A node whose route includes a job reserves one until it turns out
-    /// not to need it.
+    /// Returns the routes to the web that are available. A node whose route includes a job reserves one until it turns
+    /// out not to need it.
     pub(crate) fn ways(&self, state: &RunState) -> Ways {
         let taken = |jobs: &Jobs| state.jobs().filter(|(node, is_running)| *is_running || jobs.has(node)).count();
         let job_way = |jobs: &Jobs| match () {
@@ -144,52 +145,41 @@ impl Steps {
 
     /// Makes the brief.
     pub(crate) async fn brief(&self, state: &RunState) -> Result<Brief, StepError> {
-        let required = &state.settings.request.required;
-        let by_rules = || brief_by_rules(&state.question, state.settings.request.mode, required);
-        let Some(desk) = self.desk.as_deref() else { return Ok(by_rules()) };
         let follows = state.settings.follows.as_ref().map(|followed| {
             format!("This follows up the question \"{}\", which was answered: {}", followed.question, followed.answer)
         });
-        let more: Vec<_> = state.clarification.iter().chain(&follows).map(String::as_str).collect();
-        let more = more.join("\n");
-        let today = state.started_at().date();
-        let request = Request {
-            question: &state.question,
-            answer: Some(more.as_str()).filter(|more| !more.is_empty()),
-            mode: state.settings.request.mode,
-            required,
-            today: today.as_deref(),
-        };
-        match brief(desk, &CallKey::new("brief"), request).await {
-            Err(StructuredError::Invalid { .. }) => Ok(by_rules()),
-            done => Ok(done?),
-        }
+        self.brief_after(state, &CallKey::new("brief"), follows).await
     }
 
-    /// Makes a second brief for a follow-up run, without the earlier answer. Tasks for the web are worded from it. Other
-    /// runs need none, since nothing is retrieved before their brief.
+    /// Makes a second brief for a follow-up run, without the earlier answer. Tasks for the web are worded from it.
+    /// Other runs need none, since nothing is retrieved before their brief.
     pub(crate) async fn outward_brief(&self, state: &RunState) -> Result<Option<Brief>, StepError> {
         let Some(followed) = &state.settings.follows else { return Ok(None) };
         let ways = self.ways(state);
         if state.settings.request.allow_egress || !(ways.web || ways.job == JobWay::Open) {
             return Ok(None);
         }
-        let required = &state.settings.request.required;
-        let by_rules = || brief_by_rules(&state.question, state.settings.request.mode, required);
-        let Some(desk) = self.desk.as_deref() else { return Ok(Some(by_rules())) };
-        let earlier = format!("This follows up the question \"{}\".", followed.question);
-        let more: Vec<_> = state.clarification.iter().chain([&earlier]).map(String::as_str).collect();
-        let (more, today) = (more.join("\n"), state.started_at().date());
+        let follows = format!("This follows up the question \"{}\".", followed.question);
+        self.brief_after(state, &CallKey::new("brief/outward"), Some(follows)).await.map(Some)
+    }
+
+    /// Makes a brief from the words of the user and what is told of an earlier run.
+    async fn brief_after(&self, state: &RunState, key: &CallKey, earlier: Option<String>) -> Result<Brief, StepError> {
+        let RunRequest { mode, required, .. } = &state.settings.request;
+        let by_rules = || brief_by_rules(&state.question, *mode, required);
+        let Some(desk) = self.desk.as_deref() else { return Ok(by_rules()) };
+        let more = state.clarification.iter().chain(&earlier).map(String::as_str).collect::<Vec<_>>().join("\n");
+        let today = state.started_at().date();
         let request = Request {
             question: &state.question,
-            answer: Some(&more),
-            mode: state.settings.request.mode,
+            answer: Some(more.as_str()).filter(|more| !more.is_empty()),
+            mode: *mode,
             required,
             today: today.as_deref(),
         };
-        match brief(desk, &CallKey::new("brief/outward"), request).await {
-            Err(StructuredError::Invalid { .. }) => Ok(Some(by_rules())),
-            done => Ok(Some(done?)),
+        match brief(desk, key, request).await {
+            Err(StructuredError::Invalid { .. }) => Ok(by_rules()),
+            done => Ok(done?),
         }
     }
 

@@ -97,18 +97,6 @@ impl WebSettingsError {
     }
 }
 
-/// Inputs for resolving the settings.
-pub(crate) struct WebEnvironment<'a> {
-    /// Keys, and addresses of engines. If `OPENAI_BASE_URL` is on this machine, pages may be fetched from it too.
-    pub(crate) environment: &'a Environment,
-    /// The folder in which pages are cached.
-    pub(crate) pages: PathBuf,
-    /// Range of publication days; pages with a date outside it are dropped.
-    pub(crate) dates: DateRange,
-    /// Clock for retries and for the age of cached pages.
-    pub(crate) clock: Arc<dyn Clock>,
-}
-
 /// The configured access to the web.
 #[derive(Clone)]
 pub(crate) struct WebAccess {
@@ -119,25 +107,32 @@ pub(crate) struct WebAccess {
 }
 
 impl WebOptions {
-    /// Resolves the settings.
+    /// Resolves the settings. Pages are cached in the folder `pages`, and pages from outside `dates` are dropped.
+    ///
+    /// If `OPENAI_BASE_URL` is on this machine, pages may be fetched from it too.
     ///
     /// # Errors
     ///
     /// Returns an error for settings that cannot be used. Nothing is sent.
-    pub(crate) fn resolve(&self, setup: WebEnvironment<'_>) -> Result<WebAccess, WebSettingsError> {
-        let provider = self.provider(setup.environment)?;
+    pub(crate) fn resolve(
+        &self,
+        environment: &Environment,
+        pages: PathBuf,
+        dates: DateRange,
+        clock: Arc<dyn Clock>,
+    ) -> Result<WebAccess, WebSettingsError> {
+        let provider = self.provider(environment)?;
         let can_search = provider.is_some();
         let mut allowed_hosts =
             self.allowed_hosts.iter().map(|host| host.parse()).collect::<Result<Vec<AllowedHost>, _>>()?;
-        allowed_hosts.extend(setup.environment.get(OPENAI_BASE_URL).and_then(own_machine));
+        allowed_hosts.extend(environment.get(OPENAI_BASE_URL).and_then(own_machine));
         let options = FetchOptions { allowed_hosts, ..FetchOptions::default() };
         let fetcher = match self.fetch {
             Some(false) => None,
-            Some(true) | None => Some(Arc::new(Fetcher::new(options, Arc::clone(&setup.clock))?)),
+            Some(true) | None => Some(Arc::new(Fetcher::new(options, Arc::clone(&clock))?)),
         };
         let provider = provider.unwrap_or_else(|| Arc::new(FixtureProvider::default()));
-        let pages = PageStore::new(setup.pages);
-        let source = WebSource::new(provider, fetcher, pages, setup.clock).with_dates(setup.dates);
+        let source = WebSource::new(provider, fetcher, PageStore::new(pages), clock).with_dates(dates);
         Ok(WebAccess { source: Arc::new(source), can_search })
     }
 
@@ -208,12 +203,8 @@ mod tests {
 
     fn resolve(toml: &str, variables: &[(&str, &str)]) -> Result<WebAccess, WebSettingsError> {
         let options: WebOptions = serde_json::from_str(toml).unwrap();
-        options.resolve(WebEnvironment {
-            environment: &Environment::of(variables.iter().copied()),
-            pages: std::env::temp_dir(),
-            dates: DateRange::default(),
-            clock: Arc::new(ManualClock::default()),
-        })
+        let environment = Environment::of(variables.iter().copied());
+        options.resolve(&environment, std::env::temp_dir(), DateRange::default(), Arc::new(ManualClock::default()))
     }
 
     fn scope(toml: &str, variables: &[(&str, &str)]) -> String {
