@@ -1,11 +1,11 @@
-//! When a failed request is sent again: one table for everything that is asked over a network, and the loop that reads it.
+//! Retries of failed requests: one table for all network requests, and the loop that applies it.
 //!
-//! An error says what it means for the same request ([`Failure::again`]), a row of the table says how often and after
-//! how long ([`Policy`]), and [`retry`] does the rest. Clock and chance come from the caller, so tests wait for nothing.
+//! An error classifies itself ([`Failure::again`]), a row of the table has the number and the delays of retries
+//! ([`Policy`]), and [`retry`] applies both. The caller supplies clock and randomness, so tests do not wait.
 
 use std::time::Duration;
 
-/// What a failure means for the same request.
+/// Whether the same request may be sent again after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
     /// Sending it again cannot help.
@@ -16,19 +16,19 @@ pub enum Again {
     Unanswered,
 }
 
-/// An error that knows what it means for the same request. Match every variant: a new one must be classified.
+/// An error that is classified for [`retry`]. Match every variant: a new one must be classified.
 pub trait Failure {
     /// Classifies the error.
     fn again(&self) -> Again;
 }
 
-/// The longest wait that any peer is believed.
+/// The longest wait that a peer may ask for.
 pub const MAX_WAIT: Duration = Duration::from_mins(1);
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Requests for one answer, at most.
+    /// Most requests for one answer.
     pub attempts: u32,
     /// Of those, requests that may go unanswered. Each of them may be paid for.
     pub unanswered: u32,
@@ -64,8 +64,8 @@ impl Policy {
     /// Returns the wait before the next request after `attempts` of them, of which `unanswered` brought no answer.
     /// Returns `None` if there is no next one.
     ///
-    /// `chance` is a random number from 0 to 1. It spreads out clients that failed together; a peer that says when to
-    /// come back is believed instead.
+    /// `chance` is a random number from 0 to 1, which spreads out clients that failed together. The wait that a peer
+    /// asks for takes precedence.
     fn wait(&self, again: Again, attempts: u32, unanswered: u32, chance: f64) -> Option<Duration> {
         if attempts >= self.attempts {
             return None;
@@ -78,7 +78,7 @@ impl Policy {
                 let chance = if chance.is_finite() { chance.clamp(0.0, 1.0) } else { 1.0 };
                 Some(self.first_wait.saturating_mul(doubled).min(self.longest_wait).mul_f64(chance))
             }
-            // The peer took its time already.
+            // Time has passed already while waiting for the answer.
             Again::Unanswered => (unanswered < self.unanswered).then_some(Duration::ZERO),
         }
     }
@@ -86,7 +86,8 @@ impl Policy {
 
 /// Sends a request until it succeeds or sending it again cannot help, and returns the last error then.
 ///
-/// `pause` waits, and is given the error it waits for. Its own error ends the loop: that is how a stopped run leaves.
+/// `pause` waits, and receives the error that it waits for. Its own error ends the loop, for example when a run is
+/// stopped.
 pub async fn retry<T, E, P, S>(
     policy: &Policy,
     chance: impl Fn() -> f64,

@@ -105,7 +105,7 @@ pub enum RenderError {
 ///
 /// # Errors
 ///
-/// Returns an error where the format cannot say what is in the report; Markdown always can.
+/// Returns an error if the format cannot represent the report; Markdown always can.
 pub fn report(report: &Report, format: ReportFormat) -> Result<String, RenderError> {
     match format {
         ReportFormat::Markdown => Ok(markdown::report(report)),

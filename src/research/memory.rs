@@ -1,8 +1,8 @@
 //! Folds branches into a memory: a global summary of bounded size, and one summary per group.
 //!
-//! Summaries steer; they may lose a fact. The evidence itself stays in the branches, and that is what a report cites.
-//! Folding one branch in costs about twice the limit, however many came before. Each fold has a twin that needs no model
-//! and takes over where the model fails.
+//! Summaries guide planning and may omit facts; a report cites the evidence in the branches. Folding in one branch
+//! costs about twice the limit, however many were folded before. For each fold there is a rule-based one, used without
+//! a model and if the model fails.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -21,13 +21,13 @@ use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Role};
 use crate::source::Label;
 
-/// What a fold may say besides the summary and the branch, in tokens.
+/// Tokens of a fold prompt besides the summary and the branch.
 const OVERHEAD_TOKENS: u64 = 1_000;
 
-/// Two sentences that share more of their words than this say the same.
+/// Share of common words above which two sentences count as the same.
 const SAME_WORDS: f32 = 0.8;
 
-/// Results of a group that are summarised in one call, at most.
+/// Most results of a group that are summarised in one call.
 const MAX_BATCH: usize = 8;
 
 /// A text that was derived from others.
@@ -35,7 +35,7 @@ const MAX_BATCH: usize = 8;
 pub struct Summary {
     /// The text, with ids of quotes in brackets.
     pub(crate) text: String,
-    /// Who may see it: the strictest label of what it was derived from.
+    /// The strictest label of its sources.
     pub(crate) label: Label,
 }
 
@@ -45,12 +45,12 @@ impl Default for Summary {
     }
 }
 
-/// What a run knows, in short.
+/// The summaries of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// Everything, for those who may see everything.
+    /// Summary of all results.
     pub(crate) global: Summary,
-    /// What was derived from public evidence alone, for those who may not.
+    /// Summary of the public results, for workers that may not see internal text.
     pub(crate) global_public: String,
     /// One summary of each group of nodes.
     pub(crate) groups: BTreeMap<String, Summary>,
@@ -66,8 +66,8 @@ impl Memory {
     }
 }
 
-/// Returns the label of a node's findings: internal if it searched the knowledge base, cites it, or builds on a node that
-/// did.
+/// Returns the label of a node's findings: internal if it searched the knowledge base, cites it, or depends on a node
+/// that did.
 pub(crate) fn label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, id: &NodeId) -> Label {
     let mut open = vec![id];
     let mut seen = BTreeSet::new();
@@ -86,22 +86,24 @@ pub(crate) fn label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, id: &NodeI
     Label::Public
 }
 
-/// What a summariser is told of the branch it folds in.
+/// The node of a branch, as shown to the summariser.
 ///
-/// What outward workers are shown is folded with words that may leave; everything else with the words of the plan.
+/// The public summary is made with outbound wording, since outward workers see it; the other summary with the wording
+/// of the plan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told<'a> {
     /// The task of the run.
     pub(crate) task: &'a str,
-    /// The node whose branch it is.
+    /// The node.
     pub(crate) id: &'a NodeId,
-    /// What it asks.
+    /// Its question.
     pub(crate) question: &'a str,
 }
 
 /// Folds a branch into a summary `g` and returns the new one, of at most `r_tokens` as the summariser counts.
 ///
-/// The prompt has at most 2 × `r_tokens` + 1,000 tokens. Where the model fails or may not be asked, rules fold instead.
+/// The prompt has at most 2 × `r_tokens` + 1,000 tokens. If the model fails or the prompt does not fit, rules fold
+/// instead.
 ///
 /// # Errors
 ///
@@ -161,17 +163,17 @@ fn fitting(
         if tokens <= most {
             return Some(prompt);
         }
-        // Tokens of a whole may be more than those of its parts: take off what is too much.
+        // A whole can have more tokens than its parts together.
         left = left.saturating_sub(tokens - most);
     }
 }
 
-/// Returns about how many words so many tokens are, a little fewer.
+/// Estimates the number of words in `tokens`, rounding down.
 fn words_in(tokens: u64) -> u64 {
     tokens * 7 / 10
 }
 
-/// Returns a branch report as text, its claims with the ids they rest on.
+/// Returns a branch report as text, with the evidence ids of its claims.
 pub(crate) fn branch_text(branch: &Branch) -> String {
     let findings = branch.report.findings.iter().map(cited);
     let summary = Some(branch.report.summary.clone()).filter(|summary| !summary.is_empty());
@@ -179,16 +181,16 @@ pub(crate) fn branch_text(branch: &Branch) -> String {
     summary.into_iter().chain(findings).chain(open).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns a claim with the ids it rests on: `It is so. [n2e1, n2e3]`.
+/// Returns a claim with its evidence ids: `It is so. [n2e1, n2e3]`.
 pub(crate) fn cited(finding: &Finding) -> String {
     let ids: Vec<_> = finding.evidence.iter().map(ToString::to_string).collect();
     if ids.is_empty() { finding.text.clone() } else { format!("{} [{}]", finding.text, ids.join(", ")) }
 }
 
-/// Folds a branch into a summary without a model: its claims follow what is there, none that is there already.
+/// Folds a branch into a summary without a model: appends its claims, without duplicates.
 ///
-/// Where that is too long, the node that takes the most room loses its last claim, until it fits: no node is crowded out
-/// because it came early or late.
+/// If the result is too long, the node with the most text loses its last claim until it fits, so that a node's place in
+/// the order does not decide whether it is crowded out.
 pub(crate) fn fold_by_rules(g: &str, branch: &Branch, r_tokens: u64, count: Count<'_>) -> String {
     let claims: Vec<_> = branch.report.findings.iter().map(cited).collect();
     join_by_rules(pieces(g).into_iter().chain(claims.iter().map(String::as_str)), r_tokens, count)
@@ -223,7 +225,7 @@ fn distinct<'a>(claims: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 fn stems(claim: &str, splitter: &WordSplitter) -> HashSet<String> {
     let mut text = claim.to_owned();
     for (range, _) in marks(claim).into_iter().rev() {
-        // Two ids in the same brackets have the same range: it is blanked once or twice, to the same length.
+        // Ids in the same brackets have the same range, which is then blanked twice, to the same length.
         text.replace_range(range.clone(), &" ".repeat(range.len()));
     }
     splitter.words(&text).into_iter().map(|word| word.stem).collect()
@@ -232,7 +234,7 @@ fn stems(claim: &str, splitter: &WordSplitter) -> HashSet<String> {
 #[expect(clippy::cast_precision_loss, reason = "sentences are short")]
 fn is_same(known: &HashSet<String>, words: &HashSet<String>) -> bool {
     let shared = known.intersection(words).count() as f32;
-    // A claim with figures of its own is a claim of its own.
+    // A claim with new figures is a new claim.
     let has_new_figure = words.difference(known).any(|word| word.contains(|letter: char| letter.is_ascii_digit()));
     shared / words.len().max(1) as f32 > SAME_WORDS && !has_new_figure
 }
@@ -252,7 +254,7 @@ fn most_room(lines: &[&str], count: Count<'_>) -> Option<usize> {
     by_node.into_values().max_by_key(|(tokens, last)| (*tokens, *last)).map(|(_, last)| last)
 }
 
-/// A group and the nodes in it that found something, in tree order.
+/// A group and its nodes with findings, in tree order.
 type Group<'a> = (&'a str, Vec<(&'a NodeId, &'a Branch)>);
 
 fn groups<'a>(tree: &'a Tree, branches: &'a BTreeMap<NodeId, Branch>) -> Vec<Group<'a>> {
@@ -270,10 +272,10 @@ fn groups<'a>(tree: &'a Tree, branches: &'a BTreeMap<NodeId, Branch>) -> Vec<Gro
     groups
 }
 
-/// Summarises each group of nodes that found something, in at most `tokens` each.
+/// Summarises each group of nodes with findings, in at most `tokens` each.
 ///
-/// A group of many is reduced in a tree: batches that fit a prompt, then the summaries of the batches. A group whose nodes
-/// are the same makes the same calls again, so what was paid for once is on record.
+/// A large group is reduced in levels: batches that fit a prompt, then the summaries of the batches. An unchanged group
+/// makes the same calls, whose replies are on record.
 ///
 /// # Errors
 ///
@@ -294,7 +296,7 @@ pub(crate) async fn group_summaries(
     join_all(summaries).await.into_iter().collect()
 }
 
-/// Summarises each group without a model: its claims, none twice, in at most `tokens`.
+/// Summarises each group without a model: its claims without duplicates, in at most `tokens`.
 pub(crate) fn group_summaries_by_rules(
     tree: &Tree,
     branches: &BTreeMap<NodeId, Branch>,
@@ -340,7 +342,7 @@ async fn reduce(
     Ok(texts.first().map(|(_, text)| cut(text, tokens, &count).to_owned()).unwrap_or_default())
 }
 
-/// Divides results into runs that fit one prompt; at least two each, so that every level has fewer.
+/// Divides results into batches that fit one prompt. Each has at least two, so that every level is shorter.
 fn batches<'a>(
     caller: &dyn Caller,
     brief: &Brief,
@@ -368,7 +370,7 @@ fn group_prompt(caller: &dyn Caller, brief: &Brief, name: &str, texts: &[(String
     prompt
 }
 
-/// Summarises one batch; one that does not fit has each of its results cut.
+/// Summarises one batch. If it does not fit, each of its results is truncated.
 async fn one_of(
     caller: &dyn Caller,
     key: &CallKey,
@@ -401,8 +403,8 @@ async fn one_of(
     }
 }
 
-/// Returns the sentences of a summary that share the most key words with a question, in the order they stand, in at most
-/// `tokens`.
+/// Returns the sentences of a summary that share the most key words with a question, in the order they stand, in at
+/// most `tokens`.
 pub(crate) fn slice(global: &str, question: &str, tokens: u64, count: Count<'_>) -> String {
     let splitter = WordSplitter::default();
     let wanted: HashSet<_> = splitter.key_stems(question).into_iter().collect();

@@ -65,8 +65,8 @@ pub(crate) async fn plan(
 
 /// Plans a later round for the gaps named in the verdict. A plan that fails `check` is sent back for one repair.
 ///
-/// The summary in the prompt may contain internal text, and so may the questions of the returned nodes. Text for the web is
-/// therefore worded from their aspects instead, see [`super::outward`].
+/// The summary in the prompt may contain internal text, and so may the questions of the returned nodes. Text for the
+/// web is therefore worded from their aspects instead, see [`super::outward`].
 ///
 /// # Errors
 ///

@@ -246,8 +246,8 @@ impl Ending {
 /// # Errors
 ///
 /// Returns an error if the run must stop, or if the model fails or a limit is reached before the first note; later
-/// failures keep the notes. Also returns an error if every request to the source failed, since "nothing found" would then
-/// describe a source that was never searched.
+/// failures keep the notes. Also returns an error if every request to the source failed, since "nothing found" would
+/// then describe a source that was never searched.
 pub(crate) async fn gather(caller: &dyn Caller, source: &dyn Source, task: &Task<'_>) -> Result<Gathered, WorkError> {
     let desk = Notebook::new(source, task.node, &task.aspects, task.limits.passages_per_search);
     let mut worker = Worker { caller, task, scope: source.scope(), desk, results: Vec::new(), spent_tokens: 0 };
@@ -362,8 +362,8 @@ impl Worker<'_> {
         is_last || is_short || self.caller.is_tight(&self.key(step))
     }
 
-    /// Shortens the prompt: first the passages of earlier steps, oldest first, then the summary and the dependencies, then
-    /// the passages of the last step, and last the conclusions and notes. Ids of omitted passages stay valid.
+    /// Shortens the prompt: first the passages of earlier steps, oldest first, then the summary and the dependencies,
+    /// then the passages of the last step, and last the conclusions and notes. Ids of omitted passages stay valid.
     fn shrink(&self, view: &mut PromptParts) -> bool {
         let count = |text: &str| self.caller.count(Role::Worker, text);
         let last = view.results.last().map_or(0, |result| result.step);

@@ -1,10 +1,10 @@
 //! Lookups: queries to sources and their results. A query on record is not sent again.
 //!
-//! Identical queries are answered from memory, then from the journal, of whichever run. A query that means nearly the same
-//! as an earlier one is answered from that: the journal finds those with the same key words, and the embedder compares
-//! them when it is needed, so that the journal keeps no vectors. Which earlier query never depends on which node of a run
-//! was faster, so a resumed run sees the same results. A result serves only under the version of the source it was found
-//! in, and an internal one never serves a node of the web.
+//! Identical queries are answered from memory, then from the journal of any run. A query with nearly the same meaning
+//! as an earlier one takes its result: the journal finds queries with the same key words, and the embedder compares
+//! them, so the journal stores no vectors. The choice among earlier queries does not depend on the speed of nodes, so a
+//! resumed run sees the same results. A result is reused only under the same version of its source, and an internal
+//! result never for the web.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use crate::base::word::WordSplitter;
 use crate::kb::embed::Embedder;
 use crate::source::SourceError;
 
-/// Two queries of the same key words that are closer than this, as a cosine, ask the same; the cosine alone does not tell
-/// "increases" from "reduces". `kb/decisions/near-queries.md` says how it was set.
+/// Cosine above which two queries with the same key words count as the same. The cosine alone does not distinguish
+/// "increases" from "reduces". `kb/decisions/near-queries.md` explains the value.
 const SAME_QUESTION: f32 = 0.94;
 
-/// Marks at the end of a word or a query that change nothing of what it asks.
+/// Marks around a word or a query that do not change its meaning.
 const MARKS: [char; 7] = ['?', '!', '.', ',', ';', ':', '…'];
 
-/// Small words that turn a question into another one.
+/// Stop words that change the meaning of a question.
 const RELATIONS: [&str; 20] = [
     "no", "not", "without", "with", "before", "after", "above", "below", "over", "under", "from", "to", "up", "down",
     "against", "more", "less", "most", "least", "only",
@@ -57,7 +57,7 @@ impl Cache {
         Self { run, since, clock, embedder, memory: Memory::new(MEMORY_ENTRIES) }
     }
 
-    /// Returns the answer on record to a lookup of a source, or what `ask` answers.
+    /// Returns the recorded answer of a source to a lookup, else the result of `ask`.
     ///
     /// # Errors
     ///
@@ -72,11 +72,11 @@ impl Cache {
         serde_json::from_str(&result).map_err(|error| unreadable(&error))
     }
 
-    /// Returns what is on record for a lookup, or what `ask` says.
+    /// Returns the recorded result of a lookup, else the result of `ask`.
     ///
     /// # Errors
     ///
-    /// Returns what `ask` fails with, and an error where the journal does.
+    /// Returns the error of `ask`, and an error if the journal fails.
     pub(crate) async fn answer<E, F>(&self, lookup: Lookup, ask: F) -> Result<Arc<str>, E>
     where
         E: From<JournalError> + Clone + Send + Sync + 'static,
@@ -119,7 +119,7 @@ impl Cache {
         self.run.record_lookup(lookup, answer, self.clock.now()).await
     }
 
-    /// Returns the lookup on record that asks the same in other words, if there is one.
+    /// Returns a recorded lookup with the same meaning, if there is one.
     async fn nearest(&self, lookup: &Lookup, words: &str) -> Result<Option<i64>, JournalError> {
         let Some(embedder) = self.embedder.clone() else { return Ok(None) };
         let candidates = self.run.journal().lookups_with_words(self.run.id(), lookup, words, self.since).await?;
@@ -137,19 +137,19 @@ impl Cache {
     }
 }
 
-/// Returns whether a result may be reused for a similar query. Not for pages, which have one address, nor for jobs: a
-/// report on the opposite question would be costly to mistake for an answer.
+/// Returns whether a result may be reused for a similar query. Pages have one address. Jobs are excluded, because a
+/// report on the opposite question would be a costly mistake.
 fn is_in_words(lookup: &Lookup) -> bool {
     lookup.tool.split_once('.').is_some_and(|(_, what)| what == "search")
 }
 
-/// Returns a query as it is compared with others: lower case, single spaces, no marks around it.
+/// Normalises a query for comparison: lower case, single spaces, no marks around it.
 pub(super) fn normalised(query: &str) -> String {
     one_line(query).to_lowercase().trim_end_matches(MARKS).trim_end().to_owned()
 }
 
-/// Returns the key words of a normalised query in their order, for "is A faster than B" is not "is B faster than A"; how
-/// many hits were wanted, which stands in front, is one of them. What has signs in it, such as `c++`, is one as it stands.
+/// Returns the key words of a normalised query in order, since "is A faster than B" differs from "is B faster than A".
+/// The leading number of wanted hits is one of them. A word with signs, such as `c++`, is kept whole.
 fn key_words(query: &str) -> Vec<String> {
     let splitter = WordSplitter::default();
     let words = query.split_whitespace().map(|word| word.trim_end_matches(MARKS));

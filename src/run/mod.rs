@@ -1,4 +1,4 @@
-//! A run in motion: what happened, what is left, what goes next.
+//! A run in progress: its journal, its state, its scheduler, and what it may spend.
 //!
 //! ```text
 //! orchestrator ─▶ event ─▶ journal (disk)
@@ -7,9 +7,9 @@
 //! scheduler (what runs next) ── desk (calls of models) ── cache (answers of sources) ── budget (what may be spent)
 //! ```
 //!
-//! Whatever a run knows is in its journal: the state is folded from events, a model's reply is looked up before it is
-//! paid for, a source's answer before it is asked for. A resumed run therefore runs the same code from the same state,
-//! and finds that most of its calls have been made.
+//! The journal holds everything a run knows: the state is folded from events, and replies of models and answers of
+//! sources are looked up before they are requested. A resumed run therefore executes the same code from the same state
+//! and finds most of its calls on record.
 
 pub mod budget;
 

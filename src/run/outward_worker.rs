@@ -1,8 +1,7 @@
-//! Conversations that face outward: a worker on the web, and the pages that a job cites.
+//! Conversations that face outward: a worker on the web, and the verification of a job's citations.
 //!
-//! This is the one module where words that a model chose may leave. It builds every prompt of such a conversation from an
-//! [`OutwardWork`], and gives the model nothing but public passages; so its queries are outbound text, whole and in its
-//! own words.
+//! Only in this module may text that a model wrote leave. Every prompt of such a conversation is built from an
+//! [`OutwardWork`] and from public passages, so the model's queries are outbound text and are sent unchanged.
 
 use futures::future::BoxFuture;
 
@@ -21,10 +20,10 @@ use crate::research::worker::{Conclusion, Gathered, Task, WorkError, WorkerLimit
 use crate::source::deep_research::JobReport;
 use crate::source::{Found, Passage, Place, Source, SourceError, SourceFile};
 
-/// Pages that are read to check the claims of one job.
+/// Most pages read to verify the claims of one job.
 const MAX_VERIFIED_PAGES: usize = 12;
 
-/// The web as a worker of this module asks it.
+/// The web, as a [`Source`] for a worker of this module.
 struct Asking<'a>(&'a Outside);
 
 impl Source for Asking<'_> {
@@ -54,7 +53,7 @@ impl Source for Asking<'_> {
     }
 }
 
-/// What a worker outside is shown, in the form that workers take.
+/// Owned data for the [`Task`] of a worker outside.
 struct Shown {
     node: Node,
     aspects: Vec<Aspect>,
@@ -63,9 +62,9 @@ struct Shown {
 }
 
 impl Shown {
-    /// Puts a task into that form. Nothing of the node as it was planned is taken but its id, tools and output schema.
+    /// Converts a task. Of the planned node, only the id, tools and output schema are used.
     fn of(node: &Node, work: &OutwardWork, task: &OutwardTask) -> Self {
-        // What is too long for a question, which only many long aspects are, gives way to the user's.
+        // Many long aspects may exceed the limit of a question; the user's question takes their place.
         let bare = |id: &NodeId, question: &Outbound| {
             let question = question.as_str().parse().unwrap_or_else(|_| work.asked.clone());
             Node::new(id.clone(), None, question, 0)
@@ -93,11 +92,11 @@ impl Shown {
     }
 }
 
-/// Who works on a node outside.
+/// How a node is worked on outside.
 pub(super) enum Mind<'a> {
-    /// A model.
+    /// With a model.
     Model(&'a dyn Caller),
-    /// Rules, which pick sentences.
+    /// With rules that pick sentences.
     Rules(&'a dyn Pick),
 }
 
@@ -130,7 +129,8 @@ pub(super) async fn searched(
     Ok(branch)
 }
 
-/// Gathers evidence on the web for what the knowledge base left open; the caller compresses it together with the rest.
+/// Gathers evidence on the web for the aspects that the knowledge base left open. The caller compresses it together
+/// with the findings from inside.
 pub(super) async fn gathered(
     caller: &dyn Caller,
     outside: &Outside,
@@ -143,10 +143,10 @@ pub(super) async fn gathered(
     Ok(if work.has_own_ids { gathered } else { gathered.serving(only_aspect(node).as_ref()) })
 }
 
-/// Returns the branch of a job's report, each claim checked against the pages it cites, of which some are read.
+/// Returns the branch of a job's report. Its claims are verified against the cited pages, up to [`MAX_VERIFIED_PAGES`].
 ///
-/// The branch counts as public, so its open questions have the words of `task`: those of `node` may be the planner's, made
-/// after retrieval.
+/// The branch counts as public, so its open questions are worded by `task`: the planner may have worded `node` after
+/// retrieval.
 pub(super) async fn verified(
     node: &Node,
     work: &OutwardWork,
@@ -161,7 +161,7 @@ pub(super) async fn verified(
     reported::branch_of(&shown.node, aspects, report, pages, MAX_VERIFIED_PAGES).await
 }
 
-/// Returns the aspect of a node that has no other: whatever is found for it serves that.
+/// Returns the aspect of a node that has only one; all its findings serve that aspect.
 fn only_aspect(node: &Node) -> Option<AspectId> {
     match node.aspects.as_slice() {
         [only] => Some(only.clone()),

@@ -1,4 +1,4 @@
-//! Work on one node: inside, outside, or inside first and outside for what that left open.
+//! Work on one node: inside, outside, or inside first and then outside for the aspects that stay open.
 //!
 //! ```text
 //! internal ─▶ worker on the knowledge base ─▶ compress
@@ -33,26 +33,26 @@ use crate::research::route::{NoWay, Route};
 use crate::research::worker::{Conclusion, Gathered, Task, WorkerLimits, gather};
 use crate::source::{Label, SourceError, Support};
 
-/// Everything that work on a node may see.
+/// The input of work on a node.
 pub(crate) struct Work {
     node: Node,
     route: Route,
-    /// Why the web is not asked, if the plan wants it asked.
+    /// Why the web is not available, if the plan wants it.
     no_way_out: Option<NoWay>,
     aspects: Vec<Aspect>,
     conclusions: Vec<(Node, Branch)>,
     context: String,
-    /// What is shown to what faces outward.
+    /// The input of a conversation that faces outward.
     outward: OutwardWork,
-    /// All the user asked for, as it is compared with other runs.
+    /// The user's request, as compared with other runs.
     asked: String,
-    /// Whether pages that a job cites are read.
+    /// Whether the pages that a job cites are verified.
     verify_web: bool,
 }
 
 impl Work {
-    /// Gathers what work on `id` may see of a run: the question, what the nodes it builds on found, and the part of the
-    /// summary that bears on it. What faces outward is gathered apart, see [`OutwardWork`].
+    /// Collects the input of a node: its question, the findings of its dependencies, and the relevant part of the
+    /// summary. The input of conversations that face outward is separate, see [`OutwardWork`].
     pub(crate) fn of(state: &RunState, id: &NodeId, no_way_out: Option<NoWay>) -> Option<Self> {
         let node = state.tree.get(id)?.clone();
         let found = node.depends_on.iter();
@@ -73,7 +73,7 @@ impl Work {
         })
     }
 
-    /// Returns what a worker inside is given.
+    /// Returns the task of a worker inside.
     fn task(&self) -> Task<'_> {
         Task {
             node: &self.node,
@@ -133,7 +133,7 @@ impl Steps {
         Ok(built_on(branch, &conclusions))
     }
 
-    /// Works on a node in the knowledge base, then outside for what that leaves open, and compresses both at once.
+    /// Works on a node in the knowledge base, then outside for its open aspects, and compresses both together.
     async fn both(&self, desk: &Desk, work: &Work) -> Result<Branch, StepError> {
         let task = work.task();
         let mut inside = gather(desk, &self.sources.inside(&work.node.id), &task).await?;
@@ -164,8 +164,8 @@ impl Steps {
         }
     }
 
-    /// Returns the task for what the knowledge base left open; `None` if that is nothing. A page the user named is read
-    /// whatever the knowledge base says.
+    /// Returns the task for the aspects that the knowledge base left open; `None` if there are none. A page that the
+    /// user named is read in any case.
     fn left_open(&self, work: &Work, inside: &Gathered) -> Option<OutwardTask> {
         let OutwardWork { task, has_own_ids, .. } = &work.outward;
         let open: Vec<AspectId> = inside.open_aspects(&work.aspects);
@@ -197,18 +197,18 @@ impl Steps {
         Ok(outward_worker::searched(Mind::Model(desk), &outside, &work.node, &work.outward, task).await?)
     }
 
-    /// Works on a node by a background job, and checks its claims against the pages it cites.
+    /// Works on a node with a background job, and verifies its claims against the pages it cites.
     async fn researched(&self, desk: &Desk, work: &Work, task: &OutwardTask) -> Result<Branch, StepError> {
         let Work { node, .. } = work;
         let instructions = task.instructions(desk);
         let jobs = self.jobs.as_deref().ok_or(StepError::NoWay(NoWay::Nothing))?;
         let Finished { run, report, without_summaries } = if jobs.has(&node.id) {
-            // Its own job comes before one that another run has started since.
+            // A job of this run takes precedence over a later one of another run.
             jobs.finished(self.by_job(jobs, node, task, &instructions).await?, &instructions).await?
         } else {
             self.known_or_new(jobs, work, task, &instructions).await?
         };
-        // What a provider says of public pages is public, their addresses among it.
+        // A provider's report on public pages is public, including their addresses.
         let addresses = report.citations.iter().map(|citation| citation.url.as_str());
         self.sources.shared.egress.seen_in_public([report.text.as_str()].into_iter().chain(addresses));
         let cited = self.sources.cited(&node.id, &report).filter(|_| work.verify_web);
@@ -227,8 +227,8 @@ impl Steps {
         Ok(branch)
     }
 
-    /// Returns the report of a job that was started today for the same task, by this run or another one; else that of a new
-    /// job. A report that was cut short answers only the run that paid for it.
+    /// Returns the report of a job that any run started today for the same task, else that of a new job. An incomplete
+    /// report serves only the run that paid for it.
     async fn known_or_new(
         &self,
         jobs: &Jobs,
@@ -250,7 +250,7 @@ impl Steps {
         }
     }
 
-    /// Has a task carried out by a job; returns the call that brought the report.
+    /// Carries out a task with a job, and returns the call of its report.
     async fn by_job(
         &self,
         jobs: &Jobs,
@@ -271,8 +271,8 @@ impl Steps {
 ///
 /// # Errors
 ///
-/// Returns the error if the run must stop, or if the inside phase found nothing either and the source itself did not fail:
-/// the node may then succeed when the run is resumed.
+/// Returns the error if the run must stop, or if the inside phase found nothing either and the source itself did not
+/// fail: the node may then succeed when the run is resumed.
 fn kept_without(error: StepError, is_empty: bool) -> Result<String, StepError> {
     match error {
         StepError::Call(CallError::Cancelled | CallError::Journal { .. }) => Err(error),
@@ -282,8 +282,7 @@ fn kept_without(error: StepError, is_empty: bool) -> Result<String, StepError> {
     }
 }
 
-/// Returns all the user asked for, as it is compared with other runs: the question, the clarification, the requirements and
-/// the days.
+/// Returns the user's request, as compared with other runs: question, clarification, required aspects and days.
 fn asked(state: &RunState) -> String {
     let RunRequest { required, scope, .. } = &state.settings.request;
     let said = [state.question.as_str()].into_iter().chain(state.clarification.as_deref());
@@ -291,13 +290,13 @@ fn asked(state: &RunState) -> String {
     texts.chain([format!("{:?} {:?}", scope.since, scope.until)]).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns whether to search the web in place of a failed job. Not if the job may be in flight, or may succeed when the
+/// Returns whether to search the web instead of a failed job: not if the job may be in flight, or may succeed when the
 /// run is resumed.
 fn may_be_searched_instead(error: &StepError) -> bool {
     matches!(error, StepError::Call(CallError::Model(error)) if !matches!(error, ModelError::Unknown { .. }))
 }
 
-/// Joins what was found inside and outside without a model.
+/// Joins the findings from inside and outside without a model.
 fn joined(mut inside: Branch, outside: Result<Branch, StepError>) -> Result<Branch, StepError> {
     let outside = match outside {
         Ok(outside) => outside,
@@ -306,7 +305,7 @@ fn joined(mut inside: Branch, outside: Result<Branch, StepError>) -> Result<Bran
             return Ok(inside);
         }
     };
-    // Quotes are numbered on from those of the knowledge base.
+    // The numbers of quotes continue those of the knowledge base.
     let from = inside.evidence.len();
     let renumber = |id: &EvidenceId| id.after(from);
     for mut quote in outside.evidence {
@@ -331,7 +330,7 @@ fn joined(mut inside: Branch, outside: Result<Branch, StepError>) -> Result<Bran
     Ok(inside)
 }
 
-/// Gives a node that found nothing the first finding of each node it builds on.
+/// Gives a node without findings the first finding of each of its dependencies.
 fn built_on(mut branch: Branch, conclusions: &[&Branch]) -> Branch {
     if branch.report.findings.is_empty() && !conclusions.is_empty() {
         let first = |branch: &&Branch| branch.report.findings.first().cloned();

@@ -1,4 +1,5 @@
-//! The web as a source: snippets first, pages if snippets are not enough. Pages are stored so that quotes can be verified.
+//! The web as a source: snippets first, pages if snippets are not enough. Pages are stored so that quotes can be
+//! verified.
 //!
 //! ```text
 //! query ─▶ provider ─▶ hits ─▶ passages          (search: what an engine shows; no evidence yet)
@@ -6,8 +7,8 @@
 //!                        └─▶ fetcher ─▶ page ─▶ page store      (open; read returns the stored page)
 //! ```
 //!
-//! All incoming text is untrusted data. Queries and addresses are [`Outbound`], so an address that a model invents cannot be
-//! fetched.
+//! All incoming text is untrusted data. Queries and addresses are [`Outbound`], so an address that a model invents
+//! cannot be fetched.
 //!
 //! # Where to look
 //!
@@ -64,7 +65,7 @@ pub(crate) use self::provider::{DateRange, SearchProvider, WebHit, WebQuery, sea
 pub(crate) use self::relevant::{joined, relevant};
 pub(crate) use self::search_engine::SearchEngine;
 pub(crate) use self::searxng::SearxNg;
-pub(crate) use self::settings::{WebAccess, WebEnvironment, WebOptions, WebSettingsError};
+pub(crate) use self::settings::{WebAccess, WebOptions, WebSettingsError};
 pub(crate) use self::tavily::Tavily;
 pub(crate) use self::url::{WebUrl, named_in};
 use super::{Found, Label, Passage, Place, SourceError, SourceFile, Support};
