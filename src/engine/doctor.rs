@@ -191,7 +191,17 @@ impl Engine {
         };
         match (store.journal().check().await, store.journal().runs().await) {
             (Ok(complaints), Ok(runs)) if complaints.is_empty() => {
-                Check::ok("runs", format!("{} stored, journal is sound", runs.len()))
+                match store.journal().runs_with_altered_egress().await {
+                    Ok(altered) if altered.is_empty() => {
+                        Check::ok("runs", format!("{} stored, journal is sound", runs.len()))
+                    }
+                    Ok(altered) => Check::trouble(
+                        "runs",
+                        format!("record of the texts that left was changed in: {}", altered.join(", ")),
+                        "do not rely on `dr show --egress` of these runs; `dr rm` removes them".to_owned(),
+                    ),
+                    Err(error) => Check::trouble("runs", with_causes(&error), mend),
+                }
             }
             (Ok(complaints), Ok(_)) => Check::trouble("runs", format!("journal is damaged: {complaints}"), mend),
             (Err(error), _) | (_, Err(error)) => Check::trouble("runs", with_causes(&error), mend),

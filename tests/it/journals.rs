@@ -101,8 +101,12 @@ struct Kept {
 
 /// Returns the world of the runs, with the journal that `dr` wrote in format 3, and its models at `server`.
 fn world_of_format_3(server: &WebServer) -> World {
+    world_of_format(3, server)
+}
+
+fn world_of_format(format: u8, server: &WebServer) -> World {
     let world = models_at(greenhouse(), server).with_variable("SEARXNG_URL", server.origin());
-    let packed = std::fs::File::open(fixtures().join("journals/format-3.db.gz")).unwrap();
+    let packed = std::fs::File::open(fixtures().join(format!("journals/format-{format}.db.gz"))).unwrap();
     let mut journal = Vec::new();
     flate2::read::GzDecoder::new(packed).read_to_end(&mut journal).unwrap();
     std::fs::write(world.path(".dr/state.db"), journal).unwrap();
@@ -124,7 +128,18 @@ fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
 
 #[test]
 fn journal_of_format_3_is_listed_shown_exported_and_replayed() {
-    let world = world_of_format_3(&server());
+    assert_is_read(&world_of_format(3, &server()));
+}
+
+#[test]
+fn journal_of_format_6_is_listed_shown_exported_and_replayed() {
+    let world = world_of_format(6, &server());
+    assert_is_read(&world);
+    let doctor = world.dr(["doctor"]).stdout;
+    assert!(doctor.contains("6 stored, journal is sound"), "{doctor}");
+}
+
+fn assert_is_read(world: &World) {
     let listed = world.dr(["runs", "--json"]).succeeded().json();
     let listed = listed["runs"].as_array().unwrap();
     assert_eq!(listed.len(), RUNS.len());
@@ -135,7 +150,7 @@ fn journal_of_format_3_is_listed_shown_exported_and_replayed() {
         for (what, number) in [("events", run.events), ("egress", run.egress), ("jobs", run.jobs)] {
             assert_eq!(shown[what].as_array().unwrap().len(), number, "{what} of {}", run.id);
         }
-        let lines = export(&world, run.id);
+        let lines = export(world, run.id);
         for (kind, number) in [("run", 1), ("event", run.events), ("call", run.calls), ("egress", run.egress)] {
             assert_eq!(of_kind(&lines, kind).len(), number, "{kind} lines of {}", run.id);
         }

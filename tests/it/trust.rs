@@ -1,5 +1,6 @@
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 
 use serde_json::Value;
 
@@ -287,4 +288,104 @@ fn collection_whose_folder_became_a_link_out_of_the_project_is_not_read() {
     assert!(doctor.stdout.contains("is now a link to `"), "{doctor}");
     let found = world.dr(["search", "marmalade", "--mode", "lexical", "--json"]).succeeded().json();
     assert_eq!(found["hits"].as_array().map(Vec::len), Some(0));
+}
+
+/// Runs SQL on the journal of a world, as another program would.
+fn alter(world: &World, sql: &str) {
+    rusqlite::Connection::open(world.path(".dr/state.db")).unwrap().execute_batch(sql).unwrap();
+}
+
+#[test]
+fn trigger_in_a_journal_lets_nothing_leave_and_hides_nothing() {
+    let server = Setup::new(reader::say).start();
+    let world = models_at(greenhouse(), &server).with_variable("SEARXNG_URL", server.origin());
+    let plan = ["plan", "--json", "How do we water the greenhouse beds, and how do others water greenhouse beds?"];
+    world.dr(plan).succeeded();
+    alter(
+        &world,
+        "CREATE TRIGGER opens AFTER INSERT ON events WHEN json_extract(NEW.body, '$.type') = 'started' BEGIN
+            UPDATE events SET body = json_set(body, '$.settings.allow_egress', json('true'))
+            WHERE run = NEW.run AND seq = NEW.seq; END;
+        CREATE TRIGGER forgets AFTER INSERT ON egress BEGIN DELETE FROM egress WHERE id = NEW.id; END;",
+    );
+    let before = server.count();
+    for command in [&plan[..], &["resume"], &["ask", "--offline", QUESTION], &["show", "--egress"], &["runs"]] {
+        let run = world.dr(command);
+        assert_refused(&run, "journal is not as dr writes it: trigger `forgets`, trigger `opens`");
+    }
+    assert!(world.dr(["doctor"]).stdout.contains("trigger `forgets`, trigger `opens`"));
+    assert_eq!(server.count(), before, "nothing was sent");
+    alter(&world, "DROP TRIGGER opens; DROP TRIGGER forgets;");
+    world.dr(["resume", "--json"]).succeeded();
+}
+
+#[test]
+fn journal_with_parts_that_dr_does_not_write_is_refused_by_their_names() {
+    let world = world_with_a_run();
+    for (sql, named, undone) in [
+        ("CREATE VIEW seen AS SELECT 1", "view `seen`", "DROP VIEW seen"),
+        ("CREATE TABLE more (x)", "table `more`", "DROP TABLE more"),
+        ("CREATE INDEX fast ON runs (question)", "index `fast`", "DROP INDEX fast"),
+        ("ALTER TABLE runs ADD COLUMN x", "table `runs` (changed)", "ALTER TABLE runs DROP COLUMN x"),
+        ("DROP INDEX egress_by_run", "index `egress_by_run` (missing)", "CREATE INDEX egress_by_run ON egress (run)"),
+    ] {
+        alter(&world, sql);
+        assert_refused(&world.dr(["runs"]), &format!("journal is not as dr writes it: {named}\n"));
+        alter(&world, undone);
+        world.dr(["runs"]).succeeded();
+    }
+}
+
+#[test]
+fn record_of_what_left_cannot_be_changed_unnoticed() {
+    let server = Setup::new(reader::say).start();
+    let world = models_at(greenhouse(), &server).with_variable("SEARXNG_URL", server.origin());
+    let ask = ["ask", "--quiet", "--no-deep-research", "--source", "web", "--mode", "quick", "How are beds watered?"];
+    world.dr(ask).succeeded();
+    let rows = world.dr(["show", "--json"]).succeeded().json()["egress"].as_array().unwrap().len();
+    assert!(rows > 2, "{rows} texts left");
+    let runs = |world: &World| {
+        let doctor = world.dr(["doctor", "--json"]).json();
+        let checks = doctor["checks"].as_array().unwrap();
+        checks.iter().find(|check| check["name"] == "runs").unwrap().clone()
+    };
+    assert_eq!(runs(&world)["status"], "ok");
+    // Closing the database merges its side file.
+    alter(&world, "PRAGMA wal_checkpoint(TRUNCATE)");
+    let kept = fs::read(world.path(".dr/state.db")).unwrap();
+    let one = "(SELECT id FROM egress ORDER BY id LIMIT 1 OFFSET 1)";
+    for sql in [
+        format!("UPDATE egress SET text = 'nothing' WHERE id = {one}"),
+        format!("UPDATE egress SET withheld = 'it was kept back' WHERE id = {one}"),
+        format!("DELETE FROM egress WHERE id = {one}"),
+        "DELETE FROM egress WHERE id = (SELECT max(id) FROM egress)".to_owned(),
+        "DELETE FROM egress".to_owned(),
+        "INSERT INTO egress (run, node, at, kind, target, text) SELECT run, node, at, kind, target, text FROM egress \
+         LIMIT 1"
+            .to_owned(),
+    ] {
+        alter(&world, &sql);
+        let check = runs(&world);
+        assert_eq!(check["status"], "trouble", "{sql}: {check}");
+        assert!(check["detail"].as_str().unwrap().starts_with("record of the texts that left was changed"), "{check}");
+        alter(&world, "PRAGMA wal_checkpoint(TRUNCATE)");
+        fs::write(world.path(".dr/state.db"), &kept).unwrap();
+    }
+    assert_eq!(runs(&world)["status"], "ok");
+}
+
+#[test]
+fn first_commands_in_a_folder_at_the_same_time_make_one_dr_folder() {
+    let world = World::with_kb();
+    let spawn = || {
+        let mut command = world.command(["index", "kb", "--no-embed", "--quiet"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let commands: Vec<_> = (0..4).map(|_| spawn()).collect();
+    let runs = commands.into_iter().map(|child| world.run_of(child.wait_with_output().unwrap()));
+    for run in runs {
+        assert!(run.exit == Some(0) || run.stderr.starts_with("error: index is being written by "), "{run}");
+    }
+    assert_eq!(names(&world.path("")), [".dr", "kb"]);
+    world.dr(["search", "siren", "--mode", "lexical"]).succeeded();
 }

@@ -1,9 +1,14 @@
 //! Texts that left the machine, or were withheld.
+//!
+//! The table is only appended to. Each row has a hash of itself and of the hash of the row before it, and the run has the
+//! hash of its last row, so that a row that was changed, removed or inserted later is noticed. The hashes have no key:
+//! they show damage and careless changes, not the work of a program that computes them anew.
 
-use rusqlite::named_params;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row, named_params};
 use serde::{Deserialize, Serialize};
 
-use super::{Journal, JournalError, LockedRun, Plain, plain, rows};
+use super::{Journal, JournalError, LockedRun, Plain, plain, read_failed, rows};
 use crate::base::clock::Moment;
 use crate::base::id::RunId;
 use crate::research::node::NodeId;
@@ -47,13 +52,70 @@ pub(crate) struct EgressRow {
     pub(crate) withheld: Option<String>,
 }
 
+/// The columns that a hash covers.
+const HASHED: &str = "run, node, at, kind, target, text, withheld";
+
+/// Returns the hash of a row of [`HASHED`] and of the hash before it. Takes values as they are stored, so that it does not
+/// depend on how this version reads them.
+fn hash_of(row: &Row<'_>, previous: &str) -> rusqlite::Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    let mut part = |kind: u8, bytes: &[u8]| {
+        hasher.update(&[kind]).update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
+    };
+    part(0, previous.as_bytes());
+    for column in 0..HASHED.split(',').count() {
+        match row.get_ref(column)? {
+            ValueRef::Null => part(1, &[]),
+            ValueRef::Integer(number) => part(2, &number.to_le_bytes()),
+            ValueRef::Real(number) => part(3, &number.to_le_bytes()),
+            ValueRef::Text(text) => part(4, text),
+            ValueRef::Blob(bytes) => part(5, bytes),
+        }
+    }
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+/// Appends a row that was just inserted to the chain of its run.
+fn link(connection: &Connection, id: i64) -> rusqlite::Result<()> {
+    let head = "SELECT runs.id, runs.egress_head FROM runs JOIN egress ON egress.run = runs.id WHERE egress.id = ?1";
+    let (run, previous): (String, String) = connection.query_row(head, [id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let row = format!("SELECT {HASHED} FROM egress WHERE id = ?1");
+    let hash = connection.query_row(&row, [id], |row| hash_of(row, &previous))?;
+    connection.execute("UPDATE egress SET hash = ?1 WHERE id = ?2", (&hash, id))?;
+    connection.execute("UPDATE runs SET egress_head = ?1 WHERE id = ?2", (&hash, &run)).map(drop)
+}
+
+/// Chains the rows of a database of an older version.
+pub(super) fn link_all(connection: &Connection) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare("SELECT id FROM egress ORDER BY id")?;
+    let ids: Vec<i64> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    ids.into_iter().try_for_each(|id| link(connection, id))
+}
+
+/// Returns whether the chain of a run ends in `head`.
+fn is_whole(connection: &Connection, run: &str, head: &str) -> rusqlite::Result<bool> {
+    let sql = format!("SELECT {HASHED}, hash FROM egress WHERE run = ?1 ORDER BY id");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([run])?;
+    let mut previous = String::new();
+    while let Some(row) = rows.next()? {
+        let hash = hash_of(row, &previous)?;
+        if row.get_ref("hash")? != ValueRef::Text(hash.as_bytes()) {
+            return Ok(false);
+        }
+        previous = hash;
+    }
+    Ok(previous == head)
+}
+
 impl LockedRun {
     /// Records a text that is about to leave, or was withheld. A resumed run withholds the same text again; that is
     /// recorded once.
     pub(crate) async fn record_egress(&self, row: &EgressRow) -> Result<(), JournalError> {
         let row = row.clone();
         self.write(move |connection, run| {
-            connection.execute(
+            let transaction = connection.unchecked_transaction()?;
+            let inserted = transaction.execute(
                 "INSERT INTO egress (run, node, at, kind, target, text, withheld) \
                  SELECT :run, :node, :at, :kind, :target, :text, :withheld \
                  WHERE :withheld IS NULL OR NOT EXISTS (SELECT 1 FROM egress WHERE run = :run AND node = :node AND \
@@ -68,13 +130,33 @@ impl LockedRun {
                     ":withheld": row.withheld,
                 },
             )?;
-            Ok(())
+            if inserted > 0 {
+                link(&transaction, transaction.last_insert_rowid())?;
+            }
+            transaction.commit()
         })
         .await
     }
 }
 
 impl Journal {
+    /// Returns the ids of runs whose record of outgoing texts was changed after it was written.
+    pub(crate) async fn runs_with_altered_egress(&self) -> Result<Vec<String>, JournalError> {
+        self.read(|connection| {
+            let heads = rows(connection, "SELECT id, egress_head FROM runs ORDER BY id", [], |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+            })?;
+            let mut altered = Vec::new();
+            for (run, head) in heads {
+                if !is_whole(connection, &run, &head).map_err(read_failed)? {
+                    altered.push(run);
+                }
+            }
+            Ok(altered)
+        })
+        .await
+    }
+
     /// Returns every text of a run that left or was withheld, in order.
     pub(crate) async fn egress(&self, run: &RunId) -> Result<Vec<EgressRow>, JournalError> {
         let params = [run.to_string()];

@@ -41,7 +41,7 @@ pub(crate) use runs::RunRow;
 
 use crate::base::id::RunId;
 use crate::base::lock::FileLock;
-use schema::{MIGRATIONS, migrate, version};
+use schema::{MIGRATIONS, differences, harden, migrate, version};
 
 /// How long to wait for another process's commit.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -146,6 +146,12 @@ pub enum JournalError {
         /// The newest format this version reads.
         known: usize,
     },
+    /// The database has parts that `dr` does not write, or lacks some.
+    #[error("journal is not as dr writes it: {}", parts.join(", "))]
+    Altered {
+        /// Kind and name of each, for example ``trigger `x` ``.
+        parts: Vec<String>,
+    },
     /// A stored value is not one this version writes.
     #[error("journal has an entry that cannot be read")]
     Unreadable(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -163,6 +169,9 @@ impl JournalError {
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::TooNew { .. } => Some("use the newer dr, or move `.dr/state.db` away".into()),
+            Self::Altered { .. } => {
+                Some("another program changed `.dr/state.db`: restore a copy of it, or move it away".into())
+            }
             _ => None,
         }
     }
@@ -219,13 +228,18 @@ impl Journal {
     }
 
     fn of(mut connection: Connection) -> Result<Self, JournalError> {
-        let failed = |source| JournalError::Database { action: "migrate", source };
-        connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
-        migrate(&mut connection, &MIGRATIONS).map_err(failed)?;
-        let found = version(&connection).map_err(failed)?;
+        let failed = |action| move |source| JournalError::Database { action, source };
+        harden(&connection).map_err(failed("open"))?;
+        connection.pragma_update(None, "foreign_keys", true).map_err(failed("open"))?;
+        let found = version(&connection).map_err(failed("read"))?;
         if found > MIGRATIONS.len() {
             return Err(JournalError::TooNew { found, known: MIGRATIONS.len() });
         }
+        let parts = differences(&connection).map_err(failed("read"))?;
+        if !parts.is_empty() {
+            return Err(JournalError::Altered { parts });
+        }
+        migrate(&mut connection, &MIGRATIONS).map_err(failed("migrate"))?;
         Ok(Self {
             connection: Arc::new(Mutex::new(connection)),
             copy: None,
@@ -544,11 +558,24 @@ mod tests {
     }
 
     #[test]
+    fn triggers_and_views_of_a_database_do_nothing() {
+        let connection = Connection::open_in_memory().unwrap();
+        harden(&connection).unwrap();
+        let hostile = "CREATE TABLE a (x); CREATE VIEW b AS SELECT 7;
+            CREATE TRIGGER c AFTER INSERT ON a BEGIN UPDATE a SET x = 9; END; INSERT INTO a VALUES (1);";
+        connection.execute_batch(hostile).unwrap();
+        assert_eq!(connection.query_row("SELECT x FROM a", [], |row| row.get::<_, i64>(0)).unwrap(), 1);
+        let error = connection.query_row("SELECT * FROM b", [], |_| Ok(())).unwrap_err();
+        assert!(error.to_string().contains("view"), "{error}");
+        connection.execute_batch("PRAGMA writable_schema = 1; DELETE FROM sqlite_schema").unwrap_err();
+    }
+
+    #[test]
     fn database_of_a_newer_dr_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.db");
         Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
         let error = Journal::open(&path).err().unwrap();
-        assert_eq!(error.to_string(), "journal has format 99, and this version of dr knows 6");
+        assert_eq!(error.to_string(), "journal has format 99, and this version of dr knows 7");
     }
 }

@@ -1,9 +1,17 @@
 //! The tables of the journal, and the step from each version of the format to the next.
+//!
+//! A database may contain more than `dr` wrote: a trigger that changes what is inserted, or a view in place of a table. So
+//! such parts are disabled, and a database that has any is refused.
+
+use std::collections::BTreeMap;
 
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
+
+use super::egress::link_all;
 
 /// The migration from each version of the format to the next. Their number is the version this program writes.
-pub(super) const MIGRATIONS: [&str; 6] = [
+pub(super) const MIGRATIONS: [&str; 7] = [
     "CREATE TABLE runs (
         id TEXT PRIMARY KEY,
         question TEXT NOT NULL,
@@ -76,7 +84,58 @@ pub(super) const MIGRATIONS: [&str; 6] = [
     "ALTER TABLE lookups DROP COLUMN vector;
     ALTER TABLE lookups ADD COLUMN words TEXT;
     CREATE INDEX lookups_by_words ON lookups (tool, version, words) WHERE words IS NOT NULL;",
+    // Each row has a hash of itself and of the row before it, and the run has the hash of the last one.
+    "ALTER TABLE egress ADD COLUMN hash TEXT NOT NULL DEFAULT '';
+    ALTER TABLE runs ADD COLUMN egress_head TEXT NOT NULL DEFAULT '';",
 ];
+
+/// The version from which on outgoing texts are chained by their hashes.
+const CHAINED: i64 = 7;
+
+/// Disables triggers and views, and forbids changes of the database's internals by SQL.
+pub(super) fn harden(connection: &Connection) -> rusqlite::Result<()> {
+    let settings = [
+        (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
+        (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
+        (DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false),
+        (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
+    ];
+    settings.into_iter().try_for_each(|(setting, value)| connection.set_db_config(setting, value).map(drop))
+}
+
+/// Returns the differences between a database and what `dr` writes in its version of the format: parts that are there in
+/// addition, changed or missing. The version must be known.
+pub(super) fn differences(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    // One transaction, because another process may be migrating.
+    let transaction = connection.unchecked_transaction()?;
+    let expected = Connection::open_in_memory()?;
+    for migration in MIGRATIONS.iter().take(version(&transaction)?) {
+        expected.execute_batch(migration)?;
+    }
+    let (expected, mut found) = (parts(&expected)?, parts(&transaction)?);
+    let mut differences = Vec::new();
+    for ((kind, name), sql) in expected {
+        match found.remove(&(kind.clone(), name.clone())) {
+            Some(other) if other == sql => {}
+            Some(_) => differences.push(format!("{kind} `{name}` (changed)")),
+            None => differences.push(format!("{kind} `{name}` (missing)")),
+        }
+    }
+    differences.extend(found.into_keys().map(|(kind, name)| format!("{kind} `{name}`")));
+    Ok(differences)
+}
+
+/// Returns the SQL of every part by its kind and name. Indexes that SQLite makes by itself have no SQL.
+fn parts(connection: &Connection) -> rusqlite::Result<BTreeMap<(String, String), String>> {
+    let sql = "SELECT type, name, sql FROM sqlite_schema WHERE NOT (type = 'index' AND sql IS NULL)";
+    let mut statement = connection.prepare(sql)?;
+    let parts = statement.query_map([], |row| {
+        let sql: Option<String> = row.get(2)?;
+        let words: Vec<_> = sql.iter().flat_map(|sql| sql.split_whitespace()).collect();
+        Ok(((row.get(0)?, row.get(1)?), words.join(" ")))
+    })?;
+    parts.collect()
+}
 
 pub(super) fn version(connection: &Connection) -> rusqlite::Result<usize> {
     let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
@@ -92,6 +151,9 @@ pub(super) fn migrate(connection: &mut Connection, migrations: &[&str]) -> rusql
     // Another process may have migrated while this one waited for the transaction.
     for (migration, version) in migrations.iter().zip(1_i64..).skip(version(&transaction)?) {
         transaction.execute_batch(migration)?;
+        if version == CHAINED {
+            link_all(&transaction)?;
+        }
         transaction.pragma_update(None, "user_version", version)?;
     }
     transaction.commit()
