@@ -44,6 +44,9 @@ fn main() -> ExitCode {
     println!("Serving models, background jobs, searches and pages at {url}. Press Ctrl-C to stop.\n");
     println!("In another terminal, in a folder with an index:\n");
     println!("  export OPENAI_BASE_URL={url} OPENAI_API_KEY=any DR_MODEL=fixture");
+    println!("  # in ~/.config/dr/config.toml, so that its pages are read:");
+    println!("  # [web]");
+    println!("  # allowed_hosts = [\"{}\"]", origin.trim_start_matches("http://"));
     println!("  dr ask --mode deep \"how do we do it, and how do others?\"\n");
     println!("Example of a web search: {origin}/search?q=drip+lines&format=json");
     loop {

@@ -45,10 +45,13 @@ use crate::llm::roles::{Models, ModelsError, ModelsOptions};
 use crate::research::plan::TreeLimits;
 use crate::run::budget::BudgetLimits;
 use crate::source::deep_research::{DeepResearchError, DeepResearchOptions, DeepResearchSettings};
-use crate::source::web::{DateRange, SearchEngine, WebAccess, WebOptions, WebSettingsError};
+use crate::source::web::{DateRange, PageStore, SearchEngine, WebAccess, WebOptions, WebSettingsError};
 
 /// Name of the project's file.
 pub(crate) const PROJECT_FILE: &str = "dr.toml";
+
+/// File of the user's data folder with the key that fetched pages are sealed with.
+const PAGE_KEY: &str = "page-key";
 
 /// Name of a file beside the project's that may hold OpenAI's key.
 const DOTENV_FILE: &str = ".env";
@@ -273,6 +276,7 @@ impl Settings {
     }
 
     fn web_as_set(&self, pages: PathBuf, dates: DateRange) -> Result<WebAccess, ConfigError> {
+        let pages = PageStore::new(pages, self.paths.data.join(PAGE_KEY));
         let web = self.values.web.resolve(&self.environment, pages, dates, Arc::new(SystemClock));
         web.map_err(|source| ConfigError::Web { place: self.place_of("web"), source })
     }

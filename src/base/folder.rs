@@ -1,6 +1,6 @@
 //! Folders and files that only their owner can read.
 
-use std::io::Write;
+use std::io::{Error, ErrorKind, Write};
 use std::path::Path;
 
 /// Creates a folder, and those above it that are missing, for its owner alone. An existing folder keeps its permissions.
@@ -23,4 +23,24 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     #[cfg(unix)]
     std::fs::File::open(folder)?.sync_all()?;
     Ok(())
+}
+
+/// Returns the secret in a file, which is created with a random one if `creates`.
+pub(crate) fn secret_in(path: &Path, creates: bool) -> std::io::Result<[u8; 32]> {
+    let secret = match std::fs::read(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound && creates => {
+            let folder = path.parent().unwrap_or(path);
+            create_private(folder)?;
+            let mut file = tempfile::NamedTempFile::new_in(folder)?;
+            file.write_all(&rand::random::<[u8; 32]>())?;
+            file.as_file().sync_all()?;
+            match file.persist_noclobber(path) {
+                // Another process was first: its secret counts.
+                Err(error) if error.error.kind() != ErrorKind::AlreadyExists => return Err(error.error),
+                _ => std::fs::read(path)?,
+            }
+        }
+        read => read?,
+    };
+    secret.try_into().map_err(|_| Error::new(ErrorKind::InvalidData, "not 32 bytes"))
 }

@@ -134,12 +134,6 @@ impl BaseUrl {
         self.0.host_str().unwrap_or_default()
     }
 
-    /// Returns host and port: `localhost:11434`.
-    pub(crate) fn authority(&self) -> String {
-        let port = self.0.port_or_known_default().map(|port| format!(":{port}")).unwrap_or_default();
-        format!("{}{port}", self.host())
-    }
-
     /// Returns whether the endpoint is on this machine, judged by name or address; no DNS lookup is made.
     pub(crate) fn is_loopback(&self) -> bool {
         let host = self.host();

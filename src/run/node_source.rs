@@ -349,7 +349,7 @@ mod tests {
         let hit = json!({ "url": FOUND, "title": "Beds", "snippet": "Valves open at six." });
         let engine = FixtureProvider::read(&json!({ "when do valves open": [hit] })).unwrap();
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(Moment(1)));
-        let pages = PageStore::new(folder.to_owned());
+        let pages = PageStore::new(folder.join("pages"), folder.join("key"));
         let text = "Valves open at six.".to_owned();
         pages
             .put(&Page {

@@ -59,16 +59,29 @@ pub(crate) fn greenhouse() -> World {
     world
 }
 
-/// Configures `server` as the endpoint of all models.
+/// Configures `server` as the endpoint of all models, and allows its pages, which are on this machine.
 pub(crate) fn models_at(world: World, server: &WebServer) -> World {
+    let host = server.origin().trim_start_matches("http://");
+    set(&world, &format!("[web]\nallowed_hosts = [\"{host}\"] {KEPT}\n"));
     let world = world.with_variable("OPENAI_BASE_URL", server.url()).with_variable("OPENAI_API_KEY", KEY);
     world.with_variable("DR_MODEL", "fixture")
 }
 
-/// Writes the user settings file.
+/// Marks the line of the user settings file that [`set`] keeps.
+const KEPT: &str = "# of the test server";
+
+/// Writes the user settings file. Pages of the test server stay allowed, unless `settings` names hosts.
 pub(crate) fn set(world: &World, settings: &str) {
-    fs::create_dir_all(world.home(".config/dr")).unwrap();
-    fs::write(world.home(".config/dr/config.toml"), settings).unwrap();
+    let file = world.home(".config/dr/config.toml");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let before = fs::read_to_string(&file).unwrap_or_default();
+    let allowed = before.lines().find(|line| line.ends_with(KEPT) && !settings.contains("allowed_hosts"));
+    let settings = match allowed {
+        Some(allowed) if settings.contains("[web]\n") => settings.replace("[web]\n", &format!("[web]\n{allowed}\n")),
+        Some(allowed) => format!("{settings}\n[web]\n{allowed}\n"),
+        None => settings.to_owned(),
+    };
+    fs::write(file, settings).unwrap();
 }
 
 /// Returns the number of executed calls of a kind.

@@ -69,7 +69,7 @@ pub(crate) use self::settings::{WebAccess, WebOptions, WebSettingsError};
 pub(crate) use self::tavily::Tavily;
 pub(crate) use self::url::{WebUrl, named_in};
 use super::{Found, Label, Passage, Place, SourceError, SourceFile, Support};
-use crate::base::clock::Clock;
+use crate::base::clock::{Clock, Moment};
 use crate::base::line::with_causes;
 use crate::base::outbound::Outbound;
 use crate::base::word::WordSplitter;
@@ -132,7 +132,7 @@ impl WebSource {
         let (pages, stored) = (self.pages.clone(), url.clone());
         let stored = tokio::task::spawn_blocking(move || pages.latest(&stored)).await;
         if let Ok(Some(page)) = stored
-            && self.clock.now().since(page.fetched_at) < FRESH
+            && is_fresh(page.fetched_at, self.clock.now())
         {
             return Ok(page);
         }
@@ -255,6 +255,11 @@ impl WebSource {
         let page = tokio::task::spawn_blocking(move || pages.get(&hash)).await;
         page.ok().flatten().map_or(SourceFile::Gone, |page| SourceFile::AsIndexed(page.text))
     }
+}
+
+/// Returns whether a page need not be fetched again. One from the future never counts: it would stay fresh until then.
+fn is_fresh(fetched_at: Moment, now: Moment) -> bool {
+    fetched_at <= now && now.since(fetched_at) < FRESH
 }
 
 fn failed(reason: String) -> SourceError {

@@ -1,13 +1,15 @@
 //! Stores fetched pages under the hash of their text, so that quotes can be checked after the page has changed.
+//!
+//! A folder of pages may have come with a project. So a page is sealed when it is fetched, with a key in the user's data
+//! folder that no project has: a page with another seal, or with a changed text, address or time, counts as missing.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tempfile::NamedTempFile;
 
 use super::url::WebUrl;
 use crate::base::clock::Moment;
+use crate::base::folder::{create_private, secret_in, write_private};
 use crate::base::id::ContentHash;
 
 /// A fetched page.
@@ -34,6 +36,17 @@ pub(crate) struct Page {
 #[derive(Clone, Debug)]
 pub(crate) struct PageStore {
     folder: PathBuf,
+    /// File of the key of the seals, created with the first page.
+    key: PathBuf,
+}
+
+/// A page as it is stored.
+#[derive(Serialize, Deserialize)]
+struct Sealed {
+    #[serde(flatten)]
+    page: Page,
+    /// Keyed hash of the page.
+    seal: String,
 }
 
 /// A page could not be stored.
@@ -48,9 +61,9 @@ pub(crate) struct PageStoreError {
 }
 
 impl PageStore {
-    /// Returns a store in `folder`, which is created with the first page.
-    pub(crate) fn new(folder: PathBuf) -> Self {
-        Self { folder }
+    /// Returns a store in `folder`, which is created with the first page, as is the file `key`.
+    pub(crate) fn new(folder: PathBuf, key: PathBuf) -> Self {
+        Self { folder, key }
     }
 
     /// Stores a page durably and returns its hash.
@@ -69,21 +82,21 @@ impl PageStore {
         Ok(hash)
     }
 
-    /// Returns a stored page, or `None` if it is missing or its text does not match the hash.
+    /// Returns a stored page, or `None` if it is missing, its text does not match the hash, or this user did not fetch it.
     pub(crate) fn get(&self, hash: &ContentHash) -> Option<Page> {
         let is_hash = hash.as_str().len() == 64
             && hash.as_str().bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
         if !is_hash {
             return None;
         }
-        let page: Page = read(&self.path("pages", hash))?;
+        let page = self.read(&self.path("pages", hash))?;
         (ContentHash::of(page.text.as_bytes()) == *hash && page.content_hash == *hash).then_some(page)
     }
 
     /// Returns the page last fetched from an address.
     pub(crate) fn latest(&self, url: &WebUrl) -> Option<Page> {
         let url = url.canonical();
-        let note: Page = read(&self.path("urls", &key(&url)))?;
+        let note = self.read(&self.path("urls", &key(&url)))?;
         let is_of = note.url == url || note.requested == url;
         let text = self.get(&note.content_hash).filter(|_| is_of)?.text;
         Some(Page { text, ..note })
@@ -94,37 +107,30 @@ impl PageStore {
         self.folder.join(kind).join(&hash.as_str()[..2]).join(format!("{}.json", hash.as_str()))
     }
 
-    /// Writes a file atomically, readable by its owner only.
+    /// Writes a page whole or not at all, readable by its owner only.
     fn write(&self, path: &Path, page: &Page) -> Result<(), PageStoreError> {
         let write = || {
-            let folder = path.parent().unwrap_or(&self.folder);
-            make_folder(folder)?;
-            let mut file = NamedTempFile::new_in(folder)?;
-            file.write_all(&serde_json::to_vec(page)?)?;
-            file.as_file().sync_all()?;
-            file.persist(path)?;
-            #[cfg(unix)]
-            std::fs::File::open(folder)?.sync_all()?;
-            Ok(())
+            let secret = secret_in(&self.key, true)?;
+            create_private(path.parent().unwrap_or(&self.folder))?;
+            write_private(path, &serde_json::to_vec(&Sealed { seal: seal(&secret, page)?, page: page.clone() })?)
         };
         write().map_err(|source| PageStoreError { path: path.to_owned(), source })
     }
+
+    /// Reads a page with a valid seal.
+    fn read(&self, path: &Path) -> Option<Page> {
+        let Sealed { page, seal: found } = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        let expected = seal(&secret_in(&self.key, false).ok()?, &page).ok()?;
+        (found == expected).then_some(page)
+    }
+}
+
+fn seal(secret: &[u8; 32], page: &Page) -> std::io::Result<String> {
+    Ok(blake3::keyed_hash(secret, &serde_json::to_vec(page)?).to_hex().to_string())
 }
 
 fn key(url: &WebUrl) -> ContentHash {
     ContentHash::of(url.as_str().as_bytes())
-}
-
-fn make_folder(folder: &Path) -> std::io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
-}
-
-fn read(path: &Path) -> Option<Page> {
-    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
 }
 
 #[cfg(test)]
@@ -147,7 +153,7 @@ mod tests {
     #[test]
     fn page_comes_back_as_it_was_put_by_its_hash_and_both_addresses() {
         let folder = tempfile::tempdir().unwrap();
-        let store = PageStore::new(folder.path().join("web"));
+        let store = PageStore::new(folder.path().join("web"), folder.path().join("key"));
         let kept = page("https://example.org/beds", "Valves open at six.");
         let hash = store.put(&kept).unwrap();
         assert_eq!(store.get(&hash), Some(kept.clone()));
@@ -166,7 +172,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
 
         let folder = tempfile::tempdir().unwrap();
-        let store = PageStore::new(folder.path().join("web"));
+        let store = PageStore::new(folder.path().join("web"), folder.path().join("key"));
         let hash = store.put(&page("https://example.org/", "Beds.")).unwrap();
         let path = store.path("pages", &hash);
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -176,7 +182,7 @@ mod tests {
     #[test]
     fn page_that_was_tampered_with_is_not_there() {
         let folder = tempfile::tempdir().unwrap();
-        let store = PageStore::new(folder.path().to_owned());
+        let store = PageStore::new(folder.path().to_owned(), folder.path().join("key"));
         let kept = page("https://example.org/", "Valves open at six.");
         let hash = store.put(&kept).unwrap();
         let path = store.path("pages", &hash);
@@ -191,8 +197,30 @@ mod tests {
     }
 
     #[test]
+    fn page_of_another_user_or_with_another_time_or_address_is_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = PageStore::new(folder.path().join("web"), folder.path().join("key"));
+        let kept = page("https://example.org/", "Valves open at six.");
+        let hash = store.put(&kept).unwrap();
+        let path = store.path("urls", &key(&kept.url));
+        let note = std::fs::read_to_string(&path).unwrap();
+        for (was, is) in [("\"fetched_at\":5", "\"fetched_at\":253370764800000"), ("example.org", "trusted.example")] {
+            assert!(note.contains(was), "{note}");
+            std::fs::write(&path, note.replace(was, is)).unwrap();
+            assert_eq!(store.latest(&kept.url), None, "{is}");
+        }
+        std::fs::write(&path, &note).unwrap();
+        assert_eq!(store.latest(&kept.url), Some(kept));
+        let other = PageStore::new(folder.path().join("web"), folder.path().join("other key"));
+        assert_eq!(other.get(&hash), None, "another user has another key");
+        assert!(!folder.path().join("other key").exists(), "reading creates no key");
+        other.put(&page("https://example.org/b", "Other beds.")).unwrap();
+        assert_eq!(other.get(&hash), None);
+    }
+
+    #[test]
     fn what_is_no_hash_becomes_no_path() {
-        let store = PageStore::new("/".into());
+        let store = PageStore::new("/".into(), "/key".into());
         let long = format!("../../etc/passwd{}", "a".repeat(48));
         for text in ["", "é", "../../etc/passwd", long.as_str(), &"A".repeat(64)] {
             assert_eq!(store.get(&ContentHash::from_stored(text)), None, "{text}");

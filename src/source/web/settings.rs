@@ -11,7 +11,7 @@ use super::{
     Tavily, WebSource,
 };
 use crate::base::clock::Clock;
-use crate::base::environment::{Environment, KeyError, OPENAI_BASE_URL};
+use crate::base::environment::{Environment, KeyError};
 use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret, shown};
 
 /// Prefix of `provider` for a file of recorded results.
@@ -117,22 +117,21 @@ impl WebOptions {
     pub(crate) fn resolve(
         &self,
         environment: &Environment,
-        pages: PathBuf,
+        pages: PageStore,
         dates: DateRange,
         clock: Arc<dyn Clock>,
     ) -> Result<WebAccess, WebSettingsError> {
         let provider = self.provider(environment)?;
         let can_search = provider.is_some();
-        let mut allowed_hosts =
+        let allowed_hosts =
             self.allowed_hosts.iter().map(|host| host.parse()).collect::<Result<Vec<AllowedHost>, _>>()?;
-        allowed_hosts.extend(environment.get(OPENAI_BASE_URL).and_then(own_machine));
         let options = FetchOptions { allowed_hosts, ..FetchOptions::default() };
         let fetcher = match self.fetch {
             Some(false) => None,
             Some(true) | None => Some(Arc::new(Fetcher::new(options, Arc::clone(&clock))?)),
         };
         let provider = provider.unwrap_or_else(|| Arc::new(FixtureProvider::default()));
-        let source = WebSource::new(provider, fetcher, PageStore::new(pages), clock).with_dates(dates);
+        let source = WebSource::new(provider, fetcher, pages, clock).with_dates(dates);
         Ok(WebAccess { source: Arc::new(source), can_search })
     }
 
@@ -187,12 +186,6 @@ fn address_in(engine: SearchEngine, environment: &Environment) -> Result<BaseUrl
     Ok(address.parse()?)
 }
 
-/// Returns host and port of an endpoint if it is on this machine.
-fn own_machine(address: &str) -> Option<AllowedHost> {
-    let address = address.parse::<BaseUrl>().ok().filter(BaseUrl::is_loopback)?;
-    address.authority().parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,7 +197,8 @@ mod tests {
     fn resolve(toml: &str, variables: &[(&str, &str)]) -> Result<WebAccess, WebSettingsError> {
         let options: WebOptions = serde_json::from_str(toml).unwrap();
         let environment = Environment::of(variables.iter().copied());
-        options.resolve(&environment, std::env::temp_dir(), DateRange::default(), Arc::new(ManualClock::default()))
+        let pages = PageStore::new(std::env::temp_dir(), std::env::temp_dir().join("key"));
+        options.resolve(&environment, pages, DateRange::default(), Arc::new(ManualClock::default()))
     }
 
     fn scope(toml: &str, variables: &[(&str, &str)]) -> String {

@@ -620,8 +620,8 @@ fn web() -> Web {
 
 fn source(hits: &Value, fetcher: Option<Fetcher>, folder: &std::path::Path) -> WebSource {
     let provider = Arc::new(FixtureProvider::read(hits).unwrap());
-    let pages = PageStore::new(folder.to_owned());
-    WebSource::new(provider, fetcher.map(Arc::new), pages, Arc::new(ManualClock::default()))
+    let pages = PageStore::new(folder.join("pages"), folder.join("key"));
+    WebSource::new(provider, fetcher.map(Arc::new), pages, Arc::new(ManualClock::at(Moment(7))))
 }
 
 fn address(passage: &Passage) -> Outbound {
@@ -655,6 +655,28 @@ async fn page_is_opened_stored_and_read_again_without_the_network() {
     let again = source(&json!({}), None, web.folder.path());
     assert_eq!(again.open(&address(&found.passages[0])).await.unwrap(), opened);
     assert_eq!(web.server.lines(), ["GET /robots.txt", "GET /beds"]);
+}
+
+#[tokio::test]
+async fn page_from_the_future_is_fetched_again() {
+    let web = web();
+    let store = PageStore::new(web.folder.path().join("pages"), web.folder.path().join("key"));
+    let url: WebUrl = web.server.url("/beds").to_string().parse().unwrap();
+    let text = "Valves never open.".to_owned();
+    let forged = Page {
+        requested: url.clone(),
+        url: url.clone(),
+        title: "Beds".into(),
+        content_hash: ContentHash::of(text.as_bytes()),
+        text,
+        fetched_at: Moment(253_370_764_800_000),
+        content_type: "text/html".into(),
+    };
+    store.put(&forged).unwrap();
+    let found = web.source.search(&Outbound::fixed("when do the valves open"), 1).await.unwrap();
+    assert_eq!(found.passages[0].id, url.as_str());
+    let opened = web.source.open(&address(&found.passages[0])).await.unwrap();
+    assert_eq!(opened.text, "Valves open at six.\n\nThey close at nine.");
 }
 
 #[tokio::test]

@@ -207,3 +207,73 @@ fn set_allowed(world: &World, server: &WebServer) {
     let host = server.origin().trim_start_matches("http://");
     set(world, &format!("[web]\nallowed_hosts = [\"{host}\"]\n"));
 }
+
+/// Returns every file below a folder.
+fn files(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn page_that_this_user_did_not_fetch_counts_as_missing_and_is_fetched_again() {
+    let server = Setup::new(reader::say).start();
+    let world = asking(&server);
+    let first = ask(&world);
+    let fetched = count(&server, Kind::Page);
+    assert!(fetched > 0 && !quotes(&first, "public").is_empty(), "{first:#}");
+
+    // As shipped with a folder: each page has an invented sentence, under its right hash, and is dated in the year 9999.
+    let invented = "Copper gutters are polished 4 times a day.";
+    let mut renamed: std::collections::BTreeMap<String, Value> = std::collections::BTreeMap::new();
+    let all = files(&world.path(".dr/pages"));
+    let (pages, notes): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|path| path.to_string_lossy().contains("/pages/pages/"));
+    for path in pages.iter().chain(&notes) {
+        let mut page: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        page["fetched_at"] = 253_370_764_800_000_u64.into();
+        let text = page["text"].as_str().unwrap();
+        let old = page["content_hash"].as_str().unwrap().to_owned();
+        if text.is_empty() {
+            page["content_hash"] = renamed[&old].clone();
+            std::fs::write(path, page.to_string()).unwrap();
+            continue;
+        }
+        let text = format!("{invented}\n\n{text}");
+        let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
+        (page["text"], page["content_hash"]) = (text.into(), hash.clone().into());
+        let target = world.path(&format!(".dr/pages/pages/{}/{hash}.json", &hash[..2]));
+        std::fs::create_dir_all(target.parent().unwrap()).unwrap();
+        std::fs::write(target, page.to_string()).unwrap();
+        renamed.insert(old, Value::from(hash));
+    }
+    std::fs::remove_file(world.path(".dr/state.db")).unwrap();
+    let second = ask(&world);
+    assert_eq!(count(&server, Kind::Page), 2 * fetched, "pages are fetched again");
+    assert!(!second.to_string().contains(invented) && !server.received().contains(invented), "{second:#}");
+    assert!(quotes(&second, "public").iter().all(|quote| quote["place"]["fetched_at"].as_u64() < Some(10_u64.pow(13))));
+}
+
+#[test]
+fn page_that_this_user_fetched_is_not_fetched_again_for_a_day_and_its_quotes_have_its_date() {
+    let server = Setup::new(reader::say).start();
+    let world = asking(&server);
+    ask(&world);
+    let fetched = count(&server, Kind::Page);
+    std::fs::remove_file(world.path(".dr/state.db")).unwrap();
+    ask(&world);
+    assert_eq!(count(&server, Kind::Page), fetched);
+    let report = world.dr(["replay"]).succeeded().stdout;
+    assert!(report.contains(">, read on 20"), "{report}");
+}
+
+#[test]
+fn other_pages_of_a_model_endpoint_on_this_machine_are_not_read() {
+    let server = Setup::new(reader::say).start();
+    let world = asking(&server);
+    set(&world, "[web]\nallowed_hosts = []\n");
+    world.dr(["ask", "--quiet", "--no-deep-research", "--source", "web", "--mode", "quick", QUESTION]);
+    assert!(count(&server, Kind::SearxNg) > 0 && count(&server, Kind::Reply) > 0);
+    assert_eq!((count(&server, Kind::Page), count(&server, Kind::Robots)), (0, 0));
+    let replay = world.dr(["replay", "--json"]).json()["limitations"].to_string();
+    assert!(replay.contains("a page was not read"), "{replay}");
+}
