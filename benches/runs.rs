@@ -8,7 +8,7 @@
 #[path = "../tests/it/researcher.rs"]
 mod researcher;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -63,6 +63,7 @@ async fn measure(nodes: usize, delay: Duration) {
         models: BTreeMap::new(),
         searched: "files".into(),
         source_version: "1".into(),
+        collections: BTreeSet::new(),
         follows: None,
     };
     let run = RunId::random(1);

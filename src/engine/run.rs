@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::setup::{JobFlags, check_same_models};
-use super::stored::report_of;
+use super::stored::{Origins, report_of};
 use super::watch::Watcher;
 use super::{AskRequest, Engine, EngineError};
 use crate::base::id::RunId;
@@ -151,7 +151,8 @@ impl Engine {
         }
         let models = if state.settings.by_rules { None } else { self.models(&limits)? };
         let flags = JobFlags { max_jobs: None, retry_unknown: request.retry_unknown };
-        let setup = self.set_up(&state.settings.request.scope, models, &limits, flags).await?;
+        let origins = Origins::of(&store, &state).await?;
+        let setup = self.set_up(&state.settings.request.scope, origins, models, &limits, flags).await?;
         // In a run that has ended, only its jobs can be retried.
         if is_done && setup.jobs.is_none() {
             return as_it_is(&store, run, &state).await;

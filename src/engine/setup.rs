@@ -3,7 +3,7 @@
 //! The order matters. Every check that can refuse the request comes first; then the folder for runs is opened or created;
 //! then the first event is appended to the journal; and only after that can a call be charged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::request::check_scope;
 use super::search::check_collections;
-use super::stored::{followed, is_read_only};
+use super::stored::{Origins, followed, is_read_only};
 use super::watch::{Watcher, listener};
 use super::{AskRequest, Engine, EngineError};
 use crate::base::clock::{Clock, SystemClock};
@@ -56,6 +56,8 @@ pub(super) struct Setup {
     models: Option<Models>,
     pub(super) jobs: Option<Arc<DeepResearch>>,
     sources: Sources,
+    /// Collections whose rules apply to the run.
+    collections: BTreeSet<String>,
 }
 
 /// Refuses a plan that was made with the answer of a run in view for a run that does not follow that one: its wording
@@ -89,7 +91,14 @@ impl Engine {
         }
         let models = self.models(&limits)?;
         let flags = JobFlags { max_jobs: request.max_jobs, retry_unknown: false };
-        let setup = self.set_up(&request.run.scope, models, &limits, flags).await?;
+        let (follows, origins) = match &request.follow {
+            Some(name) => {
+                followed(&self.known_runs()?, name).await.map(|(followed, origins)| (Some(followed), origins))?
+            }
+            None => (None, Origins::Known(BTreeSet::new())),
+        };
+        check_follows(request.plan.as_ref(), follows.as_ref())?;
+        let setup = self.set_up(&request.run.scope, origins, models, &limits, flags).await?;
         if request.run.source == Some(SourceHint::Web) {
             self.check_way_out(&setup)?;
         }
@@ -97,14 +106,9 @@ impl Engine {
             limits.time = Some(TIME_WITH_JOBS);
         }
         let store = self.store_for(&setup)?;
-        let follows = match &request.follow {
-            Some(name) => Some(followed(&store, name).await?),
-            None => None,
-        };
-        check_follows(request.plan.as_ref(), follows.as_ref())?;
         let settings = RunSettings {
             request: RunRequest {
-                allow_egress: request.run.allow_egress || self.allows_egress(&setup.searcher, &request.run.scope),
+                allow_egress: request.run.allow_egress || self.allows_egress(&setup.collections),
                 ..request.run.clone()
             },
             limits,
@@ -115,6 +119,7 @@ impl Engine {
             models: models_by_name(setup.models.as_ref()),
             searched: setup.sources.internal.scope(),
             source_version: setup.sources.internal.version(),
+            collections: setup.collections.clone(),
             follows,
         };
         let resources = self.resources(setup, store, watcher, stop).await;
@@ -122,17 +127,20 @@ impl Engine {
         Ok(Orchestrator::start(run, request.question.clone(), settings, resources).await?)
     }
 
-    /// Sets up models, jobs and sources, after checking that the models may see the searched collections.
+    /// Sets up models, jobs and sources, after checking that the models may see the collections that are searched and
+    /// those that text of earlier runs is from.
     pub(super) async fn set_up(
         &self,
         scope: &Scope,
+        origins: Origins,
         models: Option<Models>,
         limits: &BudgetLimits,
         flags: JobFlags,
     ) -> Result<Setup, EngineError> {
         let searcher = self.searcher(SearchMode::Hybrid).await?;
         check_collections(&searcher, &scope.collections)?;
-        self.check_trust(&searcher, scope, models.as_ref())?;
+        let collections = self.collections(&searcher, scope, origins);
+        self.check_trust(&collections, models.as_ref())?;
         let jobs = self.jobs(models.as_ref(), limits, flags)?;
         let internal = KbSource::new(searcher.clone(), check_scope(scope)?).await?;
         let day = |day: &Option<String>| day.as_deref().and_then(|day| day.parse().ok());
@@ -143,7 +151,7 @@ impl Engine {
         let web = web.filter(|_| can_search || jobs.is_some()).map(|web| web.source);
         let is_offline = self.settings.is_offline();
         let sources = Sources { internal: Arc::new(internal), web, can_search, is_offline };
-        Ok(Setup { searcher, models, jobs, sources })
+        Ok(Setup { searcher, models, jobs, sources, collections })
     }
 
     /// Completes the resources of a run.
@@ -154,7 +162,7 @@ impl Engine {
         watcher: Watcher,
         stop: CancellationToken,
     ) -> Resources {
-        let Setup { searcher, models, jobs, sources } = setup;
+        let Setup { searcher, models, jobs, sources, .. } = setup;
         let embedder = searcher.embedder().map(Arc::clone);
         let recall = match (&embedder, store.is_kept()) {
             (Some(embedder), true) => Recall::open(&self.runs_folder(), Arc::clone(embedder)).await.ok(),
@@ -218,12 +226,22 @@ impl Engine {
         Ok(may_run.then(|| Arc::new(jobs)))
     }
 
-    /// Refuses to send a `local_only` collection to a model on another machine.
-    fn check_trust(&self, searcher: &Searcher, scope: &Scope, models: Option<&Models>) -> Result<(), EngineError> {
+    /// Returns the collections whose rules apply: those in a scope, and those that text of earlier runs is from.
+    fn collections(&self, searcher: &Searcher, scope: &Scope, origins: Origins) -> BTreeSet<String> {
+        let known = searcher.index().manifest().collections.keys();
+        let searched = known.clone().filter(|name| scope.collections.is_empty() || scope.collections.contains(*name));
+        let earlier = match origins {
+            Origins::Known(names) => names,
+            Origins::Unknown => known.chain(self.settings.values.collections.keys()).cloned().collect(),
+        };
+        searched.cloned().chain(earlier).collect()
+    }
+
+    /// Refuses to send text of a `local_only` collection to a model on another machine.
+    fn check_trust(&self, collections: &BTreeSet<String>, models: Option<&Models>) -> Result<(), EngineError> {
         let Some(models) = models else { return Ok(()) };
         let options = &self.settings.values.collections;
-        let closed =
-            searched(searcher, scope).find(|name| options.get(*name).is_some_and(|options| options.local_only));
+        let closed = collections.iter().find(|name| options.get(*name).is_some_and(|options| options.local_only));
         let away = Role::ALL.into_iter().find(|role| !models.role(*role).is_local);
         match (closed, away) {
             (Some(collection), Some(role)) => Err(EngineError::NotLocal {
@@ -235,11 +253,11 @@ impl Engine {
         }
     }
 
-    /// Returns whether the settings allow egress for every searched collection.
-    fn allows_egress(&self, searcher: &Searcher, scope: &Scope) -> bool {
+    /// Returns whether the settings allow egress for every one of some collections.
+    fn allows_egress(&self, collections: &BTreeSet<String>) -> bool {
         let options = &self.settings.values.collections;
-        let mut searched = searched(searcher, scope).peekable();
-        searched.peek().is_some() && searched.all(|name| options.get(name).is_some_and(|options| options.allow_egress))
+        let is_open = |name: &String| options.get(name).is_some_and(|options| options.allow_egress);
+        !collections.is_empty() && collections.iter().all(is_open)
     }
 
     /// Refuses a web-only run if the web is unreachable.
@@ -260,12 +278,6 @@ impl Engine {
         };
         Err(EngineError::NoWayOut { reason, hint })
     }
-}
-
-/// Returns the collections in a scope.
-fn searched<'a>(searcher: &'a Searcher, scope: &'a Scope) -> impl Iterator<Item = &'a String> {
-    let known = searcher.index().manifest().collections.keys();
-    known.filter(|name| scope.collections.is_empty() || scope.collections.contains(*name))
 }
 
 /// Returns the name of each role's model.

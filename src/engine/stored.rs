@@ -1,6 +1,6 @@
 //! Stored runs: list, find, replay, show, export, remove.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -309,10 +309,44 @@ fn overrun(usage: &UsageTable, limits: &BudgetLimits) -> Option<String> {
     })
 }
 
-/// Reads the earlier run that a follow-up question refers to.
-pub(super) async fn followed(store: &Store, name: &str) -> Result<Followed, EngineError> {
+/// Collections that text of earlier runs is from. Their rules go on to apply to it.
+pub(super) enum Origins {
+    /// These.
+    Known(BTreeSet<String>),
+    /// Perhaps any: an older version began the run, or a run it follows was removed.
+    Unknown,
+}
+
+impl Origins {
+    /// Returns the collections whose text a run may have, those of the runs it follows included.
+    pub(super) async fn of(store: &Store, state: &RunState) -> Result<Self, EngineError> {
+        if !state.settings.collections.is_empty() {
+            return Ok(Self::Known(state.settings.collections.clone()));
+        }
+        let mut known: BTreeSet<_> = state.settings.request.scope.collections.iter().cloned().collect();
+        if known.is_empty() {
+            return Ok(Self::Unknown);
+        }
+        let Some(Followed { run, .. }) = &state.settings.follows else { return Ok(Self::Known(known)) };
+        match store.read(run).await {
+            Ok((_, earlier)) => match Box::pin(Self::of(store, &earlier)).await? {
+                Self::Known(earlier) => {
+                    known.extend(earlier);
+                    Ok(Self::Known(known))
+                }
+                Self::Unknown => Ok(Self::Unknown),
+            },
+            Err(StoreError::Missing(_)) => Ok(Self::Unknown),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Reads the earlier run that a follow-up question refers to, and where its text is from.
+pub(super) async fn followed(store: &Store, name: &str) -> Result<(Followed, Origins), EngineError> {
     let run = store.find(Some(name)).await?;
     let (_, state) = store.read(&run).await?;
     let report = report_of(store, &run, &state).await?;
-    Ok(Followed { run, question: state.question, answer: report.answer })
+    let origins = Origins::of(store, &state).await?;
+    Ok((Followed { run, question: state.question, answer: report.answer }, origins))
 }

@@ -3,7 +3,7 @@
 //! Field and variant names are part of the on-disk format: existing journals must stay readable, so a new field needs
 //! `#[serde(default)]`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -94,6 +94,10 @@ pub struct RunSettings {
     pub searched: String,
     /// Version of the source, on which search results depend, see [`crate::source::Source::version`].
     pub source_version: String,
+    /// Collections whose text the run may have: those it searches, and those of the runs it follows. Their rules apply
+    /// to it. Empty if an older version began it.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty", default)]
+    pub collections: BTreeSet<String>,
     /// The run this one follows up (`--follow`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub follows: Option<Followed>,

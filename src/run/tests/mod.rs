@@ -113,6 +113,7 @@ fn settings(limits: BudgetLimits) -> RunSettings {
         models: std::collections::BTreeMap::new(),
         searched: "many files of kb".into(),
         source_version: "1".into(),
+        collections: std::collections::BTreeSet::new(),
         follows: None,
     }
 }

@@ -367,3 +367,52 @@ fn mixed_worker_asks_whole_questions_and_tells_the_engine_nothing_of_a_note_it_h
         assert!(!received.contains(text), "{text}: {received}");
     }
 }
+
+#[test]
+fn no_secret_of_a_closed_collection_arrives_by_following_its_answer_in_an_open_one() {
+    let outside = outside();
+    let models = traitor(outside.origin().to_owned());
+    let world = between(&models, &outside);
+    world.write_on_day(1, "open/large.md", "# Large projects\n\nLarge projects are run in steps.\n");
+    world.dr(["index", "open", "--no-embed", "--quiet"]).succeeded();
+    let file = world.home(".config/dr/config.toml");
+    let settings = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, settings + "[collections.open]\nallow_egress = true\n").unwrap();
+    let quick = ["ask", "--json", "--source", "internal", "--mode", "quick", "--collection", "kb"];
+    let first = world.dr(quick.iter().chain(&["What is known of project Heron?"])).succeeded().json();
+    let answer = first["answer"].as_str().unwrap();
+    assert!(SECRETS.iter().all(|secret| answer.contains(secret)), "{answer}");
+    let follow = ["--follow", first["run_id"].as_str().unwrap(), "--no-deep-research", "--collection", "open"];
+    let run = report(&world, &follow);
+    assert!(outside.count() > 0, "{run}");
+    assert_eq!(arrived(&outside), Vec::<String>::new(), "{run}");
+}
+
+/// A company and a price, in a language whose words no list of rare tokens has.
+const CHINESE: [&str; 2] = ["青岚精密仪器厂", "三千八百六十万元"];
+
+#[test]
+fn name_and_price_in_chinese_do_not_arrive_unless_the_user_lets_them() {
+    for (flags, is_open) in [(&["--no-deep-research"][..], false), (&["--no-deep-research", "--allow-egress"], true)] {
+        let outside = outside();
+        let collector = outside.origin().to_owned();
+        let said = |words: &str| CHINESE.into_iter().filter(|secret| words.contains(secret)).collect::<Vec<_>>();
+        let models = Setup::new(move |request| betray(request, &said(&request.said()), &collector)).start();
+        let world = between(&models, &outside);
+        world.write(
+            "kb/heron.md",
+            &format!(
+                "# Heron\n\nThe supplier of project Heron is {}.\n\nThe price of project Heron is {}.\n",
+                CHINESE[0], CHINESE[1]
+            ),
+        );
+        world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+        let run = report(&world, flags);
+        let shown = models.requests().iter().any(|request| said(&request.said()).len() == CHINESE.len());
+        assert!(shown && outside.count() > 0, "the models were told, and something left: {run}");
+        let arrived = said(&outside.received_decoded());
+        assert_eq!(arrived, if is_open { CHINESE.to_vec() } else { vec![] }, "{run}");
+        let egress = world.dr(["show", "--egress"]).succeeded().stdout;
+        assert!(!egress.contains("(kept back: "), "the types keep it in, not the tripwire: {egress}");
+    }
+}

@@ -62,3 +62,38 @@ fn local_only_collection_is_allowed_for_a_loopback_model() {
     let report = world.dr(["ask", "--json", "--quiet", "--source", "internal", "--mode", "quick", QUESTION]);
     assert!(!report.succeeded().json()["evidence"].as_array().unwrap().is_empty());
 }
+
+/// Returns the id of the newest run.
+fn newest(world: &World) -> String {
+    world.dr(["runs", "--json"]).succeeded().json()["runs"][0]["id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn answer_over_a_local_only_collection_is_followed_up_by_local_models_alone_however_long_the_chain() {
+    let (here, away) = (server(), server());
+    let world = models_at(greenhouse(), &here);
+    world.write_on_day(1, "other/beds.md", "# Beds\n\nThe beds are raised.\n");
+    world.dr(["index", "other", "--no-embed", "--quiet"]).succeeded();
+    set(&world, LOCAL_ONLY);
+    let ask = ["ask", "--quiet", "--source", "internal", "--mode", "quick", "--max-cost", "inf"];
+    let of = |more: &[&str]| world.dr(ask.iter().chain(more));
+    of(&["--collection", "kb", "How much water do the beds take?"]).succeeded();
+    let first = newest(&world);
+    of(&["--collection", "other", "--follow", &first, "Are the beds raised?"]).succeeded();
+    let second = newest(&world);
+    assert_ne!(first, second);
+    assert!(here.received().contains("forty litres"), "the answer is shown to the local model");
+
+    set(&world, &format!("{ELSEWHERE}{LOCAL_ONLY}"));
+    let world = world.with_variable("HTTP_PROXY", away.origin()).with_variable("http_proxy", away.origin());
+    let other = ["--collection", "other", "Are the beds raised?"];
+    for follow in [&first, &second] {
+        let run = world.dr(ask.iter().chain(&["--follow", follow]).chain(&other));
+        assert_eq!((run.exit, away.received().as_str()), (Some(1), ""), "{run}");
+        assert!(run.stderr.starts_with("error: collection `kb` is for local models only"), "{run}");
+    }
+    let run = world.dr(["resume", "--add-tokens", "9000", &second]);
+    assert_eq!((run.exit, away.received().as_str()), (Some(1), ""), "{run}");
+    world.dr(ask.iter().chain(&other));
+    assert!(away.count() > 0, "without the earlier answer it is sent");
+}
