@@ -322,16 +322,19 @@ fn trigger_in_a_journal_lets_nothing_leave_and_hides_nothing() {
 #[test]
 fn journal_with_parts_that_dr_does_not_write_is_refused_by_their_names() {
     let world = world_with_a_run();
-    for (sql, named, undone) in [
-        ("CREATE VIEW seen AS SELECT 1", "view `seen`", "DROP VIEW seen"),
-        ("CREATE TABLE more (x)", "table `more`", "DROP TABLE more"),
-        ("CREATE INDEX fast ON runs (question)", "index `fast`", "DROP INDEX fast"),
-        ("ALTER TABLE runs ADD COLUMN x", "table `runs` (changed)", "ALTER TABLE runs DROP COLUMN x"),
-        ("DROP INDEX egress_by_run", "index `egress_by_run` (missing)", "CREATE INDEX egress_by_run ON egress (run)"),
+    // Closing the database merges its side file.
+    alter(&world, "PRAGMA wal_checkpoint(TRUNCATE)");
+    let kept = fs::read(world.path(".dr/state.db")).unwrap();
+    for (sql, named) in [
+        ("CREATE VIEW seen AS SELECT 1", "view `seen`"),
+        ("CREATE TABLE more (x)", "table `more`"),
+        ("CREATE INDEX fast ON runs (question)", "index `fast`"),
+        ("ALTER TABLE runs ADD COLUMN x TEXT", "table `runs` (changed)"),
+        ("DROP INDEX egress_by_run", "index `egress_by_run` (missing)"),
     ] {
         alter(&world, sql);
         assert_refused(&world.dr(["runs"]), &format!("journal is not as dr writes it: {named}\n"));
-        alter(&world, undone);
+        fs::write(world.path(".dr/state.db"), &kept).unwrap();
         world.dr(["runs"]).succeeded();
     }
 }
