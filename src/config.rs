@@ -40,7 +40,7 @@ use crate::base::environment::{Dotenv, Environment, KeyError, OPENAI_BASE_URL, O
 use crate::base::money::nanos;
 use crate::kb::embed::EmbedderChoice;
 use crate::kb::search::SearchMode;
-use crate::llm::price::{PriceError, PriceOptions, PriceTable};
+use crate::llm::price::{PriceOptions, PriceTable};
 use crate::llm::roles::{Models, ModelsError, ModelsOptions};
 use crate::research::plan::TreeLimits;
 use crate::run::budget::BudgetLimits;
@@ -262,8 +262,7 @@ impl Settings {
         if self.is_offline() {
             return Ok(None);
         }
-        let prices = PriceTable::with(&self.values.prices)?;
-        Models::resolve(&self.values.models, &self.environment, &prices)
+        Models::resolve(&self.values.models, &self.environment, &self.prices())
     }
 
     /// Returns the configured access to the web, restricted to pages of `dates`. `None` offline.
@@ -317,11 +316,7 @@ impl Settings {
     }
 
     /// Returns the prices of models.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for a price out of bounds.
-    pub(crate) fn prices(&self) -> Result<PriceTable, PriceError> {
+    pub(crate) fn prices(&self) -> PriceTable {
         PriceTable::with(&self.values.prices)
     }
 

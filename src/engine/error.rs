@@ -13,7 +13,6 @@ use crate::kb::ingest::IngestError;
 use crate::kb::search::SearchError;
 use crate::llm::call::CallError;
 use crate::llm::message::Role;
-use crate::llm::price::PriceError;
 use crate::llm::roles::ModelsError;
 use crate::run::orchestrator::RunError;
 use crate::run::recall::RecallError;
@@ -89,8 +88,6 @@ pub enum EngineError {
     /// Settings of models.
     #[error(transparent)]
     Models(#[from] ModelsError),
-    #[error(transparent)]
-    Price(#[from] PriceError),
     /// The request is restricted to the web, which cannot be searched.
     #[error("web cannot be searched: {reason}")]
     NoWayOut {
@@ -189,7 +186,6 @@ impl EngineError {
             | Self::SameName { .. }
             | Self::Folder { .. }
             | Self::Models(_)
-            | Self::Price(_)
             | Self::CannotKeep { .. }
             | Self::NotLocal { .. }
             | Self::Unpriced { .. }
@@ -239,7 +235,7 @@ impl EngineError {
             Self::Run(error) => error.hint(),
             Self::Store(error) => error.hint(),
             Self::Request(error) => error.hint(),
-            Self::Price(_) | Self::Folder { .. } | Self::Recall(_) | Self::Task(_) => None,
+            Self::Folder { .. } | Self::Recall(_) | Self::Task(_) => None,
         }
     }
 }

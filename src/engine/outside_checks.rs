@@ -5,7 +5,6 @@ use super::doctor::Check;
 use crate::base::line::{counted, with_causes};
 use crate::base::money::dollars_text;
 use crate::llm::message::Role;
-use crate::llm::price::PriceTable;
 use crate::source::deep_research::{DeepResearchSettings, job_cap};
 use crate::source::web::DateRange;
 
@@ -67,18 +66,17 @@ impl Engine {
             );
         }
         let models = settings.models.join(", ");
-        let is_priced =
-            |prices: &PriceTable| settings.models.iter().any(|model| settings.price(model, prices).is_some());
-        let is_limited = self.settings.limits().cost_nanos.is_some();
-        if is_limited && self.settings.prices().is_ok_and(|prices| !is_priced(&prices)) {
+        let prices = self.settings.prices();
+        let is_priced = settings.models.iter().any(|model| settings.price(model, &prices).is_some());
+        if self.settings.limits().cost_nanos.is_some() && !is_priced {
             let mend =
                 "set `[prices.\"MODEL\"]`, `local = true` for a server of your own, or ask with `--max-cost inf`";
             let detail =
                 format!("price of `{models}` is not known, so no job is started while the cost of a run is limited");
             return Check::note(name, detail, Some(mend.to_owned()));
         }
-        let cap = |prices: PriceTable| job_cap(settings, settings.price(settings.models.first()?, &prices).as_ref());
-        let cost = match self.settings.prices().ok().and_then(cap) {
+        let first = settings.models.first().and_then(|model| settings.price(model, &prices));
+        let cost = match job_cap(settings, first.as_ref()) {
             Some(0) => "free".to_owned(),
             Some(cap) => format!("{} each set aside", dollars_text(cap)),
             None => "at an unknown price".to_owned(),
@@ -88,9 +86,6 @@ impl Engine {
     }
 
     fn prices_check(&self) -> Check {
-        match self.settings.prices() {
-            Ok(prices) => Check::ok("prices", format!("built in as of {}", prices.as_of())),
-            Err(error) => Check::trouble("prices", error.to_string(), None),
-        }
+        Check::ok("prices", format!("built in as of {}", self.settings.prices().as_of()))
     }
 }

@@ -220,8 +220,8 @@ impl Engine {
         if settings.max_jobs == 0 {
             return Ok(None);
         }
-        let prices = self.settings.prices()?;
-        let jobs = DeepResearch::new(settings, prices, flags.retry_unknown).map_err(ModelsError::from)?;
+        let jobs = DeepResearch::new(settings, self.settings.prices(), flags.retry_unknown);
+        let jobs = jobs.map_err(ModelsError::from)?;
         let may_run = limits.cost_nanos.is_none() || jobs.is_priced();
         Ok(may_run.then(|| Arc::new(jobs)))
     }

@@ -43,37 +43,23 @@ const MIN_INPUT_TOKENS: u64 = 1_024;
 /// Default time-out of a request.
 const TIMEOUT: Duration = Duration::from_mins(5);
 
-/// One layer of model settings, for all roles or for one. Every field is optional.
+/// One layer of model settings, for all roles or for one. The rows of the settings document the fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ModelOptions {
-    /// Model name at the endpoint.
     pub(crate) model: Option<String>,
-    /// Base URL of the endpoint.
     pub(crate) base_url: Option<String>,
-    /// Responses API or Chat Completions.
     pub(crate) api: Option<Api>,
-    /// Environment variable that contains the key.
     pub(crate) key_env: Option<String>,
-    /// Context window: tokens of prompt and reply together.
     pub(crate) window_tokens: Option<u64>,
-    /// Most tokens of a prompt.
     pub(crate) max_input_tokens: Option<u64>,
-    /// Most visible tokens of a reply.
     pub(crate) max_output_tokens: Option<u32>,
-    /// Most reasoning tokens, in addition to the visible ones.
     pub(crate) reasoning_tokens: Option<u32>,
-    /// Reasoning effort.
     pub(crate) effort: Option<Effort>,
-    /// Sampling temperature.
     pub(crate) temperature: Option<f32>,
-    /// How the endpoint enforces a JSON schema.
     pub(crate) schema: Option<SchemaSupport>,
-    /// Tokenizer for counting tokens.
     pub(crate) encoding: Option<Encoding>,
-    /// Time-out of a request in seconds.
     pub(crate) timeout_seconds: Option<u64>,
-    /// Whether the endpoint belongs to the user, so that calls cost nothing.
     pub(crate) local: Option<bool>,
 }
 
@@ -177,9 +163,6 @@ pub enum ModelsError {
     /// The HTTP client could not be created.
     #[error(transparent)]
     Http(#[from] HttpError),
-    /// A price is invalid.
-    #[error(transparent)]
-    Price(#[from] super::price::PriceError),
 }
 
 impl ModelsError {
@@ -193,7 +176,7 @@ impl ModelsError {
             Self::Key { source, .. } => Some(source.hint()),
             Self::WindowTooSmall { .. } => Some("lower `max_output_tokens` or `reasoning_tokens`".into()),
             Self::Address { .. } => Some("a key goes into a variable, named by `key_env`".into()),
-            Self::Http(_) | Self::Price(_) => None,
+            Self::Http(_) => None,
         }
     }
 }
@@ -386,7 +369,7 @@ mod tests {
     fn resolve(options: Value, variables: &[(&str, &str)]) -> Result<Option<Models>, ModelsError> {
         let options: ModelsOptions = serde_json::from_value(options).unwrap();
         let environment = Environment::of(variables.iter().copied());
-        Models::resolve(&options, &environment, &PriceTable::with(&BTreeMap::new()).unwrap())
+        Models::resolve(&options, &environment, &PriceTable::with(&BTreeMap::new()))
     }
 
     fn names(models: &Models) -> Vec<String> {
@@ -498,7 +481,7 @@ mod tests {
         options.set_model("c");
         assert!(options.roles[&Role::Worker].schema.is_some());
         let environment = Environment::of([(OPENAI_BASE_URL, LOCAL)]);
-        let prices = PriceTable::with(&BTreeMap::new()).unwrap();
+        let prices = PriceTable::with(&BTreeMap::new());
         let models = Models::resolve(&options, &environment, &prices).unwrap().unwrap();
         assert_eq!(names(&models), ["c"; 5]);
     }

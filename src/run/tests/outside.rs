@@ -170,7 +170,7 @@ impl<'a> Outside<'a> {
                 temperature: None,
                 timeout: Duration::from_mins(10),
                 counter: TokenCounter::of(Encoding::Cl100k),
-                price: Some(Price::new("fixture", &PRICE).unwrap()),
+                price: Some(Price::of(&PRICE)),
             };
             RoleModel {
                 model: Arc::new(OpenAiModel::new(settings, client.clone()).on(self.hangs.models.on(&self.clock))),
@@ -194,7 +194,7 @@ impl<'a> Outside<'a> {
         let there =
             || Arc::new(OpenAiJobs::of(&settings).unwrap().on(self.hangs.jobs.on(&self.clock))) as Arc<dyn Provider>;
         let provider = self.provider.clone().unwrap_or_else(there);
-        let prices = PriceTable::with(&BTreeMap::from([("fixture".to_owned(), PRICE)])).unwrap();
+        let prices = PriceTable::with(&BTreeMap::from([("fixture".to_owned(), PRICE)]));
         DeepResearch::new(settings, prices, retry_unknown).unwrap().at(provider)
     }
 

@@ -46,7 +46,7 @@ mod tests {
     use crate::llm::price::{PriceOptions, PriceTable};
 
     fn price(model: &str) -> Price {
-        PriceTable::with(&BTreeMap::new()).unwrap().find(model).unwrap()
+        PriceTable::with(&BTreeMap::new()).find(model).unwrap()
     }
 
     fn report(usage: Option<Usage>, web_searches: Option<u64>) -> JobReport {
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn search_without_a_price_has_an_unknown_cost_and_no_search_is_free() {
         let options: PriceOptions = serde_json::from_str(r#"{ "input": 1, "output": 1 }"#).unwrap();
-        let price = Price::new("mine", &options).unwrap();
+        let price = Price::of(&options);
         assert!(JobCost::of(&report(Some(USAGE), Some(1)), Some(&price)).has_unknown);
         assert!(!JobCost::of(&report(Some(USAGE), Some(0)), Some(&price)).has_unknown);
     }

@@ -40,53 +40,34 @@ const TIMEOUT_MINUTES: u64 = 30;
 /// Longest list of allowed or blocked hosts.
 const MAX_DOMAINS: usize = 100;
 
-/// The table `[deep_research]`, every field optional. The rows of `config` check the bounds of its numbers.
+/// The table `[deep_research]`. The rows of the settings document the fields, and check the bounds of the numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeepResearchOptions {
-    /// Models in order of preference; the first available one is used.
     pub(crate) models: Option<Vec<String>>,
-    /// Address of the endpoint.
     pub(crate) base_url: Option<String>,
-    /// The variable that holds its key.
     pub(crate) key_env: Option<String>,
-    /// Whether the endpoint is the user's own and costs nothing.
     pub(crate) local: Option<bool>,
-    /// Reasoning effort, for models that accept one.
     pub(crate) effort: Option<Effort>,
-    /// Whether to request reasoning summaries. Some accounts may not use them.
     pub(crate) summaries: Option<bool>,
-    /// Dollars set aside for one job.
     pub(crate) max_cost: Option<f64>,
-    /// Most jobs one run may start.
     pub(crate) max_jobs: Option<usize>,
-    /// Most tool calls of one job.
     pub(crate) max_tool_calls: Option<u32>,
-    /// Most tokens of one job's reply, reasoning included.
     pub(crate) max_output_tokens: Option<u32>,
-    /// Hosts to search; empty for all.
     pub(crate) allowed_domains: Option<Vec<String>>,
-    /// Hosts not to search.
     pub(crate) blocked_domains: Option<Vec<String>>,
-    /// Whether the model may run code on the provider's machines.
     pub(crate) code_interpreter: Option<bool>,
-    /// A tool server the model may call.
     pub(crate) mcp: Option<McpOptions>,
-    /// Most minutes one job may take.
     pub(crate) timeout_minutes: Option<u64>,
 }
 
-/// The table `[deep_research.mcp]`.
+/// The table `[deep_research.mcp]`. The rows of the settings document the fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct McpOptions {
-    /// The server's name in the model's tool list.
     pub(crate) label: String,
-    /// Address of the server. The provider must be able to reach it.
     pub(crate) url: String,
-    /// The variable that holds its authorization.
     pub(crate) key_env: Option<String>,
-    /// The tools the model may call; empty for all.
     #[serde(default)]
     pub(crate) allowed_tools: Vec<String>,
 }
@@ -323,7 +304,7 @@ mod tests {
     }
 
     fn prices() -> PriceTable {
-        PriceTable::with(&BTreeMap::new()).unwrap()
+        PriceTable::with(&BTreeMap::new())
     }
 
     const KEY: [(&str, &str); 2] = [(OPENAI_KEY, "sk-1"), ("MINE", "sk-2")];
