@@ -78,7 +78,7 @@
 //! fn leak(earlier: dr::run::event::Followed) -> dr::base::outbound::Outbound { earlier.answer }
 //! ```
 //!
-//! A page of the web does, once its label is found to be public: see `dr::source::PublicPassage`.
+//! Addresses of pages do, where a public result, a fetched page or a cited source names them: see `run::node_source`.
 
 use std::fmt;
 
@@ -101,11 +101,19 @@ impl Outbound {
         Self(parts.join(separator))
     }
 
+    /// Returns parts of the text.
+    ///
+    /// `find` is a function pointer for every lifetime, so it captures nothing: what it returns stood in the text.
+    pub(crate) fn parts(&self, find: for<'a> fn(&'a str) -> Vec<&'a str>) -> Vec<Self> {
+        find(&self.0).into_iter().map(|part| Self(part.to_owned())).collect()
+    }
+
     /// Vouches for text whose origin the type system cannot see.
     ///
     /// `clippy.toml` forbids it. Each use carries an `#[expect]` with the reason why that text was made without internal
-    /// text: in the modules that turn the state of a run into what faces outward (`research::outward`, `run::outward`),
-    /// and where a passage is found to be public.
+    /// text: in the modules that turn the state of a run into what faces outward (`research::outward`, `run::outward`,
+    /// `run::outward_worker`), and where an answer from the web names an address (`run::node_source`, the parser of a
+    /// job's report).
     pub(crate) fn vouched(text: impl Into<String>) -> Self {
         Self(text.into())
     }

@@ -15,6 +15,7 @@ use super::extract::{check, is_hit};
 use super::locate::locate;
 use super::node::{Node, Tool};
 use super::question::{Aspect, AspectId};
+use super::worker::Conversation;
 use crate::base::line::{counted, one_line};
 use crate::llm::call::CallError;
 use crate::source::{Found, Passage, Source, SourceError, Support};
@@ -39,7 +40,7 @@ pub(super) struct ActionDraft {
     pub(super) tool: ToolDraft,
     /// Of `search`: the words to search for.
     pub(super) query: Option<String>,
-    /// Of `open` and `note`: the id of a passage.
+    /// Of `open` and `note`: the id of a passage; of `open` also the address of a link.
     pub(super) passage: Option<String>,
     /// Of `note`: words of the passage.
     pub(super) quote: Option<String>,
@@ -92,9 +93,15 @@ pub(super) struct ActionResult {
 }
 
 /// A validated action.
-enum Action {
-    Search(String),
+enum Action<Q: ?Sized> {
+    Search(Box<Q>),
     Open(usize),
+    /// Opens a page by an address that the model has seen somewhere; the source decides whether it may be opened.
+    Follow {
+        address: String,
+        /// The refusal if it may not.
+        complaint: String,
+    },
     Note {
         at: usize,
         range: Range<usize>,
@@ -121,8 +128,9 @@ enum Done {
 }
 
 /// The passages and notes of one worker.
-pub(super) struct Notebook<'a> {
-    source: &'a dyn Source,
+pub(super) struct Notebook<'a, Q: ?Sized> {
+    source: &'a dyn Source<Q>,
+    query: fn(String) -> Box<Q>,
     node: &'a Node,
     aspects: &'a [&'a Aspect],
     passages_per_search: usize,
@@ -143,18 +151,14 @@ pub(super) struct Notebook<'a> {
     failure: Option<SourceError>,
 }
 
-impl<'a> Notebook<'a> {
-    pub(super) fn new(
-        source: &'a dyn Source,
-        node: &'a Node,
-        aspects: &'a [&'a Aspect],
-        passages_per_search: usize,
-    ) -> Self {
+impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
+    pub(super) fn new(Conversation { task, source, query }: &'a Conversation<'a, Q>) -> Self {
         Self {
-            source,
-            node,
-            aspects,
-            passages_per_search,
+            source: *source,
+            query: *query,
+            node: task.node,
+            aspects: &task.aspects,
+            passages_per_search: task.limits.passages_per_search,
             made: HashSet::new(),
             shown: Vec::new(),
             noted: Vec::new(),
@@ -206,7 +210,7 @@ impl<'a> Notebook<'a> {
         stopped.map_or(Ok(outcomes), Err)
     }
 
-    fn action(&self, draft: &ActionDraft) -> Result<Action, String> {
+    fn action(&self, draft: &ActionDraft) -> Result<Action<Q>, String> {
         let is_allowed = |tool| self.node.tools.contains(&tool);
         match draft.tool {
             ToolDraft::Search if !is_allowed(Tool::Search) => Err("you may not search".to_owned()),
@@ -214,9 +218,14 @@ impl<'a> Notebook<'a> {
             ToolDraft::Search => {
                 let query = one_line(draft.query.as_deref().unwrap_or_default());
                 let has_words = query.chars().any(char::is_alphanumeric);
-                if has_words { Ok(Action::Search(query)) } else { Err("`query` has no words".to_owned()) }
+                if has_words { Ok(Action::Search((self.query)(query))) } else { Err("`query` has no words".to_owned()) }
             }
-            ToolDraft::Open => self.place(draft).map(Action::Open),
+            ToolDraft::Open => match self.place(draft) {
+                Ok(at) => Ok(Action::Open(at)),
+                Err(complaint) => self
+                    .linked(draft)
+                    .map_or(Err(complaint.clone()), |address| Ok(Action::Follow { address, complaint })),
+            },
             ToolDraft::Note => self.note(draft),
         }
     }
@@ -229,7 +238,15 @@ impl<'a> Notebook<'a> {
         place.ok_or_else(|| format!("there is no passage `{id}`: name one you were shown"))
     }
 
-    fn note(&self, draft: &ActionDraft) -> Result<Action, String> {
+    /// Returns the address an action names, if pages have links.
+    fn linked(&self, draft: &ActionDraft) -> Option<String> {
+        let address = draft.passage.as_deref().unwrap_or_default().trim();
+        let is_address =
+            self.source.has_links() && ["http://", "https://"].iter().any(|scheme| address.starts_with(scheme));
+        is_address.then(|| address.to_owned())
+    }
+
+    fn note(&self, draft: &ActionDraft) -> Result<Action<Q>, String> {
         let at = self.place(draft)?;
         let quote = draft.quote.as_deref().unwrap_or_default();
         if quote.split_whitespace().count() < MIN_QUOTE_WORDS || quote.len() > MAX_QUOTE_BYTES {
@@ -264,7 +281,7 @@ impl<'a> Notebook<'a> {
         passage.quote(range.clone(), EvidenceId::new(self.node.id.clone(), 0), passage.score)
     }
 
-    async fn carry_out(&self, action: Result<Action, String>) -> Done {
+    async fn carry_out(&self, action: Result<Action<Q>, String>) -> Done {
         match action {
             Err(reason) => Done::Refused(reason),
             Ok(Action::Search(query)) => {
@@ -276,6 +293,11 @@ impl<'a> Notebook<'a> {
                 // An opened section has no score of its own and inherits that of the passage it was opened for.
                 opened.map_or_else(Done::Failed, |passage| Done::Opened(Passage { score: known.score, ..passage }))
             }
+            Ok(Action::Follow { address, complaint }) => match self.source.open(&address).await {
+                Ok(passage) => Done::Opened(passage),
+                Err(SourceError::NoSuchPassage { .. }) => Done::Refused(complaint),
+                Err(error) => Done::Failed(error),
+            },
             Ok(Action::Note { at, range, text, aspect }) => {
                 self.noted_from(&self.shown[at].passage, range, text, aspect).await
             }
@@ -331,8 +353,8 @@ impl<'a> Notebook<'a> {
                 // The source failed, so trying the same action again is not a repetition.
                 self.made.remove(&identity(draft));
                 self.remark(vec![error.to_string()]);
-                let said = format!("failed: {error}");
-                if matches!(error, SourceError::Failed { .. }) {
+                let said = format!("failed: {}", error.told());
+                if matches!(error, SourceError::Failed { .. } | SourceError::Down { .. }) {
                     self.failure = Some(error);
                 }
                 (said, Vec::new())

@@ -9,7 +9,7 @@ use super::evidence::{Evidence, Picked};
 use super::node::{Node, NodeId};
 use super::question::Question;
 use crate::base::line::counted;
-use crate::source::{Passage, Place, Source, SourceError, SourceFile, Support};
+use crate::source::{Documents, Passage, Place, Source, SourceError, SourceFile, Support};
 
 /// Search results that are read for one node.
 const PASSAGES_PER_NODE: usize = 12;
@@ -28,14 +28,20 @@ pub trait Pick: Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>>;
 }
 
-/// Answers a node from one search of one source. Web results are snippets only, so the best pages are fetched first.
+/// Answers a node from one search of one source, for `query`. Web results are snippets only, so the best pages are
+/// fetched first.
 ///
 /// # Errors
 ///
 /// Returns an error if the source fails. An empty result is not an error: the branch then ends with
 /// [`BranchStop::NoEvidence`].
-pub(crate) async fn extract(node: &Node, source: &dyn Source, picker: &dyn Pick) -> Result<Branch, SourceError> {
-    let found = source.search(node.question.as_str(), PASSAGES_PER_NODE).await?;
+pub(crate) async fn extract<Q: ?Sized + Sync>(
+    node: &Node,
+    query: &Q,
+    source: &dyn Source<Q>,
+    picker: &dyn Pick,
+) -> Result<Branch, SourceError> {
+    let found = source.search(query, PASSAGES_PER_NODE).await?;
     let mut notes = found.notes;
     let mut findings = Vec::new();
     let mut evidence = Vec::new();
@@ -83,7 +89,7 @@ pub(crate) async fn extract(node: &Node, source: &dyn Source, picker: &dyn Pick)
 /// since a quote can be checked only against a fetched page.
 async fn with_pages(
     passages: &[Passage],
-    source: &dyn Source,
+    source: &dyn Documents,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Passage>, SourceError> {
     let hits = passages.iter().filter(|passage| is_hit(passage)).take(PAGES_PER_NODE);
@@ -106,7 +112,7 @@ pub(crate) fn is_hit(passage: &Passage) -> bool {
 }
 
 /// Checks a quote against the current document, and adds a note if the document changed since it was indexed.
-pub(crate) async fn check(quote: &mut Evidence, passage: &Passage, source: &dyn Source, notes: &mut Vec<String>) {
+pub(crate) async fn check(quote: &mut Evidence, passage: &Passage, source: &dyn Documents, notes: &mut Vec<String>) {
     let file = source.read(&quote.source).await;
     if let Place::Kb { path, .. } = &quote.source {
         notes.extend(SourceFile::note(&file, path).filter(|note| !notes.contains(note)));

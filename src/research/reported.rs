@@ -15,7 +15,7 @@ use super::sentence::{Sentence, sentences, sentences_of_page};
 use crate::base::line::{counted, one_line};
 use crate::base::word::{WordSplitter, find_words};
 use crate::source::deep_research::JobReport;
-use crate::source::{Passage, Source, SourceError, Support};
+use crate::source::{Documents, Passage, SourceError, Support};
 
 /// Most claims verified per report.
 const MAX_CLAIMS: usize = 30;
@@ -65,7 +65,7 @@ pub(crate) async fn branch_of(
     node: &Node,
     aspects: &[Aspect],
     report: &JobReport,
-    pages: Option<&dyn Source>,
+    pages: Option<&dyn Documents>,
     max_pages: usize,
 ) -> Result<Branch, SourceError> {
     let claims = claims(report);
@@ -132,7 +132,7 @@ impl Verified<'_> {
         &mut self,
         claim: Claim,
         read: &BTreeMap<String, CitedPage>,
-        pages: Option<&dyn Source>,
+        pages: Option<&dyn Documents>,
         notes: &mut Vec<String>,
     ) {
         for (url, _) in &claim.pages {
@@ -168,7 +168,7 @@ impl Verified<'_> {
 /// Fetches each page once and notes failures.
 async fn read(
     urls: &[String],
-    pages: Option<&dyn Source>,
+    pages: Option<&dyn Documents>,
     max_pages: usize,
 ) -> Result<(BTreeMap<String, CitedPage>, Vec<String>), SourceError> {
     let (mut read, mut notes, mut tried) = (BTreeMap::new(), Vec::new(), HashSet::new());
@@ -181,7 +181,6 @@ async fn read(
                     read.insert(url.clone(), CitedPage { passage, sentences });
                 }
                 // Stopped before the first page was read: passed on, so that the node can be resumed with more time.
-                // more time.
                 Err(error @ SourceError::Stopped(_)) if error.ends_run() || read.is_empty() => return Err(error),
                 Err(error) => notes.push(format!("a page cited by Deep Research was not read: {error}")),
             }
@@ -213,7 +212,7 @@ fn claims(report: &JobReport) -> Vec<Claim> {
         let Some(place) = sentences.iter().rposition(|sentence| sentence.range.start <= span.start) else { continue };
         let said = one_line(sentences[place].plain.trim_end_matches(['(', ')', '[', ']', ' ']));
         let claim = claims.entry(place).or_insert_with(|| Claim { text: said, pages: Vec::new() });
-        let page = (citation.url.clone(), one_line(&citation.title));
+        let page = (citation.url.to_string(), one_line(&citation.title));
         if !claim.pages.contains(&page) {
             claim.pages.push(page);
         }
@@ -289,7 +288,7 @@ mod tests {
         let start = text.find("([").unwrap();
         let end = text.find("). N").unwrap() + 1;
         let citation = crate::source::deep_research::report::JobCitation {
-            url: "https://a.example/w".into(),
+            url: crate::base::outbound::Outbound::fixed("https://a.example/w"),
             title: "Wells".into(),
             span: Some(start..end),
         };

@@ -12,7 +12,7 @@ use super::question::{Aspect, AspectId, Brief, Mode};
 use crate::base::id::ContentHash;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Reply, Role};
-use crate::source::{Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
+use crate::source::{Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
 
 type Answer = Box<dyn Fn(&CallKey, &Prompt) -> Result<String, CallError> + Send + Sync>;
 
@@ -194,6 +194,29 @@ impl ScriptedSource {
     }
 }
 
+impl Documents for ScriptedSource {
+    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
+        let path = id.split('#').next().unwrap_or(id);
+        let file = self.files.iter().find(|(known, _)| *known == path);
+        let opened = file.map(|(_, text)| {
+            let lines = u32::try_from(text.lines().count()).unwrap();
+            self.passage(path, id, text, 1, lines)
+        });
+        Box::pin(std::future::ready(opened.ok_or_else(|| SourceError::NoSuchPassage { id: id.to_owned() })))
+    }
+
+    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
+        let Place::Kb { path, .. } = place else { return Box::pin(std::future::ready(SourceFile::Gone)) };
+        let text = self.files.iter().find(|(known, _)| known == path).map(|(_, text)| text.clone());
+        let file = match text {
+            _ if self.changed => SourceFile::AsIndexed("Something else stands here now.".into()),
+            Some(text) => SourceFile::AsIndexed(text),
+            None => SourceFile::Gone,
+        };
+        Box::pin(std::future::ready(file))
+    }
+}
+
 impl Source for ScriptedSource {
     fn name(&self) -> &'static str {
         "kb"
@@ -217,27 +240,6 @@ impl Source for ScriptedSource {
         let found = Found { passages, support, notes: Vec::new() };
         let failed = SourceError::Failed { name: "kb".into(), reason: "disk is gone".into() };
         Box::pin(std::future::ready(if self.fails { Err(failed) } else { Ok(found) }))
-    }
-
-    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
-        let path = id.split('#').next().unwrap_or(id);
-        let file = self.files.iter().find(|(known, _)| *known == path);
-        let opened = file.map(|(_, text)| {
-            let lines = u32::try_from(text.lines().count()).unwrap();
-            self.passage(path, id, text, 1, lines)
-        });
-        Box::pin(std::future::ready(opened.ok_or_else(|| SourceError::NoSuchPassage { id: id.to_owned() })))
-    }
-
-    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
-        let Place::Kb { path, .. } = place else { return Box::pin(std::future::ready(SourceFile::Gone)) };
-        let text = self.files.iter().find(|(known, _)| known == path).map(|(_, text)| text.clone());
-        let file = match text {
-            _ if self.changed => SourceFile::AsIndexed("Something else stands here now.".into()),
-            Some(text) => SourceFile::AsIndexed(text),
-            None => SourceFile::Gone,
-        };
-        Box::pin(std::future::ready(file))
     }
 }
 

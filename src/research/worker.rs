@@ -71,6 +71,26 @@ pub(crate) struct Task<'a> {
     pub(crate) limits: WorkerLimits,
 }
 
+/// A conversation with a worker: what it is shown, what it may search, and how its words become queries.
+///
+/// The three belong together. A source that takes outbound text is searched only in a conversation whose `query` makes
+/// such text, and only the module that shows a worker nothing but outbound text has one to give.
+pub(crate) struct Conversation<'a, Q: ?Sized = str> {
+    /// What the worker is given.
+    pub(crate) task: Task<'a>,
+    /// What it searches.
+    pub(crate) source: &'a dyn Source<Q>,
+    /// Makes a query of words the worker chose.
+    pub(crate) query: fn(String) -> Box<Q>,
+}
+
+impl<'a> Conversation<'a> {
+    /// Returns the conversation with a worker whose queries are any text.
+    pub(crate) fn inside(task: Task<'a>, source: &'a dyn Source) -> Self {
+        Self { task, source, query: String::into_boxed_str }
+    }
+}
+
 /// One step, as a model says it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 struct StepDraft {
@@ -118,11 +138,11 @@ struct PromptParts {
 }
 
 /// The state of a worker.
-struct Worker<'a> {
+struct Worker<'a, Q: ?Sized> {
     caller: &'a dyn Caller,
     task: &'a Task<'a>,
-    scope: String,
-    desk: Notebook<'a>,
+    source: &'a dyn Source<Q>,
+    desk: Notebook<'a, Q>,
     results: Vec<StepResult>,
     spent_tokens: u64,
 }
@@ -156,7 +176,7 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    fn of(task: &Task<'_>, desk: Notebook<'_>, ending: Ending) -> Self {
+    fn of<Q: ?Sized>(task: &Task<'_>, desk: Notebook<'_, Q>, ending: Ending) -> Self {
         let mut remarks = desk.remarks;
         remarks.extend(ending.remark.map(|reason| format!("work on `{}` stopped early: {reason}", task.node.question)));
         let unopened = desk.shown.into_iter().filter(|shown| !shown.is_opened);
@@ -248,9 +268,13 @@ impl Ending {
 /// Returns an error if the run must stop, or if the model fails or a limit is reached before the first note; later
 /// failures keep the notes. Also returns an error if every request to the source failed, since "nothing found" would
 /// then describe a source that was never searched.
-pub(crate) async fn gather(caller: &dyn Caller, source: &dyn Source, task: &Task<'_>) -> Result<Gathered, WorkError> {
-    let desk = Notebook::new(source, task.node, &task.aspects, task.limits.passages_per_search);
-    let mut worker = Worker { caller, task, scope: source.scope(), desk, results: Vec::new(), spent_tokens: 0 };
+pub(crate) async fn gather<Q: ?Sized + Send + Sync>(
+    caller: &dyn Caller,
+    conversation: &Conversation<'_, Q>,
+) -> Result<Gathered, WorkError> {
+    let Conversation { task, source, .. } = conversation;
+    let desk = Notebook::new(conversation);
+    let mut worker = Worker { caller, task, source: *source, desk, results: Vec::new(), spent_tokens: 0 };
     let ending = worker.gather().await?;
     if let (Some(error), true) = (worker.desk.dead_source(), task.conclusions.is_empty()) {
         return Err(WorkError::Source(error.clone()));
@@ -258,7 +282,7 @@ pub(crate) async fn gather(caller: &dyn Caller, source: &dyn Source, task: &Task
     Ok(Gathered::of(task, worker.desk, ending))
 }
 
-impl Worker<'_> {
+impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
     /// Takes steps until it must stop.
     async fn gather(&mut self) -> Result<Ending, CallError> {
         for step in 1..=self.task.limits.max_steps {
@@ -339,9 +363,10 @@ impl Worker<'_> {
         let max_steps = self.task.limits.max_steps;
         let may = |tool| self.task.node.tools.contains(&tool);
         let context = json!({
-            "scope": self.scope,
+            "scope": self.source.scope(),
             "may_search": may(Tool::Search),
             "may_open": may(Tool::Open),
+            "has_links": self.source.has_links(),
             "question": self.task.node.question,
             "aspects": self.task.aspects,
             "conclusions": view.conclusions,

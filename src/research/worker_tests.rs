@@ -8,8 +8,8 @@ use crate::llm::model::ModelError;
 use crate::research::node::{Node, NodeId, Tool, Tree};
 use crate::research::question::AspectId;
 use crate::research::scripted::{Scripted, ScriptedSource, add_node, branch, broken};
-use crate::research::worker::{Conclusion, WorkError, WorkerLimits, gather};
-use crate::source::{Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
+use crate::research::worker::{Conclusion, Conversation, WorkError, WorkerLimits, gather};
+use crate::source::{Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
 
 const LOCKS: &str = "The **writer lock** is a file.\nIt is held while\nwriting.\n\nReaders take no lock at all.";
 
@@ -58,7 +58,8 @@ fn usual(quote: &str) -> Vec<(&'static str, Value)> {
 }
 
 async fn work(caller: &Scripted, source: &dyn Source, task: &Task<'_>) -> Result<Branch, WorkError> {
-    Ok(compress(caller, task, gather(caller, source, task).await?).await?)
+    let gathered = gather(caller, &Conversation::inside(task.clone(), source)).await?;
+    Ok(compress(caller, task, gathered).await?)
 }
 
 async fn worked(caller: &Scripted, task: &Task<'_>) -> Result<Branch, WorkError> {
@@ -388,6 +389,16 @@ async fn steps_can_be_run_by_any_thread() {
 /// Notes that stop nobody, and pages that cannot be read any more because the time is up.
 struct OutOfTime(ScriptedSource);
 
+impl Documents for OutOfTime {
+    fn open<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
+        Box::pin(async { Err(SourceError::Stopped(CallError::Limit(Limit::Time))) })
+    }
+
+    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
+        self.0.read(place)
+    }
+}
+
 impl Source for OutOfTime {
     fn name(&self) -> &'static str {
         self.0.name()
@@ -403,14 +414,6 @@ impl Source for OutOfTime {
 
     fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
         self.0.search(query, limit)
-    }
-
-    fn open<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
-        Box::pin(async { Err(SourceError::Stopped(CallError::Limit(Limit::Time))) })
-    }
-
-    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
-        self.0.read(place)
     }
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! worker inside ──▶ Inside:  record? ─▶ ask ─▶ keep
 //! what faces out ─▶ Outside: pages the user named, record? ─▶ tripwire, egress log ─▶ ask in time ─▶ keep
+//! cited pages ────▶ WebPages: the same without a search
 //! ```
 //!
 //! Between a worker and the network stand this source, [`WebSource`] and a search engine.
@@ -22,11 +23,15 @@ use crate::base::id::ContentHash;
 use crate::base::outbound::Outbound;
 use crate::llm::call::{CallError, Limit};
 use crate::research::node::NodeId;
-use crate::source::web::{WebSource, named_in};
-use crate::source::{Found, Label, Passage, Place, PublicPassage, Source, SourceError, SourceFile, Support};
+use crate::source::deep_research::JobReport;
+use crate::source::web::{OpenedPage, WebSource, WebUrl, links_on, named_in};
+use crate::source::{Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
 
 /// Pages that are taken from one question.
 const MAX_NAMED: usize = 5;
+
+/// Heads the links of a page that are shown with it.
+const LINKS: &str = "Links of this page:";
 
 /// Consecutive failed searches after which a run no longer uses a search engine.
 const MAX_FAILURES: u32 = 3;
@@ -54,6 +59,21 @@ impl Inside {
     }
 }
 
+impl Documents for Inside {
+    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
+        Box::pin(async move {
+            let passage: Passage =
+                self.cache.answer_json(self.lookup("open", id.to_owned()), self.source.open(id)).await?;
+            self.egress.shown(std::slice::from_ref(&passage));
+            Ok(passage)
+        })
+    }
+
+    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
+        self.source.read(place)
+    }
+}
+
 impl Source for Inside {
     fn name(&self) -> &'static str {
         self.source.name()
@@ -75,35 +95,28 @@ impl Source for Inside {
             Ok(found)
         })
     }
-
-    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
-        Box::pin(async move {
-            let passage: Passage =
-                self.cache.answer_json(self.lookup("open", id.to_owned()), self.source.open(id)).await?;
-            self.egress.shown(std::slice::from_ref(&passage));
-            Ok(passage)
-        })
-    }
-
-    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
-        self.source.read(place)
-    }
 }
 
-/// The web, for one node. It takes outbound text alone, so it is no [`Source`] that any worker can be given.
-pub(crate) struct Outside {
-    pub(super) web: Arc<WebSource>,
-    pub(super) cache: Cache,
-    pub(super) egress: Egress,
-    pub(super) node: NodeId,
+/// Pages of the web, for one node: those the user named, that a search found, that a job cites, or that such a page links.
+/// No other page can be opened, whatever address is asked for.
+pub(crate) struct WebPages {
+    web: Arc<WebSource>,
+    cache: Cache,
+    egress: Egress,
+    node: NodeId,
     /// What results depend on: the engine, the days, and the day the run began.
-    pub(super) version: String,
-    pub(super) patience: Patience,
-    pub(super) breaker: Arc<Breaker>,
+    version: String,
+    patience: Patience,
     /// How long pages are shown; without it they are shown whole, for code to check.
-    pub(super) reading: Option<(Reading, Outbound)>,
-    /// Pages that may be opened: those the user named, that a search found, or that a job cites; by id.
-    pages: Mutex<BTreeMap<String, Outbound>>,
+    reading: Option<(Reading, Outbound)>,
+    /// Addresses of pages that may be opened, by the id they are asked for.
+    permitted: Mutex<BTreeMap<String, Outbound>>,
+}
+
+/// The web, for one node. Its queries are outbound text, so only a worker that faces outward can search it.
+pub(crate) struct Outside {
+    pages: WebPages,
+    breaker: Arc<Breaker>,
     /// Pages the user named, by the form an address is counted under, which is the id of a hit.
     named: BTreeMap<String, Passage>,
 }
@@ -140,117 +153,60 @@ impl Patience {
     }
 }
 
-impl Outside {
-    /// Returns the web for a node; `version` says what results depend on.
-    pub(crate) fn new(web: Arc<WebSource>, shared: &Shared, node: NodeId, version: String) -> Self {
-        let Shared { cache, egress, patience, breaker } = shared.clone();
-        let (reading, pages, named) = (None, Mutex::default(), BTreeMap::new());
-        Self { web, cache, egress, node, version, patience, breaker, reading, pages, named }
+impl WebPages {
+    fn new(web: Arc<WebSource>, shared: &Shared, node: NodeId, version: String) -> Self {
+        let Shared { cache, egress, patience, .. } = shared.clone();
+        Self { web, cache, egress, node, version, patience, reading: None, permitted: Mutex::default() }
     }
 
-    /// Shows of long pages what bears on `question`.
-    #[must_use]
-    pub(crate) fn read_for(self, reading: Reading, question: Outbound) -> Self {
-        Self { reading: Some((reading, question)), ..self }
+    /// Returns the pages that a job cites. They are for code to check, so they are not shortened.
+    pub(crate) fn cited(
+        web: Arc<WebSource>,
+        shared: &Shared,
+        node: NodeId,
+        version: String,
+        report: &JobReport,
+    ) -> Self {
+        let pages = Self::new(web, shared, node, version);
+        let cited = report.citations.iter().map(|citation| (citation.url.to_string(), citation.url.clone()));
+        pages.permitted().extend(cited);
+        pages
     }
 
-    /// Finds the pages that the user's words name first, whatever a search finds.
-    #[must_use]
-    pub(crate) fn naming(mut self, words: &Outbound) -> Self {
-        for url in named_in(words.as_str()) {
-            if self.named.len() < MAX_NAMED {
-                self.named.entry(url.canonical().to_string()).or_insert_with(|| named_page(url.to_string()));
-            }
+    /// Lets pages be opened that an answer from the web names.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "what an engine finds and what a fetched page links is public, and so are the addresses"
+    )]
+    fn permit(&self, addresses: impl IntoIterator<Item = String>) {
+        let mut permitted = self.permitted();
+        for address in addresses {
+            permitted.entry(address.clone()).or_insert_with(|| Outbound::vouched(address));
         }
-        self.permit(self.named.values());
-        self
     }
 
-    /// Lets public pages be opened.
-    pub(crate) fn permit<'a>(&self, passages: impl IntoIterator<Item = &'a Passage>) {
-        let public = passages.into_iter().filter_map(|passage| Some((passage, PublicPassage::of(passage)?)));
-        self.pages().extend(public.map(|(passage, public)| (passage.id.clone(), public.address())));
+    /// Returns the id under which a page may be opened, and its address.
+    fn permission(&self, id: &str) -> Option<(String, Outbound)> {
+        let permitted = self.permitted();
+        let known = |id: &str| permitted.get_key_value(id).map(|(id, address)| (id.clone(), address.clone()));
+        known(id).or_else(|| known(&id.parse::<WebUrl>().ok()?.canonical().to_string()))
     }
 
-    /// Returns whether the user named a page.
-    pub(crate) fn names_pages(&self) -> bool {
-        !self.named.is_empty()
-    }
-
-    /// Describes the searched source, for reports.
-    pub(crate) fn scope(&self) -> String {
-        self.web.scope()
-    }
-
-    /// Returns what results depend on besides the query.
-    pub(crate) fn version(&self) -> String {
-        self.version.clone()
-    }
-
-    /// Searches. Pages the user named come first, then the results on record or, without a record, those of the engine.
-    pub(crate) async fn search(&self, query: &Outbound, limit: usize) -> Result<Found, SourceError> {
-        let lookup = self.lookup("search", format!("{limit}: {}", normalised(query.as_str())), &self.version);
-        let searched: Result<Found, _> =
-            Box::pin(self.cache.answer_json(lookup, Box::pin(self.ask(query, limit)))).await;
-        let named = self.named.values().cloned();
-        let found = match searched {
-            Ok(rest) => {
-                self.permit(&rest.passages);
-                let new = rest.passages.into_iter().filter(|hit| !self.named.contains_key(&hit.id));
-                let support = if self.names_pages() { rest.support.max(Support::Weak) } else { rest.support };
-                Found { passages: named.chain(new).collect(), support, notes: rest.notes }
-            }
-            Err(error @ SourceError::Stopped(_)) => return Err(error),
-            // A page the user named can be read even if the search fails.
-            Err(error) if self.names_pages() => {
-                Found { passages: named.collect(), support: Support::Weak, notes: vec![error.to_string()] }
-            }
-            Err(error) => return Err(error),
-        };
-        self.egress.shown(&found.passages);
-        Ok(found)
-    }
-
-    async fn ask(&self, query: &Outbound, limit: usize) -> Result<Found, SourceError> {
-        self.breaker
-            .guard(async {
-                let leaving = Leaving::all(EgressKind::Query, query);
-                self.egress.release(&self.node, &self.web.scope(), leaving).await?;
-                self.patience.wait(self.web.search(query, limit)).await
-            })
-            .await
-    }
-
-    /// Opens a page that the user named, that a search found or that a job cites; no other.
-    pub(crate) async fn open(&self, id: &str) -> Result<Passage, SourceError> {
-        let address = self.pages().get(id).cloned();
-        let address = address.ok_or_else(|| SourceError::NoSuchPassage { id: id.to_owned() })?;
-        let read_for = self.reading.as_ref().map_or_else(String::new, |(_, question)| {
-            let hash = ContentHash::of(question.as_str().as_bytes());
-            format!(" for {}", &hash.as_str()[..16])
-        });
-        // Another question is shown something else of the same page.
-        let lookup = self.lookup("open", id.to_owned(), &format!("{}{read_for}", self.version));
-        let passage: Passage = Box::pin(self.cache.answer_json(lookup, Box::pin(self.fetch(&address)))).await?;
-        self.egress.shown(std::slice::from_ref(&passage));
-        Ok(passage)
-    }
-
-    async fn fetch(&self, address: &Outbound) -> Result<Passage, SourceError> {
+    async fn fetch(&self, address: &Outbound) -> Result<OpenedPage, SourceError> {
         let leaving = Leaving::all(EgressKind::Address, address);
         self.egress.release(&self.node, "the page's own site", leaving).await?;
-        let mut passage = self.patience.wait(self.web.open(address)).await?;
-        if let Some((reading, question)) = &self.reading
-            && let Some(shown) = reading.shown(&self.node, question, &passage.text).await?
-        {
-            passage.snippet = shown;
+        let mut page = self.patience.wait(self.web.open(address)).await?;
+        if let Some((reading, question)) = &self.reading {
+            if let Some(shown) = reading.shown(&self.node, question, &page.passage.text).await? {
+                page.passage.snippet = shown;
+            }
+            let links = links_on(&page.links, question.as_str());
+            if !links.is_empty() {
+                let lines = links.iter().map(|link| format!("\n- {}: {}", link.text, link.url));
+                page.passage.snippet.push_str(&format!("\n\n{LINKS}{}", lines.collect::<String>()));
+            }
         }
-        Ok(passage)
-    }
-
-    /// Reads the stored page behind a place, to check a quote against.
-    pub(crate) fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
-        Box::pin(self.web.read(place))
+        Ok(page)
     }
 
     fn lookup(&self, tool: &str, query: String, version: &str) -> Lookup {
@@ -264,18 +220,147 @@ impl Outside {
         }
     }
 
-    fn pages(&self) -> MutexGuard<'_, BTreeMap<String, Outbound>> {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    fn permitted(&self) -> MutexGuard<'_, BTreeMap<String, Outbound>> {
+        self.permitted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Documents for WebPages {
+    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
+        Box::pin(async move {
+            let (id, address) = self.permission(id).ok_or_else(|| SourceError::NoSuchPassage { id: id.to_owned() })?;
+            let read_for = self.reading.as_ref().map_or_else(String::new, |(_, question)| {
+                let hash = ContentHash::of(question.as_str().as_bytes());
+                format!(" for {}", &hash.as_str()[..16])
+            });
+            // Another question is shown something else of the same page.
+            let lookup = self.lookup("open", id, &format!("{}{read_for}", self.version));
+            let OpenedPage { passage, links } = self.cache.answer_json(lookup, Box::pin(self.fetch(&address))).await?;
+            self.egress.shown(std::slice::from_ref(&passage));
+            self.egress.seen_in_public(links.iter().flat_map(|link| [link.text.as_str(), link.url.as_str()]));
+            self.permit(links.iter().map(|link| link.url.canonical().to_string()));
+            Ok(passage)
+        })
+    }
+
+    /// Reads the stored page behind a place.
+    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
+        Box::pin(self.web.read(place))
+    }
+}
+
+impl Outside {
+    /// Returns the web for a node; `version` says what results depend on.
+    pub(crate) fn new(web: Arc<WebSource>, shared: &Shared, node: NodeId, version: String) -> Self {
+        let breaker = Arc::clone(&shared.breaker);
+        Self { pages: WebPages::new(web, shared, node, version), breaker, named: BTreeMap::new() }
+    }
+
+    /// Shows of long pages what bears on `question`.
+    #[must_use]
+    pub(crate) fn read_for(mut self, reading: Reading, question: Outbound) -> Self {
+        self.pages.reading = Some((reading, question));
+        self
+    }
+
+    /// Finds the pages that the user's words name first, whatever a search finds.
+    #[must_use]
+    pub(crate) fn naming(mut self, words: &Outbound) -> Self {
+        for address in words.parts(named_in) {
+            let Ok(url) = address.as_str().parse::<WebUrl>() else { continue };
+            if self.named.len() < MAX_NAMED {
+                self.named.entry(url.canonical().to_string()).or_insert_with(|| named_page(url.to_string()));
+                self.pages.permitted().entry(url.to_string()).or_insert(address);
+            }
+        }
+        self
+    }
+
+    /// Returns whether the user named a page.
+    pub(crate) fn names_pages(&self) -> bool {
+        !self.named.is_empty()
+    }
+
+    async fn ask(&self, query: &Outbound, limit: usize) -> Result<Found, SourceError> {
+        let WebPages { web, egress, node, patience, .. } = &self.pages;
+        self.breaker
+            .guard(async {
+                let leaving = Leaving::all(EgressKind::Query, query);
+                egress.release(node, &web.scope(), leaving).await?;
+                patience.wait(web.search(query, limit)).await
+            })
+            .await
+    }
+}
+
+impl Documents for Outside {
+    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
+        self.pages.open(id)
+    }
+
+    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
+        self.pages.read(place)
+    }
+}
+
+impl Source<Outbound> for Outside {
+    fn name(&self) -> &'static str {
+        "web"
+    }
+
+    fn scope(&self) -> String {
+        self.pages.web.scope()
+    }
+
+    fn version(&self) -> String {
+        self.pages.version.clone()
+    }
+
+    /// Searches. Pages the user named come first, then the results on record or, without a record, those of the engine.
+    fn search<'a>(&'a self, query: &'a Outbound, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
+        Box::pin(async move {
+            let WebPages { cache, egress, version, .. } = &self.pages;
+            let lookup = self.pages.lookup("search", format!("{limit}: {}", normalised(query.as_str())), version);
+            let searched: Result<Found, _> =
+                Box::pin(cache.answer_json(lookup, Box::pin(self.ask(query, limit)))).await;
+            let named = self.named.values().cloned();
+            let found = match searched {
+                Ok(rest) => {
+                    self.pages.permit(rest.passages.iter().map(|hit| hit.id.clone()));
+                    let new = rest.passages.into_iter().filter(|hit| !self.named.contains_key(&hit.id));
+                    let support = if self.names_pages() { rest.support.max(Support::Weak) } else { rest.support };
+                    Found { passages: named.chain(new).collect(), support, notes: rest.notes }
+                }
+                Err(error @ SourceError::Stopped(_)) => return Err(error),
+                // A page the user named can be read even if the search fails.
+                Err(error) if self.names_pages() => {
+                    Found { passages: named.collect(), support: Support::Weak, notes: vec![error.to_string()] }
+                }
+                Err(error) => return Err(error),
+            };
+            egress.shown(&found.passages);
+            Ok(found)
+        })
+    }
+
+    fn has_links(&self) -> bool {
+        true
     }
 }
 
 /// Returns a page as a search would have found it.
 fn named_page(url: String) -> Passage {
-    let snippet = "named in the question".to_owned();
-    Passage { text: url.clone(), snippet, score: 1.0, ..Passage::unread(url.clone(), url) }
+    Passage {
+        place: Place::Web { url: url.clone(), title: url.clone(), fetched_at: None, content_hash: None },
+        label: Label::Public,
+        text: url.clone(),
+        snippet: "named in the question".to_owned(),
+        score: 1.0,
+        id: url,
+    }
 }
 
-/// Stops asking a search engine that has failed [`MAX_FAILURES`] times in a row.
+/// Stops asking a search engine that has failed [`MAX_FAILURES`] times in a row, whatever it was asked.
 ///
 /// Workers search side by side, so until a search succeeds they take turns: otherwise all of a step would be sent to an
 /// engine that is down before the first failure is known.
@@ -285,31 +370,27 @@ pub(crate) struct Breaker {
     state: Mutex<Record>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Record {
     failures: u32,
     has_succeeded: bool,
-    /// Error of the last search.
-    reason: String,
 }
 
 impl Breaker {
     async fn guard<T>(&self, ask: impl Future<Output = Result<T, SourceError>>) -> Result<T, SourceError> {
         let is_sound = |record: &Record| record.has_succeeded && record.failures == 0;
         let _turn = if is_sound(&self.state()) { None } else { Some(self.turn.lock().await) };
-        let Record { failures, reason, .. } = self.state().clone();
-        if failures >= MAX_FAILURES {
-            let reason = format!("not asked any more, since {failures} searches in a row failed; the last: {reason}");
-            return Err(SourceError::Failed { name: "web".to_owned(), reason });
+        if self.state().failures >= MAX_FAILURES {
+            // Says nothing of the other searches: what a node reports must not depend on which of them came first.
+            let reason = format!("not asked any more, since {MAX_FAILURES} searches in a row failed");
+            return Err(SourceError::Down { name: "web".to_owned(), reason });
         }
         let answer = ask.await;
         let mut state = self.state();
         match &answer {
-            Ok(_) => *state = Record { has_succeeded: true, ..Record::default() },
-            Err(SourceError::Failed { reason, .. }) => {
-                state.failures += 1;
-                state.reason.clone_from(reason);
-            }
+            // An engine that refuses one query is not down.
+            Ok(_) | Err(SourceError::Failed { .. }) => *state = Record { has_succeeded: true, failures: 0 },
+            Err(SourceError::Down { .. }) => state.failures += 1,
             // The engine was not asked, or not waited for.
             Err(SourceError::NoSuchPassage { .. } | SourceError::Withheld { .. } | SourceError::Stopped(_)) => {}
         }
@@ -323,6 +404,7 @@ impl Breaker {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::path::Path;
 
     use futures::future::join_all;
@@ -334,34 +416,40 @@ mod tests {
     use crate::run::budget::{BudgetLimits, WritingReserve};
     use crate::run::event::{Event, Record};
     use crate::run::store::Store;
-    use crate::source::web::{FixtureProvider, Page, PageStore};
+    use crate::source::deep_research::report::JobCitation;
+    use crate::source::web::{FixtureProvider, Link, Page, PageStore};
 
     fn failed() -> SourceError {
-        SourceError::Failed { name: "web".into(), reason: "`searxng` does not answer".into() }
+        SourceError::Down { name: "web".into(), reason: "`searxng` does not answer".into() }
     }
 
     const FOUND: &str = "https://example.org/beds";
     const CITED: &str = "https://example.org/cited";
     const NAMED: &str = "https://example.org/named";
+    const LINKED: &str = "https://example.org/more?page=2";
 
-    /// Returns the web of a node, whose engine finds one page. That page is stored, and no other can be fetched.
+    /// Returns the web of a node, whose engine finds one page, which links another. Both are stored, and no other can be
+    /// fetched.
     async fn outside(store: &Store, folder: &Path, reads_for: &'static str) -> Outside {
         let hit = json!({ "url": FOUND, "title": "Beds", "snippet": "Valves open at six." });
         let engine = FixtureProvider::read(&json!({ "when do valves open": [hit] })).unwrap();
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(Moment(1)));
         let pages = PageStore::new(folder.join("pages"), folder.join("key"));
-        let text = "Valves open at six.".to_owned();
-        pages
-            .put(&Page {
-                url: FOUND.parse().unwrap(),
-                requested: FOUND.parse().unwrap(),
+        let link = |text: &str, url: &str| Link { text: text.into(), url: url.parse().unwrap() };
+        let links = vec![link("more on when valves open", LINKED), link("imprint", "https://example.org/imprint")];
+        for (url, text, links) in [(FOUND, "Valves open at six.", links), (LINKED, "They close at nine.", Vec::new())] {
+            let page = Page {
+                url: url.parse().unwrap(),
+                requested: url.parse().unwrap(),
                 title: "Beds".into(),
                 content_hash: ContentHash::of(text.as_bytes()),
-                text,
+                text: text.to_owned(),
+                links,
                 fetched_at: Moment(1),
                 content_type: "text/html".into(),
-            })
-            .unwrap();
+            };
+            pages.put(&page).unwrap();
+        }
         let web = Arc::new(WebSource::new(Arc::new(engine), None, pages, Arc::clone(&clock)));
         let run = store.lock(&RunId::random(1)).unwrap();
         let settings = json!({
@@ -388,28 +476,75 @@ mod tests {
         outside.read_for(reading, Outbound::fixed(reads_for)).naming(&words)
     }
 
+    fn unknown(id: &str) -> Result<Passage, SourceError> {
+        Err(SourceError::NoSuchPassage { id: id.to_owned() })
+    }
+
     #[tokio::test]
-    async fn page_is_opened_only_if_the_user_named_it_a_search_found_it_or_a_job_cites_it() {
+    async fn page_is_opened_only_if_the_user_named_it_a_search_found_it_or_a_page_that_was_opened_links_it() {
         let (store, folder) = (Store::in_memory().unwrap(), tempfile::tempdir().unwrap());
         let outside = outside(&store, folder.path(), "when?").await;
-        let unknown = |id: &str| Err(SourceError::NoSuchPassage { id: id.to_owned() });
         assert_eq!(outside.open(FOUND).await, unknown(FOUND));
         let found = outside.search(&Outbound::fixed("when do valves open"), 5).await.unwrap();
         let ids: Vec<_> = found.passages.iter().map(|passage| passage.id.as_str()).collect();
         assert_eq!(ids, [NAMED, FOUND]);
-        assert_eq!(outside.open(CITED).await, unknown(CITED));
-        outside.permit(&[Passage::unread(CITED.into(), "Cited".into())]);
-        let internal =
-            Passage { label: Label::Internal, ..Passage::unread("https://a.example/".into(), String::new()) };
-        outside.permit(&[internal]);
+        assert_eq!(outside.open(LINKED).await, unknown(LINKED));
         assert_eq!(outside.open(FOUND).await.unwrap().text, "Valves open at six.");
-        for id in [CITED, NAMED] {
-            let error = outside.open(id).await.unwrap_err().to_string();
-            assert!(error.contains("pages are not fetched"), "{error}");
+        for id in [LINKED, "https://example.org/more?page=2&utm_source=secret#secret"] {
+            let linked = outside.open(id).await.unwrap();
+            assert_eq!((linked.text.as_str(), linked.id.as_str()), ("They close at nine.", LINKED));
         }
-        for id in ["https://example.org/beds?leak=secret", "https://a.example/", "file:///etc/passwd", ""] {
+        let error = outside.open(NAMED).await.unwrap_err().to_string();
+        assert!(error.contains("pages are not fetched"), "{error}");
+        for id in [
+            "https://example.org/beds?leak=secret",
+            "https://example.org/more?page=3",
+            "https://example.org/more",
+            "file:///etc/passwd",
+            "",
+        ] {
             assert_eq!(outside.open(id).await, unknown(id));
         }
+    }
+
+    #[tokio::test]
+    async fn links_that_bear_on_the_question_are_shown_with_a_page_and_may_be_opened_when_it_comes_from_the_record() {
+        let (store, folder) = (Store::in_memory().unwrap(), tempfile::tempdir().unwrap());
+        let first = outside(&store, folder.path(), "when do valves open?").await;
+        let shared = Shared {
+            cache: first.pages.cache.clone(),
+            egress: first.pages.egress.clone(),
+            patience: first.pages.patience.clone(),
+            breaker: Arc::clone(&first.breaker),
+        };
+        let other = of_node(Arc::clone(&first.pages.web), &shared, "when do valves open?");
+        for outside in [first, other] {
+            outside.search(&Outbound::fixed("when do valves open"), 5).await.unwrap();
+            let page = outside.open(FOUND).await.unwrap();
+            assert_eq!(
+                page.snippet,
+                format!("Valves open at six.\n\nLinks of this page:\n- more on when valves open: {LINKED}")
+            );
+            assert_eq!(outside.open(LINKED).await.unwrap().text, "They close at nine.");
+        }
+    }
+
+    #[tokio::test]
+    async fn page_that_a_job_cites_is_opened_and_no_other() {
+        let (store, folder) = (Store::in_memory().unwrap(), tempfile::tempdir().unwrap());
+        let first = outside(&store, folder.path(), "when?").await;
+        let shared = Shared {
+            cache: first.pages.cache.clone(),
+            egress: first.pages.egress.clone(),
+            patience: first.pages.patience.clone(),
+            breaker: Arc::clone(&first.breaker),
+        };
+        let cited = JobCitation { url: Outbound::fixed(CITED), title: "Cited".into(), span: None };
+        let report = JobReport { citations: vec![cited], ..JobReport::default() };
+        let cited = WebPages::cited(Arc::clone(&first.pages.web), &shared, NodeId::numbered(3), "1".into(), &report);
+        let error = cited.open(CITED).await.unwrap_err().to_string();
+        assert!(error.contains("pages are not fetched"), "{error}");
+        assert_eq!(cited.open(FOUND).await, unknown(FOUND));
     }
 
     #[tokio::test]
@@ -417,12 +552,12 @@ mod tests {
         let (store, folder) = (Store::in_memory().unwrap(), tempfile::tempdir().unwrap());
         let first = outside(&store, folder.path(), "when?").await;
         let shared = Shared {
-            cache: first.cache.clone(),
-            egress: first.egress.clone(),
-            patience: first.patience.clone(),
+            cache: first.pages.cache.clone(),
+            egress: first.pages.egress.clone(),
+            patience: first.pages.patience.clone(),
             breaker: Arc::clone(&first.breaker),
         };
-        let other = of_node(Arc::clone(&first.web), &shared, "who?");
+        let other = of_node(Arc::clone(&first.pages.web), &shared, "who?");
         for (outside, known) in [(&first, 0), (&other, 0), (&first, 1)] {
             outside.search(&Outbound::fixed("when do valves open"), 5).await.unwrap();
             let before = store.journal().lookup_counts(&RunId::random(1)).await.unwrap()[0].2;
@@ -443,7 +578,9 @@ mod tests {
         let answers = join_all((0..8).map(|_| breaker.guard(fail()))).await;
         assert_eq!(*asked.lock().unwrap(), 3);
         let last = answers[7].clone().unwrap_err().to_string();
-        assert!(last.contains("3 searches in a row failed; the last: `searxng` does not answer"), "{last}");
+        assert!(last.ends_with("not asked any more, since 3 searches in a row failed"), "{last}");
+        let told: BTreeSet<_> = answers.into_iter().map(|answer| answer.unwrap_err().told()).collect();
+        assert_eq!(told, BTreeSet::from(["source `web` is not available".to_owned()]), "whichever comes first");
     }
 
     #[tokio::test]
@@ -456,6 +593,16 @@ mod tests {
         let withheld = SourceError::Withheld { reason: "why".into() };
         for _ in 0..4 {
             assert_eq!(breaker.guard(async { Err::<(), _>(withheld.clone()) }).await, Err(withheld.clone()));
+        }
+        assert_eq!(breaker.guard(async { Ok(()) }).await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn engine_that_refuses_queries_goes_on_being_asked() {
+        let breaker = Breaker::default();
+        let refused = SourceError::Failed { name: "web".into(), reason: "status 400".into() };
+        for _ in 0..9 {
+            assert_eq!(breaker.guard(async { Err::<(), _>(refused.clone()) }).await, Err(refused.clone()));
         }
         assert_eq!(breaker.guard(async { Ok(()) }).await, Ok(()));
     }

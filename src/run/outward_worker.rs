@@ -3,9 +3,7 @@
 //! Only in this module may text that a model wrote leave. Every prompt of such a conversation is built from an
 //! [`OutwardWork`] and from public passages, so the model's queries are outbound text and are sent unchanged.
 
-use futures::future::BoxFuture;
-
-use super::node_source::Outside;
+use super::node_source::{Outside, WebPages};
 use super::outward::OutwardWork;
 use crate::base::outbound::Outbound;
 use crate::llm::call::{CallKey, Caller};
@@ -16,42 +14,12 @@ use crate::research::node::{Node, NodeId};
 use crate::research::outward::OutwardTask;
 use crate::research::question::{Aspect, AspectId};
 use crate::research::reported;
-use crate::research::worker::{Conclusion, Gathered, Task, WorkError, WorkerLimits, gather};
+use crate::research::worker::{Conclusion, Conversation, Gathered, Task, WorkError, WorkerLimits, gather};
 use crate::source::deep_research::JobReport;
-use crate::source::{Found, Passage, Place, Source, SourceError, SourceFile};
+use crate::source::{Documents, SourceError};
 
 /// Most pages read to verify the claims of one job.
 const MAX_VERIFIED_PAGES: usize = 12;
-
-/// The web, as a [`Source`] for a worker of this module.
-struct Asking<'a>(&'a Outside);
-
-impl Source for Asking<'_> {
-    fn name(&self) -> &'static str {
-        "web"
-    }
-
-    fn scope(&self) -> String {
-        self.0.scope()
-    }
-
-    fn version(&self) -> String {
-        self.0.version()
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "the worker was shown an `OutwardWork` and public passages alone")]
-    fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
-        Box::pin(async move { self.0.search(&Outbound::vouched(query), limit).await })
-    }
-
-    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
-        Box::pin(self.0.open(id))
-    }
-
-    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
-        self.0.read(place)
-    }
-}
 
 /// Owned data for the [`Task`] of a worker outside.
 struct Shown {
@@ -80,15 +48,21 @@ impl Shown {
         }
     }
 
-    fn task(&self, key: CallKey) -> Task<'_> {
-        Task {
+    /// Returns a conversation on the web.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the worker is shown this, made of an `OutwardWork`, and public passages"
+    )]
+    fn conversation<'a>(&'a self, key: CallKey, outside: &'a Outside) -> Conversation<'a, Outbound> {
+        let task = Task {
             node: &self.node,
             key,
             aspects: self.aspects.iter().collect(),
             conclusions: self.conclusions.iter().map(|(node, branch)| Conclusion { node, branch }).collect(),
             context: &self.context,
             limits: WorkerLimits::default(),
-        }
+        };
+        Conversation { task, source: outside, query: |words| Box::new(Outbound::vouched(words)) }
     }
 }
 
@@ -111,13 +85,13 @@ pub(super) async fn searched(
     let shown = Shown::of(node, work, task);
     let mut branch = match mind {
         Mind::Model(caller) => {
-            let task = shown.task(CallKey::new(node.id.to_string()));
-            let gathered = gather(caller, &Asking(outside), &task).await?;
-            compress(caller, &task, gathered).await?
+            let conversation = shown.conversation(CallKey::new(node.id.to_string()), outside);
+            let gathered = gather(caller, &conversation).await?;
+            compress(caller, &conversation.task, gathered).await?
         }
         Mind::Rules(picker) => {
             let node = Node { aspects: node.aspects.clone(), ..shown.node.clone() };
-            extract(&node, &Asking(outside), picker).await?
+            extract(&node, &task.question(), outside, picker).await?
         }
     };
     if !work.has_own_ids {
@@ -139,7 +113,7 @@ pub(super) async fn gathered(
     task: &OutwardTask,
 ) -> Result<Gathered, WorkError> {
     let shown = Shown::of(node, work, task);
-    let gathered = gather(caller, &Asking(outside), &shown.task(CallKey::new(format!("{}/web", node.id)))).await?;
+    let gathered = gather(caller, &shown.conversation(CallKey::new(format!("{}/web", node.id)), outside)).await?;
     Ok(if work.has_own_ids { gathered } else { gathered.serving(only_aspect(node).as_ref()) })
 }
 
@@ -153,10 +127,9 @@ pub(super) async fn verified(
     task: &OutwardTask,
     aspects: &[Aspect],
     report: &JobReport,
-    cited: Option<&Outside>,
+    cited: Option<&WebPages>,
 ) -> Result<Branch, SourceError> {
-    let pages = cited.map(Asking);
-    let pages = pages.as_ref().map(|pages| pages as &dyn Source);
+    let pages = cited.map(|pages| pages as &dyn Documents);
     let shown = Shown::of(node, work, task);
     reported::branch_of(&shown.node, aspects, report, pages, MAX_VERIFIED_PAGES).await
 }

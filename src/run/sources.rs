@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::cache::normalised;
 use super::journal::Lookup;
-use super::node_source::{Inside, Outside, Shared};
+use super::node_source::{Inside, Outside, Shared, WebPages};
 use super::reader::Reading;
 use crate::base::outbound::Outbound;
 use crate::research::node::NodeId;
 use crate::research::outward::OutwardTask;
 use crate::source::deep_research::JobReport;
 use crate::source::web::WebSource;
-use crate::source::{Label, Passage, Source};
+use crate::source::{Label, Source};
 
 /// Sources of evidence.
 #[derive(Clone)]
@@ -81,16 +81,11 @@ impl RunSources {
         Some(outside.read_for(self.reading.clone(), question.clone()).naming(asked))
     }
 
-    /// Returns the pages a job cites, for a node; no others can be opened. They are for code to check, so they come whole.
-    pub(crate) fn cited(&self, node: &NodeId, report: &JobReport) -> Option<Outside> {
+    /// Returns the pages a job cites, for a node.
+    pub(crate) fn cited(&self, node: &NodeId, report: &JobReport) -> Option<WebPages> {
         let web = Arc::clone(self.sources.web.as_ref()?);
         let version = self.version_today(&web);
-        let outside = Outside::new(web, &self.shared, node.clone(), version);
-        let cited = report.citations.iter();
-        let cited: Vec<_> =
-            cited.map(|citation| Passage::unread(citation.url.clone(), citation.title.clone())).collect();
-        outside.permit(&cited);
-        Some(outside)
+        Some(WebPages::cited(web, &self.shared, node.clone(), version, report))
     }
 
     fn version_today(&self, web: &WebSource) -> String {

@@ -30,7 +30,7 @@ use crate::research::node::{Node, NodeId};
 use crate::research::outward::OutwardTask;
 use crate::research::question::{Aspect, AspectId};
 use crate::research::route::{NoWay, Route};
-use crate::research::worker::{Conclusion, Gathered, Task, WorkerLimits, gather};
+use crate::research::worker::{Conclusion, Conversation, Gathered, Task, WorkerLimits, gather};
 use crate::source::{Label, SourceError, Support};
 
 /// The input of work on a node.
@@ -120,30 +120,31 @@ impl Steps {
     async fn inside(&self, work: &Work) -> Result<Branch, StepError> {
         let source = self.sources.inside(&work.node.id);
         let Some(desk) = self.desk.as_deref() else { return self.extracted(work).await };
-        let task = work.task();
-        let gathered = gather(desk, &source, &task).await?;
-        Ok(compress(desk, &task, gathered).await?)
+        let conversation = Conversation::inside(work.task(), &source);
+        let gathered = gather(desk, &conversation).await?;
+        Ok(compress(desk, &conversation.task, gathered).await?)
     }
 
     /// Works on a node in the knowledge base without a model.
     async fn extracted(&self, work: &Work) -> Result<Branch, StepError> {
         let source = self.sources.inside(&work.node.id);
-        let branch = extract(&work.node, &source, self.picker.as_ref()).await?;
+        let branch = extract(&work.node, work.node.question.as_str(), &source, self.picker.as_ref()).await?;
         let conclusions: Vec<_> = work.conclusions.iter().map(|(_, branch)| branch).collect();
         Ok(built_on(branch, &conclusions))
     }
 
     /// Works on a node in the knowledge base, then outside for its open aspects, and compresses both together.
     async fn both(&self, desk: &Desk, work: &Work) -> Result<Branch, StepError> {
-        let task = work.task();
-        let mut inside = gather(desk, &self.sources.inside(&work.node.id), &task).await?;
+        let source = self.sources.inside(&work.node.id);
+        let conversation = Conversation::inside(work.task(), &source);
+        let mut inside = gather(desk, &conversation).await?;
         if let Some(outward) = self.left_open(work, &inside) {
             match self.gathered_outside(desk, work, &outward).await {
                 Ok(outside) => inside = inside.then(outside),
                 Err(error) => inside.remark(kept_without(error, inside.is_empty())?),
             }
         }
-        Ok(compress(desk, &task, inside).await?)
+        Ok(compress(desk, &conversation.task, inside).await?)
     }
 
     async fn gathered_outside(&self, desk: &Desk, work: &Work, task: &OutwardTask) -> Result<Gathered, StepError> {
@@ -276,7 +277,9 @@ impl Steps {
 fn kept_without(error: StepError, is_empty: bool) -> Result<String, StepError> {
     match error {
         StepError::Call(CallError::Cancelled | CallError::Journal { .. }) => Err(error),
-        StepError::Source(SourceError::Failed { .. } | SourceError::Withheld { .. }) => Ok(error.to_string()),
+        StepError::Source(SourceError::Failed { .. } | SourceError::Down { .. } | SourceError::Withheld { .. }) => {
+            Ok(error.to_string())
+        }
         error if is_empty => Err(error),
         error => Ok(format!("the web was not asked for the rest: {error}")),
     }

@@ -2,7 +2,7 @@
 
 use futures::future::BoxFuture;
 
-use super::{Found, Label, Passage, Place, Source, SourceError, SourceFile};
+use super::{Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile};
 use crate::base::id::{ChunkId, ContentHash};
 use crate::base::line::{counted, with_causes};
 use crate::kb::index::{ChunkRow, Index, IndexError};
@@ -49,28 +49,7 @@ impl KbSource {
     }
 }
 
-impl Source for KbSource {
-    fn name(&self) -> &'static str {
-        "kb"
-    }
-
-    fn scope(&self) -> String {
-        self.scope.clone()
-    }
-
-    fn version(&self) -> String {
-        self.version.clone()
-    }
-
-    fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
-        Box::pin(async move {
-            let options = SearchOptions { limit, ..self.options.clone() };
-            let found = self.searcher.search(query, &options).await.map_err(|error| failed(&error))?;
-            let notes = found.without_vectors.iter().map(|reason| format!("{reason}; {}", reason.hint())).collect();
-            Ok(Found { passages: found.hits.into_iter().map(Passage::from).collect(), support: found.support, notes })
-        })
-    }
-
+impl Documents for KbSource {
     fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
         Box::pin(async move {
             let missing = || SourceError::NoSuchPassage { id: id.to_owned() };
@@ -108,6 +87,29 @@ impl Source for KbSource {
                 }
                 Place::Web { .. } => SourceFile::Gone,
             }
+        })
+    }
+}
+
+impl Source for KbSource {
+    fn name(&self) -> &'static str {
+        "kb"
+    }
+
+    fn scope(&self) -> String {
+        self.scope.clone()
+    }
+
+    fn version(&self) -> String {
+        self.version.clone()
+    }
+
+    fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
+        Box::pin(async move {
+            let options = SearchOptions { limit, ..self.options.clone() };
+            let found = self.searcher.search(query, &options).await.map_err(|error| failed(&error))?;
+            let notes = found.without_vectors.iter().map(|reason| format!("{reason}; {}", reason.hint())).collect();
+            Ok(Found { passages: found.hits.into_iter().map(Passage::from).collect(), support: found.support, notes })
         })
     }
 }

@@ -1,10 +1,15 @@
 //! Sources of evidence: the knowledge base, the web, and background research.
 //!
 //! A search returns passages with a snippet to show and the whole text for code to check quotes against; `open` returns
-//! more of the document. A worker asks through the trait [`Source`]. The web is no such source: it takes outbound text
-//! alone, so only what faces outward can ask it, see [`web::WebSource`].
-
-mod public;
+//! more of the document. A worker asks through the trait [`Source`], whose parameter says what it takes for a query: the
+//! knowledge base takes any text, the web [`Outbound`](crate::base::outbound::Outbound) text alone, so that only a worker
+//! that faces outward can search it.
+//!
+//! ```compile_fail,E0308
+//! fn leak(web: &dyn dr::source::Source<dr::base::outbound::Outbound>) {
+//!     drop(web.search("Ferreira", 5));
+//! }
+//! ```
 
 mod kb;
 
@@ -19,7 +24,6 @@ use crate::base::id::ContentHash;
 pub use crate::kb::search::Support;
 use crate::llm::call::CallError;
 pub(crate) use kb::{HeadingChunks, KbSource, read_file};
-pub(crate) use public::PublicPassage;
 
 /// Who may see a text and anything derived from it; the stricter is the greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -83,20 +87,6 @@ pub struct Passage {
     pub score: f32,
 }
 
-impl Passage {
-    /// Returns a page that was named but not fetched, so that it has no text to quote.
-    pub(crate) fn unread(url: String, title: String) -> Self {
-        Self {
-            place: Place::Web { url: url.clone(), title, fetched_at: None, content_hash: None },
-            id: url,
-            label: Label::Public,
-            text: String::new(),
-            snippet: String::new(),
-            score: 0.0,
-        }
-    }
-}
-
 /// The result of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Found {
@@ -154,6 +144,14 @@ pub enum SourceError {
         /// Why.
         reason: String,
     },
+    /// The source would fail whatever it was asked: it is down, over its quota, or rejects the key.
+    #[error("source `{name}` failed: {reason}")]
+    Down {
+        /// Which source.
+        name: String,
+        /// Why.
+        reason: String,
+    },
     /// The run cannot continue.
     #[error(transparent)]
     Stopped(CallError),
@@ -165,10 +163,32 @@ impl SourceError {
     pub(crate) fn ends_run(&self) -> bool {
         matches!(self, Self::Stopped(CallError::Cancelled | CallError::Journal { .. }))
     }
+
+    /// Returns the error as a model is told it.
+    ///
+    /// Which workers still reach a source that is down, and which come too late to ask it, depends on timing. Prompts must
+    /// not, so every one of them is told the same.
+    pub(crate) fn told(&self) -> String {
+        match self {
+            Self::Down { name, .. } => format!("source `{name}` is not available"),
+            Self::NoSuchPassage { .. } | Self::Withheld { .. } | Self::Failed { .. } | Self::Stopped(_) => {
+                self.to_string()
+            }
+        }
+    }
 }
 
-/// A source that a worker searches.
-pub trait Source: Send + Sync {
+/// Documents that can be opened, and that quotes are checked against.
+pub trait Documents: Send + Sync {
+    /// Reads more around a passage: its whole section or page.
+    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>>;
+
+    /// Reads the document behind a place as it is now, to check a quote against.
+    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile>;
+}
+
+/// A source that a worker searches; `Q` is the type of its queries.
+pub trait Source<Q: ?Sized = str>: Documents {
     /// Returns its name in reports and journals: `kb`, `web`.
     fn name(&self) -> &'static str;
 
@@ -181,13 +201,12 @@ pub trait Source: Send + Sync {
     fn version(&self) -> String;
 
     /// Searches.
-    fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>>;
+    fn search<'a>(&'a self, query: &'a Q, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>>;
 
-    /// Reads more around a passage: its whole section or page.
-    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>>;
-
-    /// Reads the document behind a place as it is now, to check a quote against.
-    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile>;
+    /// Returns whether pages are shown with links, whose addresses can be opened like passages.
+    fn has_links(&self) -> bool {
+        false
+    }
 }
 
 impl Place {

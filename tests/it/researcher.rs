@@ -22,7 +22,7 @@ use dr::research::evidence::Picked;
 use dr::research::extract::Pick;
 use dr::research::node::NodeId;
 use dr::research::question::Question;
-use dr::source::{Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
+use dr::source::{Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
@@ -317,6 +317,19 @@ fn passage(number: &str) -> Passage {
     }
 }
 
+impl Documents for ScriptedSource {
+    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
+        let number = id.trim_start_matches("topic-").to_owned();
+        Box::pin(async move { Ok(passage(&number)) })
+    }
+
+    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
+        let Place::Kb { path, .. } = place else { return Box::pin(async { SourceFile::Gone }) };
+        let number = path.trim_start_matches("topic-").trim_end_matches(".md").to_owned();
+        Box::pin(async move { SourceFile::AsIndexed(file(&number)) })
+    }
+}
+
 impl Source for ScriptedSource {
     fn name(&self) -> &'static str {
         "kb"
@@ -335,16 +348,5 @@ impl Source for ScriptedSource {
         let passages = if number.is_empty() { Vec::new() } else { vec![passage(&number)] };
         let support = if passages.is_empty() { Support::None } else { Support::Strong };
         Box::pin(async move { Ok(Found { passages, support, notes: Vec::new() }) })
-    }
-
-    fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
-        let number = id.trim_start_matches("topic-").to_owned();
-        Box::pin(async move { Ok(passage(&number)) })
-    }
-
-    fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
-        let Place::Kb { path, .. } = place else { return Box::pin(async { SourceFile::Gone }) };
-        let number = path.trim_start_matches("topic-").trim_end_matches(".md").to_owned();
-        Box::pin(async move { SourceFile::AsIndexed(file(&number)) })
     }
 }

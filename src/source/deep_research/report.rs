@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::base::outbound::Outbound;
 use crate::llm::message::Usage;
 
 /// The parsed report of a job.
@@ -35,7 +36,7 @@ pub(crate) struct JobReport {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JobCitation {
     /// URL, `http` or `https`.
-    pub(crate) url: String,
+    pub(crate) url: Outbound,
     /// Title on one line.
     pub(crate) title: String,
     /// Byte range of the citation mark in the text, at character boundaries. `None` if the provider's range is invalid.

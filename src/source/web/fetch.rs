@@ -13,8 +13,9 @@ use reqwest::{Client, Response};
 use tokio::sync::OnceCell;
 
 use super::address::{AllowedHost, Closed, Gate};
+use super::links::links_of;
 use super::pages::Page;
-use super::readable::{Readable, heading, plain, readable};
+use super::readable::{Readable, plain, readable};
 use super::robots::Robots;
 use super::url::{ParseWebUrlError, WebUrl};
 use crate::base::clock::Clock;
@@ -215,8 +216,13 @@ impl Fetcher {
         let body = self.body(response, self.options.max_bytes).await?;
         let content_type = header(&headers, &CONTENT_TYPE);
         // CPU-bound, so it must not block the runtime's thread.
-        let read = tokio::task::spawn_blocking(move || kind.read(&body, &content_type)).await;
-        let (Readable { title, text }, kind) =
+        let at = url.clone();
+        let read = move || {
+            let (page, kind) = kind.read(&body, &content_type)?;
+            Ok((links_of(&at, &page), page, kind))
+        };
+        let read = tokio::task::spawn_blocking(read).await;
+        let (links, Readable { title, text, .. }, kind) =
             read.map_err(|_| FetchError::Unreadable { reason: "its reader failed".into() })??;
         if text.trim().is_empty() {
             return Err(FetchError::Empty);
@@ -227,6 +233,7 @@ impl Fetcher {
             requested: requested.canonical(),
             content_hash: ContentHash::of(text.as_bytes()),
             text,
+            links,
             fetched_at: self.clock.now(),
             content_type: kind,
         })
@@ -374,9 +381,7 @@ impl Kind {
             let page = readable(&text).map_err(|error| FetchError::Unreadable { reason: error.to_string() })?;
             return Ok((page, if said.is_empty() { "text/html".into() } else { said }));
         }
-        let text = plain(&text);
-        let page = Readable { title: heading(&text).unwrap_or_default(), text };
-        Ok((page, if said.is_empty() { "text/plain".into() } else { said }))
+        Ok((plain(&text), if said.is_empty() { "text/plain".into() } else { said }))
     }
 }
 

@@ -14,7 +14,8 @@
 //!
 //! - [`provider`] is shared by all search engines; [`fixture`] is the one without a network.
 //! - [`fetch`] is the only way to a page; [`address`] restricts the machines it may contact, [`robots`] the pages.
-//! - [`readable`] converts HTML to text, [`dom`] parses it within limits; [`mod@relevant`] selects the parts for a prompt.
+//! - [`readable`] converts HTML to text, [`dom`] parses it within limits; [`links`] keeps the addresses a page names;
+//!   [`mod@relevant`] selects the parts for a prompt.
 
 mod url;
 
@@ -38,6 +39,8 @@ mod dom;
 
 mod readable;
 
+mod links;
+
 mod pages;
 
 mod fetch;
@@ -55,11 +58,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 pub(crate) use self::address::{AllowedHost, ParseAllowedHostError};
 pub(crate) use self::brave::Brave;
 pub(crate) use self::exa::Exa;
 pub(crate) use self::fetch::{FetchOptions, Fetcher};
 pub(crate) use self::fixture::{FixtureError, FixtureProvider};
+pub(crate) use self::links::{Link, links_on};
 pub(crate) use self::pages::{Page, PageStore};
 pub(crate) use self::provider::{DateRange, SearchProvider, WebHit, WebQuery, search_patiently};
 pub(crate) use self::relevant::{joined, relevant};
@@ -89,6 +95,17 @@ const FRESH: Duration = Duration::from_hours(24);
 
 /// The name of this source.
 const NAME: &str = "web";
+
+/// A page that was opened, with the links on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OpenedPage {
+    /// The page.
+    #[serde(flatten)]
+    pub(crate) passage: Passage,
+    /// Its links. Journals from before pages had any lack them.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub(crate) links: Vec<Link>,
+}
 
 /// The web, through one search engine and one fetcher.
 pub struct WebSource {
@@ -181,10 +198,10 @@ impl WebSource {
         stems.iter().filter(is_in).count() as f32 / stems.len().max(1) as f32
     }
 
-    fn opened(id: &str, page: Page) -> Passage {
+    fn opened(id: &str, page: Page) -> OpenedPage {
         let end = page.text.char_indices().nth(MAX_PAGE_CHARS).map_or(page.text.len(), |(end, _)| end);
         let text = page.text[..end].to_owned();
-        Passage {
+        let passage = Passage {
             id: id.to_owned(),
             label: Label::Public,
             snippet: text.clone(),
@@ -196,7 +213,8 @@ impl WebSource {
                 fetched_at: Some(page.fetched_at.0),
                 content_hash: Some(page.content_hash),
             },
-        }
+        };
+        OpenedPage { passage, links: page.links }
     }
 }
 
@@ -222,7 +240,8 @@ impl WebSource {
         let hits = search_patiently(&*self.provider, &asked, &*self.clock, rand::random).await;
         let hits = hits.map_err(|error| {
             let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-            failed(format!("{error}{hint}"))
+            let reason = format!("{error}{hint}");
+            if error.is_about_query() { failed(reason) } else { SourceError::Down { name: NAME.to_owned(), reason } }
         })?;
         {
             let mut as_given = self.as_given.lock().unwrap_or_else(PoisonError::into_inner);
@@ -241,7 +260,7 @@ impl WebSource {
     /// # Errors
     ///
     /// Returns an error if the text is not a web address, or the page cannot be fetched.
-    pub(crate) async fn open(&self, address: &Outbound) -> Result<Passage, SourceError> {
+    pub(crate) async fn open(&self, address: &Outbound) -> Result<OpenedPage, SourceError> {
         let id = address.as_str();
         let url: WebUrl = id.parse().map_err(|_| SourceError::NoSuchPassage { id: id.to_owned() })?;
         let given = self.as_given.lock().unwrap_or_else(PoisonError::into_inner).get(&url.canonical()).cloned();

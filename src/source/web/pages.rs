@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::links::Link;
 use super::url::WebUrl;
 use crate::base::clock::Moment;
 use crate::base::folder::{create_private, secret_in, write_private};
@@ -23,6 +24,9 @@ pub(crate) struct Page {
     pub(crate) title: String,
     /// Readable text.
     pub(crate) text: String,
+    /// Links of the page.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub(crate) links: Vec<Link>,
     /// Hash of the text.
     pub(crate) content_hash: ContentHash,
     /// Time of the fetch.
@@ -144,6 +148,7 @@ mod tests {
             url,
             title: "Beds".into(),
             text: text.into(),
+            links: vec![Link { text: "more".into(), url: "https://example.org/more".parse().unwrap() }],
             content_hash: ContentHash::of(text.as_bytes()),
             fetched_at: Moment(5),
             content_type: "text/html".into(),

@@ -114,6 +114,14 @@ pub(crate) enum WebError {
         /// Engine-specific remedy, if known.
         hint: Option<&'static str>,
     },
+    /// The engine rejected this query; it may well answer another one.
+    #[error("`{provider}` rejected the query: {reason}")]
+    BadQuery {
+        /// Name of the engine.
+        provider: &'static str,
+        /// The engine's error message.
+        reason: String,
+    },
 }
 
 impl WebError {
@@ -125,7 +133,20 @@ impl WebError {
             Self::Refused { hint, .. } => hint.map(str::to_owned),
             Self::RateLimited { .. } => Some("wait a while, or search with another provider".into()),
             Self::BadReply { .. } => Some("check that the address is that of the search engine".into()),
-            Self::Transient { .. } => None,
+            Self::Transient { .. } | Self::BadQuery { .. } => None,
+        }
+    }
+
+    /// Returns whether another query may succeed although this one failed.
+    pub(crate) fn is_about_query(&self) -> bool {
+        match self {
+            Self::BadQuery { .. } => true,
+            Self::Transient { .. }
+            | Self::RateLimited { .. }
+            | Self::Authentication { .. }
+            | Self::Quota { .. }
+            | Self::BadReply { .. }
+            | Self::Refused { .. } => false,
         }
     }
 }
@@ -134,9 +155,11 @@ impl Failure for WebError {
     fn again(&self) -> Again {
         match self {
             Self::Transient { retry_after, .. } | Self::RateLimited { retry_after, .. } => Again::Later(*retry_after),
-            Self::Authentication { .. } | Self::Quota { .. } | Self::BadReply { .. } | Self::Refused { .. } => {
-                Again::Never
-            }
+            Self::Authentication { .. }
+            | Self::Quota { .. }
+            | Self::BadReply { .. }
+            | Self::Refused { .. }
+            | Self::BadQuery { .. } => Again::Never,
         }
     }
 }
@@ -287,6 +310,7 @@ impl Endpoint {
             402 | 432 | 433 => WebError::Quota { provider },
             429 if names_quota => WebError::Quota { provider },
             429 => WebError::RateLimited { provider, retry_after: retry_after(headers) },
+            400 | 413 | 414 | 422 => WebError::BadQuery { provider, reason },
             408 | 409 | 500..=599 => self.transient(retry_after(headers), &reason),
             300..=399 => {
                 let place = headers.get(LOCATION).and_then(|place| place.to_str().ok()).unwrap_or("elsewhere");

@@ -1,8 +1,10 @@
 //! Extracts readable text from HTML: headings, list items and table rows on separate lines, without hidden elements,
 //! navigation and the like.
 
+use pulldown_cmark::{Event, Parser, Tag, TagEnd};
+
 use super::dom::{Dom, Tangled};
-use crate::base::line::{one_line, printable};
+use crate::base::line::{one_line, printable, shortened};
 
 /// Minimum length of an article in characters for the rest of the page to be left out.
 const MIN_ARTICLE_CHARS: usize = 200;
@@ -12,6 +14,12 @@ const MAX_TITLE_CHARS: usize = 300;
 
 /// Limit on the nodes of a table row that holds data. A larger row is layout.
 const MAX_ROW_NODES: usize = 500;
+
+/// Limit on the links read off a page.
+const MAX_REFERENCES: usize = 300;
+
+/// Limit on the nodes inside a link that are read for its words.
+const MAX_LINK_NODES: usize = 50;
 
 /// Elements that are dropped with their content, because it is not text for readers or replaces an image.
 const DROPPED: [&str; 26] = [
@@ -69,31 +77,82 @@ pub(super) struct Readable {
     /// Title on one line; empty if the page has none.
     pub(super) title: String,
     pub(super) text: String,
+    /// Linked words on one line, and the target as the page gives it.
+    pub(super) references: Vec<(String, String)>,
+    /// What targets are relative to, if not to the page.
+    pub(super) base: Option<String>,
 }
 
 /// Extracts title and text of an HTML page.
 pub(super) fn readable(html: &str) -> Result<Readable, Tangled> {
     let dom = Dom::parse(html)?;
     let root = main_part(&dom);
-    let text = match root {
-        Some(root) => write(&dom, root, &[]),
+    let (text, references) = match root {
+        Some(root) => (write(&dom, root, &[]), references(&dom, root, &[])),
         None => {
             let text = write(&dom, 0, &FRAME);
-            if text.trim().is_empty() { write(&dom, 0, &[]) } else { text }
+            let left_out: &[&str] = if text.trim().is_empty() { &[] } else { &FRAME };
+            let text = if left_out.is_empty() { write(&dom, 0, left_out) } else { text };
+            (text, references(&dom, 0, left_out))
         }
     };
-    Ok(Readable { title: title(&dom), text })
+    let base = dom.inside(0).find(|node| dom.name(*node) == Some("base"));
+    let base = base.and_then(|base| dom.attribute(base, "href")).map(str::to_owned);
+    Ok(Readable { title: title(&dom), text, references, base })
 }
 
-/// Normalises plain text for storage: line feeds as line ends, and no invisible characters.
-pub(super) fn plain(text: &str) -> String {
-    printable(&text.replace("\r\n", "\n").replace('\r', "\n")).trim().to_owned()
+/// Reads plain text or Markdown: line feeds as line ends, and no invisible characters.
+pub(super) fn plain(text: &str) -> Readable {
+    let text = printable(&text.replace("\r\n", "\n").replace('\r', "\n")).trim().to_owned();
+    Readable { title: heading(&text).unwrap_or_default(), references: references_of_markdown(&text), base: None, text }
 }
 
 /// Returns the first Markdown heading of level 1 among the first lines of a text.
-pub(super) fn heading(text: &str) -> Option<String> {
+fn heading(text: &str) -> Option<String> {
     let found = text.lines().take(50).find_map(|line| line.strip_prefix("# "))?;
     Some(one_line(found).chars().take(MAX_TITLE_CHARS).collect())
+}
+
+fn references_of_markdown(text: &str) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    let mut is_inside = false;
+    for event in Parser::new(text) {
+        match event {
+            Event::Start(Tag::Link { .. }) if found.len() == MAX_REFERENCES => break,
+            Event::Start(Tag::Link { dest_url, .. }) => {
+                found.push((String::new(), dest_url.into_string()));
+                is_inside = true;
+            }
+            Event::End(TagEnd::Link) => is_inside = false,
+            Event::Text(words) | Event::Code(words) if is_inside => {
+                if let Some((said, _)) = found.last_mut() {
+                    said.push_str(&words);
+                }
+            }
+            _ => {}
+        }
+    }
+    found.into_iter().map(|(words, target)| (shortened(&words), target)).collect()
+}
+
+/// Returns the visible links of an element.
+fn references(dom: &Dom, root: usize, left_out: &[&str]) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut open = vec![root];
+    while let Some(node) = open.pop().filter(|_| found.len() < MAX_REFERENCES) {
+        let name = dom.name(node).unwrap_or_default();
+        if DROPPED.contains(&name) || left_out.contains(&name) || is_hidden(dom, node) {
+            continue;
+        }
+        if name == "a"
+            && let Some(target) = dom.attribute(node, "href")
+        {
+            let words: String = dom.inside(node).take(MAX_LINK_NODES).filter_map(|node| dom.text(node)).collect();
+            found.push((shortened(&words), target.to_owned()));
+        }
+        open.extend(dom.children(node).iter().rev());
+    }
+    found
 }
 
 fn title(dom: &Dom) -> String {

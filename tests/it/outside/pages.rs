@@ -164,6 +164,47 @@ fn quote_of_a_summary_never_becomes_a_citation() {
 }
 
 #[test]
+fn link_of_a_page_is_shown_and_opened_and_no_address_that_stood_nowhere() {
+    const LINKED: &str = "/notes/gutters?page=2";
+    let linking = format!(
+        "<title>Roofs</title><article><p>{}</p><p>There is more on <a href='{LINKED}'>polished copper gutters</a>.</p></article>",
+        "This page is about roofs, of which there are many kinds in every town. ".repeat(6)
+    );
+    let speak = |request: &Request| {
+        let said = request.said();
+        let address = said.split_whitespace().find(|word| word.starts_with("http") && word.ends_with(LINKED));
+        match address {
+            Some(address) if request.form() == Some("step") && !said.contains(&format!("open {address}")) => {
+                let other = format!("{address}&leak=copper");
+                let guessed = address.replace(LINKED, "/notes/secret");
+                let open = |address: &str| json!({ "tool": "open", "passage": address });
+                let actions = [address, &other, &guessed].map(open);
+                json!({ "thought": "A link says more.", "done": false, "actions": actions }).to_string()
+            }
+            _ => reader::say(request),
+        }
+    };
+    let server = Setup::new(speak)
+        .with_page(&opened(), &linking)
+        .with_page("/notes/gutters", &format!("<title>Gutters</title><p>{ANSWER}</p>"))
+        .start();
+    let world = asking(&server);
+    let report = ask(&world);
+    let quote = quotes(&report, "public").into_iter().find(|quote| quote["quote"] == ANSWER);
+    let quote = quote.unwrap_or_else(|| panic!("{report:#}"));
+    assert_eq!(quote["source"]["url"], format!("{}{LINKED}", server.origin()));
+    let pages: Vec<_> = server.worked_on().into_iter().filter(|(kind, _)| *kind == Kind::Page).collect();
+    assert_eq!(pages.iter().filter(|(_, request)| request.path == LINKED).count(), 1);
+    assert!(pages.iter().all(|(_, request)| !request.path.contains("leak") && !request.path.contains("secret")));
+    assert!(server.received().contains("/notes/secret`: name one you were shown"), "the worker was told");
+    let egress = world.dr(["show", "--egress"]).succeeded().stdout;
+    assert!(egress.contains(&format!("address: {}{LINKED} (sent", server.origin())), "{egress}");
+    let before = server.count();
+    assert_eq!(world.dr(["replay", "--json"]).succeeded().json()["evidence"], report["evidence"]);
+    assert_eq!(server.count(), before);
+}
+
+#[test]
 fn pages_cited_by_a_job_are_checked_whole_and_not_summarised() {
     let server = Setup::new(reader::say).with_polls(0).start();
     let ask = ["ask", "--json", "--quiet", "--source", "web", "--mode", "quick", QUESTION];

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::state::state_of;
 use crate::base::line::shortened;
+use crate::base::outbound::Outbound;
 use crate::llm::openai::{usage, whole};
 use crate::source::deep_research::job::JobState;
 use crate::source::deep_research::report::{JobCitation, JobReport};
@@ -116,6 +117,7 @@ fn push_new(list: &mut Vec<String>, text: String) {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a provider, which was told outbound text alone, names the address")]
 fn citation(annotation: &Value, places: &Places<'_>) -> Option<JobCitation> {
     if annotation["type"] != "url_citation" {
         return None;
@@ -126,7 +128,7 @@ fn citation(annotation: &Value, places: &Places<'_>) -> Option<JobCitation> {
     let index = |name: &str| cited[name].as_u64().and_then(|index| usize::try_from(index).ok());
     let span = index("start_index").zip(index("end_index")).and_then(|(start, end)| places.find(start, end, said));
     let title = cited["title"].as_str().map(shortened).unwrap_or_default();
-    Some(JobCitation { url: web_address(said)?, title, span })
+    Some(JobCitation { url: Outbound::vouched(web_address(said)?), title, span })
 }
 
 /// Normalises a URL. Returns `None` unless it is `http` or `https` and contains no credentials.
@@ -281,7 +283,7 @@ mod tests {
     fn invalid_range_keeps_the_url() {
         let report = cited("Short.", [(90, 99), (6, 6), (5, 2), (-1, 3), (i64::MAX, i64::MAX)]);
         assert_eq!(marked(&report), [None; 5]);
-        assert!(report.citations.iter().all(|citation| citation.url == URL));
+        assert!(report.citations.iter().all(|citation| citation.url.as_str() == URL));
         let part =
             json!({ "type": "output_text", "text": "", "annotations": [{ "type": "url_citation", "url": URL }] });
         let report = parse(&json!({ "output": [{ "type": "message", "content": [part] }] }).to_string());
