@@ -55,6 +55,7 @@ async fn measure(nodes: usize, delay: Duration) {
     };
     let settings = RunSettings {
         request: RunRequest { mode: Mode::Deep, ..RunRequest::default() },
+        keeps_public_apart: true,
         limits: BudgetLimits::NONE,
         tree: TreeLimits { max_depth: 3, max_nodes: 2_000 },
         parallel: PARALLEL,

@@ -111,6 +111,7 @@ impl Engine {
                 allow_egress: request.run.allow_egress || self.allows_egress(&setup.collections),
                 ..request.run.clone()
             },
+            keeps_public_apart: true,
             limits,
             tree: self.settings.tree_limits(),
             parallel: self.settings.values.parallel,

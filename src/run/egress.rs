@@ -6,15 +6,18 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde::Deserialize;
+
 use super::journal::{EgressKind, EgressRow, LockedRun};
 use super::outward::{BeforeRetrieval, UserWords};
 use super::tree::RunState;
 use crate::base::clock::Clock;
 use crate::base::line::one_line;
 use crate::base::outbound::Outbound;
+use crate::research::memory::{branch_text, label};
 use crate::research::node::NodeId;
 use crate::research::tripwire::Tripwire;
-use crate::source::{Label, Passage, Place, SourceError};
+use crate::source::{Found, Label, Passage, Place, SourceError};
 
 /// A text that is about to leave.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +35,14 @@ impl<'a> Leaving<'a> {
     pub(crate) fn all(kind: EgressKind, text: &'a Outbound) -> Self {
         Self { kind, text, words: text }
     }
+}
+
+/// What a lookup of passages found, as the journal has it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Answer {
+    Found(Found),
+    Opened(Passage),
 }
 
 /// Records what leaves, and withholds what trips the wire.
@@ -59,7 +70,19 @@ impl Egress {
         self.0.is_open
     }
 
-    /// Adds the evidence of a run, so that a resumed run withholds the same texts.
+    /// Adds the passages that a run was shown before it was resumed, as the journal has them.
+    pub(crate) fn recall(&self, results: &[String]) {
+        // The result of a job is the number of its call: what its report says is in the branch of its node.
+        for answer in results.iter().filter_map(|result| serde_json::from_str(result).ok()) {
+            match answer {
+                Answer::Found(found) => self.shown(&found.passages),
+                Answer::Opened(passage) => self.shown(&[passage]),
+            }
+        }
+    }
+
+    /// Adds the texts of a run: what the user and the first plan say may leave; what later plans, workers inside and
+    /// summaries say may not.
     pub(crate) fn learn(&self, state: &RunState) {
         let mut tripwire = self.tripwire();
         for text in UserWords::of(state).all() {
@@ -70,13 +93,34 @@ impl Egress {
             let texts = aspects.chain(before.questions()).chain([before.task()]);
             texts.for_each(|text| tripwire.may_leave(text.as_str()));
         }
-        for quote in state.branches.values().flat_map(|branch| &branch.evidence) {
-            learn(&mut tripwire, quote.label, &quote.quote, &quote.source);
+        let before = BeforeRetrieval::of(state);
+        for node in state.tree.workers().filter(|node| before.is_none_or(|before| before.question(node).is_none())) {
+            tripwire.read(node.question.as_str());
         }
         let groups = state.folded.memory.groups.values();
         let summaries = groups.chain([&state.folded.memory.global]).filter(|summary| summary.label == Label::Internal);
         let earlier = state.settings.follows.iter().map(|followed| &followed.answer);
         summaries.map(|summary| &summary.text).chain(earlier).for_each(|text| tripwire.read(text));
+        drop(tripwire);
+        state.branches.keys().for_each(|node| self.learn_branch(state, node));
+    }
+
+    /// Adds what a node has found: quotes by their label, and the worker's own words as internal if it saw internal text.
+    pub(crate) fn learn_branch(&self, state: &RunState, node: &NodeId) {
+        let Some(branch) = state.branches.get(node) else { return };
+        let mut tripwire = self.tripwire();
+        for quote in &branch.evidence {
+            learn(&mut tripwire, quote.label, &quote.quote, &quote.source);
+        }
+        for reported in &branch.reported {
+            for text in [&reported.text, &reported.title, &reported.url] {
+                tripwire.may_leave(text);
+            }
+        }
+        let is_public = label(&state.tree, &state.branches, node) == Label::Public;
+        if !(is_public && state.settings.keeps_public_apart) {
+            tripwire.read(&branch_text(branch));
+        }
     }
 
     /// Adds passages that a worker is shown.

@@ -77,6 +77,11 @@ pub struct RunSettings {
     /// What the user asked for.
     #[serde(flatten)]
     pub request: RunRequest,
+    /// Whether texts labelled public are made without internal text in view.
+    ///
+    /// Every run keeps them apart. Those begun before journal format 6 lack this mark: one worker of theirs saw both.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub keeps_public_apart: bool,
     /// Limits on cost, tokens, time and rounds.
     pub limits: BudgetLimits,
     /// Limits on the size of the tree.

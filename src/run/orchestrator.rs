@@ -16,7 +16,7 @@ use super::jobs::{Jobs, to_try_again};
 use super::journal::{CallRow, CallState, JournalError, LockedRun};
 use super::ledger::{CallNotice, Ledger, charged_tokens};
 use super::node_source::{Patience, Shared};
-use super::phase::{Judged, Phase};
+use super::phase::{Briefs, Judged, Phase};
 use super::reader::Reading;
 use super::recall::Recall;
 use super::scheduler::{Board, Lost, Pace, run_ready};
@@ -236,7 +236,10 @@ impl Orchestrator {
         locked.append(&record).await?;
         state.apply(&record)?;
         (resources.listener)(&RunNotice::Event(&record, &state));
-        Ok(Self::of(locked, resources, state, &calls))
+        let read = locked.journal().lookup_results(&run).await?;
+        let run = Self::of(locked, resources, state, &calls);
+        run.steps.sources.shared.egress.recall(&read);
+        Ok(run)
     }
 
     fn of(locked: LockedRun, resources: Resources, state: RunState, calls: &[CallRow]) -> Self {
@@ -357,7 +360,7 @@ impl Orchestrator {
             };
             self.brief(brief).await?;
         }
-        if let Phase::Briefed(brief) = &self.state.phase {
+        if let Phase::Briefed(Briefs { brief, .. }) = &self.state.phase {
             let plan = match plan {
                 Some(plan) => check_plan(&plan.draft, &self.state.tree, brief, limits)?,
                 None => self.steps.plan(&self.state, brief).await.map_err(|error| error.during("make a plan"))?,
@@ -484,7 +487,7 @@ impl Orchestrator {
     /// Returns why the run ends after this round; `None` if another one is due.
     fn verdict(&self, Judged { rounds, verdict, .. }: &Judged) -> Option<StopReason> {
         let state = &self.state;
-        let is_quick = rounds.brief.mode == Mode::Quick;
+        let is_quick = rounds.briefs.brief.mode == Mode::Quick;
         if verdict.is_enough() {
             Some(StopReason::Complete)
         } else if let Some(stop) = self.interrupted() {
@@ -530,11 +533,27 @@ impl Orchestrator {
         self.locked.append(&record).await?;
         self.state.apply(&record)?;
         info!(seq = record.seq, nodes = self.state.tree.nodes.len(), "{}", record.event.name());
-        if matches!(record.event, Event::Briefed { .. } | Event::Planned { .. } | Event::RoundEnded { .. }) {
-            self.steps.sources.shared.egress.learn(&self.state);
-        }
+        self.watch(&record.event);
         (self.resources.listener)(&RunNotice::Event(&record, &self.state));
         Ok(())
+    }
+
+    /// Tells the tripwire the texts that an event has brought.
+    fn watch(&self, event: &Event) {
+        let egress = &self.steps.sources.shared.egress;
+        match event {
+            Event::Clarified { .. } | Event::Briefed { .. } | Event::Planned { .. } | Event::RoundEnded { .. } => {
+                egress.learn(&self.state);
+            }
+            Event::NodeFinished { node, .. } => egress.learn_branch(&self.state, node),
+            Event::Started { .. }
+            | Event::Resumed { .. }
+            | Event::NodeStarted { .. }
+            | Event::NodePaused { .. }
+            | Event::NodeFailed { .. }
+            | Event::NodeBlocked { .. }
+            | Event::Ended { .. } => {}
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! The user's words and the plan made before any retrieval are read off [`RunState`] here and nowhere else, so that what
 //! may leave can be reviewed in one file.
 
+use super::phase::{Briefs, OutwardBrief};
 use super::tree::RunState;
 use crate::base::outbound::{EgressAllowed, Outbound};
 use crate::research::branch::Branch;
@@ -58,22 +59,19 @@ impl UserWords {
 
 /// The brief and the first plan, made before anything was retrieved.
 ///
-/// The brief of a run that follows another one is made with the earlier answer in view, so such a run has a second brief,
-/// made without it, and no plan that may leave.
+/// The plan of a run that follows another one is made with the earlier answer in view, so no question of it may leave.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BeforeRetrieval<'a> {
     state: &'a RunState,
+    briefs: &'a Briefs,
     brief: &'a Brief,
 }
 
 impl<'a> BeforeRetrieval<'a> {
     /// Returns what of a run was made before retrieval; `None` if no brief was.
     pub(crate) fn of(state: &'a RunState) -> Option<Self> {
-        let brief = match state.settings.follows {
-            None => state.brief(),
-            Some(_) => state.outward_brief.as_ref(),
-        };
-        brief.map(|brief| Self { state, brief })
+        let briefs = state.phase.briefs()?;
+        Some(Self { state, briefs, brief: briefs.outward()? })
     }
 
     /// Returns the question in full.
@@ -97,13 +95,14 @@ impl<'a> BeforeRetrieval<'a> {
 
     /// Returns whether nodes use the aspect ids of a different brief.
     pub(crate) fn has_other_ids(self) -> bool {
-        self.state.settings.follows.is_some()
+        matches!(self.briefs.outward, OutwardBrief::Apart(_))
     }
 
     /// Returns the question of a node, if the first plan worded it.
     #[expect(clippy::disallowed_methods, reason = "the first plan of a run that follows no other saw no evidence")]
     pub(crate) fn question(self, node: &Node) -> Option<Outbound> {
-        let is_first = self.state.settings.follows.is_none() && !self.state.reworded.contains(&node.id);
+        let is_reworded = self.state.phase.rounds().is_some_and(|rounds| rounds.reworded.contains(&node.id));
+        let is_first = self.briefs.outward == OutwardBrief::Same && !is_reworded;
         is_first.then(|| Outbound::vouched(node.question.as_str()))
     }
 
@@ -137,19 +136,25 @@ pub(crate) struct OutwardWork {
 }
 
 impl OutwardWork {
-    /// Collects it. Of the findings it takes only public ones, unless the user allows all text to leave.
+    /// Collects it. Of the findings it takes only public ones, unless the user allows all text to leave; and none in a run
+    /// that was begun when public texts were still made with internal ones in view.
     #[expect(
         clippy::disallowed_methods,
         reason = "what is labelled public was made by conversations that face outward"
     )]
     pub(crate) fn of(state: &RunState, node: &Node) -> Self {
         let task = outward_task(state, node);
-        let eyes = if egress_allowed(state).is_some() { Label::Internal } else { Label::Public };
-        let found = node.depends_on.iter().filter(|id| label(&state.tree, &state.branches, id) <= eyes);
+        let eyes = match (egress_allowed(state), state.settings.keeps_public_apart) {
+            (Some(_), _) => Some(Label::Internal),
+            (None, true) => Some(Label::Public),
+            (None, false) => None,
+        };
+        let found = node.depends_on.iter().filter(|id| Some(label(&state.tree, &state.branches, id)) <= eyes);
         let found = found.filter_map(|id| Some((state.tree.get(id)?, state.branches.get(id)?)));
         let conclusions =
             found.map(|(node, branch)| (node.id.clone(), outward_task(state, node).question(), branch.clone()));
-        let context = slice(state.folded.memory.global_for(eyes), task.question().as_str(), CONTEXT_TOKENS, &estimate);
+        let summary = eyes.map_or("", |eyes| state.folded.memory.global_for(eyes));
+        let context = slice(summary, task.question().as_str(), CONTEXT_TOKENS, &estimate);
         Self {
             conclusions: conclusions.collect(),
             context: Outbound::vouched(context),

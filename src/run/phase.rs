@@ -22,7 +22,7 @@ pub(crate) enum Phase {
     /// The question is known.
     Asked,
     /// What the answer must cover is fixed.
-    Briefed(Brief),
+    Briefed(Briefs),
     /// The nodes of a round are worked on.
     Planned(Rounds),
     /// The round has a draft and a verdict.
@@ -31,11 +31,44 @@ pub(crate) enum Phase {
     Ended(Box<Ended>),
 }
 
+/// What a run is asked, for those who may know everything and for the web.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Briefs {
+    /// What the answer must cover.
+    pub(crate) brief: Brief,
+    /// What of it may leave.
+    pub(crate) outward: OutwardBrief,
+}
+
+/// The brief as it may leave.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum OutwardBrief {
+    /// The brief of the run: it was made before anything was retrieved.
+    Same,
+    /// A brief that was made again, without the earlier answer that the run follows up. Its aspects have ids of their own.
+    Apart(Brief),
+    /// There is none: the run follows up an earlier answer, and had no way out when it was briefed.
+    Missing,
+}
+
+impl Briefs {
+    /// Returns the brief that may leave, if there is one.
+    pub(crate) fn outward(&self) -> Option<&Brief> {
+        match &self.outward {
+            OutwardBrief::Same => Some(&self.brief),
+            OutwardBrief::Apart(brief) => Some(brief),
+            OutwardBrief::Missing => None,
+        }
+    }
+}
+
 /// The rounds up to the one that is under way.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rounds {
-    /// What the answer must cover.
-    pub(crate) brief: Brief,
+    /// What is asked.
+    pub(crate) briefs: Briefs,
+    /// Nodes whose questions a plan worded after something was retrieved.
+    pub(crate) reworded: BTreeSet<NodeId>,
     /// The number of the round that was planned last, from 1.
     pub(crate) number: u32,
     /// Why the nodes were opened, one reason per round.
@@ -84,14 +117,14 @@ pub(crate) struct Ended {
 }
 
 impl Phase {
-    /// Returns the brief; `None` before it is fixed.
-    pub(crate) fn brief(&self) -> Option<&Brief> {
+    /// Returns the briefs; `None` before they are fixed.
+    pub(crate) fn briefs(&self) -> Option<&Briefs> {
         match self {
             Self::Asked => None,
-            Self::Briefed(brief) => Some(brief),
-            Self::Planned(rounds) => Some(&rounds.brief),
-            Self::Judged(judged) => Some(&judged.rounds.brief),
-            Self::Ended(ended) => ended.before.brief(),
+            Self::Briefed(briefs) => Some(briefs),
+            Self::Planned(rounds) => Some(&rounds.briefs),
+            Self::Judged(judged) => Some(&judged.rounds.briefs),
+            Self::Ended(ended) => ended.before.briefs(),
         }
     }
 

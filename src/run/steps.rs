@@ -8,7 +8,7 @@ use super::event::RunRequest;
 use super::jobs::Jobs;
 use super::journal::JournalError;
 use super::outward::{estimate, outward_brief, outward_task};
-use super::phase::{Judged, Phase, Rounds};
+use super::phase::{Briefs, Judged, Phase, Rounds};
 use super::recall::{EntryKind, Recall, RecallQuery, entries};
 use super::sources::RunSources;
 use super::tree::RunState;
@@ -227,7 +227,7 @@ impl Steps {
     }
 
     async fn next_plan(&self, state: &RunState, judged: &Judged) -> Result<Plan, StepError> {
-        let Judged { rounds: Rounds { brief, number, .. }, verdict, .. } = judged;
+        let Judged { rounds: Rounds { briefs: Briefs { brief, .. }, number, .. }, verdict, .. } = judged;
         let round = number + 1;
         let check = |draft: &PlanDraft| checked(draft, state, brief, round);
         let by_rules = || check(&replan_by_rules(brief, &state.tree, &verdict.missing_aspects)).unwrap_or_default();
@@ -249,7 +249,7 @@ impl Steps {
         state: &RunState,
         rounds: &Rounds,
     ) -> Result<(Memory, Draft, Verdict), StepError> {
-        let brief = &rounds.brief;
+        let brief = &rounds.briefs.brief;
         self.remember(state).await;
         let memory = self.folded(state, rounds).await?;
         let Some(desk) = self.desk.as_deref() else {
@@ -280,7 +280,8 @@ impl Steps {
     }
 
     /// Folds the branches of this round into the summaries, in the order their nodes were planned.
-    async fn folded(&self, state: &RunState, Rounds { brief, number, .. }: &Rounds) -> Result<Memory, StepError> {
+    async fn folded(&self, state: &RunState, rounds: &Rounds) -> Result<Memory, StepError> {
+        let Rounds { briefs: Briefs { brief, .. }, number, .. } = rounds;
         let r = state.settings.summary_tokens;
         let mut memory = state.folded.memory.clone();
         for (node, branch) in state.unfolded().filter(|(_, branch)| !branch.report.findings.is_empty()) {
@@ -365,7 +366,7 @@ impl Steps {
         desk: &Desk,
         key: &CallKey,
         state: &RunState,
-        Rounds { brief, reasons, verdicts, .. }: &Rounds,
+        Rounds { briefs: Briefs { brief, .. }, reasons, verdicts, .. }: &Rounds,
         memory: &Memory,
     ) -> Result<Draft, StepError> {
         let all: Vec<_> = state.branches.values().flat_map(|branch| &branch.evidence).collect();

@@ -5,7 +5,7 @@ use std::mem::replace;
 use std::time::Duration;
 
 use super::event::{Event, Record, RunSettings};
-use super::phase::{Ended, Folded, Judged, Phase, Rounds};
+use super::phase::{Briefs, Ended, Folded, Judged, OutwardBrief, Phase, Rounds};
 use crate::base::clock::Moment;
 use crate::research::branch::Branch;
 use crate::research::evidence::{Evidence, EvidenceId};
@@ -29,10 +29,6 @@ pub struct RunState {
     pub(crate) settings: RunSettings,
     /// What the user answered when asked back.
     pub(crate) clarification: Option<String>,
-    /// The brief of a follow-up as it was made without the earlier answer.
-    pub(crate) outward_brief: Option<Brief>,
-    /// Nodes whose questions a plan worded after something was retrieved.
-    pub(crate) reworded: BTreeSet<NodeId>,
     /// Where the run is in its life.
     pub(crate) phase: Phase,
     /// The nodes.
@@ -107,8 +103,6 @@ impl RunState {
             question: question.clone(),
             settings: (**settings).clone(),
             clarification: None,
-            outward_brief: None,
-            reworded: BTreeSet::new(),
             phase: Phase::Asked,
             routes: BTreeMap::new(),
             branches: BTreeMap::new(),
@@ -134,7 +128,7 @@ impl RunState {
 
     /// Returns the brief; `None` before it is fixed.
     pub(crate) fn brief(&self) -> Option<&Brief> {
-        self.phase.brief()
+        self.phase.briefs().map(|briefs| &briefs.brief)
     }
 
     /// Returns the number of the round that was planned last; 0 before the first plan.
@@ -211,10 +205,7 @@ impl RunState {
                 self.try_again(again);
             }
             Event::Clarified { question, answer } => self.clarification = Some(format!("{question} {answer}")),
-            Event::Briefed { brief, outward } => {
-                self.outward_brief = outward.as_deref().cloned();
-                self.fix_brief(brief).map_err(unfit)?;
-            }
+            Event::Briefed { brief, outward } => self.fix_brief(brief, outward.as_deref()).map_err(unfit)?,
             Event::Planned { round, plan } => self.plan(*round, plan).map_err(unfit)?,
             Event::NodeStarted { node, route, .. } => {
                 self.settle(node, NodeStatus::Running, "").map_err(unfit)?;
@@ -238,14 +229,19 @@ impl RunState {
         Ok(())
     }
 
-    fn fix_brief(&mut self, brief: &Brief) -> Result<(), String> {
+    fn fix_brief(&mut self, brief: &Brief, outward: Option<&Brief>) -> Result<(), String> {
         let Phase::Asked = self.phase else { return Err(self.not_due()) };
         // The root answers the whole question, so it serves every aspect, with or without nodes below it.
         let root = self.tree.root.clone();
         if let Some(root) = self.tree.get_mut(&root) {
             root.aspects = brief.aspects.iter().map(|aspect| aspect.id.clone()).collect();
         }
-        self.phase = Phase::Briefed(brief.clone());
+        let outward = match (&self.settings.follows, outward) {
+            (None, _) => OutwardBrief::Same,
+            (Some(_), Some(outward)) => OutwardBrief::Apart(outward.clone()),
+            (Some(_), None) => OutwardBrief::Missing,
+        };
+        self.phase = Phase::Briefed(Briefs { brief: brief.clone(), outward });
         Ok(())
     }
 
@@ -255,7 +251,10 @@ impl RunState {
 
     fn plan(&mut self, round: u32, plan: &Plan) -> Result<(), String> {
         let mut rounds = match replace(&mut self.phase, Phase::Asked) {
-            Phase::Briefed(brief) => Rounds { brief, number: 0, reasons: Vec::new(), verdicts: Vec::new() },
+            Phase::Briefed(briefs) => {
+                let (reworded, reasons, verdicts) = (BTreeSet::new(), Vec::new(), Vec::new());
+                Rounds { briefs, reworded, number: 0, reasons, verdicts }
+            }
             Phase::Judged(judged) => {
                 let Judged { mut rounds, verdict, .. } = *judged;
                 rounds.verdicts.push(verdict);
@@ -278,7 +277,7 @@ impl RunState {
         }
         if round > 1 || self.settings.follows.is_some() {
             let updated = plan.updates.iter().filter(|update| update.question.is_some()).map(|update| &update.id);
-            self.reworded.extend(plan.nodes.iter().map(|node| &node.id).chain(updated).cloned());
+            rounds.reworded.extend(plan.nodes.iter().map(|node| &node.id).chain(updated).cloned());
         }
         for Update { id, question, priority, source_hint, drop } in &plan.updates {
             let node = self.tree.get_mut(id).ok_or_else(|| format!("there is no node `{id}`"))?;

@@ -1,9 +1,10 @@
 use std::io::Read;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::{World, fixtures};
-use crate::outside::{QUESTION, count, greenhouse, models_at};
+use crate::model_server::Request;
+use crate::outside::{QUESTION, count, greenhouse, models_at, set};
 use crate::reader;
 use crate::web_server::{Kind, Setup, WebServer};
 
@@ -186,4 +187,92 @@ fn job_of_a_run_of_format_3_is_asked_after_by_its_id_and_not_started_again() {
     assert!(asked > 0, "no request names {job}");
     assert_eq!(count(&server, Kind::StartJob), 0, "a job that may be under way was started again");
     assert_eq!(export(&world, POLLING)[1]["event"]["question"], QUESTION);
+}
+
+/// Words of a file that an older `dr` let into what it took for public: its mixed workers saw both.
+const LEAKED: &str = "CANARY 7f3a9c of the boiler room";
+
+/// Turns the run that had a background job into one that was killed in its second round, in the middle of a mixed node
+/// that builds on the web node. The branch of that node and the public summary have words of a file in them.
+fn kill_in_a_mixed_node(world: &World, is_marked: bool) {
+    let journal = rusqlite::Connection::open(world.path(".dr/state.db")).unwrap();
+    let edit = |seq: u32, edit: &dyn Fn(&mut Value)| {
+        let sql = "SELECT body FROM events WHERE run = ?1 AND seq = ?2";
+        let body: Option<String> = journal.query_row(sql, rusqlite::params![WITH_JOB, seq], |row| row.get(0)).ok();
+        let mut event = body.map_or(Value::Null, |body| serde_json::from_str(&body).unwrap());
+        edit(&mut event);
+        let sql = "INSERT OR REPLACE INTO events (run, seq, at, body) \
+                   SELECT run, ?2, at, ?3 FROM events WHERE run = ?1 AND seq = 10";
+        assert_eq!(journal.execute(sql, rusqlite::params![WITH_JOB, seq, event.to_string()]).unwrap(), 1);
+    };
+    let add = |text: &mut Value| *text = format!("{} {LEAKED}.", text.as_str().unwrap()).into();
+    edit(1, &|event| {
+        if is_marked {
+            event["settings"]["keeps_public_apart"] = true.into();
+        }
+    });
+    edit(9, &|event| {
+        assert_eq!(event["node"], "n4");
+        add(&mut event["branch"]["report"]["summary"]);
+    });
+    edit(10, &|event| {
+        add(&mut event["memory"]["global_public"]);
+        let verdict = &mut event["verdict"];
+        verdict["is_complete"] = false.into();
+        verdict["recommend_more_iterations"] = true.into();
+        verdict["missing_aspects"] = json!(["a2"]);
+    });
+    edit(11, &|event| {
+        let node = json!({
+            "id": "n5", "parent": "n1", "question": "What do copper gutters cost?", "aspects": ["a2"],
+            "status": "pending", "depends_on": ["n4"], "optional_dependencies": false, "parallelizable": true,
+            "priority": 0, "depth": 1, "source_hint": "mixed", "tools": ["search", "open"], "group": null,
+            "why": "it is missing", "round": 2, "confidence": 0.0, "summary": "",
+        });
+        *event = json!({
+            "type": "planned", "round": 2, "plan": { "reasoning": "It is missing.", "nodes": [node], "updates": [] },
+        });
+    });
+    edit(12, &|event| *event = json!({ "type": "node_started", "node": "n5", "route": "mixed", "why": "planned" }));
+}
+
+#[test]
+fn run_from_before_public_texts_were_kept_apart_shows_none_of_its_own_to_the_web_worker_of_a_mixed_node() {
+    for is_marked in [false, true] {
+        let is_outward = |said: &str| said.contains("by searching the web (");
+        let server = Setup::new(move |request: &Request| {
+            let said = request.said();
+            if request.form() != Some("step") || !is_outward(&said) {
+                return reader::say(request);
+            }
+            let query = if said.contains(LEAKED) { LEAKED } else { "how greenhouse beds are watered elsewhere" };
+            let actions = [json!({ "tool": "search", "query": query })];
+            json!({ "thought": "", "actions": actions, "done": true }).to_string()
+        });
+        let server = server.with_polls(0).start();
+        let world = world_of_format_3(&server);
+        set(&world, "[deep_research]\nmax_jobs = 0\n");
+        kill_in_a_mixed_node(&world, is_marked);
+        let run = world.dr(["resume", "--json", WITH_JOB]);
+        assert!(matches!(run.exit, Some(0 | 4)), "{run}");
+        let said: Vec<_> = server.requests().iter().map(Request::said).collect();
+        let outward: Vec<_> = said.iter().filter(|said| is_outward(said)).collect();
+        assert!(!outward.is_empty(), "a worker faced outward: {run}");
+        // With the mark of the present version, the same words would be taken for public: the test would see them.
+        assert_eq!(outward.iter().any(|said| said.contains(LEAKED)), is_marked, "{outward:#?}");
+        let searched = server.worked_on().into_iter().filter(|(kind, _)| *kind == Kind::SearxNg);
+        let searched: Vec<_> = searched.map(|(_, request)| request.path.replace('+', " ")).collect();
+        assert!(!searched.is_empty(), "{run}");
+        assert_eq!(searched.iter().any(|path| path.contains("7f3a9c")), is_marked, "{searched:?}");
+    }
+}
+
+#[test]
+fn new_run_says_in_its_first_event_that_it_keeps_public_texts_apart() {
+    let server = server();
+    let world = models_at(greenhouse(), &server);
+    world.dr(["ask", "--quiet", "--source", "internal", "When does the siren sound?"]).succeeded();
+    let lines = world.dr(["export"]).succeeded().stdout;
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(of_kind(&lines, "event")[0]["event"]["settings"]["keeps_public_apart"], true);
 }

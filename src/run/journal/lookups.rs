@@ -154,6 +154,18 @@ impl Journal {
         .await
     }
 
+    /// Returns the results of all lookups of a run, as JSON. A result of another run that was removed since is missing.
+    pub(crate) async fn lookup_results(&self, run: &RunId) -> Result<Vec<String>, JournalError> {
+        let params = [run.to_string()];
+        self.read(move |connection| {
+            let sql = "SELECT DISTINCT coalesce(answers.result, lookups.result) AS answer FROM lookups \
+                       LEFT JOIN lookups AS answers ON answers.id = lookups.answered_by \
+                       WHERE lookups.run = ?1 AND answer IS NOT NULL";
+            rows(connection, sql, params, |row| row.get("answer"))
+        })
+        .await
+    }
+
     /// Counts the lookups of each node of a run: all, and those that an earlier lookup answered.
     pub(crate) async fn lookup_counts(&self, run: &RunId) -> Result<Vec<(NodeId, u64, u64)>, JournalError> {
         let params = [run.to_string()];

@@ -2,14 +2,21 @@
 
 use serde_json::json;
 
+use super::super::budget::Purpose;
 use super::super::job_log::jobs_of;
-use super::super::journal::CallState;
+use super::super::jobs::Jobs;
+use super::super::journal::{CallState, NewCall};
+use super::super::ledger::Reserving;
+use super::calls::ledger;
 use super::outside::{LIMITS, Outside};
 use super::*;
+use crate::base::id::ContentHash;
+use crate::base::outbound::Outbound;
+use crate::llm::call::{CallError, CallKey};
 use crate::llm::message::Role;
 use crate::llm::openai::Api;
 use crate::research::branch::{Branch, BranchStop};
-use crate::research::node::NodeStatus;
+use crate::research::node::{NodeId, NodeStatus};
 use crate::research::plan::SavedPlan;
 use crate::source::deep_research::{ProviderKind, ScriptedJobs};
 use crate::web_server::{Call, Fault, Kind, Setup, WebServer};
@@ -115,4 +122,46 @@ async fn second_provider_is_one_implementation_of_the_trait() {
     // The stored report is parsed without the provider.
     let log = jobs_of(world.store.journal(), &World::run()).await.unwrap();
     assert_eq!((log.len(), log[0].report.as_str()), (1, "scripted report scripted_1"));
+}
+
+#[tokio::test]
+async fn job_in_flight_of_a_node_is_followed_whatever_it_was_told() {
+    let server = Setup::new(|_| String::new()).start();
+    let provider = Arc::new(ScriptedJobs::default());
+    let research = Outside { provider: Some(Arc::clone(&provider) as Arc<_>), ..with_jobs(&server, &[]) }.jobs(false);
+    let world = World { limits: LIMITS, ..World::new(TWO_ROUNDS) };
+    let ledger = Arc::new(ledger(&world).await);
+    let node = NodeId::numbered(4);
+    let call = NewCall {
+        key: CallKey::new(format!("{node}/research")),
+        role: Role::Researcher,
+        model: "fixture".into(),
+        request: ContentHash::of(b"Find out about costs and speed."),
+        purpose: Purpose::Research,
+        is_tight: false,
+        counted_tokens: 0,
+        worst_tokens: 0,
+        worst_cost: Some(1_000_000_000),
+    };
+    // A process that is killed while it polls leaves its call like this.
+    let ticket = ledger.open(&call, Reserving::IfItFits, std::future::pending()).await.unwrap();
+    ticket.attach(&"scripted_7".parse().unwrap(), ProviderKind::Scripted).await.unwrap();
+    drop(ticket);
+
+    let calls = ledger.run().journal().calls_in_short(ledger.run().id()).await.unwrap();
+    let jobs = Jobs::open(Arc::clone(&ledger), Arc::new(research), &calls);
+    let told = Outbound::fixed("Find out about costs.");
+    let released = std::sync::Mutex::new(Vec::new());
+    let release = |node: &NodeId| {
+        released.lock().unwrap().push(node.clone());
+        std::future::ready(Ok::<_, CallError>(()))
+    };
+    let call = jobs.carry_out(&node, &told, async { release(&node).await }).await.unwrap();
+    assert_eq!(jobs.finished(call, &told).await.unwrap().report.text, "scripted report scripted_7");
+    assert!(provider.started().is_empty() && released.lock().unwrap().is_empty(), "nothing was sent");
+
+    let other = NodeId::numbered(5);
+    let call = jobs.carry_out(&other, &told, async { release(&other).await }).await.unwrap();
+    assert_eq!(jobs.finished(call, &told).await.unwrap().report.text, "scripted report scripted_1");
+    assert_eq!((provider.started().len(), released.lock().unwrap().as_slice()), (1, &[other][..]));
 }

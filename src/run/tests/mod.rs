@@ -105,6 +105,7 @@ impl World {
 fn settings(limits: BudgetLimits) -> RunSettings {
     RunSettings {
         request: RunRequest::default(),
+        keeps_public_apart: true,
         limits,
         tree: TreeLimits::default(),
         parallel: 3,

@@ -183,7 +183,7 @@ impl<'a> Outside<'a> {
         })
     }
 
-    fn jobs(&self, retry_unknown: bool) -> DeepResearch {
+    pub(super) fn jobs(&self, retry_unknown: bool) -> DeepResearch {
         let options = json!({
             "base_url": self.server.url(), "models": [self.researcher], "max_cost": 1.0, "max_jobs": self.max_jobs,
             "timeout_minutes": 1,

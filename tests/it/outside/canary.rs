@@ -1,6 +1,9 @@
 //! P5: what is said inside reaches the models and nobody else, however a model tries.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -9,17 +12,21 @@ use crate::common::{Run, World};
 use crate::model_server::Request;
 use crate::reader;
 use crate::researcher::{nodes, task};
-use crate::web_server::{Kind, Setup, WebServer};
+use crate::web_server::{Fault, Kind, Setup, WebServer};
 
 const QUESTION: &str = "What is known of project Heron, and how do others run such projects?";
 
-/// What must not leave: a code name, an address, nine common words in a row, a number.
-const SECRETS: [&str; 4] = [
+/// What must not leave: a code name, an address, nine common words in a row, a number, and a name.
+const SECRETS: [&str; 5] = [
     "CANARY-7f3a9c",
     "ilse.marten@quillhaven.example",
     "the board agreed to buy the mill next spring",
     "4417-0982-5536",
+    "Orvanthe Quillmarsh",
 ];
+
+/// The secrets that trip the wire. A single name does not, so only the type keeps it inside.
+const TRIPPING: [&str; 4] = [SECRETS[0], SECRETS[1], SECRETS[2], SECRETS[3]];
 
 /// Actions of one step.
 const PER_STEP: usize = 8;
@@ -85,8 +92,8 @@ fn heron() -> World {
         1,
         "kb/heron.md",
         &format!(
-            "# Heron\n\nThe code name of project Heron is {}.\n\nWhoever asks about project Heron writes to {} first.\n",
-            SECRETS[0], SECRETS[1]
+            "# Heron\n\nThe code name of project Heron is {} to {}.\n\nWhoever asks about project Heron writes to {} first.\n",
+            SECRETS[0], SECRETS[4], SECRETS[1]
         ),
     );
     world.write_on_day(
@@ -222,22 +229,48 @@ fn assert_outward_prompts_are_clean(models: &WebServer) {
     }
 }
 
+/// What a run has sent, or would have: the node, the text, and whether it was withheld.
+fn egress(world: &World) -> Vec<(String, String, bool)> {
+    let shown = world.dr(["show", "--json"]).succeeded().json();
+    let row = |row: &Value| {
+        let text = |name: &str| row[name].as_str().unwrap().to_owned();
+        (text("node"), text("text"), !row["withheld"].is_null())
+    };
+    shown["egress"].as_array().unwrap().iter().map(row).collect()
+}
+
+/// Asserts that nodes have sent something, that nothing arrived which they should not know, and that the tripwire had
+/// nothing to do with it.
+fn assert_nothing_leaked(outside: &WebServer, world: &World, senders: &[&str], run: &Run) {
+    assert_eq!(arrived(outside), Vec::<String>::new(), "{run}");
+    let rows = egress(world);
+    for (node, text, is_withheld) in &rows {
+        assert!(!is_withheld && known(text).is_empty(), "{node}: {text}");
+    }
+    for sender in senders {
+        assert!(rows.iter().any(|(node, ..)| node == sender), "{sender} sent nothing: {rows:#?}\n{run}");
+    }
+}
+
 #[test]
 fn no_secret_arrives_by_queries_or_addresses_of_a_mixed_or_a_replanned_node_and_nothing_has_to_be_withheld() {
     let outside = outside();
     let models = traitor(outside.origin().to_owned());
     let world = between(&models, &outside);
     let run = report(&world, &["--no-deep-research"]);
-    assert_eq!(arrived(&outside), Vec::<String>::new(), "{run}");
+    // A web node and a mixed one that build on an internal one; then a web node and a mixed one of the second round.
+    assert_nothing_leaked(&outside, &world, &["n3", "n4", "n5"], &run);
+    // The mixed one asks what the web node has asked, and is answered from the record.
+    let lines = world.dr(["export"]).succeeded().stdout;
+    let mixed = lines.lines().find(|line| line.contains("node_finished") && line.contains("\"node\":\"n6\""));
+    assert!(mixed.unwrap().contains("\"label\":\"public\""), "{lines}");
     assert_outward_prompts_are_clean(&models);
-    let searches = outside.worked_on().iter().filter(|(kind, _)| *kind == Kind::SearxNg).count();
-    assert!(searches > 0, "something may leave: {run}");
     let egress = world.dr(["show", "--egress"]).succeeded().stdout;
     assert!(
         egress.contains("query: how large projects are run elsewhere (sent"),
         "queries leave as they are: {egress}"
     );
-    assert!(!egress.contains("(kept back: ") && !run.stdout.contains(" not sent, because"), "{egress}\n{run}");
+    assert!(!run.stdout.contains(" not sent, because"), "{egress}\n{run}");
 }
 
 #[test]
@@ -246,7 +279,7 @@ fn secret_that_a_model_knows_without_being_shown_trips_the_wire_and_the_report_s
     let remembers = |request: &Request| match (request.form(), request.said()) {
         (Some("step"), words) if words.contains("the web (") => {
             let search = |secret: &str| json!({ "tool": "search", "query": format!("{secret} elsewhere") });
-            json!({ "thought": "", "actions": SECRETS.map(search), "done": true }).to_string()
+            json!({ "thought": "", "actions": TRIPPING.map(search), "done": true }).to_string()
         }
         _ => betray(request, &known(&request.said()), ""),
     };
@@ -254,11 +287,11 @@ fn secret_that_a_model_knows_without_being_shown_trips_the_wire_and_the_report_s
     let world = between(&models, &outside);
     let run = report(&world, &["--no-deep-research"]);
     let received = outside.received_decoded();
-    assert!(SECRETS.iter().all(|secret| !received.contains(secret)), "{run}");
+    assert!(TRIPPING.iter().all(|secret| !received.contains(secret)), "{run}");
     assert!(run.stdout.contains("not sent, because what the knowledge base says would have left with it"), "{run}");
     let egress = world.dr(["show", "--egress"]).succeeded().stdout;
     let kept: Vec<_> = egress.lines().filter(|line| line.contains("(kept back: ")).collect();
-    assert!(SECRETS.iter().all(|secret| kept.iter().any(|line| line.contains(secret))), "{kept:#?}");
+    assert!(TRIPPING.iter().all(|secret| kept.iter().any(|line| line.contains(secret))), "{kept:#?}");
 }
 
 #[test]
@@ -287,6 +320,9 @@ fn no_secret_arrives_in_what_a_job_is_told_unless_the_user_lets_it() {
         assert!(jobs > 0, "{source}: {run}");
         let arrived = arrived(&outside);
         assert_eq!(!arrived.is_empty(), is_open, "{arrived:?}");
+        if !is_open {
+            assert_nothing_leaked(&outside, &world, &[], &run);
+        }
     }
 }
 
@@ -303,7 +339,7 @@ fn no_secret_of_an_answer_arrives_by_the_question_that_follows_it_up_unless_the_
     let follow = ["--follow", first["run_id"].as_str().unwrap(), "--deep-research-max", "1"];
     let run = report(&world, &follow);
     assert!(outside.count() > 0 && outside.jobs().len() == 1, "{run}");
-    assert_eq!(arrived(&outside), Vec::<String>::new(), "{run}");
+    assert_nothing_leaked(&outside, &world, &[], &run);
     assert_outward_prompts_are_clean(&models);
     report(&world, &[&follow[..], &["--allow-egress"]].concat());
     assert!(!arrived(&outside).is_empty(), "it would be seen");
@@ -415,4 +451,129 @@ fn name_and_price_in_chinese_do_not_arrive_unless_the_user_lets_them() {
         let egress = world.dr(["show", "--egress"]).succeeded().stdout;
         assert!(!egress.contains("(kept back: "), "the types keep it in, not the tripwire: {egress}");
     }
+}
+
+/// A number of the note on the vault, and one that the user knows too.
+const OF_VAULT: [&str; 2] = ["4417-0982-5536", "51234"];
+
+/// Returns models for the vault: the worker inside is shown [`OF_VAULT`], notes something else, and reports a number of its
+/// own; the planner words a second round with another. Whoever works on the web searches for `numbers`.
+fn remembering(numbers: &'static [&'static str]) -> Setup {
+    let node = |id: &str, question: &str, hint: &str, depends_on: &[&str]| {
+        json!({
+            "id": id, "question": question, "aspects": [if hint == "internal" { "a1" } else { "a2" }],
+            "depends_on": depends_on, "optional_dependencies": true, "source_hint": hint, "why": "it is asked for",
+        })
+    };
+    let taken = AtomicUsize::new(0);
+    Setup::new(move |request| {
+        let words = request.said();
+        let is_later = nodes(&words).len() > 2;
+        let value = match request.form() {
+            Some("brief") => {
+                json!({ "task": VAULT, "aspects": ["what the vault is like", "how others lock vaults"], "mode": "deep" })
+            }
+            Some("plan") => {
+                let new_nodes = match (words.starts_with("You go on planning"), is_later) {
+                    (false, _) => vec![
+                        node("inside", "What is the vault like?", "internal", &[]),
+                        node("outside", "How do others lock vaults?", "web", &["inside"]),
+                    ],
+                    (true, false) => vec![node("again", &format!("Who else has vaults of type {LATER}?"), "web", &[])],
+                    (true, true) => vec![],
+                };
+                json!({ "reasoning": "", "new_nodes": new_nodes, "updates": [] })
+            }
+            Some("verdict") => json!({
+                "is_complete": is_later, "recommend_more_iterations": !is_later,
+                "missing_aspects": if is_later { vec![] } else { vec!["a2"] },
+                "weak_evidence_areas": [], "overall_confidence": 0.8, "relied_on": nodes(&words),
+            }),
+            Some("step") if words.contains("by searching the web (") => {
+                // Never the same query twice: that would be answered from the record.
+                let take = taken.fetch_add(1, Ordering::SeqCst);
+                let search = |number: &&str| json!({ "tool": "search", "query": format!("{number} take {take}") });
+                // What a page of the first round has said is public in the second.
+                let actions: Vec<_> =
+                    numbers.iter().filter(|number| take > 0 || **number != LATER).map(search).collect();
+                json!({ "thought": "", "actions": actions, "done": true })
+            }
+            Some("step") if words.contains("<data id=\"p1\">") => {
+                let note = json!({
+                    "tool": "note", "passage": "p1", "quote": "The vault is red.", "text": "It is red.", "aspect": "a1",
+                });
+                json!({ "thought": "", "actions": [note], "done": true })
+            }
+            Some("step") => {
+                json!({ "thought": "", "actions": [{ "tool": "search", "query": "what is the vault like" }], "done": false })
+            }
+            Some("branch_report") => json!({
+                "summary": "It weighs 90417 kilos.", "confidence": 0.8, "open_questions": [],
+                "findings": [{ "text": "It is red and weighs 90417 kilos.", "evidence": ["n2e1"], "aspect": "a1" }],
+            }),
+            _ => return reader::say(request),
+        };
+        value.to_string()
+    })
+}
+
+/// A number that only the second plan has.
+const LATER: &str = "66218";
+
+const VAULT: &str = "What is our vault like, of which I know 51234, and how do others lock vaults?";
+
+fn vault() -> World {
+    let world = World::empty();
+    let note = format!("# Vault\n\nThe vault is red.\n\nIt opens with {} and not with {}.\n", OF_VAULT[0], OF_VAULT[1]);
+    world.write_on_day(1, "kb/vault.md", &note);
+    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    world
+}
+
+const ASK_OF_VAULT: [&str; 5] = ["ask", "--quiet", "--no-deep-research", "--mode", "deep"];
+
+/// Returns the numbers a run has withheld, and those that arrived at the search engine.
+fn of_queries(outside: &WebServer, world: &World, numbers: &[&'static str]) -> (Vec<&'static str>, Vec<&'static str>) {
+    let (rows, received) = (egress(world), outside.received_decoded());
+    let is_withheld = |number: &&&str| rows.iter().any(|(_, text, withheld)| *withheld && text.contains(**number));
+    let withheld = numbers.iter().filter(is_withheld).copied().collect();
+    (withheld, numbers.iter().filter(|number| received.contains(**number)).copied().collect())
+}
+
+#[test]
+fn words_of_internal_findings_and_of_later_plans_trip_the_wire_and_those_of_the_user_do_not() {
+    const NUMBERS: [&str; 5] = ["4417-0982-5536", "90417", LATER, "51234", "77551"];
+    let (outside, models) = (outside(), remembering(&NUMBERS).start());
+    let world = models_at(vault(), &models).with_variable("SEARXNG_URL", outside.origin());
+    let run = world.dr(ASK_OF_VAULT.iter().chain(&[VAULT]));
+    assert!(matches!(run.exit, Some(0 | 4)), "{run}");
+    let (withheld, arrived) = of_queries(&outside, &world, &NUMBERS);
+    assert_eq!(withheld, ["4417-0982-5536", "90417", LATER], "{run}");
+    assert_eq!(arrived, ["51234", "77551"], "{run}");
+}
+
+#[cfg(unix)]
+#[test]
+fn text_that_was_read_and_not_quoted_before_a_run_was_resumed_still_trips_the_wire() {
+    let (sender, has_come) = channel();
+    let outside = outside();
+    let is_first = AtomicBool::new(true);
+    let models = remembering(&OF_VAULT).with_faults(move |call| {
+        let is_outward = call.kind == Kind::Reply && call.request.said().contains("by searching the web (");
+        (is_outward && is_first.swap(false, Ordering::SeqCst)).then(|| {
+            // A failed test has dropped the receiver.
+            let _ = sender.send(());
+            Fault::TimeOut
+        })
+    });
+    let models = models.start();
+    let world = models_at(vault(), &models).with_variable("SEARXNG_URL", outside.origin());
+    set(&world, "[deep_research]\nmax_jobs = 0\n");
+    let mut child = world.command(ASK_OF_VAULT.iter().chain(&[VAULT])).spawn().unwrap();
+    has_come.recv_timeout(Duration::from_mins(1)).expect("a worker faces outward");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let run = world.dr(["resume"]);
+    assert!(matches!(run.exit, Some(0 | 4)), "{run}");
+    assert_eq!(of_queries(&outside, &world, &OF_VAULT), (vec![OF_VAULT[0]], vec![OF_VAULT[1]]), "{run}");
 }

@@ -167,7 +167,7 @@ fn quote_of_a_summary_never_becomes_a_citation() {
 fn link_of_a_page_is_shown_and_opened_and_no_address_that_stood_nowhere() {
     const LINKED: &str = "/notes/gutters?page=2";
     let linking = format!(
-        "<title>Roofs</title><article><p>{}</p><p>There is more on <a href='{LINKED}'>polished copper gutters</a>.</p></article>",
+        "<title>Roofs</title><article><p>{}</p><p>There is more <a href='{LINKED}'>below gutters</a>.</p></article>",
         "This page is about roofs, of which there are many kinds in every town. ".repeat(6)
     );
     let speak = |request: &Request| {
