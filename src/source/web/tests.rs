@@ -670,6 +670,7 @@ async fn page_from_the_future_is_fetched_again() {
         requested: url.clone(),
         url: url.clone(),
         title: "Beds".into(),
+        links: Vec::new(),
         content_hash: ContentHash::of(text.as_bytes()),
         text,
         fetched_at: Moment(253_370_764_800_000),
@@ -679,7 +680,7 @@ async fn page_from_the_future_is_fetched_again() {
     let found = web.source.search(&Outbound::fixed("when do the valves open"), 1).await.unwrap();
     assert_eq!(found.passages[0].id, url.as_str());
     let opened = web.source.open(&address(&found.passages[0])).await.unwrap();
-    assert_eq!(opened.text, "Valves open at six.\n\nThey close at nine.");
+    assert_eq!(opened.passage.text, "Valves open at six.\n\nThey close at nine.");
 }
 
 #[tokio::test]
