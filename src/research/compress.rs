@@ -48,7 +48,7 @@ pub(super) struct FindingDraft {
 }
 
 impl FindingDraft {
-    /// Returns the claim with those of its ids that are known.
+    /// Returns the claim with its known ids.
     pub(super) fn known<'a>(
         &self,
         is_known: &dyn Fn(&EvidenceId) -> bool,
@@ -65,22 +65,22 @@ impl FindingDraft {
         Finding { text: one_line(&strike(&self.text, is_known, "").0), evidence, aspect }
     }
 
-    /// Returns the ids it names that can be ids at all.
+    /// Returns the well-formed ids it names.
     pub(super) fn ids(&self) -> impl Iterator<Item = EvidenceId> {
         self.evidence.iter().filter_map(|id| id.trim_matches(['[', ']', ' ']).parse().ok())
     }
 }
 
-/// Returns what a confidence comes to: from 0 to 1, and 0 where it is no number.
+/// Clamps a confidence to 0 to 1; NaN becomes 0.
 pub(super) fn confidence(said: f32) -> f32 {
     if said.is_nan() { 0.0 } else { said.clamp(0.0, 1.0) }
 }
 
-/// Compresses what was gathered for a node into its branch.
+/// Compresses the notes on a node into its branch.
 ///
 /// # Errors
 ///
-/// Returns an error only if the run itself cannot go on.
+/// Returns an error only if the run itself cannot continue.
 pub(crate) async fn compress(caller: &dyn Caller, task: &Task<'_>, gathered: Gathered) -> Result<Branch, CallError> {
     let mut remarks = gathered.remarks.clone();
     let received = received(task, &gathered.notes);
@@ -110,7 +110,7 @@ pub(crate) async fn compress(caller: &dyn Caller, task: &Task<'_>, gathered: Gat
     Ok(branch(task, gathered, report, remarks))
 }
 
-/// Returns the ids a report may cite: what was noted, and the checked quotes of the conclusions.
+/// Returns the ids that a report may cite: the notes, and the checked quotes of the dependencies.
 fn received(task: &Task<'_>, noted: &[Note]) -> BTreeSet<EvidenceId> {
     let own = noted.iter().map(|note| &note.evidence);
     let given = task.conclusions.iter().flat_map(|conclusion| &conclusion.branch.evidence);
@@ -168,7 +168,7 @@ fn from_draft(
     }
 }
 
-/// Returns a report made of the notes as they are.
+/// Returns a report that lists the notes unchanged.
 fn by_rules(noted: &[Note], stop_reason: BranchStop) -> BranchReport {
     let scores = noted.iter().map(|note| note.evidence.score).sum::<f32>();
     #[expect(clippy::cast_precision_loss, reason = "there are a handful of notes")]
@@ -176,7 +176,7 @@ fn by_rules(noted: &[Note], stop_reason: BranchStop) -> BranchReport {
     BranchReport {
         summary: noted.iter().map(|note| format!("{} [{}]", note.text, note.evidence.id)).collect::<Vec<_>>().join(" "),
         findings: Vec::new(),
-        // No model has rated how well it answers the question.
+        // No model has rated the answer.
         confidence: mean / 2.0,
         open_questions: Vec::new(),
         output: None,
@@ -195,7 +195,7 @@ fn add_uncited(report: &mut BranchReport, noted: &[Note]) {
     }
 }
 
-/// Returns the report of a worker that has nothing to cite; whatever its model said is not known.
+/// Returns the report of a worker without evidence. Claims of its model without a source are dropped.
 fn empty(task: &Task<'_>, stop: BranchStop) -> BranchReport {
     BranchReport {
         summary: String::new(),
@@ -226,7 +226,7 @@ async fn output(
     structured_value(caller, &key, &prompt, "result", schema).await.map_err(failure)
 }
 
-/// Returns the prompt that puts findings into a form, the findings cut to what fits.
+/// Returns the prompt that converts findings to an output schema, truncating the findings to fit.
 pub(super) fn output_prompt(caller: &dyn Caller, question: &str, mut findings: String, schema: &Value) -> Prompt {
     let room = room_beside(caller, Template::Output.role(), schema);
     fitted(
@@ -247,7 +247,7 @@ fn branch(task: &Task<'_>, gathered: Gathered, report: BranchReport, notes: Vec<
     let support = match (report.findings.is_empty(), evidence.is_empty()) {
         (true, _) => gathered.support,
         (false, true) => given,
-        // A quote that was noted bears on the question, whatever the scores of the search say.
+        // A noted quote is relevant, whatever the scores of the search.
         (false, false) => gathered.support.max(Support::Weak),
     };
     let further = without_texts(gathered.further);

@@ -1,23 +1,24 @@
-//! A tripwire behind the types: outgoing text that has something of internal text after all is withheld.
+//! A tripwire behind the types: outgoing text that shares content with internal text is withheld.
 //!
-//! What faces outward never sees internal text, see [`crate::base::outbound`], so this should never trip. It is small and
-//! strict where that raises no false alarm: a run of eight words, or a token that does not occur by chance (a number of
-//! four digits or more that is no year, a code such as `7f3a9c`, an e-mail address). It is not a filter: it looks at no
-//! disguise and no paraphrase, and not at single names, since a product that both sides know is no leak.
+//! Conversations that face outward never see internal text, see [`crate::base::outbound`], so this should never trip.
+//! It checks only what raises no false alarm: a run of eight words, or a token that does not occur by chance (a number
+//! of at least four digits that is not a year, a code such as `7f3a9c`, an e-mail address). It is not a filter: it does
+//! not detect disguised or paraphrased text, and ignores single names, since a product that appears on both sides is
+//! not a leak.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Words in a row that tell where they are from.
+/// Length of a run of words that identifies its source.
 const RUN_WORDS: usize = 8;
 
-/// Digits of a number that does not occur by chance, and of one with letters, such as `INV-20931`.
+/// Fewest digits of a rare number, and of one with letters, such as `INV-20931`.
 const RARE_DIGITS: [usize; 2] = [4, 5];
 
-/// Letters and digits of the shortest code.
+/// Length of the shortest code, in letters and digits.
 const CODE_LETTERS: usize = 6;
 
-/// Knows what internal text was read and what may leave. Keeps hashes alone.
+/// The internal text that was read, and the text that may leave, as hashes.
 #[derive(Default)]
 pub(crate) struct Tripwire {
     internal: Known,
@@ -30,7 +31,8 @@ struct Known {
     tokens: HashSet<u64>,
 }
 
-/// An outgoing text has something of internal text. What that is stays untold, so that this may be shown and sent.
+/// An outgoing text shares content with internal text. The error leaves the content out, so that it may be shown and
+/// sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Tripped {
     /// A run of words.
@@ -42,12 +44,12 @@ pub(crate) enum Tripped {
 }
 
 impl Tripwire {
-    /// Takes internal text that was read or derived.
+    /// Adds internal text that was read or derived.
     pub(crate) fn read(&mut self, text: &str) {
         self.internal.learn(text);
     }
 
-    /// Takes text that may leave: the user's, the first plan's, or public.
+    /// Adds text that may leave: text of the user, of the first plan, or public text.
     pub(crate) fn may_leave(&mut self, text: &str) {
         self.outbound.learn(text);
     }
@@ -56,7 +58,7 @@ impl Tripwire {
     ///
     /// # Errors
     ///
-    /// Returns what it has of internal text, unless outbound text has the same.
+    /// Returns what the text shares with internal text but not with outbound text.
     pub(crate) fn check(&self, text: &str) -> Result<(), Tripped> {
         let is_internal = |own: &HashSet<u64>, internal: &HashSet<u64>, outbound: &HashSet<u64>| {
             own.iter().any(|hash| internal.contains(hash) && !outbound.contains(hash))
@@ -84,7 +86,7 @@ impl Known {
     }
 }
 
-/// Returns the hash of a token that does not occur by chance, without its separators.
+/// Returns the hash of a rare token without its separators; `None` for a token that may occur by chance.
 fn rare(token: &str) -> Option<u64> {
     let token = token.trim_matches(|letter: char| !letter.is_alphanumeric());
     let plain: Vec<_> = token.chars().filter(|letter| letter.is_alphanumeric()).collect();

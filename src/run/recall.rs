@@ -1,7 +1,7 @@
 //! The research memory: what runs found, as vectors with tags, searched when an answer is written.
 //!
 //! Quotes and branch summaries are entries. Each is tagged with its run, node, kind, source, place, label and
-//! confidence; a [`RecallQuery`] filters by tag and ranks by similarity to a text: the question, an aspect or any other.
+//! confidence. A [`RecallQuery`] filters by tag and ranks by similarity to a text, such as the question or an aspect.
 //!
 //! There is one LanceDB table per embedder beside the journal. It can be rebuilt from the journal at any time, so nothing
 //! depends on it being complete. Adding entries of a run again replaces them.
