@@ -253,11 +253,11 @@ impl Access {
     }
 }
 
-/// Returns whether there is no `.dr`, or an empty one.
+/// Returns whether there is no `.dr`, or an empty one. A file of that name is none.
 fn is_absent(dr: &Path) -> bool {
     match std::fs::read_dir(dr) {
         Ok(mut entries) => entries.next().is_none(),
-        Err(error) => error.kind() == ErrorKind::NotFound,
+        Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
     }
 }
 

@@ -228,7 +228,7 @@ fn folder_that_cannot_be_created_is_reported_with_the_attempt() {
     let world = World::with_kb();
     world.write(".dr", "a file, where the folder of the index belongs");
     let run = world.dr(["ask", "--offline", "--kb", "kb", QUESTION]);
-    let folder = world.path(".dr/index").display().to_string();
+    let folder = world.path(".dr").display().to_string();
     assert_eq!(run.exit, Some(1), "{run}");
     assert!(run.stderr.starts_with(&format!("error: failed to create `{folder}`: ")), "{run}");
 }
