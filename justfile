@@ -19,6 +19,14 @@ doc:
 fmt:
     cargo fmt
 
+# Damage random files of `.dr` and check that every command goes on or says what to do.
+damage trials="300" seed="2":
+    DR_DAMAGE_TRIALS={{trials}} DR_DAMAGE_SEED={{seed}} cargo test --test it random_damage -- --nocapture
+
+# Fuzz everything that reads untrusted text, for so many seconds each.
+fuzz seconds="600" seed="2":
+    DR_FUZZ_SECONDS={{seconds}} DR_FUZZ_SEED={{seed}} cargo test --lib -- fuzz fuzzed --nocapture
+
 # Review changed snapshots (needs `cargo install cargo-insta`).
 snap:
     cargo insta review

@@ -73,6 +73,9 @@ pub mod cli;
 extern crate self as dr;
 
 #[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
 #[path = "../tests/it/model_server.rs"]
 mod model_server;
 

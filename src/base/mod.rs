@@ -10,6 +10,10 @@ pub mod lock;
 
 pub(crate) mod folder;
 
+pub(crate) mod file;
+
+pub(crate) mod bounded;
+
 pub mod line;
 
 pub(crate) mod money;

@@ -13,14 +13,18 @@ use crate::base::line::one_line;
 use crate::engine::{CheckStatus, Checkup, Engine};
 use crate::render::json::versioned;
 
-/// Check the index, the model, the disk and the settings
+/// Check the index, the runs, the model, the disk and the settings
 ///
-/// Changes nothing. Each problem is shown with the command that fixes it; the exit code is then 1.
+/// Changes nothing without `--repair`. Each problem is shown with the command that fixes it; the exit code is then 1.
 #[derive(Args, Debug)]
 pub(super) struct DoctorArgs {
     /// Also test each language model with two short prompts; this may incur a small cost
     #[arg(long)]
     model: bool,
+
+    /// Save what can still be read of a damaged journal into a new one, and keep the damaged file beside it
+    #[arg(long)]
+    repair: bool,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -28,7 +32,9 @@ pub(super) struct DoctorArgs {
 
 /// Runs the command.
 pub(super) async fn doctor(ui: &mut Ui, engine: &Engine, args: &DoctorArgs) -> Result<Exit, CliError> {
-    let mut checkup = engine.checkup().await?;
+    let repairs = if args.repair { engine.repair().await? } else { Vec::new() };
+    let mut checkup = engine.checkup().await;
+    checkup.repairs = repairs;
     if args.model {
         checkup.checks.extend(engine.model_checks().await);
     }
@@ -42,6 +48,9 @@ pub(super) async fn doctor(ui: &mut Ui, engine: &Engine, args: &DoctorArgs) -> R
 
 fn text(checkup: &Checkup) -> String {
     let mut text = format!("{}\n\n", styled(QUIET, &one_line(&checkup.index)));
+    for repair in &checkup.repairs {
+        let _ = writeln!(text, "{} {}", styled(GOOD, "repair "), one_line(repair));
+    }
     for check in &checkup.checks {
         let (style, word) = match check.status {
             CheckStatus::Ok => (GOOD, "ok     "),

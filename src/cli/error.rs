@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt::Write;
 
 use super::exit::Exit;
-use crate::base::line::{printable, with_causes};
+use crate::base::line::{panic_text, printable, with_causes};
 use crate::engine::{EngineError, ErrorKind, RequestError};
 use crate::render::RenderError;
 
@@ -62,9 +62,10 @@ impl From<RequestError> for CliError {
             RequestError::Days { since, until } => {
                 format!("no day is on or after `--since {since}` and on or before `--until {until}`")
             }
-            error @ (RequestError::NoWords | RequestError::Schema { .. } | RequestError::Glob { .. }) => {
-                error.to_string()
-            }
+            error @ (RequestError::NoWords
+            | RequestError::Brief(_)
+            | RequestError::Schema { .. }
+            | RequestError::Glob { .. }) => error.to_string(),
         };
         Self::Usage { message, hint }
     }
@@ -106,14 +107,16 @@ impl CliError {
     }
 }
 
-/// Returns the message for a panic: a damaged index can cause one in the storage engine, else it is a bug.
-pub(crate) fn panicked(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    format!(
-        "error: stopped by a bug, or by a damaged index: {}\n\nhint: `dr index --rebuild <FOLDER>` makes the index \
-         again; with DR_LOG=debug the place is shown",
-        printable(text.unwrap_or("no message"))
-    )
+/// Crates whose panics mean that a file of theirs is damaged.
+const STORAGE: [&str; 4] = ["/lance", "/arrow", "/datafusion", "/parquet"];
+
+/// Returns the message for a panic at `place`. A damaged index can cause one in the storage engine, else it is a bug.
+pub(crate) fn panicked(panic: &(dyn Any + Send), place: &str) -> String {
+    let text = printable(panic_text(panic));
+    if STORAGE.iter().any(|name| place.contains(name)) {
+        return format!("error: index is damaged: {text}\n\nhint: run `dr index --rebuild`");
+    }
+    format!("error: stopped by a bug: {text} (`{place}`)\n\nhint: with DR_LOG=debug more is shown")
 }
 
 #[cfg(test)]
@@ -121,8 +124,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn panic_of_the_storage_engine_is_a_damaged_index_and_any_other_a_bug() {
+        let panic: Box<dyn Any + Send> = Box::new("range end out of range");
+        let said = panicked(panic.as_ref(), "/x/lance-file-14.0.2/src/reader.rs:7");
+        assert_eq!(said, "error: index is damaged: range end out of range\n\nhint: run `dr index --rebuild`");
+        assert!(panicked(panic.as_ref(), "src/run/budget.rs:7").starts_with("error: stopped by a bug: range end"));
+    }
+
+    #[test]
     fn message_has_the_causes_and_the_hint_apart() {
-        let error = CliError::from(EngineError::NothingToIndex);
+        let error = CliError::from(EngineError::NothingToIndex { rebuild: false });
         let said = "error: no folder to index was given, and none is known yet\n\nhint: run `dr index <FOLDER>`";
         assert_eq!(error.message(), said);
         let cause = std::io::Error::other("disk full");

@@ -7,10 +7,14 @@ use super::OutputArgs;
 use super::error::CliError;
 use super::exit::Exit;
 use super::ui::Ui;
+use crate::base::file::read_text;
 use crate::config::Flags;
 use crate::engine::{Engine, Figures, SearchMode};
 use crate::render::json::versioned;
 use clap::Args;
+
+/// Largest file of questions or judgments, in bytes.
+const MAX_FILE_BYTES: u64 = 100_000_000;
 
 /// Measure search quality against judgments
 ///
@@ -57,7 +61,7 @@ pub(super) async fn eval(ui: &mut Ui, engine: &Engine, args: EvalArgs) -> Result
 }
 
 fn read(file: &Path) -> Result<String, CliError> {
-    std::fs::read_to_string(file).map_err(|source| CliError::File {
+    read_text(file, MAX_FILE_BYTES).map_err(|source| CliError::File {
         action: "read",
         path: file.display().to_string(),
         source,

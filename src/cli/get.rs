@@ -47,7 +47,11 @@ pub(super) async fn get(ui: &mut Ui, engine: &Engine, args: GetArgs) -> Result<E
     } else {
         let place = format!("{}:{}-{}", passage.path, passage.line_start, passage.line_end);
         ui.tell_styled(PLACE, &one_line(&place));
-        ui.print(&if Ui::is_for_people() { printable(&passage.text) } else { passage.text })?;
+        if Ui::is_for_people() {
+            ui.print(&printable(&passage.text))?;
+        } else {
+            ui.pass(passage.text.as_bytes())?;
+        }
     }
     Ok(Exit::Done)
 }

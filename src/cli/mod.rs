@@ -53,6 +53,7 @@ mod trust;
 use std::io::IsTerminal;
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{Args, Parser, Subcommand};
 use futures::FutureExt;
@@ -61,6 +62,7 @@ use tracing::Instrument;
 use self::error::CliError;
 use self::exit::Exit;
 use self::ui::{Color, Ui};
+use crate::base::file::read_text;
 use crate::config::Flags;
 use crate::engine::{EmbedderChoice, Engine};
 
@@ -194,15 +196,13 @@ pub fn run() -> ExitCode {
             return Exit::Failed.into();
         }
     };
-    if std::env::var_os("DR_LOG").is_none() {
-        // The panic message is part of the error below.
-        std::panic::set_hook(Box::new(|_| {}));
-    }
+    let panic_place = note_panics();
     let span = tracing::info_span!("command", name = cli.command.name());
     let command = dispatch(&mut ui, cli).instrument(span);
     let exit = match runtime.block_on(AssertUnwindSafe(command).catch_unwind()) {
         Err(panic) => {
-            ui.warn(&error::panicked(panic.as_ref()));
+            let place = panic_place.lock().unwrap_or_else(PoisonError::into_inner);
+            ui.warn(&error::panicked(panic.as_ref(), &place));
             Exit::Failed
         }
         Ok(Ok(exit)) => exit,
@@ -215,6 +215,21 @@ pub fn run() -> ExitCode {
     // Background tasks have nothing left to report.
     runtime.shutdown_background();
     exit.into()
+}
+
+/// Notes the place of the latest panic, which is part of the error message. With `DR_LOG`, panics are also printed.
+fn note_panics() -> Arc<Mutex<String>> {
+    let place = Arc::new(Mutex::new(String::new()));
+    let (noted, print) = (Arc::clone(&place), std::panic::take_hook());
+    let is_logged = std::env::var_os("DR_LOG").is_some();
+    std::panic::set_hook(Box::new(move |panic| {
+        let location = panic.location().map(ToString::to_string).unwrap_or_default();
+        *noted.lock().unwrap_or_else(PoisonError::into_inner) = location;
+        if is_logged {
+            print(panic);
+        }
+    }));
+    place
 }
 
 async fn dispatch(ui: &mut Ui, cli: Cli) -> Result<Exit, CliError> {
@@ -248,10 +263,13 @@ impl GlobalArgs {
     }
 }
 
+/// Largest JSON file that is read, in bytes: a plan or a schema.
+const MAX_JSON_BYTES: u64 = 1_000_000;
+
 /// Reads a JSON file named by the user.
 fn read_json(file: &std::path::Path) -> Result<serde_json::Value, CliError> {
     let path = file.display().to_string();
-    let text = std::fs::read_to_string(file).map_err(|source| CliError::File {
+    let text = read_text(file, MAX_JSON_BYTES).map_err(|source| CliError::File {
         action: "read",
         path: path.clone(),
         source,

@@ -70,7 +70,7 @@ impl ReportArgs {
         }
         match &self.output {
             Some(file) => write(file, &text),
-            None if format == ReportFormat::Markdown && Ui::is_for_people() => {
+            None if format == ReportFormat::Markdown && ui.formats() => {
                 Ok(ui.print(&termimad::MadSkin::default().term_text(&text).to_string())?)
             }
             None => Ok(ui.print(&text)?),

@@ -10,7 +10,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::ui::{QUIET, Ui, styled};
 use crate::base::line::{counted, one_line};
-use crate::engine::{Engine, RunSummary};
+use crate::engine::{Engine, RunSummary, StoredRuns};
 use crate::render::json::versioned;
 
 /// List stored runs
@@ -47,7 +47,7 @@ pub(super) struct ExportArgs {
 
 /// Runs `dr runs`.
 pub(super) async fn runs(ui: &mut Ui, engine: &Engine, args: RunsArgs) -> Result<Exit, CliError> {
-    let runs = engine.runs().await?;
+    let StoredRuns { runs, damage } = engine.runs().await?;
     if args.json {
         ui.print(&versioned(&json!({ "runs": runs, "stats": stats(&runs) }))?)?;
     } else if args.stats {
@@ -56,6 +56,13 @@ pub(super) async fn runs(ui: &mut Ui, engine: &Engine, args: RunsArgs) -> Result
         ui.tell("no run is stored here; `dr ask` starts one");
     } else {
         ui.print(&runs.iter().map(line).collect::<String>())?;
+    }
+    let problems: Vec<_> = runs.iter().filter_map(|run| run.problem.as_ref()).chain(&damage).collect();
+    for problem in &problems {
+        ui.warn(&format!("note: {}", one_line(problem)));
+    }
+    if !problems.is_empty() {
+        ui.warn("note: `dr doctor --repair` saves what can still be read");
     }
     Ok(Exit::Done)
 }

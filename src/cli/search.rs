@@ -11,7 +11,7 @@ use super::ui::{MATCH, NOTE, PLACE, QUIET, Ui, styled};
 use crate::base::line::one_line;
 use crate::config::{Flags, bounds};
 use crate::engine::{Engine, Hit, Scope, SearchMode, Searched, Snippet, Support};
-use crate::render::json::versioned;
+use crate::render::json::{line, versioned};
 
 /// Find passages in the index
 ///
@@ -141,7 +141,7 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
         }
         SearchFormat::Jsonl => {
             for hit in &found.hits {
-                ui.print(&serde_json::to_string(hit)?)?;
+                ui.print(&line(hit)?)?;
             }
         }
         SearchFormat::Text if found.hits.is_empty() => ui.tell("nothing found"),

@@ -1,25 +1,39 @@
-//! Handles SIGINT, SIGTERM and SIGHUP: the first signal stops the work, the second ends the program.
+//! Handles SIGINT, SIGTERM and SIGHUP: the first signal stops the work, which ends the program within two seconds; the
+//! second ends it at once.
+
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::exit::Exit;
 
-/// Returns a token that the first signal cancels. A second signal ends the program at once.
+/// How long work may go on after the first signal. Work that does not end by then is lost, as in a crash: what it has
+/// stored is kept, and the next run does the rest.
+const GRACE: Duration = Duration::from_millis(1_500);
+
+/// Returns a token that the first signal cancels. A second signal, or [`GRACE`] after the first, ends the program.
 ///
 /// SIGHUP never counts as the second: when a terminal closes, both the kernel and the shell send it. Under `nohup` it is
 /// ignored.
 pub(super) fn interruptible() -> CancellationToken {
     let token = CancellationToken::new();
     let triggered = token.clone();
-    // Handlers are installed before this returns, so that an early signal stops the work in order too.
-    let mut signals = Signals::listen();
-    tokio::spawn(async move {
-        signals.next().await;
-        triggered.cancel();
-        signals.forget_hangups();
-        signals.next().await;
-        std::process::exit(Exit::Interrupted as i32);
+    let (listening, is_listening) = std::sync::mpsc::channel();
+    // A thread of its own: computations may keep every thread of the runtime busy.
+    std::thread::spawn(move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+        runtime.block_on(async {
+            let mut signals = Signals::listen();
+            let _ = listening.send(());
+            signals.next().await;
+            triggered.cancel();
+            signals.forget_hangups();
+            let _ = tokio::time::timeout(GRACE, signals.next()).await;
+            std::process::exit(Exit::Interrupted as i32);
+        });
     });
+    // Handlers are installed before this returns, so that an early signal stops the work in order too.
+    let _ = is_listening.recv();
     token
 }
 

@@ -36,6 +36,7 @@ pub(crate) enum Color {
 pub(crate) struct Ui {
     out: AutoStream<std::io::Stdout>,
     err: AutoStream<std::io::Stderr>,
+    color: Color,
     quiet: bool,
 }
 
@@ -47,7 +48,8 @@ impl Ui {
             Color::Always => ColorChoice::Always,
             Color::Never => ColorChoice::Never,
         };
-        Self { out: AutoStream::new(std::io::stdout(), choice), err: AutoStream::new(std::io::stderr(), choice), quiet }
+        let (out, err) = (AutoStream::new(std::io::stdout(), choice), AutoStream::new(std::io::stderr(), choice));
+        Self { out, err, color, quiet }
     }
 
     /// Writes data to stdout, with a final newline.
@@ -61,6 +63,18 @@ impl Ui {
             self.out.write_all(b"\n")?;
         }
         self.out.flush()
+    }
+
+    /// Writes bytes to stdout as they are.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if stdout is closed.
+    #[expect(clippy::unused_self, reason = "the terminal is reached through `Ui` alone")]
+    pub(crate) fn pass(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        let mut out = std::io::stdout().lock();
+        out.write_all(bytes)?;
+        out.flush()
     }
 
     /// Prints a message to stderr, unless `--quiet` is set.
@@ -85,6 +99,11 @@ impl Ui {
     /// Returns whether stdout is a terminal.
     pub(crate) fn is_for_people() -> bool {
         std::io::stdout().is_terminal()
+    }
+
+    /// Returns whether a report is formatted for a terminal: stdout is one, or `--color always` is set.
+    pub(crate) fn formats(&self) -> bool {
+        Self::is_for_people() || self.color == Color::Always
     }
 
     /// Returns whether progress may be drawn: stderr is a terminal and `--quiet` is not set.

@@ -12,6 +12,7 @@ use crate::base::line::{counted, one_line, printable};
 use crate::base::money::dollars_text;
 use crate::engine::{BudgetLimits, CallStep, Engine, Event, Progress, Record, RunEvent, Section, Spent, Watcher};
 use crate::render::figure;
+use crate::render::json::escaped;
 use crate::render::tree::{TreeStyle, tree_lines};
 
 /// Longest text in a line, in characters.
@@ -46,7 +47,7 @@ impl EventFormat {
     pub(super) fn note(self, ui: &mut Ui, text: &str) {
         match self {
             Self::Text => ui.tell(&format!("note: {text}")),
-            Self::Jsonl => say(&json!({ "kind": "note", "text": text }).to_string()),
+            Self::Jsonl => say(&escaped(&json!({ "kind": "note", "text": text }).to_string())),
         }
     }
 }
@@ -126,7 +127,7 @@ impl Drop for Pause {
 impl Shown {
     fn take(&self, event: RunEvent) {
         match self.format {
-            Some(EventFormat::Jsonl) => say(&json!(event).to_string()),
+            Some(EventFormat::Jsonl) => say(&escaped(&json!(event).to_string())),
             Some(EventFormat::Text) => match &event {
                 RunEvent::Event { event, progress } if is_worth_telling(progress) => say(&event_line(event)),
                 RunEvent::Written { section } => say(&format!("written: {}", cut(&section.title))),

@@ -12,8 +12,12 @@ use super::kind::found;
 use super::rows::SETTINGS;
 use super::setting::{Project, Setting, value_of_text};
 use crate::base::environment::Environment;
+use crate::base::file::read_text;
 use crate::base::http::shown;
 use crate::llm::message::Role;
+
+/// Largest settings file that is read, in bytes.
+const MAX_FILE_BYTES: u64 = 1_000_000;
 
 /// Origin of a value that was not set.
 pub(super) const DEFAULT: &str = "default";
@@ -58,7 +62,18 @@ impl Layer {
     /// Reads the user's file, or the project's. A file that does not exist sets nothing.
     pub(super) fn file(path: &Path, is_project: bool) -> Result<Self, ConfigError> {
         let origin = path.display().to_string();
-        let values = values_of(&Toml::file(path), &origin)?;
+        let text = match path.metadata() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+            // Reading a pipe could block.
+            Ok(metadata) if !metadata.is_file() => Err(std::io::Error::other("not a regular file")),
+            _ => read_text(path, MAX_FILE_BYTES),
+        };
+        let text = text.map_err(|error| ConfigError::Invalid {
+            origin: format!("`{origin}`"),
+            reason: error.to_string(),
+            hint: None,
+        })?;
+        let values = values_of(&Toml::string(&text), &origin)?;
         Self::checked(&origin, values, Place::File { is_project })
     }
 

@@ -1,17 +1,22 @@
 //! Checks the installation. Each problem comes with the command that fixes it.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 
+use futures::FutureExt;
 use serde::Serialize;
 
+use super::stored::details;
 use super::{Engine, EngineError};
-use crate::base::line::with_causes;
+use crate::base::line::{counted, panic_text, with_causes};
 use crate::kb::document::Document;
 use crate::kb::embed::{EmbedderChoice, find_runtime};
 use crate::kb::index::{DocumentRow, Index, IndexStats, writer};
 use crate::kb::walk::{read_inside, walk};
-use crate::run::store::StoreError;
+use crate::run::journal::{RunList, RunRow};
+use crate::run::recall::Recall;
+use crate::run::store::{Store, StoreError};
 
 /// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -60,6 +65,9 @@ pub(crate) struct Checkup {
     pub(crate) checks: Vec<Check>,
     /// The settings in force.
     pub(crate) settings: Vec<ExplainedSetting>,
+    /// What was repaired before the checks, and what was lost.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) repairs: Vec<String>,
 }
 
 impl Checkup {
@@ -86,41 +94,91 @@ impl Check {
 /// Fragments above which searches become noticeably slower.
 const MANY_FRAGMENTS: usize = 200;
 
+/// Remedy for a damaged journal.
+const REPAIR: &str = "run `dr doctor --repair`";
+
 /// Free space in bytes below which a note is shown, however small the index is.
 const LEAST_ROOM: u64 = 100_000_000;
 
 impl Engine {
     /// Checks the index, the embedder, the lock, the disk, the runs and the settings. Changes nothing.
     ///
-    /// # Errors
-    ///
-    /// Returns an error only if a check could not be carried out. Problems that were found are in the result.
-    pub(crate) async fn checkup(&self) -> Result<Checkup, EngineError> {
+    /// Reads all that other commands read, so that none of them fails where this finds no problem.
+    pub(crate) async fn checkup(&self) -> Checkup {
         let mut checks = Vec::new();
-        let index = match Index::open(&self.location).await {
-            Ok(index) => Some(index),
-            Err(error) => {
+        let index = match caught(Index::open(&self.location)).await {
+            Ok(Ok(index)) => Some(index),
+            Ok(Err(error)) => {
                 checks.push(Check::trouble("index", with_causes(&error), error.hint()));
+                None
+            }
+            Err(panic) => {
+                checks.push(damaged_index(panic));
                 None
             }
         };
         let mut stats = None;
         if let Some(index) = &index {
-            let found = index.stats().await?;
-            checks.extend(self.index_checks(index, &found).await?);
-            stats = Some(found);
+            let found = caught(async { Ok::<_, EngineError>((index.stats().await?, index.verify().await?)) }).await;
+            let found = match found {
+                Ok(Ok((found, incomplete))) => {
+                    stats = Some(found);
+                    caught(self.index_checks(index, stats.as_ref().unwrap_or(&IndexStats::default()), incomplete)).await
+                }
+                Ok(Err(error)) => Ok(Err(error)),
+                Err(panic) => Err(panic),
+            };
+            match found {
+                Ok(Ok(found)) => checks.extend(found),
+                Ok(Err(error)) => checks.push(damaged_index(with_causes(&error))),
+                Err(panic) => checks.push(damaged_index(panic)),
+            }
         }
         checks.push(self.embedder_check(index.as_ref()).await);
         checks.push(runtime_check(&self.settings.paths.data, self.settings.values.embedder.as_ref()));
         checks.extend(self.location.folder().map(lock_check));
         checks.extend(self.location.folder().filter(|folder| folder.is_dir()).map(disk_check));
-        checks.push(self.runs_check().await);
+        checks.extend(self.runs_checks().await);
+        checks.extend(self.memory_check().await);
         checks.extend(self.ignored_key().map(|folder| {
             let detail = format!("key in `{}` is ignored", folder.join(".env").display());
             Check::note("key", detail, Some(format!("if you trust the folder, run `dr trust {}`", folder.display())))
         }));
         checks.extend(self.outside_checks());
-        Ok(Checkup { index: self.location.to_string(), stats, checks, settings: self.explained_settings() })
+        Checkup {
+            index: self.location.to_string(),
+            stats,
+            checks,
+            settings: self.explained_settings(),
+            repairs: Vec::new(),
+        }
+    }
+
+    /// Repairs what cannot be made again from other files: saves what can be read of a damaged journal. Also removes a
+    /// damaged research memory, which later runs fill again.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a process works on a run, or a file cannot be written.
+    pub(crate) async fn repair(&self) -> Result<Vec<String>, EngineError> {
+        let folder = self.runs_folder();
+        let mut repairs = Vec::new();
+        if self.runs_checks().await.iter().any(|check| check.mend.as_deref() == Some(REPAIR)) {
+            let path = folder.clone();
+            let salvaged = tokio::task::spawn_blocking(move || Store::repair(&path)).await??;
+            repairs.push(format!(
+                "journal: {} saved; the damaged one is kept at `{}`",
+                counted(salvaged.runs, "run"),
+                salvaged.damaged.display()
+            ));
+            repairs.extend(salvaged.lost.iter().map(|lost| format!("lost: {lost}")));
+        }
+        if self.memory_check().await.is_some_and(|check| check.status == CheckStatus::Trouble) {
+            let failed = |source| EngineError::Folder { action: "remove", path: Recall::folder(&folder), source };
+            Recall::discard(&folder).map_err(failed)?;
+            repairs.push("research memory: removed; later runs fill it again".to_owned());
+        }
+        Ok(repairs)
     }
 
     /// Returns every setting with its value and origin. Keys are never included.
@@ -144,11 +202,26 @@ impl Engine {
         Ok(self.settings.check_outside()?)
     }
 
-    async fn index_checks(&self, index: &Index, stats: &IndexStats) -> Result<Vec<Check>, EngineError> {
+    async fn index_checks(
+        &self,
+        index: &Index,
+        stats: &IndexStats,
+        incomplete: usize,
+    ) -> Result<Vec<Check>, EngineError> {
         let IndexStats { documents, chunks, vectors, vectors_missing, .. } = stats;
         let rerun = Some("run `dr index`".to_owned());
         let mut checks =
             vec![Check::ok("index", format!("version {}, {documents} files, {chunks} chunks", stats.version))];
+        if incomplete > 0 {
+            let detail = format!("passages of {} are missing", counted(incomplete, "file"));
+            checks.push(Check::trouble("index", detail, "run `dr index --rebuild`".to_owned()));
+        }
+        if let Some(copy) = Index::known(&self.location).await
+            && let Some(name) = copy.collections.keys().find(|name| !index.manifest().collections.contains_key(*name))
+        {
+            let detail = format!("collection `{name}` is missing in the manifest");
+            checks.push(damaged_index(detail));
+        }
         checks.push(match vectors_missing {
             0 => Check::ok("vectors", format!("{vectors}, none missing")),
             missing => Check::note("vectors", format!("{vectors}, {missing} missing"), rerun.clone()),
@@ -181,35 +254,91 @@ impl Engine {
         Ok(checks)
     }
 
-    /// Checks the integrity of the whole journal.
-    async fn runs_check(&self) -> Check {
-        let mend = "move `.dr/state.db` away; its runs are lost, and new runs work".to_owned();
+    /// Checks the integrity of the journal, and reads every run as the commands do that show it.
+    async fn runs_checks(&self) -> Vec<Check> {
+        let mend = REPAIR.to_owned();
         let store = match self.known_runs() {
-            Err(EngineError::Store(StoreError::Empty)) => return Check::ok("runs", "none stored"),
-            Err(error) => return Check::trouble("runs", with_causes(&error), error.hint()),
+            Err(EngineError::Store(StoreError::Empty)) => {
+                return vec![self.vanished(&[]).unwrap_or_else(|| Check::ok("runs", "none stored"))];
+            }
+            Err(EngineError::Store(StoreError::Journal(error))) if error.is_damage() => {
+                return vec![Check::trouble("runs", with_causes(&error), mend)];
+            }
+            Err(error) => return vec![Check::trouble("runs", with_causes(&error), error.hint())],
             Ok(store) => store,
         };
-        match (store.journal().check().await, store.journal().runs().await) {
-            (Ok(complaints), Ok(runs)) if complaints.is_empty() => {
-                match store.journal().runs_with_altered_egress().await {
-                    Ok(altered) if altered.is_empty() => {
-                        Check::ok("runs", format!("{} stored, journal is sound", runs.len()))
-                    }
-                    Ok(altered) => Check::trouble(
-                        "runs",
-                        format!("record of the texts that left was changed in: {}", altered.join(", ")),
-                        "do not rely on `dr show --egress` of these runs; `dr rm` removes them".to_owned(),
-                    ),
-                    Err(error) => Check::trouble("runs", with_causes(&error), mend),
-                }
+        let mut checks = Vec::new();
+        match store.journal().check().await {
+            Ok(complaints) if complaints.is_empty() => {}
+            Ok(complaints) => {
+                checks.push(Check::trouble("runs", format!("journal is damaged: {complaints}"), mend.clone()));
             }
-            (Ok(complaints), Ok(_)) => Check::trouble("runs", format!("journal is damaged: {complaints}"), mend),
-            (Err(error), _) | (_, Err(error)) => Check::trouble("runs", with_causes(&error), mend),
+            Err(error) => checks.push(Check::trouble("runs", with_causes(&error), mend.clone())),
         }
+        let RunList { runs, damage } = match store.journal().runs().await {
+            Ok(list) => list,
+            Err(error) => {
+                let hint = error.hint();
+                checks.push(Check::trouble("runs", with_causes(&error), hint));
+                return checks;
+            }
+        };
+        checks.extend(damage.map(|damage| Check::trouble("runs", damage, mend.clone())));
+        let (count, vanished) = (runs.len(), self.vanished(&runs));
+        for RunRow { id, .. } in runs {
+            let read = async {
+                details(&store, id.clone()).await?;
+                Ok::<_, EngineError>(store.export(&id).await?)
+            };
+            let problem = match caught(read).await {
+                Ok(Ok(_)) => continue,
+                Ok(Err(error)) => with_causes(&error),
+                Err(panic) => panic,
+            };
+            checks.push(Check::trouble("run", format!("`{id}`: {problem}"), mend.clone()));
+        }
+        match store.journal().runs_with_altered_egress().await {
+            Ok(altered) if altered.is_empty() => {}
+            Ok(altered) => checks.push(Check::trouble(
+                "runs",
+                format!("record of the texts that left was changed in: {}", altered.join(", ")),
+                "do not rely on `dr show --egress` of these runs; `dr rm` removes them".to_owned(),
+            )),
+            Err(error) => checks.push(Check::trouble("runs", with_causes(&error), mend)),
+        }
+        if checks.is_empty() {
+            checks.push(Check::ok("runs", format!("{count} stored, journal is sound")));
+        }
+        checks.extend(vanished);
+        checks
+    }
+
+    /// Names the runs that were worked on and are not in the journal: it was deleted, or replaced by an earlier one.
+    fn vanished(&self, known: &[RunRow]) -> Option<Check> {
+        let folder = self.runs_folder();
+        let gone = Store::worked_on(&folder).into_iter().filter(|run| !known.iter().any(|row| row.id == *run));
+        let gone: Vec<_> = gone.map(|run| format!("`{run}`")).collect();
+        let detail = format!("{} no longer in the journal: {}", counted(gone.len(), "run"), gone.join(", "));
+        let mend = "restore `.dr/state.db` from a backup, or delete the folder `.dr/runs`".to_owned();
+        (!gone.is_empty()).then(|| Check::note("runs", detail, Some(mend)))
+    }
+
+    /// Reads the research memory; `None` if there is none.
+    async fn memory_check(&self) -> Option<Check> {
+        let folder = self.runs_folder();
+        if !Recall::folder(&folder).is_dir() {
+            return None;
+        }
+        let problem = match caught(Recall::verify(&folder)).await {
+            Ok(Ok(())) => return Some(Check::ok("memory", "can be read")),
+            Ok(Err(error)) => with_causes(&error),
+            Err(panic) => panic,
+        };
+        Some(Check::trouble("memory", problem, "run `dr doctor --repair`, which removes it".to_owned()))
     }
 
     async fn embedder_check(&self, index: Option<&Index>) -> Check {
-        let choice = self.embedder_choice(index, false);
+        let choice = self.embedder_choice(index.map(Index::manifest), false);
         match self.load_embedder(&choice).await {
             Ok(embedder) => match index.map(|index| &index.manifest().embedder) {
                 Some(stored) if stored.fingerprint != embedder.fingerprint() => Check::trouble(
@@ -225,6 +354,15 @@ impl Engine {
             Err(error) => Check::trouble("embedder", format!("`{choice}`: {error}"), error.hint()),
         }
     }
+}
+
+fn damaged_index(problem: String) -> Check {
+    Check::trouble("index", problem, "run `dr index --rebuild`".to_owned())
+}
+
+/// Runs a check. Damage can make the storage engine panic: the error is then its message.
+async fn caught<T>(check: impl Future<Output = T>) -> Result<T, String> {
+    AssertUnwindSafe(check).catch_unwind().await.map_err(|panic| panic_text(panic.as_ref()).to_owned())
 }
 
 fn outside_check(name: &str, root: &Path) -> Check {

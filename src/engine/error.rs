@@ -15,7 +15,6 @@ use crate::llm::call::CallError;
 use crate::llm::message::Role;
 use crate::llm::roles::ModelsError;
 use crate::run::orchestrator::RunError;
-use crate::run::recall::RecallError;
 use crate::run::store::StoreError;
 
 /// An operation of the engine failed.
@@ -70,14 +69,17 @@ pub enum EngineError {
     },
     /// No folder was given, and the index has none.
     #[error("no folder to index was given, and none is known yet")]
-    NothingToIndex,
+    NothingToIndex {
+        /// Whether the index was to be rebuilt.
+        rebuild: bool,
+    },
     /// Two folders would share a name.
     #[error("two folders would both be collection `{name}`")]
     SameName { name: String },
     /// A folder cannot be used.
     #[error("failed to {action} `{path}`")]
     Folder {
-        /// `find` or `create`.
+        /// `find`, `create` or `remove`.
         action: &'static str,
         /// The folder or file.
         path: PathBuf,
@@ -134,9 +136,6 @@ pub enum EngineError {
     },
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The memory of runs.
-    #[error(transparent)]
-    Recall(RecallError),
     /// The runs that are stored.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -182,7 +181,7 @@ impl EngineError {
             | Self::Eval(_)
             | Self::RootOutside { .. }
             | Self::NoCollection { .. }
-            | Self::NothingToIndex
+            | Self::NothingToIndex { .. }
             | Self::SameName { .. }
             | Self::Folder { .. }
             | Self::Models(_)
@@ -191,7 +190,6 @@ impl EngineError {
             | Self::Unpriced { .. }
             | Self::OtherModel { .. }
             | Self::Run(_)
-            | Self::Recall(_)
             | Self::Store(_)
             | Self::Task(_) => ErrorKind::Failed,
         }
@@ -212,7 +210,8 @@ impl EngineError {
             Self::NoCollection { known, .. } => Some(format!("the index has: {}", known.join(", "))),
             Self::RootOutside { root, .. } => Some(format!("if you trust the index, run `dr index {}`", root.display())),
             Self::RemoteOffline { .. } => Some("use a local index with `--index <FOLDER>`".into()),
-            Self::NothingToIndex => Some("run `dr index <FOLDER>`".into()),
+            Self::NothingToIndex { rebuild: false } => Some("run `dr index <FOLDER>`".into()),
+            Self::NothingToIndex { rebuild: true } => Some("run `dr index --rebuild <FOLDER>`".into()),
             Self::SameName { .. } => Some("name them with `--collection`, once for each folder".into()),
             Self::Models(error) => error.hint(),
             Self::NoWayOut { hint, .. } => Some((*hint).into()),
@@ -235,7 +234,7 @@ impl EngineError {
             Self::Run(error) => error.hint(),
             Self::Store(error) => error.hint(),
             Self::Request(error) => error.hint(),
-            Self::Folder { .. } | Self::Recall(_) | Self::Task(_) => None,
+            Self::Folder { .. } | Self::Task(_) => None,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use super::{Engine, EngineError, create_folder};
-use crate::kb::index::{Index, IndexError, lock_writer};
+use crate::kb::index::{Index, IndexError, Manifest};
 use crate::kb::ingest::{CollectionSource, IngestError, IngestEvent, IngestOptions, IngestSummary, Listener, ingest};
 
 /// Options of [`Engine::index`].
@@ -37,16 +37,14 @@ impl Engine {
         watcher: Listener<'_>,
         cancel: &CancellationToken,
     ) -> Result<IngestSummary, EngineError> {
-        let stored = match Index::open(&self.location).await {
-            Ok(index) => Some(index),
-            Err(IndexError::Missing { .. }) => None,
-            // A damaged index can be replaced, because the folders to rebuild it from were named.
-            Err(_) if request.rebuild && !request.folders.is_empty() => {
-                self.set_aside()?;
-                None
+        // A rebuild starts from the files, and opens nothing that may be damaged.
+        if !request.rebuild {
+            match Index::open(&self.location).await {
+                Ok(_) | Err(IndexError::Missing { .. }) => {}
+                Err(error) => return Err(error.into()),
             }
-            Err(error) => return Err(error.into()),
-        };
+        }
+        let stored = Index::known(&self.location).await;
         let choice = self.embedder_choice(stored.as_ref(), request.rebuild);
         let embedder = self.load_embedder(&choice).await?;
         let (sources, forget) = self.sources(request, stored.as_ref())?;
@@ -59,23 +57,9 @@ impl Engine {
             rebuild: request.rebuild,
         };
         let is_new = stored.is_none();
-        drop(stored);
         self.make_folder()?;
         watcher(IngestEvent::Opened { is_new });
         Ok(ingest(&self.location, &embedder, &choice.to_string(), &options, watcher, cancel).await?)
-    }
-
-    /// Moves an unreadable index aside, replacing an earlier one that was moved.
-    fn set_aside(&self) -> Result<(), EngineError> {
-        let Some(folder) = self.location.folder() else { return Ok(()) };
-        let _lock = lock_writer(folder)?;
-        let aside = folder.with_extension("damaged");
-        if aside.exists() {
-            let failed = |source| EngineError::Folder { action: "remove", path: aside.clone(), source };
-            std::fs::remove_dir_all(&aside).map_err(failed)?;
-        }
-        let failed = |source| EngineError::Folder { action: "rename", path: folder.to_path_buf(), source };
-        std::fs::rename(folder, &aside).map_err(failed)
     }
 
     /// Returns the folders to index, and the collections to remove because their folder is missing.
@@ -84,7 +68,7 @@ impl Engine {
     fn sources(
         &self,
         request: &IndexRequest,
-        stored: Option<&Index>,
+        stored: Option<&Manifest>,
     ) -> Result<(Vec<CollectionSource>, Vec<String>), EngineError> {
         let mut sources = Vec::new();
         let mut names = request.names.iter();
@@ -104,7 +88,7 @@ impl Engine {
         }
         let mut forget = Vec::new();
         if request.folders.is_empty() || request.rebuild {
-            let collections = stored.map(|index| index.manifest().collections.clone()).unwrap_or_default();
+            let collections = stored.map(|manifest| manifest.collections.clone()).unwrap_or_default();
             for (name, root) in collections {
                 if sources.iter().any(|source| source.name == name) {
                     continue;
@@ -124,7 +108,11 @@ impl Engine {
                 }
             }
         }
-        if sources.is_empty() && forget.is_empty() { Err(EngineError::NothingToIndex) } else { Ok((sources, forget)) }
+        if sources.is_empty() && forget.is_empty() {
+            Err(EngineError::NothingToIndex { rebuild: request.rebuild })
+        } else {
+            Ok((sources, forget))
+        }
     }
 
     /// Returns the collection that was indexed from `folder`, if any.
@@ -134,12 +122,12 @@ impl Engine {
     /// Returns an error if the folder or the index does not exist.
     pub(crate) async fn collection_of(&self, folder: &Path) -> Result<Option<String>, EngineError> {
         let index = Index::open(&self.location).await?;
-        Ok(self.known_name(&canonical(folder)?, Some(&index)))
+        Ok(self.known_name(&canonical(folder)?, Some(index.manifest())))
     }
 
-    fn known_name(&self, root: &Path, stored: Option<&Index>) -> Option<String> {
+    fn known_name(&self, root: &Path, stored: Option<&Manifest>) -> Option<String> {
         let root = self.location.store_root(root);
-        let mut collections = stored?.manifest().collections.iter();
+        let mut collections = stored?.collections.iter();
         collections.find(|(_, known)| **known == root).map(|(name, _)| name.clone())
     }
 

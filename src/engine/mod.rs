@@ -45,7 +45,7 @@ pub(crate) use self::request::{AskRequest, RequestError};
 pub(crate) use self::run::{Planned, Raise, ResumeRequest};
 pub(crate) use self::search::Searched;
 pub use self::stored::report_of;
-pub(crate) use self::stored::{RunDetails, RunSummary};
+pub(crate) use self::stored::{RunDetails, RunSummary, StoredRuns};
 pub(crate) use self::watch::{CallStep, Progress, RunEvent, Watcher};
 pub(crate) use crate::kb::embed::EmbedderChoice;
 pub(crate) use crate::kb::eval::Figures;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::kb::search::{Scope, SearchOptions};
 use crate::llm::structured;
 use crate::research::plan::SavedPlan;
-use crate::research::question::{self, Question, RequiredError};
+use crate::research::question::{self, Brief, BriefError, Question, RequiredError};
 use crate::run::event::RunRequest;
 
 /// A question and how to answer it.
@@ -37,6 +37,9 @@ pub enum RequestError {
         /// Why it is invalid.
         reason: String,
     },
+    /// The brief of a plan exceeds a limit.
+    #[error(transparent)]
+    Brief(BriefError),
     /// The range of days is empty.
     #[error("no day is on or after {since} and on or before {until}")]
     Days {
@@ -61,7 +64,7 @@ impl RequestError {
         match self {
             Self::Days { .. } => Some("swap the two".into()),
             Self::Glob { .. } => Some("for example `docs/**/*.md`, quoted to keep the shell from expanding it".into()),
-            Self::NoWords | Self::Required(_) | Self::Schema { .. } => None,
+            Self::NoWords | Self::Required(_) | Self::Brief(_) | Self::Schema { .. } => None,
         }
     }
 }
@@ -80,6 +83,8 @@ impl AskRequest {
     pub(crate) fn checked(mut self) -> Result<Self, RequestError> {
         self.run.required = question::required(&self.run.required).map_err(RequestError::Required)?;
         check_scope(&self.run.scope)?;
+        let brief = self.plan.as_ref().and_then(|plan| plan.brief.as_ref());
+        brief.map_or(Ok(()), Brief::check).map_err(RequestError::Brief)?;
         self.run.output_schema.as_ref().map_or(Ok(()), check_output_schema)?;
         Ok(self)
     }

@@ -12,7 +12,7 @@ use super::{Engine, EngineError};
 use crate::base::line::with_causes;
 use crate::kb::embed::{self, EmbedError, Embedder, EmbedderChoice, EmbedderOptions};
 use crate::kb::eval::{Figures, Ranking, check_indexed, measure, parse_judgments, parse_queries};
-use crate::kb::index::{Filter, Index, IndexLocation};
+use crate::kb::index::{Filter, Index, IndexLocation, Manifest};
 use crate::kb::search::{Hit, PerDocument, Scope, SearchMode, SearchOptions, Searcher, Support, VectorsUnusable};
 
 /// Documents ranked per question of an evaluation.
@@ -97,8 +97,8 @@ impl Engine {
     }
 
     /// Returns the embedder to use: that of the settings, else that of the index, else the built-in one.
-    pub(super) fn embedder_choice(&self, stored: Option<&Index>, rebuild: bool) -> EmbedderChoice {
-        let stored = stored.filter(|_| !rebuild).and_then(|index| index.manifest().embedder.choice.parse().ok());
+    pub(super) fn embedder_choice(&self, stored: Option<&Manifest>, rebuild: bool) -> EmbedderChoice {
+        let stored = stored.filter(|_| !rebuild).and_then(|manifest| manifest.embedder.choice.parse().ok());
         let stored = stored.filter(|choice| !self.is_shipped(choice));
         match self.settings.values.embedder.clone().or(stored).unwrap_or_default() {
             // Absolute, because the index stores the choice and may be used from another working directory.
@@ -146,7 +146,7 @@ impl Engine {
         let likely = self.embedder_choice(None, false);
         let (index, loaded) = futures::join!(Index::open(&self.location), self.warm_embedder(&likely));
         let index = index?;
-        let choice = self.embedder_choice(Some(&index), false);
+        let choice = self.embedder_choice(Some(index.manifest()), false);
         let loaded = if choice == likely { loaded } else { self.load_embedder(&choice).await };
         let embedder = loaded.map_err(|error| VectorsUnusable::NoEmbedder(with_causes(&error)));
         Ok(Searcher::new(index, embedder))

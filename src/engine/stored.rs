@@ -7,9 +7,11 @@ use serde::Serialize;
 
 use super::{Engine, EngineError, create_folder};
 use crate::base::id::{ContentHash, RunId};
+use crate::base::line::with_causes;
 use crate::base::money::{dollars_text, nanos};
 use crate::config::TrustError;
 use crate::llm::message::Role;
+use crate::render::json::escaped;
 use crate::research::branch::Branch;
 use crate::research::memory::Memory;
 use crate::research::node::{NodeId, SourceHint, Tree};
@@ -19,7 +21,7 @@ use crate::research::verdict::Verdict;
 use crate::run::budget::BudgetLimits;
 use crate::run::event::{Followed, Record, RunSettings};
 use crate::run::job_log::{JobEntry, jobs_of};
-use crate::run::journal::{EgressRow, JournalError, RunRow};
+use crate::run::journal::{EgressRow, JournalError, RunList, RunRow};
 use crate::run::phase::Phase;
 use crate::run::recall::Recall;
 use crate::run::steps::draft_by_rules;
@@ -44,6 +46,18 @@ pub(crate) struct RunSummary {
     pub(crate) seconds: f64,
     /// Cost in dollars; `None` if a price is unknown.
     pub(crate) cost_usd: Option<f64>,
+    /// Why it is broken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) problem: Option<String>,
+}
+
+/// The stored runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StoredRuns {
+    /// The runs, newest first.
+    pub(crate) runs: Vec<RunSummary>,
+    /// Why there may be more.
+    pub(crate) damage: Option<String>,
 }
 
 /// The report of a stored run.
@@ -160,30 +174,7 @@ impl Engine {
     pub(crate) async fn show(&self, name: Option<&str>) -> Result<RunDetails, EngineError> {
         let store = self.known_runs()?;
         let run = store.find(name).await?;
-        let (events, state) = store.read(&run).await?;
-        let journal = store.journal();
-        let usage = usage_of(journal, &run).await.map_err(StoreError::from)?;
-        let calls = journal.calls_in_short(&run).await.map_err(StoreError::from)?;
-        let egress = journal.egress(&run).await.map_err(StoreError::from)?;
-        let jobs = jobs_of(journal, &run).await.map_err(StoreError::from)?;
-        let report = report_of(&store, &run, &state).await?;
-        Ok(RunDetails {
-            is_running: store.is_busy(&run),
-            run_id: run,
-            brief: state.brief().cloned(),
-            verdicts: state.phase.verdicts().into_iter().cloned().collect(),
-            stop_reason: state.stop_reason(),
-            settings: state.settings,
-            tree: state.tree,
-            branches: state.branches,
-            memory: state.folded.memory,
-            usage,
-            token_drift: token_drift(&calls),
-            egress,
-            jobs,
-            events,
-            report,
-        })
+        details(&store, run).await
     }
 
     /// Returns a stored run as JSON lines: events, calls with their raw replies, egress. `None` is the newest run.
@@ -194,49 +185,25 @@ impl Engine {
     pub(crate) async fn export(&self, name: Option<&str>) -> Result<String, EngineError> {
         let store = self.known_runs()?;
         let run = store.find(name).await?;
-        Ok(store.export(&run).await?)
+        Ok(escaped(&store.export(&run).await?))
     }
 
-    /// Lists the stored runs, newest first. A run whose events cannot be replayed is listed as broken.
+    /// Lists the stored runs, newest first. A run that cannot be read is listed as broken.
     ///
     /// # Errors
     ///
-    /// Returns an error if the journal cannot be read.
-    pub(crate) async fn runs(&self) -> Result<Vec<RunSummary>, EngineError> {
+    /// Returns an error if the journal cannot be opened.
+    pub(crate) async fn runs(&self) -> Result<StoredRuns, EngineError> {
         let store = match self.known_runs() {
-            Err(EngineError::Store(StoreError::Empty)) => return Ok(Vec::new()),
+            Err(EngineError::Store(StoreError::Empty)) => return Ok(StoredRuns::default()),
             store => store?,
         };
+        let RunList { runs: rows, damage } = store.journal().runs().await.map_err(StoreError::from)?;
         let mut runs = Vec::new();
-        for RunRow { id, question, started_at } in store.journal().runs().await.map_err(StoreError::from)? {
-            let usage = usage_of(store.journal(), &id).await.unwrap_or_default();
-            let at = i64::try_from(started_at.0).ok().and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
-            let (state, nodes, seconds) = match store.read(&id).await {
-                Ok((_, state)) => {
-                    let ended = state
-                        .stop_reason()
-                        .and_then(|stop| serde_json::to_value(stop).ok()?.as_str().map(str::to_owned));
-                    let open = if store.is_busy(&id) { "running" } else { "open" };
-                    (ended.unwrap_or_else(|| open.to_owned()), state.tree.nodes.len(), state.active.as_secs_f64())
-                }
-                Err(
-                    StoreError::Broken { .. }
-                    | StoreError::Missing(_)
-                    | StoreError::Journal(JournalError::Unreadable(_)),
-                ) => ("broken".to_owned(), 0, 0.0),
-                Err(error) => return Err(error.into()),
-            };
-            runs.push(RunSummary {
-                id,
-                question,
-                started: at.map(|at| at.strftime("%F %H:%M").to_string()).unwrap_or_default(),
-                state,
-                nodes,
-                seconds,
-                cost_usd: usage.total.cost_usd,
-            });
+        for row in rows {
+            runs.push(summary(&store, row).await);
         }
-        Ok(runs)
+        Ok(StoredRuns { runs, damage })
     }
 
     /// Removes a run and its entries in the research memory.
@@ -247,8 +214,67 @@ impl Engine {
     pub(crate) async fn remove_run(&self, run: &RunId) -> Result<(), EngineError> {
         let store = self.known_runs()?;
         let locked = store.lock(run)?;
-        Recall::forget(&self.runs_folder(), run).await.map_err(EngineError::Recall)?;
-        Ok(store.remove(locked).await?)
+        let folder = self.runs_folder();
+        let forgotten = Recall::forget(&folder, run).await;
+        // The memory only makes later runs better. If it is damaged, it goes as a whole, and the run is removed still.
+        let forgotten = forgotten.or_else(|_| Recall::discard(&folder));
+        store.remove(locked).await?;
+        forgotten.map_err(|source| EngineError::Folder { action: "remove", path: Recall::folder(&folder), source })
+    }
+}
+
+/// Reads everything a stored run has.
+pub(super) async fn details(store: &Store, run: RunId) -> Result<RunDetails, EngineError> {
+    let (events, state) = store.read(&run).await?;
+    let journal = store.journal();
+    let usage = usage_of(journal, &run).await.map_err(StoreError::from)?;
+    let calls = journal.calls_in_short(&run).await.map_err(StoreError::from)?;
+    let egress = journal.egress(&run).await.map_err(StoreError::from)?;
+    let jobs = jobs_of(journal, &run).await.map_err(StoreError::from)?;
+    let report = report_of(store, &run, &state).await?;
+    Ok(RunDetails {
+        is_running: store.is_busy(&run),
+        run_id: run,
+        brief: state.brief().cloned(),
+        verdicts: state.phase.verdicts().into_iter().cloned().collect(),
+        stop_reason: state.stop_reason(),
+        settings: state.settings,
+        tree: state.tree,
+        branches: state.branches,
+        memory: state.folded.memory,
+        usage,
+        token_drift: token_drift(&calls),
+        egress,
+        jobs,
+        events,
+        report,
+    })
+}
+
+/// Summarises a run. One that cannot be read is broken, and says why.
+async fn summary(store: &Store, RunRow { id, question, started_at }: RunRow) -> RunSummary {
+    let usage = usage_of(store.journal(), &id).await.unwrap_or_default();
+    let at = i64::try_from(started_at.0).ok().and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
+    let read = store.read(&id).await;
+    let problem = read.as_ref().err().map(|error| with_causes(error));
+    let (state, nodes, seconds) = match read {
+        Ok((_, state)) => {
+            let ended =
+                state.stop_reason().and_then(|stop| serde_json::to_value(stop).ok()?.as_str().map(str::to_owned));
+            let open = if store.is_busy(&id) { "running" } else { "open" };
+            (ended.unwrap_or_else(|| open.to_owned()), state.tree.nodes.len(), state.active.as_secs_f64())
+        }
+        Err(_) => ("broken".to_owned(), 0, 0.0),
+    };
+    RunSummary {
+        id,
+        question,
+        started: at.map(|at| at.strftime("%F %H:%M").to_string()).unwrap_or_default(),
+        state,
+        nodes,
+        seconds,
+        cost_usd: usage.total.cost_usd,
+        problem,
     }
 }
 

@@ -20,7 +20,7 @@ use super::chunk::{CHUNKER_VERSION, ChunkOptions, chunk, embed_text};
 use super::document::{Document, SkipReason};
 use super::embed::{EmbedError, Embedder};
 use super::index::{
-    ChunkRow, DocumentRow, EmbedderRecord, IndexError, IndexLocation, IndexWriter, Manifest, Replacement,
+    ChunkRow, DocumentRow, EmbedderRecord, Index, IndexError, IndexLocation, IndexWriter, Manifest, Replacement,
     TEXT_INDEX_VERSION,
 };
 use super::walk::{FoundFile, Skipped, read_inside, walk};
@@ -40,7 +40,7 @@ const FILES_PER_TASK: usize = 16;
 const VECTORS_PER_COMMIT: usize = 2_048;
 
 /// Chunks embedded between two checks for cancellation.
-const CHUNKS_PER_EMBEDDING: usize = 128;
+const CHUNKS_PER_EMBEDDING: usize = 32;
 
 /// Age from which a modification time is trusted. Some file systems have a resolution of two seconds, so a file may
 /// change again within that time and keep its modification time.
@@ -264,14 +264,14 @@ async fn open_writer(
     options: &IngestOptions,
 ) -> Result<IndexWriter, IngestError> {
     let wanted = manifest(embedder, choice);
-    let mut writer = IndexWriter::open(location, &wanted).await?;
-    let stored = writer.index().manifest().clone();
-    if options.rebuild {
-        let collections = stored.collections.clone();
-        writer = writer.rebuilt(Manifest { collections, ..wanted }).await?;
+    let mut writer = if options.rebuild {
+        let collections = Index::known(location).await.map(|manifest| manifest.collections).unwrap_or_default();
+        IndexWriter::rebuild(location, Manifest { collections, ..wanted }).await?
     } else {
-        check_same(&stored, &wanted)?;
-    }
+        let writer = IndexWriter::open(location, &wanted).await?;
+        check_same(writer.index().manifest(), &wanted)?;
+        writer
+    };
     let mut named = writer.index().manifest().clone();
     named.collections.retain(|name, _| !options.forget.contains(name));
     for source in &options.sources {

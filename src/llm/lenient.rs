@@ -130,6 +130,18 @@ mod tests {
     }
 
     #[test]
+    fn fuzzed_reply_is_read_or_refused() {
+        let replies = [
+            "```json\n{\"enough\": true, \"missing\": [\"a\", null]}\n```",
+            "Here you are: {'thought': 'I look', actions: [{do: \"search\", query: \"beds\"},],} // done",
+            "{\"a\": {\"b\": [1, 2.5e3, -0, \"\\u00e9\"]}}",
+        ];
+        crate::fuzz::fuzz("reply", &replies.map(|reply| reply.as_bytes().to_vec()), |bytes| {
+            let _ = read(&String::from_utf8_lossy(bytes));
+        });
+    }
+
+    #[test]
     fn abyss_of_brackets_is_refused() {
         assert!(read(&"[".repeat(1_000_000)).is_err());
         assert!(read(&format!("{}{}", "[".repeat(500_000), "]".repeat(500_000))).is_err());

@@ -1,10 +1,13 @@
 //! JSON Schemas: of a Rust type, in the strict form that endpoints enforce, and without descriptions.
 
-use std::iter;
+use std::time::Duration;
 
+use jsonschema::Validator;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
+
+use crate::base::bounded::{TooSlow, within};
 
 /// Keywords kept in the strict form, besides the structural ones.
 const KEPT: [&str; 13] = [
@@ -29,8 +32,77 @@ const FORMATS: [&str; 9] = ["date-time", "time", "date", "duration", "email", "h
 /// Annotations, which do not constrain a value.
 const WORDS: [&str; 5] = ["description", "title", "examples", "default", "$comment"];
 
-/// Limit on nested references, which may be cyclic.
-const MAX_REFERENCES: usize = 16;
+/// Largest schema that is compiled, in bytes of JSON.
+const MAX_BYTES: usize = 256 * 1024;
+
+/// Most nested levels of a schema.
+const MAX_DEPTH: usize = 48;
+
+/// Most objects in a schema, nearly all of which are subschemas.
+const MAX_OBJECTS: usize = 4_000;
+
+/// Most alternatives of a schema that are looked at for one value. References can multiply a few into millions.
+const MAX_CHOICES: usize = 1_000;
+
+/// Time to compile a schema.
+const COMPILE_TIME: Duration = Duration::from_secs(2);
+
+/// A schema cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SchemaError {
+    /// The schema exceeds a limit.
+    #[error("it has more than {limit} {what}")]
+    TooLarge {
+        /// What there is too much of.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
+    },
+    /// Compiling takes too long.
+    #[error(transparent)]
+    TooSlow(#[from] TooSlow),
+    /// The validator refused it.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// Compiles a schema, within limits of size, depth, branches and time. References to other documents are refused.
+pub(crate) fn compile(schema: &Value) -> Result<Validator, SchemaError> {
+    check_size(schema)?;
+    let schema = schema.clone();
+    let compiled = within(COMPILE_TIME, move || {
+        jsonschema::validator_for(&schema).map_err(|error| SchemaError::Invalid(error.to_string()))
+    });
+    compiled?
+}
+
+fn check_size(schema: &Value) -> Result<(), SchemaError> {
+    let too_large = |what, limit| Err(SchemaError::TooLarge { what, limit });
+    let (mut bytes, mut objects) = (0, 0);
+    let mut open = vec![(schema, 0)];
+    while let Some((value, depth)) = open.pop() {
+        if depth > MAX_DEPTH {
+            return too_large("nested levels", MAX_DEPTH);
+        }
+        match value {
+            Value::Object(members) => {
+                objects += 1;
+                bytes += members.keys().map(|name| name.len() + 4).sum::<usize>();
+                open.extend(members.values().map(|value| (value, depth + 1)));
+            }
+            Value::Array(items) => open.extend(items.iter().map(|value| (value, depth + 1))),
+            Value::String(text) => bytes += text.len(),
+            Value::Null | Value::Bool(_) | Value::Number(_) => bytes += 4,
+        }
+        if objects > MAX_OBJECTS {
+            return too_large("subschemas", MAX_OBJECTS);
+        }
+        if bytes > MAX_BYTES {
+            return too_large("bytes", MAX_BYTES);
+        }
+    }
+    Ok(())
+}
 
 /// Returns the schema of a type. Its doc comments become descriptions and are part of the prompt.
 pub(crate) fn of<T: JsonSchema>() -> Value {
@@ -107,7 +179,7 @@ fn members(schema: &Map<String, Value>) -> Option<Map<String, Value>> {
 }
 
 fn nullable(form: Value) -> Value {
-    if accepts_null(&form, &form, 0) { form } else { json!({ "anyOf": [form, { "type": "null" }] }) }
+    if accepts_null(&form, &form) { form } else { json!({ "anyOf": [form, { "type": "null" }] }) }
 }
 
 fn is_known_format(key: &str, value: &Value) -> bool {
@@ -145,16 +217,14 @@ pub(crate) fn drop_nulls(value: &mut Value, schema: &Value) {
 }
 
 fn drop_nulls_of(value: &mut Value, schema: &Value, root: &Value) {
-    for schema in choices(schema, root, 0) {
+    for schema in choices(schema, root) {
         match value {
             Value::Object(members) => {
                 let Some(properties) = schema.get("properties").and_then(Value::as_object) else { continue };
                 let is_needed = |name: &str| schema.as_object().is_some_and(|schema| is_required(schema, name));
                 members.retain(|name, member| {
                     let property = properties.get(name);
-                    !member.is_null()
-                        || is_needed(name)
-                        || property.is_none_or(|property| accepts_null(property, root, 0))
+                    !member.is_null() || is_needed(name) || property.is_none_or(|property| accepts_null(property, root))
                 });
                 for (name, member) in members {
                     if let Some(property) = properties.get(name) {
@@ -173,37 +243,54 @@ fn drop_nulls_of(value: &mut Value, schema: &Value, root: &Value) {
     }
 }
 
-/// Returns the alternatives of a schema, with references resolved.
-fn choices<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> Vec<&'a Value> {
-    if depth > MAX_REFERENCES {
-        return Vec::new();
+/// Returns the schema and its alternatives, with references resolved. At most [`MAX_CHOICES`]: references may be cyclic.
+fn choices<'a>(schema: &'a Value, root: &'a Value) -> Vec<&'a Value> {
+    let mut found = vec![schema];
+    let mut at = 0;
+    while let Some(schema) = found.get(at).copied() {
+        at += 1;
+        let referred = schema.get("$ref").and_then(|reference| resolved(reference, root));
+        let among = ["anyOf", "oneOf", "allOf"].iter().filter_map(|key| schema.get(*key)?.as_array()).flatten();
+        let room = MAX_CHOICES - found.len();
+        let deeper: Vec<_> = referred.into_iter().chain(among).take(room).collect();
+        found.extend(deeper);
     }
-    let referred = schema.get("$ref").and_then(|reference| resolved(reference, root));
-    let among = ["anyOf", "oneOf", "allOf"].iter().filter_map(|key| schema.get(*key)?.as_array()).flatten();
-    let deeper = referred.into_iter().chain(among).flat_map(|schema| choices(schema, root, depth + 1));
-    iter::once(schema).chain(deeper).collect()
+    found
 }
 
 fn resolved<'a>(reference: &Value, root: &'a Value) -> Option<&'a Value> {
     root.pointer(reference.as_str()?.strip_prefix('#')?)
 }
 
-fn accepts_null(schema: &Value, root: &Value, depth: usize) -> bool {
-    let Some(object) = schema.as_object() else { return schema == &Value::Bool(true) };
-    if depth > MAX_REFERENCES {
-        return false;
+/// Returns whether null is among the values of a schema, looking at up to [`MAX_CHOICES`] alternatives.
+fn accepts_null(schema: &Value, root: &Value) -> bool {
+    let mut open = vec![schema];
+    for _ in 0..MAX_CHOICES {
+        let Some(schema) = open.pop() else { return false };
+        let Some(object) = schema.as_object() else {
+            if schema == &Value::Bool(true) {
+                return true;
+            }
+            continue;
+        };
+        let among = ["anyOf", "oneOf"].iter().find_map(|key| object.get(*key)?.as_array());
+        if let Some(target) = object.get("$ref").and_then(|reference| resolved(reference, root)) {
+            open.push(target);
+        } else if let Some(among) = among {
+            open.extend(among.iter().take(MAX_CHOICES));
+        } else if is_null_allowed(object) {
+            return true;
+        }
     }
-    if let Some(target) = object.get("$ref").and_then(|reference| resolved(reference, root)) {
-        return accepts_null(target, root, depth + 1);
-    }
-    let among = ["anyOf", "oneOf"].iter().find_map(|key| object.get(*key)?.as_array());
-    if let Some(among) = among {
-        return among.iter().any(|schema| accepts_null(schema, root, depth + 1));
-    }
-    match (object.get("const"), object.get("enum").and_then(Value::as_array)) {
+    false
+}
+
+/// Returns whether a schema without alternatives allows null.
+fn is_null_allowed(schema: &Map<String, Value>) -> bool {
+    match (schema.get("const"), schema.get("enum").and_then(Value::as_array)) {
         (Some(only), _) => only.is_null(),
         (None, Some(several)) => several.contains(&Value::Null),
-        (None, None) => !object.contains_key("type") && !object.contains_key("$ref") || is_type(object, "null"),
+        (None, None) => !schema.contains_key("type") && !schema.contains_key("$ref") || is_type(schema, "null"),
     }
 }
 
@@ -320,6 +407,39 @@ mod tests {
         });
         assert_eq!(value, expected);
         assert!(serde_json::from_value::<Wrapper>(value).is_ok());
+    }
+
+    #[test]
+    fn schema_of_many_branches_is_refused_before_it_is_compiled() {
+        fn nested(depth: u32) -> Value {
+            if depth == 0 {
+                json!({ "type": "string" })
+            } else {
+                json!({ "anyOf": [nested(depth - 1), nested(depth - 1)] })
+            }
+        }
+        let reason = |schema: &Value| compile(schema).map(drop).unwrap_err().to_string();
+        assert_eq!(reason(&nested(12)), "it has more than 4000 subschemas");
+        assert!(compile(&nested(8)).is_ok());
+        let deep = (0..50).fold(json!({}), |inner, _| json!({ "not": inner }));
+        assert_eq!(reason(&deep), "it has more than 48 nested levels");
+        let long = json!({ "enum": ["a".repeat(MAX_BYTES + 1)] });
+        assert_eq!(reason(&long), "it has more than 262144 bytes");
+        assert!(reason(&json!({ "$ref": "https://elsewhere.example/a.json" })).contains("elsewhere.example"));
+    }
+
+    #[test]
+    fn references_that_multiply_are_followed_up_to_a_limit() {
+        let double = |to: usize| json!({ "anyOf": [{ "$ref": format!("#/$defs/d{to}") }, { "$ref": format!("#/$defs/d{to}") }] });
+        let mut definitions: Map<String, Value> = (0..40).map(|at| (format!("d{at}"), double(at + 1))).collect();
+        definitions.insert("d40".into(), json!({ "type": "object", "properties": { "a": { "type": "string" } } }));
+        let schema = json!({ "$ref": "#/$defs/d0", "$defs": definitions });
+        assert_eq!(choices(&schema, &schema).len(), MAX_CHOICES);
+        assert!(!accepts_null(&schema, &schema));
+        let endless = json!({ "$ref": "#" });
+        assert_eq!(choices(&endless, &endless).len(), MAX_CHOICES);
+        assert!(!accepts_null(&endless, &endless));
+        drop_nulls(&mut json!({ "a": null }), &schema);
     }
 
     #[test]

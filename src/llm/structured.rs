@@ -10,6 +10,8 @@
 //! Every attempt is a call with its own key, so that a resumed run repeats the same sequence.
 
 use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
 
 use jsonschema::Validator;
 use schemars::JsonSchema;
@@ -20,9 +22,13 @@ use super::call::{CallError, CallKey, Caller};
 use super::lenient;
 use super::message::{Message, Prompt, Reply, Speaker};
 use super::schema;
+use crate::base::bounded::within_async;
 
 /// Schema violations reported to the model at once.
 const MAX_COMPLAINTS: usize = 5;
+
+/// Time to check a reply against its schema. A recursive schema can take exponential time.
+const CHECK_TIME: Duration = if cfg!(test) { Duration::from_millis(300) } else { Duration::from_secs(5) };
 
 /// Tokens reserved in a repair for the framing of its messages.
 const FRAME_TOKENS: u64 = 64;
@@ -71,7 +77,7 @@ pub(crate) async fn structured_checked<T: DeserializeOwned + JsonSchema>(
     name: &str,
     check: impl Fn(&T) -> Result<(), String> + Send + Sync,
 ) -> Result<T, StructuredError> {
-    let form = Form::new(name, schema::of::<T>())?;
+    let form = Arc::new(Form::new(name, schema::of::<T>())?);
     let accept = |value: Value| {
         let value: T = serde_json::from_value(value).map_err(|error| error.to_string())?;
         check(&value).map(|()| value)
@@ -91,7 +97,7 @@ pub(crate) async fn structured_value(
     name: &str,
     schema: &Value,
 ) -> Result<Value, StructuredError> {
-    climb(caller, key, prompt, &Form::new(name, schema.clone())?, Ok).await
+    climb(caller, key, prompt, &Arc::new(Form::new(name, schema.clone())?), Ok).await
 }
 
 /// Checks that a schema is valid and has no external references.
@@ -103,18 +109,18 @@ async fn climb<T>(
     caller: &dyn Caller,
     key: &CallKey,
     prompt: &Prompt,
-    form: &Form,
+    form: &Arc<Form>,
     accept: impl Fn(Value) -> Result<T, String> + Send + Sync,
 ) -> Result<T, StructuredError> {
     let first = prompt.clone().with_schema(&form.name, form.schema.clone());
     let reply = caller.call(key, &first).await?;
-    let complaint = match form.read(&reply).and_then(&accept) {
+    let complaint = match form.read(&reply).await.and_then(&accept) {
         Ok(value) => return Ok(value),
         Err(complaint) => complaint,
     };
     let repair = repair(caller, &first, &reply, &complaint);
     let reply = caller.call(&key.then("repair"), &repair).await?;
-    if let Ok(value) = form.read(&reply).and_then(&accept) {
+    if let Ok(value) = form.read(&reply).await.and_then(&accept) {
         return Ok(value);
     }
     let mut small = prompt.clone().with_schema(&form.name, schema::bare(&form.schema));
@@ -123,7 +129,7 @@ async fn climb<T>(
         small.sample = 1;
     }
     let reply = caller.call(&key.then("small"), &small).await?;
-    form.read(&reply).and_then(&accept).map_err(|complaint| StructuredError::Invalid { complaint })
+    form.read(&reply).await.and_then(&accept).map_err(|complaint| StructuredError::Invalid { complaint })
 }
 
 /// Returns a prompt with the invalid reply and the complaint, within the input limit of its role.
@@ -164,18 +170,20 @@ struct Form {
 
 impl Form {
     fn new(name: &str, schema: Value) -> Result<Self, StructuredError> {
-        let validator = jsonschema::validator_for(&schema)
-            .map_err(|error| StructuredError::Schema { reason: error.to_string() })?;
+        let validator =
+            schema::compile(&schema).map_err(|error| StructuredError::Schema { reason: error.to_string() })?;
         Ok(Self { name: name.to_owned(), schema, validator })
     }
 
-    /// Parses and checks a reply. The error is the complaint for the model.
-    fn read(&self, reply: &Reply) -> Result<Value, String> {
-        let read = lenient::read(&reply.text).and_then(|mut value| {
-            schema::drop_nulls(&mut value, &self.schema);
-            self.check(&value).map(|()| value)
+    /// Parses and checks a reply, within [`CHECK_TIME`]. The error is the complaint for the model.
+    async fn read(self: &Arc<Self>, reply: &Reply) -> Result<Value, String> {
+        let (form, text) = (Arc::clone(self), reply.text.clone());
+        let read = within_async(CHECK_TIME, move || {
+            let mut value = lenient::read(&text)?;
+            schema::drop_nulls(&mut value, &form.schema);
+            form.check(&value).map(|()| value)
         });
-        match read {
+        match read.await.unwrap_or_else(|slow| Err(slow.to_string())) {
             Err(complaint) if reply.cut_off => {
                 Err(format!("the reply was cut off at its limit, so it must be shorter ({complaint})"))
             }
@@ -321,6 +329,19 @@ mod tests {
         let task = &repair.messages[3].text;
         assert!(task.contains("at /enough: value is not of type \"boolean\""), "{task}");
         assert!(task.contains("at /missing/0: value is not of type \"string\""), "{task}");
+    }
+
+    #[tokio::test]
+    async fn reply_that_takes_too_long_to_check_is_refused() {
+        // Each level of the reply doubles the work: both alternatives are tried, and both fail at the innermost value.
+        let level = json!({ "items": { "$ref": "#/$defs/level" }, "type": "array", "minItems": 1 });
+        let schema = json!({ "$ref": "#/$defs/level", "$defs": { "level": { "anyOf": [level, level] } } });
+        let reply = format!("{}{}", "[".repeat(40), "]".repeat(40));
+        let caller = Scripted::new(&[&reply, &reply, &reply]);
+        let started = std::time::Instant::now();
+        let error = structured_value(&caller, &CallKey::new("output"), &prompt(), "answer", &schema).await.unwrap_err();
+        assert_eq!(error.to_string(), "reply cannot be used: it takes too long to process");
+        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     }
 
     #[tokio::test]

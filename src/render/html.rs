@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::RenderError;
 use super::citation::{self, Numbers};
 use super::figure::{self, UsageRow};
+use super::json::escaped;
 use super::prose::{self, Block, Span, uncited};
 use super::tree::{self, TreeStyle};
 use crate::base::line::one_line;
@@ -141,7 +142,7 @@ impl ReportHtml {
             answer: prose::blocks(&report.answer, &number),
             findings: report.findings.iter().map(|finding| prose::finding(finding, &number)).collect(),
             sections: report.sections.iter().map(|section| SectionHtml::of(section, &number)).collect(),
-            output: report.output.as_ref().map(|output| format!("{output:#}")),
+            output: report.output.as_ref().map(|output| escaped(&format!("{output:#}"))),
             lists: [
                 (citation::UNCHECKED, reported.as_slice()),
                 ("Contradictions", report.contradictions.as_slice()),

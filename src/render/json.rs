@@ -32,9 +32,18 @@ pub(crate) fn plain<T: Serialize>(value: &T) -> Result<String, serde_json::Error
     Ok(escaped(&serde_json::to_string_pretty(value)?))
 }
 
+/// Serialises a value as JSON on one line.
+///
+/// # Errors
+///
+/// Returns an error for a value that JSON cannot represent.
+pub(crate) fn line<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
+    Ok(escaped(&serde_json::to_string(value)?))
+}
+
 /// Escapes control and invisible characters as `\u009b`, so that printing the JSON cannot control a terminal. They
 /// occur only inside strings, so the result is the same JSON.
-fn escaped(json: &str) -> String {
+pub(crate) fn escaped(json: &str) -> String {
     let mut safe = String::with_capacity(json.len());
     for letter in json.chars() {
         if letter.is_control() && letter != '\n' || is_invisible(letter) {

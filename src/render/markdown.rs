@@ -7,6 +7,7 @@ use std::fmt::Write;
 
 use super::citation::{self, Numbers};
 use super::figure;
+use super::json::escaped;
 use super::prose::{self, Block, Span, uncited};
 use super::tree;
 use crate::base::line::one_line;
@@ -88,7 +89,7 @@ fn full(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
     }
     if let Some(output) = &report.output {
         heading(text, "Result");
-        blocks(text, &[Block::Code { text: format!("{output:#}") }]);
+        blocks(text, &[Block::Code { text: escaped(&format!("{output:#}")) }]);
     }
     list(text, citation::UNCHECKED, &citation::reported(report));
     list(text, "Contradictions", &report.contradictions);
@@ -459,6 +460,16 @@ mod tests {
     const HOSTILE: &str = "[n2e1](javascript:alert(1)) <script>x</script> ![i](http://evil/i.png)\n\n[n2e1]: http://evil\n\n\
         [1]: http://evil 'x'\n<img src=x onerror=y>\n\n| <b> | `|` |\n|---|---|\n| [a](http://evil) | ]]> |\n\n    <i>\n\
         ```\n</pre><script>\n````\n<http://evil> \"quotes\" & 'more' [n2e1]:x -->";
+
+    #[test]
+    fn result_block_holds_no_character_that_controls_a_terminal() {
+        let said = "a\u{9b}31m\u{202e}b";
+        let text = report(&Report { output: Some(serde_json::json!({ "a": said })), ..sample::run() });
+        let (_, block) = text.split_once("## Result").unwrap();
+        let block = block.split("\n## ").next().unwrap();
+        assert!(block.contains(r"a\u009b31m\u202eb"), "{block}");
+        assert!(!block.chars().any(|letter| letter.is_control() && letter != '\n'), "{block}");
+    }
 
     #[test]
     fn hostile_text_is_dead_wherever_it_stands() {

@@ -20,11 +20,11 @@ mod prose;
 #[cfg(test)]
 mod sample;
 
+pub(crate) mod json;
+
 pub(crate) mod markdown;
 
 pub(crate) mod html;
-
-pub(crate) mod json;
 
 use std::fmt;
 use std::str::FromStr;

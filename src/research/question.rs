@@ -226,7 +226,30 @@ pub struct Brief {
     pub mode: Mode,
 }
 
+/// A brief from a file exceeds a limit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} of the brief has {found} (at most {limit})")]
+pub struct BriefError {
+    what: &'static str,
+    found: String,
+    limit: usize,
+}
+
 impl Brief {
+    /// Checks the sizes of a brief from a file: its text is part of every prompt.
+    pub(crate) fn check(&self) -> Result<(), BriefError> {
+        let length = |what, text: &str, limit| match text.chars().count() {
+            found if found > limit => Err(BriefError { what, found: format!("{found} characters"), limit }),
+            _ => Ok(()),
+        };
+        length("task", &self.task, MAX_CHARACTERS)?;
+        let (found, limit) = (self.aspects.len(), MAX_REQUIRED + MAX_ASPECTS);
+        if found > limit {
+            return Err(BriefError { what: "list of aspects", found: format!("{found} entries"), limit });
+        }
+        self.aspects.iter().try_for_each(|aspect| length("aspect", &aspect.text, MAX_CHARACTERS))
+    }
+
     /// Looks up an aspect by id.
     pub(crate) fn aspect(&self, id: &AspectId) -> Option<&Aspect> {
         self.aspects.iter().find(|aspect| aspect.id == *id)

@@ -12,7 +12,7 @@ use moka::future::Cache as Memory;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::journal::{JournalError, LockedRun, Lookup, LookupAnswer};
+use super::journal::{JournalError, LockedRun, Lookup, LookupAnswer, LookupRow};
 use crate::base::clock::{Clock, Moment};
 use crate::base::line::one_line;
 use crate::base::word::WordSplitter;
@@ -57,62 +57,71 @@ impl Cache {
         Self { run, since, clock, embedder, memory: Memory::new(MEMORY_ENTRIES) }
     }
 
-    /// Returns the recorded answer of a source to a lookup, else the result of `ask`.
+    /// Returns the recorded answer of a source to a lookup, else the result of `ask`. A recorded answer that cannot be
+    /// read counts as missing.
     ///
     /// # Errors
     ///
     /// Returns the error of `ask`, and an error if the journal fails.
-    pub(crate) async fn answer_json<T: Serialize + DeserializeOwned>(
+    pub(crate) async fn answer<T, E>(
         &self,
         lookup: Lookup,
-        ask: impl Future<Output = Result<T, SourceError>> + Send,
-    ) -> Result<T, SourceError> {
-        let ask = async { serde_json::to_string(&ask.await?).map_err(|error| unreadable(&error)) };
-        let result = self.answer(lookup, ask).await?;
-        serde_json::from_str(&result).map_err(|error| unreadable(&error))
-    }
-
-    /// Returns the recorded result of a lookup, else the result of `ask`.
-    ///
-    /// # Errors
-    ///
-    /// Returns the error of `ask`, and an error if the journal fails.
-    pub(crate) async fn answer<E, F>(&self, lookup: Lookup, ask: F) -> Result<Arc<str>, E>
+        ask: impl Future<Output = Result<T, E>> + Send,
+    ) -> Result<T, E>
     where
+        T: Serialize + DeserializeOwned,
         E: From<JournalError> + Clone + Send + Sync + 'static,
-        F: Future<Output = Result<String, E>> + Send,
     {
         let key = format!("{}\u{1f}{}\u{1f}{}", lookup.tool, lookup.version, lookup.query);
-        if let Some(known) = self.memory.get(&key).await {
-            if let Some(row) = self.run.journal().find_lookup(self.run.id(), &lookup, self.since).await? {
-                self.record(&lookup, LookupAnswer::Known(row.id)).await?;
+        let is_readable = |text: &str| serde_json::from_str::<T>(text).is_ok();
+        let text = match self.memory.get(&key).await {
+            Some(known) => {
+                if let Some(row) = self.known(&lookup, is_readable).await? {
+                    self.record(&lookup, LookupAnswer::Known(row.id)).await?;
+                }
+                known
             }
-            return Ok(known);
-        }
-        // Concurrent workers with the same query share one answer.
-        let fetched = self.memory.try_get_with(key, self.fetch(lookup, ask)).await;
-        fetched.map_err(|error| E::clone(&error))
+            None => {
+                let ask = async { serde_json::to_string(&ask.await?).map_err(unreadable) };
+                // Concurrent workers with the same query share one answer.
+                let fetched = self.memory.try_get_with(key, self.fetch(lookup, is_readable, ask)).await;
+                fetched.map_err(|error| E::clone(&error))?
+            }
+        };
+        serde_json::from_str(&text).map_err(unreadable)
     }
 
-    async fn fetch<E, F>(&self, lookup: Lookup, ask: F) -> Result<Arc<str>, E>
-    where
-        E: From<JournalError>,
-        F: Future<Output = Result<String, E>> + Send,
-    {
-        if let Some(row) = self.run.journal().find_lookup(self.run.id(), &lookup, self.since).await? {
+    async fn fetch<E: From<JournalError>>(
+        &self,
+        lookup: Lookup,
+        is_readable: impl Fn(&str) -> bool + Send + Sync,
+        ask: impl Future<Output = Result<String, E>> + Send,
+    ) -> Result<Arc<str>, E> {
+        if let Some(row) = self.known(&lookup, &is_readable).await? {
             self.record(&lookup, LookupAnswer::Known(row.id)).await?;
             return Ok(row.result.into());
         }
         let words = is_in_words(&lookup).then(|| key_words(&lookup.query).join(" "));
         if let Some(words) = &words
             && let Some(row) = self.nearest(&lookup, words).await?
+            && let Some(result) = or_miss(self.run.journal().lookup_result(row).await)?.filter(|text| is_readable(text))
         {
             self.record(&lookup, LookupAnswer::Known(row)).await?;
-            return Ok(self.run.journal().lookup_result(row).await?.into());
+            return Ok(result.into());
         }
         let result = ask.await?;
         self.record(&lookup, LookupAnswer::New { result: result.clone(), words }).await?;
         Ok(result.into())
+    }
+
+    /// Returns the answer on record to exactly this lookup, if there is one that can be read.
+    async fn known(
+        &self,
+        lookup: &Lookup,
+        is_readable: impl Fn(&str) -> bool,
+    ) -> Result<Option<LookupRow>, JournalError> {
+        let row = or_miss(self.run.journal().find_lookup(self.run.id(), lookup, self.since).await)?.flatten();
+        Ok(row.filter(|row| is_readable(&row.result)))
     }
 
     async fn record(&self, lookup: &Lookup, answer: LookupAnswer) -> Result<(), JournalError> {
@@ -122,7 +131,8 @@ impl Cache {
     /// Returns a recorded lookup with the same meaning, if there is one.
     async fn nearest(&self, lookup: &Lookup, words: &str) -> Result<Option<i64>, JournalError> {
         let Some(embedder) = self.embedder.clone() else { return Ok(None) };
-        let candidates = self.run.journal().lookups_with_words(self.run.id(), lookup, words, self.since).await?;
+        let candidates = self.run.journal().lookups_with_words(self.run.id(), lookup, words, self.since).await;
+        let candidates = or_miss(candidates)?.unwrap_or_default();
         if candidates.is_empty() {
             return Ok(None);
         }
@@ -134,6 +144,14 @@ impl Cache {
             near.max_by(|(a, first), (b, second)| a.total_cmp(b).then(second.cmp(first))).map(|(_, id)| id)
         };
         Ok(tokio::task::spawn_blocking(nearest).await.ok().flatten())
+    }
+}
+
+/// Treats a recorded answer that cannot be read as missing.
+fn or_miss<T>(read: Result<T, JournalError>) -> Result<Option<T>, JournalError> {
+    match read {
+        Err(error) if error.is_damage() => Ok(None),
+        read => read.map(Some),
     }
 }
 
@@ -167,8 +185,8 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-fn unreadable(error: &serde_json::Error) -> SourceError {
-    SourceError::Failed { name: "cache".into(), reason: error.to_string() }
+fn unreadable<E: From<JournalError>>(error: serde_json::Error) -> E {
+    JournalError::from(error).into()
 }
 
 impl From<JournalError> for SourceError {
@@ -210,7 +228,7 @@ mod tests {
             label: Label::Internal,
             version: "1".into(),
         };
-        cache.answer_json(lookup, async { Ok(query.to_owned()) }).await.unwrap()
+        cache.answer(lookup, async { Ok::<_, SourceError>(query.to_owned()) }).await.unwrap()
     }
 
     /// Returns how many lookups of the run an earlier answer served.
@@ -239,6 +257,25 @@ mod tests {
         }
         asked(&later, 2, "Does topic 4+ increase survival").await;
         assert_eq!(known(&store, &second).await, 2, "the mark at the end asks nothing else");
+    }
+
+    #[tokio::test]
+    async fn answer_on_record_that_cannot_be_read_is_asked_for_again() {
+        let store = Store::in_memory().unwrap();
+        for (place, damage) in ["'{\"half'", "CAST(x'22ff22' AS TEXT)"].into_iter().enumerate() {
+            let id = u64::try_from(place).unwrap() * 2;
+            let (first, second) = (RunId::random(id), RunId::random(id + 1));
+            let query = format!("When do valves open on day {place}?");
+            asked(&cache(&first, &store, Moment(id)).await, 2, &query).await;
+            store
+                .journal()
+                .damage(&format!("PRAGMA ignore_check_constraints = 1; UPDATE lookups SET result = {damage}"))
+                .await;
+            let later = cache(&second, &store, Moment(id + 1)).await;
+            assert_eq!(asked(&later, 2, &query).await, query, "{damage}");
+            assert_eq!(known(&store, &second).await, 0, "{damage}");
+            assert_eq!(asked(&later, 2, &query).await, query);
+        }
     }
 
     #[tokio::test]

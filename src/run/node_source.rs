@@ -62,8 +62,7 @@ impl Inside {
 impl Documents for Inside {
     fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
         Box::pin(async move {
-            let passage: Passage =
-                self.cache.answer_json(self.lookup("open", id.to_owned()), self.source.open(id)).await?;
+            let passage: Passage = self.cache.answer(self.lookup("open", id.to_owned()), self.source.open(id)).await?;
             self.egress.shown(std::slice::from_ref(&passage));
             Ok(passage)
         })
@@ -90,7 +89,7 @@ impl Source for Inside {
     fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
         Box::pin(async move {
             let lookup = self.lookup("search", format!("{limit}: {}", normalised(query)));
-            let found: Found = self.cache.answer_json(lookup, self.source.search(query, limit)).await?;
+            let found: Found = self.cache.answer(lookup, self.source.search(query, limit)).await?;
             self.egress.shown(&found.passages);
             Ok(found)
         })
@@ -235,7 +234,7 @@ impl Documents for WebPages {
             });
             // Another question is shown something else of the same page.
             let lookup = self.lookup("open", id, &format!("{}{read_for}", self.version));
-            let OpenedPage { passage, links } = self.cache.answer_json(lookup, Box::pin(self.fetch(&address))).await?;
+            let OpenedPage { passage, links } = self.cache.answer(lookup, Box::pin(self.fetch(&address))).await?;
             self.egress.shown(std::slice::from_ref(&passage));
             self.egress.seen_in_public(links.iter().flat_map(|link| [link.text.as_str(), link.url.as_str()]));
             self.permit(links.iter().map(|link| link.url.canonical().to_string()));
@@ -321,8 +320,7 @@ impl Source<Outbound> for Outside {
         Box::pin(async move {
             let WebPages { cache, egress, version, .. } = &self.pages;
             let lookup = self.pages.lookup("search", format!("{limit}: {}", normalised(query.as_str())), version);
-            let searched: Result<Found, _> =
-                Box::pin(cache.answer_json(lookup, Box::pin(self.ask(query, limit)))).await;
+            let searched: Result<Found, _> = Box::pin(cache.answer(lookup, Box::pin(self.ask(query, limit)))).await;
             let named = self.named.values().cloned();
             let found = match searched {
                 Ok(rest) => {

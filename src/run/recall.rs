@@ -6,7 +6,7 @@
 //! There is one LanceDB table per embedder beside the journal. It can be rebuilt from the journal at any time, so nothing
 //! depends on it being complete. Adding entries of a run again replaces them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{
@@ -132,7 +132,7 @@ pub(crate) struct Recalled {
 
 /// The memory could not be read or written.
 #[derive(Debug, thiserror::Error)]
-pub enum RecallError {
+pub(crate) enum RecallError {
     /// The table failed.
     #[error("failed to {action} the memory of runs")]
     Table {
@@ -170,7 +170,15 @@ impl Recall {
                 .execute()
                 .await
                 .map_err(during("make"))?,
-            Err(error) => return Err(during("open")(error)),
+            Err(_) => {
+                // Damaged. Nothing depends on what it held.
+                connection.drop_table(&name, &[]).await.map_err(during("remove"))?;
+                connection
+                    .create_empty_table(&name, schema(embedder.dimension()))
+                    .execute()
+                    .await
+                    .map_err(during("make"))?
+            }
         };
         Ok(Self { table, embedder })
     }
@@ -228,20 +236,72 @@ impl Recall {
         Ok(found)
     }
 
-    /// Removes the entries of a run from the tables of all embedders.
-    pub(crate) async fn forget(folder: &Path, run: &RunId) -> Result<(), RecallError> {
-        let folder = folder.join(FOLDER);
-        if !folder.is_dir() {
-            return Ok(());
+    /// Returns the folder of the memory.
+    pub(crate) fn folder(runs: &Path) -> PathBuf {
+        runs.join(FOLDER)
+    }
+
+    /// Removes the memory of all runs.
+    pub(crate) fn discard(runs: &Path) -> std::io::Result<()> {
+        match std::fs::remove_dir_all(Self::folder(runs)) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
         }
-        let uri = folder.to_string_lossy().into_owned();
-        let connection = lancedb::connect(&uri).execute().await.map_err(during("open"))?;
-        for name in connection.table_names().execute().await.map_err(during("read"))? {
-            let table = connection.open_table(&name).execute().await.map_err(during("open"))?;
-            table.delete(&format!("run = '{run}'")).await.map_err(during("write"))?;
+    }
+
+    /// Removes the entries of a run from the tables of all embedders, and the files that hold them.
+    pub(crate) async fn forget(runs: &Path, run: &RunId) -> Result<(), RecallError> {
+        for table in tables(runs).await? {
+            let filter = format!("run = '{run}'");
+            if table.count_rows(Some(filter.clone())).await.map_err(during("read"))? == 0 {
+                continue;
+            }
+            table.delete(&filter).await.map_err(during("write"))?;
+            // A deleted row stays in its file until the file is rewritten and the versions that refer to it are gone.
+            let options = CompactionOptions {
+                materialize_deletions: true,
+                materialize_deletions_threshold: 0.0,
+                ..CompactionOptions::default()
+            };
+            let compact = OptimizeAction::Compact { options, remap_options: None };
+            table.optimize(compact).await.map_err(during("compact"))?;
+            let prune = OptimizeAction::Prune {
+                older_than: Some(Duration::zero()),
+                delete_unverified: Some(true),
+                error_if_tagged_old_versions: Some(false),
+            };
+            table.optimize(prune).await.map_err(during("prune"))?;
         }
         Ok(())
     }
+
+    /// Reads the memory of all embedders as a whole.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a damaged table.
+    pub(crate) async fn verify(runs: &Path) -> Result<(), RecallError> {
+        for table in tables(runs).await? {
+            let rows = table.query().execute().await.map_err(during("read"))?;
+            rows.try_for_each(|_| std::future::ready(Ok(()))).await.map_err(during("read"))?;
+            table.stats().await.map_err(during("measure"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Opens the tables of all embedders.
+async fn tables(runs: &Path) -> Result<Vec<Table>, RecallError> {
+    let folder = Recall::folder(runs);
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let connection = lancedb::connect(&folder.to_string_lossy()).execute().await.map_err(during("open"))?;
+    let mut tables = Vec::new();
+    for name in connection.table_names().execute().await.map_err(during("read"))? {
+        tables.push(connection.open_table(&name).execute().await.map_err(during("open"))?);
+    }
+    Ok(tables)
 }
 
 /// Returns the entries of a branch: its summary, and each quote with what it was quoted for.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::event::Record;
-use super::journal::{Journal, JournalError, LockedRun};
+use super::journal::{Journal, JournalError, LockedRun, Salvaged};
 use super::tree::{FoldError, RunState};
 use crate::base::folder::create_private;
 use crate::base::id::RunId;
@@ -51,6 +51,15 @@ pub enum StoreError {
         #[source]
         source: FoldError,
     },
+    /// The events of this run cannot be read from the journal.
+    #[error("run `{run}` cannot be read")]
+    Damaged {
+        /// The run.
+        run: RunId,
+        /// The error of the journal.
+        #[source]
+        source: JournalError,
+    },
     /// The id matches no run.
     #[error("no run `{0}`")]
     Missing(String),
@@ -89,11 +98,14 @@ impl StoreError {
     /// Returns what the user can do about this error.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
-            Self::Journal(error) => error.hint(),
+            Self::Journal(error) | Self::Damaged { source: error, .. } => error.hint(),
+            Self::Broken { .. } => {
+                Some("`dr doctor --repair` keeps its events up to the damage; `dr runs` lists the other runs".into())
+            }
             Self::Missing(_) | Self::Ambiguous(_) => Some("`dr runs` lists the runs and their ids".into()),
             Self::Empty => Some("`dr ask` starts one".into()),
             Self::Busy { .. } => Some("wait until it is done, or end that process".into()),
-            _ => None,
+            Self::Lock(_) | Self::ReadOnly | Self::Folder { .. } => None,
         }
     }
 }
@@ -105,6 +117,29 @@ impl Store {
         let failed = |source| StoreError::Folder { path: locks.clone(), source };
         create_private(&locks).map_err(failed)?;
         Ok(Self { journal: Journal::open(&folder.join(STATE_FILE))?, keeping: Keeping::Locked(locks) })
+    }
+
+    /// Returns the runs in `folder` that have a lock file: all that were worked on and not removed.
+    pub(crate) fn worked_on(folder: &Path) -> Vec<RunId> {
+        let files = std::fs::read_dir(folder.join(LOCKS)).into_iter().flatten().flatten();
+        let mut runs: Vec<RunId> =
+            files.filter_map(|file| file.file_name().to_str()?.strip_suffix(".lock")?.parse().ok()).collect();
+        runs.sort();
+        runs
+    }
+
+    /// Replaces a damaged journal by a new one with everything that can still be read. The damaged file is kept.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError::Busy`] while a process works on a run.
+    pub(crate) fn repair(folder: &Path) -> Result<Salvaged, StoreError> {
+        for run in Self::worked_on(folder) {
+            if let Some(holder) = FileLock::holder(&lock_file(&folder.join(LOCKS), &run)) {
+                return Err(StoreError::Busy { run, holder });
+            }
+        }
+        Ok(Journal::salvage(&folder.join(STATE_FILE), |records| RunState::of(records).is_ok())?)
     }
 
     /// Opens the runs in a read-only folder, for reading.
@@ -129,7 +164,7 @@ impl Store {
 
     /// Finds a run by its id or a prefix of it; the newest if no name is given.
     pub(crate) async fn find(&self, name: Option<&str>) -> Result<RunId, StoreError> {
-        let runs = self.journal.runs().await?;
+        let runs = self.journal.runs().await?.runs;
         let Some(name) = name else { return runs.into_iter().next().map(|run| run.id).ok_or(StoreError::Empty) };
         let mut like = runs.into_iter().filter(|run| run.id.as_str().starts_with(name) && !name.is_empty());
         match (like.next(), like.next()) {
@@ -165,7 +200,10 @@ impl Store {
 
     /// Reads a run: its events, and the state they fold to.
     pub async fn read(&self, run: &RunId) -> Result<(Vec<Record>, RunState), StoreError> {
-        let records = self.journal.records(run).await?;
+        let records = self.journal.records(run).await.map_err(|source| match source {
+            source if source.is_damage() => StoreError::Damaged { run: run.clone(), source },
+            source => source.into(),
+        })?;
         if records.is_empty() {
             return Err(StoreError::Missing(run.to_string()));
         }

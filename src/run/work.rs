@@ -240,9 +240,8 @@ impl Steps {
         let mut version = jobs.research().version();
         loop {
             let lookup = self.sources.job_lookup(&work.node.id, task, &work.asked, &version);
-            let ask = async { Ok(self.by_job(jobs, &work.node, task, instructions).await?.to_string()) };
-            let call = Box::pin(self.sources.shared.cache.answer::<StepError, _>(lookup, ask)).await?;
-            let call = call.parse().map_err(|_| StepError::Invalid(format!("`{call}` is the number of no call")))?;
+            let ask = self.by_job(jobs, &work.node, task, instructions);
+            let call: i64 = Box::pin(self.sources.shared.cache.answer(lookup, ask)).await?;
             let finished = jobs.finished(call, instructions).await?;
             if finished.run == self.run || finished.report.incomplete.is_none() {
                 return Ok(finished);

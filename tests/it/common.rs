@@ -72,6 +72,14 @@ impl World {
         world
     }
 
+    /// Returns a world with a copy of the project of another one.
+    pub fn like(other: &Self) -> Self {
+        let world = Self::empty();
+        copy(&other.path(""), &world.path(""));
+        world.dr(["trust", "--quiet"]).succeeded();
+        world
+    }
+
     /// Sets an environment variable for every later invocation.
     pub fn with_variable(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.variables.insert(name, value.into());

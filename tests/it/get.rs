@@ -87,3 +87,17 @@ fn changed_file_is_read_from_the_index_and_reported() {
     std::fs::remove_file(world.path("kb/guide/watering.md")).unwrap();
     dr_snapshot!(world.dr(["get", &id, "--section"]));
 }
+
+#[test]
+fn file_is_passed_into_a_pipe_byte_by_byte() {
+    let world = World::empty();
+    let text =
+        "\u{feff}# Bytes\r\n\r\nA siren \u{1b}[31msounds\u{9b}2J at\u{202e} noon.\r\n\r\nNo line feed at the end";
+    world.write("kb/bytes.md", text);
+    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    for color in ["auto", "always", "never"] {
+        let whole = world.dr(["get", "bytes.md", "-q", "--color", color]).succeeded();
+        assert_eq!(whole.stdout, text, "{color}");
+        assert_eq!(world.dr(["get", "bytes.md:5", "-q"]).succeeded().stdout, "No line feed at the end");
+    }
+}

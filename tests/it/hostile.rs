@@ -24,7 +24,7 @@ fn index_shipped_with_a_folder_cannot_redirect_dr() {
 }
 
 #[test]
-fn damaged_index_is_set_aside_by_a_rebuild_that_names_its_folder() {
+fn damaged_index_is_rebuilt_from_the_folder_that_is_named() {
     let world = World::indexed_text();
     let before = world.contents();
     for table in fs::read_dir(world.path(".dr/index")).unwrap().map(Result::unwrap) {

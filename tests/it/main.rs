@@ -70,5 +70,11 @@ mod hostile;
 /// What a folder that came from elsewhere may do.
 mod trust;
 
+/// Damaged files in `.dr`: commands go on, and the advice works.
+mod damage;
+
+/// Hostile sizes, and signals during long computations.
+mod bounded;
+
 /// Journals of earlier formats: listed, shown, replayed, resumed.
 mod journals;

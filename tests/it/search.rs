@@ -213,3 +213,42 @@ fn lines_of_every_hit_reproduce_its_text_in_the_file() {
     });
     outcome.unwrap();
 }
+
+/// Returns whether text could control a terminal or hide something.
+fn is_tame(text: &str) -> bool {
+    !text.chars().any(|letter| letter.is_control() && letter != '\n' || dr::base::line::is_invisible(letter))
+}
+
+#[test]
+fn output_for_programs_holds_no_character_that_controls_a_terminal() {
+    let world = World::empty();
+    world.write("kb/a.md", "# Siren\n\nThe siren \u{9b}31msounds\u{85} at\u{202e} noon\u{2066}, says the sign.\n");
+    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    for args in [&["search", "siren", "--jsonl"][..], &["search", "siren", "--json"]] {
+        let run = world.dr(args).succeeded();
+        assert!(run.json().to_string().contains('\u{9b}'), "the text is whole: {run}");
+        assert!(is_tame(&run.stdout), "{run}");
+    }
+    let asked = world.dr(["ask", "--offline", "-q", "--events", "jsonl", "When does the siren sound?"]).succeeded();
+    assert!(is_tame(&asked.stderr) && is_tame(&asked.stdout), "{asked}");
+    let exported = world.dr(["export"]).succeeded();
+    assert!(exported.stdout.contains("\\u202e") && is_tame(&exported.stdout), "{exported}");
+    for line in exported.stdout.lines() {
+        serde_json::from_str::<serde_json::Value>(line).unwrap();
+    }
+}
+
+#[test]
+fn colours_that_are_asked_for_go_into_a_pipe() {
+    let world = World::indexed_text();
+    let is_coloured = |args: &[&str]| {
+        let run = world.dr(args).succeeded();
+        run.stdout.contains("\u{1b}[")
+    };
+    for command in [&["search", "siren"][..], &["doctor"], &["ask", "--offline", "-q", "When does the siren sound?"]] {
+        for (color, expected) in [("always", true), ("auto", false), ("never", false)] {
+            let args = [command, &["--color", color]].concat();
+            assert_eq!(is_coloured(&args), expected, "{args:?}");
+        }
+    }
+}

@@ -1,10 +1,12 @@
 //! The manifest of an index: versions, fingerprints and collections.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::schema::SCHEMA_VERSION;
+use crate::base::folder::write_private;
 
 /// Metadata of an index, stored in a table of its own so that it is copied and shared with the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +63,12 @@ pub enum ManifestError {
 
 const COLLECTION_PREFIX: &str = "collection/";
 
+/// Name of the copy of the manifest in the folder of a local index.
+pub(super) const MANIFEST_COPY: &str = "manifest.json";
+
+/// Largest copy that is read, in bytes.
+const MAX_COPY_BYTES: u64 = 1024 * 1024;
+
 impl Manifest {
     /// Returns the rows to store.
     pub(super) fn entries(&self) -> Vec<(String, String)> {
@@ -105,6 +113,27 @@ impl Manifest {
         })
     }
 
+    /// Writes a copy that can be read without the storage engine: a rebuild finds the collections there if the tables
+    /// are damaged. Does nothing if the copy is up to date.
+    pub(super) fn write_copy(&self, folder: &Path) -> std::io::Result<()> {
+        if Self::read_copy(folder).as_ref() == Some(self) {
+            return Ok(());
+        }
+        let entries: BTreeMap<_, _> = self.entries().into_iter().collect();
+        write_private(&folder.join(MANIFEST_COPY), &serde_json::to_vec_pretty(&entries)?)
+    }
+
+    /// Reads the copy. Returns `None` if it is missing, damaged or of another format version.
+    pub(super) fn read_copy(folder: &Path) -> Option<Self> {
+        let path = folder.join(MANIFEST_COPY);
+        let metadata = path.symlink_metadata().ok()?;
+        if !metadata.is_file() || metadata.len() > MAX_COPY_BYTES {
+            return None;
+        }
+        let entries: BTreeMap<String, String> = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        Self::from_entries(entries.into_iter().collect()).ok()
+    }
+
     pub(super) fn chunks_table(&self) -> String {
         format!("chunks_{}", self.generation)
     }
@@ -140,6 +169,28 @@ mod tests {
     #[test]
     fn manifest_survives_its_own_storage() {
         assert_eq!(Manifest::from_entries(manifest().entries()).unwrap(), manifest());
+    }
+
+    #[test]
+    fn copy_that_is_damaged_or_a_link_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Manifest::read_copy(folder.path()), None);
+        manifest().write_copy(folder.path()).unwrap();
+        assert_eq!(Manifest::read_copy(folder.path()), Some(manifest()));
+        let copy = folder.path().join(MANIFEST_COPY);
+        let text = std::fs::read(&copy).unwrap();
+        for damaged in [&text[..text.len() / 2], b"", b"\xff{}", b"{}"] {
+            std::fs::write(&copy, damaged).unwrap();
+            assert_eq!(Manifest::read_copy(folder.path()), None);
+        }
+        manifest().write_copy(folder.path()).unwrap();
+        assert_eq!(Manifest::read_copy(folder.path()), Some(manifest()), "a damaged copy is replaced");
+        #[cfg(unix)]
+        {
+            std::fs::rename(&copy, folder.path().join("elsewhere")).unwrap();
+            std::os::unix::fs::symlink("elsewhere", &copy).unwrap();
+            assert_eq!(Manifest::read_copy(folder.path()), None);
+        }
     }
 
     #[test]

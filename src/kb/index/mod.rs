@@ -25,10 +25,12 @@ mod write;
 
 mod maintain;
 
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use futures::TryStreamExt;
+use futures::{FutureExt, TryStreamExt};
 use lancedb::arrow::SendableRecordBatchStream;
 use lancedb::query::{ExecutableQuery, QueryBase, Select};
 use lancedb::{Connection, Session, Table};
@@ -41,6 +43,7 @@ pub use schema::{ChunkRow, DocumentRow};
 pub use write::lock_writer;
 pub(crate) use write::{IndexWriter, Replacement, writer};
 
+use crate::base::id::DocumentId;
 use crate::base::lock::FileLockError;
 use schema::Columns;
 #[cfg(test)]
@@ -52,6 +55,9 @@ const INDEX_CACHE_BYTES: usize = 256 * 1024 * 1024;
 const METADATA_CACHE_BYTES: usize = 64 * 1024 * 1024;
 
 const MANIFEST_TABLE: &str = "manifest";
+
+/// Words of the search that [`Index::verify`] makes.
+const TEXT_PROBE: &str = "the way of a thing";
 
 /// A read-only snapshot of an index as of the commit it was opened at.
 #[derive(Clone)]
@@ -133,6 +139,16 @@ pub enum IndexError {
         changed: u64,
     },
 
+    /// The copy of the manifest could not be written.
+    #[error("failed to write `{path}`")]
+    Copy {
+        /// The file.
+        path: PathBuf,
+        /// The error from the file system.
+        #[source]
+        source: std::io::Error,
+    },
+
     /// A test stopped the writer before this step.
     #[cfg(test)]
     #[error("stopped before `{step}`")]
@@ -150,11 +166,13 @@ impl IndexError {
             Self::Manifest { source: ManifestError::TooNew { .. }, .. } => {
                 Some("use the `dr` that wrote it, or a newer one".into())
             }
-            Self::Manifest { .. } | Self::Format { .. } => Some("run `dr index --rebuild <FOLDER>`".into()),
+            Self::Manifest { .. } | Self::Format { .. } => Some("run `dr index --rebuild`".into()),
             Self::Busy { .. } => Some("wait until it has finished; searches work meanwhile".into()),
-            Self::Storage { .. } => Some("if the index is damaged, `dr index --rebuild <FOLDER>` rebuilds it".into()),
-            Self::Lost { .. } => Some("run `dr index` again, or `dr index --rebuild <FOLDER>`".into()),
-            _ => None,
+            Self::Storage { .. } => Some("if the index is damaged, `dr index --rebuild` rebuilds it".into()),
+            Self::Lost { .. } => Some("run `dr index` again, or `dr index --rebuild`".into()),
+            Self::Lock(_) | Self::Folder { .. } | Self::Copy { .. } => None,
+            #[cfg(test)]
+            Self::Stopped { .. } => None,
         }
     }
 }
@@ -216,6 +234,29 @@ impl Index {
         Self::open_tables(location, connection, manifest).await
     }
 
+    /// Returns what is known of the index without its tables of documents and chunks: its manifest, else the copy
+    /// beside it. `None` if both are missing or unreadable.
+    ///
+    /// Collections of the copy are added to those of the manifest, which is of an earlier version if its latest file is
+    /// missing.
+    pub(crate) async fn known(location: &IndexLocation) -> Option<Manifest> {
+        let folder = location.folder();
+        if folder.is_some_and(|folder| !folder.is_dir()) {
+            return None;
+        }
+        let read = async { read_manifest(location, &connect(location).await?).await };
+        // Damage can make the storage engine panic.
+        let manifest = AssertUnwindSafe(read).catch_unwind().await.ok().and_then(Result::ok).flatten();
+        let copy = folder.and_then(Manifest::read_copy);
+        match (manifest, copy) {
+            (Some(manifest), Some(copy)) => {
+                let collections = copy.collections.into_iter().chain(manifest.collections.clone()).collect();
+                Some(Manifest { collections, ..manifest })
+            }
+            (manifest, copy) => manifest.or(copy),
+        }
+    }
+
     async fn open_tables(
         location: &IndexLocation,
         connection: Connection,
@@ -262,7 +303,7 @@ impl Index {
     }
 
     /// Returns the chunks of a document in file order.
-    pub async fn document_chunks(&self, document: &crate::base::id::DocumentId) -> Result<Vec<ChunkRow>, IndexError> {
+    pub async fn document_chunks(&self, document: &DocumentId) -> Result<Vec<ChunkRow>, IndexError> {
         let mut rows = self.chunks_where(&format!("document_id = '{document}'")).await?;
         rows.sort_by_key(|row| row.byte_start);
         Ok(rows)
@@ -302,6 +343,34 @@ impl Index {
             bytes: table.total_bytes,
             version: self.version().await?,
         })
+    }
+
+    /// Reads everything that a search or an update could read. Returns how many documents lack some of their chunks,
+    /// which no error shows: a damaged table may open at an earlier version.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first error of the storage engine.
+    pub(crate) async fn verify(&self) -> Result<usize, IndexError> {
+        let action = "read the chunks";
+        let mut chunks: HashMap<DocumentId, u32> = HashMap::new();
+        let columns = [&schema::CHUNK_COLUMNS[..], &[schema::SEARCHED, "vector"]].concat();
+        let query = self.chunks.query().select(Select::columns(&columns)).limit(usize::MAX >> 1);
+        let mut stream = query.execute().await.during(action)?;
+        while let Some(batch) = stream.try_next().await.during(action)? {
+            for row in Columns(&batch).chunks().during(action)? {
+                *chunks.entry(row.document_id).or_default() += 1;
+            }
+        }
+        if self.unindexed_rows(indexes::TEXT_INDEX).await?.is_some() {
+            self.chunks.prewarm_index(indexes::TEXT_INDEX).await.during("read the text index")?;
+            self.text_leg(TEXT_PROBE, &Filter::default(), 1).await?;
+            self.phrase_leg(TEXT_PROBE, &Filter::default(), 1).await?;
+        }
+        let probe = vec![1.0; self.manifest.embedder.dimension];
+        self.vector_leg(&probe, &Filter::default(), 1).await?;
+        let documents = self.documents(None).await?;
+        Ok(documents.iter().filter(|row| chunks.get(&row.id).copied().unwrap_or(0) != row.chunks).count())
     }
 
     async fn unindexed_rows(&self, name: &str) -> Result<Option<usize>, IndexError> {

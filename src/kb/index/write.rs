@@ -14,6 +14,7 @@ use lancedb::Connection;
 use lancedb::table::AddDataMode;
 
 use super::indexes::build_text_index;
+use super::manifest::MANIFEST_COPY;
 use super::query::of_documents;
 use super::schema::{chunks_batch, chunks_schema, documents_batch, documents_schema, manifest_batch, vectors_batch};
 use super::{
@@ -62,7 +63,9 @@ impl IndexWriter {
         match read_manifest(location, &connection).await? {
             Some(manifest) => {
                 drop_other_generations(&connection, Some(&manifest)).await?;
-                Self::over(Index::open_tables(location, connection, manifest).await?, lock).await
+                let writer = Self::over(Index::open_tables(location, connection, manifest).await?, lock).await?;
+                writer.copy_manifest()?;
+                Ok(writer)
             }
             None => {
                 drop_other_generations(&connection, None).await?;
@@ -81,7 +84,13 @@ impl IndexWriter {
         step(action)?;
         let batch = manifest_batch(&self.index.manifest.entries()).during(action)?;
         self.index.connection.create_table(MANIFEST_TABLE, batch).execute().await.during(action)?;
-        Ok(())
+        self.copy_manifest()
+    }
+
+    fn copy_manifest(&self) -> Result<(), IndexError> {
+        let Some(folder) = self.index.location.folder() else { return Ok(()) };
+        let failed = |source| IndexError::Copy { path: folder.join(MANIFEST_COPY), source };
+        self.index.manifest.write_copy(folder).map_err(failed)
     }
 
     async fn over(index: Index, lock: Option<FileLock>) -> Result<Self, IndexError> {
@@ -90,19 +99,45 @@ impl IndexWriter {
     }
 
     /// Starts an empty generation beside the current one, which readers use until [`Self::publish`].
-    pub(crate) async fn rebuilt(self, manifest: Manifest) -> Result<Self, IndexError> {
-        let Self { index, _lock: lock, .. } = self;
-        let manifest = Manifest { generation: index.manifest.generation + 1, ..manifest };
-        create_generation(&index.connection, &manifest).await?;
-        let Index { location, connection, .. } = index;
-        let index = Index::open_tables(&location, connection, manifest).await?;
-        Self::over(index, lock).await
+    ///
+    /// Reads nothing of the current generation but the names of its tables, so that damage in it does not matter.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`IndexError::Busy`] while another process is writing.
+    pub(crate) async fn rebuild(location: &IndexLocation, manifest: Manifest) -> Result<Self, IndexError> {
+        let lock = take_lock(location)?;
+        let connection = connect(location).await?;
+        let names = connection.table_names().execute().await.during("list the tables of the index")?;
+        let last = names.iter().filter_map(|name| generation_of(name)).max().unwrap_or(0);
+        let manifest = Manifest { generation: last.saturating_add(1), ..manifest };
+        create_generation(&connection, &manifest).await?;
+        Self::over(Index::open_tables(location, connection, manifest).await?, lock).await
     }
 
-    /// Makes this writer's generation the current one and drops the previous one.
+    /// Makes this writer's generation the current one and drops all others.
     pub(crate) async fn publish(&mut self) -> Result<(), IndexError> {
-        self.save_manifest(self.index.manifest.clone()).await?;
-        drop_other_generations(&self.index.connection, Some(&self.index.manifest)).await
+        match self.save_manifest(self.index.manifest.clone()).await {
+            // The manifest is missing or damaged.
+            Err(IndexError::Storage { .. } | IndexError::Format { .. }) => self.replace_manifest().await?,
+            saved => saved?,
+        }
+        drop_other_generations(&self.index.connection, Some(&self.index.manifest)).await?;
+        // Damage in an earlier version of the manifest shows only when the versions are listed.
+        match self.prune().await {
+            Err(IndexError::Storage { .. }) => self.replace_manifest().await,
+            pruned => pruned,
+        }
+    }
+
+    async fn replace_manifest(&self) -> Result<(), IndexError> {
+        let action = "write the index manifest";
+        step(action)?;
+        match self.index.connection.drop_table(MANIFEST_TABLE, &[]).await {
+            Err(lancedb::Error::TableNotFound { .. }) => {}
+            dropped => dropped.during(action)?,
+        }
+        self.create_manifest().await
     }
 
     /// Returns the index including this writer's commits.
@@ -118,7 +153,7 @@ impl IndexWriter {
         let table = self.index.connection.open_table(MANIFEST_TABLE).execute().await.during(action)?;
         table.add(batch).mode(AddDataMode::Overwrite).execute().await.during(action)?;
         self.index.manifest = manifest;
-        Ok(())
+        self.copy_manifest()
     }
 
     /// Sets the collections of a generation that is not published yet, without a commit.
@@ -296,6 +331,11 @@ async fn create_generation(connection: &Connection, manifest: &Manifest) -> Resu
     step(action)?;
     connection.create_empty_table(manifest.documents_table(), documents).execute().await.during(action)?;
     Ok(())
+}
+
+/// Returns the generation that a table belongs to, or `None` for other tables.
+fn generation_of(table: &str) -> Option<u32> {
+    table.strip_prefix("chunks_").or_else(|| table.strip_prefix("documents_"))?.parse().ok()
 }
 
 /// Drops the tables of other generations: the one before `--rebuild`, or an incomplete one.

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{NodeDraft, Plan, PlanDraft, TreeLimits, Update, UpdateDraft};
 use crate::base::line::{one_line, printable};
+use crate::llm::schema::compile;
 use crate::research::node::{Node, NodeId, NodeStatus, Tool, Tree};
 use crate::research::question::{AspectId, Brief, Question, QuestionError};
 
@@ -368,7 +369,7 @@ fn schema(text: &str) -> Result<Value, String> {
     if !value.is_object() {
         return Err("it must be an object".to_owned());
     }
-    jsonschema::validator_for(&value).map_err(|error| error.to_string())?;
+    compile(&value).map_err(|error| error.to_string())?;
     Ok(value)
 }
 

@@ -277,10 +277,10 @@ impl Journal {
 }
 
 /// All columns but the reply, which lists leave out: it is the bulk of the table.
-const CALL_COLUMNS: &str = "id, key, role, model, request_hash, purpose, is_tight, counted_tokens, worst_tokens, \
+pub(super) const CALL_COLUMNS: &str = "id, key, role, model, request_hash, purpose, is_tight, counted_tokens, worst_tokens, \
                             worst_cost, sent_at, outcome, ended_at, error, usage, cost, job, provider";
 
-fn call_row(row: &Row<'_>) -> rusqlite::Result<CallRow> {
+pub(super) fn call_row(row: &Row<'_>) -> rusqlite::Result<CallRow> {
     Ok(CallRow {
         id: row.get("id")?,
         key: plain(row, "key")?,

@@ -23,6 +23,8 @@ mod lookups;
 
 mod runs;
 
+mod salvage;
+
 mod schema;
 
 use std::path::{Path, PathBuf};
@@ -36,8 +38,9 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use calls::{CallOutcome, CallRow, CallState, NewCall};
 pub(crate) use egress::{EgressKind, EgressRow};
-pub(crate) use lookups::{Lookup, LookupAnswer};
-pub(crate) use runs::RunRow;
+pub(crate) use lookups::{Lookup, LookupAnswer, LookupRow};
+pub(crate) use runs::{RunList, RunRow};
+pub(crate) use salvage::Salvaged;
 
 use crate::base::id::RunId;
 use crate::base::lock::FileLock;
@@ -169,12 +172,39 @@ impl JournalError {
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::TooNew { .. } => Some("use the newer dr, or move `.dr/state.db` away".into()),
-            Self::Altered { .. } => {
-                Some("another program changed `.dr/state.db`: restore a copy of it, or move it away".into())
-            }
+            Self::Altered { .. } => Some(
+                "it is damaged, or another program changed it: `dr doctor --repair` copies its runs into a new journal"
+                    .into(),
+            ),
+            _ if self.is_damage() => Some(
+                "`dr doctor --repair` saves what can still be read into a new journal, and keeps the damaged one"
+                    .into(),
+            ),
             _ => None,
         }
     }
+
+    /// Returns whether what is stored is damaged, as opposed to a full disk or a busy database.
+    pub(crate) fn is_damage(&self) -> bool {
+        match self {
+            Self::Database { source, .. } => is_damage(source),
+            Self::Unreadable(_) | Self::Altered { .. } => true,
+            Self::File { .. } | Self::TooNew { .. } | Self::Task(_) => false,
+            #[cfg(test)]
+            Self::Killed => false,
+        }
+    }
+}
+
+fn is_damage(error: &rusqlite::Error) -> bool {
+    let rusqlite::Error::SqliteFailure(error, message) = error else {
+        return matches!(error, rusqlite::Error::SqlInputError { .. });
+    };
+    let is_short = error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHORT_READ;
+    // Without its definitions, a table is missing to SQLite.
+    let is_missing = message.as_ref().is_some_and(|message| message.starts_with("no such"));
+    let is_damaged = matches!(error.code, rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase);
+    is_damaged || is_short || is_missing
 }
 
 impl From<serde_json::Error> for JournalError {
@@ -197,6 +227,8 @@ impl Journal {
         connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())).map_err(open)?;
         // "full" flushes each commit: with "normal", a power cut could take back a call that was already sent.
         connection.pragma_update(None, "synchronous", "full").map_err(open)?;
+        // Removed rows are overwritten with zeros.
+        connection.pragma_update(None, "secure_delete", true).map_err(open)?;
         Self::of(connection)
     }
 
@@ -209,14 +241,13 @@ impl Journal {
         let folder = tempfile::tempdir().map_err(failed)?;
         let copy = folder.path().join("state.db");
         std::fs::copy(path, &copy).map_err(failed)?;
-        let log = |path: &Path| PathBuf::from(format!("{}-wal", path.display()));
-        match std::fs::copy(log(path), log(&copy)) {
+        match std::fs::copy(side_file(path, "-wal"), side_file(&copy, "-wal")) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         }
         // A copy keeps the permissions of the original, which may be read-only.
         make_writable(&copy).map_err(failed)?;
-        make_writable(&log(&copy)).map_err(failed)?;
+        make_writable(&side_file(&copy, "-wal")).map_err(failed)?;
         let mut journal = Self::open(&copy)?;
         journal.copy = Some(Arc::new(folder));
         Ok(journal)
@@ -260,6 +291,13 @@ impl Journal {
         self.writes_left.load(std::sync::atomic::Ordering::SeqCst)
     }
 
+    /// Changes rows behind the back of the journal. Values that a table refuses are left out.
+    #[cfg(test)]
+    pub(in crate::run) async fn damage(&self, sql: &str) {
+        let sql = sql.to_owned();
+        let _ = self.read(move |connection| connection.execute_batch(&sql).map_err(read_failed)).await;
+    }
+
     async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, JournalError> + Send + 'static,
@@ -268,14 +306,21 @@ impl Journal {
         tokio::task::spawn_blocking(move || work(&connection.lock().unwrap_or_else(PoisonError::into_inner))).await?
     }
 
-    /// Checks every page of the database; returns the problems found, empty if it is sound.
+    /// Checks every page and every index of the database; returns the problems found, empty if it is sound.
     pub(crate) async fn check(&self) -> Result<String, JournalError> {
         self.read(|connection| {
-            let lines: Vec<String> = rows(connection, "PRAGMA quick_check", [], |row| row.get(0))?;
+            let lines: Vec<String> = rows(connection, "PRAGMA integrity_check(5)", [], |row| row.get(0))?;
             Ok(lines.into_iter().filter(|line| line != "ok").collect::<Vec<_>>().join("; "))
         })
         .await
     }
+}
+
+/// Returns the path of a file beside the database, whose name continues that of the database.
+fn side_file(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
 }
 
 /// Creates the file readable by its owner only; SQLite gives its side files the same permissions.
@@ -307,7 +352,9 @@ fn make_writable(path: &Path) -> std::io::Result<()> {
 fn read_failed(error: rusqlite::Error) -> JournalError {
     match error {
         rusqlite::Error::FromSqlConversionFailure(_, _, source) => JournalError::Unreadable(source),
-        error @ rusqlite::Error::InvalidColumnType(..) => JournalError::Unreadable(error.into()),
+        error @ (rusqlite::Error::InvalidColumnType(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::Utf8Error(..)) => JournalError::Unreadable(error.into()),
         source => JournalError::Database { action: "read", source },
     }
 }
@@ -449,7 +496,7 @@ mod tests {
             assert_eq!(mode & 0o077, 0);
         }
         assert!(LockedRun::new(run.clone(), journal.clone(), None).remove().await.unwrap());
-        assert!(journal.calls(&run).await.unwrap().is_empty() && journal.runs().await.unwrap().is_empty());
+        assert!(journal.calls(&run).await.unwrap().is_empty() && journal.runs().await.unwrap().runs.is_empty());
     }
 
     #[tokio::test]
@@ -464,7 +511,7 @@ mod tests {
         let copy = Journal::open_copy(&path).unwrap();
         assert_eq!(copy.records(&run).await.unwrap(), vec![record]);
         assert!(LockedRun::new(run, copy, None).remove().await.unwrap());
-        assert_eq!((journal.runs().await.unwrap().len(), std::fs::read(&path).unwrap()), (1, before));
+        assert_eq!((journal.runs().await.unwrap().runs.len(), std::fs::read(&path).unwrap()), (1, before));
         assert_eq!(journal.check().await.unwrap(), "");
     }
 

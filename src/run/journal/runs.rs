@@ -1,11 +1,13 @@
 //! Runs and their events.
 
-use rusqlite::named_params;
+use rusqlite::{Connection, Row, named_params};
 use serde::Serialize;
 
-use super::{Journal, JournalError, Json, LockedRun, Plain, json, plain, rows};
+use super::salvage::runs_with_events;
+use super::{Journal, JournalError, Json, LockedRun, Plain, json, plain, read_failed, rows};
 use crate::base::clock::Moment;
 use crate::base::id::RunId;
+use crate::base::line::with_causes;
 use crate::run::event::{Event, Record};
 
 /// A run as lists show it.
@@ -16,6 +18,15 @@ pub(crate) struct RunRow {
     pub(crate) question: String,
     /// When it began.
     pub(crate) started_at: Moment,
+}
+
+/// The runs of a journal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RunList {
+    /// The runs that can be read, newest first.
+    pub(crate) runs: Vec<RunRow>,
+    /// Why the list may not be complete.
+    pub(crate) damage: Option<String>,
 }
 
 const INSERT_EVENT: &str = "INSERT INTO events (run, seq, at, body) VALUES (:run, :seq, :at, :body)";
@@ -50,9 +61,20 @@ impl LockedRun {
     }
 
     /// Removes the run and all rows that belong to it; returns whether it existed.
+    ///
+    /// What is removed is overwritten: in the database by zeros, and the write-ahead log is emptied.
     pub(crate) async fn remove(&self) -> Result<bool, JournalError> {
-        self.write(|connection, run| Ok(connection.execute("DELETE FROM runs WHERE id = ?1", [run.as_str()])? > 0))
-            .await
+        self.write(|connection, run| {
+            let mut removed = connection.execute("DELETE FROM runs WHERE id = ?1", [run.as_str()])?;
+            // In a damaged journal, events may have no row in `runs`.
+            removed += connection.execute("DELETE FROM events WHERE run = ?1", [run.as_str()])?;
+            if removed > 0 {
+                connection
+                    .execute_batch("PRAGMA wal_checkpoint(TRUNCATE); VACUUM; PRAGMA wal_checkpoint(TRUNCATE);")?;
+            }
+            Ok(removed > 0)
+        })
+        .await
     }
 }
 
@@ -69,17 +91,62 @@ impl Journal {
         .await
     }
 
-    /// Returns all runs, newest first.
-    pub(crate) async fn runs(&self) -> Result<Vec<RunRow>, JournalError> {
+    /// Returns all runs, newest first, as far as they can be read.
+    pub(crate) async fn runs(&self) -> Result<RunList, JournalError> {
         self.read(|connection| {
-            rows(connection, "SELECT id, question, started_at FROM runs ORDER BY started_at DESC, id", [], |row| {
-                Ok(RunRow {
-                    id: plain(row, "id")?,
-                    question: row.get("question")?,
-                    started_at: plain(row, "started_at")?,
-                })
-            })
+            let mut list = RunList::default();
+            if let Err(error) = read_list(connection, &mut list) {
+                let error = read_failed(error);
+                // Of a busy or unreadable file, nothing can be said.
+                if !error.is_damage() {
+                    return Err(error);
+                }
+                list.damage = Some(with_causes(&error));
+            }
+            // A run whose row is damaged still has its events.
+            for id in runs_with_events(connection).iter().filter_map(|id| id.parse::<RunId>().ok()) {
+                if !list.runs.iter().any(|run| run.id == id) {
+                    list.runs.push(row_of_events(connection, id));
+                }
+            }
+            list.runs.sort_by(|a, b| b.started_at.cmp(&a.started_at).then_with(|| a.id.cmp(&b.id)));
+            Ok(list)
         })
         .await
     }
+}
+
+/// Reads the table of runs up to the first row that SQLite cannot reach.
+fn read_list(connection: &Connection, list: &mut RunList) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached("SELECT id, question, started_at FROM runs")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        match plain(row, "id") {
+            Ok(id) => list.runs.push(RunRow {
+                id,
+                question: lossy(row, "question"),
+                started_at: plain(row, "started_at").unwrap_or(Moment(0)),
+            }),
+            Err(error) => list.damage = Some(format!("id of a run cannot be read: {error}")),
+        }
+    }
+    Ok(())
+}
+
+/// Returns a run by its first event.
+fn row_of_events(connection: &Connection, id: RunId) -> RunRow {
+    let sql = "SELECT at, body FROM events WHERE run = ?1 ORDER BY seq LIMIT 1";
+    let first = connection.query_row(sql, [id.as_str()], |row| Ok((plain(row, "at")?, json::<Event>(row, "body")?)));
+    match first {
+        Ok((started_at, Event::Started { question, .. })) => {
+            RunRow { id, question: question.as_str().to_owned(), started_at }
+        }
+        _ => RunRow { id, question: String::new(), started_at: Moment(0) },
+    }
+}
+
+/// Returns a column as text, with a mark for each byte that is not UTF-8.
+fn lossy(row: &Row<'_>, column: &str) -> String {
+    let text = row.get_ref(column).ok().and_then(|value| value.as_bytes().ok());
+    text.map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default()
 }

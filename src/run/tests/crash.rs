@@ -33,7 +33,7 @@ async fn run_killed_at_any_write_ends_in_the_same_report_and_pays_for_no_finishe
         world.store.journal().kill_after(survived);
         assert!(world.ask().await.is_err(), "killed after {survived} of {writes} writes, and went on");
         world.store.journal().kill_after(i64::MAX);
-        let resumed = if world.store.journal().runs().await.unwrap().is_empty() {
+        let resumed = if world.store.journal().runs().await.unwrap().runs.is_empty() {
             world.ask().await
         } else {
             world.resume(None).await
@@ -137,7 +137,7 @@ async fn run_killed_at_any_write_reattaches_to_its_jobs_and_starts_none_twice() 
         world.store.journal().kill_after(survived);
         assert!(world.ask().await.is_err(), "killed after {survived} of {writes} writes, and went on");
         world.store.journal().kill_after(i64::MAX);
-        let is_there = !world.store.journal().runs().await.unwrap().is_empty();
+        let is_there = !world.store.journal().runs().await.unwrap().runs.is_empty();
         found_again +=
             usize::from(world.calls().await.iter().any(|call| call.state == CallState::Sent && call.job.is_some()));
         let resumed = if is_there { world.resume(false).await } else { world.ask().await };

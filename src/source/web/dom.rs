@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use html5ever::interface::{ElementFlags, NodeOrText, QuirksMode, TreeSink};
 use html5ever::tendril::{StrTendril, TendrilSink};
@@ -21,6 +22,12 @@ const MAX_FORMATTING: usize = 100_000;
 
 /// Limit on operations of the parser on the tree.
 const MAX_STEPS: u64 = 100_000_000;
+
+/// Limit on the time. The parser compares each attribute of a tag with all before it, which no other limit counts.
+const MAX_TIME: Duration = Duration::from_secs(8);
+
+/// Bytes between two looks at the time.
+const PIECE_BYTES: usize = 4_096;
 
 /// Formatting elements, which the parser reopens in every following paragraph until they are closed.
 const FORMATTING: [&str; 14] =
@@ -57,7 +64,24 @@ pub(super) struct Tangled;
 impl Dom {
     /// Parses a page. Panics inside the parser are caught.
     pub(super) fn parse(html: &str) -> Result<Self, Tangled> {
-        let parse = || parse_document(Builder::default(), ParseOpts::default()).one(html);
+        Self::parse_within(html, MAX_TIME)
+    }
+
+    fn parse_within(html: &str, max_time: Duration) -> Result<Self, Tangled> {
+        let started = Instant::now();
+        let parse = || {
+            let mut parser = parse_document(Builder::default(), ParseOpts::default());
+            let mut rest = html;
+            while !rest.is_empty() {
+                let (piece, behind) = rest.split_at(rest.floor_char_boundary(PIECE_BYTES));
+                parser.process(StrTendril::from_slice(piece));
+                if started.elapsed() > max_time {
+                    resume_unwind(Box::new(Tangled));
+                }
+                rest = behind;
+            }
+            parser.finish()
+        };
         catch_unwind(AssertUnwindSafe(parse)).map_err(|_| Tangled)
     }
 
@@ -309,6 +333,17 @@ impl TreeSink for Builder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tag_with_half_a_million_attributes_is_given_up_in_time() {
+        let attributes: String = (0..500_000).map(|number| format!(" a{number}")).collect();
+        let page = format!("<p{attributes}>So much for that.</p>");
+        let started = Instant::now();
+        assert!(Dom::parse_within(&page, Duration::from_millis(100)).is_err());
+        // Half of the limit of a page, on a machine that does other things as well.
+        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+        assert!(Dom::parse("<p class=a id=b>So much for that.</p>").is_ok());
+    }
 
     #[test]
     fn page_built_to_waste_memory_is_given_up() {

@@ -427,6 +427,17 @@ mod tests {
     }
 
     #[test]
+    fn fuzzed_page_is_read_or_refused() {
+        let page = "<!DOCTYPE html><html><head><title>Beds</title><meta charset=utf-8><base href=\"/x/\"></head><body>\
+                    <nav><a href=a>Home</a></nav><main><h1>Beds</h1><p class=\"lead\">Beds take <b>forty</b> litres.</p>\
+                    <ul><li>one<li>two</ul><table><tr><th>a<td>b</table><pre><code>x = 1</code></pre>\
+                    <p style=\"display:none\">hidden</p><script>if (a < b) {}</script><svg><p>in</svg></main></body></html>";
+        crate::fuzz::fuzz("page", &[page.as_bytes().to_vec()], |bytes| {
+            let _ = readable(&String::from_utf8_lossy(bytes));
+        });
+    }
+
+    #[test]
     fn page_reads_as_lines_that_say_what_they_are() {
         let page = readable(
             "<!doctype html><html><head><title> Garden\n log </title><style>p{}</style></head><body>\

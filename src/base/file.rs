@@ -1,0 +1,39 @@
+//! Reads files that were written elsewhere, whose size is not to be trusted.
+
+use std::fs::File;
+use std::io::{Error, Read, Result};
+use std::path::Path;
+
+/// Reads a text file of at most `max_bytes`. Also reads pipes, to the same limit.
+///
+/// # Errors
+///
+/// Returns an error for a longer file, before more than `max_bytes` are in memory.
+pub(crate) fn read_text(path: &Path, max_bytes: u64) -> Result<String> {
+    let too_long = || Error::other(format!("longer than {} kB", max_bytes / 1_000));
+    let file = File::open(path)?;
+    if file.metadata()?.len() > max_bytes {
+        return Err(too_long());
+    }
+    let mut text = String::new();
+    // A file may grow, and the length of a pipe is not known.
+    file.take(max_bytes + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > max_bytes { Err(too_long()) } else { Ok(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_that_is_longer_than_allowed_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, "1234").unwrap();
+        assert_eq!(read_text(&path, 4).unwrap(), "1234");
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(1 << 42).unwrap();
+        assert_eq!(read_text(&path, 4_000).unwrap_err().to_string(), "longer than 4 kB");
+        std::fs::write(&path, b"\xff").unwrap();
+        assert!(read_text(&path, 4).is_err());
+    }
+}

@@ -1,0 +1,419 @@
+//! Copies what SQLite can still read of a damaged journal into a new one.
+//!
+//! ```text
+//! state.db ─copy─▶ header mended ─▶ rows, page by page ─▶ new database ─▶ renamed over state.db
+//!     └─────────────────────────────────────────────────────────────────▶ state.db.damaged
+//! ```
+//!
+//! A run keeps its events up to the first that is lost: that is a state it was once in, so it can be shown and resumed.
+//! Rows of the other tables are kept one by one.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use rusqlite::config::DbConfig;
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, Row, params_from_iter};
+use serde::Serialize;
+
+use super::{Journal, JournalError, MIGRATIONS, make_private, make_writable, migrate, side_file};
+use crate::base::clock::Moment;
+use crate::base::id::RunId;
+use crate::run::event::{Event, Record};
+
+/// Size of a page in every journal: SQLite's default, which `dr` never changed.
+const PAGE_BYTES: usize = 4_096;
+
+/// Attempts to read around damage in one table. Each costs a seek.
+const MAX_ATTEMPTS: usize = 20_000;
+
+/// What a salvage saved and what was lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Salvaged {
+    /// The damaged database, which is kept.
+    pub(crate) damaged: PathBuf,
+    /// Runs in the new journal.
+    pub(crate) runs: usize,
+    /// What could not be saved, one line each.
+    pub(crate) lost: Vec<String>,
+}
+
+impl Journal {
+    /// Replaces the database at `path` by a new one with all rows that can still be read. The damaged file stays beside
+    /// it. No other process may use the journal. `is_run` tells whether events are those of a run.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if files cannot be copied or written. The database at `path` is then unchanged.
+    pub(crate) fn salvage(path: &Path, is_run: impl Fn(&[Record]) -> bool) -> Result<Salvaged, JournalError> {
+        let failed = |source| JournalError::File { path: path.to_path_buf(), source };
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let work = tempfile::Builder::new().prefix(".salvage-").tempdir_in(folder).map_err(failed)?;
+        let (copy, fresh) = (work.path().join("damaged.db"), work.path().join("state.db"));
+        copy_with_log(path, &copy).map_err(failed)?;
+        mend_header(&copy).map_err(failed)?;
+        let mut salvage = Salvage::begin(&copy, &fresh)?;
+        salvage.runs(is_run)?;
+        for table in ["calls", "lookups", "egress"] {
+            salvage.table(table)?;
+        }
+        let mut salvaged = salvage.finish()?;
+        // Opening migrates an older format.
+        Journal::open(&fresh)?.drop_unreadable(&mut salvaged.lost)?;
+        salvaged.damaged = put_in_place(&fresh, path).map_err(failed)?;
+        Ok(salvaged)
+    }
+
+    /// Removes calls and lookups whose values this version cannot read. A call whose reply alone is unreadable stays, as
+    /// one whose reply is lost: it was charged.
+    fn drop_unreadable(self, lost: &mut Vec<String>) -> Result<(), JournalError> {
+        let write = |source| JournalError::Database { action: "write to", source };
+        let connection = self.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let ids: Vec<i64> = super::rows(&connection, "SELECT id FROM calls", [], |row| row.get(0))?;
+        let sql = format!("SELECT {}, reply FROM calls WHERE id = ?1", super::calls::CALL_COLUMNS);
+        for id in ids {
+            if connection.query_row(&sql, [id], super::calls::call_row).is_ok() {
+                continue;
+            }
+            let without = "UPDATE calls SET reply = NULL, usage = NULL, outcome = 'lost' WHERE id = ?1";
+            connection.execute(without, [id]).map_err(write)?;
+            if connection.query_row(&sql, [id], super::calls::call_row).is_ok() {
+                lost.push(format!("reply of call {id}"));
+            } else {
+                connection.execute("DELETE FROM calls WHERE id = ?1", [id]).map_err(write)?;
+                lost.push(format!("call {id}"));
+            }
+        }
+        let unusable = "DELETE FROM lookups WHERE result IS NOT NULL AND NOT json_valid(result)";
+        let dropped = connection.execute(unusable, []).map_err(write)?;
+        if dropped > 0 {
+            lost.push(format!("{dropped} cached answers"));
+        }
+        Ok(())
+    }
+}
+
+/// A salvage in progress.
+struct Salvage {
+    damaged: Connection,
+    fresh: Connection,
+    kept: BTreeSet<String>,
+    lost: Vec<String>,
+}
+
+impl Salvage {
+    fn begin(damaged: &Path, fresh: &Path) -> Result<Self, JournalError> {
+        let open = |source| JournalError::Database { action: "open", source };
+        make_private(fresh).map_err(|source| JournalError::File { path: fresh.to_path_buf(), source })?;
+        let mut fresh = Connection::open(fresh).map_err(open)?;
+        let mut damaged_db = tolerant(damaged).map_err(open)?;
+        if damaged_db.prepare("SELECT id FROM runs").is_err() {
+            drop(damaged_db);
+            // Page 1 holds the tables' definitions and where each begins. A journal that was made by this version has
+            // the same ones at the same place.
+            replace_first_page(damaged).map_err(|source| JournalError::File { path: damaged.to_path_buf(), source })?;
+            damaged_db = tolerant(damaged).map_err(open)?;
+        }
+        let version = super::version(&damaged_db).unwrap_or(MIGRATIONS.len()).clamp(1, MIGRATIONS.len());
+        migrate(&mut fresh, &MIGRATIONS[..version]).map_err(open)?;
+        fresh.pragma_update(None, "foreign_keys", false).map_err(open)?;
+        Ok(Self { damaged: damaged_db, fresh, kept: BTreeSet::new(), lost: Vec::new() })
+    }
+
+    fn finish(self) -> Result<Salvaged, JournalError> {
+        let close = |(_, source)| JournalError::Database { action: "write to", source };
+        self.fresh.close().map_err(close)?;
+        Ok(Salvaged { damaged: PathBuf::new(), runs: self.kept.len(), lost: self.lost })
+    }
+
+    /// Copies each run with its events, up to the first event that is missing or does not fit.
+    fn runs(&mut self, is_run: impl Fn(&[Record]) -> bool) -> Result<(), JournalError> {
+        let write = |source| JournalError::Database { action: "write to", source };
+        let mut ids: BTreeSet<String> = BTreeSet::new();
+        let listed = Table { name: "runs", key: "rowid", condition: "1" };
+        listed.read(&self.damaged, &["id"], &[], |row| ids.extend(text(row, 1)));
+        ids.extend(runs_with_events(&self.damaged));
+        for id in ids {
+            let Ok(run) = id.parse::<RunId>() else {
+                self.lost.push("a run whose id cannot be read".to_owned());
+                continue;
+            };
+            let mut records: Vec<Record> = Vec::new();
+            let events = Table { name: "events", key: "seq", condition: "run = ?3" };
+            let is_whole = events.read(&self.damaged, &["at", "body"], &[Value::Text(id.clone())], |row| {
+                records.extend(record(row));
+            });
+            records.sort_by_key(|record| record.seq);
+            let found = records.len();
+            // If events are those of a run, so are the events before each of them.
+            let lengths: Vec<usize> = (1..=found).collect();
+            records.truncate(lengths.partition_point(|length| is_run(&records[..*length])));
+            let Some(Record { at, event: Event::Started { question, .. }, .. }) = records.first() else {
+                self.lost.push(format!("run {run}: its first event cannot be read"));
+                continue;
+            };
+            let sql = "INSERT INTO runs (id, question, started_at) VALUES (?1, ?2, ?3)";
+            let started = i64::try_from(at.0).unwrap_or_default();
+            self.fresh.execute(sql, (run.as_str(), question.as_str(), started)).map_err(write)?;
+            // The hash is kept as it is: if texts that left are lost, their record must not look whole.
+            let head = "SELECT egress_head FROM runs WHERE id = ?1";
+            if let Ok(head) = self.damaged.query_row(head, [run.as_str()], |row| row.get::<_, String>(0)) {
+                let sql = "UPDATE runs SET egress_head = ?1 WHERE id = ?2";
+                self.fresh.execute(sql, [head.as_str(), run.as_str()]).map_err(write)?;
+            }
+            for Record { seq, at, event } in &records {
+                let body = serde_json::to_string(event)?;
+                let sql = "INSERT INTO events (run, seq, at, body) VALUES (?1, ?2, ?3, ?4)";
+                let number = |number: u64| i64::try_from(number).unwrap_or_default();
+                self.fresh.execute(sql, (run.as_str(), number(*seq), number(at.0), body)).map_err(write)?;
+            }
+            if !is_whole || records.len() < found {
+                let last = records.len();
+                self.lost.push(format!("run {run}: events after number {last}; `dr resume {run}` goes on from there"));
+            }
+            self.kept.insert(id);
+        }
+        Ok(())
+    }
+
+    /// Copies the rows of a table that belong to a run which was kept.
+    fn table(&mut self, name: &'static str) -> Result<(), JournalError> {
+        let known = columns(&self.damaged, name);
+        let wanted = columns(&self.fresh, name);
+        let columns: Vec<&str> =
+            wanted.iter().map(String::as_str).filter(|name| known.iter().any(|k| k == name)).collect();
+        let Some(of_run) = columns.iter().position(|name| *name == "run") else { return Ok(()) };
+        let marks: Vec<_> = (1..=columns.len()).map(|number| format!("?{number}")).collect();
+        let sql = format!("INSERT INTO {name} ({}) VALUES ({})", columns.join(", "), marks.join(", "));
+        let mut insert =
+            self.fresh.prepare(&sql).map_err(|source| JournalError::Database { action: "write to", source })?;
+        let mut unreadable = 0_usize;
+        let table = Table { name, key: "rowid", condition: "1" };
+        let is_whole = table.read(&self.damaged, &columns, &[], |row| {
+            // The key is the first column of the result.
+            let values: Option<Vec<Value>> = (1..=columns.len()).map(|at| value(row, at)).collect();
+            let is_kept = values
+                .as_ref()
+                .is_some_and(|values| matches!(&values[of_run], Value::Text(run) if self.kept.contains(run)));
+            // A value of the wrong type is refused by the table.
+            if !is_kept || values.is_none_or(|values| insert.execute(params_from_iter(values)).is_err()) {
+                unreadable += 1;
+            }
+        });
+        drop(insert);
+        if !is_whole {
+            self.lost.push(format!("some rows of table `{name}`"));
+        } else if unreadable > 0 {
+            self.lost.push(format!("{unreadable} rows of table `{name}`"));
+        }
+        Ok(())
+    }
+}
+
+/// A table with a number that orders its rows.
+struct Table {
+    name: &'static str,
+    key: &'static str,
+    condition: &'static str,
+}
+
+impl Table {
+    /// Reads every row that SQLite can still reach: from both ends up to the damage, then by halves of what is left.
+    /// Returns whether nothing failed.
+    fn read(&self, connection: &Connection, columns: &[&str], more: &[Value], mut take: impl FnMut(&Row<'_>)) -> bool {
+        let mut is_whole = true;
+        let mut attempts = 0;
+        let mut open = vec![(i64::MIN, i64::MAX)];
+        while let Some((from, to)) = open.pop() {
+            attempts += 1;
+            if from > to || attempts > MAX_ATTEMPTS {
+                continue;
+            }
+            let (first, is_read) = self.range(connection, columns, more, (from, to), "ASC", &mut take);
+            if is_read {
+                continue;
+            }
+            is_whole = false;
+            let from = first.map_or(from, |key| key.saturating_add(1));
+            let (last, is_read) = self.range(connection, columns, more, (from, to), "DESC", &mut take);
+            let to = last.map_or(to, |key| key.saturating_sub(1));
+            // Keys are counted from 1; the ends of the number range hold none.
+            let (from, to) = (from.max(0), if to == i64::MAX { self.last(connection).unwrap_or(1 << 20) } else { to });
+            if !is_read && from < to {
+                let middle = from + (to - from) / 2;
+                open.extend([(from, middle), (middle + 1, to)]);
+            }
+        }
+        is_whole
+    }
+
+    fn last(&self, connection: &Connection) -> Option<i64> {
+        connection.query_row(&format!("SELECT max({}) FROM {}", self.key, self.name), [], |row| row.get(0)).ok()
+    }
+
+    /// Reads the rows of a range until one fails. Returns the key of the last row read, and whether all were.
+    fn range(
+        &self,
+        connection: &Connection,
+        columns: &[&str],
+        more: &[Value],
+        (from, to): (i64, i64),
+        order: &str,
+        take: &mut impl FnMut(&Row<'_>),
+    ) -> (Option<i64>, bool) {
+        let Self { name, key, condition } = self;
+        let columns = columns.join(", ");
+        let sql = format!(
+            "SELECT {key}, {columns} FROM {name} WHERE {key} >= ?1 AND {key} <= ?2 AND {condition} ORDER BY {key} {order}"
+        );
+        let mut last = None;
+        let mut read = || {
+            let mut statement = connection.prepare_cached(&sql)?;
+            let bounds = [Value::Integer(from), Value::Integer(to)];
+            let mut rows = statement.query(params_from_iter(bounds.iter().chain(more)))?;
+            while let Some(row) = rows.next()? {
+                last = Some(row.get(0)?);
+                take(row);
+            }
+            Ok::<_, rusqlite::Error>(())
+        };
+        let is_read = read().is_ok();
+        (last, is_read)
+    }
+}
+
+/// Returns the ids of runs that have events, from both ends up to damage. Seeks from one run to the next.
+pub(super) fn runs_with_events(connection: &Connection) -> Vec<String> {
+    let mut found = Vec::new();
+    for (edge, side) in [("min", ">"), ("max", "<")] {
+        let mut last: Option<String> = None;
+        loop {
+            let next = match &last {
+                None => connection.query_row(&format!("SELECT {edge}(run) FROM events"), [], |row| row.get(0)),
+                Some(last) => {
+                    let sql = format!("SELECT {edge}(run) FROM events WHERE run {side} ?1");
+                    connection.query_row(&sql, [last], |row| row.get(0))
+                }
+            };
+            match next {
+                Ok(Some(run)) if !found.contains(&run) => {
+                    found.push(run);
+                    last = found.last().cloned();
+                }
+                _ => break,
+            }
+        }
+    }
+    found
+}
+
+fn record(row: &Row<'_>) -> Option<Record> {
+    let number = |at: usize| row.get::<_, i64>(at).ok().and_then(|number| u64::try_from(number).ok());
+    let event: Event = serde_json::from_str(&text(row, 2)?).ok()?;
+    Some(Record { seq: number(0)?, at: Moment(number(1)?), event })
+}
+
+fn text(row: &Row<'_>, at: usize) -> Option<String> {
+    row.get(at).ok()
+}
+
+/// Returns a value, or `None` for text that is not UTF-8.
+fn value(row: &Row<'_>, at: usize) -> Option<Value> {
+    Some(match row.get_ref(at).ok()? {
+        ValueRef::Text(text) => Value::Text(std::str::from_utf8(text).ok()?.to_owned()),
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(number) => Value::Integer(number),
+        ValueRef::Real(number) => Value::Real(number),
+        ValueRef::Blob(bytes) => Value::Blob(bytes.to_owned()),
+    })
+}
+
+fn columns(connection: &Connection, table: &str) -> Vec<String> {
+    let read = || {
+        let mut statement = connection.prepare(&format!("PRAGMA table_info({table})"))?;
+        statement.query_map([], |row| row.get(1))?.collect::<rusqlite::Result<_>>()
+    };
+    read().unwrap_or_default()
+}
+
+/// Opens a damaged database as far as SQLite can.
+fn tolerant(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(path)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    // With this, SQLite also opens a database whose definitions are partly unreadable.
+    connection.pragma_update(None, "writable_schema", true)?;
+    connection.pragma_update(None, "query_only", true)?;
+    Ok(connection)
+}
+
+fn copy_with_log(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::copy(from, to)?;
+    make_writable(to)?;
+    match std::fs::copy(side_file(from, "-wal"), side_file(to, "-wal")) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    make_writable(&side_file(to, "-wal"))
+}
+
+/// Restores the parts of the header that are the same in every journal, and the number of pages.
+fn mend_header(path: &Path) -> std::io::Result<()> {
+    let mut bytes = std::fs::read(path)?;
+    bytes.resize(bytes.len().next_multiple_of(PAGE_BYTES).max(PAGE_BYTES), 0);
+    write_header(&mut bytes);
+    std::fs::write(path, bytes)
+}
+
+fn write_header(bytes: &mut [u8]) {
+    let pages = u32::try_from(bytes.len() / PAGE_BYTES).unwrap_or(u32::MAX);
+    bytes[..16].copy_from_slice(b"SQLite format 3\0");
+    // Page size 4096, write-ahead mode, and fixed fractions.
+    bytes[16..24].copy_from_slice(&[0x10, 0, 2, 2, 0, 64, 32, 32]);
+    bytes[28..32].copy_from_slice(&pages.to_be_bytes());
+    // No free pages: what is on them is not read.
+    bytes[32..40].fill(0);
+    bytes[44..48].copy_from_slice(&4_u32.to_be_bytes());
+    // No automatic vacuum; text is UTF-8.
+    bytes[52..56].fill(0);
+    bytes[56..60].copy_from_slice(&1_u32.to_be_bytes());
+    bytes[64..68].fill(0);
+    let version = u32::from_be_bytes([bytes[60], bytes[61], bytes[62], bytes[63]]);
+    if !(1..=MIGRATIONS.len()).contains(&(version as usize)) {
+        let newest = u32::try_from(MIGRATIONS.len()).unwrap_or_default();
+        bytes[60..64].copy_from_slice(&newest.to_be_bytes());
+    }
+    // The number of pages counts only if both of these say that it is up to date.
+    bytes.copy_within(24..28, 92);
+}
+
+fn replace_first_page(path: &Path) -> std::io::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let pattern = folder.path().join("pattern.db");
+    let mut connection = Connection::open(&pattern).map_err(std::io::Error::other)?;
+    migrate(&mut connection, &MIGRATIONS).map_err(std::io::Error::other)?;
+    connection.close().map_err(|(_, error)| std::io::Error::other(error))?;
+    let pattern = std::fs::read(pattern)?;
+    let mut bytes = std::fs::read(path)?;
+    bytes[..PAGE_BYTES].copy_from_slice(&pattern[..PAGE_BYTES]);
+    write_header(&mut bytes);
+    std::fs::write(path, bytes)
+}
+
+/// Keeps the damaged database under another name and puts the new one in its place. Returns the other name.
+fn put_in_place(fresh: &Path, path: &Path) -> std::io::Result<PathBuf> {
+    let mut names = (1..).map(|number| match number {
+        1 => side_file(path, ".damaged"),
+        number => side_file(path, &format!(".damaged-{number}")),
+    });
+    let kept = names.find(|name| name.symlink_metadata().is_err()).unwrap_or_else(|| side_file(path, ".damaged"));
+    std::fs::copy(path, &kept)?;
+    let log = side_file(path, "-wal");
+    if log.exists() {
+        std::fs::rename(&log, side_file(&kept, "-wal"))?;
+    }
+    let _ = std::fs::remove_file(side_file(path, "-shm"));
+    std::fs::rename(fresh, path)?;
+    Ok(kept)
+}
