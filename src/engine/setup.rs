@@ -20,9 +20,9 @@ use crate::base::id::RunId;
 use crate::kb::search::{Scope, SearchMode, Searcher};
 use crate::llm::message::Role;
 use crate::llm::roles::{Models, ModelsError};
-use crate::research::evidence::{Picked, pick};
 use crate::research::extract::Pick;
 use crate::research::node::{NodeId, SourceHint, Tree};
+use crate::research::pick::{Picked, Reading, pick};
 use crate::research::plan::SavedPlan;
 use crate::research::question::Question;
 use crate::run::budget::BudgetLimits;
@@ -33,7 +33,7 @@ use crate::run::store::Store;
 use crate::run::tree::RunState;
 use crate::source::deep_research::DeepResearch;
 use crate::source::web::DateRange;
-use crate::source::{KbSource, Passage, SourceError};
+use crate::source::{KbSource, SourceError};
 
 /// Default time limit of a run that may start background jobs, which take up to half an hour each.
 const TIME_WITH_JOBS: Duration = Duration::from_hours(1);
@@ -297,7 +297,7 @@ pub(super) fn check_same_models(state: &RunState, setup: &Setup) -> Result<(), E
     }
 }
 
-/// Picks sentences on a blocking thread, since that is CPU-bound.
+/// Picks units on a blocking thread, since that is CPU-bound.
 struct Picker(Searcher);
 
 impl Pick for Picker {
@@ -305,14 +305,14 @@ impl Pick for Picker {
         &'a self,
         node: &'a NodeId,
         question: &'a Question,
-        passages: &'a [Passage],
+        readings: &'a [Reading],
     ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
-        let (searcher, node, question, passages) = (self.0.clone(), node.clone(), question.clone(), passages.to_vec());
+        let (searcher, node, question, readings) = (self.0.clone(), node.clone(), question.clone(), readings.to_vec());
         Box::pin(async move {
             let failed = |reason: String| SourceError::Failed { name: "embedder".to_owned(), reason };
             let picked = tokio::task::spawn_blocking(move || {
                 let embedder = searcher.embedder().map(AsRef::as_ref);
-                pick(&node, &question, &passages, searcher.splitter(), embedder)
+                pick(&node, &question, &readings, searcher.splitter(), embedder)
             });
             picked.await.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
         })

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::base::line::counted;
 use crate::llm::message::Role;
 use crate::research::node::{NodeId, NodeStatus};
-use crate::research::report::{Report, StopReason, UsageTable, UsageTotals};
+use crate::research::report::{Outcome, Report, StopReason, UsageTable, UsageTotals};
 
 /// Formats a cost in US dollars. `None` becomes `unknown`, which is different from `$0`.
 pub(crate) fn cost(usd: Option<f64>) -> String {
@@ -83,17 +83,26 @@ pub(crate) fn status(status: NodeStatus) -> &'static str {
     }
 }
 
-/// Returns whether the course of the run is worth showing, that is unless it was a single search that completed
-/// normally.
+/// Returns whether the course of the run is worth showing: unless it made no call to a model and ended normally.
 pub(super) fn is_run(report: &Report) -> bool {
-    report.tree.nodes.len() > 1
-        || report.usage.total.calls > 0
-        || !matches!(report.stop_reason, StopReason::Complete | StopReason::NoEvidence)
+    report.usage.total.calls > 0 || !report.stop_reason.is_natural() || report.degraded
 }
 
-/// Returns a warning printed above the answer if the run ended early or lost nodes.
+/// Returns how well the sources support an answer made without a model, in one word.
+pub(super) fn support(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Answered => "strong",
+        Outcome::Closest => "some",
+        Outcome::Refused => "none",
+    }
+}
+
+/// Returns a warning printed above the answer if it may be none, or if the run ended early or lost nodes.
 pub(super) fn reservation(report: &Report) -> Option<String> {
     let mut said = Vec::new();
+    if report.outcome == Outcome::Closest {
+        said.push("These notes may not answer this. Closest passages:".to_owned());
+    }
     if matches!(
         report.stop_reason,
         StopReason::BudgetExceeded

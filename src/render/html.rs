@@ -123,7 +123,7 @@ impl ReportHtml {
     fn of(report: &Report) -> Self {
         let numbers = Numbers::of(report);
         let number = |id: &_| numbers.get(id);
-        let is_refusal = report.is_refusal();
+        let (is_refusal, is_run) = (report.is_refusal(), figure::is_run(report));
         let mut limitations = report.limitations.as_slice();
         let refusal = is_refusal.then(|| match limitations.split_first() {
             Some((why, rest)) => {
@@ -140,7 +140,11 @@ impl ReportHtml {
             refusal,
             reservation: figure::reservation(report).filter(|_| !is_refusal),
             answer: prose::blocks(&report.answer, &number),
-            findings: report.findings.iter().map(|finding| prose::finding(finding, &number)).collect(),
+            findings: if is_run {
+                report.findings.iter().map(|finding| prose::finding(finding, &number)).collect()
+            } else {
+                Vec::new()
+            },
             sections: report.sections.iter().map(|section| SectionHtml::of(section, &number)).collect(),
             output: report.output.as_ref().map(|output| escaped(&format!("{output:#}"))),
             lists: [
@@ -153,9 +157,13 @@ impl ReportHtml {
             .filter(|(_, items)| !items.is_empty())
             .map(|(title, items)| ListHtml { title, items: items.iter().map(|item| plain(item)).collect() })
             .collect(),
-            confidence: format!("{:.2}", report.confidence),
+            confidence: if is_run {
+                format!("{:.2} of 1", report.confidence)
+            } else {
+                format!("Support: {}", figure::support(report.outcome))
+            },
             checks: citation::checks(report),
-            course: figure::is_run(report).then(|| Course::of(report)),
+            course: is_run.then(|| Course::of(report)),
             sources: report
                 .evidence
                 .iter()

@@ -5,6 +5,8 @@
 
 use std::fmt::Write;
 
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+
 use super::citation::{self, Numbers};
 use super::figure;
 use super::json::escaped;
@@ -35,8 +37,8 @@ pub(crate) fn note(report: &Report) -> String {
 
 /// Returns the report as Markdown for reading.
 ///
-/// The answer of a single search is short: its claims are its quotes. A report of a longer run includes its course, and
-/// every quote below its source.
+/// An answer made without a model is short: it consists of quotes. A report of a longer run includes its course, and every
+/// quote below its source.
 pub(crate) fn report(report: &Report) -> String {
     let numbers = Numbers::of(report);
     let mut text = format!("# {}\n", line(report.question.as_str()));
@@ -53,18 +55,29 @@ pub(crate) fn report(report: &Report) -> String {
     text
 }
 
+/// Appends an answer that was put together without a model: units of the sources, which speak for themselves.
 fn short(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
-    text.push('\n');
-    for finding in &report.findings {
-        let _ = writeln!(text, "- {}", claim(finding, numbers));
+    let number = |id: &_| numbers.get(id);
+    if let Some(reservation) = figure::reservation(report) {
+        let _ = writeln!(text, "\n**{reservation}**");
     }
+    let answer = prose::blocks(&report.answer, &number);
+    if !answer.is_empty() {
+        text.push('\n');
+        blocks(text, &answer);
+    }
+    for section in &report.sections {
+        heading(text, &line(&section.title));
+        blocks(text, &prose::blocks(&section.text, &number));
+    }
+    list(text, "Not answered", &report.open_questions);
     heading(text, "Sources");
     for (evidence, number) in report.evidence.iter().zip(1..) {
         let _ = writeln!(text, "{number}. {}", source(evidence));
     }
-    let _ = writeln!(text, "\nConfidence {:.2}. {}", report.confidence, citation::checks(report));
     further(text, report);
     list(text, "Limitations", &report.limitations);
+    let _ = writeln!(text, "\nSupport: {}. {}", figure::support(report.outcome), citation::checks(report));
 }
 
 fn full(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
@@ -289,15 +302,28 @@ fn cell(spans: &[Span]) -> String {
     shown
 }
 
-/// Returns spans as one line of Markdown; escapes what is special at the beginning of a line.
+/// Returns spans as one line of Markdown. Escapes nothing if it reads back as it is, else every special character.
 fn inline(spans: &[Span]) -> String {
+    let plain = joined(spans, &|shown, text| shown.push_str(text));
+    if reads_back(&plain, spans) { plain } else { joined(spans, &escape) }
+}
+
+fn joined(spans: &[Span], push: &dyn Fn(&mut String, &str)) -> String {
     let mut shown = String::new();
-    for span in spans {
+    for (at, span) in spans.iter().enumerate() {
+        // Code inside a strong text does not end it.
+        let goes_on = |from: usize| matches!(spans.get(from..from + 2), Some([Span::Code(_), Span::Strong(_)]));
+        let went_on = at >= 2 && matches!(spans[at - 2..at], [Span::Strong(_), Span::Code(_)]);
         match span {
-            Span::Text(text) => escape(&mut shown, text),
+            Span::Text(text) => push(&mut shown, text),
             Span::Code(text) => shown.push_str(&code(text)),
-            Span::Strong(text) => weigh(&mut shown, "**", text),
-            Span::Emphasis(text) => weigh(&mut shown, "*", text),
+            Span::Strong(text) if went_on || goes_on(at + 1) => {
+                shown.push_str(if went_on { "" } else { "**" });
+                push(&mut shown, text);
+                shown.push_str(if goes_on(at + 1) { "" } else { "**" });
+            }
+            Span::Strong(text) => weigh(&mut shown, "**", text, push),
+            Span::Emphasis(text) => weigh(&mut shown, "*", text, push),
             Span::Citation(number) => {
                 let _ = write!(shown, "[{number}]");
             }
@@ -306,18 +332,56 @@ fn inline(spans: &[Span]) -> String {
     shown
 }
 
+/// Returns whether a line of Markdown is a paragraph of just these spans.
+fn reads_back(line: &str, spans: &[Span]) -> bool {
+    let mut read: Vec<(u8, String)> = Vec::new();
+    let mut push = |kind: u8, text: &str| match read.last_mut() {
+        Some((last, words)) if *last == kind => words.push_str(text),
+        _ => read.push((kind, text.to_owned())),
+    };
+    let mut kind = 0;
+    // Characters that mean something next to other lines, or to other readers of Markdown.
+    let is_plain = !line.starts_with([' ', '=', '|', '#', '>', '+', '-']) && !line.contains(['<', '~', '$', '\\', '&']);
+    for event in Parser::new_ext(line, Options::all()) {
+        match event {
+            Event::Start(Tag::Paragraph) | Event::End(TagEnd::Paragraph) => {}
+            Event::Start(Tag::Strong) if kind == 0 => kind = 1,
+            Event::Start(Tag::Emphasis) if kind == 0 => kind = 2,
+            Event::End(TagEnd::Strong | TagEnd::Emphasis) => kind = 0,
+            Event::Text(text) => push(kind, &text),
+            Event::Code(text) => push(3, &text),
+            _ => return false,
+        }
+    }
+    let mut wanted: Vec<(u8, String)> = Vec::new();
+    for span in spans {
+        let (kind, text) = match span {
+            Span::Text(text) => (0, text.clone()),
+            Span::Citation(number) => (0, format!("[{number}]")),
+            Span::Strong(text) => (1, text.clone()),
+            Span::Emphasis(text) => (2, text.clone()),
+            Span::Code(text) => (3, text.clone()),
+        };
+        match wanted.last_mut() {
+            Some((last, words)) if *last == kind => words.push_str(&text),
+            _ => wanted.push((kind, text)),
+        }
+    }
+    is_plain && read == wanted
+}
+
 fn code(text: &str) -> String {
     format!("`{}`", one_line(text).replace('`', "'"))
 }
 
 /// Appends emphasised text. White space goes outside of the marks, which are not recognised next to it.
-fn weigh(shown: &mut String, mark: &str, text: &str) {
+fn weigh(shown: &mut String, mark: &str, text: &str, push: &dyn Fn(&mut String, &str)) {
     let (start, words) = text.split_at(text.len() - text.trim_start().len());
     let (words, end) = words.split_at(words.trim_end().len());
     shown.push_str(start);
     if !words.is_empty() {
         shown.push_str(mark);
-        escape(shown, words);
+        push(shown, words);
         shown.push_str(mark);
     }
     shown.push_str(end);
@@ -357,7 +421,6 @@ mod tests {
     use super::super::sample;
     use super::*;
     use proptest::prelude::*;
-    use pulldown_cmark::{Event, Options, Parser, Tag};
 
     #[test]
     fn text_of_others_cannot_change_the_form_of_the_report() {
@@ -390,13 +453,13 @@ mod tests {
         insta::assert_snapshot!(report(&sample::answer()), @r"
         # Why lithium?
 
-        - Lithium cells do not leak. [1]
+        Lithium cells do not leak. [1]
 
         ## Sources
 
         1. `battery.md:11-12` — Batteries › Decision
 
-        Confidence 0.75. Every quote was found verbatim in its file.
+        Support: strong. Every quote was found verbatim in its file.
         ");
     }
 

@@ -4,7 +4,9 @@ use crate::base::id::ContentHash;
 use crate::research::branch::Finding;
 use crate::research::evidence::Evidence;
 use crate::research::node::{Node, NodeId, NodeStatus, SourceHint, Tree};
-use crate::research::report::{FurtherReading, Report, SCHEMA_VERSION, Section, StopReason, UsageTable, UsageTotals};
+use crate::research::report::{
+    FurtherReading, Outcome, Report, SCHEMA_VERSION, Section, StopReason, UsageTable, UsageTotals,
+};
 use crate::source::{Label, Place};
 
 /// Returns a place in a file.
@@ -54,7 +56,8 @@ pub(super) fn answer() -> Report {
         schema_version: SCHEMA_VERSION,
         run_id: None,
         question: "Why lithium?".parse().unwrap(),
-        answer: "Lithium cells do not leak.".into(),
+        outcome: Outcome::Answered,
+        answer: "Lithium cells do not leak. [n1e1]".into(),
         sections: Vec::new(),
         findings: vec![finding("Lithium cells do not leak.", &["n1e1"])],
         evidence: vec![quote("n1e1", "Lithium cells do **not** leak.", file("battery.md", "Batteries", "Decision"))],

@@ -3,28 +3,41 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::branch::{Branch, Finding};
+use super::evidence::{Evidence, EvidenceId};
 use super::memory::cited;
 use super::node::{Node, NodeId, Tree};
 use super::question::Brief;
 use super::report::{Draft, Section};
+use super::sentence::every_sentence;
+use super::unit::readable;
 use super::verdict::by_coverage;
 
-/// Most claims of one node in the short answer; the others appear in its section.
-const CLAIMS_IN_SHORT: usize = 2;
+/// Most units of one part of a comparison, or of a question with several parts.
+const UNITS_OF_PART: usize = 2;
 
 /// Assembles a draft from the branch reports.
 ///
-/// A single node with findings yields an answer without sections. Several yield one section each and, unless a node
-/// depends on the others and compares them, a closing section with the first claim of each.
+/// A single node with findings gives an answer without sections. Several give one section each, titled by what they are
+/// about; what a node found that depends on the others and compares them is the answer above the sections. Nothing is
+/// printed twice.
 pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Draft {
     let found = found(tree, branches);
     let verdict = by_coverage(brief, tree, branches);
     let missing = verdict.missing_aspects.iter().filter_map(|id| brief.aspect(id)).map(|aspect| aspect.text.clone());
     let open = branches.values().flat_map(|branch| branch.report.open_questions.iter().cloned());
+    let (closing, parts): (Vec<_>, Vec<_>) = found.iter().partition(|(node, _)| !node.depends_on.is_empty());
+    let mut shown = Shown { branches, said: BTreeSet::new(), findings: Vec::new() };
+    let is_one = found.len() == 1;
+    let (answer, sections) = if is_one {
+        (shown.text(&found[0].1, usize::MAX), Vec::new())
+    } else {
+        let answer: Vec<_> = closing.iter().map(|(_, findings)| shown.text(findings, UNITS_OF_PART)).collect();
+        (answer.join("\n\n"), sections(&parts, brief, &mut shown))
+    };
     Draft {
-        answer: in_short(&found),
-        sections: if found.len() > 1 { sections(&found, brief, tree) } else { Vec::new() },
-        findings: without_repeats(found.iter().flat_map(|(_, findings)| findings.iter().cloned())),
+        answer,
+        sections,
+        findings: without_repeats(shown.findings.into_iter()),
         // Rules cannot tell whether two claims contradict each other.
         contradictions: Vec::new(),
         open_questions: distinct(missing.chain(open)),
@@ -35,7 +48,7 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
     }
 }
 
-/// Returns the nodes with checked findings: in tree order, nodes with dependencies last.
+/// Returns the nodes with checked findings, in tree order.
 fn found<'a>(tree: &'a Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<(&'a Node, Vec<Finding>)> {
     let checked: BTreeSet<_> = branches
         .values()
@@ -49,58 +62,96 @@ fn found<'a>(tree: &'a Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<(&'a No
         let findings: Vec<_> = branches.get(&node.id)?.report.findings.iter().filter_map(with_evidence).collect();
         (!findings.is_empty()).then_some((node, findings))
     };
-    let mut found: Vec<_> = tree.workers().filter_map(findings).collect();
-    found.sort_by_key(|(node, _)| !node.depends_on.is_empty());
-    // In a comparison one sentence may describe several items and is repeated; otherwise it is printed once.
-    if found.iter().all(|(node, _)| node.depends_on.is_empty()) {
-        let mut said = BTreeSet::new();
-        for (_, findings) in &mut found {
-            findings.retain(|finding| said.insert(finding.text.clone()));
-        }
-        found.retain(|(_, findings)| !findings.is_empty());
-    }
-    found
+    tree.workers().filter_map(findings).collect()
 }
 
-fn in_short(found: &[(&Node, Vec<Finding>)]) -> String {
-    let claims =
-        |findings: &Vec<Finding>, most: usize| findings.iter().take(most).map(cited).collect::<Vec<_>>().join(" ");
-    match found {
-        [] => String::new(),
-        [(_, findings)] => claims(findings, usize::MAX),
-        // A node that depends on others compares them, so its claims are the answer.
-        found => {
-            let closing: Vec<_> = found.iter().filter(|(node, _)| !node.depends_on.is_empty()).collect();
-            let said = if closing.is_empty() { found.iter().collect() } else { closing };
-            said.into_iter().map(|(_, findings)| claims(findings, CLAIMS_IN_SHORT)).collect::<Vec<_>>().join("\n\n")
+/// Writes findings as Markdown, each once.
+struct Shown<'a> {
+    branches: &'a BTreeMap<NodeId, Branch>,
+    /// Places and words of what has been shown.
+    said: BTreeSet<String>,
+    /// What has been shown, in order.
+    findings: Vec<Finding>,
+}
+
+impl Shown<'_> {
+    /// Returns the findings that have not been shown yet, at most `most` whole units among them.
+    fn text(&mut self, findings: &[Finding], most: usize) -> String {
+        let (mut shown, mut units) = (Vec::new(), 0);
+        for finding in findings {
+            let unit = self.unit(finding);
+            let quotes = self.quotes(finding);
+            let is_whole = |quote: &&Evidence| quote.quote.contains('\n') || every_sentence(&quote.quote).len() > 1;
+            let is_long = unit.is_some() && (quotes.len() > 1 || quotes.iter().any(is_whole));
+            if (is_long && units == most) || !self.said.insert(self.key(finding)) {
+                continue;
+            }
+            units += usize::from(is_long);
+            shown.push(unit.unwrap_or_else(|| cited(finding)));
+            self.findings.push(finding.clone());
         }
+        shown.join(if units > 0 { "\n\n" } else { " " })
+    }
+
+    fn quotes(&self, finding: &Finding) -> Vec<&Evidence> {
+        let quote = |id: &EvidenceId| self.branches.get(id.node())?.evidence.iter().find(|quote| quote.id == *id);
+        finding.evidence.iter().filter_map(quote).collect()
+    }
+
+    fn key(&self, finding: &Finding) -> String {
+        let quotes = self.quotes(finding);
+        quotes.iter().map(|quote| format!("{} {}", quote.source.for_people(), quote.quote)).collect()
+    }
+
+    /// Returns the unit that a finding was picked from by rules, with its citation and the sentence that answers
+    /// emphasised. `None` for the claim of a model.
+    fn unit(&self, finding: &Finding) -> Option<String> {
+        let quotes: Vec<_> = self.quotes(finding).iter().map(|quote| quote.quote.as_str()).collect();
+        let unit = quotes.join("\n");
+        if !is_from(&finding.text, &unit) {
+            return None;
+        }
+        let ids: Vec<_> = finding.evidence.iter().map(ToString::to_string).collect();
+        let (text, mark) = (readable(&emphasised(&unit, &finding.text)), format!("[{}]", ids.join(", ")));
+        // A mark at the end of a code block or a table would be part of it.
+        let is_block = text.trim_end().ends_with(['`', '~', '|']) && text.contains('\n');
+        Some(if is_block { format!("{text}\n\n{mark}") } else { format!("{text} {mark}") })
     }
 }
 
-fn sections(found: &[(&Node, Vec<Finding>)], brief: &Brief, tree: &Tree) -> Vec<Section> {
-    let of_aspects: Vec<_> = found.iter().map(|(node, _)| aspect_of(node, brief)).collect();
-    let has_aspects = of_aspects.iter().any(Option::is_some);
-    let titles: Vec<_> =
-        titles(found).into_iter().zip(of_aspects).map(|(title, aspect)| aspect.unwrap_or(title)).collect();
-    let lines = |findings: &[Finding]| {
-        let lines: Vec<_> = findings.iter().map(|finding| format!("- {}", cited(finding))).collect();
-        lines.join("\n")
-    };
+/// Returns whether a claim is a sentence or line of a unit.
+fn is_from(claim: &str, unit: &str) -> bool {
+    unit.contains(claim) || every_sentence(unit).iter().any(|sentence| sentence.plain == claim)
+}
+
+/// Emphasises a sentence of a unit, unless the unit is that sentence or marks of its own are in the way.
+fn emphasised(unit: &str, sentence: &str) -> String {
+    let sentences = every_sentence(unit);
+    let found = sentences.iter().find(|own| own.plain == sentence).filter(|_| sentences.len() > 1);
+    let Some(range) = found.map(|own| own.range.clone()) else { return unit.to_owned() };
+    let text = unit[range.clone()].trim_end();
+    let has_marks = text.contains(['*', '_', '|', '<']) || text.contains("\n\n") || text.contains("[[");
+    let is_inside =
+        |signs: [char; 2]| unit[..range.start].ends_with(signs) || unit[range.start + text.len()..].starts_with(signs);
+    if has_marks || is_inside(['*', '_']) {
+        return unit.to_owned();
+    }
+    format!("{}**{text}**{}", &unit[..range.start], &unit[range.start + text.len()..])
+}
+
+/// Returns a section for each part of the question in which something was found.
+fn sections(parts: &[&(&Node, Vec<Finding>)], brief: &Brief, shown: &mut Shown<'_>) -> Vec<Section> {
+    let of_aspects = parts.iter().map(|(node, _)| aspect_of(node, brief));
+    let titles = titles(parts).into_iter().zip(of_aspects).map(|(title, aspect)| aspect.unwrap_or(title));
     let mut sections: Vec<Section> = Vec::new();
-    for ((_, findings), title) in found.iter().zip(&titles) {
+    for ((_, findings), title) in parts.iter().zip(titles) {
+        let text = shown.text(findings, UNITS_OF_PART);
         // A node of a later round may serve the same aspect.
-        match sections.iter_mut().find(|section| section.title == *title) {
-            Some(section) => section.text = format!("{}\n{}", section.text, lines(findings)),
-            None => sections.push(Section { title: title.clone(), text: lines(findings) }),
+        match sections.iter_mut().find(|section| section.title == title) {
+            _ if text.is_empty() => {}
+            Some(section) => section.text = format!("{}\n\n{text}", section.text),
+            None => sections.push(Section { title, text }),
         }
-    }
-    let is_comparison = !has_aspects || tree.workers().any(|node| !node.depends_on.is_empty());
-    if is_comparison && found.iter().all(|(node, _)| node.depends_on.is_empty()) {
-        let first = |((_, findings), title): (&(&Node, Vec<Finding>), &String)| {
-            format!("- {title}: {}", findings.first().map(cited).unwrap_or_default())
-        };
-        let text: Vec<_> = found.iter().zip(&titles).map(first).collect();
-        sections.push(Section { title: "Side by side".to_owned(), text: text.join("\n") });
     }
     sections
 }
@@ -114,7 +165,7 @@ fn aspect_of(node: &Node, brief: &Brief) -> Option<String> {
 
 /// Returns section titles. Nodes that ask the same of different things (`How does A scale?`, `How does B scale?`) are
 /// titled by the words that differ, others by their question.
-fn titles(found: &[(&Node, Vec<Finding>)]) -> Vec<String> {
+fn titles(found: &[&(&Node, Vec<Finding>)]) -> Vec<String> {
     let words: Vec<Vec<&str>> =
         found.iter().map(|(node, _)| node.question.as_str().split_whitespace().collect()).collect();
     let title = |(place, own): (usize, &Vec<&str>)| {
@@ -185,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn comparison_has_a_section_per_item_and_a_closing_one() {
+    fn comparison_has_a_section_per_item_below_what_names_both() {
         let mut tree = Tree::of("Compare LanceDB and Qdrant".parse().unwrap());
         let ids =
             ["LanceDB", "Qdrant"].map(|name| add_node(&mut tree, &format!("How does {name} store its vectors?"), &[]));
@@ -206,13 +257,9 @@ mod tests {
         let draft = draft_by_rules(&brief, &tree, &branches);
         insta::assert_snapshot!(shown(&draft), @r"
         ## LanceDB
-        - LanceDB keeps them in columns. [n2e1]
-        - It needs no server. [n2e2]
+        LanceDB keeps them in columns. [n2e1] It needs no server. [n2e2]
         ## Qdrant
-        - Qdrant keeps them in segments. [n3e1]
-        ## Side by side
-        - LanceDB: LanceDB keeps them in columns. [n2e1]
-        - Qdrant: Qdrant keeps them in segments. [n3e1]
+        Qdrant keeps them in segments. [n3e1]
         ");
         assert_eq!(draft.open_questions, ["elephants", "How large is a segment?"]);
 
@@ -220,8 +267,24 @@ mod tests {
         branches.insert(last.clone(), branch(&last, &["One has columns, the other segments."], Label::Internal));
         let draft = draft_by_rules(&brief, &tree, &branches);
         assert_eq!(draft.answer, "One has columns, the other segments. [n4e1]");
-        assert_eq!(draft.sections.last().unwrap().title, "How do LanceDB and Qdrant differ?");
-        assert_eq!(draft.sections.len(), 3);
+        assert_eq!(draft.sections.len(), 2);
+    }
+
+    #[test]
+    fn unit_is_shown_whole_and_once_with_the_sentence_that_answers_emphasised() {
+        let mut tree = Tree::of("When does it ring?".parse().unwrap());
+        let ids = ["When does it ring?", "How is it silenced?"].map(|question| add_node(&mut tree, question, &[]));
+        let mut branches = BTreeMap::new();
+        for id in &ids {
+            let mut found = branch(id, &["It rings at [noon](bell.md)."], Label::Internal);
+            found.evidence[0].quote = "It rings at [noon](bell.md).\nPress the red button. <!-- todo -->".into();
+            found.report.findings[0].text = "It rings at noon.".into();
+            branches.insert(id.clone(), found);
+        }
+        let draft = draft_by_rules(&brief("When does it ring?", &["ring"]), &tree, &branches);
+        assert_eq!(draft.sections.len(), 1);
+        assert_eq!(draft.sections[0].text, "**It rings at noon.**\nPress the red button. [n2e1]");
+        assert_eq!(draft.findings.len(), 1);
     }
 
     #[test]

@@ -1,37 +1,14 @@
-//! Evidence: quotes that bear on a node, each checked against its source, and the rule-based picker of quotes.
+//! Evidence: quotes that bear on a node, each checked against its source.
 
-use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use super::node::NodeId;
-use super::question::Question;
-use super::sentence::{Sentence, sentences, sentences_of_page};
-use crate::base::word::WordSplitter;
 use crate::kb::chunk::headings_above;
 use crate::kb::document::Document;
-use crate::kb::embed::{EmbedError, Embedder};
 use crate::source::{Label, Passage, Place, SourceFile};
-
-/// Most quotes picked for one node.
-const MAX_QUOTES: usize = 6;
-
-/// Best passages whose sentences are scored.
-const MAX_PASSAGES: usize = 10;
-
-/// Sentences that are embedded, best first by words. Bounds the embedding time of one node.
-const MAX_SENTENCES: usize = 96;
-
-/// A sentence scoring below this share of the best one is dropped.
-const KEPT_SHARE: f32 = 0.72;
-
-/// Two sentences that share more than this part of the shorter one's words count as duplicates.
-const SAME_WORDS: f32 = 0.6;
-
-/// Weight of the passage's search score in a sentence's score; the rest is the share of question words it contains.
-const RANK_WEIGHT: f32 = 0.35;
 
 /// Id of a quote within its run: its node and a number, for example `n2e1`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -146,172 +123,19 @@ impl Evidence {
     }
 }
 
-/// Returns lines `first..=last` of a text, counted from 1, including their line endings.
 fn lines(text: &str, first: u32, last: u32) -> &str {
+    &text[line_range(text, first, last)]
+}
+
+/// Returns the byte range of lines `first..=last` of a text, counted from 1, including their line endings.
+pub(crate) fn line_range(text: &str, first: u32, last: u32) -> std::ops::Range<usize> {
     let line_start = |line: u32| match line {
         0 | 1 => Some(0),
         line => text.match_indices('\n').nth(line as usize - 2).map(|(at, _)| at + 1),
     };
     let start = line_start(first).unwrap_or(text.len());
     let end = line_start(last.saturating_add(1)).unwrap_or(text.len());
-    &text[start..end.max(start)]
-}
-
-/// A quote picked by the rules.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Picked {
-    /// The quote, not yet checked.
-    pub(crate) evidence: Evidence,
-    /// The quote without Markdown.
-    pub(crate) plain: String,
-    /// The passage it was picked from.
-    pub(crate) passage: Passage,
-}
-
-/// A sentence with its score.
-struct Candidate<'a> {
-    rank: usize,
-    passage: &'a Passage,
-    sentence: Sentence,
-    words: HashSet<String>,
-    score: f32,
-}
-
-/// Picks the sentences of `passages` that best answer the question, without duplicates.
-///
-/// A sentence is scored by its share of the question's words, weighted by rarity. That alone picks the answering
-/// sentence of a passage 84 times in 100 (`SQuAD` 2.0); similarity of embeddings, averaged in if there is an embedder,
-/// adds a little.
-///
-/// The result is in reading order: documents by rank, sentences by position. Quotes are not yet checked.
-///
-/// # Errors
-///
-/// Returns an error if the embedder fails.
-pub(crate) fn pick(
-    node: &NodeId,
-    question: &Question,
-    passages: &[Passage],
-    splitter: &WordSplitter,
-    embedder: Option<&dyn Embedder>,
-) -> Result<Vec<Picked>, EmbedError> {
-    let stems = splitter.key_stems(question.as_str());
-    let mut candidates = candidates(passages, &stems, splitter);
-    if let Some(embedder) = embedder {
-        add_meaning(question, &mut candidates, embedder)?;
-    }
-    let mut picked = without_repeats(candidates);
-    let document_rank = document_ranks(passages);
-    picked.sort_by_key(|found| {
-        (document_rank[&document(&found.passage.place)], found.line(), found.sentence.range.start)
-    });
-    Ok(picked.into_iter().zip(1..).map(|(found, number)| found.picked(node, number)).collect())
-}
-
-fn candidates<'a>(passages: &'a [Passage], stems: &[String], splitter: &WordSplitter) -> Vec<Candidate<'a>> {
-    let weights = rarity(passages, stems, splitter);
-    let total: f32 = weights.values().sum::<f32>().max(f32::EPSILON);
-    let mut candidates = Vec::new();
-    for (rank, passage) in passages.iter().take(MAX_PASSAGES).enumerate() {
-        // A word in the title or a heading counts half: it tells the topic, but every sentence below shares it.
-        let about = words(&names(&passage.place).join(" "), splitter);
-        let sentences = match passage.place {
-            Place::Kb { .. } => sentences(&passage.text),
-            Place::Web { .. } => sentences_of_page(&passage.text),
-        };
-        for sentence in sentences {
-            let words = words(&sentence.plain, splitter);
-            let part = |stem: &String, weight: f32| match () {
-                () if words.contains(stem) => weight,
-                () if about.contains(stem) => weight / 2.0,
-                () => 0.0,
-            };
-            let coverage = weights.iter().map(|(stem, weight)| part(stem, *weight)).sum::<f32>() / total;
-            let score = (1.0 - RANK_WEIGHT) * coverage + RANK_WEIGHT * passage.score;
-            candidates.push(Candidate { rank, passage, sentence, words, score });
-        }
-    }
-    candidates.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.order().cmp(&b.order())));
-    candidates.truncate(MAX_SENTENCES);
-    candidates
-}
-
-fn words(text: &str, splitter: &WordSplitter) -> HashSet<String> {
-    splitter.words(text).into_iter().map(|word| word.stem).collect()
-}
-
-/// Returns the weight of each stem: inverse document frequency over the passages.
-#[expect(clippy::cast_precision_loss, reason = "counts of passages are small")]
-fn rarity(passages: &[Passage], stems: &[String], splitter: &WordSplitter) -> HashMap<String, f32> {
-    let texts: Vec<_> = passages.iter().map(|passage| words(&passage.text, splitter)).collect();
-    let weight = |stem: &String| {
-        let having = texts.iter().filter(|text| text.contains(stem)).count();
-        (1.0 + (texts.len() as f32 + 0.5) / (having as f32 + 0.5)).ln()
-    };
-    stems.iter().map(|stem| (stem.clone(), weight(stem))).collect()
-}
-
-/// Averages each score with the cosine similarity of sentence and question, and sorts again.
-fn add_meaning(
-    question: &Question,
-    candidates: &mut [Candidate<'_>],
-    embedder: &dyn Embedder,
-) -> Result<(), EmbedError> {
-    let wanted = embedder.embed_query(question.as_str())?;
-    let texts: Vec<_> = candidates
-        .iter()
-        .map(|found| format!("{}: {}", names(&found.passage.place).last().unwrap_or(&""), found.sentence.plain))
-        .collect();
-    let texts: Vec<_> = texts.iter().map(String::as_str).collect();
-    for (found, vector) in candidates.iter_mut().zip(embedder.embed_passages(&texts)?) {
-        let similarity: f32 = wanted.iter().zip(&vector).map(|(a, b)| a * b).sum();
-        found.score = f32::midpoint(found.score, similarity.max(0.0));
-    }
-    candidates.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.order().cmp(&b.order())));
-    Ok(())
-}
-
-/// Keeps the best sentences, dropping those that repeat a better one.
-fn without_repeats(candidates: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
-    let least = candidates.first().map_or(0.0, |best| best.score * KEPT_SHARE);
-    let mut kept: Vec<Candidate<'_>> = Vec::new();
-    for candidate in candidates {
-        if kept.len() == MAX_QUOTES || candidate.score < least {
-            break;
-        }
-        if candidate.score > 0.0 && !kept.iter().any(|better| overlap(&better.words, &candidate.words) > SAME_WORDS) {
-            kept.push(candidate);
-        }
-    }
-    kept
-}
-
-/// Returns the size of the intersection relative to the smaller set.
-#[expect(clippy::cast_precision_loss, reason = "sentences are short")]
-fn overlap(a: &HashSet<String>, b: &HashSet<String>) -> f32 {
-    let smaller = a.len().min(b.len()).max(1);
-    a.intersection(b).count() as f32 / smaller as f32
-}
-
-/// Returns the document's title followed by the headings above the passage.
-fn names(place: &Place) -> Vec<&str> {
-    std::iter::once(place.title()).chain(place.heading_path().iter().map(String::as_str)).collect()
-}
-
-/// Returns a key that identifies the document.
-fn document(place: &Place) -> (&str, &str) {
-    match place {
-        Place::Kb { collection, path, .. } => (collection, path),
-        Place::Web { url, .. } => ("", url),
-    }
-}
-
-fn document_ranks(passages: &[Passage]) -> HashMap<(&str, &str), usize> {
-    let mut ranks = HashMap::new();
-    for (rank, passage) in passages.iter().enumerate() {
-        ranks.entry(document(&passage.place)).or_insert(rank);
-    }
-    ranks
+    start..end.max(start)
 }
 
 impl Passage {
@@ -333,28 +157,6 @@ impl Passage {
             quote: quote.to_owned(),
             score: score.clamp(0.0, 1.0),
             source,
-        }
-    }
-}
-
-impl Candidate<'_> {
-    fn order(&self) -> (usize, usize) {
-        (self.rank, self.sentence.range.start)
-    }
-
-    fn line(&self) -> u32 {
-        match &self.passage.place {
-            Place::Kb { line_start, .. } => *line_start,
-            Place::Web { .. } => 0,
-        }
-    }
-
-    fn picked(self, node: &NodeId, number: u32) -> Picked {
-        let id = EvidenceId::new(node.clone(), number);
-        Picked {
-            evidence: self.passage.quote(self.sentence.range, id, self.score),
-            plain: self.sentence.plain,
-            passage: self.passage.clone(),
         }
     }
 }

@@ -1,12 +1,13 @@
-//! Works on a node without a model: one search, answered with sentences quoted from the sources.
+//! Works on a node without a model: one search, answered with units quoted from the sources.
 
 use std::collections::BTreeMap;
 
 use futures::future::{BoxFuture, join_all};
 
 use super::branch::{Branch, BranchReport, BranchStop, Finding};
-use super::evidence::{Evidence, Picked};
+use super::evidence::{Evidence, line_range};
 use super::node::{Node, NodeId};
+use super::pick::{Picked, Reading};
 use super::question::Question;
 use crate::base::line::counted;
 use crate::source::{Documents, Passage, Place, Source, SourceError, SourceFile, Support};
@@ -17,14 +18,20 @@ const PASSAGES_PER_NODE: usize = 12;
 /// Web pages that are fetched for one node.
 const PAGES_PER_NODE: usize = 3;
 
-/// Picks the sentences that answer a question. CPU-bound: implementations run it on a blocking thread.
+/// Longest file that is read whole, in bytes; of a longer one the passages alone are.
+const MAX_DOCUMENT: usize = 1 << 20;
+
+/// Passages whose documents are read for one node.
+const MAX_PASSAGES: usize = 10;
+
+/// Picks the units that answer a question. CPU-bound: implementations run it on a blocking thread.
 pub trait Pick: Send + Sync {
-    /// Returns quotes in reading order, numbered from 1 and not yet checked.
+    /// Returns units, best first, with quotes numbered from 1 and not yet checked.
     fn pick<'a>(
         &'a self,
         node: &'a NodeId,
         question: &'a Question,
-        passages: &'a [Passage],
+        readings: &'a [Reading],
     ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>>;
 }
 
@@ -50,27 +57,24 @@ pub(crate) async fn extract<Q: ?Sized + Sync>(
         Support::None => Vec::new(),
         _ => {
             let passages = with_pages(&found.passages, source, &mut notes).await?;
-            picker.pick(&node.id, &node.question, &passages).await?
+            picker.pick(&node.id, &node.question, &readings(&passages, source).await).await?
         }
     };
-    for Picked { evidence: mut quote, plain, passage } in picked {
-        check(&mut quote, &passage, source, &mut notes).await;
-        if quote.checked {
-            findings.push(Finding {
-                text: plain,
-                evidence: vec![quote.id.clone()],
-                aspect: node.aspects.first().cloned(),
-            });
-            evidence.push(quote);
+    for Picked { text, mut quotes, document } in picked {
+        for quote in &mut quotes {
+            check(quote, &document, source, &mut notes).await;
+        }
+        // Half a list or a table without its header says something else.
+        if quotes.iter().all(|quote| quote.checked) {
+            let ids = quotes.iter().map(|quote| quote.id.clone()).collect();
+            findings.push(Finding { text, evidence: ids, aspect: node.aspects.first().cloned() });
+            evidence.extend(quotes);
         } else {
             lost += 1;
         }
     }
     if lost > 0 {
         notes.push(format!("{} not found in the source and left out", counted(lost, "quote")));
-    }
-    if found.support == Support::Weak && !evidence.is_empty() {
-        notes.push("the sources have passages related to the question, but may not answer it".to_owned());
     }
     let is_empty = evidence.is_empty();
     let report = BranchReport {
@@ -83,6 +87,42 @@ pub(crate) async fn extract<Q: ?Sized + Sync>(
     };
     let further = without_texts(found.passages);
     Ok(Branch { report, evidence, further, support: found.support, notes, reported: Vec::new() })
+}
+
+/// Returns the documents of the best passages, in order of their first passage. A document that has changed since it was
+/// indexed, or that is very long, is read passage by passage.
+async fn readings(passages: &[Passage], source: &dyn Source) -> Vec<Reading> {
+    // With whether the whole document is read.
+    let mut readings: Vec<(bool, Reading)> = Vec::new();
+    for passage in passages.iter().take(MAX_PASSAGES) {
+        let Place::Kb { line_start, line_end, collection, path, .. } = &passage.place else {
+            let hits = vec![(0..passage.text.len(), passage.score)];
+            readings.push((false, Reading { document: passage.clone(), hits }));
+            continue;
+        };
+        let is_same = |(is_whole, reading): &&mut (bool, Reading)| match &reading.document.place {
+            Place::Kb { collection: known, path: own, .. } => *is_whole && known == collection && own == path,
+            Place::Web { .. } => false,
+        };
+        if let Some((_, reading)) = readings.iter_mut().find(is_same) {
+            reading.hits.push((line_range(&reading.document.text, *line_start, *line_end), passage.score));
+            continue;
+        }
+        readings.push(match source.read(&passage.place).await {
+            SourceFile::AsIndexed(text) if text.len() <= MAX_DOCUMENT => {
+                let hits = vec![(line_range(&text, *line_start, *line_end), passage.score)];
+                let mut document = Passage { text, ..passage.clone() };
+                if let Place::Kb { line_start, .. } = &mut document.place {
+                    *line_start = 1;
+                }
+                (true, Reading { document, hits })
+            }
+            SourceFile::AsIndexed(_) | SourceFile::Changed | SourceFile::Gone => {
+                (false, Reading { document: passage.clone(), hits: vec![(0..passage.text.len(), passage.score)] })
+            }
+        });
+    }
+    readings.into_iter().map(|(_, reading)| reading).collect()
 }
 
 /// Replaces the snippets of a search engine by the pages they point to. Snippets beyond [`PAGES_PER_NODE`] are dropped,

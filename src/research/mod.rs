@@ -25,6 +25,10 @@ pub mod sentence;
 
 pub mod evidence;
 
+pub(crate) mod unit;
+
+pub mod pick;
+
 pub mod branch;
 
 pub(crate) mod cut;

@@ -8,16 +8,14 @@ use super::branch::{Branch, Finding, Reported};
 use super::evidence::{Evidence, EvidenceId};
 use super::node::{Node, NodeId, NodeStatus, Tree};
 use super::question::Question;
-use crate::source::{Passage, Place};
+use super::unit::readable;
+use crate::source::{Passage, Place, Support};
 
 /// Version of the JSON report. Raise it when a field is removed, renamed or changes its meaning.
 pub(crate) const SCHEMA_VERSION: u32 = 1;
 
 /// Most passages listed for further reading.
-const MAX_PASSAGES: usize = 8;
-
-/// Most passages listed with a refusal.
-const MAX_NEAREST: usize = 3;
+const MAX_PASSAGES: usize = 3;
 
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +46,18 @@ impl StopReason {
     pub(crate) fn is_natural(self) -> bool {
         matches!(self, Self::Complete | Self::NoMoreTasks | Self::NoProgress | Self::NoEvidence)
     }
+}
+
+/// Whether a report answers its question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It does.
+    Answered,
+    /// It has the closest passages, which may not answer.
+    Closest,
+    /// It has nothing.
+    Refused,
 }
 
 /// A section of a long answer.
@@ -157,6 +167,8 @@ pub struct Report {
     pub(crate) run_id: Option<String>,
     /// The user's question.
     pub(crate) question: Question,
+    /// Whether it is answered.
+    pub(crate) outcome: Outcome,
     /// Short answer with citations in brackets; empty in a refusal.
     pub(crate) answer: String,
     /// Sections of a long answer; empty for a short one.
@@ -244,6 +256,7 @@ impl Report {
             schema_version: SCHEMA_VERSION,
             run_id,
             question: question.clone(),
+            outcome: outcome(is_refusal, &usage, branches),
             answer: String::new(),
             sections: Vec::new(),
             findings: Vec::new(),
@@ -258,10 +271,11 @@ impl Report {
             tree: tree.clone(),
             usage,
             reported: branches.values().flat_map(|branch| branch.reported.iter().cloned()).collect(),
-            passages: passages(further, if is_refusal { MAX_NEAREST } else { MAX_PASSAGES }),
+            passages: Vec::new(),
             output: None,
             elapsed_ms,
         };
+        report.passages = passages(further, &report.evidence);
         if is_refusal {
             if stop_reason == StopReason::Complete {
                 report.stop_reason = StopReason::NoEvidence;
@@ -297,6 +311,16 @@ impl Report {
     /// Returns whether the report has no answer.
     pub(crate) fn is_refusal(&self) -> bool {
         self.evidence.is_empty()
+    }
+}
+
+/// Returns how far a question is answered. Without a model, only the support of the searches tells.
+fn outcome(is_refusal: bool, usage: &UsageTable, branches: &BTreeMap<NodeId, Branch>) -> Outcome {
+    let is_strong = |branch: &Branch| branch.support == Support::Strong && !branch.evidence.is_empty();
+    match () {
+        () if is_refusal => Outcome::Refused,
+        () if usage.total.calls == 0 && !branches.values().any(is_strong) => Outcome::Closest,
+        () => Outcome::Answered,
     }
 }
 
@@ -457,17 +481,19 @@ fn limitations(
     limitations
 }
 
-fn passages<'a>(further: impl Iterator<Item = &'a Passage>, limit: usize) -> Vec<FurtherReading> {
+/// Returns the best passages that the report does not quote from.
+fn passages<'a>(further: impl Iterator<Item = &'a Passage>, quoted: &[Evidence]) -> Vec<FurtherReading> {
+    let is_quoted = |passage: &Passage| quoted.iter().any(|quote| quote.source.overlaps(&passage.place));
     let mut best: Vec<&Passage> = Vec::new();
     for passage in further {
-        if !best.iter().any(|known| known.id == passage.id) {
+        if !best.iter().any(|known| known.id == passage.id) && !is_quoted(passage) {
             best.push(passage);
         }
     }
     best.sort_by(|a, b| b.score.total_cmp(&a.score));
     best.into_iter()
-        .take(limit)
-        .map(|passage| FurtherReading { snippet: passage.snippet.clone(), source: passage.place.clone() })
+        .take(MAX_PASSAGES)
+        .map(|passage| FurtherReading { snippet: readable(&passage.snippet), source: passage.place.clone() })
         .collect()
 }
 

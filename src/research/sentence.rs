@@ -29,6 +29,11 @@ pub struct Sentence {
 /// Returns the sentences in the paragraphs, list items and table rows of a Markdown passage. Headings, code and
 /// struck-out text are skipped.
 pub fn sentences(passage: &str) -> Vec<Sentence> {
+    worth_quoting(every_sentence(passage))
+}
+
+/// Returns all sentences, labels and fragments among them.
+pub(crate) fn every_sentence(passage: &str) -> Vec<Sentence> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let mut blocks = Blocks::default();
     for (event, range) in Parser::new_ext(passage, options).into_offset_iter() {
@@ -40,6 +45,11 @@ pub fn sentences(passage: &str) -> Vec<Sentence> {
 /// Returns the sentences of a web page. Its text was extracted from HTML and is not Markdown, so `*`, `_` and `<` are
 /// literal. Headings are skipped; each list item and table row is a sentence of its own.
 pub(crate) fn sentences_of_page(page: &str) -> Vec<Sentence> {
+    worth_quoting(every_sentence_of_page(page))
+}
+
+/// Returns all sentences of a page, labels and fragments among them.
+pub(crate) fn every_sentence_of_page(page: &str) -> Vec<Sentence> {
     let mut blocks = Blocks::default();
     let mut at = 0;
     for line in page.split_inclusive('\n') {
@@ -65,6 +75,16 @@ pub(crate) fn sentences_of_page(page: &str) -> Vec<Sentence> {
     blocks.sentences(page)
 }
 
+fn worth_quoting(mut sentences: Vec<Sentence>) -> Vec<Sentence> {
+    sentences.retain(|sentence| {
+        sentence.range.len() <= MAX_BYTES
+            && sentence.plain.split_whitespace().count() >= MIN_WORDS
+            // `The options are:` says nothing without the list that follows.
+            && !sentence.plain.ends_with(':')
+    });
+    sentences
+}
+
 /// Inline text of a block: plain text with the byte range it came from.
 type Block = Vec<(Range<usize>, String)>;
 
@@ -77,17 +97,10 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// Splits all blocks and keeps the sentences worth quoting.
+    /// Splits all blocks.
     fn sentences(mut self, passage: &str) -> Vec<Sentence> {
         self.close();
-        let mut sentences: Vec<_> = self.done.iter().flat_map(|block| split(passage, block)).collect();
-        sentences.retain(|sentence| {
-            sentence.range.len() <= MAX_BYTES
-                && sentence.plain.split_whitespace().count() >= MIN_WORDS
-                // `The options are:` says nothing without the list that follows.
-                && !sentence.plain.ends_with(':')
-        });
-        sentences
+        self.done.iter().flat_map(|block| split(passage, block)).collect()
     }
 
     fn take(&mut self, event: Event<'_>, range: Range<usize>) {

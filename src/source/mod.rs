@@ -219,6 +219,18 @@ impl Place {
         }
     }
 
+    /// Returns whether two places share a line of a file, or a page.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::Kb { collection, path, line_start, line_end, .. },
+                Self::Kb { collection: other, path: file, line_start: first, line_end: last, .. },
+            ) => collection == other && path == file && line_start <= last && first <= line_end,
+            (Self::Web { url, .. }, Self::Web { url: other, .. }) => url == other,
+            (Self::Kb { .. }, Self::Web { .. }) | (Self::Web { .. }, Self::Kb { .. }) => false,
+        }
+    }
+
     /// Returns the title of the document.
     pub(crate) fn title(&self) -> &str {
         match self {

@@ -43,6 +43,7 @@ fn report_has_the_documented_keys_and_verbatim_quotes() {
         "schema_version",
         "run_id",
         "question",
+        "outcome",
         "answer",
         "sections",
         "findings",

@@ -18,9 +18,9 @@ use dr::base::token::CountTokens;
 use dr::llm::message::{Prompt, Reply, Usage};
 use dr::llm::model::{Model, ModelError};
 use dr::llm::roles::{Models, RoleModel};
-use dr::research::evidence::Picked;
 use dr::research::extract::Pick;
 use dr::research::node::NodeId;
+use dr::research::pick::{Picked, Reading};
 use dr::research::question::Question;
 use dr::source::{Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
 use futures::future::BoxFuture;
@@ -284,7 +284,7 @@ impl Pick for NoPick {
         &'a self,
         _: &'a NodeId,
         _: &'a Question,
-        _: &'a [Passage],
+        _: &'a [Reading],
     ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
         Box::pin(async { Ok(Vec::new()) })
     }

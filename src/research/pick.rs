@@ -1,0 +1,499 @@
+//! Picks the units of found documents that answer a question, without a model.
+//!
+//! A unit is scored by features that can be explained: the share of the question's words in it (weighted by rarity, words
+//! of its headings for half), the cosine of its embedding, its place in the ranking, and whether its kind suits the kind
+//! of question (a list for "which", steps for "how to", a number for "how many").
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use super::evidence::{Evidence, EvidenceId};
+use super::node::NodeId;
+use super::question::Question;
+use super::sentence::Sentence;
+use super::unit::{Unit, UnitKind, units, units_of_page};
+use crate::base::word::WordSplitter;
+use crate::kb::embed::{EmbedError, Embedder};
+use crate::source::{Passage, Place};
+
+/// Most units picked for one question.
+const MAX_UNITS: usize = 3;
+
+/// Lines of all picked units together; the first may have more.
+const MAX_LINES: usize = 26;
+
+/// A further unit scoring below this share of the best is left out.
+const KEPT_SHARE: f32 = 0.88;
+
+/// Units that are embedded, best first by words and rank. Bounds the time of one node.
+const MAX_EMBEDDED: usize = 32;
+
+/// Items or rows above which a list or table is cut to those that bear on the question.
+const MAX_PIECES: usize = 14;
+
+/// Two units that share more than this part of the smaller one's words count as duplicates.
+const SAME_WORDS: f32 = 0.7;
+
+/// Weights of the features of a unit.
+const WORDS: f32 = 0.42;
+const MEANING: f32 = 0.33;
+const RANK: f32 = 0.25;
+
+/// Added to the score of a unit whose kind suits the question.
+const SUITS: f32 = 0.08;
+
+/// Longest unit with the one it refers to, in bytes.
+const MAX_EXTENDED: usize = 1_500;
+
+/// Openings of a paragraph that is not understood without the one before it.
+const REFERRING: [&str; 23] = [
+    "So, ",
+    "So ",
+    "This ",
+    "That ",
+    "These ",
+    "Those ",
+    "It ",
+    "They ",
+    "However",
+    "But ",
+    "Also",
+    "Then ",
+    "Therefore",
+    "Instead",
+    "For example",
+    "In this case",
+    "As a result",
+    "Here ",
+    "And ",
+    "Otherwise",
+    "Notice ",
+    "On the other hand",
+    "Once ",
+];
+
+/// Words up to which a longer unit counts as saying more.
+const FULL_WORDS: f32 = 60.0;
+
+/// Most that is added for the length of a unit.
+const FULLNESS: f32 = 0.06;
+
+/// Added for the first unit of a section, which tells what the section is about.
+const OPENING: f32 = 0.03;
+
+/// A document in which something was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// The document, or the passage alone if the document has changed since.
+    pub(crate) document: Passage,
+    /// Byte ranges of what was found in it, each with its score.
+    pub(crate) hits: Vec<(Range<usize>, f32)>,
+}
+
+/// A unit that answers, or the parts of a long one that do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Picked {
+    /// The sentence that answers, without Markdown.
+    pub(crate) text: String,
+    /// Consecutive quotes, not yet checked; one unless the unit was cut.
+    pub(crate) quotes: Vec<Evidence>,
+    /// The document they are from.
+    pub(crate) document: Passage,
+}
+
+/// What a question asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Number,
+    Time,
+    Steps,
+    List,
+    Definition,
+    Other,
+}
+
+/// A unit with its score.
+struct Candidate<'a> {
+    reading: &'a Reading,
+    rank: usize,
+    unit: Unit,
+    /// Whether it is the first of its section.
+    is_first: bool,
+    words: HashSet<String>,
+    score: f32,
+}
+
+/// Picks the units that best answer the question, best first, without duplicates. Quotes are numbered from 1.
+///
+/// # Errors
+///
+/// Returns an error if the embedder fails.
+pub(crate) fn pick(
+    node: &NodeId,
+    question: &Question,
+    readings: &[Reading],
+    splitter: &WordSplitter,
+    embedder: Option<&dyn Embedder>,
+) -> Result<Vec<Picked>, EmbedError> {
+    let asked = Asked::of(question.as_str());
+    let stems = splitter.key_stems(question.as_str());
+    let (mut candidates, weights) = candidates(readings, asked, &stems, splitter);
+    if let Some(embedder) = embedder {
+        add_meaning(question, &mut candidates, &weights, splitter, embedder)?;
+    }
+    let mut picked = Vec::new();
+    let mut number = 0;
+    for candidate in best(candidates) {
+        let text = deciding(&candidate, question, &weights, splitter, embedder)?;
+        let document = &candidate.reading.document;
+        let mut quotes = Vec::new();
+        for range in shown(&candidate.unit, &weights, &document.text, splitter) {
+            number += 1;
+            quotes.push(document.quote(range, EvidenceId::new(node.clone(), number), candidate.score));
+        }
+        picked.push(Picked { text, quotes, document: document.clone() });
+    }
+    Ok(picked)
+}
+
+type Weights = HashMap<String, f32>;
+
+fn candidates<'a>(
+    readings: &'a [Reading],
+    asked: Asked,
+    stems: &[String],
+    splitter: &WordSplitter,
+) -> (Vec<Candidate<'a>>, Weights) {
+    let mut candidates = Vec::new();
+    let best = readings.iter().flat_map(|reading| &reading.hits).map(|hit| hit.1).fold(f32::EPSILON, f32::max);
+    for (rank, reading) in readings.iter().enumerate() {
+        let text = &reading.document.text;
+        let found = match reading.document.place {
+            Place::Kb { .. } => units(text),
+            Place::Web { .. } => units_of_page(text),
+        };
+        let sections: HashMap<usize, f32> = sections_hit(&found, &reading.hits);
+        let mut last_section = None;
+        for unit in with_what_they_refer_to(text, found) {
+            let is_first = last_section.replace(unit.section) != Some(unit.section);
+            let Some(of_section) = sections.get(&unit.section) else { continue };
+            let is_hit = |(range, _): &&(Range<usize>, f32)| overlap(range, &unit.range);
+            // A neighbour of what was found counts a little less.
+            let own = reading.hits.iter().filter(is_hit).map(|hit| hit.1).fold(of_section * 0.85, f32::max);
+            let words = words(&text[unit.range.clone()], splitter);
+            candidates.push(Candidate { reading, rank, unit, is_first, words, score: RANK * own / best });
+        }
+    }
+    let weights = rarity(&candidates, stems);
+    for candidate in &mut candidates {
+        let about = words(&names(candidate).join(" "), splitter);
+        let share = f32::midpoint(
+            share(&weights, &candidate.words, &about),
+            share(&weights, &words(window(candidate, &weights, splitter), splitter), &about),
+        );
+        let suits = if asked.suits(&candidate.unit, &candidate.reading.document.text, &weights, splitter) {
+            SUITS
+        } else {
+            0.0
+        };
+        let text = &candidate.reading.document.text[candidate.unit.range.clone()];
+        #[expect(clippy::cast_precision_loss, reason = "a unit has a few hundred words")]
+        let fullness = FULLNESS * (text.split_whitespace().count() as f32 / FULL_WORDS).min(1.0);
+        let opening = if candidate.is_first { OPENING } else { 0.0 };
+        candidate.score += WORDS * share + suits + fullness + opening - penalty(candidate);
+    }
+    sort(&mut candidates);
+    (candidates, weights)
+}
+
+/// Extends paragraphs that refer to the unit before them ("So, what is the difference?") to that unit.
+fn with_what_they_refer_to(text: &str, units: Vec<Unit>) -> Vec<Unit> {
+    let mut extended: Vec<Unit> = Vec::with_capacity(units.len());
+    for mut unit in units {
+        let before = extended.last().filter(|before| before.section == unit.section);
+        let own = &text[unit.range.clone()];
+        let refers = unit.kind == UnitKind::Paragraph && REFERRING.iter().any(|opening| own.starts_with(opening));
+        if let Some(before) = before.filter(|before| refers && unit.range.end - before.range.start <= MAX_EXTENDED) {
+            unit.range.start = before.range.start;
+            unit.head_end = unit.range.end;
+            unit.sentences = before.sentences.iter().cloned().chain(std::mem::take(&mut unit.sentences)).collect();
+        }
+        extended.push(unit);
+    }
+    extended
+}
+
+/// Returns the sections in which something was found, with the best score in each.
+fn sections_hit(units: &[Unit], hits: &[(Range<usize>, f32)]) -> HashMap<usize, f32> {
+    let mut sections = HashMap::new();
+    for (range, score) in hits {
+        for unit in units.iter().filter(|unit| overlap(range, &unit.range)) {
+            let best = sections.entry(unit.section).or_insert(*score);
+            *best = best.max(*score);
+        }
+    }
+    sections
+}
+
+fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+fn words(text: &str, splitter: &WordSplitter) -> HashSet<String> {
+    splitter.words(text).into_iter().map(|word| word.stem).collect()
+}
+
+/// Returns the weight of each stem: inverse document frequency over the units.
+#[expect(clippy::cast_precision_loss, reason = "counts of units are small")]
+fn rarity(candidates: &[Candidate<'_>], stems: &[String]) -> Weights {
+    let weight = |stem: &String| {
+        let having = candidates.iter().filter(|candidate| candidate.words.contains(stem)).count();
+        (1.0 + (candidates.len() as f32 + 0.5) / (having as f32 + 0.5)).ln()
+    };
+    stems.iter().map(|stem| (stem.clone(), weight(stem))).collect()
+}
+
+/// Returns the share of the question's words in a text, words of what it is about counted for half.
+fn share(weights: &Weights, words: &HashSet<String>, about: &HashSet<String>) -> f32 {
+    let total: f32 = weights.values().sum::<f32>().max(f32::EPSILON);
+    let part = |(stem, weight): (&String, &f32)| match () {
+        () if words.contains(stem) => *weight,
+        () if about.contains(stem) => weight / 2.0,
+        () => 0.0,
+    };
+    weights.iter().map(part).sum::<f32>() / total
+}
+
+/// Returns the two consecutive sentences of a unit with the most words of the question; all of a unit without sentences.
+fn window<'a>(candidate: &Candidate<'a>, weights: &Weights, splitter: &WordSplitter) -> &'a str {
+    let none = HashSet::new();
+    let text = candidate.reading.document.text.as_str();
+    let sentences = &candidate.unit.sentences;
+    let windows = (0..sentences.len()).map(|at| {
+        let last = &sentences[(at + 1).min(sentences.len() - 1)];
+        &text[sentences[at].range.start..last.range.end.max(sentences[at].range.end)]
+    });
+    let scored = windows.map(|window| (share(weights, &words(window, splitter), &none), window));
+    let best = scored.reduce(|best, next| if next.0 > best.0 { next } else { best });
+    best.map_or(&text[candidate.unit.range.clone()], |(_, window)| window)
+}
+
+/// Returns what is taken off the score of a unit that says little by itself.
+fn penalty(candidate: &Candidate<'_>) -> f32 {
+    let text = &candidate.reading.document.text[candidate.unit.range.clone()];
+    let words = text.split_whitespace().count();
+    let is_code = candidate.unit.kind == UnitKind::Code;
+    let is_prose = candidate.unit.kind == UnitKind::Paragraph;
+    let is_open = text.trim_end_matches(['*', '_']).ends_with([':', '?']);
+    match () {
+        () if is_prose && (is_open || words < 6) => 0.3,
+        () if is_prose && words < 12 => 0.08,
+        // Code answers with the sentence that says what it does, and not by the page.
+        () if is_code && (candidate.unit.sentences.is_empty() || text.lines().count() > MAX_LINES) => 0.2,
+        // A list of links is a table of contents.
+        () if text.matches("](").count() * 4 > words => 0.3,
+        () => 0.0,
+    }
+}
+
+/// Returns the title of a unit's document and the headings above it.
+fn names<'a>(candidate: &'a Candidate<'_>) -> Vec<&'a str> {
+    let title = candidate.reading.document.place.title();
+    std::iter::once(title).chain(candidate.unit.headings.iter().map(String::as_str)).collect()
+}
+
+fn sort(candidates: &mut [Candidate<'_>]) {
+    let place = |candidate: &Candidate<'_>| (candidate.rank, candidate.unit.range.start);
+    candidates.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| place(a).cmp(&place(b))));
+}
+
+/// Adds the cosine similarity of the question and the best window of each unit, and sorts again. Units beyond [`MAX_EMBEDDED`] are dropped.
+fn add_meaning(
+    question: &Question,
+    candidates: &mut Vec<Candidate<'_>>,
+    weights: &Weights,
+    splitter: &WordSplitter,
+    embedder: &dyn Embedder,
+) -> Result<(), EmbedError> {
+    candidates.truncate(MAX_EMBEDDED);
+    let wanted = embedder.embed_query(question.as_str())?;
+    let texts = candidates.iter().map(|candidate| {
+        format!("{}: {}", names(candidate).last().unwrap_or(&""), window(candidate, weights, splitter))
+    });
+    let texts: Vec<_> = texts.collect();
+    let texts: Vec<_> = texts.iter().map(String::as_str).collect();
+    for (candidate, vector) in candidates.iter_mut().zip(embedder.embed_passages(&texts)?) {
+        candidate.score += MEANING * cosine(&wanted, &vector);
+    }
+    sort(candidates);
+    Ok(())
+}
+
+fn cosine(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>().max(0.0)
+}
+
+/// Keeps the best units, dropping those that repeat a better one or do not fit on the screen.
+fn best(candidates: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
+    let least = candidates.first().map_or(0.0, |best| best.score * KEPT_SHARE);
+    let mut kept: Vec<Candidate<'_>> = Vec::new();
+    let mut lines = 0;
+    for candidate in candidates {
+        if kept.len() == MAX_UNITS || candidate.score < least || candidate.score <= 0.0 {
+            break;
+        }
+        let is_same = |better: &Candidate<'_>| {
+            let is_one =
+                std::ptr::eq(better.reading, candidate.reading) && overlap(&better.unit.range, &candidate.unit.range);
+            is_one || common(&better.words, &candidate.words) > SAME_WORDS
+        };
+        let own = lines_of(&candidate);
+        if kept.iter().any(is_same) || (!kept.is_empty() && lines + own > MAX_LINES) {
+            continue;
+        }
+        lines += own;
+        kept.push(candidate);
+    }
+    // Units of one section are read in the order of the document.
+    let place = |candidate: &Candidate<'_>| (candidate.rank, candidate.unit.section);
+    let ranks: Vec<_> = kept.iter().map(place).collect();
+    let first = |candidate: &Candidate<'_>| ranks.iter().position(|known| *known == place(candidate));
+    kept.sort_by_key(|candidate| (first(candidate), candidate.unit.range.start));
+    kept
+}
+
+/// Returns about how many lines a unit takes on a screen.
+fn lines_of(candidate: &Candidate<'_>) -> usize {
+    let text = &candidate.reading.document.text[candidate.unit.range.clone()];
+    match candidate.unit.kind {
+        UnitKind::Paragraph | UnitKind::Callout => text.len() / 90 + 2,
+        UnitKind::List { .. } | UnitKind::Table => candidate.unit.pieces.len().min(MAX_PIECES) + 3,
+        UnitKind::Code => text.lines().count() + 1,
+    }
+}
+
+/// Returns the size of the intersection relative to the smaller set.
+#[expect(clippy::cast_precision_loss, reason = "units are short")]
+fn common(a: &HashSet<String>, b: &HashSet<String>) -> f32 {
+    let smaller = a.len().min(b.len()).max(1);
+    a.intersection(b).count() as f32 / smaller as f32
+}
+
+/// Returns the sentence of a unit that answers best, without Markdown.
+fn deciding(
+    candidate: &Candidate<'_>,
+    question: &Question,
+    weights: &Weights,
+    splitter: &WordSplitter,
+    embedder: Option<&dyn Embedder>,
+) -> Result<String, EmbedError> {
+    let sentences = &candidate.unit.sentences;
+    let text = &candidate.reading.document.text[candidate.unit.range.clone()];
+    let Some(first) = sentences.first() else {
+        let is_said = |line: &&str| line.contains(char::is_alphanumeric) && !line.starts_with(['`', '~']);
+        return Ok(text.lines().map(str::trim).find(is_said).unwrap_or_default().to_owned());
+    };
+    if sentences.len() == 1 {
+        return Ok(first.plain.clone());
+    }
+    let none = HashSet::new();
+    let by_words = |sentence: &Sentence| share(weights, &words(&sentence.plain, splitter), &none);
+    let mut scores: Vec<f32> = sentences.iter().map(by_words).collect();
+    if let Some(embedder) = embedder {
+        let wanted = embedder.embed_query(question.as_str())?;
+        let texts: Vec<_> = sentences.iter().take(MAX_EMBEDDED).map(|sentence| sentence.plain.as_str()).collect();
+        for (score, vector) in scores.iter_mut().zip(embedder.embed_passages(&texts)?) {
+            *score += cosine(&wanted, &vector);
+        }
+    }
+    let is_whole = |sentence: &Sentence| !sentence.plain.ends_with([':', '?']);
+    let best = sentences.iter().zip(&scores).filter(|(sentence, _)| is_whole(sentence));
+    Ok(best.max_by(|a, b| a.1.total_cmp(b.1)).map_or(&first.plain, |(sentence, _)| &sentence.plain).clone())
+}
+
+/// Returns what of a unit is shown: all of it, or the head of a long list or table and the pieces that bear on the
+/// question.
+fn shown(unit: &Unit, weights: &Weights, text: &str, splitter: &WordSplitter) -> Vec<Range<usize>> {
+    if unit.pieces.len() <= MAX_PIECES {
+        return vec![unit.range.clone()];
+    }
+    let none = HashSet::new();
+    let bears = |piece: &Range<usize>| share(weights, &words(&text[piece.clone()], splitter), &none);
+    let mut best: Vec<_> = unit.pieces.iter().map(|piece| (bears(piece), piece)).collect();
+    best.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.start.cmp(&b.1.start)));
+    let least = best.first().map_or(0.0, |(score, _)| score * 0.6);
+    let mut kept: Vec<_> =
+        best.into_iter().filter(|(score, _)| *score >= least).take(MAX_PIECES).map(|(_, piece)| piece).collect();
+    kept.sort_by_key(|piece| piece.start);
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    let head = unit.range.start..unit.head_end;
+    ranges.extend((!text[head.clone()].trim().is_empty()).then_some(head));
+    for piece in kept {
+        match ranges.last_mut() {
+            Some(last) if text[last.end..piece.start].trim().is_empty() => last.end = piece.end,
+            _ => ranges.push(piece.clone()),
+        }
+    }
+    ranges
+}
+
+impl Asked {
+    fn of(question: &str) -> Self {
+        let text = question.to_lowercase();
+        let has = |phrases: &[&str]| {
+            phrases.iter().any(|phrase| text.starts_with(phrase) || text.contains(&format!(" {phrase}")))
+        };
+        match () {
+            () if has(&[
+                "how many ",
+                "how much ",
+                "how long ",
+                "how large ",
+                "how big ",
+                "what size ",
+                "maximum ",
+                "limit ",
+            ]) =>
+            {
+                Self::Number
+            }
+            () if has(&["when ", "what year ", "what date ", "which year ", "how old "]) => Self::Time,
+            () if has(&["how do ", "how to ", "how can ", "how should ", "steps ", "what command"]) => Self::Steps,
+            () if has(&[
+                "what are ",
+                "which ",
+                "list ",
+                "name the ",
+                "what kinds ",
+                "what types ",
+                "types of ",
+                "what options ",
+            ]) =>
+            {
+                Self::List
+            }
+            () if has(&["what is ", "what's ", "define ", "what does ", "explain ", "who is ", "who was "]) => {
+                Self::Definition
+            }
+            () => Self::Other,
+        }
+    }
+
+    /// Returns whether a unit is of a kind that the question asks for.
+    fn suits(self, unit: &Unit, text: &str, weights: &Weights, splitter: &WordSplitter) -> bool {
+        let own = &text[unit.range.clone()];
+        let has_number = || own.contains(|letter: char| letter.is_ascii_digit());
+        match self {
+            Self::Number | Self::Time => has_number(),
+            Self::Steps => matches!(unit.kind, UnitKind::Code | UnitKind::List { is_ordered: true }),
+            Self::List => matches!(unit.kind, UnitKind::List { .. } | UnitKind::Table),
+            // The paragraph that begins with what is asked for.
+            Self::Definition => {
+                let opening: String = own.chars().take(80).collect();
+                let words = words(&opening, splitter);
+                unit.kind == UnitKind::Paragraph && weights.keys().all(|stem| words.contains(stem))
+            }
+            Self::Other => false,
+        }
+    }
+}

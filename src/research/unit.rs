@@ -1,0 +1,469 @@
+//! Splits a document into units: what its author wrote to be read together.
+//!
+//! A unit is a paragraph, a list with its lead-in, a table with its header, a code block with the sentence before it, or
+//! a callout. Units of a section stand in the order of the document and may overlap: a sentence before a code block
+//! belongs to its paragraph as well.
+
+use std::ops::Range;
+
+use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+
+use super::sentence::{Sentence, every_sentence, every_sentence_of_page};
+
+/// Longest paragraph that is taken whole as the lead-in of a code block, in bytes; of a longer one the last sentence is.
+const MAX_LEAD_IN: usize = 400;
+
+/// Most words of a paragraph that heads a list like a heading does, without a colon: `**Requirements**`.
+const MAX_LABEL_WORDS: usize = 8;
+
+/// What a unit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnitKind {
+    Paragraph,
+    List { is_ordered: bool },
+    Table,
+    Code,
+    Callout,
+}
+
+/// A unit of a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unit {
+    /// What it is.
+    pub(crate) kind: UnitKind,
+    /// Byte range in the document.
+    pub(crate) range: Range<usize>,
+    /// Items of a list or rows of a table.
+    pub(crate) pieces: Vec<Range<usize>>,
+    /// End of what must be shown with any of the pieces: a list's lead-in, or a table's lead-in and header.
+    pub(crate) head_end: usize,
+    /// Headings above it, outermost first.
+    pub(crate) headings: Vec<String>,
+    /// Number of its section: units between the same two headings share one.
+    pub(crate) section: usize,
+    /// Its sentences, list items and table rows, with ranges in the document.
+    pub(crate) sentences: Vec<Sentence>,
+}
+
+/// Returns the units of a Markdown document in order. Headings, front matter, rules and HTML are no units.
+pub(crate) fn units(document: &str) -> Vec<Unit> {
+    let options = Options::ENABLE_TABLES
+        | Options::ENABLE_STRIKETHROUGH
+        | Options::ENABLE_TASKLISTS
+        | Options::ENABLE_YAML_STYLE_METADATA_BLOCKS
+        | Options::ENABLE_PLUSES_DELIMITED_METADATA_BLOCKS;
+    let mut reader = Reader::default();
+    for (event, range) in Parser::new_ext(document, options).into_offset_iter() {
+        reader.take(&event, range);
+    }
+    with_lead_ins(document, reader.units)
+        .into_iter()
+        .map(|unit| Unit { sentences: sentences_in(document, &unit.range, every_sentence), ..unit })
+        .collect()
+}
+
+/// Returns the units of a web page, whose text was extracted from HTML: blank lines end a unit.
+pub(crate) fn units_of_page(page: &str) -> Vec<Unit> {
+    let mut units: Vec<Unit> = Vec::new();
+    let (mut headings, mut section, mut at, mut is_open) = (Vec::new(), 0, 0, false);
+    for line in page.split_inclusive('\n') {
+        let range = at..at + line.trim_end().len();
+        at += line.len();
+        let text = line.trim();
+        if text.is_empty() {
+            is_open = false;
+            continue;
+        }
+        if let Some(title) = text.strip_prefix('#') {
+            headings = vec![title.trim_start_matches('#').trim().to_owned()];
+            (section, is_open) = (section + 1, false);
+            continue;
+        }
+        let kind = match () {
+            () if text.starts_with("- ") || text.starts_with("* ") => UnitKind::List { is_ordered: false },
+            () if text.contains(" | ") => UnitKind::Table,
+            () => UnitKind::Paragraph,
+        };
+        match units.last_mut().filter(|last| is_open && last.kind == kind) {
+            Some(last) => {
+                last.range.end = range.end;
+                last.pieces.push(range);
+            }
+            None => units.push(Unit {
+                kind,
+                head_end: if kind == UnitKind::Table { range.end } else { range.start },
+                pieces: if kind == UnitKind::Table { Vec::new() } else { vec![range.clone()] },
+                range,
+                headings: headings.clone(),
+                section,
+                sentences: Vec::new(),
+            }),
+        }
+        is_open = true;
+    }
+    for unit in &mut units {
+        if unit.kind == UnitKind::Paragraph {
+            unit.pieces.clear();
+        }
+    }
+    with_lead_ins(page, units)
+        .into_iter()
+        .map(|unit| Unit { sentences: sentences_in(page, &unit.range, every_sentence_of_page), ..unit })
+        .collect()
+}
+
+fn sentences_in(document: &str, range: &Range<usize>, split: fn(&str) -> Vec<Sentence>) -> Vec<Sentence> {
+    let moved = |Sentence { range: own, plain }: Sentence| Sentence {
+        range: own.start + range.start..own.end + range.start,
+        plain,
+    };
+    split(&document[range.clone()]).into_iter().map(moved).collect()
+}
+
+/// Collects the blocks of the top level.
+#[derive(Default)]
+struct Reader {
+    units: Vec<Unit>,
+    depth: usize,
+    headings: Vec<(HeadingLevel, String)>,
+    section: usize,
+    is_heading: bool,
+}
+
+impl Reader {
+    fn take(&mut self, event: &Event<'_>, range: Range<usize>) {
+        match event {
+            Event::Start(tag) => {
+                match (self.depth, tag) {
+                    (0, Tag::Heading { level, .. }) => {
+                        self.headings.retain(|(above, _)| above < level);
+                        self.headings.push((*level, String::new()));
+                        self.section += 1;
+                        self.is_heading = true;
+                    }
+                    (0, tag) => self.units.extend(kind_of(tag).map(|kind| self.unit(kind, range))),
+                    (1, Tag::Item | Tag::TableRow) => {
+                        if let Some(unit) = self.units.last_mut() {
+                            unit.pieces.push(range);
+                        }
+                    }
+                    (1, Tag::TableHead) => {
+                        if let Some(unit) = self.units.last_mut() {
+                            unit.head_end = range.end;
+                        }
+                    }
+                    _ => {}
+                }
+                self.depth += 1;
+            }
+            Event::End(tag) => {
+                self.depth = self.depth.saturating_sub(1);
+                self.is_heading &= !matches!(tag, TagEnd::Heading(_));
+            }
+            Event::Text(text) | Event::Code(text) if self.is_heading => {
+                if let Some((_, title)) = self.headings.last_mut() {
+                    title.push_str(text);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn unit(&self, kind: UnitKind, range: Range<usize>) -> Unit {
+        Unit {
+            kind,
+            head_end: range.start,
+            range,
+            pieces: Vec::new(),
+            headings: self.headings.iter().map(|(_, title)| title.clone()).collect(),
+            section: self.section,
+            sentences: Vec::new(),
+        }
+    }
+}
+
+fn kind_of(tag: &Tag<'_>) -> Option<UnitKind> {
+    match tag {
+        Tag::Paragraph => Some(UnitKind::Paragraph),
+        Tag::List(first) => Some(UnitKind::List { is_ordered: first.is_some() }),
+        Tag::Table(_) => Some(UnitKind::Table),
+        Tag::CodeBlock(_) => Some(UnitKind::Code),
+        Tag::BlockQuote(_) => Some(UnitKind::Callout),
+        _ => None,
+    }
+}
+
+/// Extends lists, tables, callouts and code to the paragraph that introduces them, which is then no unit of its own
+/// unless it is long.
+fn with_lead_ins(document: &str, blocks: Vec<Unit>) -> Vec<Unit> {
+    let mut units: Vec<Unit> = Vec::new();
+    for mut unit in blocks {
+        unit.range.end = unit.range.start + document[unit.range.clone()].trim_end().len();
+        let lead = units.last().filter(|last| last.kind == UnitKind::Paragraph && last.section == unit.section);
+        match lead.and_then(|lead| lead_in(document, lead, unit.kind)) {
+            Some((from, true)) => {
+                units.pop();
+                unit.range.start = from;
+            }
+            Some((from, false)) => unit.range.start = from,
+            None => {}
+        }
+        // Without pieces, the whole unit is its head.
+        let first = unit.pieces.first().map_or(unit.range.end, |piece| piece.start);
+        unit.head_end = unit.head_end.max(unit.range.start).min(first.max(unit.head_end));
+        if unit.kind != UnitKind::Table {
+            unit.head_end = first;
+        }
+        units.push(unit);
+    }
+    units
+}
+
+/// Returns where the lead-in of a block begins in the paragraph before it, and whether that is the whole paragraph.
+fn lead_in(document: &str, paragraph: &Unit, kind: UnitKind) -> Option<(usize, bool)> {
+    let text = &document[paragraph.range.clone()];
+    let ends_open = text.trim_end_matches(['*', '_']).ends_with([':', '：']);
+    let is_label = text.split_whitespace().count() <= MAX_LABEL_WORDS && !text.ends_with(['.', '!', '?', '。']);
+    let is_short = text.len() <= MAX_LEAD_IN;
+    match kind {
+        UnitKind::Paragraph => None,
+        UnitKind::List { .. } | UnitKind::Table | UnitKind::Callout if !ends_open && !is_label => None,
+        _ if is_short => Some((paragraph.range.start, true)),
+        _ => {
+            let last = sentences_in(document, &paragraph.range, every_sentence).pop()?;
+            Some((last.range.start, false))
+        }
+    }
+}
+
+/// Returns the Markdown of a unit as a reader sees it: without HTML, comments, template directives and images, links
+/// reduced to their text, and not indented.
+pub(crate) fn readable(markdown: &str) -> String {
+    let mut shown = String::new();
+    let mut prose = String::new();
+    let mut code: Option<(String, Vec<String>)> = None;
+    let push = |shown: &mut String, text: &str| {
+        if !text.trim().is_empty() {
+            shown.push_str(text);
+        }
+        shown.push('\n');
+    };
+    for line in not_indented(&without_comments(markdown)) {
+        let bare = line.trim();
+        if let Some((mark, lines)) = &mut code {
+            if !is_directive(bare) {
+                lines.push(line.to_owned());
+            }
+            if bare.starts_with(mark.as_str()) {
+                // A code block that held directives alone is dropped with its fence.
+                if lines.len() > 2 {
+                    push(&mut shown, &lines.join("\n"));
+                }
+                code = None;
+            }
+            continue;
+        }
+        let marks = bare.len() - bare.trim_start_matches(['`', '~']).len();
+        if marks >= 3 && !bare[marks..].contains('`') {
+            push(&mut shown, &without_links(&prose));
+            prose.clear();
+            code = Some((bare[..marks].to_owned(), vec![line.to_owned()]));
+        } else if !is_directive(bare) && !is_tag(bare) {
+            prose.push_str(line);
+            prose.push('\n');
+        }
+    }
+    push(&mut shown, &without_links(&prose));
+    if let Some((mark, mut lines)) = code {
+        // Cut inside a code block: the fence is closed, so that what follows is not taken for code.
+        lines.push(mark);
+        push(&mut shown, &lines.join("\n"));
+    }
+    let blank_lines_once = shown.lines().fold(Vec::<&str>::new(), |mut lines, line| {
+        if !line.trim().is_empty() || lines.last().is_some_and(|last| !last.trim().is_empty()) {
+            lines.push(line);
+        }
+        lines
+    });
+    blank_lines_once.join("\n").trim_end().to_owned()
+}
+
+/// Returns the lines of a unit without the indentation they share; the first has none.
+fn not_indented(text: &str) -> Vec<&str> {
+    let indent = |line: &&str| line.len() - line.trim_start_matches(' ').len();
+    let rest = text.lines().skip(1).filter(|line| !line.trim().is_empty());
+    let shared = if text.starts_with(['-', '*', '+']) { 0 } else { rest.map(|line| indent(&line)).min().unwrap_or(0) };
+    let cut = |(at, line): (usize, &'_ str)| if at == 0 { 0 } else { shared.min(indent(&line)) };
+    text.lines().enumerate().map(|(at, line)| &line[cut((at, line))..]).collect()
+}
+
+fn without_comments(text: &str) -> String {
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, after)) = rest.split_once("<!--") {
+        shown.push_str(before);
+        rest = after.split_once("-->").map_or("", |(_, after)| after);
+    }
+    shown + rest
+}
+
+/// Returns whether a line is a directive of mdBook, Hugo, Jekyll or the like.
+fn is_directive(line: &str) -> bool {
+    let ends = [("{{", "}}"), ("{%", "%}"), (":::", "")];
+    ends.iter().any(|(open, close)| line.starts_with(open) && line.ends_with(close))
+}
+
+/// Returns whether a line consists of one HTML tag.
+fn is_tag(line: &str) -> bool {
+    line.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).is_some_and(|inner| {
+        let name = inner.strip_prefix('/').unwrap_or(inner);
+        name.starts_with(char::is_alphabetic) && !inner.contains(['<', '>']) && !inner.contains("://")
+    })
+}
+
+/// Reduces wiki links, reference links, footnote marks, images and HTML to what a reader sees, outside code.
+fn without_links(text: &str) -> String {
+    let parts: Vec<_> = text.split('`').collect();
+    // Backticks that do not pair are no code.
+    if parts.len().is_multiple_of(2) {
+        return without_links_in(&without_tags(text));
+    }
+    // Links may have code in their text, so code is put back after links are reduced.
+    let is_code = |at: usize| at % 2 == 1;
+    let held = |(at, part): (usize, &&str)| if is_code(at) { HELD.to_string() } else { without_tags(part) };
+    let reduced = without_links_in(&parts.iter().enumerate().map(held).collect::<String>());
+    let mut codes = parts.iter().enumerate().filter(|(at, _)| is_code(*at)).map(|(_, code)| code);
+    let mut shown = String::with_capacity(reduced.len());
+    for letter in reduced.chars() {
+        match letter {
+            HELD => shown.push_str(&codes.next().map(|code| format!("`{code}`")).unwrap_or_default()),
+            letter => shown.push(letter),
+        }
+    }
+    shown
+}
+
+/// Stands for a code span while links are reduced. A private character, so a text that has it loses no more than a sign.
+const HELD: char = '\u{f8fe}';
+
+/// Removes HTML tags, and keeps what stands between them.
+fn without_tags(text: &str) -> String {
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(open) = rest.find('<') {
+        shown.push_str(&rest[..open]);
+        let tag = rest[open..].split_once('>').filter(|(tag, _)| is_tag(&format!("{tag}>")));
+        match tag {
+            Some((_, after)) => rest = after,
+            None => {
+                shown.push('<');
+                rest = &rest[open + 1..];
+            }
+        }
+    }
+    shown + rest
+}
+
+fn without_links_in(text: &str) -> String {
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(open) = rest.find('[') {
+        let (before, after) = rest.split_at(open);
+        let is_image = before.ends_with('!');
+        let before = if is_image { &before[..before.len() - 1] } else { before };
+        shown.push_str(before);
+        match link(after) {
+            // Code in the name of an image is kept: it is put back in order.
+            Some((text, length)) if is_image => {
+                shown.extend(text.chars().filter(|letter| *letter == HELD));
+                rest = &after[length..];
+            }
+            Some((text, length)) => {
+                shown.push_str(text);
+                rest = &after[length..];
+            }
+            None => {
+                shown.push('[');
+                rest = &after[1..];
+            }
+        }
+    }
+    shown + rest
+}
+
+/// Parses a link at the start of a text; returns what a reader sees of it and its length in bytes.
+fn link(text: &str) -> Option<(&str, usize)> {
+    if let Some(inner) = text.strip_prefix("[[") {
+        let (inner, _) = inner.split_once("]]")?;
+        let shown = inner.rsplit_once('|').map_or(inner, |(_, alias)| alias);
+        return (!inner.contains(['[', '\n'])).then_some((shown, inner.len() + 4));
+    }
+    let (label, rest) = text[1..].split_once(']')?;
+    if label.contains('[') {
+        return None;
+    }
+    let own = label.len() + 2;
+    if label.starts_with('^') {
+        return Some(("", own));
+    }
+    for (open, close) in [('(', ')'), ('[', ']')] {
+        if let Some(inner) = rest.strip_prefix(open)
+            && let Some((inner, _)) = inner.split_once(close)
+        {
+            // A reference consists of one short name; `a[0][1]` is no link.
+            let is_link =
+                open == '(' || (!label.is_empty() && !label.chars().all(char::is_numeric) && inner.len() < 80);
+            return is_link.then_some((label, own + inner.len() + 2));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(document: &str) -> Vec<String> {
+        units(document).iter().map(|unit| format!("{:?}: {}", unit.kind, &document[unit.range.clone()])).collect()
+    }
+
+    #[test]
+    fn lists_tables_and_code_keep_what_introduces_them() {
+        let document = "---\ntitle: x\n---\n# Setup\n\nIntro paragraph of the page.\n\nSupported formats:\n\n- png\n- jpg\n\n\
+            Run this. ```x```\n\n```sh\nmake\n```\n\n**Limits**\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n> Note: be careful.\n";
+        assert_eq!(
+            shown(document),
+            [
+                "Paragraph: Intro paragraph of the page.",
+                "List { is_ordered: false }: Supported formats:\n\n- png\n- jpg",
+                "Code: Run this. ```x```\n\n```sh\nmake\n```",
+                "Table: **Limits**\n\n| a | b |\n|---|---|\n| 1 | 2 |",
+                "Callout: > Note: be careful.",
+            ]
+        );
+        let units = units(document);
+        assert_eq!(units[1].pieces.len(), 2);
+        assert_eq!(
+            &document[units[3].range.start..units[3].head_end],
+            "**Limits**\n\n| a | b |\n|---|---|\n".trim_end_matches("|---|---|\n")
+        );
+        assert!(units.iter().all(|unit| unit.headings == ["Setup"]));
+    }
+
+    #[test]
+    fn units_of_two_sections_do_not_join() {
+        let document = "# A\n\nThe formats are:\n\n# B\n\n- one\n";
+        assert_eq!(shown(document), ["Paragraph: The formats are:", "List { is_ordered: false }: - one"]);
+    }
+
+    #[test]
+    fn page_is_split_at_blank_lines() {
+        let page = "# Fair\n\nOpen in July.\nAnd in May.\n\nBring:\n\n- boots\n- a hat\n\nMetal | Euros\nZinc | 3\n";
+        let kinds: Vec<_> = units_of_page(page).iter().map(|unit| &page[unit.range.clone()]).collect();
+        assert_eq!(kinds, ["Open in July.\nAnd in May.", "Bring:\n\n- boots\n- a hat", "Metal | Euros\nZinc | 3"]);
+    }
+
+    #[test]
+    fn reader_sees_no_comments_directives_targets_of_links_or_html_lines() {
+        let text = "See [[notes/plan|the plan]], [[b]], [c](d.md), [e][f], `a[0][1]` and x[1].[^2] <!-- hidden -->\n\
+            <Listing number=\"1\">\n\n```rust\n{{#rustdoc_include x}}\n```\n\n</Listing>\n![i](p.png)\n```\n[a][b]\n```";
+        assert_eq!(readable(text), "See the plan, b, c, e, `a[0][1]` and x[1]. \n\n```\n[a][b]\n```");
+    }
+}
