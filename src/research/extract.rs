@@ -91,7 +91,7 @@ pub(crate) async fn extract<Q: ?Sized + Sync>(
 
 /// Returns the documents of the best passages, in order of their first passage. A document that has changed since it was
 /// indexed, or that is very long, is read passage by passage.
-async fn readings(passages: &[Passage], source: &dyn Source) -> Vec<Reading> {
+async fn readings(passages: &[Passage], source: &dyn Documents) -> Vec<Reading> {
     // With whether the whole document is read.
     let mut readings: Vec<(bool, Reading)> = Vec::new();
     for passage in passages.iter().take(MAX_PASSAGES) {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::branch::{Branch, Finding};
 use super::compress::confidence;
-use super::evidence::EvidenceId;
+use super::evidence::{Evidence, EvidenceId};
 use super::memory::cited;
 use super::node::{Node, NodeId, NodeStatus, Tree};
 use super::prompt::{Template, fitted, room, shorten_longest};
@@ -31,6 +31,9 @@ const COVERED_SHARE: f32 = 0.6;
 
 /// Most weak areas kept in a verdict; each is repeated in the next planning prompt.
 const MAX_AREAS: usize = 12;
+
+/// Characters of a quote that the judge is shown.
+const MAX_QUOTE_CHARACTERS: usize = 240;
 
 /// The judge's verdict after a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -194,19 +197,24 @@ pub(crate) async fn judge(
     brief: &Brief,
     tree: &Tree,
     branches: &BTreeMap<NodeId, Branch>,
+    quotes: &[&Evidence],
     draft: &Draft,
 ) -> Result<Verdict, StructuredError> {
     let complaints = checks(brief, tree, branches, draft);
     let lines: Vec<_> = complaints.iter().map(ToString::to_string).collect();
     let nodes: Vec<_> = tree.workers().map(node_line).collect();
-    let render = |draft: &String| {
+    let render = |(draft, quotes): &(String, Vec<String>)| {
         let (task, aspects) = (&brief.task, &brief.aspects);
-        let context = json!({"task": task, "aspects": aspects, "nodes": nodes, "complaints": lines, "draft": draft});
+        let context = json!({
+            "task": task, "aspects": aspects, "nodes": nodes, "complaints": lines, "quotes": quotes, "draft": draft,
+        });
         Template::Judge.prompt(caller, context)
     };
     let room = room::<VerdictDraft>(caller, Role::Judge);
-    let prompt = fitted(caller, room, &mut draft_text(draft), render, |draft| {
-        shorten_longest(std::iter::once(draft), &|text| caller.count(Role::Judge, text))
+    let mut shown = (draft_text(draft), quotes.iter().map(|quote| quote_line(quote)).collect());
+    let prompt = fitted(caller, room, &mut shown, render, |(draft, quotes)| {
+        // The draft is what is judged, so the quotes go first.
+        quotes.pop().is_some() || shorten_longest(std::iter::once(draft), &|text| caller.count(Role::Judge, text))
     });
     let check = |said: &VerdictDraft| {
         if said.is_complete && relied_on(said, tree).is_empty() {
@@ -225,6 +233,14 @@ fn node_line(node: &Node) -> Value {
         "id": node.id, "status": node.status, "confidence": format!("{:.2}", node.confidence),
         "aspects": aspects.join(", "), "question": node.question,
     })
+}
+
+/// Returns a quote with its id and place on one line.
+fn quote_line(quote: &Evidence) -> String {
+    let text = one_line(&quote.quote);
+    let cut: String = text.chars().take(MAX_QUOTE_CHARACTERS).collect();
+    let end = if cut.len() < text.len() { "…" } else { "" };
+    format!("[{}] {}: {cut}{end}", quote.id, one_line(&quote.source.for_people()))
 }
 
 /// Renders a draft as text for the judge's prompt.
@@ -323,7 +339,7 @@ mod tests {
             findings: branches.values().flat_map(|found| found.report.findings.clone()).collect(),
             ..Draft::default()
         };
-        judge(&Scripted::replying(said), &CallKey::new("judge/1"), &brief, &tree, &branches, &draft).await.unwrap()
+        judge(&Scripted::replying(said), &CallKey::new("judge/1"), &brief, &tree, &branches, &[], &draft).await.unwrap()
     }
 
     #[test]
@@ -366,10 +382,10 @@ mod tests {
         brief.aspects.truncate(1);
         let caller = Scripted::replying(said(true, false, &["n77"], &[]));
         let key = CallKey::new("judge/1");
-        let refused = judge(&caller, &key, &brief, &tree, &branches, &Draft::default()).await;
+        let refused = judge(&caller, &key, &brief, &tree, &branches, &[], &Draft::default()).await;
         assert!(matches!(refused, Err(StructuredError::Invalid { .. })), "{refused:?}");
         let caller = Scripted::replying(said(true, false, &["n2"], &[]));
-        assert!(judge(&caller, &key, &brief, &tree, &branches, &Draft::default()).await.unwrap().is_enough());
+        assert!(judge(&caller, &key, &brief, &tree, &branches, &[], &Draft::default()).await.unwrap().is_enough());
     }
 
     #[test]

@@ -372,7 +372,7 @@ async fn steps_can_be_run_by_any_thread() {
     let key = CallKey::new("k");
     is_send(&crate::research::memory::group_summaries(&caller, &key, &brief, &tree, &branches, 9));
     let draft = crate::research::report::Draft::default();
-    is_send(&crate::research::verdict::judge(&caller, &key, &brief, &tree, &branches, &draft));
+    is_send(&crate::research::verdict::judge(&caller, &key, &brief, &tree, &branches, &[], &draft));
     let material = crate::research::writer::WriterInput {
         brief: &brief,
         tree: &tree,

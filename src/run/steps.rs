@@ -42,6 +42,9 @@ const GROUP_TOKENS: u64 = 800;
 /// Most quotes shown to a writer unfiltered. Of more, those most similar to the question and its aspects are selected.
 const MAX_LEDGER: usize = 60;
 
+/// Most quotes that the judge is shown.
+const MAX_JUDGED: usize = 24;
+
 /// Quotes retrieved for the question, and for each aspect.
 const RECALLED: usize = 20;
 
@@ -267,7 +270,8 @@ impl Steps {
             by_coverage(brief, &state.tree, &state.branches)
         } else {
             let key = CallKey::new(format!("judge/{}", rounds.number));
-            match judge(desk, &key, brief, &state.tree, &state.branches, &draft).await {
+            let quotes = self.recalled(brief, state, MAX_JUDGED).await;
+            match judge(desk, &key, brief, &state.tree, &state.branches, &quotes, &draft).await {
                 // The findings are worth more than a verdict: continue without the judge.
                 Err(error @ (StructuredError::Invalid { .. } | StructuredError::Call(CallError::Model(_)))) => {
                     draft.made_do("the answer was judged", &error);
@@ -369,8 +373,7 @@ impl Steps {
         Rounds { briefs: Briefs { brief, .. }, reasons, verdicts, .. }: &Rounds,
         memory: &Memory,
     ) -> Result<Draft, StepError> {
-        let all: Vec<_> = state.branches.values().flat_map(|branch| &branch.evidence).collect();
-        let ledger = if all.len() <= MAX_LEDGER { all } else { self.recalled(brief, all).await };
+        let ledger = self.recalled(brief, state, MAX_LEDGER).await;
         let material = WriterInput {
             brief,
             reasons,
@@ -384,9 +387,13 @@ impl Steps {
         Ok(writer::draft(desk, key, &material).await?)
     }
 
-    /// Selects the quotes most similar to the question and to each aspect, in the order of the evidence ledger.
-    async fn recalled<'a>(&self, brief: &Brief, all: Vec<&'a Evidence>) -> Vec<&'a Evidence> {
-        let Some(recall) = &self.recall else { return all.into_iter().take(MAX_LEDGER).collect() };
+    /// Selects up to `most` quotes, those most similar to the question and to each aspect, in the order of the evidence
+    /// ledger.
+    async fn recalled<'a>(&self, brief: &Brief, state: &'a RunState, most: usize) -> Vec<&'a Evidence> {
+        let all: Vec<_> = state.branches.values().flat_map(|branch| &branch.evidence).collect();
+        let Some(recall) = self.recall.as_ref().filter(|_| all.len() > most) else {
+            return all.into_iter().take(most).collect();
+        };
         let mut scores: BTreeMap<EvidenceId, f32> = BTreeMap::new();
         let queries =
             std::iter::once(brief.question.as_str()).chain(brief.aspects.iter().map(|aspect| aspect.text.as_str()));
@@ -402,11 +409,11 @@ impl Steps {
             }
         }
         if scores.is_empty() {
-            return all.into_iter().take(MAX_LEDGER).collect();
+            return all.into_iter().take(most).collect();
         }
         let mut best: Vec<_> = all.iter().filter(|quote| scores.contains_key(&quote.id)).collect();
         best.sort_by(|a, b| scores[&b.id].total_cmp(&scores[&a.id]).then_with(|| a.id.cmp(&b.id)));
-        let kept: Vec<_> = best.into_iter().take(MAX_LEDGER).map(|quote| &quote.id).collect();
+        let kept: Vec<_> = best.into_iter().take(most).map(|quote| &quote.id).collect();
         all.iter().filter(|quote| kept.contains(&&quote.id)).copied().collect()
     }
 }
