@@ -345,8 +345,19 @@ fn without_links(text: &str) -> String {
 /// Stands for a code span while links are reduced. A private character, so a text that has it loses no more than a sign.
 const HELD: char = '\u{f8fe}';
 
-/// Removes HTML tags, and keeps what stands between them.
+/// Removes struck-out text, with a space beside it, and HTML tags but not what stands between them.
 fn without_tags(text: &str) -> String {
+    let (mut kept, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, struck)) = rest.split_once("~~") {
+        let Some((_, after)) = struck.split_once("~~") else { break };
+        kept.push_str(before);
+        rest = if before.ends_with(' ') { after.trim_start_matches(' ') } else { after };
+    }
+    kept.push_str(rest);
+    without_html(&kept)
+}
+
+fn without_html(text: &str) -> String {
     let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(open) = rest.find('<') {
         shown.push_str(&rest[..open]);

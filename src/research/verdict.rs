@@ -203,7 +203,7 @@ pub(crate) async fn judge(
     let complaints = checks(brief, tree, branches, draft);
     let lines: Vec<_> = complaints.iter().map(ToString::to_string).collect();
     let nodes: Vec<_> = tree.workers().map(node_line).collect();
-    let render = |(draft, quotes): &(String, Vec<String>)| {
+    let render = |(draft, quotes): &(String, Vec<Value>)| {
         let (task, aspects) = (&brief.task, &brief.aspects);
         let context = json!({
             "task": task, "aspects": aspects, "nodes": nodes, "complaints": lines, "quotes": quotes, "draft": draft,
@@ -211,7 +211,7 @@ pub(crate) async fn judge(
         Template::Judge.prompt(caller, context)
     };
     let room = room::<VerdictDraft>(caller, Role::Judge);
-    let mut shown = (draft_text(draft), quotes.iter().map(|quote| quote_line(quote)).collect());
+    let mut shown = (draft_text(draft), quotes.iter().map(|quote| shown_quote(quote)).collect());
     let prompt = fitted(caller, room, &mut shown, render, |(draft, quotes)| {
         // The draft is what is judged, so the quotes go first.
         quotes.pop().is_some() || shorten_longest(std::iter::once(draft), &|text| caller.count(Role::Judge, text))
@@ -235,12 +235,12 @@ fn node_line(node: &Node) -> Value {
     })
 }
 
-/// Returns a quote with its id and place on one line.
-fn quote_line(quote: &Evidence) -> String {
+/// Returns a quote as the judge is shown it: with its place, and cut.
+fn shown_quote(quote: &Evidence) -> Value {
     let text = one_line(&quote.quote);
     let cut: String = text.chars().take(MAX_QUOTE_CHARACTERS).collect();
     let end = if cut.len() < text.len() { "…" } else { "" };
-    format!("[{}] {}: {cut}{end}", quote.id, one_line(&quote.source.for_people()))
+    json!({"id": quote.id, "text": format!("{}: {cut}{end}", one_line(&quote.source.for_people()))})
 }
 
 /// Renders a draft as text for the judge's prompt.
