@@ -497,3 +497,57 @@ impl Asked {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::ContentHash;
+    use crate::source::Label;
+
+    fn picked(document: &str, question: &str) -> Vec<Picked> {
+        let place = Place::Kb {
+            collection: "kb".into(),
+            path: "a.md".into(),
+            title: "Beds".into(),
+            heading_path: Vec::new(),
+            line_start: 1,
+            line_end: 1,
+            content_hash: ContentHash::of(document.as_bytes()),
+        };
+        let text = document.to_owned();
+        let passage =
+            Passage { id: "c".into(), place, label: Label::Internal, snippet: String::new(), text, score: 1.0 };
+        let reading = Reading { hits: vec![(0..document.len(), 1.0)], document: passage };
+        let question = question.parse().unwrap();
+        pick(&NodeId::numbered(1), &question, &[reading], &WordSplitter::default(), None).unwrap()
+    }
+
+    fn quotes(found: &Picked) -> Vec<&str> {
+        found.quotes.iter().map(|quote| quote.quote.as_str()).collect()
+    }
+
+    #[test]
+    fn long_table_is_cut_to_its_header_and_the_rows_that_bear_on_the_question() {
+        let rows: Vec<_> = (1..40).map(|bed| format!("| bed {bed} | holds plant{bed} |\n")).collect();
+        let table = format!("# Beds\n\n| bed | plants |\n|---|---|\n{}", rows.concat());
+        let found = picked(&table, "Where is plant17?");
+        assert_eq!(quotes(&found[0]), ["| bed | plants |\n|---|---|", "| bed 17 | holds plant17 |"]);
+    }
+
+    #[test]
+    fn limit_in_the_next_sentence_and_list_after_a_lead_in_are_shown() {
+        let document = "# Uploads\n\nThe size of an upload depends on your plan. It is 5 MB in the free plan and 200 MB in \
+                        others.\n\nThese formats are accepted:\n\n- png\n- jpg\n";
+        let found = picked(document, "How large may an upload be?");
+        assert!(found[0].quotes[0].quote.ends_with("200 MB in others."));
+        let found = picked(document, "Which formats are accepted?");
+        assert_eq!(quotes(&found[0]), ["These formats are accepted:\n\n- png\n- jpg"]);
+    }
+
+    #[test]
+    fn paragraph_that_refers_to_the_one_before_is_shown_with_it() {
+        let document = "# Valves\n\nA valve of brass lasts.\n\nSo, what closes a brass valve? The night rule does.\n";
+        let found = picked(document, "What closes a brass valve at night?");
+        assert!(found[0].quotes[0].quote.starts_with("A valve of brass lasts."));
+    }
+}

@@ -91,7 +91,7 @@ pub(crate) fn units_of_page(page: &str) -> Vec<Unit> {
             }
             None => units.push(Unit {
                 kind,
-                head_end: if kind == UnitKind::Table { range.end } else { range.start },
+                head_end: range.end,
                 pieces: if kind == UnitKind::Table { Vec::new() } else { vec![range.clone()] },
                 range,
                 headings: headings.clone(),
@@ -145,11 +145,6 @@ impl Reader {
                     (1, Tag::Item | Tag::TableRow) => {
                         if let Some(unit) = self.units.last_mut() {
                             unit.pieces.push(range);
-                        }
-                    }
-                    (1, Tag::TableHead) => {
-                        if let Some(unit) = self.units.last_mut() {
-                            unit.head_end = range.end;
                         }
                     }
                     _ => {}
@@ -209,11 +204,7 @@ fn with_lead_ins(document: &str, blocks: Vec<Unit>) -> Vec<Unit> {
             None => {}
         }
         // Without pieces, the whole unit is its head.
-        let first = unit.pieces.first().map_or(unit.range.end, |piece| piece.start);
-        unit.head_end = unit.head_end.max(unit.range.start).min(first.max(unit.head_end));
-        if unit.kind != UnitKind::Table {
-            unit.head_end = first;
-        }
+        unit.head_end = unit.pieces.first().map_or(unit.range.end, |piece| piece.start);
         units.push(unit);
     }
     units
@@ -451,10 +442,7 @@ mod tests {
         );
         let units = units(document);
         assert_eq!(units[1].pieces.len(), 2);
-        assert_eq!(
-            &document[units[3].range.start..units[3].head_end],
-            "**Limits**\n\n| a | b |\n|---|---|\n".trim_end_matches("|---|---|\n")
-        );
+        assert_eq!(&document[units[3].range.start..units[3].head_end], "**Limits**\n\n| a | b |\n|---|---|\n");
         assert!(units.iter().all(|unit| unit.headings == ["Setup"]));
     }
 

@@ -130,7 +130,7 @@ pub(super) struct PromptEntry {
 }
 
 /// The parts of a prompt that can be shortened.
-struct PromptParts {
+struct WorkerParts {
     results: Vec<StepResult>,
     context: String,
     conclusions: Vec<PromptEntry>,
@@ -349,7 +349,7 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
     }
 
     fn prompt(&self, step: u32) -> Prompt {
-        let mut view = PromptParts {
+        let mut view = WorkerParts {
             results: self.results.clone(),
             context: self.task.context.to_owned(),
             conclusions: conclusions(self.task),
@@ -359,7 +359,7 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
         fitted(self.caller, room, &mut view, |view| self.render(step, view), |view| self.shrink(view))
     }
 
-    fn render(&self, step: u32, view: &PromptParts) -> Prompt {
+    fn render(&self, step: u32, view: &WorkerParts) -> Prompt {
         let max_steps = self.task.limits.max_steps;
         let may = |tool| self.task.node.tools.contains(&tool);
         let context = json!({
@@ -389,7 +389,7 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
 
     /// Shortens the prompt: first the passages of earlier steps, oldest first, then the summary and the dependencies,
     /// then the passages of the last step, and last the conclusions and notes. Ids of omitted passages stay valid.
-    fn shrink(&self, view: &mut PromptParts) -> bool {
+    fn shrink(&self, view: &mut WorkerParts) -> bool {
         let count = |text: &str| self.caller.count(Role::Worker, text);
         let last = view.results.last().map_or(0, |result| result.step);
         let old = view.results.iter_mut().find(|result| result.step < last && !result.passages.is_empty());

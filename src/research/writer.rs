@@ -121,7 +121,7 @@ struct PromptText {
 
 /// Parts of a prompt that [`Writer::fitted`] may shorten.
 #[derive(Clone, Debug, Default)]
-struct PromptParts {
+struct WriterParts {
     findings: String,
     summary: String,
     groups: BTreeMap<String, String>,
@@ -252,8 +252,8 @@ impl<'a> Writer<'a> {
         let branches: Vec<_> = nodes.iter().filter_map(|node| self.material.branches.get(&node.id)).collect();
         let findings: Vec<_> = branches.iter().map(|branch| branch_text(branch)).collect();
         let quotes = branches.iter().flat_map(|branch| &branch.evidence).map(named).collect();
-        let mut view = PromptParts { findings: findings.join("\n"), quotes, ..PromptParts::default() };
-        let render = |view: &PromptParts| {
+        let mut view = WriterParts { findings: findings.join("\n"), quotes, ..WriterParts::default() };
+        let render = |view: &WriterParts| {
             let (task, findings, quotes) = (&self.material.brief.task, &view.findings, &view.quotes);
             let context =
                 json!({"task": task, "title": title, "titles": titles, "findings": findings, "quotes": quotes});
@@ -275,7 +275,7 @@ impl<'a> Writer<'a> {
     /// Writes the answer, from its sections if there are any.
     async fn whole(&self, sections: Vec<Section>) -> Result<Draft, CallError> {
         let mut view = self.view(&sections);
-        let render = |view: &PromptParts| self.whole_prompt(view);
+        let render = |view: &WriterParts| self.whole_prompt(view);
         let prompt = self.fitted(room::<WriteDraft>(self.caller, Role::Writer), &mut view, render);
         let check = |draft: &WriteDraft| self.substance(std::iter::once(draft.answer.as_str()));
         let draft = structured_checked(self.caller, &self.key.then("answer"), &prompt, "answer", check)
@@ -284,7 +284,7 @@ impl<'a> Writer<'a> {
         Ok(self.held_to_evidence(&draft, sections))
     }
 
-    fn view(&self, sections: &[Section]) -> PromptParts {
+    fn view(&self, sections: &[Section]) -> WriterParts {
         let findings: Vec<_> = self.found().iter().map(|(node, branch)| node_text(node, branch)).collect();
         let sections: Vec<_> = sections
             .iter()
@@ -292,7 +292,7 @@ impl<'a> Writer<'a> {
             .collect();
         let groups = self.material.memory.groups.iter().map(|(name, summary)| (name.clone(), summary.text.clone()));
         let ledger = self.material.ledger.iter().filter(|quote| quote.checked);
-        PromptParts {
+        WriterParts {
             summary: self.material.memory.global.text.clone(),
             groups: groups.collect(),
             // The sections already contain the findings.
@@ -302,7 +302,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn whole_prompt(&self, view: &PromptParts) -> Prompt {
+    fn whole_prompt(&self, view: &WriterParts) -> Prompt {
         let groups: Vec<_> = view.groups.iter().map(|(name, text)| json!({"name": name, "text": text})).collect();
         let context = json!({
             "task": self.material.brief.task,
@@ -319,7 +319,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Shortens the prompt until it fits: first drops quotes from the end, then shortens the longest text.
-    fn fitted(&self, room: u64, view: &mut PromptParts, render: impl Fn(&PromptParts) -> Prompt) -> Prompt {
+    fn fitted(&self, room: u64, view: &mut WriterParts, render: impl Fn(&WriterParts) -> Prompt) -> Prompt {
         let count = |text: &str| self.count(text);
         fitted(self.caller, room, view, render, |view| {
             if view.quotes.pop().is_some() {
