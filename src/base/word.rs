@@ -42,6 +42,11 @@ impl WordSplitter {
         runs(text).into_iter().map(place).collect()
     }
 
+    /// Returns the distinct stems of `text`.
+    pub(crate) fn stems(&self, text: &str) -> HashSet<String> {
+        self.words(text).into_iter().map(|word| word.stem).collect()
+    }
+
     /// Returns the distinct stems of `text` that are not stop words, in order of appearance.
     ///
     /// Returns the stop words themselves if there is nothing else (`to be or not to be`).

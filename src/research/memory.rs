@@ -228,7 +228,7 @@ fn stems(claim: &str, splitter: &WordSplitter) -> HashSet<String> {
         // Ids in the same brackets have the same range, which is then blanked twice, to the same length.
         text.replace_range(range.clone(), &" ".repeat(range.len()));
     }
-    splitter.words(&text).into_iter().map(|word| word.stem).collect()
+    splitter.stems(&text)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "sentences are short")]

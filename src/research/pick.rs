@@ -13,7 +13,7 @@ use super::question::Question;
 use super::sentence::Sentence;
 use super::unit::{Unit, UnitKind, units, units_of_page};
 use crate::base::word::WordSplitter;
-use crate::kb::embed::{EmbedError, Embedder};
+use crate::kb::embed::{EmbedError, Embedder, cosine};
 use crate::source::{Passage, Place};
 
 /// Most units picked for one question.
@@ -120,6 +120,8 @@ struct Candidate<'a> {
     /// Whether it is the first of its section.
     is_first: bool,
     words: HashSet<String>,
+    /// Byte range of the two consecutive sentences with the most words of the question.
+    window: Range<usize>,
     score: f32,
 }
 
@@ -138,13 +140,18 @@ pub(crate) fn pick(
     let asked = Asked::of(question.as_str());
     let stems = splitter.key_stems(question.as_str());
     let (mut candidates, weights) = candidates(readings, asked, &stems, splitter);
-    if let Some(embedder) = embedder {
-        add_meaning(question, &mut candidates, &weights, splitter, embedder)?;
+    let meaning = match embedder {
+        Some(embedder) => Some((embedder, embedder.embed_query(question.as_str())?)),
+        None => None,
+    };
+    let meaning = meaning.as_ref().map(|(embedder, wanted)| Meaning { embedder: *embedder, wanted });
+    if let Some(meaning) = meaning {
+        add_meaning(&mut candidates, meaning)?;
     }
     let mut picked = Vec::new();
     let mut number = 0;
     for candidate in best(candidates) {
-        let text = deciding(&candidate, question, &weights, splitter, embedder)?;
+        let text = deciding(&candidate, &weights, splitter, meaning)?;
         let document = &candidate.reading.document;
         let mut quotes = Vec::new();
         for range in shown(&candidate.unit, &weights, &document.text, splitter) {
@@ -157,6 +164,21 @@ pub(crate) fn pick(
 }
 
 type Weights = HashMap<String, f32>;
+
+/// The vector of the question, and what makes those it is compared with.
+#[derive(Clone, Copy)]
+struct Meaning<'a> {
+    embedder: &'a dyn Embedder,
+    wanted: &'a [f32],
+}
+
+impl Meaning<'_> {
+    /// Returns the similarity of each text to the question, at least 0.
+    fn of(self, texts: &[&str]) -> Result<impl Iterator<Item = f32>, EmbedError> {
+        let vectors = self.embedder.embed_passages(texts)?;
+        Ok(vectors.into_iter().map(move |vector| cosine(self.wanted, &vector).max(0.0)))
+    }
+}
 
 fn candidates<'a>(
     readings: &'a [Reading],
@@ -180,17 +202,17 @@ fn candidates<'a>(
             let is_hit = |(range, _): &&(Range<usize>, f32)| overlap(range, &unit.range);
             // A neighbour of what was found counts a little less.
             let own = reading.hits.iter().filter(is_hit).map(|hit| hit.1).fold(of_section * 0.85, f32::max);
-            let words = words(&text[unit.range.clone()], splitter);
-            candidates.push(Candidate { reading, rank, unit, is_first, words, score: RANK * own / best });
+            let words = splitter.stems(&text[unit.range.clone()]);
+            let window = unit.range.clone();
+            candidates.push(Candidate { reading, rank, unit, is_first, words, window, score: RANK * own / best });
         }
     }
     let weights = rarity(&candidates, stems);
     for candidate in &mut candidates {
-        let about = words(&names(candidate).join(" "), splitter);
-        let share = f32::midpoint(
-            share(&weights, &candidate.words, &about),
-            share(&weights, &words(window(candidate, &weights, splitter), splitter), &about),
-        );
+        let about = splitter.stems(&names(candidate).join(" "));
+        candidate.window = window(candidate, &weights, splitter);
+        let in_window = splitter.stems(&candidate.reading.document.text[candidate.window.clone()]);
+        let share = f32::midpoint(share(&weights, &candidate.words, &about), share(&weights, &in_window, &about));
         let suits = if asked.suits(&candidate.unit, &candidate.reading.document.text, &weights, splitter) {
             SUITS
         } else {
@@ -215,7 +237,6 @@ fn with_what_they_refer_to(text: &str, units: Vec<Unit>) -> Vec<Unit> {
         let refers = unit.kind == UnitKind::Paragraph && REFERRING.iter().any(|opening| own.starts_with(opening));
         if let Some(before) = before.filter(|before| refers && unit.range.end - before.range.start <= MAX_EXTENDED) {
             unit.range.start = before.range.start;
-            unit.head_end = unit.range.end;
             unit.sentences = before.sentences.iter().cloned().chain(std::mem::take(&mut unit.sentences)).collect();
         }
         extended.push(unit);
@@ -237,10 +258,6 @@ fn sections_hit(units: &[Unit], hits: &[(Range<usize>, f32)]) -> HashMap<usize, 
 
 fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start < b.end && b.start < a.end
-}
-
-fn words(text: &str, splitter: &WordSplitter) -> HashSet<String> {
-    splitter.words(text).into_iter().map(|word| word.stem).collect()
 }
 
 /// Returns the weight of each stem: inverse document frequency over the units.
@@ -265,17 +282,17 @@ fn share(weights: &Weights, words: &HashSet<String>, about: &HashSet<String>) ->
 }
 
 /// Returns the two consecutive sentences of a unit with the most words of the question; all of a unit without sentences.
-fn window<'a>(candidate: &Candidate<'a>, weights: &Weights, splitter: &WordSplitter) -> &'a str {
+fn window(candidate: &Candidate<'_>, weights: &Weights, splitter: &WordSplitter) -> Range<usize> {
     let none = HashSet::new();
     let text = candidate.reading.document.text.as_str();
     let sentences = &candidate.unit.sentences;
     let windows = (0..sentences.len()).map(|at| {
         let last = &sentences[(at + 1).min(sentences.len() - 1)];
-        &text[sentences[at].range.start..last.range.end.max(sentences[at].range.end)]
+        sentences[at].range.start..last.range.end.max(sentences[at].range.end)
     });
-    let scored = windows.map(|window| (share(weights, &words(window, splitter), &none), window));
+    let scored = windows.map(|window| (share(weights, &splitter.stems(&text[window.clone()]), &none), window));
     let best = scored.reduce(|best, next| if next.0 > best.0 { next } else { best });
-    best.map_or(&text[candidate.unit.range.clone()], |(_, window)| window)
+    best.map_or(candidate.unit.range.clone(), |(_, window)| window)
 }
 
 /// Returns what is taken off the score of a unit that says little by itself.
@@ -307,30 +324,21 @@ fn sort(candidates: &mut [Candidate<'_>]) {
     candidates.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| place(a).cmp(&place(b))));
 }
 
-/// Adds the cosine similarity of the question and the best window of each unit, and sorts again. Units beyond [`MAX_EMBEDDED`] are dropped.
-fn add_meaning(
-    question: &Question,
-    candidates: &mut Vec<Candidate<'_>>,
-    weights: &Weights,
-    splitter: &WordSplitter,
-    embedder: &dyn Embedder,
-) -> Result<(), EmbedError> {
+/// Adds the similarity of the question and the best window of each unit, and sorts again. Units beyond [`MAX_EMBEDDED`]
+/// are dropped.
+fn add_meaning(candidates: &mut Vec<Candidate<'_>>, meaning: Meaning<'_>) -> Result<(), EmbedError> {
     candidates.truncate(MAX_EMBEDDED);
-    let wanted = embedder.embed_query(question.as_str())?;
     let texts = candidates.iter().map(|candidate| {
-        format!("{}: {}", names(candidate).last().unwrap_or(&""), window(candidate, weights, splitter))
+        let window = &candidate.reading.document.text[candidate.window.clone()];
+        format!("{}: {window}", names(candidate).last().unwrap_or(&""))
     });
     let texts: Vec<_> = texts.collect();
     let texts: Vec<_> = texts.iter().map(String::as_str).collect();
-    for (candidate, vector) in candidates.iter_mut().zip(embedder.embed_passages(&texts)?) {
-        candidate.score += MEANING * cosine(&wanted, &vector);
+    for (candidate, similarity) in candidates.iter_mut().zip(meaning.of(&texts)?) {
+        candidate.score += MEANING * similarity;
     }
     sort(candidates);
     Ok(())
-}
-
-fn cosine(a: &[f32], b: &[f32]) -> f32 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>().max(0.0)
 }
 
 /// Keeps the best units, dropping those that repeat a better one or do not fit on the screen.
@@ -382,10 +390,9 @@ fn common(a: &HashSet<String>, b: &HashSet<String>) -> f32 {
 /// Returns the sentence of a unit that answers best, without Markdown.
 fn deciding(
     candidate: &Candidate<'_>,
-    question: &Question,
     weights: &Weights,
     splitter: &WordSplitter,
-    embedder: Option<&dyn Embedder>,
+    meaning: Option<Meaning<'_>>,
 ) -> Result<String, EmbedError> {
     let sentences = &candidate.unit.sentences;
     let text = &candidate.reading.document.text[candidate.unit.range.clone()];
@@ -397,13 +404,12 @@ fn deciding(
         return Ok(first.plain.clone());
     }
     let none = HashSet::new();
-    let by_words = |sentence: &Sentence| share(weights, &words(&sentence.plain, splitter), &none);
+    let by_words = |sentence: &Sentence| share(weights, &splitter.stems(&sentence.plain), &none);
     let mut scores: Vec<f32> = sentences.iter().map(by_words).collect();
-    if let Some(embedder) = embedder {
-        let wanted = embedder.embed_query(question.as_str())?;
+    if let Some(meaning) = meaning {
         let texts: Vec<_> = sentences.iter().take(MAX_EMBEDDED).map(|sentence| sentence.plain.as_str()).collect();
-        for (score, vector) in scores.iter_mut().zip(embedder.embed_passages(&texts)?) {
-            *score += cosine(&wanted, &vector);
+        for (score, similarity) in scores.iter_mut().zip(meaning.of(&texts)?) {
+            *score += similarity;
         }
     }
     let is_whole = |sentence: &Sentence| !sentence.plain.ends_with([':', '?']);
@@ -418,7 +424,7 @@ fn shown(unit: &Unit, weights: &Weights, text: &str, splitter: &WordSplitter) ->
         return vec![unit.range.clone()];
     }
     let none = HashSet::new();
-    let bears = |piece: &Range<usize>| share(weights, &words(&text[piece.clone()], splitter), &none);
+    let bears = |piece: &Range<usize>| share(weights, &splitter.stems(&text[piece.clone()]), &none);
     let mut best: Vec<_> = unit.pieces.iter().map(|piece| (bears(piece), piece)).collect();
     best.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.start.cmp(&b.1.start)));
     let least = best.first().map_or(0.0, |(score, _)| score * 0.6);
@@ -426,7 +432,7 @@ fn shown(unit: &Unit, weights: &Weights, text: &str, splitter: &WordSplitter) ->
         best.into_iter().filter(|(score, _)| *score >= least).take(MAX_PIECES).map(|(_, piece)| piece).collect();
     kept.sort_by_key(|piece| piece.start);
     let mut ranges: Vec<Range<usize>> = Vec::new();
-    let head = unit.range.start..unit.head_end;
+    let head = unit.head();
     ranges.extend((!text[head.clone()].trim().is_empty()).then_some(head));
     for piece in kept {
         match ranges.last_mut() {
@@ -490,7 +496,7 @@ impl Asked {
             // The paragraph that begins with what is asked for.
             Self::Definition => {
                 let opening: String = own.chars().take(80).collect();
-                let words = words(&opening, splitter);
+                let words = splitter.stems(&opening);
                 unit.kind == UnitKind::Paragraph && weights.keys().all(|stem| words.contains(stem))
             }
             Self::Other => false,

@@ -238,7 +238,7 @@ fn said(page: &str) -> Vec<Said> {
     let splitter = WordSplitter::default();
     let said = |sentence: Sentence| Said {
         range: sentence.range,
-        stems: splitter.words(&sentence.plain).into_iter().map(|word| word.stem).collect(),
+        stems: splitter.stems(&sentence.plain),
         words: words(&sentence.plain).map(str::to_lowercase).collect(),
         text: sentence.plain.to_lowercase(),
     };

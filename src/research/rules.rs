@@ -122,7 +122,7 @@ fn draft(id: String, question: String, aspect: Option<&AspectId>, hint: Option<S
 /// Returns the key words of an aspect, then those of the question that the aspect lacks.
 fn reworded(brief: &Brief, aspect: &Aspect, splitter: &WordSplitter) -> String {
     let own = splitter.without_stop_words(&aspect.text);
-    let mut known: BTreeSet<_> = splitter.words(&own).into_iter().map(|word| word.stem).collect();
+    let mut known = splitter.stems(&own);
     let asked = splitter.without_stop_words(brief.question.as_str());
     let lacking = splitter.words(&asked).into_iter().filter(|word| known.insert(word.stem.clone()));
     let words: Vec<_> = std::iter::once(own.as_str()).chain(lacking.map(|word| &asked[word.range])).collect();

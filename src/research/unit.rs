@@ -35,14 +35,20 @@ pub(crate) struct Unit {
     pub(crate) range: Range<usize>,
     /// Items of a list or rows of a table.
     pub(crate) pieces: Vec<Range<usize>>,
-    /// End of what must be shown with any of the pieces: a list's lead-in, or a table's lead-in and header.
-    pub(crate) head_end: usize,
     /// Headings above it, outermost first.
     pub(crate) headings: Vec<String>,
     /// Number of its section: units between the same two headings share one.
     pub(crate) section: usize,
     /// Its sentences, list items and table rows, with ranges in the document.
     pub(crate) sentences: Vec<Sentence>,
+}
+
+impl Unit {
+    /// Returns what must be shown with any of the pieces: a list's lead-in, or a table's lead-in and header. Without
+    /// pieces, the whole unit is its head.
+    pub(crate) fn head(&self) -> Range<usize> {
+        self.range.start..self.pieces.first().map_or(self.range.end, |piece| piece.start)
+    }
 }
 
 /// Returns the units of a Markdown document in order. Headings, front matter, rules and HTML are no units.
@@ -91,7 +97,6 @@ pub(crate) fn units_of_page(page: &str) -> Vec<Unit> {
             }
             None => units.push(Unit {
                 kind,
-                head_end: range.end,
                 pieces: if kind == UnitKind::Table { Vec::new() } else { vec![range.clone()] },
                 range,
                 headings: headings.clone(),
@@ -167,7 +172,6 @@ impl Reader {
     fn unit(&self, kind: UnitKind, range: Range<usize>) -> Unit {
         Unit {
             kind,
-            head_end: range.start,
             range,
             pieces: Vec::new(),
             headings: self.headings.iter().map(|(_, title)| title.clone()).collect(),
@@ -203,8 +207,6 @@ fn with_lead_ins(document: &str, blocks: Vec<Unit>) -> Vec<Unit> {
             Some((from, false)) => unit.range.start = from,
             None => {}
         }
-        // Without pieces, the whole unit is its head.
-        unit.head_end = unit.pieces.first().map_or(unit.range.end, |piece| piece.start);
         units.push(unit);
     }
     units
@@ -442,7 +444,7 @@ mod tests {
         );
         let units = units(document);
         assert_eq!(units[1].pieces.len(), 2);
-        assert_eq!(&document[units[3].range.start..units[3].head_end], "**Limits**\n\n| a | b |\n|---|---|\n");
+        assert_eq!(&document[units[3].head()], "**Limits**\n\n| a | b |\n|---|---|\n");
         assert!(units.iter().all(|unit| unit.headings == ["Setup"]));
     }
 

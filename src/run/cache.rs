@@ -16,7 +16,7 @@ use super::journal::{JournalError, LockedRun, Lookup, LookupAnswer, LookupRow};
 use crate::base::clock::{Clock, Moment};
 use crate::base::line::one_line;
 use crate::base::word::WordSplitter;
-use crate::kb::embed::Embedder;
+use crate::kb::embed::{Embedder, cosine};
 use crate::source::SourceError;
 
 /// Cosine above which two queries with the same key words count as the same. The cosine alone does not distinguish
@@ -139,7 +139,8 @@ impl Cache {
         let query = lookup.query.clone();
         let nearest = move || {
             let vector = embedder.embed_query(&query).ok()?;
-            let similarity = |(id, query): (i64, String)| Some((dot(&vector, &embedder.embed_query(&query).ok()?), id));
+            let similarity =
+                |(id, query): (i64, String)| Some((cosine(&vector, &embedder.embed_query(&query).ok()?), id));
             let near = candidates.into_iter().filter_map(similarity).filter(|(cosine, _)| *cosine >= SAME_QUESTION);
             near.max_by(|(a, first), (b, second)| a.total_cmp(b).then(second.cmp(first))).map(|(_, id)| id)
         };
@@ -179,10 +180,6 @@ fn key_words(query: &str) -> Vec<String> {
         () => Vec::new(),
     };
     words.flat_map(key).collect()
-}
-
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 fn unreadable<E: From<JournalError>>(error: serde_json::Error) -> E {

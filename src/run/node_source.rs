@@ -505,16 +505,21 @@ mod tests {
         }
     }
 
+    /// Returns what the nodes of a run share, taken from one of them.
+    fn shared_of(node: &Outside) -> Shared {
+        Shared {
+            cache: node.pages.cache.clone(),
+            egress: node.pages.egress.clone(),
+            patience: node.pages.patience.clone(),
+            breaker: Arc::clone(&node.breaker),
+        }
+    }
+
     #[tokio::test]
     async fn links_that_bear_on_the_question_are_shown_with_a_page_and_may_be_opened_when_it_comes_from_the_record() {
         let (store, folder) = (Store::in_memory().unwrap(), tempfile::tempdir().unwrap());
         let first = outside(&store, folder.path(), "when do valves open?").await;
-        let shared = Shared {
-            cache: first.pages.cache.clone(),
-            egress: first.pages.egress.clone(),
-            patience: first.pages.patience.clone(),
-            breaker: Arc::clone(&first.breaker),
-        };
+        let shared = shared_of(&first);
         let other = of_node(Arc::clone(&first.pages.web), &shared, "when do valves open?");
         for outside in [first, other] {
             outside.search(&Outbound::fixed("when do valves open"), 5).await.unwrap();
@@ -531,12 +536,7 @@ mod tests {
     async fn page_that_a_job_cites_is_opened_and_no_other() {
         let (store, folder) = (Store::in_memory().unwrap(), tempfile::tempdir().unwrap());
         let first = outside(&store, folder.path(), "when?").await;
-        let shared = Shared {
-            cache: first.pages.cache.clone(),
-            egress: first.pages.egress.clone(),
-            patience: first.pages.patience.clone(),
-            breaker: Arc::clone(&first.breaker),
-        };
+        let shared = shared_of(&first);
         let cited = JobCitation { url: Outbound::fixed(CITED), title: "Cited".into(), span: None };
         let report = JobReport { citations: vec![cited], ..JobReport::default() };
         let cited = WebPages::cited(Arc::clone(&first.pages.web), &shared, NodeId::numbered(3), "1".into(), &report);
@@ -549,12 +549,7 @@ mod tests {
     async fn what_is_opened_for_one_question_is_not_shown_for_another() {
         let (store, folder) = (Store::in_memory().unwrap(), tempfile::tempdir().unwrap());
         let first = outside(&store, folder.path(), "when?").await;
-        let shared = Shared {
-            cache: first.pages.cache.clone(),
-            egress: first.pages.egress.clone(),
-            patience: first.pages.patience.clone(),
-            breaker: Arc::clone(&first.breaker),
-        };
+        let shared = shared_of(&first);
         let other = of_node(Arc::clone(&first.pages.web), &shared, "who?");
         for (outside, known) in [(&first, 0), (&other, 0), (&first, 1)] {
             outside.search(&Outbound::fixed("when do valves open"), 5).await.unwrap();

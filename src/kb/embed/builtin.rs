@@ -218,12 +218,9 @@ fn mean_direction(states: &[f32]) -> Result<Vec<f32>, EmbedError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cosine;
     use super::super::recipe::Recipe;
     use super::*;
-
-    fn cosine(a: &[f32], b: &[f32]) -> f32 {
-        a.iter().zip(b).map(|(x, y)| x * y).sum()
-    }
 
     /// Texts of 1 to about 300 words.
     fn texts(count: usize) -> Vec<String> {

@@ -345,6 +345,7 @@ fn download(model: &CatalogueModel, environment: &Environment, options: &Embedde
 mod tests {
     use std::sync::Arc;
 
+    use super::super::cosine;
     use super::super::{EmbedderChoice, ModelFilesError, load};
     use super::*;
 
@@ -370,10 +371,6 @@ mod tests {
             }
             Err(error) => panic!("{error:?}"),
         }
-    }
-
-    fn cosine(a: &[f32], b: &[f32]) -> f32 {
-        a.iter().zip(b).map(|(x, y)| x * y).sum()
     }
 
     #[test]

@@ -83,6 +83,11 @@ pub trait Embedder: Send + Sync {
     fn warm_up(&self) {}
 }
 
+/// Returns the cosine of two unit vectors.
+pub(crate) fn cosine(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
 /// An embedder as configured: `builtin`, `fastembed:MODEL` or `fastembed:FOLDER`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]

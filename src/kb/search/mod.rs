@@ -430,7 +430,7 @@ impl Searcher {
     fn signals(&self, hits: &[Hit], stems: &[String], nearest: Option<&LegHit>) -> Signals {
         let coverages = hits.iter().take(SUPPORT_HITS).map(|hit| {
             let text = format!("{} {} {}", hit.title, hit.heading_path.join(" "), hit.text);
-            let words: HashSet<_> = self.splitter.words(&text).into_iter().map(|word| word.stem).collect();
+            let words = self.splitter.stems(&text);
             query::share(stems.iter().filter(|stem| words.contains(*stem)).count(), stems.len())
         });
         Signals { similarity: nearest.map(|hit| hit.score), coverage: coverages.fold(0.0, f32::max) }

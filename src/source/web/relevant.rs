@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::base::word::WordSplitter;
-use crate::kb::embed::{EmbedError, Embedder};
+use crate::kb::embed::{EmbedError, Embedder, cosine};
 
 /// Maximum length of a part in characters: about the window of the built-in embedder.
 const MAX_PIECE_CHARS: usize = 900;
@@ -21,7 +21,7 @@ pub(crate) fn relevant(page_text: &str, query: &str, embedder: &dyn Embedder) ->
     let texts: Vec<_> = pieces.iter().map(|piece| &page_text[piece.clone()]).collect();
     let wanted = embedder.embed_query(query)?;
     let vectors = embedder.embed_passages(&texts)?;
-    let similarity = |vector: &Vec<f32>| wanted.iter().zip(vector).map(|(a, b)| a * b).sum::<f32>();
+    let similarity = |vector: &Vec<f32>| cosine(&wanted, vector);
     let mut ranked: Vec<_> = vectors.iter().map(similarity).zip(pieces).collect();
     ranked.sort_by(|(a, one), (b, other)| b.total_cmp(a).then(one.start.cmp(&other.start)));
     Ok(ranked.into_iter().map(|(_, piece)| piece).collect())
