@@ -239,16 +239,17 @@ fn egress(world: &World) -> Vec<(String, String, bool)> {
     shown["egress"].as_array().unwrap().iter().map(row).collect()
 }
 
-/// Asserts that nodes have sent something, that nothing arrived which they should not know, and that the tripwire had
-/// nothing to do with it.
-fn assert_nothing_leaked(outside: &WebServer, world: &World, senders: &[&str], run: &Run) {
+/// Asserts that one node of each group has sent something, that nothing arrived which they should not know, and that the
+/// tripwire had nothing to do with it.
+fn assert_nothing_leaked(outside: &WebServer, world: &World, senders: &[&[&str]], run: &Run) {
     assert_eq!(arrived(outside), Vec::<String>::new(), "{run}");
     let rows = egress(world);
     for (node, text, is_withheld) in &rows {
         assert!(!is_withheld && known(text).is_empty(), "{node}: {text}");
     }
-    for sender in senders {
-        assert!(rows.iter().any(|(node, ..)| node == sender), "{sender} sent nothing: {rows:#?}\n{run}");
+    for group in senders {
+        let is_sender = |node: &str| group.contains(&node);
+        assert!(rows.iter().any(|(node, ..)| is_sender(node)), "{group:?} sent nothing: {rows:#?}\n{run}");
     }
 }
 
@@ -258,8 +259,9 @@ fn no_secret_arrives_by_queries_or_addresses_of_a_mixed_or_a_replanned_node_and_
     let models = traitor(outside.origin().to_owned());
     let world = between(&models, &outside);
     let run = report(&world, &["--no-deep-research"]);
-    // A web node and a mixed one that build on an internal one; then a web node and a mixed one of the second round.
-    assert_nothing_leaked(&outside, &world, &["n3", "n4", "n5"], &run);
+    // A web node and a mixed one that build on an internal one; then those of the second round. These run at the same
+    // time and ask the same, so the first one to ask sends and the others are answered from the record.
+    assert_nothing_leaked(&outside, &world, &[&["n3"], &["n4"], &["n5", "n6", "n7", "n8"]], &run);
     // The mixed one asks what the web node has asked, and is answered from the record.
     let lines = world.dr(["export"]).succeeded().stdout;
     let mixed = lines.lines().find(|line| line.contains("node_finished") && line.contains("\"node\":\"n6\""));
