@@ -27,6 +27,10 @@ damage trials="300" seed="2":
 fuzz seconds="600" seed="2":
     DR_FUZZ_SECONDS={{seconds}} DR_FUZZ_SEED={{seed}} cargo test --lib -- fuzz fuzzed --nocapture
 
+# Ask the questions of tests/answers offline, print the figures, and list what changed since the last time.
+answers file="target/answers.json":
+    DR_ANSWERS="$PWD/{{file}}" cargo test --test it answers::figures -- --ignored --nocapture
+
 # Review changed snapshots (needs `cargo install cargo-insta`).
 snap:
     cargo insta review

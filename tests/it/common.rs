@@ -53,8 +53,13 @@ impl World {
 
     /// Returns a world with a copy of `fixtures/kb-small` as `kb`.
     pub fn with_kb() -> Self {
+        Self::with_copy_of(&fixtures().join("kb-small"))
+    }
+
+    /// Returns a world with a copy of a folder as `kb`.
+    pub fn with_copy_of(folder: &Path) -> Self {
         let world = Self::empty();
-        copy(&fixtures().join("kb-small"), &world.path("kb"));
+        copy(folder, &world.path("kb"));
         world
     }
 

@@ -37,6 +37,9 @@ mod get;
 /// `dr ask`: answers whose quotes are found in their files, and refusals.
 mod ask;
 
+/// Questions over the folders of `tests/answers`, scored by what is printed.
+mod answers;
+
 /// Research runs on a scripted model endpoint.
 mod run;
 
