@@ -198,7 +198,11 @@ pub fn run() -> ExitCode {
     };
     let panic_place = note_panics();
     let span = tracing::info_span!("command", name = cli.command.name());
-    let command = dispatch(&mut ui, cli).instrument(span);
+    let command = async {
+        tracing::debug!("command started");
+        dispatch(&mut ui, cli).await
+    };
+    let command = command.instrument(span);
     let exit = match runtime.block_on(AssertUnwindSafe(command).catch_unwind()) {
         Err(panic) => {
             let place = panic_place.lock().unwrap_or_else(PoisonError::into_inner);

@@ -80,8 +80,8 @@ fn text(shown: &RunDetails, args: &ShowArgs) -> String {
             let _ = writeln!(text, "{}", event_line(record));
         }
     }
-    if args.egress || all && !shown.egress.is_empty() {
-        text.push_str(&egress_text(&shown.egress));
+    if args.egress || all && (shown.egress_is_altered || !shown.egress.is_empty()) {
+        text.push_str(&egress_text(&shown.egress, shown.egress_is_altered));
     }
     if args.jobs || all && !shown.jobs.is_empty() {
         text.push_str(&jobs_text(&shown.jobs, args.jobs));
@@ -90,9 +90,11 @@ fn text(shown: &RunDetails, args: &ShowArgs) -> String {
 }
 
 /// Formats texts that left and texts that were kept back, one per line.
-fn egress_text(rows: &[EgressRow]) -> String {
+fn egress_text(rows: &[EgressRow], is_altered: bool) -> String {
     let mut text = String::new();
-    if rows.is_empty() {
+    if is_altered {
+        text.push_str("\nthis record was changed after it was written: do not rely on it\n");
+    } else if rows.is_empty() {
         text.push_str("\nnothing left this machine but the prompts of its models\n");
     }
     for row in rows {

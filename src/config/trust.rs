@@ -8,6 +8,9 @@
 //! project, names path and id. A copy at another path and a `.dr` that replaced the first have no note. On Unix the note
 //! also has the owner and whether others can write, so that a change of either is noticed. Windows has no such numbers;
 //! only path and id are compared there.
+//!
+//! An index that the user names and that is in no `.dr` (`--index`) needs no note: its path did not come with a folder, and
+//! its runs are in the user's data folder. Its owner and mode are checked all the same, see [`Trust::check_named`].
 
 use std::fs::Metadata;
 use std::io::{Error, ErrorKind, Read};
@@ -53,7 +56,7 @@ struct Access {
     is_open: bool,
 }
 
-/// A `.dr` may not be used, or trust could not be noted.
+/// A `.dr` or an index may not be used, or trust could not be noted.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// It came with its folder, or an older version of `dr` made it.
@@ -68,10 +71,16 @@ pub enum TrustError {
         /// The `.dr`.
         path: PathBuf,
     },
+    /// A named index belongs to another user.
+    #[error("`{path}` belongs to another user, so it is not used")]
+    Theirs {
+        /// The folder of the index.
+        path: PathBuf,
+    },
     /// Other users can write to it.
     #[error("other users can write to `{path}`, so it is not used")]
     Open {
-        /// The `.dr`.
+        /// The `.dr`, or the folder of a named index.
         path: PathBuf,
     },
     /// A file or folder could not be read or written.
@@ -98,6 +107,7 @@ impl TrustError {
                 folder(path)
             )),
             Self::Owner { path } => Some(format!("if you trust the new owner, run `dr trust {}`", folder(path))),
+            Self::Theirs { path } => Some(format!("if you trust that user, run `dr trust {}`", path.display())),
             Self::Open { path } => Some(format!("run `chmod go-w {}`", path.display())),
             Self::File { .. } => None,
         }
@@ -137,6 +147,30 @@ impl Trust {
             return Err(TrustError::Owner { path: dr.to_owned() });
         }
         if access.is_open && !note.access.is_open { Err(TrustError::Open { path: dr.to_owned() }) } else { Ok(()) }
+    }
+
+    /// Checks that the folder of an index that is in no `.dr` may be used: it belongs to the user and other users cannot
+    /// write to it, or it is as it was when the user trusted it. One that is missing or empty may be used.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a folder of another user, or one that other users can write to.
+    pub(crate) fn check_named(&self, index: &Path) -> Result<(), TrustError> {
+        if is_absent(index) {
+            return Ok(());
+        }
+        let failed = || TrustError::file("find", index);
+        let folder = index.canonicalize().map_err(failed())?;
+        let access = Access::of(&folder).map_err(failed())?;
+        let expected = match self.read(&[&folder.to_string_lossy()]) {
+            Some(note) => note.access,
+            None => Access::of_new_files().map_err(failed())?,
+        };
+        match () {
+            () if access.owner != expected.owner => Err(TrustError::Theirs { path: folder }),
+            () if access.is_open && !expected.is_open => Err(TrustError::Open { path: folder }),
+            () => Ok(()),
+        }
     }
 
     /// Makes a `.dr` that only the user can read, unless there is one.
@@ -250,6 +284,21 @@ impl Access {
     #[cfg(not(unix))]
     fn of(folder: &Path) -> std::io::Result<Self> {
         folder.metadata().map(|_: Metadata| Self::default())
+    }
+
+    /// Returns the access to what this process makes: it belongs to the user, and is for the user alone.
+    #[cfg(unix)]
+    fn of_new_files() -> std::io::Result<Self> {
+        use std::os::unix::fs::MetadataExt;
+
+        // The standard library does not say who the user is; the owner of a new file does.
+        let owner = tempfile::tempfile()?.metadata()?.uid();
+        Ok(Self { owner: Some(owner), is_open: false })
+    }
+
+    #[cfg(not(unix))]
+    fn of_new_files() -> std::io::Result<Self> {
+        Ok(Self::default())
     }
 }
 

@@ -297,6 +297,14 @@ impl Engine {
             };
             checks.push(Check::trouble("run", format!("`{id}`: {problem}"), mend.clone()));
         }
+        match store.journal().broken_jobs().await {
+            Ok(0) => {}
+            Ok(broken) => {
+                let detail = format!("{} on record cannot be read", counted(broken, "Deep Research job"));
+                checks.push(Check::trouble("runs", detail, mend.clone()));
+            }
+            Err(error) => checks.push(Check::trouble("runs", with_causes(&error), mend.clone())),
+        }
         match store.journal().runs_with_altered_egress().await {
             Ok(altered) if altered.is_empty() => {}
             Ok(altered) => checks.push(Check::trouble(

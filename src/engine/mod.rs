@@ -79,8 +79,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns an error for settings or an address that cannot be used, and for a `.dr` that the user does not trust. A
-    /// missing index is not an error yet.
+    /// Returns an error for settings or an address that cannot be used, and for a `.dr` or an index that the user does not
+    /// trust. A missing index is not an error yet.
     pub fn new(flags: &Flags) -> Result<Self, EngineError> {
         let paths = Paths::find()?;
         let nearest = IndexLocation::nearest(&paths.current);
@@ -98,8 +98,11 @@ impl Engine {
             return Err(EngineError::RemoteOffline { uri: uri.clone() });
         }
         location.check()?;
-        if let Some(dr) = location.dr_folder() {
-            settings.paths.trust().check(dr)?;
+        let trust = settings.paths.trust();
+        match (location.dr_folder(), location.folder()) {
+            (Some(dr), _) => trust.check(dr)?,
+            (None, Some(folder)) => trust.check_named(folder)?,
+            (None, None) => {}
         }
         Ok(Self { settings, location, project })
     }

@@ -94,6 +94,8 @@ pub(crate) struct RunDetails {
     pub(crate) token_drift: BTreeMap<String, f64>,
     /// Texts that left this machine, and texts that were withheld.
     pub(crate) egress: Vec<EgressRow>,
+    /// Whether that record was changed after it was written.
+    pub(crate) egress_is_altered: bool,
     /// Background jobs.
     pub(crate) jobs: Vec<JobEntry>,
     pub(crate) events: Vec<Record>,
@@ -230,6 +232,7 @@ pub(super) async fn details(store: &Store, run: RunId) -> Result<RunDetails, Eng
     let usage = usage_of(journal, &run).await.map_err(StoreError::from)?;
     let calls = journal.calls_in_short(&run).await.map_err(StoreError::from)?;
     let egress = journal.egress(&run).await.map_err(StoreError::from)?;
+    let egress_is_altered = journal.is_egress_altered(&run).await.map_err(StoreError::from)?;
     let jobs = jobs_of(journal, &run).await.map_err(StoreError::from)?;
     let report = report_of(store, &run, &state).await?;
     Ok(RunDetails {
@@ -245,6 +248,7 @@ pub(super) async fn details(store: &Store, run: RunId) -> Result<RunDetails, Eng
         usage,
         token_drift: token_drift(&calls),
         egress,
+        egress_is_altered,
         jobs,
         events,
         report,

@@ -80,11 +80,13 @@ pub enum CallError {
     #[error("run was stopped")]
     Cancelled,
 
-    /// The call could not be recorded, so it was not made.
-    #[error("journal cannot be written: {reason}")]
+    /// The call could not be recorded or looked up, so it was not made.
+    #[error("{reason}")]
     Journal {
         /// The error of the journal.
         reason: String,
+        /// What the user can do about it.
+        hint: Option<String>,
     },
 }
 

@@ -245,7 +245,7 @@ async fn limit_of_the_run_at_any_call_keeps_what_was_noted() {
 #[tokio::test]
 async fn stopped_run_stops_the_worker_at_any_call() {
     let node = node();
-    for error in [CallError::Cancelled, CallError::Journal { reason: "disk full".into() }] {
+    for error in [CallError::Cancelled, CallError::Journal { reason: "disk full".into(), hint: None }] {
         for at in 1..=3 {
             let caller = Scripted::by_key(usual("It is held while writing.")).failing_at(at, error.clone());
             assert_eq!(worked(&caller, &task(&node, &[])).await, Err(error.clone().into()));

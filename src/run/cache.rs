@@ -12,7 +12,7 @@ use moka::future::Cache as Memory;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::journal::{JournalError, LockedRun, Lookup, LookupAnswer, LookupRow};
+use super::journal::{JOB, JournalError, LockedRun, Lookup, LookupAnswer, LookupRow};
 use crate::base::clock::{Clock, Moment};
 use crate::base::line::one_line;
 use crate::base::word::WordSplitter;
@@ -58,11 +58,11 @@ impl Cache {
     }
 
     /// Returns the recorded answer of a source to a lookup, else the result of `ask`. A recorded answer that cannot be
-    /// read counts as missing.
+    /// read counts as missing, unless it was paid for.
     ///
     /// # Errors
     ///
-    /// Returns the error of `ask`, and an error if the journal fails.
+    /// Returns the error of `ask`, and an error if the journal fails, or a job is on record and its record cannot be read.
     pub(crate) async fn answer<T, E>(
         &self,
         lookup: Lookup,
@@ -120,8 +120,14 @@ impl Cache {
         lookup: &Lookup,
         is_readable: impl Fn(&str) -> bool,
     ) -> Result<Option<LookupRow>, JournalError> {
-        let row = or_miss(self.run.journal().find_lookup(self.run.id(), lookup, self.since).await)?.flatten();
-        Ok(row.filter(|row| is_readable(&row.result)))
+        let found = self.run.journal().find_lookup(self.run.id(), lookup, self.since).await;
+        if lookup.tool == JOB {
+            return match found? {
+                Some(row) if !is_readable(&row.result) => Err(JournalError::Unreadable("job of another run".into())),
+                row => Ok(row),
+            };
+        }
+        Ok(or_miss(found)?.flatten().filter(|row| is_readable(&row.result)))
     }
 
     async fn record(&self, lookup: &Lookup, answer: LookupAnswer) -> Result<(), JournalError> {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! on record? ─▶ its report
-//!     │ no           in flight? ─▶ polled under its id, which was stored before the first poll
+//!     │ no           in flight, or its report cannot be read? ─▶ polled under its id, which was stored before the first poll
 //! open a ticket for the cap ─▶ start (one request) ─▶ store its id ─▶ poll … ─▶ store its reply ─▶ settle
 //! ```
 
@@ -141,19 +141,34 @@ impl Jobs {
     ///
     /// # Errors
     ///
-    /// Returns an error if the journal has no such reply.
+    /// Returns an error if the journal has no such report, or it cannot be read. Nothing is bought in its place.
     pub(crate) async fn finished(&self, call: i64, instructions: &Outbound) -> Result<Finished, CallError> {
-        let (run, call) = self.ledger.run().journal().call(call).await?;
-        let raw = call.reply.map(|reply| reply.raw.to_string()).unwrap_or_default();
+        let found = self.ledger.run().journal().call(call).await?;
+        let found = found.filter(|(_, call)| call.role == Role::Researcher);
+        let Some((run, CallRow { reply: Some(reply), provider, request_hash, .. })) = found else {
+            let reason = format!(
+                "its report is on record and cannot be read (call {call} of the journal). It is not bought again: \
+                 `dr doctor` names the run that paid for it, and after `dr doctor --repair`, `dr resume RUN` gets the \
+                 report from the provider once more"
+            );
+            return Err(no_research(&reason));
+        };
         Ok(Finished {
             run,
-            report: call.provider.unwrap_or_default().parse(&raw),
-            without_summaries: call.request_hash == Request::without_summaries(instructions),
+            report: provider.unwrap_or_default().parse(&reply.raw.to_string()),
+            without_summaries: request_hash == Request::without_summaries(instructions),
         })
     }
 
+    /// Returns whether the reply of a call can be read.
+    async fn is_readable(&self, call: &CallRow) -> Result<bool, CallError> {
+        let found = self.ledger.run().journal().call(call.id).await?;
+        Ok(found.is_some_and(|(_, call)| call.reply.is_some()))
+    }
+
     /// Runs `instructions` as a background job and returns the call with its report: a call on record, else that of a
-    /// job in flight, else a new one. `release` records the egress of a new job's instructions.
+    /// job in flight, else a new one. A job whose report on record cannot be read is polled again, which is free.
+    /// `release` records the egress of a new job's instructions.
     ///
     /// # Errors
     ///
@@ -167,20 +182,26 @@ impl Jobs {
     ) -> Result<i64, E> {
         let request = Request::with_summaries(instructions);
         let _turn = self.ledger.turn(&request).await?;
-        let mut same = self.ledger.calls_for(&request).await?;
-        same.extend(self.ledger.calls_for(&Request::without_summaries(instructions)).await?);
-        if let Some(call) = same.iter().find(|call| call.is_replied()) {
-            return Ok(call.id);
-        }
         let run = self.ledger.run();
-        let own = run.journal().calls_in_short(run.id()).await.map_err(CallError::from)?;
+        let calls = run.journal().calls_in_short(run.id()).await.map_err(CallError::from)?;
+        let requests = [request, Request::without_summaries(instructions)];
+        let same: Vec<_> = calls.iter().filter(|call| requests.contains(&call.request_hash)).collect();
+        let mut unreadable = None;
+        for call in same.iter().filter(|call| call.is_replied()) {
+            if self.is_readable(call).await? {
+                return Ok(call.id);
+            }
+            unreadable = call.job.as_ref().map(|job| (*call, job)).or(unreadable);
+        }
         // A resumed mixed node may leave other aspects open than before: its job in flight is paid for, whatever it was told.
-        let own = own.iter().filter(|call| call.node().as_ref() == Some(node));
-        if let Some((call, id)) = same.iter().chain(own).find_map(in_flight) {
-            let job = Job { id, state: JobState::Queued, raw: String::new() };
+        let own = calls.iter().filter(|call| call.node().as_ref() == Some(node));
+        if let Some((call, id)) =
+            unreadable.or_else(|| same.iter().copied().chain(own).find_map(|call| Some((call, call.job_to_poll()?))))
+        {
+            let job = Job { id: id.clone(), state: JobState::Queued, raw: String::new() };
             return Ok(self.follow(self.ledger.reopen(call), &call.model, job).await?);
         }
-        if same.iter().any(CallRow::is_open) && !self.research.retry_unknown {
+        if same.iter().any(|call| call.is_open()) && !self.research.retry_unknown {
             // `Unknown` keeps the caller from searching with a worker instead: the job may still deliver a report.
             let reason =
                 "a job may have been started, but the outcome is unknown; `dr resume --retry-unknown` starts another";
@@ -412,8 +433,9 @@ fn key_of(node: &NodeId) -> CallKey {
 pub(crate) fn to_try_again(state: &RunState, calls: &[CallRow], retry_unknown: bool) -> Vec<NodeId> {
     let is_open = |node: &&Node| {
         let mut jobs = calls.iter().rev().filter(|call| call.role == Role::Researcher);
-        let last = jobs.find(|call| call.node().as_ref() == Some(&node.id)).filter(|call| call.is_open());
-        node.status.is_settled() && last.is_some_and(|call| retry_unknown || in_flight(call).is_some())
+        let last = jobs.find(|call| call.node().as_ref() == Some(&node.id));
+        let is_worth_it = |call: &CallRow| call.job_to_poll().is_some() || call.is_open() && retry_unknown;
+        node.status.is_settled() && last.is_some_and(is_worth_it)
     };
     state.tree.nodes.iter().filter(is_open).map(|node| node.id.clone()).collect()
 }
@@ -422,12 +444,6 @@ pub(crate) fn to_try_again(state: &RunState, calls: &[CallRow], retry_unknown: b
 fn nodes_with_job(calls: &[CallRow]) -> BTreeSet<NodeId> {
     let jobs = calls.iter().filter(|call| call.role == Role::Researcher && call.state != CallState::Failed);
     jobs.filter_map(CallRow::node).collect()
-}
-
-/// Returns the unfinished job that a call has started.
-fn in_flight(call: &CallRow) -> Option<(&CallRow, JobId)> {
-    let job = call.job.clone().filter(|_| call.state == CallState::Sent)?;
-    Some((call, job))
 }
 
 fn no_research(reason: &str) -> CallError {

@@ -159,10 +159,11 @@ impl Ledger {
         Ok(self.ticket(id, call.key.clone(), call.role, reservation))
     }
 
-    /// Reopens a call that an earlier process left in flight: its worst case becomes reserved instead of charged.
+    /// Reopens a call whose job is polled again: what it is charged becomes reserved. That is its worst case if an earlier
+    /// process left it in flight, and its cost if only its reply is lost.
     pub(crate) fn reopen(&self, call: &CallRow) -> Ticket {
         // Tokens of jobs are not limited, see `charged_tokens`.
-        let worst = CallCost { cost_nanos: call.worst_cost, tokens: charged_tokens(call) };
+        let worst = CallCost { cost_nanos: call.charged_cost(), tokens: charged_tokens(call) };
         let reservation = self.budget.take_back(worst, call.purpose);
         self.ticket(call.id, call.key.clone(), call.role, reservation)
     }
@@ -307,6 +308,6 @@ pub(crate) fn charged_tokens(call: &CallRow) -> u64 {
 
 impl From<JournalError> for CallError {
     fn from(error: JournalError) -> Self {
-        Self::Journal { reason: with_causes(&error) }
+        Self::Journal { reason: with_causes(&error), hint: error.hint() }
     }
 }

@@ -143,6 +143,7 @@ impl RunError {
             Self::Call { source: CallError::Model(ModelError::Authentication), .. } => {
                 Some("check the key; `dr doctor --model` asks the endpoint".into())
             }
+            Self::Call { source: CallError::Journal { hint: Some(hint), .. }, .. } => Some(hint.clone()),
             Self::Call { .. } | Self::Source { .. } => {
                 Some("what there is is kept; `dr resume` goes on with it".into())
             }
@@ -514,9 +515,7 @@ impl Orchestrator {
         }
         match self.steps.final_draft(&self.state, stop).await {
             Ok(draft) => Ok(draft),
-            Err(StepError::Call(CallError::Journal { reason })) => {
-                Err(StepError::Call(CallError::Journal { reason }).during("write the report"))
-            }
+            Err(error @ StepError::Call(CallError::Journal { .. })) => Err(error.during("write the report")),
             // If the writer fails, the report still lists all findings.
             Err(error) => {
                 let mut draft = draft_by_rules(&self.state);

@@ -141,7 +141,7 @@ mod tests {
 
     #[tokio::test]
     async fn run_that_is_stopped_reads_no_further() {
-        for error in [CallError::Cancelled, CallError::Journal { reason: "disk full".into() }] {
+        for error in [CallError::Cancelled, CallError::Journal { reason: "disk full".into(), hint: None }] {
             let caller = Scripted::replying(json!({})).failing_at(1, error.clone());
             let shown = shown(&long_page(), Arc::new(caller)).await;
             assert_eq!(shown, Err(SourceError::Stopped(error)));

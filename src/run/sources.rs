@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::cache::normalised;
-use super::journal::Lookup;
+use super::journal::{JOB, Lookup};
 use super::node_source::{Inside, Outside, Shared, WebPages};
 use super::reader::Reading;
 use crate::base::outbound::Outbound;
@@ -58,7 +58,7 @@ impl RunSources {
         let words: Vec<_> = [normalised(task.question().as_str())].into_iter().chain(aspects).collect();
         Lookup {
             node: node.clone(),
-            tool: "deep_research".to_owned(),
+            tool: JOB.to_owned(),
             query: format!("{}\n{asked}", words.join("\n")),
             scope: "the web".to_owned(),
             label: Label::Public,

@@ -284,6 +284,35 @@ fn truncated_journal_is_saved_as_far_as_it_can_be_read() {
 }
 
 #[test]
+fn what_is_left_of_a_run_without_its_first_event_is_written_beside_the_damaged_journal() {
+    let world = with_runs();
+    let runs = run_ids(&world);
+    let broken = &runs[1];
+    let call = "INSERT INTO calls (run, key, role, model, request_hash, is_tight, counted_tokens, worst_tokens, sent_at, \
+                outcome, cost) VALUES (?1, 'judge/1', 'judge', 'm', '', 0, 1, 2, 3, 'failed', 77)";
+    {
+        let journal = rusqlite::Connection::open(world.path(".dr/state.db")).unwrap();
+        journal.execute(call, [broken]).unwrap();
+        journal.execute("UPDATE events SET body = '[' WHERE run = ?1 AND seq = 1", [broken]).unwrap();
+    }
+    assert_eq!(steady(&world, &["doctor"]).exit, Some(1));
+    let repaired = steady(&world, &["doctor", "--repair"]).succeeded();
+    let rest = world.path(".dr/state.db.damaged.jsonl");
+    for said in [format!("lost: run {broken}: its first event"), format!("is in `{}`", rest.display())] {
+        assert!(repaired.stdout.contains(&said), "{repaired}");
+    }
+    let lines = fs::read_to_string(rest).unwrap();
+    let lines: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let events: Vec<_> = lines.iter().filter(|line| line["kind"] == "event" && line["run"] == **broken).collect();
+    assert!(events.len() > 3 && events[0]["record"]["seq"] == 2, "{lines:#?}");
+    assert!(events.iter().any(|line| line.to_string().contains("\"quote\"")), "the evidence is there: {events:#?}");
+    let call = lines.iter().find(|line| line["kind"] == "calls").unwrap();
+    assert_eq!((&call["row"]["run"], &call["row"]["cost"]), (&broken.as_str().into(), &77.into()));
+    assert!(lines.iter().all(|line| line.to_string().contains(broken.as_str())), "of no other run");
+    assert_eq!(run_ids(&world), [runs[0].clone(), runs[2].clone()]);
+}
+
+#[test]
 fn removed_run_leaves_no_byte_behind() {
     let world = World::indexed();
     let question = "Where is the zanzibarine siren of plot seven?";

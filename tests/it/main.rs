@@ -76,8 +76,12 @@ mod trust;
 /// Damaged files in `.dr`: commands go on, and the advice works.
 mod damage;
 
-/// Hostile sizes, and signals during long computations.
+/// Hostile sizes.
 mod bounded;
+
+/// A signal ends every command within two seconds, whatever it computes.
+#[cfg(unix)]
+mod signals;
 
 /// Journals of earlier formats: listed, shown, replayed, resumed.
 mod journals;

@@ -163,6 +163,45 @@ fn dr_folder_that_others_can_write_to_or_that_changed_hands_is_not_used() {
 
 #[cfg(unix)]
 #[test]
+fn named_index_that_others_can_write_to_or_that_is_of_another_user_is_not_used() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    let world = greenhouse();
+    let index = world.path("../index");
+    let named = |args: &[&str]| world.dr(["--index", index.to_str().unwrap()].iter().chain(args));
+    named(&["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    let search: &[&str] = &["search", "siren", "--mode", "lexical"];
+    for mode in [0o770, 0o702] {
+        fs::set_permissions(&index, fs::Permissions::from_mode(mode)).unwrap();
+        for command in [search, &["index", "kb"], &["ask", "--offline", QUESTION], &["doctor"]] {
+            assert_refused(&named(command), "other users can write to");
+        }
+    }
+    fs::set_permissions(&index, fs::Permissions::from_mode(0o755)).unwrap();
+    named(search).succeeded();
+    // Trusted when it belonged to another user, as if it had been given away since.
+    world.dr(["trust", index.to_str().unwrap()]).succeeded();
+    let owner = fs::metadata(&index).unwrap().uid();
+    for note in fs::read_dir(world.home(".local/share/dr/trusted")).unwrap().map(Result::unwrap) {
+        let mut said: Value = serde_json::from_slice(&fs::read(note.path()).unwrap()).unwrap();
+        said["access"]["owner"] = (owner + 1).into();
+        fs::write(note.path(), said.to_string()).unwrap();
+    }
+    assert_refused(&named(search), "belongs to another user");
+    world.dr(["trust", index.to_str().unwrap()]).succeeded();
+    named(search).succeeded();
+    // Only root can give a file away, and only there is a file of another user at hand.
+    if std::os::unix::fs::chown(&index, Some(owner + 1), None).is_ok() {
+        world.dr(["trust", "--revoke", index.to_str().unwrap()]).succeeded();
+        assert_refused(&named(search), "belongs to another user");
+        world.dr(["trust", index.to_str().unwrap()]).succeeded();
+        named(search).succeeded();
+        std::os::unix::fs::chown(&index, Some(owner), None).unwrap();
+    }
+}
+
+#[cfg(unix)]
+#[test]
 fn index_runs_and_journal_can_be_read_by_their_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
 
@@ -352,7 +391,15 @@ fn record_of_what_left_cannot_be_changed_unnoticed() {
         let checks = doctor["checks"].as_array().unwrap();
         checks.iter().find(|check| check["name"] == "runs").unwrap().clone()
     };
-    assert_eq!(runs(&world)["status"], "ok");
+    let is_reported = |world: &World| {
+        let said = "this record was changed after it was written: do not rely on it\n";
+        let [whole, part] = [&["show"][..], &["show", "--egress"]].map(|args| world.dr(args).succeeded().stdout);
+        assert!(!part.contains("nothing left this machine"), "{part}");
+        let json = world.dr(["show", "--json"]).succeeded().json()["egress_is_altered"] == true;
+        assert_eq!((whole.contains(said), part.starts_with(said)), (json, json), "{whole}{part}");
+        json
+    };
+    assert_eq!((&runs(&world)["status"], is_reported(&world)), (&"ok".into(), false));
     // Closing the database merges its side file.
     alter(&world, "PRAGMA wal_checkpoint(TRUNCATE)");
     let kept = fs::read(world.path(".dr/state.db")).unwrap();
@@ -371,6 +418,7 @@ fn record_of_what_left_cannot_be_changed_unnoticed() {
         let check = runs(&world);
         assert_eq!(check["status"], "trouble", "{sql}: {check}");
         assert!(check["detail"].as_str().unwrap().starts_with("record of the texts that left was changed"), "{check}");
+        assert!(is_reported(&world), "{sql}");
         alter(&world, "PRAGMA wal_checkpoint(TRUNCATE)");
         fs::write(world.path(".dr/state.db"), &kept).unwrap();
     }

@@ -1,6 +1,6 @@
 //! Calls of models, stored before they are sent.
 
-use rusqlite::{Row, named_params, params_from_iter};
+use rusqlite::{OptionalExtension, Row, named_params, params_from_iter};
 use serde::{Deserialize, Serialize};
 
 use super::{Journal, JournalError, Json, LockedRun, Plain, optional_json, plain, read_failed, rows};
@@ -146,9 +146,17 @@ impl CallRow {
         matches!(self.state, CallState::Sent | CallState::Unknown)
     }
 
-    /// Returns whether the reply is stored.
+    /// Returns whether the reply was stored.
     pub(crate) fn is_replied(&self) -> bool {
         self.state == CallState::Replied
+    }
+
+    /// Returns the background job that this call has started, if it is in flight or `dr doctor --repair` lost its reply:
+    /// its report can be had from the provider again.
+    pub(crate) fn job_to_poll(&self) -> Option<&JobId> {
+        // A repair leaves no reason.
+        let is_damaged = self.state == CallState::Lost && self.error.is_none();
+        self.job.as_ref().filter(|_| is_damaged || self.state == CallState::Sent)
     }
 }
 
@@ -233,14 +241,17 @@ impl LockedRun {
 }
 
 impl Journal {
-    /// Returns a call of any run, and the run.
-    pub(crate) async fn call(&self, call: i64) -> Result<(RunId, CallRow), JournalError> {
+    /// Returns a call of any run, and the run; `None` if there is none, or if it cannot be read.
+    pub(crate) async fn call(&self, call: i64) -> Result<Option<(RunId, CallRow)>, JournalError> {
         let sql = format!("SELECT run, {CALL_COLUMNS}, reply FROM calls WHERE id = ?1");
-        self.read(move |connection| {
+        let read = self.read(move |connection| {
             let read = |row: &Row<'_>| Ok((plain(row, "run")?, call_row(row)?));
-            connection.query_row(&sql, [call], read).map_err(read_failed)
-        })
-        .await
+            connection.query_row(&sql, [call], read).optional().map_err(read_failed)
+        });
+        match read.await {
+            Err(error) if error.is_damage() => Ok(None),
+            read => read,
+        }
     }
 
     /// Returns the calls of a run that made this request, oldest first, under whatever key.

@@ -5,7 +5,7 @@
 //! they show damage and careless changes, not the work of a program that computes them anew.
 
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Row, named_params};
+use rusqlite::{Connection, OptionalExtension, Row, named_params};
 use serde::{Deserialize, Serialize};
 
 use super::{Journal, JournalError, LockedRun, Plain, plain, read_failed, rows};
@@ -153,6 +153,20 @@ impl Journal {
                 }
             }
             Ok(altered)
+        })
+        .await
+    }
+
+    /// Returns whether the record of outgoing texts of a run was changed after it was written. A run without a row has no
+    /// hash to compare with, so its record counts as changed.
+    pub(crate) async fn is_egress_altered(&self, run: &RunId) -> Result<bool, JournalError> {
+        let run = run.to_string();
+        self.read(move |connection| {
+            let sql = "SELECT egress_head FROM runs WHERE id = ?1";
+            let head: Option<String> =
+                connection.query_row(sql, [&run], |row| row.get(0)).optional().map_err(read_failed)?;
+            let Some(head) = head else { return Ok(true) };
+            is_whole(connection, &run, &head).map(|is_whole| !is_whole).map_err(read_failed)
         })
         .await
     }

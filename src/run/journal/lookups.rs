@@ -8,6 +8,13 @@ use crate::base::id::RunId;
 use crate::research::node::NodeId;
 use crate::source::Label;
 
+/// Tool of lookups that were paid for: background jobs. Their result is the number of the call with the report.
+pub(crate) const JOB: &str = "deep_research";
+
+/// Condition of SQL for lookups of background jobs whose result cannot be read.
+pub(super) const BROKEN_JOB: &str =
+    "tool = 'deep_research' AND result IS NOT NULL AND (result = '' OR result GLOB '*[^0-9]*')";
+
 /// A query put to a source.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Lookup {
@@ -162,6 +169,16 @@ impl Journal {
                        LEFT JOIN lookups AS answers ON answers.id = lookups.answered_by \
                        WHERE lookups.run = ?1 AND answer IS NOT NULL";
             rows(connection, sql, params, |row| row.get("answer"))
+        })
+        .await
+    }
+
+    /// Counts the background jobs on record whose result cannot be read. Other answers that cannot be read are asked for
+    /// again.
+    pub(crate) async fn broken_jobs(&self) -> Result<usize, JournalError> {
+        self.read(|connection| {
+            let sql = format!("SELECT count(*) AS broken FROM lookups WHERE {BROKEN_JOB}");
+            connection.query_row(&sql, [], |row| plain(row, "broken")).map_err(read_failed)
         })
         .await
     }

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A run keeps its events up to the first that is lost: that is a state it was once in, so it can be shown and resumed.
-//! Rows of the other tables are kept one by one.
+//! Rows of the other tables are kept one by one. What is left of a run without its first event, which has its question and
+//! settings, is written to a file of JSON lines beside the damaged database.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,17 +16,46 @@ use rusqlite::config::DbConfig;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row, params_from_iter};
 use serde::Serialize;
+use serde_json::json;
 
+use super::lookups::BROKEN_JOB;
 use super::{Journal, JournalError, MIGRATIONS, make_private, make_writable, migrate, side_file};
 use crate::base::clock::Moment;
+use crate::base::folder::write_private;
 use crate::base::id::RunId;
 use crate::run::event::{Event, Record};
 
 /// Size of a page in every journal: SQLite's default, which `dr` never changed.
 const PAGE_BYTES: usize = 4_096;
 
+/// Start of the name of a folder with the copies that a salvage works on.
+const WORK: &str = ".salvage-";
+
 /// Attempts to read around damage in one table. Each costs a seek.
 const MAX_ATTEMPTS: usize = 20_000;
+
+/// Makes an unreadable call readable: by leaving out its reply, then also by what is known of a background job.
+///
+/// A job must not be bought again because its call was damaged. One with an id is polled again, see
+/// [`CallRow::job_to_poll`](super::CallRow::job_to_poll); one without may have been started.
+const MENDS: [(&str, &str); 2] = [
+    (
+        "UPDATE calls SET reply = NULL, usage = NULL, error = NULL,
+         outcome = CASE WHEN job IS NULL AND key GLOB '*/research' THEN 'unknown' ELSE 'lost' END WHERE id = ?1",
+        "reply of call",
+    ),
+    (
+        "UPDATE calls SET role = 'researcher', purpose = 'research', provider = NULL
+         WHERE id = ?1 AND key GLOB '*/research'",
+        "reply and role of call",
+    ),
+];
+
+/// Restores the number of the call in an unreadable answer of a background job.
+const FIND_JOB: &str = "UPDATE lookups SET result = coalesce((
+        SELECT CAST(calls.id AS TEXT) FROM calls WHERE calls.run = lookups.run AND calls.job IS NOT NULL AND
+        calls.key = lookups.node || '/research' ORDER BY calls.id DESC LIMIT 1
+    ), '')";
 
 /// What a salvage saved and what was lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -48,7 +78,9 @@ impl Journal {
     pub(crate) fn salvage(path: &Path, is_run: impl Fn(&[Record]) -> bool) -> Result<Salvaged, JournalError> {
         let failed = |source| JournalError::File { path: path.to_path_buf(), source };
         let folder = path.parent().unwrap_or(Path::new("."));
-        let work = tempfile::Builder::new().prefix(".salvage-").tempdir_in(folder).map_err(failed)?;
+        tracing::debug!("saving what can still be read");
+        remove_leftovers(folder);
+        let work = tempfile::Builder::new().prefix(WORK).tempdir_in(folder).map_err(failed)?;
         let (copy, fresh) = (work.path().join("damaged.db"), work.path().join("state.db"));
         copy_with_log(path, &copy).map_err(failed)?;
         mend_header(&copy).map_err(failed)?;
@@ -57,10 +89,16 @@ impl Journal {
         for table in ["calls", "lookups", "egress"] {
             salvage.table(table)?;
         }
+        let remains = std::mem::take(&mut salvage.remains);
         let mut salvaged = salvage.finish()?;
         // Opening migrates an older format.
         Journal::open(&fresh)?.drop_unreadable(&mut salvaged.lost)?;
         salvaged.damaged = put_in_place(&fresh, path).map_err(failed)?;
+        if !remains.is_empty() {
+            let file = side_file(&salvaged.damaged, ".jsonl");
+            write_private(&file, (remains.join("\n") + "\n").as_bytes()).map_err(failed)?;
+            salvaged.lost.push(format!("what is left of runs without a first event is in `{}`", file.display()));
+        }
         Ok(salvaged)
     }
 
@@ -71,19 +109,21 @@ impl Journal {
         let connection = self.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let ids: Vec<i64> = super::rows(&connection, "SELECT id FROM calls", [], |row| row.get(0))?;
         let sql = format!("SELECT {}, reply FROM calls WHERE id = ?1", super::calls::CALL_COLUMNS);
-        for id in ids {
-            if connection.query_row(&sql, [id], super::calls::call_row).is_ok() {
-                continue;
+        let is_readable = |id: i64| connection.query_row(&sql, [id], super::calls::call_row).is_ok();
+        for id in ids.into_iter().filter(|id| !is_readable(*id)) {
+            let mut mended = None;
+            for (mend, what) in MENDS {
+                if mended.is_none() {
+                    connection.execute(mend, [id]).map_err(write)?;
+                    mended = is_readable(id).then_some(what);
+                }
             }
-            let without = "UPDATE calls SET reply = NULL, usage = NULL, outcome = 'lost' WHERE id = ?1";
-            connection.execute(without, [id]).map_err(write)?;
-            if connection.query_row(&sql, [id], super::calls::call_row).is_ok() {
-                lost.push(format!("reply of call {id}"));
-            } else {
+            lost.push(format!("{} {id}", mended.unwrap_or("call")));
+            if mended.is_none() {
                 connection.execute("DELETE FROM calls WHERE id = ?1", [id]).map_err(write)?;
-                lost.push(format!("call {id}"));
             }
         }
+        connection.execute(&format!("{FIND_JOB} WHERE {BROKEN_JOB}"), []).map_err(write)?;
         let unusable = "DELETE FROM lookups WHERE result IS NOT NULL AND NOT json_valid(result)";
         let dropped = connection.execute(unusable, []).map_err(write)?;
         if dropped > 0 {
@@ -99,6 +139,8 @@ struct Salvage {
     fresh: Connection,
     kept: BTreeSet<String>,
     lost: Vec<String>,
+    /// What can be read of the other runs, one line of JSON for each event and each row.
+    remains: Vec<String>,
 }
 
 impl Salvage {
@@ -117,12 +159,15 @@ impl Salvage {
         let version = super::version(&damaged_db).unwrap_or(MIGRATIONS.len()).clamp(1, MIGRATIONS.len());
         migrate(&mut fresh, &MIGRATIONS[..version]).map_err(open)?;
         fresh.pragma_update(None, "foreign_keys", false).map_err(open)?;
-        Ok(Self { damaged: damaged_db, fresh, kept: BTreeSet::new(), lost: Vec::new() })
+        // One transaction: as many as there are rows would each be flushed to disk.
+        fresh.execute_batch("BEGIN").map_err(open)?;
+        Ok(Self { damaged: damaged_db, fresh, kept: BTreeSet::new(), lost: Vec::new(), remains: Vec::new() })
     }
 
     fn finish(self) -> Result<Salvaged, JournalError> {
-        let close = |(_, source)| JournalError::Database { action: "write to", source };
-        self.fresh.close().map_err(close)?;
+        let write = |source| JournalError::Database { action: "write to", source };
+        self.fresh.execute_batch("COMMIT").map_err(write)?;
+        self.fresh.close().map_err(|(_, source)| write(source))?;
         Ok(Salvaged { damaged: PathBuf::new(), runs: self.kept.len(), lost: self.lost })
     }
 
@@ -147,9 +192,11 @@ impl Salvage {
             let found = records.len();
             // If events are those of a run, so are the events before each of them.
             let lengths: Vec<usize> = (1..=found).collect();
-            records.truncate(lengths.partition_point(|length| is_run(&records[..*length])));
+            let rest = records.split_off(lengths.partition_point(|length| is_run(&records[..*length])));
             let Some(Record { at, event: Event::Started { question, .. }, .. }) = records.first() else {
                 self.lost.push(format!("run {run}: its first event cannot be read"));
+                let line = |record| json!({ "kind": "event", "run": run, "record": record }).to_string();
+                self.remains.extend(rest.iter().map(line));
                 continue;
             };
             let sql = "INSERT INTO runs (id, question, started_at) VALUES (?1, ?2, ?3)";
@@ -192,12 +239,17 @@ impl Salvage {
         let is_whole = table.read(&self.damaged, &columns, &[], |row| {
             // The key is the first column of the result.
             let values: Option<Vec<Value>> = (1..=columns.len()).map(|at| value(row, at)).collect();
-            let is_kept = values
-                .as_ref()
-                .is_some_and(|values| matches!(&values[of_run], Value::Text(run) if self.kept.contains(run)));
-            // A value of the wrong type is refused by the table.
-            if !is_kept || values.is_none_or(|values| insert.execute(params_from_iter(values)).is_err()) {
-                unreadable += 1;
+            match values {
+                Some(values) if matches!(&values[of_run], Value::Text(run) if self.kept.contains(run)) => {
+                    // A value of the wrong type is refused by the table.
+                    unreadable += usize::from(insert.execute(params_from_iter(values)).is_err());
+                }
+                Some(values) => {
+                    let fields = columns.iter().map(|name| (*name).to_owned()).zip(values.into_iter().map(plain_json));
+                    let row: serde_json::Map<_, _> = fields.collect();
+                    self.remains.push(json!({ "kind": name, "row": row }).to_string());
+                }
+                None => unreadable += 1,
             }
         });
         drop(insert);
@@ -307,6 +359,15 @@ pub(super) fn runs_with_events(connection: &Connection) -> Vec<String> {
     found
 }
 
+/// Removes the copies of the journal that a salvage left when it was killed.
+fn remove_leftovers(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(WORK) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 fn record(row: &Row<'_>) -> Option<Record> {
     let number = |at: usize| row.get::<_, i64>(at).ok().and_then(|number| u64::try_from(number).ok());
     let event: Event = serde_json::from_str(&text(row, 2)?).ok()?;
@@ -317,15 +378,24 @@ fn text(row: &Row<'_>, at: usize) -> Option<String> {
     row.get(at).ok()
 }
 
-/// Returns a value, or `None` for text that is not UTF-8.
+/// Returns a value. Text that is not UTF-8 becomes empty, which [`Journal::drop_unreadable`] finds.
 fn value(row: &Row<'_>, at: usize) -> Option<Value> {
     Some(match row.get_ref(at).ok()? {
-        ValueRef::Text(text) => Value::Text(std::str::from_utf8(text).ok()?.to_owned()),
+        ValueRef::Text(text) => Value::Text(String::from_utf8(text.to_vec()).unwrap_or_default()),
         ValueRef::Null => Value::Null,
         ValueRef::Integer(number) => Value::Integer(number),
         ValueRef::Real(number) => Value::Real(number),
         ValueRef::Blob(bytes) => Value::Blob(bytes.to_owned()),
     })
+}
+
+fn plain_json(value: Value) -> serde_json::Value {
+    match value {
+        Value::Null | Value::Blob(_) => serde_json::Value::Null,
+        Value::Integer(number) => number.into(),
+        Value::Real(number) => number.into(),
+        Value::Text(text) => text.into(),
+    }
 }
 
 fn columns(connection: &Connection, table: &str) -> Vec<String> {

@@ -2,6 +2,7 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use super::{QUESTION, count, greenhouse, models_at, nodes, quotes, set};
@@ -366,4 +367,91 @@ fn job_that_could_not_be_cancelled_is_polled_by_the_resumed_run() {
     let report = world.dr(["resume", "--json"]).succeeded().json();
     assert_eq!((count(&server, Kind::StartJob), server.jobs().len()), (1, 1));
     assert!(!quotes(&report, "public").is_empty(), "{report:#}");
+}
+
+/// Runs SQL on the journal of a world, and asserts that it changes something.
+fn damage(world: &World, sql: &str) {
+    let changed = Connection::open(world.path(".dr/state.db")).unwrap().execute(sql, []).unwrap();
+    assert!(changed > 0, "{sql}");
+}
+
+/// Damages of the row of a job's call: of its reply, and of words that a journal has in every row.
+const DAMAGES: [&str; 5] = [
+    "UPDATE calls SET reply = substr(reply, 1, 40) WHERE role = 'researcher'",
+    "UPDATE calls SET reply = CAST(x'22ff22' AS TEXT) WHERE role = 'researcher'",
+    "UPDATE calls SET outcome = 'repliee' WHERE role = 'researcher'",
+    "UPDATE calls SET role = 'researchew' WHERE role = 'researcher'",
+    "UPDATE calls SET provider = 'openaj' WHERE role = 'researcher'",
+];
+
+#[test]
+fn job_whose_report_on_record_cannot_be_read_is_polled_again_and_never_bought_again() {
+    for sql in DAMAGES {
+        // Killed when the report is on record and the pages it cites are fetched.
+        let (server, has_come) = telling(Kind::Page, Some(Fault::TimeOut), 0);
+        let world = models_at(greenhouse(), &server);
+        let mut child = started(&world, &has_come);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        damage(&world, sql);
+        let polls = || server.worked_on().iter().filter(|(kind, _)| *kind == Kind::AskJob).count();
+        let before = polls();
+        let resumed = world.dr(["resume", "--json"]);
+        assert_eq!(server.jobs().len(), 1, "{sql}: {resumed}");
+        let resumed = if resumed.exit == Some(0) {
+            resumed
+        } else {
+            assert!(resumed.stderr.contains("journal has an entry that cannot be read"), "{sql}: {resumed}");
+            assert!(resumed.stderr.contains("hint: `dr doctor --repair`"), "{sql}: {resumed}");
+            let repaired = world.dr(["doctor", "--repair"]).succeeded();
+            assert!(repaired.stdout.contains("lost: reply "), "{sql}: {repaired}");
+            world.dr(["resume", "--json"]).succeeded()
+        };
+        assert_eq!((server.jobs().len(), polls()), (1, before + 1), "{sql}");
+        let report = resumed.json();
+        assert!(!quotes(&report, "public").is_empty(), "{sql}: {report:#}");
+        assert_eq!(report["usage"]["by_role"]["researcher"]["calls"], 1, "{sql}");
+        world.dr(["doctor"]).succeeded();
+    }
+}
+
+#[test]
+fn damaged_report_of_another_run_is_a_named_failure_until_its_run_gets_it_again() {
+    let server = Setup::new(reader::say).with_polls(0).start();
+    let world = models_at(greenhouse(), &server);
+    world.dr(ASK).succeeded();
+    let paid = world.dr(["runs", "--json"]).succeeded().json()["runs"][0]["id"].as_str().unwrap().to_owned();
+    damage(&world, DAMAGES[0]);
+    let said = "its report is on record and cannot be read";
+    let ask = |exit: i32| {
+        let asked = world.dr(ASK);
+        assert_eq!((asked.exit, server.jobs().len()), (Some(exit), 1), "{asked}");
+        assert_eq!(asked.stdout.contains(said), exit != 0, "{asked}");
+    };
+    ask(4);
+    world.dr(["doctor", "--repair"]).succeeded();
+    ask(4);
+    world.dr(["resume", &paid]).succeeded();
+    ask(0);
+    // Without the run that paid for it, nothing is on record.
+    world.dr(["rm", &paid]).succeeded();
+    world.dr(ASK).succeeded();
+    assert_eq!(server.jobs().len(), 2);
+}
+
+#[test]
+fn damaged_record_of_a_job_stops_other_runs_until_it_is_repaired() {
+    for broken in ["'{'", "CAST(x'31ff' AS TEXT)", "'1.5'"] {
+        let server = Setup::new(reader::say).with_polls(0).start();
+        let world = models_at(greenhouse(), &server);
+        world.dr(ASK).succeeded();
+        damage(&world, &format!("UPDATE lookups SET result = {broken} WHERE tool = 'deep_research'"));
+        let asked = world.dr(ASK);
+        assert_eq!((asked.exit, server.jobs().len()), (Some(1), 1), "{broken}: {asked}");
+        assert!(asked.stderr.contains("hint: `dr doctor --repair`"), "{broken}: {asked}");
+        world.dr(["doctor", "--repair"]);
+        let asked = world.dr(ASK).succeeded();
+        assert_eq!(server.jobs().len(), 1, "{broken}: {asked}");
+        assert!(asked.stdout.contains("answered by Deep Research before"), "{broken}: {asked}");
+    }
 }

@@ -1,4 +1,5 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use dr::research::digest::{SUMMARY, VERBATIM};
 use serde_json::{Value, json};
@@ -115,6 +116,23 @@ fn page_is_cut_to_relevant_excerpts_if_the_model_does_not_answer() {
     let report = ask(&world);
     assert!(cites_the_answer(&report), "{report:#}");
     assert!(!digests(&server).is_empty());
+}
+
+#[test]
+fn page_with_half_a_million_attributes_is_given_up_and_the_run_goes_on() {
+    // The parser compares each attribute with all before it: whole, this page takes minutes.
+    let attributes: String = (0..500_000).map(|number| format!(" a{number}")).collect();
+    let page = format!("<html><body><article><p{attributes}>{ANSWER}</p></article></body></html>");
+    let path = opened();
+    let server = Setup::new(reader::say).with_page(&path, &page).start();
+    let world = asking(&server);
+    let started = Instant::now();
+    let report = ask(&world);
+    assert!(started.elapsed() < Duration::from_mins(1), "{:?}", started.elapsed());
+    assert!(server.worked_on().iter().any(|(_, request)| request.path == path), "it was fetched");
+    assert!(server.received().contains("page is too tangled to read"), "the worker was told");
+    assert!(!report.to_string().contains(ANSWER) && !quotes(&report, "public").is_empty(), "{report:#}");
+    assert_eq!(report["stop_reason"], "complete", "{report:#}");
 }
 
 #[test]
