@@ -220,32 +220,32 @@ impl Document {
         self.has_own_title = false;
     }
 
+    /// Returns the first heading of level 1. A heading below names a section: a note that has no other is titled by its
+    /// file name.
     fn first_heading(&self) -> Option<String> {
         if self.is_plain_text() {
             return None;
         }
         let mut text = String::new();
         let mut inside = false;
-        let mut first = None;
         for (event, _) in markdown_events(&self.text[self.body.clone()]) {
             match event {
-                Event::Start(Tag::Heading { .. }) => {
+                Event::Start(Tag::Heading { level: HeadingLevel::H1, .. }) => {
                     text.clear();
                     inside = true;
                 }
-                Event::End(TagEnd::Heading(level)) => {
+                Event::End(TagEnd::Heading(HeadingLevel::H1)) => {
                     inside = false;
-                    let title = Some(shorten(&text)).filter(|title| !title.is_empty());
-                    if level == HeadingLevel::H1 && title.is_some() {
-                        return title;
+                    let title = shorten(&text);
+                    if !title.is_empty() {
+                        return Some(title);
                     }
-                    first = first.or(title);
                 }
                 event if inside => push_plain(&mut text, &event),
                 _ => {}
             }
         }
-        first
+        None
     }
 }
 
@@ -562,9 +562,12 @@ mod tests {
     }
 
     #[test]
-    fn title_is_the_first_heading_of_all_where_none_is_of_level_one() {
-        let document = parse("Text\n\n## First\n\n### Second\n\n## Third\n");
-        assert_eq!(document.own_title(), Some("First"));
+    fn note_without_a_heading_of_level_one_is_titled_by_front_matter_then_by_its_file() {
+        let body = "Text\n\n## First\n\n### Second\n";
+        let document = parse(body);
+        assert_eq!((document.title.as_str(), document.own_title()), ("some-file", None));
+        let named = parse(&format!("---\ntitle: Boiler\n---\n{body}"));
+        assert_eq!(named.own_title(), Some("Boiler"));
     }
 
     #[test]

@@ -21,9 +21,9 @@ use self::unit::{CostedLeaf, UnitCutter, cost};
 use crate::base::token::CountTokens;
 use crate::kb::document::Document;
 
-/// Part of the index manifest. Increase it with every change that yields different chunks for the same file, so that
-/// existing indexes are rebuilt.
-pub(crate) const CHUNKER_VERSION: u32 = 1;
+/// Part of the index manifest. Increase it with every change that yields different chunks or titles for the same file, so
+/// that existing indexes are rebuilt.
+pub(crate) const CHUNKER_VERSION: u32 = 2;
 
 /// Length of chunks, in tokens of the embedder.
 #[derive(Debug, Clone, Copy)]
