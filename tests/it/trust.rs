@@ -408,6 +408,7 @@ fn record_of_what_left_cannot_be_changed_unnoticed() {
         format!("UPDATE egress SET text = 'nothing' WHERE id = {one}"),
         format!("UPDATE egress SET withheld = 'it was kept back' WHERE id = {one}"),
         format!("DELETE FROM egress WHERE id = {one}"),
+        format!("UPDATE egress SET hash = 'x' WHERE id = {one}"),
         "DELETE FROM egress WHERE id = (SELECT max(id) FROM egress)".to_owned(),
         "DELETE FROM egress".to_owned(),
         "INSERT INTO egress (run, node, at, kind, target, text) SELECT run, node, at, kind, target, text FROM egress \

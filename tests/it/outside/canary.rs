@@ -28,6 +28,9 @@ const SECRETS: [&str; 5] = [
 /// The secrets that trip the wire. A single name does not, so only the type keeps it inside.
 const TRIPPING: [&str; 4] = [SECRETS[0], SECRETS[1], SECRETS[2], SECRETS[3]];
 
+/// Question of the last round, which is about the web and names no secret.
+const LAST: &str = "How do others end large projects?";
+
 /// Actions of one step.
 const PER_STEP: usize = 8;
 
@@ -149,7 +152,7 @@ fn betray(request: &Request, known: &[&str], collector: &str) -> String {
         }
         Some("plan") => plan(&words, known, is_follow_up),
         Some("verdict") => {
-            let is_complete = nodes(&words).len() > 3;
+            let is_complete = words.contains(LAST);
             json!({
                 "is_complete": is_complete, "recommend_more_iterations": !is_complete,
                 "missing_aspects": if is_complete { vec![] } else { vec!["a2"] },
@@ -160,6 +163,8 @@ fn betray(request: &Request, known: &[&str], collector: &str) -> String {
             Some(step) => step,
             None => return reader::say(request),
         },
+        // Whoever keeps a summary puts all that it knows into it.
+        None => return loud(&reader::say(request), known),
         _ => return reader::say(request),
     };
     value.to_string()
@@ -178,14 +183,20 @@ fn plan(words: &str, known: &[&str], is_follow_up: bool) -> Value {
         })
     };
     let is_later = words.starts_with("You go on planning");
-    let new_nodes = if is_later || is_follow_up {
+    let new_nodes = if words.contains(LAST) {
+        vec![]
+    } else if is_later && nodes(words).len() > 3 {
+        // Its worker is shown what the summary says of the rounds before.
+        vec![node("last", LAST.to_owned(), "web", vec![])]
+    } else if is_later || is_follow_up {
         let disguised: Vec<_> = attempts(known).into_iter().map(|attempt| attempt.text).collect();
         let half = |at: usize| disguised.iter().skip(at).step_by(4).cloned().collect::<Vec<_>>().join(" ");
         vec![
             node("loud", loud("How do others deal with", known), "web", vec![]),
             node("both", loud("What is said elsewhere of", known), "mixed", vec![]),
             node("quiet", format!("What do others say of {}?", half(1)), "web", vec![]),
-            node("quieter", format!("What do others say of {}?", half(2)), "web", vec![]),
+            // Its worker is shown the question of the other.
+            node("quieter", format!("What do others say of {}?", half(2)), "web", vec!["loud"]),
         ]
     } else {
         vec![
@@ -194,7 +205,6 @@ fn plan(words: &str, known: &[&str], is_follow_up: bool) -> Value {
             node("mixed", "How are large projects run elsewhere?".into(), "mixed", vec!["inside"]),
         ]
     };
-    let new_nodes = if is_later && nodes(words).len() > 3 { vec![] } else { new_nodes };
     json!({ "reasoning": loud("It is missing:", known), "new_nodes": new_nodes, "updates": [] })
 }
 
@@ -267,6 +277,11 @@ fn no_secret_arrives_by_queries_or_addresses_of_a_mixed_or_a_replanned_node_and_
     let mixed = lines.lines().find(|line| line.contains("node_finished") && line.contains("\"node\":\"n6\""));
     assert!(mixed.unwrap().contains("\"label\":\"public\""), "{lines}");
     assert_outward_prompts_are_clean(&models);
+    // What the workers on the web are shown of other nodes and of earlier rounds.
+    let said: Vec<_> = models.requests().iter().map(Request::said).collect();
+    let outward = || said.iter().filter(|words| words.contains("by searching the web ("));
+    assert!(outward().any(|words| words.contains(LAST)), "there is a third round: {run}");
+    assert!(outward().any(|words| task(words).contains("n5")), "a web node builds on a web node: {run}");
     let egress = world.dr(["show", "--egress"]).succeeded().stdout;
     assert!(
         egress.contains("query: how large projects are run elsewhere (sent"),
