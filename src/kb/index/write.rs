@@ -4,10 +4,12 @@
 //! the next run reads those files again and replaces the chunks.
 
 use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchIterator};
+use futures::FutureExt;
 use lance::Dataset;
 use lance::dataset::{MergeInsertBuilder, MergeInsertWriteMode, WhenMatched, WhenNotMatched};
 use lancedb::Connection;
@@ -117,16 +119,15 @@ impl IndexWriter {
 
     /// Makes this writer's generation the current one and drops all others.
     pub(crate) async fn publish(&mut self) -> Result<(), IndexError> {
-        match self.save_manifest(self.index.manifest.clone()).await {
-            // The manifest is missing or damaged.
-            Err(IndexError::Storage { .. } | IndexError::Format { .. }) => self.replace_manifest().await?,
-            saved => saved?,
+        let manifest = self.index.manifest.clone();
+        if attempt(self.save_manifest(manifest)).await? == Done::Damaged {
+            self.replace_manifest().await?;
         }
         drop_other_generations(&self.index.connection, Some(&self.index.manifest)).await?;
         // Damage in an earlier version of the manifest shows only when the versions are listed.
-        match self.prune().await {
-            Err(IndexError::Storage { .. }) => self.replace_manifest().await,
-            pruned => pruned,
+        match attempt(self.prune()).await? {
+            Done::Yes => Ok(()),
+            Done::Damaged => self.replace_manifest().await,
         }
     }
 
@@ -300,6 +301,23 @@ fn take_lock(location: &IndexLocation) -> Result<Option<FileLock>, IndexError> {
     let Some(folder) = location.folder() else { return Ok(None) };
     create_private(folder).map_err(|source| IndexError::Folder { path: folder.to_path_buf(), source })?;
     lock_writer(folder).map(Some)
+}
+
+/// How work on the manifest ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Done {
+    Yes,
+    /// The manifest is missing or damaged.
+    Damaged,
+}
+
+/// Runs work on the manifest and tells damage from other errors. Damage can make the storage engine panic: a flipped bit in the footer of a manifest is
+/// an offset outside of the file.
+async fn attempt(work: impl Future<Output = Result<(), IndexError>>) -> Result<Done, IndexError> {
+    match AssertUnwindSafe(work).catch_unwind().await {
+        Err(_) | Ok(Err(IndexError::Storage { .. } | IndexError::Format { .. })) => Ok(Done::Damaged),
+        Ok(done) => done.map(|()| Done::Yes),
+    }
 }
 
 fn reader(batch: RecordBatch) -> Box<dyn arrow::array::RecordBatchReader + Send> {
