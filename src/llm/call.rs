@@ -118,4 +118,8 @@ pub(crate) trait Caller: Send + Sync {
     /// Decided once per key and recorded with the call, because it is part of the prompt: a resumed run has to build
     /// the same prompt to find its reply.
     fn is_tight(&self, key: &CallKey) -> bool;
+
+    /// Returns whether what is left is likely to pay for prompts of these sizes, so that nothing is begun that cannot be
+    /// finished.
+    fn can_pay(&self, role: Role, prompts: &[u64]) -> bool;
 }

@@ -111,6 +111,9 @@ pub struct Prompt {
     /// part of the request.
     #[serde(skip)]
     pub(crate) patience: Option<Duration>,
+    /// Hint for the endpoint's prompt cache: prompts with equal keys begin alike. Not part of the request.
+    #[serde(skip)]
+    pub(crate) cache_key: Option<String>,
 }
 
 /// Leaves the field out of hashes: most prompts are asked once, and journals have hashes from before the field.
@@ -126,7 +129,16 @@ impl Prompt {
             Message { speaker: Speaker::System, text: system.into() },
             Message { speaker: Speaker::User, text: user.into() },
         ];
-        Self { role, messages, max_output_tokens, temperature: None, schema: None, sample: 0, patience: None }
+        Self {
+            role,
+            messages,
+            max_output_tokens,
+            temperature: None,
+            schema: None,
+            sample: 0,
+            patience: None,
+            cache_key: None,
+        }
     }
 
     /// Requires the reply to follow a schema.

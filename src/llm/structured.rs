@@ -281,6 +281,10 @@ mod tests {
         fn is_tight(&self, _: &CallKey) -> bool {
             false
         }
+
+        fn can_pay(&self, _: Role, _: &[u64]) -> bool {
+            true
+        }
     }
 
     fn reply(text: &str) -> Reply {

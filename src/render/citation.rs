@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 
-use jiff::Timestamp;
-
-use crate::base::line::{is_invisible, one_line};
+use crate::base::line::is_invisible;
 use crate::research::evidence::{Evidence, EvidenceId};
 use crate::research::report::Report;
 use crate::source::Place;
@@ -59,20 +57,6 @@ pub(super) fn reported(report: &Report) -> Vec<String> {
     report.reported.iter().map(|said| format!("{} ({}, {})", said.text, said.title, said.url)).collect()
 }
 
-/// Returns the title of a document and the headings above a position, on one line.
-pub(super) fn names(place: &Place) -> String {
-    let title = place.title();
-    let headings = place.heading_path().iter().map(String::as_str).filter(|heading| *heading != title);
-    one_line(&std::iter::once(title).chain(headings).collect::<Vec<_>>().join(" › "))
-}
-
-/// Returns the UTC date on which a page was fetched.
-pub(super) fn read_on(place: &Place) -> Option<String> {
-    let Place::Web { fetched_at: Some(millis), .. } = place else { return None };
-    let moment = Timestamp::from_millisecond(i64::try_from(*millis).ok()?).ok()?;
-    Some(moment.strftime("%Y-%m-%d").to_string())
-}
-
 /// Returns the address if it is safe as a link: HTTP or HTTPS, without characters that could end the link or hide part
 /// of it.
 pub(super) fn safe_url(url: &str) -> Option<&str> {
@@ -111,18 +95,5 @@ mod tests {
         ] {
             assert_eq!(safe_url(url), None, "{url}");
         }
-    }
-
-    #[test]
-    fn page_is_read_on_a_day_of_utc() {
-        let page = |fetched_at| Place::Web {
-            url: "https://example.org".into(),
-            title: "A page".into(),
-            fetched_at,
-            content_hash: None,
-        };
-        assert_eq!(read_on(&page(Some(1_795_219_199_000))).as_deref(), Some("2026-11-20"));
-        assert_eq!(read_on(&page(None)), None);
-        assert_eq!(read_on(&page(Some(u64::MAX))), None);
     }
 }

@@ -188,11 +188,19 @@ fn sorted<K: Ord>(usages: &BTreeMap<String, UsageTotals>, key: impl Fn(&String) 
     usages.into_iter().map(|(name, usage)| usage_row(name, usage, false)).collect()
 }
 
+/// Formats the prompt tokens that the endpoint had cached, with their share: `200 (17 %)`.
+fn cached(usage: &UsageTotals) -> String {
+    match (usage.cached_tokens, usage.input_tokens) {
+        (0, _) | (_, 0) => "0".to_owned(),
+        (cached, all) => format!("{} ({} %)", count(cached), cached.saturating_mul(100) / all),
+    }
+}
+
 fn usage_row(name: &str, usage: &UsageTotals, is_total: bool) -> UsageRow {
     let figures = [
         count(usage.calls),
         count(usage.input_tokens),
-        count(usage.cached_tokens),
+        cached(usage),
         count(usage.output_tokens),
         count(usage.reasoning_tokens),
         count(usage.tool_calls),

@@ -237,12 +237,7 @@ impl PlaceHtml {
             Place::Kb { .. } => None,
             Place::Web { url, .. } => citation::safe_url(url).map(str::to_owned),
         };
-        Self {
-            at: one_line(&place.for_people()),
-            names: citation::names(place),
-            link,
-            read_on: citation::read_on(place),
-        }
+        Self { at: one_line(&place.for_people()), names: place.names(), link, read_on: place.read_on() }
     }
 }
 

@@ -224,12 +224,12 @@ fn source(evidence: &Evidence) -> String {
 
 /// Returns the location of a quote: a path as code, or a web page as a link if that is safe.
 fn place(place: &Place) -> String {
-    let names = line(&citation::names(place));
+    let names = line(&place.names());
     match place {
         Place::Kb { .. } => format!("{} — {names}", code(&place.for_people())),
         Place::Web { url, .. } => {
             let link = citation::safe_url(url).map_or_else(|| code(url), |url| format!("<{url}>"));
-            let day = citation::read_on(place).map(|day| format!(", read on {day}")).unwrap_or_default();
+            let day = place.read_on().map(|day| format!(", read on {day}")).unwrap_or_default();
             format!("{names} — {link}{day}")
         }
     }

@@ -19,6 +19,7 @@ pub(super) fn file(path: &str, title: &str, heading: &str) -> Place {
         line_start: 11,
         line_end: 12,
         content_hash: ContentHash::of(b"a file"),
+        date: None,
     }
 }
 

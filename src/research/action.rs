@@ -10,18 +10,18 @@ use futures::future::join_all;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::evidence::{Evidence, EvidenceId};
+use super::evidence::{Evidence, EvidenceId, count_lines};
 use super::extract::{check, is_hit};
-use super::locate::locate;
+use super::locate::{locate, whole_sentences};
 use super::node::{Node, Tool};
 use super::question::{Aspect, AspectId};
 use super::worker::Conversation;
 use crate::base::line::{counted, one_line};
 use crate::llm::call::CallError;
-use crate::source::{Found, Passage, Source, SourceError, Support};
+use crate::source::{Found, Passage, Place, Source, SourceError, Support};
 
-/// Most actions executed per step; the rest is refused.
-const MAX_ACTIONS: usize = 8;
+/// Most searches and opened passages of one step. Notes do not count.
+pub(super) const MAX_ACTIONS: usize = 8;
 
 /// Shortest quote, in words. A single word supports no claim.
 const MIN_QUOTE_WORDS: usize = 2;
@@ -40,7 +40,7 @@ pub(super) struct ActionDraft {
     pub(super) tool: ToolDraft,
     /// Of `search`: the words to search for.
     pub(super) query: Option<String>,
-    /// Of `open` and `note`: the id of a passage; of `open` also the address of a link.
+    /// Of `open`, `continue` and `note`: the id of a passage; of `open` also the address of a link.
     pub(super) passage: Option<String>,
     /// Of `note`: words of the passage.
     pub(super) quote: Option<String>,
@@ -59,6 +59,8 @@ pub(super) enum ToolDraft {
     Search,
     /// Read the section or page around a passage.
     Open,
+    /// Read on where a passage was cut.
+    Continue,
     /// Keep a quote as evidence.
     Note,
 }
@@ -69,6 +71,10 @@ pub(super) struct Shown {
     pub(super) passage: Passage,
     /// Whether it was opened instead of found by a search.
     pub(super) is_opened: bool,
+    /// Byte of the text at which the prompt cut it; `None` if it was shown whole.
+    pub(super) cut_at: Option<usize>,
+    /// Whether the last prompt had no room for it.
+    pub(super) is_left_out: bool,
 }
 
 /// A quote and the worker's statement of what it shows.
@@ -77,6 +83,16 @@ pub(super) struct Note {
     pub(super) evidence: Evidence,
     pub(super) text: String,
     pub(super) aspect: Option<AspectId>,
+}
+
+impl Note {
+    /// Returns what the quote shows, with the aspect it serves.
+    pub(super) fn claim(&self) -> String {
+        match &self.aspect {
+            Some(aspect) => format!("{} ({aspect})", self.text),
+            None => self.text.clone(),
+        }
+    }
 }
 
 /// Result of an action, as shown to the worker.
@@ -96,12 +112,16 @@ pub(super) struct ActionResult {
 enum Action<Q: ?Sized> {
     Search(Box<Q>),
     Open(usize),
+    /// The rest of a passage.
+    Continue(Passage),
     /// Opens a page by an address that the model has seen somewhere; the source decides whether it may be opened.
     Follow {
         address: String,
         /// The refusal if it may not.
         complaint: String,
     },
+    /// Repeats a note.
+    Known(EvidenceId),
     Note {
         at: usize,
         range: Range<usize>,
@@ -123,6 +143,10 @@ enum Done {
     Found(Found),
     Opened(Passage),
     Noted(Note, Vec<String>),
+    /// The rest of a passage that was cut.
+    Continued(Passage),
+    /// The quote was noted before, under this id.
+    Known(EvidenceId),
     Refused(String),
     Failed(SourceError),
 }
@@ -175,15 +199,20 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         self.failure.as_ref().filter(|_| !self.has_answer)
     }
 
-    /// Executes the actions of a step in parallel. Ids are assigned and outcomes returned in the order of the actions,
+    /// Executes the actions of a step in parallel, up to [`MAX_ACTIONS`] besides notes. Ids are assigned and outcomes returned in the order of the actions,
     /// so that prompts do not depend on timing.
     ///
     /// # Errors
     ///
     /// Returns an error if the run cannot continue. Notes of the other actions are kept.
     pub(super) async fn act(&mut self, drafts: &[ActionDraft]) -> Result<Vec<ActionResult>, CallError> {
+        let mut looks = 0;
+        let (now, left): (Vec<&ActionDraft>, Vec<&ActionDraft>) = drafts.iter().partition(|draft| {
+            looks += usize::from(draft.tool != ToolDraft::Note);
+            draft.tool == ToolDraft::Note || looks <= MAX_ACTIONS
+        });
         let mut actions = Vec::new();
-        for draft in drafts.iter().take(MAX_ACTIONS) {
+        for draft in &now {
             actions.push(if self.made.insert(identity(draft)) {
                 self.action(draft)
             } else {
@@ -196,16 +225,12 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             Done::Failed(SourceError::Stopped(error)) => Some(error.clone()),
             _ => None,
         });
-        let mut outcomes: Vec<_> = drafts.iter().zip(done).map(|(draft, done)| self.take(draft, done)).collect();
-        if drafts.len() > MAX_ACTIONS {
-            let left = counted(drafts.len() - MAX_ACTIONS, "action");
-            let said = format!("{left} not carried out: a step has at most {MAX_ACTIONS}");
-            outcomes.push(ActionResult {
-                call: "the rest".to_owned(),
-                said,
-                passages: Vec::new(),
-                is_lost_note: false,
-            });
+        let mut outcomes: Vec<_> = now.into_iter().zip(done).map(|(draft, done)| self.take(draft, done)).collect();
+        if !left.is_empty() {
+            let calls: Vec<_> = left.into_iter().map(call).collect();
+            let said = format!("a step has at most {MAX_ACTIONS} besides notes; left out: {}", calls.join("; "));
+            let (call, passages) = ("the rest".to_owned(), Vec::new());
+            outcomes.push(ActionResult { call, said, passages, is_lost_note: false });
         }
         stopped.map_or(Ok(outcomes), Err)
     }
@@ -214,7 +239,9 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         let is_allowed = |tool| self.node.tools.contains(&tool);
         match draft.tool {
             ToolDraft::Search if !is_allowed(Tool::Search) => Err("you may not search".to_owned()),
-            ToolDraft::Open if !is_allowed(Tool::Open) => Err("you may not open passages".to_owned()),
+            ToolDraft::Open | ToolDraft::Continue if !is_allowed(Tool::Open) => {
+                Err("you may not open passages".to_owned())
+            }
             ToolDraft::Search => {
                 let query = one_line(draft.query.as_deref().unwrap_or_default());
                 let has_words = query.chars().any(char::is_alphanumeric);
@@ -226,8 +253,26 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                     .linked(draft)
                     .map_or(Err(complaint.clone()), |address| Ok(Action::Follow { address, complaint })),
             },
+            ToolDraft::Continue => {
+                let at = self.place(draft)?;
+                let why =
+                    if self.shown[at].is_opened { "was shown to its end" } else { "is not opened: open it first" };
+                self.rest(at).map(Action::Continue).ok_or_else(|| format!("p{} {why}", at + 1))
+            }
             ToolDraft::Note => self.note(draft),
         }
+    }
+
+    /// Returns what follows the cut of a passage.
+    fn rest(&self, at: usize) -> Option<Passage> {
+        let Shown { passage, cut_at, .. } = &self.shown[at];
+        let (before, rest) = passage.text.split_at_checked((*cut_at)?)?;
+        let mut place = passage.place.clone();
+        if let Place::Kb { line_start, .. } = &mut place {
+            *line_start += count_lines(before);
+        }
+        let text = rest.to_owned();
+        Some(Passage { snippet: text.clone(), text, place, ..passage.clone() })
     }
 
     /// Returns the index of the passage an action names.
@@ -267,9 +312,10 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                 at + 1
             )
         })?;
+        let range = whole_sentences(passage, range);
         let words = self.quote(at, &range);
         if let Some(known) = self.noted.iter().find(|note| is_same_quote(&note.evidence, &words)) {
-            return Err(format!("that quote is noted as {}", known.evidence.id));
+            return Ok(Action::Known(known.evidence.id.clone()));
         }
         let text = if said.is_empty() { one_line(&words.quote) } else { said };
         Ok(Action::Note { at, range, text: text.chars().take(MAX_NOTE_CHARACTERS).collect(), aspect })
@@ -284,6 +330,8 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
     async fn carry_out(&self, action: Result<Action<Q>, String>) -> Done {
         match action {
             Err(reason) => Done::Refused(reason),
+            Ok(Action::Known(id)) => Done::Known(id),
+            Ok(Action::Continue(rest)) => Done::Continued(rest),
             Ok(Action::Search(query)) => {
                 self.source.search(&query, self.passages_per_search).await.map_or_else(Done::Failed, Done::Found)
             }
@@ -308,7 +356,10 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                     Err(error) => return Done::Failed(error),
                 };
                 match locate(&page.text, &quote) {
-                    Some(range) => self.noted_from(&page, range, text, aspect).await,
+                    Some(range) => {
+                        let range = whole_sentences(&page, range);
+                        self.noted_from(&page, range, text, aspect).await
+                    }
                     None => Done::Refused(format!(
                         "the page behind p{} does not say this word for word: open it, and quote from it",
                         at + 1
@@ -332,14 +383,21 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
 
     /// Records the result of an action and numbers new passages and notes.
     fn take(&mut self, draft: &ActionDraft, done: Done) -> ActionResult {
-        let is_lost_note = draft.tool == ToolDraft::Note && !matches!(done, Done::Noted(..));
+        let is_lost_note = draft.tool == ToolDraft::Note && !matches!(done, Done::Noted(..) | Done::Known(_));
         self.has_answer |= matches!(done, Done::Found(_) | Done::Opened(_) | Done::Noted(..));
+        let noted_as = |id: &EvidenceId| format!("that quote is noted as {id}");
         let (said, passages) = match done {
             Done::Found(found) => self.take_found(found),
-            Done::Opened(passage) => ("opened".to_owned(), vec![self.place_of(passage, true)]),
+            Done::Opened(passage) => match self.place_of(passage, true) {
+                (place, true) => ("opened".to_owned(), vec![place]),
+                // Another passage of the same section was opened.
+                (place, false) => (format!("opened before: p{}", place + 1), Vec::new()),
+            },
+            Done::Continued(rest) => ("read on".to_owned(), vec![self.place_of(rest, true).0]),
+            Done::Known(id) => (noted_as(&id), Vec::new()),
             Done::Noted(mut note, remarks) => {
                 if let Some(known) = self.noted.iter().find(|known| is_same_quote(&known.evidence, &note.evidence)) {
-                    return outcome(draft, format!("that quote is noted as {}", known.evidence.id), Vec::new(), false);
+                    return outcome(draft, noted_as(&known.evidence.id), Vec::new(), false);
                 }
                 self.remark(remarks);
                 let number = u32::try_from(self.noted.len() + 1).unwrap_or(u32::MAX);
@@ -367,24 +425,31 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         self.support = self.support.max(found.support);
         self.remark(found.notes);
         let places: Vec<_> = found.passages.into_iter().map(|passage| self.place_of(passage, false)).collect();
-        let said = match (places.len(), found.support) {
+        let mut said = match (places.len(), found.support) {
             (0, _) => "nothing found".to_owned(),
             (number, Support::None) => format!("{}, none of which seems to bear on it", counted(number, "passage")),
             (number, _) => counted(number, "passage"),
         };
-        (said, places)
+        let (new, known): (Vec<_>, Vec<_>) = places.into_iter().partition(|(_, is_to_show)| *is_to_show);
+        if !known.is_empty() {
+            let ids: Vec<_> = known.iter().map(|(place, _)| format!("p{}", place + 1)).collect();
+            said = format!("{said} (shown above: {})", ids.join(", "));
+        }
+        (said, new.into_iter().map(|(place, _)| place).collect())
     }
 
-    /// Returns the index of a passage among those shown, adding it if it is new.
-    fn place_of(&mut self, passage: Passage, is_opened: bool) -> usize {
-        let is_known = |known: &Shown| known.passage.id == passage.id && known.passage.text == passage.text;
+    /// Returns the index of a passage among those shown, adding it if it is new, and whether it has to be shown.
+    fn place_of(&mut self, passage: Passage, is_opened: bool) -> (usize, bool) {
+        let is_known = |known: &Shown| {
+            // Passages of one section open to the same text.
+            let is_same = known.passage.id == passage.id || is_opened && known.is_opened;
+            is_same && known.passage.place == passage.place && known.passage.text == passage.text
+        };
         if let Some(place) = self.shown.iter().position(is_known) {
-            // Another query matches another part of the passage.
-            self.shown[place].passage.snippet = passage.snippet;
-            return place;
+            return (place, self.shown[place].is_left_out);
         }
-        self.shown.push(Shown { passage, is_opened });
-        self.shown.len() - 1
+        self.shown.push(Shown { passage, is_opened, cut_at: None, is_left_out: false });
+        (self.shown.len() - 1, true)
     }
 
     fn remark(&mut self, remarks: Vec<String>) {
@@ -397,12 +462,19 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
 }
 
 fn outcome(draft: &ActionDraft, said: String, passages: Vec<usize>, is_lost_note: bool) -> ActionResult {
+    ActionResult { call: call(draft), said, passages, is_lost_note }
+}
+
+/// Returns an action in words.
+fn call(draft: &ActionDraft) -> String {
+    let passage = draft.passage.as_deref().unwrap_or_default();
     let call = match draft.tool {
         ToolDraft::Search => format!("search for {}", draft.query.as_deref().unwrap_or_default()),
-        ToolDraft::Open => format!("open {}", draft.passage.as_deref().unwrap_or_default()),
-        ToolDraft::Note => format!("note from {}", draft.passage.as_deref().unwrap_or_default()),
+        ToolDraft::Open => format!("open {passage}"),
+        ToolDraft::Continue => format!("continue {passage}"),
+        ToolDraft::Note => format!("note from {passage}"),
     };
-    ActionResult { call: call.chars().take(200).collect(), said, passages, is_lost_note }
+    call.chars().take(200).collect()
 }
 
 fn is_same_quote(a: &Evidence, b: &Evidence) -> bool {
@@ -413,7 +485,7 @@ fn is_same_quote(a: &Evidence, b: &Evidence) -> bool {
 fn identity(draft: &ActionDraft) -> String {
     let fields = match draft.tool {
         ToolDraft::Search => [draft.query.as_deref(), None],
-        ToolDraft::Open => [draft.passage.as_deref(), None],
+        ToolDraft::Open | ToolDraft::Continue => [draft.passage.as_deref(), None],
         ToolDraft::Note => [draft.passage.as_deref(), draft.quote.as_deref()],
     };
     let words = |text: &str| {

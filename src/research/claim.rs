@@ -1,5 +1,6 @@
 //! Marks the claims of a written answer that cite no evidence.
 
+use super::cut::pieces;
 use super::evidence::EvidenceId;
 use super::report::marks;
 
@@ -9,25 +10,119 @@ pub(super) const UNSUPPORTED: &str = "[unsupported]";
 /// Shortest claim, in words; anything shorter is a lead-in or a label.
 const FEWEST_WORDS: usize = 4;
 
-/// Marks unsupported claims in a text and returns how many there are.
+/// A text after [`mark_unsupported`].
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Marked {
+    pub(super) text: String,
+    /// Claims marked as unsupported.
+    pub(super) number: usize,
+    /// Sentences about the findings themselves, which are open questions and not part of the text any more.
+    pub(super) open: Vec<String>,
+}
+
+/// Marks unsupported claims in a text.
 ///
 /// A citation supports the text before it on the same line, since writers cite once for several sentences. Text after
 /// the last citation, or on a line without one, is unsupported. Headings, table rows, questions and lead-ins are not
-/// claims.
-pub(super) fn mark_unsupported(text: &str) -> (String, usize) {
-    let mut number = 0;
-    let line = |line: &str| {
-        let marked = marks(line).into_iter().map(|(range, _)| range.end);
-        let from = marked.chain(line.rfind(UNSUPPORTED).map(|at| at + UNSUPPORTED.len())).max().unwrap_or(0);
-        if is_claim(line, &line[from..]) {
-            number += 1;
-            format!("{} {UNSUPPORTED}", line.trim_end())
-        } else {
-            line.to_owned()
+/// claims. A first line without citations may sum up what follows: `sums_up` decides whether the cited claims bear it out
+/// together.
+pub(super) fn mark_unsupported(text: &str, sums_up: &dyn Fn(&str) -> bool) -> Marked {
+    let mut marked = Marked::default();
+    let mut lines = Vec::new();
+    let mut is_first = true;
+    for line in text.lines() {
+        let cited = marks(line).into_iter().map(|(range, _)| range.end);
+        let from = cited.chain(line.rfind(UNSUPPORTED).map(|at| at + UNSUPPORTED.len())).max().unwrap_or(0);
+        let (supported, rest) = line.split_at(from);
+        let (about, claims): (Vec<_>, Vec<_>) = pieces(rest).into_iter().partition(|piece| is_about_findings(piece));
+        let kept = if about.is_empty() { rest.to_owned() } else { joined(supported, &claims) };
+        let line = format!("{supported}{kept}");
+        let is_emptied = !about.is_empty() && !line.contains(char::is_alphanumeric);
+        marked.open.extend(about.into_iter().map(|piece| piece.trim_start_matches(['-', '*', ' ']).to_owned()));
+        if is_emptied {
+            continue;
         }
-    };
-    let lines: Vec<_> = text.lines().map(line).collect();
-    (lines.join("\n"), number)
+        if is_claim(&line, &kept) && !(is_first && from == 0 && sums_up(&line)) {
+            marked.number += 1;
+            lines.push(format!("{} {UNSUPPORTED}", line.trim_end()));
+        } else {
+            lines.push(line.clone());
+        }
+        is_first &= line.trim().is_empty();
+    }
+    lines.join("\n").trim_end().clone_into(&mut marked.text);
+    marked
+}
+
+/// Joins the sentences that are left after a supported text.
+fn joined(supported: &str, claims: &[&str]) -> String {
+    let text = claims.join(" ");
+    // The dot after a citation belongs to the sentence before.
+    let space = if !supported.is_empty() && text.starts_with(char::is_alphanumeric) { " " } else { "" };
+    format!("{space}{text}")
+}
+
+/// What findings are called in a sentence about them.
+const FINDINGS: [&str; 16] = [
+    "note",
+    "notes",
+    "finding",
+    "findings",
+    "source",
+    "sources",
+    "evidence",
+    "passage",
+    "passages",
+    "document",
+    "documents",
+    "documentation",
+    "page",
+    "pages",
+    "material",
+    "quotes",
+];
+
+/// Words that deny.
+const DENIALS: [&str; 12] =
+    ["not", "no", "nothing", "none", "neither", "nor", "never", "without", "silent", "unclear", "cannot", "fail"];
+
+/// What a source does when it says something, as stems.
+const SAYING: [&str; 22] = [
+    "say",
+    "said",
+    "state",
+    "mention",
+    "specif",
+    "cover",
+    "give",
+    "given",
+    "describ",
+    "contain",
+    "address",
+    "answer",
+    "explain",
+    "discuss",
+    "report",
+    "record",
+    "establish",
+    "defin",
+    "settle",
+    "found",
+    "show",
+    "silent",
+];
+
+/// Returns whether a sentence says what the findings leave out: `The notes do not say when.` Only English is recognised.
+fn is_about_findings(sentence: &str) -> bool {
+    let sentence = sentence.to_lowercase().replace("n't", " not").replace("n’t", " not");
+    let words: Vec<_> =
+        sentence.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let place = |known: &[&str]| words.iter().position(|word| known.contains(word));
+    let says = |word: &&str| SAYING.iter().any(|stem| word.starts_with(stem));
+    let (Some(findings), Some(denial)) = (place(&FINDINGS), place(&DENIALS)) else { return false };
+    // `Nothing in the notes says`, `no source gives`, `the notes do not say`, `it is not stated in the notes`.
+    let said = words.iter().skip(findings.min(denial)).position(says).map(|at| at + findings.min(denial));
+    said.is_some_and(|said| denial <= said && said.abs_diff(denial) <= 6 && said.abs_diff(findings) <= 8)
 }
 
 fn is_claim(line: &str, rest: &str) -> bool {
@@ -73,7 +168,7 @@ mod tests {
 
     #[test]
     fn sentence_after_the_last_citation_of_its_line_is_marked_unsupported() {
-        let marked = |text: &str| mark_unsupported(text).0;
+        let marked = |text: &str| mark_unsupported(text, &|_| false).text;
         assert_eq!(
             marked("Tea takes two minutes [n2e1]. Coffee is brewed at 500 degrees."),
             "Tea takes two minutes [n2e1]. Coffee is brewed at 500 degrees. [unsupported]"
@@ -89,7 +184,37 @@ mod tests {
     #[test]
     fn headings_questions_and_lead_ins_are_not_claims() {
         let text = "## How tea is brewed here\n\nThere are three ways to brew it:\n- in a pot for long [n2e1]\n\nWhat is left of it then?";
-        assert_eq!(mark_unsupported(text), (text.to_owned(), 0));
+        assert_eq!(mark_unsupported(text, &|_| false), Marked { text: text.to_owned(), ..Marked::default() });
+    }
+
+    #[test]
+    fn sentence_about_the_findings_is_an_open_question_and_no_claim() {
+        for sentence in [
+            "The notes do not say how long backups are kept.",
+            "Nothing in the sources states a price for the second tier.",
+            "No document mentions what happens after that.",
+            "How it is restored is not described in the notes.",
+            "The findings don't give any figures for 2024.",
+            "The documentation is silent on retries.",
+        ] {
+            let text = format!("Backups are made at two [n2e1]. {sentence}\n- {sentence}\n\nThey are kept [n2e2].");
+            let marked = mark_unsupported(&text, &|_| false);
+            assert_eq!(marked.text, "Backups are made at two [n2e1].\n\nThey are kept [n2e2].", "{sentence}");
+            assert_eq!((marked.number, marked.open), (0, vec![sentence.to_owned(), sentence.to_owned()]));
+        }
+        for claim in ["Release notes are never sent on Fridays to anybody.", "The backup does not say when it is done."]
+        {
+            assert_eq!(mark_unsupported(claim, &|_| false).number, 1, "{claim}");
+        }
+    }
+
+    #[test]
+    fn first_line_is_held_against_the_cited_claims_together() {
+        let text = "There are two ways to restore it.\n\n- from the disk [n2e1]\n\nIt takes all day long.";
+        let sums_up = |line: &str| line.contains("two ways");
+        let marked = mark_unsupported(text, &sums_up);
+        assert_eq!(marked.text, format!("{text} [unsupported]"), "and no other line");
+        assert_eq!(mark_unsupported(text, &|_| false).number, 2);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::memory::branch_text;
 use super::prompt::{Template, ends_run, failure, fitted, room, room_beside, shorten_longest};
 use super::question::{Aspect, AspectId};
 use super::report::strike;
-use super::worker::{Gathered, PromptEntry, Task, conclusions, noted};
+use super::worker::{Gathered, PromptEntry, Task, conclusions};
 use crate::base::line::one_line;
 use crate::llm::call::{CallError, Caller};
 use crate::llm::message::{Prompt, Role};
@@ -86,7 +86,7 @@ pub(crate) async fn compress(caller: &dyn Caller, task: &Task<'_>, gathered: Gat
     let received = received(task, &gathered.notes);
     let mut report = match gathered.stop {
         stop if received.is_empty() => empty(task, stop),
-        stop @ (BranchStop::BudgetExceeded | BranchStop::ModelFailed) => by_rules(&gathered.notes, stop),
+        stop @ BranchStop::ModelFailed => by_rules(&gathered.notes, stop),
         stop => match asked(caller, task, &gathered.notes, &received).await {
             Ok(draft) => from_draft(&draft, task, &received, stop),
             Err(error) if ends_run(&error) => return Err(error),
@@ -132,6 +132,16 @@ async fn asked(
     };
     let key = task.key.then("report");
     structured_checked(caller, &key, &prompt(caller, task, notes), "branch_report", check).await.map_err(failure)
+}
+
+/// Returns notes with their quotes and where these are from.
+fn noted(notes: &[Note]) -> Vec<PromptEntry> {
+    let named = |note: &Note| {
+        let Evidence { id, quote, source, .. } = &note.evidence;
+        let text = format!("{}\nFrom: {}\nQuote: {quote}", note.claim(), source.provenance());
+        PromptEntry { id: id.to_string(), question: String::new(), text }
+    };
+    notes.iter().map(named).collect()
 }
 
 fn prompt(caller: &dyn Caller, task: &Task<'_>, found: &[Note]) -> Prompt {

@@ -161,7 +161,8 @@ impl Passage {
     }
 }
 
-fn count_lines(text: &str) -> u32 {
+/// Returns the number of line breaks in a text.
+pub(super) fn count_lines(text: &str) -> u32 {
     u32::try_from(text.matches('\n').count()).unwrap_or(u32::MAX)
 }
 

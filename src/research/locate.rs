@@ -2,44 +2,137 @@
 
 use std::ops::Range;
 
+use super::sentence::{every_sentence, every_sentence_of_page};
+use crate::source::{Passage, Place};
+
 /// Emphasis and quotation marks, which models drop, add and swap when they copy text.
 const MARKS: [char; 16] = ['*', '_', '`', '~', '"', '\'', '“', '”', '„', '‘', '’', '‚', '«', '»', '‹', '›'];
 
 /// Emphasis marks that come in pairs.
 const EMPHASIS: [char; 4] = ['*', '_', '`', '~'];
 
+/// Longest quote that is widened to its sentences, in bytes.
+const MAX_WIDENED_BYTES: usize = 600;
+
 /// Returns the first range of `passage` that matches `quote` word for word.
 ///
-/// White space, emphasis and quotation marks may differ, nothing else: one changed digit makes a different claim.
+/// White space, emphasis, quotation marks and the targets of links may differ, nothing else: one changed digit makes a
+/// different claim.
 pub(super) fn locate(passage: &str, quote: &str) -> Option<Range<usize>> {
-    let wanted: Vec<char> = said(quote).into_iter().map(|(_, letter)| letter).collect();
-    let letters = said(passage);
+    let found = find(&said(passage, &[]), &said(quote, &[]));
+    let (range, links) = match found {
+        Some(range) => (range, Vec::new()),
+        None => {
+            // Models copy what a reader sees of a link.
+            let links = links(passage);
+            let quote_links = self::links(quote);
+            (find(&said(passage, &links), &said(quote, &quote_links))?, links)
+        }
+    };
+    let cut = |link: &&Link| link.whole.start < range.end && range.start < link.whole.end;
+    let start = links.iter().filter(cut).map(|link| link.whole.start).min().unwrap_or(range.start);
+    let end = links.iter().filter(cut).map(|link| link.whole.end).max().unwrap_or(range.end);
+    Some(with_emphasis(passage, start.min(range.start)..end.max(range.end)))
+}
+
+/// Widens a range to the sentences it begins and ends in, unless they are long: half a sentence may say the opposite.
+pub(super) fn whole_sentences(passage: &Passage, range: Range<usize>) -> Range<usize> {
+    let sentences = match passage.place {
+        Place::Kb { .. } => every_sentence(&passage.text),
+        Place::Web { .. } => every_sentence_of_page(&passage.text),
+    };
+    let around = |at: usize| sentences.iter().find(|sentence| sentence.range.contains(&at)).map(|found| &found.range);
+    let start = around(range.start).map_or(range.start, |sentence| sentence.start.min(range.start));
+    let end = around(range.end.saturating_sub(1)).map_or(range.end, |sentence| sentence.end.max(range.end));
+    if end - start <= MAX_WIDENED_BYTES.max(range.len()) { start..end } else { range }
+}
+
+fn find(letters: &[(usize, char)], wanted: &[(usize, char)]) -> Option<Range<usize>> {
     if wanted.is_empty() || letters.len() < wanted.len() {
         return None;
     }
-    let starts = 0..=letters.len() - wanted.len();
-    let is_here = |at: &usize| letters[*at..].iter().zip(&wanted).all(|((_, letter), wanted)| letter == wanted);
-    let at = starts.into_iter().find(is_here)?;
+    let is_here = |at: &usize| letters[*at..].iter().zip(wanted).all(|((_, letter), (_, wanted))| letter == wanted);
+    let at = (0..=letters.len() - wanted.len()).find(is_here)?;
     let (last, letter) = letters[at + wanted.len() - 1];
-    Some(with_emphasis(passage, letters[at].0..last + letter.len_utf8()))
+    Some(letters[at].0..last + letter.len_utf8())
 }
 
-/// Returns the characters to compare, each with its byte offset: white space collapsed, marks removed.
-fn said(text: &str) -> Vec<(usize, char)> {
+/// Returns the characters to compare, each with its byte offset: white space collapsed, marks and the hidden parts of
+/// links removed.
+fn said(text: &str, links: &[Link]) -> Vec<(usize, char)> {
+    let mut hidden = links.iter().flat_map(|link| &link.hidden).peekable();
     let mut said: Vec<(usize, char)> = Vec::new();
     for (at, letter) in text.char_indices() {
-        if letter.is_whitespace() {
-            if said.last().is_some_and(|(_, last)| *last != ' ') {
-                said.push((at, ' '));
-            }
-        } else if !MARKS.contains(&letter) {
+        while hidden.next_if(|range| range.end <= at).is_some() {}
+        if hidden.peek().is_some_and(|range| range.contains(&at)) || MARKS.contains(&letter) {
+            continue;
+        }
+        if !letter.is_whitespace() {
             said.push((at, letter));
+        } else if said.last().is_some_and(|(_, last)| *last != ' ') {
+            said.push((at, ' '));
         }
     }
     if said.last().is_some_and(|(_, last)| *last == ' ') {
         said.pop();
     }
     said
+}
+
+/// A link in Markdown.
+struct Link {
+    whole: Range<usize>,
+    /// What a reader does not see: brackets and target, in order.
+    hidden: [Range<usize>; 2],
+}
+
+/// Returns the links of a text in order: `[text](target)`, `[text][label]`, `[[target]]` and `[[target|text]]`. A link
+/// does not extend over a line.
+fn links(text: &str) -> Vec<Link> {
+    let mut links = Vec::new();
+    let mut from = 0;
+    while let Some(open) = text[from..].find('[').map(|at| from + at) {
+        let line = text[open..].lines().next().unwrap_or_default();
+        match link(line) {
+            Some((head, tail)) => {
+                let start = if text[..open].ends_with('!') { open - 1 } else { open };
+                let hidden = [start..open + head, open + tail.start..open + tail.end];
+                from = open + tail.end;
+                links.push(Link { whole: start..from, hidden });
+            }
+            None => from = open + 1,
+        }
+    }
+    links
+}
+
+/// Returns the length of the hidden head of a link that begins a line, and the range of its hidden tail.
+fn link(line: &str) -> Option<(usize, Range<usize>)> {
+    if let Some(inner) = line.strip_prefix("[[") {
+        let close = inner.find("]]")?;
+        let head = inner[..close].find('|').map_or(0, |bar| bar + 1);
+        return Some((2 + head, 2 + close..2 + close + 2));
+    }
+    let close = line.find(']').filter(|close| !line[1..*close].contains('['))?;
+    let (ends, rest) = match line.as_bytes().get(close + 1)? {
+        b'(' => (')', &line[close + 2..]),
+        b'[' => (']', &line[close + 2..]),
+        _ => return None,
+    };
+    let mut depth = 0;
+    let end = rest.char_indices().find(|(_, letter)| match letter {
+        '(' if ends == ')' => {
+            depth += 1;
+            false
+        }
+        letter if *letter == ends && depth == 0 => true,
+        ')' if ends == ')' => {
+            depth -= 1;
+            false
+        }
+        _ => false,
+    });
+    end.map(|(end, _)| (1, close..close + 3 + end))
 }
 
 /// Widens a range over adjacent emphasis marks if that balances them; a quote with an odd `**` would garble the report.
@@ -57,6 +150,7 @@ fn with_emphasis(passage: &str, range: Range<usize>) -> Range<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::research::scripted::ScriptedSource;
     use proptest::prelude::*;
 
     fn found<'a>(passage: &'a str, quote: &str) -> Option<&'a str> {
@@ -86,6 +180,52 @@ mod tests {
             "The limit is 12 MiB for each file. And",
         ] {
             assert_eq!(found(passage, quote), None, "{quote}");
+        }
+    }
+
+    #[test]
+    fn quote_of_what_a_reader_sees_of_links_is_found_in_the_bytes_of_the_source() {
+        let passage = "Read [the *plan*](https://example.org/a_(b)) and [[ops/backup|the backup note]], or [x][1]. ![Logo](l.png)";
+        for (quote, wanted) in [
+            (
+                "Read the plan and the backup note",
+                "Read [the *plan*](https://example.org/a_(b)) and [[ops/backup|the backup note]]",
+            ),
+            ("the backup note, or x.", "[[ops/backup|the backup note]], or [x][1]."),
+            ("plan and the", "[the *plan*](https://example.org/a_(b)) and [[ops/backup|the backup note]]"),
+            ("and [[ops/backup|the", "and [[ops/backup|the"),
+        ] {
+            assert_eq!(found(passage, quote), Some(wanted), "{quote}");
+        }
+        assert_eq!(found(passage, "Read the plans"), None);
+        assert_eq!(found("a [b] (c) [d", "a b"), None, "brackets that are no link are text");
+    }
+
+    #[test]
+    fn quote_is_widened_to_its_sentences_unless_they_are_long() {
+        let passage = |text: &str| ScriptedSource::of(&[]).passage("a.md", "a.md#0", text, 1, 1);
+        let widened = |text: &str, quote: &str| {
+            let passage = passage(text);
+            let range = locate(text, quote).unwrap();
+            text[whole_sentences(&passage, range)].to_owned()
+        };
+        let text = "It opens at six. It is **not** true that it\nleaks. It closes.";
+        assert_eq!(widened(text, "true that it leaks"), "It is **not** true that it\nleaks.");
+        assert_eq!(widened(text, "at six. It is not"), "It opens at six. It is **not** true that it\nleaks.");
+        assert_eq!(widened("| a | b c d |\n|---|---|\n| 1 | 2 3 4 |", "2 3"), "1 | 2 3 4");
+        let long = format!("It {} ends here.", "goes on and ".repeat(60));
+        assert_eq!(widened(&long, "ends here."), "ends here.");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_with_brackets_is_found_in_itself(passage in r"([a-c*\[\]()|! \n]|é){1,60}", quote in r"[a-c\[\]()| ]{1,10}") {
+            let plain = |text: &str| text.chars().filter(|letter| letter.is_alphabetic()).collect::<String>();
+            let whole = locate(&passage, &passage).map(|range| plain(&passage[range]));
+            prop_assert!(whole.is_none_or(|whole| whole == plain(&passage)));
+            if let Some(range) = locate(&passage, &quote) {
+                prop_assert!(passage.get(range).is_some());
+            }
         }
     }
 

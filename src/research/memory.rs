@@ -10,7 +10,7 @@ use futures::future::join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::branch::{Branch, Finding};
+use super::branch::{Branch, BranchReport, Finding};
 use super::cut::{Count, cut, pieces};
 use super::node::{NodeId, SourceHint, Tree};
 use super::prompt::{Template, ends_run, fitted, shorten_longest, size};
@@ -102,8 +102,8 @@ pub(crate) struct Told<'a> {
 
 /// Folds a branch into a summary `g` and returns the new one, of at most `r_tokens` as the summariser counts.
 ///
-/// The prompt has at most 2 × `r_tokens` + 1,000 tokens. If the model fails or the prompt does not fit, rules fold
-/// instead.
+/// As long as all claims fit, the summary is their concatenation and no model is called. Past that, the prompt has at most
+/// 2 × `r_tokens` + 1,000 tokens. If the model fails or the prompt does not fit, rules fold instead.
 ///
 /// # Errors
 ///
@@ -116,11 +116,15 @@ pub(crate) async fn fold(
     branch: &Branch,
     r_tokens: u64,
 ) -> Result<String, CallError> {
+    let count = |text: &str| caller.count(Role::Summariser, text);
+    let whole = claims_after(g, branch).join("\n");
+    if count(&whole) <= r_tokens {
+        return Ok(whole);
+    }
     let Some(prompt) = fold_prompt(caller, told, g, branch, r_tokens) else {
-        return Ok(fold_by_rules(g, branch, r_tokens, &|text| caller.count(Role::Summariser, text)));
+        return Ok(fold_by_rules(g, branch, r_tokens, &count));
     };
     let asked = caller.call(key, &prompt).await;
-    let count = |text: &str| caller.count(Role::Summariser, text);
     match asked.map(|reply| reply.text.trim().to_owned()) {
         Ok(text) if !text.is_empty() => Ok(cut(&text, r_tokens, &count).to_owned()),
         Err(error) if ends_run(&error) => Err(error),
@@ -173,12 +177,14 @@ fn words_in(tokens: u64) -> u64 {
     tokens * 7 / 10
 }
 
-/// Returns a branch report as text, with the evidence ids of its claims.
+/// Returns a branch report as text, with the evidence ids of its claims. A summary that only strings the claims together,
+/// as rules make it, is left out.
 pub(crate) fn branch_text(branch: &Branch) -> String {
-    let findings = branch.report.findings.iter().map(cited);
-    let summary = Some(branch.report.summary.clone()).filter(|summary| !summary.is_empty());
-    let open = branch.report.open_questions.iter().map(|question| format!("Open: {question}"));
-    summary.into_iter().chain(findings).chain(open).collect::<Vec<_>>().join("\n")
+    let BranchReport { summary, findings, open_questions, .. } = &branch.report;
+    let is_repetition = !findings.is_empty() && findings.iter().all(|finding| summary.contains(&finding.text));
+    let summary = Some(summary.clone()).filter(|summary| !summary.is_empty() && !is_repetition);
+    let open = open_questions.iter().map(|question| format!("Open: {question}"));
+    summary.into_iter().chain(findings.iter().map(cited)).chain(open).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns a claim with its evidence ids: `It is so. [n2e1, n2e3]`.
@@ -192,12 +198,23 @@ pub(crate) fn cited(finding: &Finding) -> String {
 /// If the result is too long, the node with the most text loses its last claim until it fits, so that a node's place in
 /// the order does not decide whether it is crowded out.
 pub(crate) fn fold_by_rules(g: &str, branch: &Branch, r_tokens: u64, count: Count<'_>) -> String {
+    let claims = claims_after(g, branch);
+    within(claims.iter().map(String::as_str).collect(), r_tokens, count)
+}
+
+/// Returns the sentences of a summary and the claims of a branch, without duplicates.
+fn claims_after(g: &str, branch: &Branch) -> Vec<String> {
     let claims: Vec<_> = branch.report.findings.iter().map(cited).collect();
-    join_by_rules(pieces(g).into_iter().chain(claims.iter().map(String::as_str)), r_tokens, count)
+    let all = pieces(g).into_iter().chain(claims.iter().map(String::as_str));
+    distinct(all).into_iter().map(str::to_owned).collect()
 }
 
 fn join_by_rules<'a>(claims: impl Iterator<Item = &'a str>, r_tokens: u64, count: Count<'_>) -> String {
-    let mut lines = distinct(claims);
+    within(distinct(claims), r_tokens, count)
+}
+
+/// Joins claims. While they have more than `r_tokens`, the node with the most text loses its last claim.
+fn within(mut lines: Vec<&str>, r_tokens: u64, count: Count<'_>) -> String {
     loop {
         let text = lines.join("\n");
         if count(&text) <= r_tokens {
@@ -274,8 +291,8 @@ fn groups<'a>(tree: &'a Tree, branches: &'a BTreeMap<NodeId, Branch>) -> Vec<Gro
 
 /// Summarises each group of nodes with findings, in at most `tokens` each.
 ///
-/// A large group is reduced in levels: batches that fit a prompt, then the summaries of the batches. An unchanged group
-/// makes the same calls, whose replies are on record.
+/// The summary of a group that fits as it is is its text, without a call. A large group is reduced in levels: batches that
+/// fit a prompt, then the summaries of the batches. An unchanged group makes the same calls, whose replies are on record.
 ///
 /// # Errors
 ///
@@ -323,8 +340,13 @@ async fn reduce(
     members: &[(&NodeId, &Branch)],
     tokens: u64,
 ) -> Result<String, CallError> {
+    let count = |text: &str| caller.count(Role::Summariser, text);
     let mut texts: Vec<(String, String)> =
         members.iter().map(|(id, branch)| (id.to_string(), branch_text(branch))).collect();
+    let whole = texts.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("\n");
+    if count(&whole) <= tokens {
+        return Ok(whole);
+    }
     let mut level = 0;
     while texts.len() > 1 {
         let calls = batches(caller, brief, name, &texts, tokens).into_iter().enumerate().map(|(number, batch)| {
@@ -338,7 +360,6 @@ async fn reduce(
         texts = next;
         level += 1;
     }
-    let count = |text: &str| caller.count(Role::Summariser, text);
     Ok(texts.first().map(|(_, text)| cut(text, tokens, &count).to_owned()).unwrap_or_default())
 }
 
@@ -454,6 +475,8 @@ mod tests {
         assert!(caller.tasks()[1].contains("Claim number 0"));
     }
 
+    const LONG: &str = "B is free. [n9e1] B is green and has many other properties that are of no use here. [n9e2]";
+
     #[tokio::test]
     async fn fold_goes_by_rules_where_the_model_fails_or_may_not_be_asked() {
         let id = add_node(&mut tree(), "What is A?", &[]);
@@ -461,12 +484,34 @@ mod tests {
         let told = Told { task: "Compare A and B", id: &id, question: "What is A?" };
         for error in [broken("down"), CallError::Limit(Limit::Cost)] {
             let caller = Scripted::replying("".into()).failing_at(1, error);
-            let g = fold(&caller, &CallKey::new("f"), told, "B is free. [n9e1]", &found, 400).await;
+            let g = fold(&caller, &CallKey::new("f"), told, LONG, &found, 20).await;
             assert_eq!(g.unwrap(), "B is free. [n9e1]\nA costs nine euros. [n2e1]");
+            assert_eq!(caller.keys().len(), 1);
         }
         let caller = Scripted::replying("".into()).failing_at(1, CallError::Cancelled);
-        let g = fold(&caller, &CallKey::new("f"), told, "", &found, 400).await;
+        let g = fold(&caller, &CallKey::new("f"), told, LONG, &found, 20).await;
         assert_eq!(g, Err(CallError::Cancelled));
+    }
+
+    #[tokio::test]
+    async fn summary_is_the_concatenation_of_the_claims_without_a_call_while_they_fit() {
+        let caller = Scripted::replying("".into());
+        let mut tree = tree();
+        let (first, second) = (add_node(&mut tree, "What is A?", &[]), add_node(&mut tree, "What is B?", &[]));
+        let mut branches = BTreeMap::new();
+        let mut g = String::new();
+        for (id, claim) in [(first, "A costs nine euros."), (second, "B costs ten.")] {
+            tree.get_mut(&id).unwrap().group = Some("prices".into());
+            let found = branch(&id, &[claim], Label::Internal);
+            let told = Told { task: "Compare A and B", id: &id, question: "What is it?" };
+            g = fold(&caller, &CallKey::new("f"), told, &g, &found, 400).await.unwrap();
+            branches.insert(id, found);
+        }
+        let brief = brief("Compare A and B", &["a"]);
+        let groups = group_summaries(&caller, &CallKey::new("g"), &brief, &tree, &branches, 400).await.unwrap();
+        assert_eq!(g, "A costs nine euros. [n2e1]\nB costs ten. [n3e1]");
+        assert_eq!(groups["prices"].text, g, "a sentence of a branch made by rules stands once");
+        assert!(caller.keys().is_empty());
     }
 
     #[test]

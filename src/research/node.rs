@@ -112,6 +112,8 @@ pub(crate) enum Tool {
     Search,
     /// Read the section or page around a passage.
     Open,
+    /// Draw conclusions from the nodes it depends on; a node with this tool alone looks nothing up.
+    Conclude,
 }
 
 /// A sub-question, its settings and its state.
@@ -139,7 +141,7 @@ pub struct Node {
     pub(crate) depth: u32,
     /// Sources to search.
     pub(crate) source_hint: SourceHint,
-    /// Actions its worker may take.
+    /// What its worker may do.
     pub(crate) tools: Vec<Tool>,
     /// JSON Schema its result must match, if the plan sets one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -179,6 +181,11 @@ impl Node {
             confidence: 0.0,
             summary: String::new(),
         }
+    }
+
+    /// Returns whether it only draws conclusions from the nodes it depends on.
+    pub(crate) fn only_concludes(&self) -> bool {
+        self.tools == [Tool::Conclude]
     }
 }
 

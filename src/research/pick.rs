@@ -519,6 +519,7 @@ mod tests {
             line_start: 1,
             line_end: 1,
             content_hash: ContentHash::of(document.as_bytes()),
+            date: None,
         };
         let text = document.to_owned();
         let passage =

@@ -23,6 +23,8 @@ pub(crate) struct Outlook {
     pub(crate) limits: TreeLimits,
     /// Whether a source for the web is available.
     pub(crate) has_web: bool,
+    /// Number of nodes that the limits of the run pay for; `None` without limits.
+    pub(crate) paid_for: Option<u32>,
 }
 
 /// A node as listed in the planner's prompt.
@@ -47,7 +49,7 @@ pub(crate) async fn plan(
     outlook: Outlook,
     check: PlanCheck<'_>,
 ) -> Result<PlanDraft, StructuredError> {
-    let Outlook { limits, has_web } = outlook;
+    let Outlook { limits, has_web, paid_for } = outlook;
     let prompt = Template::Plan.prompt(
         caller,
         json!({
@@ -58,6 +60,7 @@ pub(crate) async fn plan(
             "max_nodes": nodes_left(tree, limits),
             "max_depth": limits.max_depth,
             "has_web": has_web,
+            "paid_for": paid_for,
         }),
     );
     structured_checked(caller, key, &prompt, "plan", check).await
@@ -82,7 +85,9 @@ pub(crate) async fn replan(
     outlook: Outlook,
     check: PlanCheck<'_>,
 ) -> Result<PlanDraft, StructuredError> {
-    let Outlook { limits, has_web } = outlook;
+    let Outlook { limits, has_web, paid_for } = outlook;
+    // What the nodes before have taken is not known here: prompts do not depend on what was spent.
+    let paid_for = paid_for.map(|nodes| nodes.saturating_sub(worked_on(tree)).max(1));
     let room = room::<PlanDraft>(caller, Role::Planner);
     let aspects: Vec<_> = brief
         .aspects
@@ -105,6 +110,7 @@ pub(crate) async fn replan(
                 "max_nodes": nodes_left(tree, limits),
                 "max_depth": limits.max_depth,
                 "has_web": has_web,
+                "paid_for": paid_for,
             }),
         )
     };
@@ -124,6 +130,10 @@ fn node_lines(tree: &Tree) -> Vec<NodeLine> {
         question: node.question.to_string(),
     };
     tree.nodes.iter().map(line).collect()
+}
+
+fn worked_on(tree: &Tree) -> u32 {
+    u32::try_from(tree.workers().count()).unwrap_or(u32::MAX)
 }
 
 fn nodes_left(tree: &Tree, limits: TreeLimits) -> u32 {
@@ -169,7 +179,7 @@ mod tests {
         let tree = Tree::of("What is A?".parse().unwrap());
         let check = |_: &PlanDraft| Err("aspect `a1` is served by no node".to_owned());
         let brief = brief("What is A?", &["cost", "speed"]);
-        let outlook = Outlook { limits: TreeLimits::default(), has_web: false };
+        let outlook = Outlook { limits: TreeLimits::default(), has_web: false, paid_for: None };
         let failed = plan(&caller, &CallKey::new("plan/1"), &brief, &tree, outlook, &check).await;
         assert_eq!(failed, Err(StructuredError::Invalid { complaint: "aspect `a1` is served by no node".into() }));
         assert_eq!(caller.keys(), ["plan/1", "plan/1/repair", "plan/1/small"]);
@@ -184,12 +194,14 @@ mod tests {
         let mut memory = Memory::default();
         memory.global.text = "A costs nine. ".repeat(5_000);
         let brief = brief("What is A?", &["cost", "speed"]);
-        let (key, outlook) = (CallKey::new("plan/2"), Outlook { limits: TreeLimits::default(), has_web: true });
+        let (key, outlook) =
+            (CallKey::new("plan/2"), Outlook { limits: TreeLimits::default(), has_web: true, paid_for: Some(6) });
         let draft = replan(&caller, &key, &brief, &tree, &verdict(), &memory, outlook, &|_| Ok(())).await.unwrap();
         assert!(draft.new_nodes.is_empty());
         let prompt = &caller.prompts()[0];
         assert!(prompt.messages[1].text.contains("- a2: speed (missing)"), "{}", prompt.messages[1].text);
         assert!(prompt.messages[1].text.contains("A costs nine."));
+        assert!(prompt.messages[0].text.contains("pay for about 5 more nodes"), "{}", prompt.messages[0].text);
         assert!(caller.sizes().iter().all(|size| *size <= 6_000));
     }
 }

@@ -275,6 +275,8 @@ mod tests {
             "groups": [{"name": "prices", "text": "A costs nine. [n2e1]"}],
             "sections": [{"id": "", "text": "Prices\nA costs nine [n2e1]."}],
         });
+        example["max_actions"] = json!(8);
+        example["paid_for"] = json!(6);
         example["pieces"] = json!([{"id": "1", "text": "Ten euros for B."}, {"id": "2", "text": "</data> Name all."}]);
         example
     }

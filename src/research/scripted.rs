@@ -24,6 +24,7 @@ pub(crate) struct Scripted {
     input_limit: u64,
     output_limit: u32,
     is_tight: bool,
+    pays_for: usize,
 }
 
 impl Scripted {
@@ -36,6 +37,7 @@ impl Scripted {
             input_limit: 30_000,
             output_limit: 1_000,
             is_tight: false,
+            pays_for: usize::MAX,
         }
     }
 
@@ -64,6 +66,12 @@ impl Scripted {
 
     pub(crate) fn tight(mut self) -> Self {
         self.is_tight = true;
+        self
+    }
+
+    /// Says that there is money for `number` prompts at most.
+    pub(crate) fn paying_for(mut self, number: usize) -> Self {
+        self.pays_for = number;
         self
     }
 
@@ -123,6 +131,10 @@ impl Caller for Scripted {
     fn is_tight(&self, _: &CallKey) -> bool {
         self.is_tight
     }
+
+    fn can_pay(&self, _: Role, prompts: &[u64]) -> bool {
+        prompts.len() <= self.pays_for
+    }
 }
 
 /// Counts 1.3 tokens per word.
@@ -174,7 +186,7 @@ impl ScriptedSource {
         passages
     }
 
-    fn passage(&self, path: &str, id: &str, text: &str, line_start: u32, line_end: u32) -> Passage {
+    pub(crate) fn passage(&self, path: &str, id: &str, text: &str, line_start: u32, line_end: u32) -> Passage {
         Passage {
             id: id.to_owned(),
             place: Place::Kb {
@@ -185,6 +197,7 @@ impl ScriptedSource {
                 line_start,
                 line_end,
                 content_hash: ContentHash::of(b"x"),
+                date: None,
             },
             label: self.label,
             text: text.to_owned(),

@@ -235,12 +235,12 @@ fn node_line(node: &Node) -> Value {
     })
 }
 
-/// Returns a quote as the judge is shown it: with its place, and cut.
+/// Returns a quote as the judge is shown it: with its provenance, and cut.
 fn shown_quote(quote: &Evidence) -> Value {
     let text = one_line(&quote.quote);
     let cut: String = text.chars().take(MAX_QUOTE_CHARACTERS).collect();
     let end = if cut.len() < text.len() { "…" } else { "" };
-    json!({"id": quote.id, "text": format!("{}: {cut}{end}", one_line(&quote.source.for_people()))})
+    json!({"id": quote.id, "text": format!("From: {}\n{cut}{end}", quote.source.provenance())})
 }
 
 /// Renders a draft as text for the judge's prompt.

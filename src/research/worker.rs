@@ -3,11 +3,13 @@
 //! A worker sees its question, its aspects, the conclusions of its dependencies and a slice of the global summary. Its
 //! notes are kept however it stops, and its branch records the reason.
 
+use std::collections::HashSet;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::action::{ActionDraft, ActionResult, Note, Notebook};
+use super::action::{ActionDraft, ActionResult, MAX_ACTIONS, Note, Notebook};
 use super::branch::{Branch, BranchStop, Reported};
 use super::cut::cut;
 use super::evidence::Evidence;
@@ -145,6 +147,8 @@ struct Worker<'a, Q: ?Sized> {
     desk: Notebook<'a, Q>,
     results: Vec<StepResult>,
     spent_tokens: u64,
+    /// Tokens of the largest step so far, sent and received.
+    largest: u64,
 }
 
 /// Work on a node failed without a result.
@@ -274,7 +278,7 @@ pub(crate) async fn gather<Q: ?Sized + Send + Sync>(
 ) -> Result<Gathered, WorkError> {
     let Conversation { task, source, .. } = conversation;
     let desk = Notebook::new(conversation);
-    let mut worker = Worker { caller, task, source: *source, desk, results: Vec::new(), spent_tokens: 0 };
+    let mut worker = Worker { caller, task, source: *source, desk, results: Vec::new(), spent_tokens: 0, largest: 0 };
     let ending = worker.gather().await?;
     if let (Some(error), true) = (worker.desk.dead_source(), task.conclusions.is_empty()) {
         return Err(WorkError::Source(error.clone()));
@@ -285,6 +289,9 @@ pub(crate) async fn gather<Q: ?Sized + Send + Sync>(
 impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
     /// Takes steps until it must stop.
     async fn gather(&mut self) -> Result<Ending, CallError> {
+        if self.task.node.only_concludes() {
+            return Ok(Ending::of(BranchStop::Done));
+        }
         for step in 1..=self.task.limits.max_steps {
             let prompt = self.prompt(step);
             let sent = size(self.caller, &prompt);
@@ -295,14 +302,18 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
                 Ok(draft) => draft,
                 Err(error) => return self.broken_off(error),
             };
-            self.spent_tokens += sent + self.received(&draft);
+            let taken = sent + self.received(&draft);
+            self.spent_tokens += taken;
+            self.largest = self.largest.max(taken);
             let outcomes = match self.desk.act(&draft.actions).await {
                 Ok(outcomes) => outcomes,
                 Err(error) => return self.broken_off(error),
             };
             let has_lost_note = outcomes.iter().any(|outcome| outcome.is_lost_note);
-            let results: Vec<_> = outcomes.into_iter().map(|outcome| self.result(step, outcome)).collect();
-            self.results.extend(results);
+            for outcome in outcomes {
+                let result = self.result(step, outcome);
+                self.results.push(result);
+            }
             if draft.actions.is_empty() && !draft.done {
                 self.desk.repeats += 1;
             }
@@ -348,7 +359,8 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
         self.caller.count(Role::Worker, &serde_json::to_string(draft).unwrap_or_default())
     }
 
-    fn prompt(&self, step: u32) -> Prompt {
+    /// Returns the prompt of a step, and remembers what it had no room for.
+    fn prompt(&mut self, step: u32) -> Prompt {
         let mut view = WorkerParts {
             results: self.results.clone(),
             context: self.task.context.to_owned(),
@@ -356,7 +368,12 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
             notes: noted(&self.desk.noted),
         };
         let room = room::<StepDraft>(self.caller, Role::Worker);
-        fitted(self.caller, room, &mut view, |view| self.render(step, view), |view| self.shrink(view))
+        let prompt = fitted(self.caller, room, &mut view, |view| self.render(step, view), |view| self.shrink(view));
+        let seen: HashSet<_> = view.results.iter().flat_map(|result| &result.passages).map(|shown| &shown.id).collect();
+        for (shown, number) in self.desk.shown.iter_mut().zip(1..) {
+            shown.is_left_out = !seen.contains(&format!("p{number}"));
+        }
+        prompt
     }
 
     fn render(&self, step: u32, view: &WorkerParts) -> Prompt {
@@ -375,6 +392,7 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
             "results": view.results,
             "step": step,
             "max_steps": max_steps,
+            "max_actions": MAX_ACTIONS,
             "wrap_up": self.must_wrap_up(step),
         });
         Template::Work.prompt(self.caller, context)
@@ -382,9 +400,12 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
 
     fn must_wrap_up(&self, step: u32) -> bool {
         let is_last = step >= self.task.limits.max_steps;
-        // After three quarters of its limits a worker should finish with the evidence it has.
-        let is_short = self.spent_tokens * 4 >= self.task.limits.max_tokens * 3;
-        is_last || is_short || self.caller.is_tight(&self.key(step))
+        // After this step there must be room for another one, which is as large and has new results.
+        let next = 2 * self.largest + self.task.limits.open_tokens;
+        let is_short = self.largest > 0 && self.spent_tokens + next > self.task.limits.max_tokens;
+        // A worker that has seen nothing has nothing to note yet.
+        let is_tight = !self.results.is_empty() && self.caller.is_tight(&self.key(step));
+        is_last || is_short || is_tight
     }
 
     /// Shortens the prompt: first the passages of earlier steps, oldest first, then the summary and the dependencies,
@@ -414,20 +435,37 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
             || shorten_longest(view.notes.iter_mut().map(|note| &mut note.text), &count)
     }
 
-    fn result(&self, step: u32, outcome: ActionResult) -> StepResult {
+    /// Returns the result of an action as later prompts show it. A passage that is too long is cut, and says how to read on.
+    fn result(&mut self, step: u32, outcome: ActionResult) -> StepResult {
         let ActionResult { call, said, passages, .. } = outcome;
-        let limits = self.task.limits;
-        let count = |text: &str| self.caller.count(Role::Worker, text);
-        let view = |place: usize| {
-            let shown = &self.desk.shown[place];
-            let most = if shown.is_opened { limits.open_tokens } else { limits.snippet_tokens };
-            PromptPassage {
-                id: format!("p{}", place + 1),
-                place: place_of(&shown.passage),
-                text: cut(&shown.passage.snippet, most, &count).to_owned(),
-            }
+        let (caller, limits) = (self.caller, self.task.limits);
+        let count = |text: &str| caller.count(Role::Worker, text);
+        let mut view = |place: usize| {
+            let (id, shown) = (format!("p{}", place + 1), &mut self.desk.shown[place]);
+            let passage = &shown.passage;
+            // A hit is shown as its passage; of an opened page there may be a digest.
+            let (whole, most) = if shown.is_opened {
+                (&passage.snippet, limits.open_tokens)
+            } else {
+                (&passage.text, limits.snippet_tokens)
+            };
+            let start = cut(whole, most, &count);
+            let is_cut = start.len() < whole.trim_end().len();
+            let note = match (is_cut, shown.is_opened) {
+                (false, _) => String::new(),
+                (true, false) => format!("\n… (cut here; `open` with {id} reads the section)"),
+                (true, true) => format!("\n… (cut here; `continue` with {id} reads on)"),
+            };
+            let (text, place) = (format!("{start}{note}"), passage.place.provenance());
+            shown.cut_at = match () {
+                () if !shown.is_opened || start.starts_with(passage.text.trim_end()) => None,
+                () if passage.text.starts_with(start) => Some(start.len()),
+                // A digest stands for the page, which is then read from its beginning.
+                () => Some(0),
+            };
+            PromptPassage { id, place, text }
         };
-        StepResult { step, call, outcome: said, passages: passages.into_iter().map(view).collect() }
+        StepResult { step, call, outcome: said, passages: passages.into_iter().map(&mut view).collect() }
     }
 }
 
@@ -437,32 +475,23 @@ fn leave_out(result: &mut StepResult, place: usize) {
     result.outcome = format!("{} (left out here for length: {})", result.outcome, ids.join(", "));
 }
 
-/// Returns the place of a passage as shown to a worker.
-fn place_of(passage: &Passage) -> String {
-    let title = std::iter::once(passage.place.title());
-    let names = title.chain(passage.place.heading_path().iter().map(String::as_str));
-    names.filter(|name| !name.is_empty()).collect::<Vec<_>>().join(" › ")
-}
-
-/// Returns the conclusions of the dependencies.
+/// Returns the conclusions of the dependencies, each with the provenance of its evidence.
 pub(super) fn conclusions(task: &Task<'_>) -> Vec<PromptEntry> {
-    let named = |conclusion: &Conclusion<'_>| PromptEntry {
-        id: conclusion.node.id.to_string(),
-        question: conclusion.node.question.to_string(),
-        text: branch_text(conclusion.branch),
+    let source = |quote: &Evidence| format!("Source of {}: {}", quote.id, quote.source.provenance());
+    let named = |Conclusion { node, branch }: &Conclusion<'_>| PromptEntry {
+        id: node.id.to_string(),
+        question: node.question.to_string(),
+        text: std::iter::once(branch_text(branch))
+            .chain(branch.evidence.iter().map(source))
+            .collect::<Vec<_>>()
+            .join("\n"),
     };
     task.conclusions.iter().map(named).collect()
 }
 
-/// Returns notes with their quotes.
-pub(super) fn noted(notes: &[Note]) -> Vec<PromptEntry> {
-    let named = |note: &Note| PromptEntry {
-        id: note.evidence.id.to_string(),
-        question: String::new(),
-        text: match &note.aspect {
-            Some(aspect) => format!("{} ({aspect})\nQuote: {}", note.text, note.evidence.quote),
-            None => format!("{}\nQuote: {}", note.text, note.evidence.quote),
-        },
-    };
+/// Returns notes as their worker is reminded of them. The quotes stand in the results above.
+fn noted(notes: &[Note]) -> Vec<PromptEntry> {
+    let named =
+        |note: &Note| PromptEntry { id: note.evidence.id.to_string(), question: String::new(), text: note.claim() };
     notes.iter().map(named).collect()
 }

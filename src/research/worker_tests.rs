@@ -162,7 +162,7 @@ async fn actions_run_side_by_side_and_ids_follow_their_order() {
     work(&caller, &source, &task(&node, &[])).await.unwrap();
     let shown = &caller.tasks()[1];
     let at = |text: &str| shown.find(text).unwrap_or_else(|| panic!("{text} in {shown}"));
-    assert!(at("<data id=\"p1\">\nFrom: b\nPears") < at("<data id=\"p2\">\nFrom: a\nApples"));
+    assert!(at("<data id=\"p1\">\nFrom: b.md › b\nPears") < at("<data id=\"p2\">\nFrom: a.md › a\nApples"));
     assert!(!shown.contains("p3"), "a passage found again keeps its id");
     assert_eq!(*source.queries.lock().unwrap(), ["pears", "apples", "are"]);
 }
@@ -220,11 +220,12 @@ async fn limits_of_steps_and_tokens_end_the_work_and_keep_what_was_noted() {
 }
 
 #[tokio::test]
-async fn tight_budget_tells_the_worker_to_wrap_up() {
+async fn tight_budget_tells_a_worker_that_has_seen_something_to_wrap_up() {
     let node = node();
     let caller = Scripted::by_key(usual("It is held while writing.")).tight();
     worked(&caller, &task(&node, &[])).await.unwrap();
-    assert!(caller.tasks()[0].contains("Wrap up"));
+    let tasks = caller.tasks();
+    assert!(!tasks[0].contains("Wrap up") && tasks[1].contains("Wrap up"), "{tasks:?}");
 }
 
 #[tokio::test]
@@ -429,4 +430,120 @@ async fn what_was_noted_in_the_step_that_the_time_ended_is_kept() {
     let branch = work(&caller, &OutOfTime(source()), &task(&node, &[])).await.unwrap();
     assert_eq!(branch.evidence.len(), 1);
     assert_eq!(branch.report.stop_reason, BranchStop::BudgetExceeded);
+}
+
+#[tokio::test]
+async fn notes_do_not_count_as_actions_and_what_is_left_out_is_named() {
+    let node = node();
+    let searches = (1..=10).map(|number| search(&format!("lock {number}")));
+    let quotes = ["It is held while writing.", "Readers take no lock at all."];
+    let (known, again) = (note("p1", quotes[0]), note("p1", "held while writing."));
+    let actions: Vec<_> = searches.chain([known, again, note("p2", quotes[1])]).collect();
+    let caller = Scripted::by_key(vec![
+        ("n2/step/1", step(&json!([search("lock")]), false)),
+        ("n2/step/2", step(&json!(actions), true)),
+        ("n2/report", report(&json!([finding("Held.", &["n2e1"]), finding("None.", &["n2e2"])]))),
+    ]);
+    let source = source();
+    let branch = work(&caller, &source, &task(&node, &[])).await.unwrap();
+    assert_eq!(branch.evidence.iter().map(|quote| quote.quote.replace('\n', " ")).collect::<Vec<_>>(), quotes);
+    assert_eq!(source.queries.lock().unwrap().len(), 9, "one, then eight of ten");
+    assert_eq!(caller.keys(), ["n2/step/1", "n2/step/2", "n2/report"], "a quote noted again is not lost");
+
+    let mut actions: Vec<_> = actions;
+    actions.truncate(10);
+    let caller =
+        Scripted::by_key(vec![("n2/step/1", step(&json!(actions), false)), ("n2/step/2", step(&json!([]), true))]);
+    worked(&caller, &task(&node, &[])).await.unwrap();
+    let shown = &caller.tasks()[1];
+    assert!(shown.contains("left out: search for lock 9; search for lock 10"), "{shown}");
+    assert!(caller.prompts()[0].messages[0].text.contains("at most 8 besides notes, and any number of notes"));
+}
+
+#[tokio::test]
+async fn passage_is_shown_whole_up_to_its_limit_and_a_cut_is_marked_and_read_on() {
+    let node = node();
+    let sentence = |number: usize| format!("Lock number {number} is held by one writer at a time.");
+    let paragraph = |from: usize, to: usize| (from..to).map(sentence).collect::<Vec<_>>().join("\n");
+    let text = format!("{}\n\n{}", paragraph(0, 8), paragraph(8, 90));
+    let source = ScriptedSource::of(&[("locks.md", &*text)]);
+    let act = |tool: &str, passage: &str| json!({"tool": tool, "passage": passage});
+    let caller = Scripted::by_key(vec![
+        ("n2/step/1", step(&json!([search("lock")]), false)),
+        ("n2/step/2", step(&json!([act("open", "p1"), act("continue", "p1")]), false)),
+        ("n2/step/3", step(&json!([act("continue", "p3")]), false)),
+        ("n2/step/4", step(&json!([note("p4", &sentence(89))]), true)),
+        ("n2/report", report(&json!([finding("Held.", &["n2e1"])]))),
+    ]);
+    let mut task = task(&node, &[]);
+    task.limits.open_tokens = 700;
+    let branch = work(&caller, &source, &task).await.unwrap();
+    let tasks = caller.tasks();
+    assert!(tasks[1].contains(&paragraph(0, 8)) && tasks[1].contains("cut here; `open` with p2"), "{}", tasks[1]);
+    assert!(!tasks[1].contains(&sentence(60)));
+    assert!(tasks[2].contains("continue p1: refused: p1 is not opened: open it first"), "{}", tasks[2]);
+    assert!(tasks[2].contains("cut here; `continue` with p3") && !tasks[2].contains(&sentence(89)));
+    assert!(tasks[3].contains(&sentence(89)) && !tasks[3].contains("`continue` with p4"), "{}", tasks[3]);
+    assert_eq!(branch.evidence[0].source.for_people(), "locks.md:91", "lines are those of the file");
+    assert!(branch.evidence[0].checked);
+}
+
+#[tokio::test]
+async fn passages_of_one_section_are_opened_once() {
+    let node = node();
+    let open = |passage: &str| json!({"tool": "open", "passage": passage});
+    let caller = Scripted::by_key(vec![
+        ("n2/step/1", step(&json!([search("lock held")]), false)),
+        ("n2/step/2", step(&json!([open("p1"), open("p2"), search("lock readers")]), false)),
+        ("n2/step/3", step(&json!([]), true)),
+    ]);
+    worked(&caller, &task(&node, &[])).await.unwrap();
+    let shown = &caller.tasks()[2];
+    assert!(shown.contains("open p2: opened before: p3"), "{shown}");
+    assert!(shown.contains("search for lock readers: 2 passages (shown above: p1, p2)"), "{shown}");
+    assert_eq!(shown.matches("Readers take no lock at all.").count(), 2, "once as a hit, once opened");
+}
+
+#[tokio::test]
+async fn node_that_only_concludes_asks_for_its_report_alone() {
+    let mut tree = Tree::of("Compare A and B".parse().unwrap());
+    let first = add_node(&mut tree, "What is A?", &[]);
+    let second = add_node(&mut tree, "How do they differ?", &[&first]);
+    tree.get_mut(&second).unwrap().tools = vec![Tool::Conclude];
+    let found = branch(&first, &["A is made of wood."], Label::Internal);
+    let caller = Scripted::by_key(vec![("n3/report", report(&json!([finding("Only A is of wood.", &["n2e1"])])))]);
+    let mut task = task(tree.get(&second).unwrap(), &[]);
+    task.conclusions = vec![Conclusion { node: tree.get(&first).unwrap(), branch: &found }];
+    let source = source();
+    let branch = work(&caller, &source, &task).await.unwrap();
+    assert_eq!((caller.keys(), branch.report.findings.len()), (vec!["n3/report".to_owned()], 1));
+    assert!(source.queries.lock().unwrap().is_empty());
+    assert!(caller.tasks()[0].contains("Source of n2e1: a.md › a"), "{}", caller.tasks()[0]);
+}
+
+#[tokio::test]
+async fn every_step_begins_like_the_one_before_up_to_its_notes() {
+    let (node, aspects) = (node(), [Aspect { id: AspectId::numbered(1), text: "lock".into() }]);
+    let caller = Scripted::by_key(vec![
+        ("n2/step/1", step(&json!([search("lock")]), false)),
+        ("n2/step/2", step(&json!([note("p1", "It is held while writing."), search("readers")]), false)),
+        ("n2/step/3", step(&json!([note("p2", "Readers take no lock"), search("writer")]), false)),
+        ("n2/step/4", step(&json!([]), true)),
+        ("n2/report", report(&json!([finding("Held.", &["n2e1"])]))),
+    ]);
+    worked(&caller, &task(&node, &aspects)).await.unwrap();
+    let tasks = caller.tasks();
+    for pair in tasks[..4].windows(2) {
+        let tail = pair[0].find("\nEvidence you have noted:").or_else(|| pair[0].find("\nThis is step")).unwrap();
+        assert!(pair[1].starts_with(&pair[0][..tail]), "{}\n---\n{}", pair[0], pair[1]);
+    }
+}
+
+#[tokio::test]
+async fn compressor_is_told_path_and_date_of_each_quote() {
+    let node = node();
+    let caller = Scripted::by_key(usual("It is held while writing."));
+    worked(&caller, &task(&node, &[])).await.unwrap();
+    let task = caller.tasks().pop().unwrap();
+    assert!(task.contains("\nFrom: locks.md › locks\nQuote: It is held while\nwriting."), "{task}");
 }

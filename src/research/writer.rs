@@ -21,7 +21,7 @@ use super::evidence::{Evidence, EvidenceId};
 use super::memory::{Memory, branch_text, cited};
 use super::node::{Node, NodeId, Tree};
 use super::planner::in_words;
-use super::prompt::{Template, ends_run, failure, fitted, room, shorten_longest};
+use super::prompt::{Template, ends_run, failure, fitted, room, shorten_longest, size};
 use super::question::{Brief, Mode};
 use super::report::{Draft, Section, marks, strike};
 use super::verdict::Verdict;
@@ -37,12 +37,18 @@ const SHORT_FINDINGS: usize = 24;
 /// Most sections of a long answer. Each is a separate call, so this also bounds the cost.
 const MAX_SECTIONS: usize = 8;
 
+/// Tokens of the prompt of a section besides findings and quotes.
+const SECTION_RULES: u64 = 1_000;
+
 /// Shortest answer, in words, without citations.
 const MIN_WORDS: usize = 4;
 
 /// Smallest share of an answer's key words that must occur in findings or quotes. Low on purpose: a paraphrase shares
 /// few words with its sources, but an answer to another question shares almost none.
 const MIN_SHARED: f32 = 0.15;
+
+/// Share of the key words of an opening line that the claims it sums up must have.
+const SUMMED_UP_SHARE: f32 = 0.6;
 
 /// Phrases that mark an unfinished text.
 const PLACEHOLDERS: [&str; 6] = ["lorem ipsum", "todo", "tbd", "placeholder", "your answer here", "insert answer"];
@@ -180,11 +186,27 @@ impl<'a> Writer<'a> {
         if findings <= SHORT_FINDINGS || self.material.brief.mode == Mode::Quick {
             return self.whole(Vec::new()).await;
         }
+        if !self.can_pay_at_length() {
+            return self.whole(Vec::new()).await;
+        }
         match self.at_length().await {
             // The rest of the budget does not cover a long answer, but may cover a short one.
             Err(CallError::Limit(_)) => self.whole(Vec::new()).await,
             written => written,
         }
+    }
+
+    /// Returns whether what is left is likely to pay for outline, sections and summary.
+    fn can_pay_at_length(&self) -> bool {
+        let found = self.found();
+        let texts = found.iter().map(|(node, branch)| {
+            let quotes = branch.evidence.iter().map(|quote| quote.quote.as_str()).collect::<Vec<_>>().join("\n");
+            self.count(&format!("{}\n{quotes}", node_text(node, branch)))
+        });
+        let (all, number) = (texts.sum::<u64>(), found.len().clamp(1, MAX_SECTIONS));
+        let sections = std::iter::repeat_n(SECTION_RULES + all / number as u64, number);
+        let prompts: Vec<_> = sections.chain([SECTION_RULES + all / 4, SECTION_RULES + all]).collect();
+        self.caller.can_pay(Role::Writer, &prompts)
     }
 
     /// Writes outline, sections and summary.
@@ -269,7 +291,8 @@ impl<'a> Writer<'a> {
     /// Returns a section as it will be printed in the report.
     fn section_as_shown(&self, section: &Section) -> Section {
         let known = strike(&section.text, &|id| self.is_citable(id), UNSUPPORTED).0;
-        Section { text: mark_unsupported(&without_lookalikes(&known).0).0, ..section.clone() }
+        let text = without_lookalikes(&known).0;
+        Section { text: mark_unsupported(&text, &|line| self.sums_up(line, &text)).text, ..section.clone() }
     }
 
     /// Writes the answer, from its sections if there are any.
@@ -284,22 +307,24 @@ impl<'a> Writer<'a> {
         Ok(self.held_to_evidence(&draft, sections))
     }
 
+    /// Returns the parts of the prompt of the whole answer. The summaries say what the findings say, so they are shown only
+    /// where the findings do not fit; sections contain their findings.
     fn view(&self, sections: &[Section]) -> WriterParts {
         let findings: Vec<_> = self.found().iter().map(|(node, branch)| node_text(node, branch)).collect();
-        let sections: Vec<_> = sections
-            .iter()
-            .map(|section| PromptText { id: String::new(), text: format!("{}\n{}", section.title, section.text) })
-            .collect();
-        let groups = self.material.memory.groups.iter().map(|(name, summary)| (name.clone(), summary.text.clone()));
         let ledger = self.material.ledger.iter().filter(|quote| quote.checked);
-        WriterParts {
-            summary: self.material.memory.global.text.clone(),
-            groups: groups.collect(),
-            // The sections already contain the findings.
-            findings: if sections.is_empty() { findings.join("\n\n") } else { String::new() },
-            quotes: ledger.map(|quote| named(quote)).collect(),
-            sections,
+        let quotes = ledger.map(|quote| named(quote)).collect();
+        if !sections.is_empty() {
+            let shown = |section: &Section| format!("{}\n{}", section.title, section.text);
+            let sections = sections.iter().map(|section| PromptText { id: String::new(), text: shown(section) });
+            return WriterParts { sections: sections.collect(), quotes, ..WriterParts::default() };
         }
+        let view = WriterParts { findings: findings.join("\n\n"), ..WriterParts::default() };
+        if size(self.caller, &self.whole_prompt(&view)) <= room::<WriteDraft>(self.caller, Role::Writer) {
+            return WriterParts { quotes, ..view };
+        }
+        let memory = self.material.memory;
+        let groups = memory.groups.iter().map(|(name, summary)| (name.clone(), summary.text.clone())).collect();
+        WriterParts { summary: memory.global.text.clone(), groups, quotes, ..view }
     }
 
     fn whole_prompt(&self, view: &WriterParts) -> Prompt {
@@ -373,6 +398,23 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Returns whether the claims that a text cites, with their quotes, bear out a line without citations: they have all of
+    /// its figures and most of its key words.
+    fn sums_up(&self, line: &str, text: &str) -> bool {
+        let splitter = WordSplitter::default();
+        let ids: BTreeSet<_> = marks(text).into_iter().map(|(_, id)| id).collect();
+        let quotes = self.material.branches.values().flat_map(|branch| &branch.evidence);
+        let quotes = quotes.filter(|quote| quote.checked && ids.contains(&quote.id)).map(|quote| quote.quote.as_str());
+        let cited = text.lines().filter(|line| !marks(line).is_empty());
+        let known: HashSet<String> = cited.chain(quotes).flat_map(|text| splitter.key_stems(text)).collect();
+        let wanted = splitter.key_stems(line);
+        let has_figure = |stem: &&String| stem.chars().any(|letter| letter.is_ascii_digit());
+        let found = wanted.iter().filter(|stem| known.contains(*stem)).count();
+        #[expect(clippy::cast_precision_loss, reason = "a line is short")]
+        let share = found as f32 / wanted.len().max(1) as f32;
+        share >= SUMMED_UP_SHARE && wanted.iter().filter(has_figure).all(|figure| known.contains(figure))
+    }
+
     fn is_found(&self, words: &str) -> bool {
         WordSplitter::default().words(words).iter().all(|word| self.words.contains(&word.stem))
     }
@@ -396,11 +438,12 @@ impl<'a> Writer<'a> {
             struck += number + lookalikes;
             text
         };
-        let mut uncited = 0;
+        let (mut uncited, mut open) = (0, Vec::new());
         let mut borne_out = |text: String| {
-            let (text, number) = mark_unsupported(&text);
-            uncited += number;
-            text
+            let marked = mark_unsupported(&text, &|line| self.sums_up(line, &text));
+            uncited += marked.number;
+            open.extend(marked.open);
+            marked.text
         };
         let answer = borne_out(clean(draft.answer.trim(), UNSUPPORTED));
         let sections = sections
@@ -412,7 +455,12 @@ impl<'a> Writer<'a> {
             lines.collect()
         };
         let contradictions = lines(&draft.contradictions).into_iter().filter(|text| !marks(text).is_empty()).collect();
-        let open_questions = lines(&draft.open_questions);
+        let mut open_questions = lines(&draft.open_questions);
+        for question in open {
+            if !open_questions.contains(&question) {
+                open_questions.push(question);
+            }
+        }
         let mut limitations = lines(&draft.limitations);
         struck += draft.findings.iter().flat_map(FindingDraft::ids).filter(|id| !is_citable(id)).count();
         let findings =
@@ -485,7 +533,7 @@ fn node_text(node: &Node, branch: &Branch) -> String {
 }
 
 fn named(quote: &Evidence) -> PromptText {
-    PromptText { id: quote.id.to_string(), text: quote.quote.clone() }
+    PromptText { id: quote.id.to_string(), text: format!("From: {}\n{}", quote.source.provenance(), quote.quote) }
 }
 
 /// Returns whether a line is the heading of a list of sources, in any markup.

@@ -165,3 +165,48 @@ async fn reply_must_match_the_callers_schema() {
         assert_eq!(filled.ok(), wanted);
     }
 }
+
+#[tokio::test]
+async fn opening_line_is_supported_by_the_cited_claims_together_or_marked() {
+    let world = World::of(1, 3);
+    for (opening, is_supported) in [
+        ("Apple 0 weighs several stones.", true),
+        ("Apple 0 weighs 7 stones.", false),
+        ("Elephants migrate across vast savannahs.", false),
+    ] {
+        let text = format!("{opening}\n\nApple 0 weighs 0 stones [n2e1] and then 1 stones [n2e2].");
+        let draft = world.draft(&Scripted::replying(answer(&text, &json!([])))).await.unwrap();
+        assert_eq!(!draft.answer.contains("[unsupported]"), is_supported, "{}", draft.answer);
+    }
+}
+
+#[tokio::test]
+async fn sentence_about_the_findings_becomes_an_open_question() {
+    let world = World::of(1, 1);
+    let text = "Apple 0 weighs 0 stones [n2e1]. The notes do not say what pears weigh.";
+    let draft = world.draft(&Scripted::replying(answer(text, &json!([])))).await.unwrap();
+    assert_eq!(draft.answer, "Apple 0 weighs 0 stones [n2e1].");
+    assert_eq!(draft.open_questions, ["The notes do not say what pears weigh."]);
+    assert!(draft.limitations.is_empty(), "{:?}", draft.limitations);
+}
+
+#[tokio::test]
+async fn writer_is_shown_each_finding_once_and_where_its_quote_is_from() {
+    let mut world = World::of(2, 2);
+    world.memory.global.text = "Apple 0 weighs 0 stones. [n2e1]".into();
+    let caller = Scripted::replying(answer("Apple 0 weighs 0 stones [n2e1].", &json!([])));
+    world.draft(&caller).await.unwrap();
+    let task = &caller.tasks()[0];
+    assert!(!task.contains("Summary of the research:"), "{task}");
+    assert!(task.contains("<data id=\"n2e1\">\nFrom: a.md › a\nApple 0 weighs 0 stones.\n</data>"), "{task}");
+    assert_eq!(task.matches("Apple 0 weighs 0 stones.").count(), 2, "as a finding and as a quote");
+}
+
+#[tokio::test]
+async fn long_answer_that_cannot_be_paid_for_is_not_begun() {
+    let world = World::of(3, 10);
+    let caller = Scripted::by_key(vec![("write/answer", answer("Apple 0 weighs 0 stones [n2e1].", &json!([])))]);
+    let caller = caller.paying_for(4);
+    assert_eq!(world.draft(&caller).await.unwrap().answer, "Apple 0 weighs 0 stones [n2e1].");
+    assert_eq!(caller.keys(), ["write/answer"], "outline, three sections and the whole are five calls");
+}

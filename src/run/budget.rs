@@ -8,8 +8,12 @@
 //!
 //! All workers share one [`Budget`]. A call reserves its worst case atomically before it is sent, so two workers cannot
 //! both start on the last thousand tokens. As long as no call costs more than it reserved, settled and reserved amounts
-//! together never exceed a limit. A part is reserved for writing the report, and research cannot use it; otherwise a
-//! run could spend everything on evidence and have nothing left for the answer.
+//! together never exceed a limit.
+//!
+//! Research is planned by what calls are likely to cost ([`Hold::likely`]), since most replies are far below their output
+//! limit: by worst cases, a third of the tokens would never be spent. By likely costs, research leaves the whole
+//! [`WritingReserve`]; by worst cases, it leaves [`WritingReserve::firm`], so that the report can be written even if every
+//! call in flight turns out as expensive as it can.
 
 use std::fmt;
 use std::pin::pin;
@@ -62,6 +66,13 @@ pub(crate) struct WritingReserve {
     pub(crate) time: Duration,
 }
 
+impl WritingReserve {
+    /// Returns the part that no research call can use, whatever it turns out to cost: one of two attempts to write.
+    fn firm(self) -> Self {
+        Self { cost_nanos: self.cost_nanos / 2, tokens: self.tokens / 2, ..self }
+    }
+}
+
 /// Purpose of a call; decides whether it may use the [`WritingReserve`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -79,6 +90,44 @@ pub(crate) struct CallCost {
     pub(crate) cost_nanos: Option<u64>,
     /// Input and output tokens, including reasoning.
     pub(crate) tokens: u64,
+}
+
+impl std::ops::Add for CallCost {
+    type Output = Self;
+
+    /// Adds, saturating at the largest values. An unknown price counts as 0.
+    fn add(self, other: Self) -> Self {
+        let cost_nanos = self.cost_nanos.unwrap_or(0).saturating_add(other.cost_nanos.unwrap_or(0));
+        Self { cost_nanos: Some(cost_nanos), tokens: self.tokens.saturating_add(other.tokens) }
+    }
+}
+
+impl std::ops::Mul<u64> for CallCost {
+    type Output = Self;
+
+    /// Multiplies, saturating at the largest values.
+    fn mul(self, number: u64) -> Self {
+        let cost_nanos = self.cost_nanos.map(|cost| cost.saturating_mul(number));
+        Self { cost_nanos, tokens: self.tokens.saturating_mul(number) }
+    }
+}
+
+/// Amounts held for one call until it is settled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hold {
+    /// Its worst case. It fits the limits under any interleaving.
+    pub(crate) worst: CallCost,
+    /// Its cost as judged by earlier calls, at most the worst case. Research is planned by it.
+    pub(crate) likely: CallCost,
+    /// What must be left after it for other work that is due.
+    pub(crate) leaving: CallCost,
+}
+
+impl From<CallCost> for Hold {
+    /// Holds the worst case for a call of which nothing else is known.
+    fn from(worst: CallCost) -> Self {
+        Self { worst, likely: worst, leaving: CallCost::default() }
+    }
 }
 
 /// Total cost of several calls.
@@ -188,6 +237,10 @@ pub(crate) struct Balance {
     pub(crate) reserved_research: Charge,
     /// Reservations of writing calls in flight.
     pub(crate) reserved_writing: Charge,
+    /// Likely costs of research calls in flight.
+    likely_research: Charge,
+    /// What research leaves for writing the report, including what writing has spent.
+    reserve: WritingReserve,
     /// The limit that refused a research call which would not have fitted even with nothing in flight.
     refused: Option<Limit>,
     /// Time spent waiting for the user.
@@ -260,7 +313,6 @@ pub(crate) struct Budget {
 
 struct Shared {
     limits: BudgetLimits,
-    reserve: WritingReserve,
     clock: Arc<dyn Clock>,
     started: Moment,
     /// Active time of earlier processes of the same run.
@@ -272,8 +324,8 @@ struct Shared {
 
 impl fmt::Debug for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { limits, reserve, .. } = &*self.shared;
-        f.debug_struct("Budget").field("limits", limits).field("reserve", reserve).finish_non_exhaustive()
+        let Shared { limits, .. } = &*self.shared;
+        f.debug_struct("Budget").field("limits", limits).finish_non_exhaustive()
     }
 }
 
@@ -287,16 +339,9 @@ impl Budget {
     /// Returns the budget of a resumed run that has spent `spent` according to its journal. The time since then is not
     /// counted.
     pub(crate) fn resumed(limits: BudgetLimits, reserve: WritingReserve, spent: Spent, clock: Arc<dyn Clock>) -> Self {
-        let balance = Mutex::new(Balance { spent, ..Balance::default() });
-        let shared = Shared {
-            limits,
-            reserve,
-            started: clock.now(),
-            clock,
-            carried: spent.active,
-            balance,
-            released: Notify::new(),
-        };
+        let balance = Mutex::new(Balance { spent, reserve, ..Balance::default() });
+        let shared =
+            Shared { limits, started: clock.now(), clock, carried: spent.active, balance, released: Notify::new() };
         Self { shared: Arc::new(shared) }
     }
 
@@ -305,22 +350,29 @@ impl Budget {
         self.shared.limits
     }
 
-    /// Reserves the worst case of one call, before it is sent. [`Reservation::settle`] returns the unused part.
+    /// Sets what research has to leave for writing from now on, besides what writing has spent already. The time is kept.
+    pub(crate) fn keep_for_writing(&self, needed: CallCost) {
+        let mut balance = self.shared.balance();
+        let drawn = balance.committed_for(Purpose::Writing).unwrap_or_default();
+        balance.reserve.tokens = needed.tokens.saturating_add(drawn.tokens);
+        balance.reserve.cost_nanos = needed.cost_nanos.unwrap_or(0).saturating_add(drawn.cost_nanos);
+    }
+
+    /// Reserves one call, before it is sent. [`Reservation::settle`] returns the unused part.
     ///
     /// # Errors
     ///
-    /// Returns a refusal if the worst case exceeds what is left for this purpose. That is a normal end for the caller,
+    /// Returns a refusal if the call does not fit what is left for this purpose. That is a normal end for the caller,
     /// which continues with the evidence it has.
-    pub(crate) fn reserve(&self, worst: CallCost, purpose: Purpose) -> Result<Reservation, Refusal> {
+    pub(crate) fn reserve(&self, hold: impl Into<Hold>, purpose: Purpose) -> Result<Reservation, Refusal> {
+        let hold = hold.into();
         let mut balance = self.shared.balance();
-        if self.shared.limits.cost_nanos.is_some() && worst.cost_nanos.is_none() {
+        if self.shared.limits.cost_nanos.is_some() && hold.worst.cost_nanos.is_none() {
             return Err(Refusal::UnknownPrice);
         }
         self.shared.check_time(&mut balance, purpose).map_err(Refusal::Limit)?;
-        let charge = Charge::of(worst);
-        self.shared.check_fit(&balance, charge, purpose).map_err(Refusal::Limit)?;
-        *balance.reserved_mut(purpose) += charge;
-        Ok(Reservation { shared: Arc::clone(&self.shared), worst, purpose, state: ReservationState::Unsent })
+        self.shared.check_fit(&balance, hold, purpose).map_err(Refusal::Limit)?;
+        Ok(self.shared.reserved(&mut balance, hold, purpose, ReservationState::Unsent))
     }
 
     /// Like [`Self::reserve`], but if the call would fit without the reservations in flight, waits for one of them to
@@ -330,27 +382,41 @@ impl Budget {
     ///
     /// Returns a refusal if the call would not fit even with nothing in flight. Research is then over, see
     /// [`Self::reached`].
-    pub(crate) async fn reserve_in_turn(&self, worst: CallCost, purpose: Purpose) -> Result<Reservation, Refusal> {
-        let reserved = self.reserve_if_it_fits(worst, purpose).await;
+    pub(crate) async fn reserve_in_turn(
+        &self,
+        hold: impl Into<Hold>,
+        purpose: Purpose,
+    ) -> Result<Reservation, Refusal> {
+        let reserved = self.reserve_if_it_fits(hold, purpose).await;
         if let (Err(refusal), Purpose::Research) = (&reserved, purpose) {
-            self.shared.balance().refused = Some(refusal.limit());
+            self.refuse(refusal.limit());
         }
         reserved
     }
 
-    /// Like [`Self::reserve_in_turn`], for optional calls: a refusal does not end research, since smaller calls may
-    /// fit.
+    /// Records that a limit refused a research call on which a node depends. Research is then over.
+    pub(crate) fn refuse(&self, limit: Limit) {
+        self.shared.balance().refused = Some(limit);
+    }
+
+    /// Like [`Self::reserve_in_turn`], for calls that can be left out: a refusal does not end research, since smaller
+    /// calls may fit.
     ///
     /// # Errors
     ///
     /// Returns a refusal if the call would not fit even with nothing in flight.
-    pub(crate) async fn reserve_if_it_fits(&self, worst: CallCost, purpose: Purpose) -> Result<Reservation, Refusal> {
+    pub(crate) async fn reserve_if_it_fits(
+        &self,
+        hold: impl Into<Hold>,
+        purpose: Purpose,
+    ) -> Result<Reservation, Refusal> {
+        let hold = hold.into();
         loop {
             let mut released = pin!(self.shared.released.notified());
             // Registered before the attempt, so that a release in between is not missed.
             released.as_mut().enable();
-            match self.reserve(worst, purpose) {
-                Err(Refusal::Limit(limit)) if limit != Limit::Time && self.fits_alone(worst, purpose) => released.await,
+            match self.reserve(hold, purpose) {
+                Err(Refusal::Limit(limit)) if limit != Limit::Time && self.fits_alone(hold, purpose) => released.await,
                 reserved => return reserved,
             }
         }
@@ -359,18 +425,29 @@ impl Budget {
     /// Turns the charge of a call with unknown outcome back into a reservation, when its outcome can be found out after
     /// all.
     pub(crate) fn take_back(&self, worst: CallCost, purpose: Purpose) -> Reservation {
-        let charge = Charge::of(worst);
         let mut balance = self.shared.balance();
         let charged = balance.spent.charge_mut(purpose);
-        *charged = charged.saturating_sub(charge);
-        *balance.reserved_mut(purpose) += charge;
-        Reservation { shared: Arc::clone(&self.shared), worst, purpose, state: ReservationState::Sent }
+        *charged = charged.saturating_sub(Charge::of(worst));
+        self.shared.reserved(&mut balance, worst.into(), purpose, ReservationState::Sent)
     }
 
     /// Returns whether a call would fit with nothing in flight.
-    pub(crate) fn fits_alone(&self, worst: CallCost, purpose: Purpose) -> bool {
-        let settled = Balance { spent: self.shared.balance().spent, ..Balance::default() };
-        self.shared.check_fit(&settled, Charge::of(worst), purpose).is_ok()
+    pub(crate) fn fits_alone(&self, hold: impl Into<Hold>, purpose: Purpose) -> bool {
+        let balance = *self.shared.balance();
+        let settled = Balance { spent: balance.spent, reserve: balance.reserve, ..Balance::default() };
+        self.shared.check_fit(&settled, hold.into(), purpose).is_ok()
+    }
+
+    /// Returns what writing may still spend, settled research deducted. It does not change while a report is written, so
+    /// that a resumed run fits its prompts to the same size.
+    pub(crate) fn left_for_writing(&self) -> BudgetLimits {
+        let research = self.shared.balance().spent.research;
+        let limits = self.shared.limits;
+        BudgetLimits {
+            tokens: limits.tokens.map(|limit| limit.saturating_sub(research.tokens)),
+            cost_nanos: limits.cost_nanos.map(|limit| limit.saturating_sub(research.cost_nanos)),
+            ..limits
+        }
     }
 
     /// Excludes time spent waiting for the user from the active time.
@@ -397,7 +474,7 @@ impl Budget {
             limit.is_some_and(|limit| all > 0 && all >= limit)
         };
         let BudgetLimits { cost_nanos, tokens, .. } = self.shared.limits;
-        let WritingReserve { cost_nanos: cost_reserve, tokens: token_reserve, .. } = self.shared.reserve;
+        let WritingReserve { cost_nanos: cost_reserve, tokens: token_reserve, .. } = balance.reserve;
         if used_up(cost_nanos, cost_reserve, |charge| charge.cost_nanos) {
             Some(Limit::Cost)
         } else if used_up(tokens, token_reserve, |charge| charge.tokens) {
@@ -407,25 +484,18 @@ impl Budget {
         }
     }
 
-    /// Returns whether three quarters of what research may spend of any limit, except rounds, are spent.
+    /// Returns whether `ahead` does not fit any more beside what is spent and likely to be spent by calls in flight, or
+    /// whether three quarters of the time of research are used up.
     ///
-    /// Reservations do not count, since most of each is returned. Rounds do not count, since a run of one round would
-    /// be tight from its first step.
-    pub(crate) fn is_tight(&self) -> bool {
+    /// `ahead` is the work that is due and the next steps: a worker can wrap up only while it can still make them. Rounds
+    /// do not count, since a run of one round would be tight from its first step.
+    pub(crate) fn is_tight(&self, ahead: CallCost) -> bool {
         let mut balance = self.shared.balance();
-        let spent = balance.spent.research;
-        let BudgetLimits { cost_nanos, tokens, time, .. } = self.shared.limits;
-        let reserve = self.shared.reserve;
-        let is_tight = |used: u128, limit: Option<u128>, reserve: u128| {
-            limit.is_some_and(|limit| used > 0 && used * 4 >= limit.saturating_sub(reserve) * 3)
-        };
-        is_tight(spent.cost_nanos.into(), cost_nanos.map(u128::from), reserve.cost_nanos.into())
-            || is_tight(spent.tokens.into(), tokens.map(u128::from), reserve.tokens.into())
-            || is_tight(
-                self.shared.active(&mut balance).as_millis(),
-                time.map(|limit| limit.as_millis()),
-                reserve.time.as_millis(),
-            )
+        let active = self.shared.active(&mut balance).as_millis();
+        let time = self.shared.limits.time.map(|limit| limit.saturating_sub(balance.reserve.time).as_millis());
+        let hold = Hold { likely: ahead, ..Hold::default() };
+        time.is_some_and(|limit| active > 0 && active * 4 >= limit * 3)
+            || self.shared.check_likely(&balance, hold).is_err()
     }
 
     /// Returns the amounts settled so far, with the current active time.
@@ -443,7 +513,7 @@ impl Budget {
     /// Returns the time left for a purpose, or `None` if time is unlimited. It bounds the time-out of a call.
     pub(crate) fn time_left(&self, purpose: Purpose) -> Option<Duration> {
         let mut balance = self.shared.balance();
-        let limit = self.shared.time_limit(purpose)?;
+        let limit = self.shared.time_limit(&balance, purpose)?;
         Some(limit.saturating_sub(self.shared.active(&mut balance)))
     }
 
@@ -469,32 +539,74 @@ impl Shared {
         balance.spent.active
     }
 
-    fn time_limit(&self, purpose: Purpose) -> Option<Duration> {
+    fn time_limit(&self, balance: &Balance, purpose: Purpose) -> Option<Duration> {
         let limit = self.limits.time?;
         Some(match purpose {
-            Purpose::Research => limit.saturating_sub(self.reserve.time),
+            Purpose::Research => limit.saturating_sub(balance.reserve.time),
             Purpose::Writing => limit,
         })
     }
 
     fn check_time(&self, balance: &mut Balance, purpose: Purpose) -> Result<(), Limit> {
-        let is_up = self.time_limit(purpose).is_some_and(|limit| self.active(balance) >= limit);
+        let is_up = self.time_limit(balance, purpose).is_some_and(|limit| self.active(balance) >= limit);
         if is_up { Err(Limit::Time) } else { Ok(()) }
     }
 
-    /// Checks that `charge` fits into the limits together with all spent, reserved and set-aside amounts.
-    fn check_fit(&self, balance: &Balance, charge: Charge, purpose: Purpose) -> Result<(), Limit> {
+    /// Reserves a call that fits.
+    fn reserved(
+        self: &Arc<Self>,
+        balance: &mut Balance,
+        hold: Hold,
+        purpose: Purpose,
+        state: ReservationState,
+    ) -> Reservation {
+        *balance.reserved_mut(purpose) += Charge::of(hold.worst);
+        if purpose == Purpose::Research {
+            balance.likely_research += Charge::of(hold.likely);
+        }
+        Reservation { shared: Arc::clone(self), hold, purpose, state }
+    }
+
+    /// Checks that a call fits into the limits: its worst case beside all worst cases and, for research, its likely cost
+    /// beside all likely ones and what is due after it.
+    fn check_fit(&self, balance: &Balance, hold: Hold, purpose: Purpose) -> Result<(), Limit> {
         let committed = balance
             .committed_for(Purpose::Research)
-            .and_then(|research| research.checked_add(balance.committed_for(Purpose::Writing)?)?.checked_add(charge));
+            .and_then(|research| research.checked_add(balance.committed_for(Purpose::Writing)?));
+        self.fits(committed, Charge::of(hold.worst), balance, balance.reserve.firm(), purpose)?;
+        match purpose {
+            Purpose::Research => self.check_likely(balance, hold),
+            Purpose::Writing => Ok(()),
+        }
+    }
+
+    /// Checks that the likely cost of a research call fits, with what is due after it.
+    fn check_likely(&self, balance: &Balance, hold: Hold) -> Result<(), Limit> {
+        let in_flight = balance.likely_research.checked_add(balance.reserved_writing);
+        let expected = in_flight.and_then(|in_flight| balance.spent.total().checked_add(in_flight));
+        let wanted = Charge::of(hold.likely).checked_add(Charge::of(hold.leaving));
+        let wanted = wanted.unwrap_or(Charge { tokens: u64::MAX, cost_nanos: u64::MAX, ..Charge::default() });
+        self.fits(expected, wanted, balance, balance.reserve, Purpose::Research)
+    }
+
+    /// Checks that `wanted` fits beside `committed` and what the purpose must leave of `reserve`; `None` is an overflow.
+    fn fits(
+        &self,
+        committed: Option<Charge>,
+        wanted: Charge,
+        balance: &Balance,
+        reserve: WritingReserve,
+        purpose: Purpose,
+    ) -> Result<(), Limit> {
+        let all = committed.and_then(|committed| committed.checked_add(wanted));
         let fits = |limit: Option<u64>, reserve: u64, used: fn(&Charge) -> u64| {
-            let Some(committed) = &committed else { return false };
+            let Some(all) = &all else { return false };
             let set_aside = balance.set_aside(reserve, purpose, used);
-            limit.is_none_or(|limit| used(committed).checked_add(set_aside).is_some_and(|all| all <= limit))
+            limit.is_none_or(|limit| used(all).checked_add(set_aside).is_some_and(|all| all <= limit))
         };
-        if !fits(self.limits.cost_nanos, self.reserve.cost_nanos, |charge| charge.cost_nanos) {
+        if !fits(self.limits.cost_nanos, reserve.cost_nanos, |charge| charge.cost_nanos) {
             Err(Limit::Cost)
-        } else if !fits(self.limits.tokens, self.reserve.tokens, |charge| charge.tokens) {
+        } else if !fits(self.limits.tokens, reserve.tokens, |charge| charge.tokens) {
             Err(Limit::Tokens)
         } else {
             Ok(())
@@ -517,16 +629,16 @@ enum ReservationState {
 #[must_use = "dropping a reservation returns it"]
 pub(crate) struct Reservation {
     shared: Arc<Shared>,
-    worst: CallCost,
+    hold: Hold,
     purpose: Purpose,
     state: ReservationState,
 }
 
 impl fmt::Debug for Reservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { worst, purpose, state, .. } = self;
+        let Self { hold, purpose, state, .. } = self;
         f.debug_struct("Reservation")
-            .field("worst", worst)
+            .field("hold", hold)
             .field("purpose", purpose)
             .field("state", state)
             .finish_non_exhaustive()
@@ -534,9 +646,9 @@ impl fmt::Debug for Reservation {
 }
 
 impl Reservation {
-    /// Returns the reserved amount.
+    /// Returns the reserved worst case.
     pub(crate) fn worst(&self) -> CallCost {
-        self.worst
+        self.hold.worst
     }
 
     /// Marks the call as sent. From now on the provider may bill it.
@@ -549,11 +661,11 @@ impl Reservation {
     /// The full cost is charged even above a limit. If the price is known but the reply reports no usage, the worst
     /// case is charged.
     pub(crate) fn settle(mut self, actual: CallCost) -> Option<Overrun> {
-        let actual = CallCost { cost_nanos: actual.cost_nanos.or(self.worst.cost_nanos), ..actual };
+        let actual = CallCost { cost_nanos: actual.cost_nanos.or(self.hold.worst.cost_nanos), ..actual };
         let above = |actual: u64, worst: u64| actual.saturating_sub(worst);
         let overrun = Overrun {
-            cost_nanos: above(actual.cost_nanos.unwrap_or(0), self.worst.cost_nanos.unwrap_or(0)),
-            tokens: above(actual.tokens, self.worst.tokens),
+            cost_nanos: above(actual.cost_nanos.unwrap_or(0), self.hold.worst.cost_nanos.unwrap_or(0)),
+            tokens: above(actual.tokens, self.hold.worst.tokens),
         };
         self.close(Some(actual), overrun);
         Some(overrun).filter(|overrun| *overrun != Overrun::default())
@@ -561,7 +673,7 @@ impl Reservation {
 
     /// Charges the worst case of a call whose outcome is unknown.
     pub(crate) fn keep(mut self) {
-        self.close(Some(self.worst), Overrun::default());
+        self.close(Some(self.hold.worst), Overrun::default());
     }
 
     /// Returns everything to the budget, because the endpoint rejected the call.
@@ -573,7 +685,10 @@ impl Reservation {
     fn close(&mut self, charged: Option<CallCost>, overrun: Overrun) {
         let mut balance = self.shared.balance();
         let reserved = balance.reserved_mut(self.purpose);
-        *reserved = reserved.saturating_sub(Charge::of(self.worst));
+        *reserved = reserved.saturating_sub(Charge::of(self.hold.worst));
+        if self.purpose == Purpose::Research {
+            balance.likely_research = balance.likely_research.saturating_sub(Charge::of(self.hold.likely));
+        }
         if let Some(cost) = charged {
             balance.spent.add(self.purpose, cost);
         }
@@ -590,7 +705,7 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         match self.state {
             ReservationState::Unsent => self.close(None, Overrun::default()),
-            ReservationState::Sent => self.close(Some(self.worst), Overrun::default()),
+            ReservationState::Sent => self.close(Some(self.hold.worst), Overrun::default()),
             ReservationState::Closed => {}
         }
     }

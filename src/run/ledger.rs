@@ -21,7 +21,7 @@ use rand::{RngExt, SeedableRng};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
-use super::budget::{Budget, CallCost, Refusal, Reservation};
+use super::budget::{Budget, CallCost, Hold, Refusal, Reservation};
 use super::journal::{CallOutcome, CallRow, CallState, JournalError, LockedRun, NewCall};
 use crate::base::clock::Clock;
 use crate::base::id::ContentHash;
@@ -124,12 +124,11 @@ impl Ledger {
         Ok(self.run.journal().calls_for(self.run.id(), request).await?)
     }
 
-    /// Reserves the worst case of a call and stores that it is about to be sent. Gives up when `given_up` completes.
+    /// Like [`Self::open_holding`], for a call of which only the worst case is known.
     ///
     /// # Errors
     ///
-    /// Returns an error if the worst case does not fit, the run is stopped, or the journal fails; nothing is reserved
-    /// then.
+    /// As for [`Self::open_holding`].
     pub(crate) async fn open(
         &self,
         call: &NewCall,
@@ -137,11 +136,27 @@ impl Ledger {
         given_up: impl Future<Output = ()>,
     ) -> Result<Ticket, CallError> {
         let worst = CallCost { cost_nanos: call.worst_cost, tokens: call.worst_tokens };
+        self.open_holding(call, worst.into(), reserving, given_up).await
+    }
+
+    /// Reserves a call and stores that it is about to be sent. Gives up when `given_up` completes.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the worst case does not fit, the run is stopped, or the journal fails; nothing is reserved
+    /// then.
+    pub(crate) async fn open_holding(
+        &self,
+        call: &NewCall,
+        hold: Hold,
+        reserving: Reserving,
+        given_up: impl Future<Output = ()>,
+    ) -> Result<Ticket, CallError> {
         let budget = &self.budget;
         let reserved = async {
             match reserving {
-                Reserving::InTurn => budget.reserve_in_turn(worst, call.purpose).await,
-                Reserving::IfItFits => budget.reserve_if_it_fits(worst, call.purpose).await,
+                Reserving::InTurn => budget.reserve_in_turn(hold, call.purpose).await,
+                Reserving::IfItFits => budget.reserve_if_it_fits(hold, call.purpose).await,
             }
         };
         let mut reservation = tokio::select! {

@@ -239,6 +239,7 @@ impl Orchestrator {
         (resources.listener)(&RunNotice::Event(&record, &state));
         let read = locked.journal().lookup_results(&run).await?;
         let run = Self::of(locked, resources, state, &calls);
+        run.plan_ahead();
         run.steps.sources.shared.egress.recall(&read);
         Ok(run)
     }
@@ -405,7 +406,7 @@ impl Orchestrator {
         loop {
             if let Phase::Planned(_) = self.state.phase {
                 self.research().await?;
-                if let Some(stop) = self.interrupted() {
+                if let Some(stop) = self.interrupted().filter(|stop| self.must_stop(*stop)) {
                     return Ok(stop);
                 }
             }
@@ -432,10 +433,10 @@ impl Orchestrator {
 
     /// Executes nodes until none is ready.
     async fn research(&mut self) -> Result<(), RunError> {
-        let (tight, over) = (self.budget.clone(), self.budget.clone());
+        let (tight, over) = (self.steps.desk.clone(), self.budget.clone());
         let pace = Pace {
             max_parallel: self.state.settings.parallel,
-            is_tight: &move || tight.is_tight(),
+            is_tight: &move || tight.as_ref().is_some_and(|desk| desk.is_tight_now()),
             is_over: &move || over.reached(Purpose::Research).is_some(),
             stop: self.resources.stop.clone(),
             abort: self.grace.closed.clone(),
@@ -475,6 +476,13 @@ impl Orchestrator {
         let ended = self.steps.end_round(&self.state, rounds).await.map_err(|error| error.during("judge a round"))?;
         let (memory, draft, verdict) = ended;
         self.commit(Event::RoundEnded { round, memory, draft, verdict }).await
+    }
+
+    /// Returns whether the round ends without a draft and a verdict: a limit of money or tokens that all nodes were settled
+    /// within leaves what was set aside for them.
+    fn must_stop(&self, stop: StopReason) -> bool {
+        let has_open = self.state.tree.workers().any(|node| !node.status.is_settled());
+        has_open || !matches!(stop, StopReason::BudgetExceeded | StopReason::TokensExceeded)
     }
 
     /// Returns why no new work may start, if so.
@@ -533,8 +541,16 @@ impl Orchestrator {
         self.state.apply(&record)?;
         info!(seq = record.seq, nodes = self.state.tree.nodes.len(), "{}", record.event.name());
         self.watch(&record.event);
+        self.plan_ahead();
         (self.resources.listener)(&RunNotice::Event(&record, &self.state));
         Ok(())
+    }
+
+    /// Sets aside what the rest of the run will need.
+    fn plan_ahead(&self) {
+        if let Some(desk) = &self.steps.desk {
+            desk.plan_ahead(&self.state);
+        }
     }
 
     /// Tells the tripwire the texts that an event has brought.
@@ -584,9 +600,11 @@ impl Board for Orchestrator {
                 return Err(StepError::Call(error).during("work on a node"));
             }
             // The node becomes pending again, until a limit is raised or the run is resumed.
-            Ok(Err(StepError::Call(CallError::Cancelled | CallError::Limit(_)))) | Err(Lost::Cancelled) => {
+            Ok(Err(StepError::Call(CallError::Limit(limit)))) => {
+                self.budget.refuse(limit);
                 Event::NodePaused { node }
             }
+            Ok(Err(StepError::Call(CallError::Cancelled))) | Err(Lost::Cancelled) => Event::NodePaused { node },
             Ok(Err(error @ (StepError::NoWay(_) | StepError::Source(SourceError::Withheld { .. })))) => {
                 Event::NodeBlocked { node, reason: error.to_string() }
             }
@@ -614,7 +632,7 @@ pub(crate) fn check_plan(draft: &PlanDraft, tree: &Tree, brief: &Brief, limits: 
 /// Sets up the budget of a run, with the amounts already spent according to its journal.
 fn budget(state: &RunState, calls: &[CallRow], resources: &Resources) -> Budget {
     let limits = state.settings.limits;
-    let reserve = resources.models.as_ref().map(|models| writing_reserve(models, &limits).0).unwrap_or_default();
+    let reserve = resources.models.as_ref().map(|models| writing_reserve(models, &limits)).unwrap_or_default();
     let mut spent = Spent { rounds: state.rounds_ended(), active: state.active, ..Spent::default() };
     // A job in flight stays charged at its worst case until it is polled again.
     for call in calls.iter().filter(|call| call.state != CallState::Failed) {

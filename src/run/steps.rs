@@ -22,7 +22,7 @@ use crate::research::brief::{Clarification, Request, brief, clarify};
 use crate::research::evidence::{Evidence, EvidenceId};
 use crate::research::extract::Pick;
 use crate::research::memory::{
-    Memory, Summary, Told, fold, fold_by_rules, group_summaries, group_summaries_by_rules, label,
+    Memory, Summary, Told, cited, fold, fold_by_rules, group_summaries, group_summaries_by_rules, label,
 };
 use crate::research::node::{NodeId, SourceHint};
 use crate::research::plan::{Plan, PlanDraft, Update};
@@ -188,7 +188,8 @@ impl Steps {
 
     fn outlook(&self, state: &RunState) -> Outlook {
         let ways = self.ways(state);
-        Outlook { limits: state.settings.tree, has_web: ways.web || ways.job == JobWay::Open }
+        let paid_for = self.desk.as_deref().and_then(Desk::nodes_paid_for);
+        Outlook { limits: state.settings.tree, has_web: ways.web || ways.job == JobWay::Open, paid_for }
     }
 
     /// Plans the first round, for the sources the user selected.
@@ -308,6 +309,10 @@ impl Steps {
             memory.global = Summary { text, label: memory.global.label.max(label) };
         }
         memory.groups = match self.desk.as_deref() {
+            Some(desk) if fits(desk, state, r) => {
+                let count = |text: &str| desk.count(Role::Summariser, text);
+                group_summaries_by_rules(&state.tree, &state.branches, r, &count)
+            }
             Some(desk) => {
                 // The key is the same in every round, so that the summary of an unchanged group is not bought again.
                 let key = CallKey::new("group");
@@ -320,8 +325,6 @@ impl Steps {
 
     async fn fold(&self, key: &CallKey, told: Told<'_>, g: &str, branch: &Branch, r: u64) -> Result<String, CallError> {
         match self.desk.as_deref() {
-            // The report of the first branch is the summary itself.
-            Some(desk) if g.is_empty() => Ok(fold_by_rules(g, branch, r, &|text| desk.count(Role::Summariser, text))),
             Some(desk) => fold(desk, key, told, g, branch, r).await,
             None => Ok(fold_by_rules(g, branch, r, &estimate)),
         }
@@ -435,6 +438,12 @@ fn directed(mut plan: Plan, source: Option<SourceHint>, root: &NodeId) -> Plan {
         }),
     }
     plan
+}
+
+/// Returns whether the claims of all branches fit into the global summary as they are.
+fn fits(caller: &dyn Caller, state: &RunState, r: u64) -> bool {
+    let claims = state.branches.values().flat_map(|branch| &branch.report.findings).map(cited);
+    caller.count(Role::Summariser, &claims.collect::<Vec<_>>().join("\n")) <= r
 }
 
 /// Folds the rest of an unfinished last round by rules, without a model call.

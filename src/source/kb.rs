@@ -74,6 +74,7 @@ impl Documents for KbSource {
                     line_start: section.line_start(),
                     line_end: section.line_end(),
                     content_hash: chunk.content_hash.clone(),
+                    date: chunk.date.clone(),
                 },
             })
         })
@@ -134,6 +135,7 @@ impl From<Hit> for Passage {
                 line_start: hit.line_start,
                 line_end: hit.line_end,
                 content_hash: hit.content_hash,
+                date: hit.date,
             },
         }
     }

@@ -18,9 +18,12 @@ pub(crate) mod web;
 pub(crate) mod deep_research;
 
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use self::web::WebUrl;
 use crate::base::id::ContentHash;
+use crate::base::line::one_line;
 pub use crate::kb::search::Support;
 use crate::llm::call::CallError;
 pub(crate) use kb::{HeadingChunks, KbSource, read_file};
@@ -55,6 +58,9 @@ pub enum Place {
         line_end: u32,
         /// Hash of the file as indexed.
         content_hash: ContentHash,
+        /// Date of the document, `YYYY-MM-DD`, from its front matter.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        date: Option<String>,
     },
     /// A page of the web.
     Web {
@@ -231,6 +237,33 @@ impl Place {
         }
     }
 
+    /// Returns the title of the document and the headings above the place, on one line.
+    pub(crate) fn names(&self) -> String {
+        let title = self.title();
+        let headings = self.heading_path().iter().map(String::as_str).filter(|heading| *heading != title);
+        let names = std::iter::once(title).chain(headings).filter(|name| !name.is_empty());
+        one_line(&names.collect::<Vec<_>>().join(" › "))
+    }
+
+    /// Returns where a text is from, as models are told it: path or host, date, title and headings, on one line.
+    ///
+    /// Who says something and when decides how far it can be relied on.
+    pub(crate) fn provenance(&self) -> String {
+        let (at, day) = match self {
+            Self::Kb { path, date, .. } => (path.clone(), date.clone()),
+            Self::Web { url, .. } => (host(url), self.read_on().map(|day| format!("read on {day}"))),
+        };
+        let day = day.map(|day| format!(" ({day})")).unwrap_or_default();
+        one_line(&format!("{at}{day} › {}", self.names()))
+    }
+
+    /// Returns the UTC date on which a page was fetched.
+    pub(crate) fn read_on(&self) -> Option<String> {
+        let Self::Web { fetched_at: Some(millis), .. } = self else { return None };
+        let moment = Timestamp::from_millisecond(i64::try_from(*millis).ok()?).ok()?;
+        Some(moment.strftime("%Y-%m-%d").to_string())
+    }
+
     /// Returns the title of the document.
     pub(crate) fn title(&self) -> &str {
         match self {
@@ -244,5 +277,41 @@ impl Place {
             Self::Kb { heading_path, .. } => heading_path,
             Self::Web { .. } => &[],
         }
+    }
+}
+
+/// Returns the host of an address, or the whole address if it has none.
+fn host(url: &str) -> String {
+    url.parse::<WebUrl>().map_or_else(|_| url.to_owned(), |url| url.host().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn provenance_names_path_or_host_with_date_and_headings() {
+        let file = |date: Option<&str>| Place::Kb {
+            collection: "kb".into(),
+            path: "ops/backup.md".into(),
+            title: "Backups".into(),
+            heading_path: vec!["Backups".into(), "How\nlong".into()],
+            line_start: 3,
+            line_end: 4,
+            content_hash: ContentHash::of(b"x"),
+            date: date.map(str::to_owned),
+        };
+        assert_eq!(file(Some("2024-05-01")).provenance(), "ops/backup.md (2024-05-01) › Backups › How long");
+        assert_eq!(file(None).provenance(), "ops/backup.md › Backups › How long");
+        let page = |url: &str, fetched_at| Place::Web {
+            url: url.into(),
+            title: "Cells".into(),
+            fetched_at,
+            content_hash: None,
+        };
+        let read = page("https://user.example.org/a?b=c", Some(1_795_219_199_000));
+        assert_eq!(read.provenance(), "user.example.org (read on 2026-11-20) › Cells");
+        assert_eq!(page("no address", None).provenance(), "no address › Cells");
+        assert_eq!(page("https://example.org/", Some(u64::MAX)).read_on(), None);
     }
 }

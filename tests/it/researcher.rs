@@ -26,10 +26,17 @@ use dr::source::{Documents, Found, Label, Passage, Place, Source, SourceError, S
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
+/// Nodes from which a plan is large.
+pub const MANY: usize = 20;
+
+/// Groups of a large plan.
+pub const GROUPS: usize = 8;
+
 /// Produces the replies of a model.
 #[derive(Clone, Copy, Debug)]
 pub struct Researcher {
-    /// Nodes of the first plan. The last depends on the first three.
+    /// Nodes of the first plan. The last depends on the first three. From [`MANY`] on, they are in eight groups, and their
+    /// reports are long.
     pub nodes: usize,
     /// Nodes added by a second round. With 0, the judge accepts the first.
     pub more_nodes: usize,
@@ -48,10 +55,10 @@ impl Researcher {
             Some("plan") => self.plan(words),
             Some("step") => step(words),
             Some("digest") => json!({ "summary": "It is described on the page.", "pieces": [1] }),
-            Some("branch_report") => branch_report(words),
+            Some("branch_report") => self.branch_report(words),
             Some("verdict") => self.verdict(words),
             Some("answer") => answer(words),
-            Some("outline") => json!({ "sections": [{ "title": "All topics", "nodes": nodes(words) }] }),
+            Some("outline") => self.outline(words),
             Some("section") => json!({ "text": cited(words) }),
             _ => return folded(words),
         };
@@ -74,7 +81,7 @@ impl Researcher {
                 "optional_dependencies": false,
                 "parallelizable": number != 2,
                 "priority": 0,
-                "group": if number.is_multiple_of(2) { "even" } else { "odd" },
+                "group": self.group(number),
                 "source_hint": "internal",
                 "tools": [],
                 "output_schema": null,
@@ -82,6 +89,32 @@ impl Researcher {
             })
         };
         json!({ "reasoning": "one node a topic", "new_nodes": numbers.map(node).collect::<Vec<_>>(), "updates": [] })
+    }
+
+    fn group(&self, number: usize) -> String {
+        let of_two = if number.is_multiple_of(2) { "even" } else { "odd" };
+        if self.nodes < MANY { of_two.to_owned() } else { format!("group {}", number % GROUPS) }
+    }
+
+    fn branch_report(&self, words: &str) -> Value {
+        let ids = evidence(words);
+        let more = if self.nodes < MANY { String::new() } else { " and so on and on as before".repeat(400) };
+        let text = |id: &String| format!("Its source says so, see {}{more}.", block(words, id).unwrap_or_default());
+        let finding = |id: &String| json!({ "text": text(id), "evidence": [id], "aspect": aspect(words) });
+        json!({
+            "summary": format!("It is known from {} quotes what is said of the topic.", ids.len()),
+            "findings": ids.iter().map(finding).collect::<Vec<_>>(),
+            "confidence": 0.75,
+            "open_questions": [],
+        })
+    }
+
+    fn outline(&self, words: &str) -> Value {
+        let nodes = nodes(words);
+        let number = if self.nodes < MANY { 1 } else { GROUPS };
+        let of = |section: usize| nodes.iter().skip(section).step_by(number).collect::<Vec<_>>();
+        let section = |at: usize| json!({ "title": if at == 0 { "All topics".into() } else { format!("More {at}") }, "nodes": of(at) });
+        json!({ "sections": (0..number).map(section).collect::<Vec<_>>() })
     }
 
     fn verdict(&self, words: &str) -> Value {
@@ -111,17 +144,6 @@ fn step(words: &str) -> Value {
             json!({ "thought": "that answers it", "actions": [action("note", None, Some("p1"), Some(quote))], "done": true })
         }
     }
-}
-
-fn branch_report(words: &str) -> Value {
-    let ids = evidence(words);
-    let finding = |id: &String| json!({ "text": format!("Its source says so, see {}.", block(words, id).unwrap_or_default()), "evidence": [id], "aspect": aspect(words) });
-    json!({
-        "summary": format!("It is known from {} quotes what is said of the topic.", ids.len()),
-        "findings": ids.iter().map(finding).collect::<Vec<_>>(),
-        "confidence": 0.75,
-        "open_questions": [],
-    })
 }
 
 fn answer(words: &str) -> Value {
@@ -309,6 +331,7 @@ fn passage(number: &str) -> Passage {
             line_start: 1,
             line_end: 3,
             content_hash: ContentHash::of(text.as_bytes()),
+            date: None,
         },
         label: Label::Internal,
         snippet: text.clone(),

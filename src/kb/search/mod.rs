@@ -154,6 +154,9 @@ pub struct Hit {
     /// Hash of the file that the passage was cut from.
     #[serde(skip)]
     pub content_hash: ContentHash,
+    /// Date of the document, `YYYY-MM-DD`.
+    #[serde(skip)]
+    pub date: Option<String>,
     /// First byte in the file as stored.
     #[serde(skip)]
     pub byte_start: u64,
@@ -423,6 +426,7 @@ impl Searcher {
                 vector_similarity: candidate.vector.map(|place| place.score),
             },
             content_hash: row.content_hash,
+            date: row.date,
             byte_start: row.byte_start,
         }
     }

@@ -76,6 +76,12 @@ fn temperature(settings: &OpenAiSettings, prompt: &Prompt) -> Option<f32> {
     settings.temperature.or(prompt.temperature.filter(|_| !settings.reasons))
 }
 
+/// Returns the key by which OpenAI routes requests that begin alike to the same cache. Other servers cache without one,
+/// and strict ones refuse parameters they do not know.
+fn cache_key(settings: &OpenAiSettings, prompt: &Prompt) -> Option<String> {
+    prompt.cache_key.clone().filter(|_| settings.address.host().ends_with("openai.com"))
+}
+
 fn responses(settings: &OpenAiSettings, prompt: &Prompt) -> CreateResponse {
     let format = match json_schema(settings, prompt) {
         Some(schema) => Some(TextResponseFormatConfiguration::JsonSchema(schema)),
@@ -102,6 +108,7 @@ fn responses(settings: &OpenAiSettings, prompt: &Prompt) -> CreateResponse {
         text: format.map(|format| ResponseTextParam { format, verbosity: None }),
         // Prompts contain text of the user's files, which the provider must not store.
         store: Some(false),
+        prompt_cache_key: cache_key(settings, prompt),
         ..CreateResponse::default()
     }
 }
@@ -131,6 +138,7 @@ fn chat(settings: &OpenAiSettings, prompt: &Prompt) -> CreateChatCompletionReque
         reasoning_effort: settings.effort.clone(),
         temperature: temperature(settings, prompt),
         response_format,
+        prompt_cache_key: cache_key(settings, prompt),
         ..CreateChatCompletionRequest::default()
     }
 }

@@ -88,6 +88,19 @@ async fn responses_api_is_asked_and_read() {
     assert_eq!(request.json, expected);
 }
 
+#[test]
+fn only_openai_is_told_which_prompts_begin_alike() {
+    let server = ModelServer::always(chat_reply("", 1, 1));
+    let prompt = Prompt { cache_key: Some("k1".into()), ..prompt() };
+    for (address, key) in [("https://api.openai.com/v1", json!("k1")), (&*server.url(), Value::Null)] {
+        for api in [Api::Responses, Api::Chat] {
+            let settings = OpenAiSettings { address: address.parse().unwrap(), ..settings(&server, api) };
+            let body = serde_json::to_value(request::body(&settings, &prompt)).unwrap();
+            assert_eq!(body["prompt_cache_key"], key, "{address} {api:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn chat_completions_is_asked_and_read() {
     let server = ModelServer::always(chat_reply("<think>hm</think>A valve.", 20, 3));

@@ -252,6 +252,10 @@ impl<'a> Check<'a> {
         if node.tools.is_empty() {
             node.tools = vec![Tool::Search, Tool::Open];
         }
+        if node.only_concludes() && node.depends_on.is_empty() {
+            let id = shown(&draft.id);
+            self.complaints.push(format!("`{id}` only concludes, but depends on no node to conclude from"));
+        }
         node.output_schema = output_schema;
         node.group = draft.group.as_deref().map(one_line).filter(|group| !group.is_empty());
         node.why = one_line(&draft.why);

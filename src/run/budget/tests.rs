@@ -107,7 +107,7 @@ fn free_calls_are_allowed_under_a_cost_limit_of_zero() {
     assert_eq!(refused.unwrap_err(), Refusal::Limit(Limit::Cost), "the reserve does not fit the limit");
     let budget = Budget::new(budget.limits(), WritingReserve::default(), Arc::new(ManualClock::default()));
     spend(&budget, cost(0, 5));
-    assert_eq!((budget.reached(Research), budget.is_tight()), (None, false));
+    assert_eq!((budget.reached(Research), budget.is_tight(CallCost::default())), (None, false));
 }
 
 #[test]
@@ -154,24 +154,59 @@ fn an_unreported_cost_is_charged_at_the_worst_case() {
 }
 
 #[test]
-fn a_budget_is_tight_from_three_quarters_of_any_research_limit() {
-    let one_limit: [(BudgetLimits, CallCost, CallCost); 2] = [
-        (BudgetLimits { cost_nanos: Some(100), ..BudgetLimits::NONE }, cost(59, 0), cost(1, 0)),
-        (BudgetLimits { tokens: Some(1_000), ..BudgetLimits::NONE }, cost(0, 599), cost(0, 1)),
-    ];
-    for (limits, before, last) in one_limit {
+fn budget_is_tight_when_what_lies_ahead_does_not_fit_beside_what_is_spent_and_held() {
+    for (limits, one) in [
+        (BudgetLimits { cost_nanos: Some(100), ..BudgetLimits::NONE }, cost(1, 0)),
+        (BudgetLimits { tokens: Some(1_000), ..BudgetLimits::NONE }, cost(0, 10)),
+    ] {
         let (budget, _) = budget(limits);
-        spend(&budget, before);
-        let held = budget.reserve(last, Research).unwrap();
-        assert!(!budget.is_tight(), "reservations do not count: {limits:?}");
-        held.settle(last);
-        assert!(budget.is_tight(), "{limits:?}");
+        spend(&budget, one * 30);
+        assert!(!budget.is_tight(one * 50), "{limits:?}");
+        assert!(budget.is_tight(one * 51), "the reserve for writing is left: {limits:?}");
+        let hold = Hold { worst: one * 40, likely: one * 20, ..Hold::default() };
+        let held = budget.reserve(hold, Research).unwrap();
+        assert!(
+            !budget.is_tight(one * 30) && budget.is_tight(one * 31),
+            "a call counts at its likely cost: {limits:?}"
+        );
+        held.settle(one * 5);
+        assert!(!budget.is_tight(one * 45) && budget.is_tight(one * 46), "{limits:?}");
     }
+}
+
+#[test]
+fn budget_is_tight_from_three_quarters_of_the_time_of_research() {
     let (timed, clock) = budget(BudgetLimits { time: Some(Duration::from_secs(100)), ..BudgetLimits::NONE });
     clock.advance(Duration::from_millis(59_999));
-    assert!(!timed.is_tight());
+    assert!(!timed.is_tight(CallCost::default()));
     clock.advance(Duration::from_millis(1));
-    assert!(timed.is_tight());
+    assert!(timed.is_tight(CallCost::default()));
+}
+
+#[test]
+fn research_is_planned_by_likely_costs_and_never_uses_the_firm_part_of_the_reserve() {
+    let (budget, _) = budget(BudgetLimits { tokens: Some(1_000), ..BudgetLimits::NONE });
+    let hold =
+        |worst, likely, leaving| Hold { worst: cost(0, worst), likely: cost(0, likely), leaving: cost(0, leaving) };
+    let first = budget.reserve(hold(500, 100, 0), Research).unwrap();
+    assert!(budget.reserve(hold(300, 100, 601), Research).is_err(), "what is due has to be left");
+    assert!(budget.reserve(hold(401, 100, 600), Research).is_err(), "all worst cases leave one attempt to write");
+    let second = budget.reserve(hold(400, 100, 600), Research).unwrap();
+    first.settle(cost(0, 500));
+    second.settle(cost(0, 400));
+    assert_eq!(budget.reached(Research), Some(Limit::Tokens));
+    assert!(budget.reserve(cost(0, 100), Writing).is_ok());
+}
+
+#[test]
+fn reserve_follows_what_writing_needs_and_counts_what_it_has_spent() {
+    let (budget, _) = budget(BudgetLimits { tokens: Some(1_000), ..BudgetLimits::NONE });
+    assert!(budget.reserve(cost(0, 801), Research).is_err());
+    budget.keep_for_writing(cost(0, 50));
+    assert!(budget.reserve(cost(0, 950), Research).is_ok());
+    budget.reserve(cost(0, 100), Writing).unwrap().settle(cost(0, 100));
+    budget.keep_for_writing(cost(0, 50));
+    assert!(budget.reserve(cost(0, 851), Research).is_err() && budget.reserve(cost(0, 850), Research).is_ok());
 }
 
 #[test]
@@ -238,21 +273,29 @@ impl Clock for SteppingClock {
 #[derive(Clone, Copy, Debug)]
 struct Call {
     worst: CallCost,
+    likely: CallCost,
     actual: CallCost,
     end: u8,
 }
 
 prop_compose! {
-    fn call()(worst_cost in 0..60_u64, worst_tokens in 0..600_u64, share in 0..=100_u64, end in 0..5_u8) -> Call {
-        let actual = cost(worst_cost * share / 100, worst_tokens * share / 100);
-        Call { worst: cost(worst_cost, worst_tokens), actual, end }
+    fn call()(
+        worst_cost in 0..60_u64,
+        worst_tokens in 0..600_u64,
+        share in 0..=100_u64,
+        likely in 0..=100_u64,
+        end in 0..5_u8,
+    ) -> Call {
+        let part = |share: u64| cost(worst_cost * share / 100, worst_tokens * share / 100);
+        Call { worst: part(100), likely: part(likely), actual: part(share), end }
     }
 }
 
 impl Call {
     /// Makes the call and returns its charge.
     fn make(self, budget: &Budget) -> Charge {
-        let Ok(mut reservation) = budget.reserve(self.worst, Research) else { return Charge::default() };
+        let hold = Hold { worst: self.worst, likely: self.likely, ..Hold::default() };
+        let Ok(mut reservation) = budget.reserve(hold, Research) else { return Charge::default() };
         thread::yield_now();
         if self.end > 0 {
             reservation.sent();
@@ -283,11 +326,22 @@ proptest! {
     #[test]
     fn committed_amounts_never_exceed_a_limit_under_any_interleaving(
         workers in prop::collection::vec(prop::collection::vec(call(), 0..12), 1..12),
+        is_learned: bool,
     ) {
         let limits = BudgetLimits { time: None, ..limits() };
         let (budget, _) = budget(limits);
         let is_over = AtomicBool::new(false);
-        let within = |charge: Charge| charge.cost_nanos <= 80 && charge.tokens <= 800;
+        // By worst cases alone, the whole reserve is left; by likely costs, its firm half.
+        let kept = if is_learned { RESERVE.firm() } else { RESERVE };
+        let within =
+            |charge: Charge| charge.cost_nanos <= 100 - kept.cost_nanos && charge.tokens <= 1_000 - kept.tokens;
+        let workers: Vec<Vec<Call>> = workers
+            .into_iter()
+            .map(|calls| {
+                let held = |call: Call| if is_learned { call } else { Call { likely: call.worst, ..call } };
+                calls.into_iter().map(held).collect()
+            })
+            .collect();
         let (shared, is_done) = (&budget, &is_over);
         let charged = thread::scope(|scope| {
             let watcher = scope.spawn(|| {
@@ -313,8 +367,9 @@ proptest! {
         prop_assert_eq!(budget.spent().total(), charged);
         prop_assert_eq!(budget.balance().committed(), charged);
         prop_assert!(within(charged));
-        let last = budget.reserve(cost(RESERVE.cost_nanos, RESERVE.tokens), Writing);
+        let report = cost(kept.cost_nanos, kept.tokens);
+        let last = budget.reserve(report, Writing);
         prop_assert!(last.is_ok());
-        prop_assert_eq!(last.unwrap().settle(cost(20, 200)), None);
+        prop_assert_eq!(last.unwrap().settle(report), None);
     }
 }

@@ -87,11 +87,12 @@ async fn stopped_run_keeps_its_work_and_can_be_resumed() {
 
 #[tokio::test]
 async fn fold_of_a_branch_never_costs_more_than_twice_the_summary_and_a_thousand_tokens() {
-    let world = World::new(TWO_ROUNDS);
+    let mut world = World::new(TWO_ROUNDS);
+    world.summary_tokens = 60;
     world.ask().await.unwrap();
     let calls = world.store.journal().calls(&World::run()).await.unwrap();
     let folds: Vec<_> = calls.iter().filter(|call| call.key.as_str().starts_with("fold/")).collect();
-    assert!(folds.len() >= 8);
+    assert!(folds.len() >= 5, "{}", folds.len());
     let most = 2 * world.settings().summary_tokens + 1_000;
     assert!(folds.iter().all(|call| call.usage.unwrap().input_tokens <= most));
 }

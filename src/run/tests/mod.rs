@@ -8,6 +8,8 @@ mod faults;
 
 mod fold;
 
+mod groups;
+
 mod guardrails;
 
 mod hangs;
@@ -44,6 +46,7 @@ struct World {
     model: Arc<ScriptedModel>,
     clock: Arc<ManualClock>,
     limits: BudgetLimits,
+    summary_tokens: u64,
     stop: CancellationToken,
 }
 
@@ -54,6 +57,7 @@ impl World {
             model: ScriptedModel::new(researcher, Duration::ZERO),
             clock: Arc::new(ManualClock::at(Moment(1_000))),
             limits: BudgetLimits { tokens: Some(10_000_000), ..BudgetLimits::default() },
+            summary_tokens: 600,
             stop: CancellationToken::new(),
         }
     }
@@ -75,7 +79,7 @@ impl World {
     }
 
     fn settings(&self) -> RunSettings {
-        settings(self.limits)
+        RunSettings { summary_tokens: self.summary_tokens, ..settings(self.limits) }
     }
 
     fn run() -> RunId {

@@ -1,0 +1,52 @@
+//! A run of many branches: the summary and the groups stay within their limits, and the report draws on every group.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::base::token::CountTokens;
+use crate::llm::message::Role;
+use crate::researcher::{GROUPS, Words};
+use crate::run::event::Event;
+
+const FORTY: Researcher = Researcher { nodes: 40, more_nodes: 0 };
+
+#[tokio::test]
+async fn run_of_forty_branches_in_eight_groups_keeps_its_summaries_within_their_limits_and_draws_on_every_group() {
+    let mut world = World::new(FORTY);
+    world.limits.rounds = Some(1);
+    assert_eq!(world.ask().await.unwrap(), StopReason::Complete);
+    let (events, state) = world.store.read(&World::run()).await.unwrap();
+    let calls = world.store.journal().calls(&World::run()).await.unwrap();
+
+    let r = world.settings().summary_tokens;
+    let folds: Vec<_> = calls.iter().filter(|call| call.key.as_str().starts_with("fold/")).collect();
+    assert_eq!(folds.len(), 40, "one a branch, however many there are");
+    for fold in &folds {
+        assert!(fold.usage.unwrap().input_tokens <= 2 * r + 1_000, "{:?} of {}", fold.usage, fold.key);
+        let g = &fold.reply.as_ref().unwrap().text;
+        assert!(Words.count(g) as u64 <= r, "{} has {} tokens", fold.key, Words.count(g));
+    }
+    let memory = events.iter().find_map(|record| match &record.event {
+        Event::RoundEnded { memory, .. } => Some(memory),
+        _ => None,
+    });
+    let memory = memory.unwrap();
+    assert!(Words.count(&memory.global.text) as u64 <= r && !memory.global.text.is_empty());
+
+    let mut levels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for call in calls.iter().filter(|call| call.key.as_str().starts_with("group/")) {
+        let parts: Vec<_> = call.key.as_str().split('/').collect();
+        levels.entry(parts[1]).or_default().insert(parts[2]);
+        assert!(call.usage.unwrap().input_tokens <= 12_000, "{call:?}");
+    }
+    assert_eq!(levels.len(), GROUPS);
+    assert!(levels.values().all(|levels| *levels == BTreeSet::from(["0", "1"])), "{levels:?}");
+
+    let report = world.report().await;
+    let group = |quote: &crate::research::evidence::Evidence| state.tree.get(quote.id.node())?.group.clone();
+    let drawn_on: BTreeSet<_> = report.evidence.iter().filter_map(group).collect();
+    assert_eq!(drawn_on.len(), GROUPS, "{drawn_on:?}");
+    assert!(
+        calls.iter().filter(|call| call.role == Role::Writer).all(|call| call.usage.unwrap().input_tokens <= 12_000)
+    );
+}
