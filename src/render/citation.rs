@@ -1,24 +1,132 @@
 //! Citation numbers, and the notes printed with a quote and its source.
 
 use std::collections::HashMap;
+use std::fmt;
 
-use crate::base::line::is_invisible;
+use pulldown_cmark::{Event, Options, Parser, TagEnd};
+use serde::{Serialize, Serializer};
+
+use super::figure;
+use crate::base::line::{is_invisible, one_line};
 use crate::research::evidence::{Evidence, EvidenceId};
 use crate::research::report::Report;
+use crate::research::unit::readable;
 use crate::source::Place;
 
-/// Citation numbers by evidence id: the position in the list of sources, from 1.
-pub(super) struct Numbers<'a>(HashMap<&'a EvidenceId, usize>);
+/// How a quote is cited: by the number of its document and, if several quotes of that document are cited, a letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// Position of the quote in the report, from 1.
+    pub(super) quote: usize,
+    /// Number of the document, from 1.
+    pub(super) document: usize,
+    /// Number of the quote among those of its document, from 1; 0 if it is the only one.
+    pub(super) letter: usize,
+}
+
+impl Mark {
+    /// Returns the mark of a quote that is numbered by itself.
+    pub(super) fn alone(quote: usize) -> Self {
+        Self { quote, document: quote, letter: 0 }
+    }
+
+    /// Returns the mark as digits, from which [`Self::decode`] reads it.
+    pub(super) fn encode(self) -> String {
+        format!("{} {} {}", self.quote, self.document, self.letter)
+    }
+
+    pub(super) fn decode(text: &str) -> Option<Self> {
+        let mut numbers = text.split(' ').map(|number| number.parse().ok());
+        let mark = Self { quote: numbers.next()??, document: numbers.next()??, letter: numbers.next()?? };
+        numbers.next().is_none().then_some(mark)
+    }
+
+    /// Returns the letter: `a` to `z`, then `aa`; empty for the only quote of a document.
+    pub(super) fn letter(self) -> String {
+        let (mut left, mut letters) = (self.letter, String::new());
+        while left > 0 {
+            left -= 1;
+            letters.insert(0, char::from(b'a' + u8::try_from(left % 26).unwrap_or(0)));
+            left /= 26;
+        }
+        letters
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.document, self.letter())
+    }
+}
+
+impl Serialize for Mark {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Fields {
+            quote: usize,
+            label: String,
+        }
+        Fields { quote: self.quote, label: self.to_string() }.serialize(serializer)
+    }
+}
+
+/// Marks by evidence id.
+pub(super) struct Numbers<'a>(HashMap<&'a EvidenceId, Mark>);
 
 impl<'a> Numbers<'a> {
+    /// Returns the marks of a report. An answer that consists of quotes numbers each of them.
     pub(super) fn of(report: &'a Report) -> Self {
-        Self(report.evidence.iter().zip(1..).map(|(evidence, number)| (&evidence.id, number)).collect())
+        let alone = |(evidence, number): (&'a Evidence, usize)| (&evidence.id, Mark::alone(number));
+        if !figure::is_run(report) {
+            return Self(report.evidence.iter().zip(1..).map(alone).collect());
+        }
+        let mut marks = HashMap::new();
+        for (document, quotes) in documents(report).into_iter().zip(1..).map(|(quotes, number)| (number, quotes)) {
+            for (at, (quote, evidence)) in quotes.iter().enumerate() {
+                let letter = if quotes.len() > 1 { at + 1 } else { 0 };
+                marks.insert(&evidence.id, Mark { quote: *quote, document, letter });
+            }
+        }
+        Self(marks)
     }
 
-    /// Returns the number of a quote, or `None` if the report does not contain it.
-    pub(super) fn get(&self, id: &EvidenceId) -> Option<usize> {
+    /// Returns the mark of a quote, or `None` if the report does not contain it.
+    pub(super) fn get(&self, id: &EvidenceId) -> Option<Mark> {
         self.0.get(id).copied()
     }
+}
+
+/// Returns the quotes of a report by document, in order of first citation, each with its position from 1.
+pub(super) fn documents(report: &Report) -> Vec<Vec<(usize, &Evidence)>> {
+    let mut documents: Vec<Vec<(usize, &Evidence)>> = Vec::new();
+    for (number, evidence) in (1..).zip(&report.evidence) {
+        match documents.iter_mut().find(|known| known[0].1.source.is_same_document(&evidence.source)) {
+            Some(quotes) => quotes.push((number, evidence)),
+            None => documents.push(vec![(number, evidence)]),
+        }
+    }
+    documents
+}
+
+/// Returns a quote as a reader of its document sees it, on one line: links reduced to their text, without emphasis. The
+/// text of a page is not Markdown.
+pub(super) fn quoted(evidence: &Evidence) -> String {
+    if matches!(evidence.source, Place::Web { .. }) {
+        return one_line(&evidence.quote);
+    }
+    let mut shown = String::new();
+    for event in Parser::new_ext(&readable(&evidence.quote), Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH) {
+        match event {
+            Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => shown.push_str(&text),
+            Event::Code(text) => shown.extend(["`", &text, "`"]),
+            Event::End(TagEnd::TableCell) => shown.push_str(" | "),
+            Event::End(TagEnd::Paragraph | TagEnd::Item | TagEnd::Heading(_) | TagEnd::CodeBlock)
+            | Event::SoftBreak
+            | Event::HardBreak => shown.push(' '),
+            _ => {}
+        }
+    }
+    one_line(&shown)
 }
 
 /// Returns a reservation about a quote, if there is one.
@@ -73,7 +181,25 @@ pub(super) fn safe_url(url: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sample;
     use super::*;
+
+    #[test]
+    fn quotes_of_one_document_share_its_number_and_differ_by_a_letter() {
+        let mut report = sample::run();
+        let mut more = report.evidence[0].clone();
+        more.id = "n2e9".parse().unwrap();
+        report.evidence.push(more);
+        let numbers = Numbers::of(&report);
+        let shown: Vec<_> = report.evidence.iter().map(|quote| numbers.get(&quote.id).unwrap().to_string()).collect();
+        assert_eq!(shown, ["1a", "2", "3", "4", "1b"]);
+        for (letter, shown) in [(0, ""), (1, "a"), (26, "z"), (27, "aa"), (53, "ba")] {
+            let mark = Mark { quote: 7, document: 3, letter };
+            assert_eq!(mark.letter(), shown);
+            assert_eq!(Mark::decode(&mark.encode()), Some(mark));
+        }
+        assert_eq!(Mark::decode("1"), None);
+    }
 
     #[test]
     fn only_plain_addresses_of_the_web_become_links() {

@@ -125,13 +125,17 @@ pub(super) fn reservation(report: &Report) -> Option<String> {
 /// Returns one sentence on the course of a run.
 pub(super) fn course(report: &Report) -> String {
     let rounds = report.tree.nodes.iter().map(|node| node.round).max().unwrap_or(1);
+    let UsageTotals { calls, input_tokens, output_tokens, cost_usd, .. } = report.usage.total;
     format!(
-        "The run ended after {} because {} (`{}`): {} in {}.",
+        "The run ended after {} because {} (`{}`): {} in {}, {}, {} tokens, cost {}.",
         duration(report.elapsed_ms),
         ended(report.stop_reason),
         stop_reason(report.stop_reason),
         counted(report.tree.nodes.len(), "node"),
         counted(rounds as usize, "planned round"),
+        counted(usize::try_from(calls).unwrap_or(usize::MAX), "model call"),
+        count(input_tokens + output_tokens),
+        cost(cost_usd),
     )
 }
 

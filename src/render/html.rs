@@ -96,7 +96,10 @@ struct NodeHtml {
 
 #[derive(Serialize)]
 struct SourceHtml {
+    /// Position of the quote, which links refer to.
     number: usize,
+    /// How it is cited.
+    label: String,
     place: PlaceHtml,
     note: Option<&'static str>,
     quote: String,
@@ -140,7 +143,7 @@ impl ReportHtml {
             refusal,
             reservation: figure::reservation(report).filter(|_| !is_refusal),
             answer: prose::blocks(&report.answer, &number),
-            findings: if is_run {
+            findings: if is_run && report.sections.is_empty() {
                 report.findings.iter().map(|finding| prose::finding(finding, &number)).collect()
             } else {
                 Vec::new()
@@ -168,7 +171,10 @@ impl ReportHtml {
                 .evidence
                 .iter()
                 .zip(1..)
-                .map(|(evidence, number)| SourceHtml::of(evidence, number))
+                .map(|(evidence, number)| {
+                    let label = numbers.get(&evidence.id).map(|mark| mark.to_string()).unwrap_or_default();
+                    SourceHtml::of(evidence, number, label)
+                })
                 .collect(),
             passages: report
                 .passages
@@ -221,13 +227,13 @@ impl NodeHtml {
 }
 
 impl SourceHtml {
-    fn of(evidence: &Evidence, number: usize) -> Self {
-        let quote = one_line(&evidence.quote);
+    fn of(evidence: &Evidence, number: usize, label: String) -> Self {
+        let quote = citation::quoted(evidence);
         let preview = match quote.char_indices().nth(PREVIEW_CHARS) {
             Some((end, _)) => format!("{}…", quote[..end].trim_end()),
             None => quote.clone(),
         };
-        Self { number, place: PlaceHtml::of(&evidence.source), note: citation::note(evidence), quote, preview }
+        Self { number, label, place: PlaceHtml::of(&evidence.source), note: citation::note(evidence), quote, preview }
     }
 }
 
@@ -290,7 +296,7 @@ mod tests {
         let page = page(&sample::answer());
         assert_nested(&page);
         assert!(!page.contains("How it was researched") && !page.contains("<table"), "{page}");
-        assert!(page.contains("Lithium cells do **not** leak."), "{page}");
+        assert!(page.contains("Lithium cells do not leak."), "{page}");
     }
 
     #[test]

@@ -11,11 +11,9 @@ use super::citation::{self, Numbers};
 use super::figure;
 use super::json::escaped;
 use super::prose::{self, Block, Span, uncited};
-use super::tree;
 use crate::base::line::one_line;
 use crate::research::branch::Finding;
 use crate::research::evidence::Evidence;
-use crate::research::node::{Node, NodeStatus};
 use crate::research::report::Report;
 use crate::source::Place;
 
@@ -37,8 +35,8 @@ pub(crate) fn note(report: &Report) -> String {
 
 /// Returns the report as Markdown for reading.
 ///
-/// An answer made without a model is short: it consists of quotes. A report of a longer run includes its course, and every
-/// quote below its source.
+/// An answer made without a model is short: it consists of quotes. A report of a longer run has every quote below its
+/// source, and one line on the course of the run; `dr show` has the rest.
 pub(crate) fn report(report: &Report) -> String {
     let numbers = Numbers::of(report);
     let mut text = format!("# {}\n", line(report.question.as_str()));
@@ -46,8 +44,8 @@ pub(crate) fn report(report: &Report) -> String {
         (true, false) => refusal(&mut text, report),
         (true, true) => {
             refusal(&mut text, report);
-            course(&mut text, report);
             further(&mut text, report);
+            course(&mut text, report);
         }
         (false, false) => short(&mut text, report, &numbers),
         (false, true) => full(&mut text, report, &numbers),
@@ -90,11 +88,12 @@ fn full(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
         heading(text, "Executive summary");
         blocks(text, &answer);
     }
-    if !report.findings.is_empty() {
+    // Sections say what the findings say.
+    if report.sections.is_empty() && !report.findings.is_empty() {
         heading(text, "Key findings");
-    }
-    for (finding, place) in report.findings.iter().zip(1..) {
-        let _ = writeln!(text, "{place}. {}", claim(finding, numbers));
+        for (finding, place) in report.findings.iter().zip(1..) {
+            let _ = writeln!(text, "{place}. {}", claim(finding, numbers));
+        }
     }
     for section in &report.sections {
         heading(text, &line(&section.title));
@@ -110,14 +109,52 @@ fn full(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
     list(text, "Limitations", &report.limitations);
     heading(text, "Confidence");
     let _ = writeln!(text, "{:.2} of 1. {}", report.confidence, citation::checks(report));
-    course(text, report);
     heading(text, "Sources");
-    for (evidence, number) in report.evidence.iter().zip(1..) {
-        let indent = " ".repeat(format!("{number}. ").len());
-        let _ = writeln!(text, "{number}. {}\n\n{indent}> {}\n", source(evidence), line(&evidence.quote));
+    for (quotes, number) in citation::documents(report).iter().zip(1..) {
+        document(text, number, quotes, numbers);
     }
     text.truncate(text.trim_end().len() + 1);
     further(text, report);
+    course(text, report);
+}
+
+/// Appends a document with its quotes, which are lettered if there are several.
+fn document(text: &mut String, number: usize, quotes: &[(usize, &Evidence)], numbers: &Numbers<'_>) {
+    let indent = " ".repeat(format!("{number}. ").len());
+    if let [(_, evidence)] = quotes {
+        let _ = writeln!(text, "{number}. {}\n\n{indent}> {}\n", source(evidence), line(&citation::quoted(evidence)));
+        return;
+    }
+    let [(_, first), ..] = quotes else { return };
+    let _ = writeln!(text, "{number}. {}\n", whole(&first.source));
+    for (_, evidence) in quotes {
+        let letter = numbers.get(&evidence.id).map(citation::Mark::letter).unwrap_or_default();
+        let part = part(evidence).map(|part| format!(" {part}")).unwrap_or_default();
+        let _ = writeln!(text, "{indent}- {letter}:{part}\n\n{indent}  > {}\n", line(&citation::quoted(evidence)));
+    }
+}
+
+/// Returns a document without the position of a quote in it.
+fn whole(source: &Place) -> String {
+    match source {
+        Place::Kb { path, title, .. } => format!("{} — {}", code(path), line(title)),
+        Place::Web { .. } => place(source),
+    }
+}
+
+/// Returns the lines and headings of a quote within its document, and a reservation about it.
+fn part(evidence: &Evidence) -> Option<String> {
+    let lines = match &evidence.source {
+        Place::Kb { line_start, line_end, .. } if line_start == line_end => Some(format!("line {line_start}")),
+        Place::Kb { line_start, line_end, .. } => Some(format!("lines {line_start}-{line_end}")),
+        Place::Web { .. } => None,
+    };
+    let headings = evidence.source.heading_path().iter().filter(|heading| *heading != evidence.source.title());
+    let headings = headings.map(|heading| line(heading)).collect::<Vec<_>>().join(" › ");
+    let headings = Some(headings).filter(|headings| !headings.is_empty());
+    let note = citation::note(evidence).map(|note| format!("({note})"));
+    let parts: Vec<_> = lines.into_iter().chain(headings).chain(note).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// Appends the refusal and its reason, then claims and limitations.
@@ -132,45 +169,11 @@ fn refusal(text: &mut String, report: &Report) {
     }
 }
 
-/// Appends the course of the run: its tree and its usage.
+/// Appends one line on the course of the run.
 fn course(text: &mut String, report: &Report) {
-    heading(text, "How it was researched");
-    let _ = writeln!(text, "{}", figure::course(report));
-    if let Some(run) = &report.run_id {
-        let _ = writeln!(text, "\nRun {}.", code(run));
-    }
-    text.push('\n');
-    for row in tree::rows(&report.tree) {
-        let _ = writeln!(text, "{}- {}", "    ".repeat(row.depth), node(row.node));
-    }
-    let rows = figure::usage_rows(report);
-    if rows.is_empty() {
-        return;
-    }
-    let _ = writeln!(text, "\n| for | {} |", figure::USAGE_COLUMNS.join(" | "));
-    let _ = writeln!(text, "|---|{}", "--:|".repeat(figure::USAGE_COLUMNS.len()));
-    for row in rows {
-        let name = cell(&prose::line(&row.name, &uncited));
-        let name = if row.is_total { format!("**{name}**") } else { name };
-        let figures = row.figures.map(|figure| line(&figure));
-        let _ = writeln!(text, "| {name} | {} |", figures.join(" | "));
-    }
-}
-
-/// Returns a node as a list item: question, state, and the reason for a failure.
-fn node(node: &Node) -> String {
-    let mut text = format!("{} {} ({}", node.id, line(node.question.as_str()), figure::status(node.status));
-    if node.status == NodeStatus::Done && node.confidence > 0.0 {
-        let _ = write!(text, ", confidence {:.2}", node.confidence);
-    }
-    if !node.depends_on.is_empty() {
-        let _ = write!(text, ", after {}", tree::names(&node.depends_on));
-    }
-    text.push(')');
-    if matches!(node.status, NodeStatus::Failed | NodeStatus::Blocked) && !node.summary.is_empty() {
-        let _ = write!(text, ": {}", line(&node.summary));
-    }
-    text
+    let rest =
+        report.run_id.as_deref().map(|run| format!(" {} has the rest.", code(&format!("dr show {}", one_line(run)))));
+    let _ = writeln!(text, "\n---\n\n{}{}", line(&figure::course(report)), rest.unwrap_or_default());
 }
 
 fn further(text: &mut String, report: &Report) {
@@ -302,10 +305,27 @@ fn cell(spans: &[Span]) -> String {
     shown
 }
 
-/// Returns spans as one line of Markdown. Escapes nothing if it reads back as it is, else every special character.
+/// Returns spans as one line of Markdown. Escapes nothing if it reads back as it is, else every special character, except
+/// for stars, underscores and colons that mean nothing where they stand. Brackets stay escaped: another text may follow.
 fn inline(spans: &[Span]) -> String {
     let plain = joined(spans, &|shown, text| shown.push_str(text));
-    if reads_back(&plain, spans) { plain } else { joined(spans, &escape) }
+    if reads_back(&plain, spans) {
+        return plain;
+    }
+    let mut shown = joined(spans, &escape);
+    let is_escaped_right = reads_back(&shown, spans);
+    let mut from = 0;
+    while let Some(at) = shown[from..].find('\\').filter(|_| is_escaped_right).map(|at| from + at) {
+        // Skips the escaped character, which may be a backslash itself.
+        from = at + 1 + shown[at + 1..].chars().next().map_or(0, char::len_utf8);
+        if shown[at + 1..].starts_with(['*', '_', ':']) {
+            let without = format!("{}{}", &shown[..at], &shown[at + 1..]);
+            if reads_back(&without, spans) {
+                (shown, from) = (without, at + 1);
+            }
+        }
+    }
+    shown
 }
 
 fn joined(spans: &[Span], push: &dyn Fn(&mut String, &str)) -> String {
@@ -341,7 +361,8 @@ fn reads_back(line: &str, spans: &[Span]) -> bool {
     };
     let mut kind = 0;
     // Characters that mean something next to other lines, or to other readers of Markdown.
-    let is_plain = !line.starts_with([' ', '=', '|', '#', '>', '+', '-']) && !line.contains(['<', '~', '$', '\\', '&']);
+    let is_plain =
+        !line.starts_with([' ', '=', '|', '#', '>', '+', '-']) && !has_bare(line, &['<', '~', '$', '\\', '&']);
     for event in Parser::new_ext(line, Options::all()) {
         match event {
             Event::Start(Tag::Paragraph) | Event::End(TagEnd::Paragraph) => {}
@@ -368,6 +389,25 @@ fn reads_back(line: &str, spans: &[Span]) -> bool {
         }
     }
     is_plain && read == wanted
+}
+
+/// Returns whether one of `letters` stands in a line without a backslash before it, outside code.
+fn has_bare(line: &str, letters: &[char]) -> bool {
+    let (mut is_escaped, mut is_code) = (false, false);
+    for letter in line.chars() {
+        if letter == '`' && !is_escaped {
+            is_code = !is_code;
+        }
+        let opens_escape = letter == '\\' && !is_escaped && !is_code;
+        if !is_escaped && !is_code && letters.contains(&letter) && letter != '\\' {
+            return true;
+        }
+        if is_escaped && !letter.is_ascii_punctuation() {
+            return true;
+        }
+        is_escaped = opens_escape;
+    }
+    is_escaped
 }
 
 fn code(text: &str) -> String {
@@ -435,6 +475,37 @@ mod tests {
     }
 
     #[test]
+    fn stars_and_colons_are_escaped_only_where_they_would_mean_something() {
+        for (text, shown) in
+            [("2 * 3 < 7: so [it] is", "2 * 3 \\< 7: so \\[it\\] is"), ("*all* < some_thing", "\\*all* \\< some_thing")]
+        {
+            assert_eq!(line(text), shown);
+        }
+    }
+
+    #[test]
+    fn report_of_a_run_lists_sources_before_one_line_on_its_course() {
+        let mut report = sample::run();
+        let mut more = report.evidence[0].clone();
+        (more.id, more.quote) = ("n2e9".parse().unwrap(), "See [[cells|the cells]] and **more**.".into());
+        report.evidence.push(more);
+        let text = super::report(&report);
+        let (_, sources) = text.split_once("## Sources").unwrap();
+        assert!(
+            sources.contains("1. `battery.md` — Batteries\n\n   - a: lines 11-12, Decision\n\n     > "),
+            "{sources}"
+        );
+        assert!(sources.contains("   - b: lines 11-12, Decision\n\n     > See the cells and more."), "{sources}");
+        assert!(text.contains("[1a]") && !text.contains("| for |"), "{text}");
+        let last = text.trim_end().lines().last().unwrap();
+        assert!(
+            last.contains("`budget_exceeded`") && last.ends_with("`dr show 4f1c09a2b7de5533` has the rest."),
+            "{last}"
+        );
+        assert!(!text.contains("## Key findings"), "the sample has sections");
+    }
+
+    #[test]
     fn code_is_kept_only_where_its_ends_are_plain() {
         assert_eq!(line("a `Vec<T>` <b>"), r"a `Vec<T>` \<b>");
         assert_eq!(line("` <img onerror=x>"), r"\` \<img onerror=x>");
@@ -477,7 +548,7 @@ mod tests {
         };
         let text = report(&refused);
         let headings: Vec<_> = text.lines().filter(|line| line.starts_with("## ")).collect();
-        assert_eq!(headings, ["## Limitations", "## How it was researched", "## Nearest passages"]);
+        assert_eq!(headings, ["## Limitations", "## Nearest passages"]);
         assert!(text.contains("**No answer.** Nothing answers this.\n"), "{text}");
     }
 

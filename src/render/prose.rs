@@ -7,6 +7,7 @@
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use serde::Serialize;
 
+use super::citation::Mark;
 use crate::base::line::{one_line, printable};
 use crate::research::branch::Finding;
 use crate::research::evidence::EvidenceId;
@@ -27,8 +28,7 @@ pub(super) enum Span {
     Strong(String),
     Emphasis(String),
     Code(String),
-    /// The number of a source.
-    Citation(usize),
+    Citation(Mark),
 }
 
 /// A block of text.
@@ -59,11 +59,11 @@ pub(super) enum Block {
     },
 }
 
-/// Returns the number of a quote, or `None` if it may not be cited here.
-pub(super) type Number<'a> = &'a dyn Fn(&EvidenceId) -> Option<usize>;
+/// Returns the mark of a quote, or `None` if it may not be cited here.
+pub(super) type Number<'a> = &'a dyn Fn(&EvidenceId) -> Option<Mark>;
 
 /// A [`Number`] for text without citations.
-pub(super) fn uncited(_: &EvidenceId) -> Option<usize> {
+pub(super) fn uncited(_: &EvidenceId) -> Option<Mark> {
     None
 }
 
@@ -125,7 +125,7 @@ fn numbered(text: &str, number: Number<'_>) -> String {
         if numbers.is_empty() {
             shown.truncate(shown.trim_end_matches(' ').len());
         }
-        shown.extend(numbers.iter().map(|number| format!("{OPEN}{number}{CLOSE}")));
+        shown.extend(numbers.iter().map(|mark| format!("{OPEN}{}{CLOSE}", mark.encode())));
     }
     shown.push_str(&plain(&text[from..]));
     shown
@@ -142,10 +142,10 @@ fn cut(spans: &mut Vec<Span>, text: &str, styled: fn(String) -> Span) {
     push(spans, styled(without_references(rest)));
 }
 
-fn next_citation(text: &str) -> Option<(&str, usize, &str)> {
+fn next_citation(text: &str) -> Option<(&str, Mark, &str)> {
     let (before, rest) = text.split_once(OPEN)?;
     let (number, after) = rest.split_once(CLOSE)?;
-    Some((before, number.parse().ok()?, after))
+    Some((before, Mark::decode(number)?, after))
 }
 
 fn push(spans: &mut Vec<Span>, span: Span) {
@@ -156,7 +156,12 @@ fn push(spans: &mut Vec<Span>, span: Span) {
 
 /// Returns code with citations in brackets; a code span cannot contain other spans.
 fn code(text: &str) -> String {
-    text.replace(OPEN, "[").replace(CLOSE, "]")
+    let (mut shown, mut rest) = (String::new(), text);
+    while let Some((before, mark, after)) = next_citation(rest) {
+        shown.push_str(&format!("{before}[{mark}]"));
+        rest = after;
+    }
+    shown + rest
 }
 
 /// Puts bracketed references in a text into parentheses.
@@ -199,7 +204,9 @@ fn is_reference(inner: &str) -> bool {
     let words = inner.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
     let is_of_references = |word: &str| {
         let word = word.to_lowercase();
-        word.chars().all(char::is_numeric)
+        let letters = word.trim_start_matches(char::is_numeric);
+        // `1a` is how the second quote of a document is cited.
+        letters.len() < word.len() && letters.len() <= 2 && letters.chars().all(|letter| letter.is_ascii_lowercase())
             || matches!(word.as_str(), "ref" | "refs" | "source" | "sources" | "cit" | "fn" | "note")
     };
     inner.chars().any(char::is_numeric) && words.into_iter().all(is_of_references)
@@ -356,8 +363,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn known(id: &EvidenceId) -> Option<usize> {
-        ["n1e1", "n2e1", "n2e2"].iter().position(|known| *known == id.to_string()).map(|at| at + 1)
+    fn known(id: &EvidenceId) -> Option<Mark> {
+        let at = ["n1e1", "n2e1", "n2e2"].iter().position(|known| *known == id.to_string());
+        at.map(|at| Mark::alone(at + 1))
     }
 
     /// Writes spans so that a test can be read.
@@ -386,8 +394,8 @@ mod tests {
             "proven elsewhere (9), (1, 2) and (3–5)."
         );
         assert_eq!(
-            shown(&line("so [*1*], [1.], [ref. 1], [^1], [#2], [Source 3] and not [v1] or [item 1]", &known)),
-            "so (*1*), (1.), (ref. 1), (^1), (#2), (Source 3) and not [v1] or [item 1]"
+            shown(&line("so [*1*], [1.], [ref. 1], [^1], [#2], [Source 3], [2b] and not [v1] or [item 1]", &known)),
+            "so (*1*), (1.), (ref. 1), (^1), (#2), (Source 3), (2b) and not [v1] or [item 1]"
         );
         assert_eq!(shown(&line("see [the note] ⸨1⸩ and `a[0]`", &known)), "see [the note] 1 and <code a[0]>");
         assert_eq!(shown(&line("code `[n2e1]`, odd `", &known)), "code `<2>`, odd `");
@@ -442,7 +450,7 @@ mod tests {
         #[test]
         fn citations_of_any_text_are_those_of_its_marks(text in r"(\[n[0-3]e[0-3](, n1e1)?\]|[-*`\[\]()<>|#!a ⸨⸩1\n:]){0,30}") {
             let mut cited = Vec::new();
-            let collect = |spans: &[Span], cited: &mut Vec<usize>| {
+            let collect = |spans: &[Span], cited: &mut Vec<Mark>| {
                 cited.extend(spans.iter().filter_map(|span| match span {
                     Span::Citation(number) => Some(*number),
                     _ => None,

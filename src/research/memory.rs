@@ -15,7 +15,7 @@ use super::cut::{Count, cut, pieces};
 use super::node::{NodeId, SourceHint, Tree};
 use super::prompt::{Template, ends_run, fitted, shorten_longest, size};
 use super::question::Brief;
-use super::report::marks;
+use super::report::{marks, strike};
 use crate::base::word::WordSplitter;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Role};
@@ -181,8 +181,9 @@ fn words_in(tokens: u64) -> u64 {
 /// as rules make it, is left out.
 pub(crate) fn branch_text(branch: &Branch) -> String {
     let BranchReport { summary, findings, open_questions, .. } = &branch.report;
-    let is_repetition = !findings.is_empty() && findings.iter().all(|finding| summary.contains(&finding.text));
-    let summary = Some(summary.clone()).filter(|summary| !summary.is_empty() && !is_repetition);
+    let bare = strike(summary, &|_| false, "").0;
+    let rest = findings.iter().fold(bare, |rest, finding| rest.replace(&finding.text, ""));
+    let summary = Some(summary.clone()).filter(|_| rest.contains(char::is_alphanumeric));
     let open = open_questions.iter().map(|question| format!("Open: {question}"));
     summary.into_iter().chain(findings.iter().map(cited)).chain(open).collect::<Vec<_>>().join("\n")
 }
@@ -424,6 +425,15 @@ async fn one_of(
     }
 }
 
+/// Returns a summary without the claims of nodes whose findings are shown beside it.
+pub(crate) fn beside(global: &str, shown: &[NodeId]) -> String {
+    let is_shown = |piece: &str| {
+        let marks = marks(piece);
+        !marks.is_empty() && marks.iter().all(|(_, id)| shown.contains(id.node()))
+    };
+    pieces(global).into_iter().filter(|piece| !is_shown(piece)).collect::<Vec<_>>().join("\n")
+}
+
 /// Returns the sentences of a summary that share the most key words with a question, in the order they stand, in at
 /// most `tokens`.
 pub(crate) fn slice(global: &str, question: &str, tokens: u64, count: Count<'_>) -> String {
@@ -565,6 +575,25 @@ mod tests {
         let mut memory = Memory { global_public: "public".into(), ..Memory::default() };
         memory.global = Summary { text: "all".into(), label: Label::Internal };
         assert_eq!((memory.global_for(Label::Public), memory.global_for(Label::Internal)), ("public", "all"));
+    }
+
+    #[test]
+    fn summary_beside_the_findings_of_nodes_leaves_their_claims_out() {
+        let g = "A is red. [n2e1]\nB is blue. [n3e1] Both are old. [n2e2, n3e2] All of it is known.";
+        assert_eq!(
+            beside(g, &[NodeId::numbered(2)]),
+            "B is blue. [n3e1]\nBoth are old. [n2e2, n3e2]\nAll of it is known."
+        );
+        assert_eq!(
+            branch_text(&branch(&NodeId::numbered(2), &["A is red.", "B is."], Label::Public)),
+            "A is red. [n2e1]\nB is. [n2e2]"
+        );
+        let mut more = branch(&NodeId::numbered(2), &["A is red."], Label::Public);
+        more.report.summary.push_str(" It is said to be old.");
+        assert!(
+            branch_text(&more).starts_with("A is red. It is said to be old.\n"),
+            "a summary that says more is kept"
+        );
     }
 
     #[test]

@@ -65,8 +65,13 @@ impl OutwardTask {
 
     /// Returns the question, which is complete without context.
     pub(crate) fn question(&self) -> Outbound {
-        let texts = self.aspects.iter().map(|aspect| &aspect.text).chain([&self.asked]);
-        let by_aspects = || Outbound::joined(texts, "; ");
+        let by_aspects = || match self.aspects.as_slice() {
+            [] => self.asked.clone(),
+            aspects => {
+                let aspects = Outbound::joined(aspects.iter().map(|aspect| &aspect.text), "; ");
+                Outbound::joined([&self.asked, &Outbound::fixed("In particular:"), &aspects], " ")
+            }
+        };
         let question = self.planned.clone().unwrap_or_else(by_aspects);
         let is_short = question.as_str().chars().count() <= MAX_QUESTION_CHARACTERS;
         if is_short { question } else { self.asked.clone() }
@@ -115,7 +120,7 @@ mod tests {
         let other = of([aspect(2, "speed"), aspect(1, "cost")]);
         let caller = Scripted::replying(json!({}));
         assert_eq!(task.instructions(&caller), other.instructions(&caller));
-        assert_eq!(task.question().as_str(), "cost; speed; Which broker do others use?");
+        assert_eq!(task.question().as_str(), "Which broker do others use? In particular: cost; speed");
     }
 
     #[test]
@@ -123,7 +128,7 @@ mod tests {
         let asked = Outbound::fixed("Which broker do others use?");
         let aspects = vec![aspect(1, "cost"), aspect(2, "speed")];
         let task = OutwardTask::new(asked.clone(), None, aspects.clone()).restricted(&[AspectId::numbered(2)]);
-        assert_eq!(task.words().as_str(), "speed; Which broker do others use?\nspeed");
+        assert_eq!(task.words().as_str(), "Which broker do others use? In particular: speed\nspeed");
         let planned = OutwardTask::new(asked, Some(Outbound::fixed("How fast are brokers?")), aspects);
         assert_eq!(planned.restricted(&[]).words().as_str(), "How fast are brokers?");
     }

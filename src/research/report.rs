@@ -275,7 +275,7 @@ impl Report {
             output: None,
             elapsed_ms,
         };
-        report.passages = passages(further, &report.evidence);
+        report.passages = passages(further, &report.evidence, report.usage.total.calls > 0);
         if is_refusal {
             if stop_reason == StopReason::Complete {
                 report.stop_reason = StopReason::NoEvidence;
@@ -481,9 +481,17 @@ fn limitations(
     limitations
 }
 
-/// Returns the best passages that the report does not quote from.
-fn passages<'a>(further: impl Iterator<Item = &'a Passage>, quoted: &[Evidence]) -> Vec<FurtherReading> {
-    let is_quoted = |passage: &Passage| quoted.iter().any(|quote| quote.source.overlaps(&passage.place));
+/// Returns the best passages that the report does not quote from. A model has read the documents it cites, so the rest of
+/// them is not listed either.
+fn passages<'a>(
+    further: impl Iterator<Item = &'a Passage>,
+    quoted: &[Evidence],
+    is_written: bool,
+) -> Vec<FurtherReading> {
+    let is_cited = |quote: &Evidence, place: &Place| {
+        quote.source.overlaps(place) || is_written && quote.source.is_same_document(place)
+    };
+    let is_quoted = |passage: &Passage| quoted.iter().any(|quote| is_cited(quote, &passage.place));
     let mut best: Vec<&Passage> = Vec::new();
     for passage in further {
         if !best.iter().any(|known| known.id == passage.id) && !is_quoted(passage) {

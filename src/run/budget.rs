@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::base::clock::{Clock, Moment};
+use crate::base::money::dollars_text;
 pub(crate) use crate::llm::call::Limit;
 
 /// Limits of a run. `None` means unlimited.
@@ -496,6 +497,33 @@ impl Budget {
         let hold = Hold { likely: ahead, ..Hold::default() };
         time.is_some_and(|limit| active > 0 && active * 4 >= limit * 3)
             || self.shared.check_likely(&balance, hold).is_err()
+    }
+
+    /// Returns how a limit was reached, in words: what was spent, and what was held for writing the report.
+    pub(crate) fn reached_in_words(&self, limit: Limit) -> Option<String> {
+        let balance = *self.shared.balance();
+        let (all, held) = (balance.spent.total(), |used: fn(&Charge) -> u64, reserve| {
+            balance.set_aside(reserve, Purpose::Research, used)
+        });
+        let of = |limit: String, spent: String, held: String| {
+            format!(
+                "the limit of {limit} was reached: {spent} were spent and {held} held for writing the report, and the next \
+                 call did not fit the rest"
+            )
+        };
+        match limit {
+            Limit::Tokens => {
+                let tokens = |number: u64| format!("{number} tokens");
+                let held = held(|charge| charge.tokens, balance.reserve.tokens);
+                Some(of(tokens(self.shared.limits.tokens?), tokens(all.tokens), tokens(held)))
+            }
+            Limit::Cost => {
+                let held = held(|charge| charge.cost_nanos, balance.reserve.cost_nanos);
+                let limit = self.shared.limits.cost_nanos?;
+                Some(of(dollars_text(limit), dollars_text(all.cost_nanos), dollars_text(held)))
+            }
+            Limit::Time | Limit::Rounds => None,
+        }
     }
 
     /// Returns the amounts settled so far, with the current active time.

@@ -518,9 +518,21 @@ impl Orchestrator {
 
     /// Writes the final answer, which may use the reserve for writing.
     async fn final_draft(&mut self, stop: StopReason) -> Result<Draft, RunError> {
+        let limit = match stop {
+            StopReason::TokensExceeded => Some(Limit::Tokens),
+            StopReason::BudgetExceeded => Some(Limit::Cost),
+            _ => None,
+        };
+        let reached = limit.and_then(|limit| self.budget.reached_in_words(limit));
         if let Some(desk) = &self.steps.desk {
             desk.begin_writing();
         }
+        let mut draft = self.written(stop).await?;
+        draft.limitations.extend(reached);
+        Ok(draft)
+    }
+
+    async fn written(&self, stop: StopReason) -> Result<Draft, RunError> {
         match self.steps.final_draft(&self.state, stop).await {
             Ok(draft) => Ok(draft),
             Err(error @ StepError::Call(CallError::Journal { .. })) => Err(error.during("write the report")),

@@ -7,7 +7,7 @@ use super::phase::{Briefs, OutwardBrief};
 use super::tree::RunState;
 use crate::base::outbound::{EgressAllowed, Outbound};
 use crate::research::branch::Branch;
-use crate::research::memory::{label, slice};
+use crate::research::memory::{beside, label, slice};
 use crate::research::node::{Node, NodeId};
 use crate::research::outward::{OutwardAspect, OutwardTask};
 use crate::research::question::{AspectId, Brief, Question};
@@ -149,12 +149,14 @@ impl OutwardWork {
             (None, true) => Some(Label::Public),
             (None, false) => None,
         };
-        let found = node.depends_on.iter().filter(|id| Some(label(&state.tree, &state.branches, id)) <= eyes);
+        let is_visible = |id: &&NodeId| Some(label(&state.tree, &state.branches, id)) <= eyes;
+        let found = node.depends_on.iter().filter(is_visible);
         let found = found.filter_map(|id| Some((state.tree.get(id)?, state.branches.get(id)?)));
         let conclusions =
             found.map(|(node, branch)| (node.id.clone(), outward_task(state, node).question(), branch.clone()));
         let summary = eyes.map_or("", |eyes| state.folded.memory.global_for(eyes));
-        let context = slice(summary, task.question().as_str(), CONTEXT_TOKENS, &estimate);
+        let shown: Vec<_> = node.depends_on.iter().filter(|id| is_visible(id)).cloned().collect();
+        let context = slice(&beside(summary, &shown), task.question().as_str(), CONTEXT_TOKENS, &estimate);
         Self {
             conclusions: conclusions.collect(),
             context: Outbound::vouched(context),

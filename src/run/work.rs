@@ -25,7 +25,7 @@ use crate::research::branch::{Branch, BranchStop, Finding};
 use crate::research::compress::compress;
 use crate::research::evidence::EvidenceId;
 use crate::research::extract::extract;
-use crate::research::memory::slice;
+use crate::research::memory::{beside, slice};
 use crate::research::node::{Node, NodeId};
 use crate::research::outward::OutwardTask;
 use crate::research::question::{Aspect, AspectId};
@@ -65,7 +65,7 @@ impl Work {
             no_way_out,
             aspects: aspects.cloned().collect(),
             conclusions: found.collect(),
-            context: slice(global, node.question.as_str(), CONTEXT_TOKENS, &estimate),
+            context: slice(&beside(global, &node.depends_on), node.question.as_str(), CONTEXT_TOKENS, &estimate),
             outward: OutwardWork::of(state, &node),
             asked: asked(state),
             verify_web: state.settings.request.verify_web,

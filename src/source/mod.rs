@@ -237,6 +237,17 @@ impl Place {
         }
     }
 
+    /// Returns whether two places are in the same file or on the same page.
+    pub(crate) fn is_same_document(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Kb { collection, path, .. }, Self::Kb { collection: other, path: file, .. }) => {
+                collection == other && path == file
+            }
+            (Self::Web { url, .. }, Self::Web { url: other, .. }) => url == other,
+            (Self::Kb { .. }, Self::Web { .. }) | (Self::Web { .. }, Self::Kb { .. }) => false,
+        }
+    }
+
     /// Returns the title of the document and the headings above the place, on one line.
     pub(crate) fn names(&self) -> String {
         let title = self.title();

@@ -66,7 +66,8 @@ fn report_has_the_documented_keys_and_verbatim_quotes() {
     assert_eq!(keys(&report["findings"][0]), ["text", "evidence", "aspect"].into());
     let evidence = ["id", "node", "label", "checked", "quote", "score", "source"];
     assert_eq!(keys(&report["evidence"][0]), evidence.into());
-    let source = ["kind", "collection", "path", "title", "heading_path", "line_start", "line_end", "content_hash"];
+    let source =
+        ["kind", "collection", "path", "title", "heading_path", "line_start", "line_end", "content_hash", "date"];
     assert_eq!(keys(&report["evidence"][0]["source"]), source.into());
     let node = [
         "id",

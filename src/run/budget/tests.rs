@@ -199,6 +199,18 @@ fn research_is_planned_by_likely_costs_and_never_uses_the_firm_part_of_the_reser
 }
 
 #[test]
+fn limit_is_reported_with_what_was_spent_and_held_for_writing() {
+    let (budget, _) = budget(BudgetLimits { tokens: Some(1_000), cost_nanos: None, ..limits() });
+    spend(&budget, cost(0, 700));
+    let said = budget.reached_in_words(Limit::Tokens).unwrap();
+    assert!(
+        said.starts_with("the limit of 1000 tokens was reached: 700 tokens were spent and 200 tokens held"),
+        "{said}"
+    );
+    assert_eq!(budget.reached_in_words(Limit::Cost), None);
+}
+
+#[test]
 fn reserve_follows_what_writing_needs_and_counts_what_it_has_spent() {
     let (budget, _) = budget(BudgetLimits { tokens: Some(1_000), ..BudgetLimits::NONE });
     assert!(budget.reserve(cost(0, 801), Research).is_err());
