@@ -306,7 +306,7 @@ fn cell(spans: &[Span]) -> String {
 }
 
 /// Returns spans as one line of Markdown. Escapes nothing if it reads back as it is, else every special character, except
-/// for stars, underscores and colons that mean nothing where they stand. Brackets stay escaped: another text may follow.
+/// for lone stars and for colons that mean nothing where they stand. The rest stays escaped: another text may follow.
 fn inline(spans: &[Span]) -> String {
     let plain = joined(spans, &|shown, text| shown.push_str(text));
     if reads_back(&plain, spans) {
@@ -318,7 +318,8 @@ fn inline(spans: &[Span]) -> String {
     while let Some(at) = shown[from..].find('\\').filter(|_| is_escaped_right).map(|at| from + at) {
         // Skips the escaped character, which may be a backslash itself.
         from = at + 1 + shown[at + 1..].chars().next().map_or(0, char::len_utf8);
-        if shown[at + 1..].starts_with(['*', '_', ':']) {
+        let is_alone = shown[..at].ends_with(' ') && shown[at + 1..].starts_with("* ");
+        if is_alone || shown[at + 1..].starts_with(':') {
             let without = format!("{}{}", &shown[..at], &shown[at + 1..]);
             if reads_back(&without, spans) {
                 (shown, from) = (without, at + 1);
@@ -476,9 +477,10 @@ mod tests {
 
     #[test]
     fn stars_and_colons_are_escaped_only_where_they_would_mean_something() {
-        for (text, shown) in
-            [("2 * 3 < 7: so [it] is", "2 * 3 \\< 7: so \\[it\\] is"), ("*all* < some_thing", "\\*all* \\< some_thing")]
-        {
+        for (text, shown) in [
+            ("2 * 3 < 7: so [it] is", "2 * 3 \\< 7: so \\[it\\] is"),
+            ("*all* < some_thing", "\\*all\\* \\< some_thing"),
+        ] {
             assert_eq!(line(text), shown);
         }
     }

@@ -604,7 +604,9 @@ impl Shared {
         self.fits(committed, Charge::of(hold.worst), balance, balance.reserve.firm(), purpose)?;
         match purpose {
             Purpose::Research => self.check_likely(balance, hold),
-            Purpose::Writing => Ok(()),
+            Purpose::Writing => {
+                self.fits(committed, Charge::of(hold.worst + hold.leaving), balance, balance.reserve, purpose)
+            }
         }
     }
 

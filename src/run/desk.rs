@@ -203,9 +203,12 @@ impl Desk {
         self.likely(Role::Worker) * steps + self.likely(Role::Summariser) * nodes + self.likely(Role::Judge)
     }
 
-    /// Returns what a call has to leave: a step beyond those due to its node leaves everything that is due. Other calls are
-    /// due themselves, and under a small limit some research is better than none.
+    /// Returns what a call has to leave: a step beyond those due to its node leaves everything that is due, and a draft its
+    /// verdict. Other calls are due themselves, and under a small limit some research is better than none.
     fn leaving(&self, key: &CallKey, role: Role) -> CallCost {
+        if role == Role::Writer && !self.writing.load(Ordering::SeqCst) {
+            return self.likely(Role::Judge);
+        }
         if role != Role::Worker {
             return CallCost::default();
         }
@@ -319,9 +322,10 @@ impl Desk {
         ContentHash::of(name.as_bytes()).as_str()[..16].to_owned()
     }
 
-    /// Returns the purpose of a call. The draft of a round is the report, unless another round follows.
+    /// Returns the purpose of a call. The draft of a round is the report, unless another round follows; its verdict is paid
+    /// for once the draft is there.
     fn purpose(&self, key: &CallKey) -> Purpose {
-        let is_draft = key.as_str().starts_with("draft/");
+        let is_draft = ["draft/", "judge/"].iter().any(|step| key.as_str().starts_with(step));
         if is_draft || self.writing.load(Ordering::SeqCst) { Purpose::Writing } else { Purpose::Research }
     }
 
@@ -371,7 +375,9 @@ impl Caller for Desk {
             Sizes { calls: 0, .. } => UNKNOWN_SIZE.1,
             Sizes { .. } => self.likely_output(role, self.max_output(role)),
         };
-        let all = prompts.iter().fold(CallCost::default(), |all, input| all + self.cost(role, *input, output));
+        let verdict = if self.writing.load(Ordering::SeqCst) { 0 } else { 1 };
+        let all = self.likely(Role::Judge) * verdict;
+        let all = prompts.iter().fold(all, |all, input| all + self.cost(role, *input, output));
         self.ledger.budget().fits_alone(all, Purpose::Writing)
     }
 }

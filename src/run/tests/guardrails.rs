@@ -96,3 +96,24 @@ async fn fold_of_a_branch_never_costs_more_than_twice_the_summary_and_a_thousand
     let most = 2 * world.settings().summary_tokens + 1_000;
     assert!(folds.iter().all(|call| call.usage.unwrap().input_tokens <= most));
 }
+
+#[tokio::test]
+async fn run_whose_nodes_are_all_done_is_judged_under_every_limit_and_none_is_passed() {
+    const FOUR: Researcher = Researcher { nodes: 4, more_nodes: 0 };
+    let mut ends = Vec::new();
+    for limit in (16..=56).step_by(4).map(|thousands| thousands * 1_000) {
+        let mut world = World::new(FOUR);
+        world.limits.tokens = Some(limit);
+        let stop = world.ask().await.unwrap();
+        let usage = world.usage().await.total;
+        assert!(usage.input_tokens + usage.output_tokens <= limit, "{usage:?} under {limit}");
+        let (_, state) = world.store.read(&World::run()).await.unwrap();
+        let is_done = state.tree.workers().all(|node| node.status.is_settled());
+        let is_judged = !state.phase.verdicts().is_empty();
+        assert!(is_judged || !is_done, "{stop:?} under {limit}");
+        assert_eq!(stop == StopReason::Complete, is_judged, "{stop:?} under {limit}");
+        ends.push(is_judged);
+    }
+    assert!(!ends[0] && ends[ends.len() - 1], "{ends:?}");
+    assert!(ends.is_sorted(), "a higher limit never ends worse: {ends:?}");
+}
