@@ -375,7 +375,7 @@ impl Caller for Desk {
             Sizes { calls: 0, .. } => UNKNOWN_SIZE.1,
             Sizes { .. } => self.likely_output(role, self.max_output(role)),
         };
-        let verdict = if self.writing.load(Ordering::SeqCst) { 0 } else { 1 };
+        let verdict = u64::from(!self.writing.load(Ordering::SeqCst));
         let all = self.likely(Role::Judge) * verdict;
         let all = prompts.iter().fold(all, |all, input| all + self.cost(role, *input, output));
         self.ledger.budget().fits_alone(all, Purpose::Writing)

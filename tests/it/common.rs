@@ -213,7 +213,7 @@ impl Run {
             (r"Confidence [0-9.]+[0-9]".into(), "Confidence [SCORE]"),
             (r"/\.tmp\w{6}".into(), "/[TEMPORARY]"),
             (r"\b[0-9a-f]{32}\b".into(), "[FINGERPRINT]"),
-            ("Run `[0-9a-f]{16}`".into(), "Run `[RUN]`"),
+            ("`dr show [0-9a-f]{16}`".into(), "`dr show [RUN]`"),
             (r"index takes \d+ [kM]B, \d+ [kMG]B free".into(), "index takes [SIZE], [SIZE] free"),
             (r"index         version \d+".into(), "index         version [VERSION]"),
             (r"\bdr \d+\.\d+\.\d+".into(), "dr [VERSION]"),
