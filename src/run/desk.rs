@@ -130,7 +130,8 @@ impl Desk {
         self.ledger.budget().keep_for_writing(self.writing_needs(state, open.len() as u64));
     }
 
-    /// Returns what two attempts to write will need, judged by what was found. The first is counted at its worst case.
+    /// Returns what two attempts to write and a verdict will need, judged by what was found. The first attempt is counted at
+    /// its worst case.
     fn writing_needs(&self, state: &RunState, open: u64) -> CallCost {
         let size = |branch: &Branch| {
             let quotes: u64 = branch.evidence.iter().map(|quote| estimate(&quote.quote) + 40).sum();
@@ -143,7 +144,8 @@ impl Desk {
         let output = self.max_output(Role::Writer);
         let first = self.cost(Role::Writer, input, output);
         let second = self.cost(Role::Writer, input, self.likely_output(Role::Writer, output));
-        let (needed, most) = (first + second, writing_reserve(&self.models, &self.ledger.budget().limits()));
+        let needed = first + second + self.likely(Role::Judge);
+        let most = writing_reserve(&self.models, &self.ledger.budget().limits());
         CallCost {
             cost_nanos: needed.cost_nanos.map(|cost| cost.min(most.cost_nanos)),
             tokens: needed.tokens.min(most.tokens),
@@ -195,12 +197,12 @@ impl Desk {
         }
     }
 
-    /// Returns what is due: the first steps and the report of every node that is not settled, and the verdict.
+    /// Returns what is due: the first steps and the report of every node that is not settled.
     fn dues(&self) -> CallCost {
         let due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         let (nodes, steps) = (due.len() as u64, due.values().copied().map(u64::from).sum::<u64>());
         drop(due);
-        self.likely(Role::Worker) * steps + self.likely(Role::Summariser) * nodes + self.likely(Role::Judge)
+        self.likely(Role::Worker) * steps + self.likely(Role::Summariser) * nodes
     }
 
     /// Returns what a call has to leave: a step beyond those due to its node leaves everything that is due, and a draft its

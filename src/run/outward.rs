@@ -5,16 +5,20 @@
 
 use super::phase::{Briefs, OutwardBrief};
 use super::tree::RunState;
+use crate::base::line::one_line;
 use crate::base::outbound::{EgressAllowed, Outbound};
 use crate::research::branch::Branch;
 use crate::research::memory::{beside, label, slice};
 use crate::research::node::{Node, NodeId};
 use crate::research::outward::{OutwardAspect, OutwardTask};
 use crate::research::question::{AspectId, Brief, Question};
-use crate::source::Label;
+use crate::source::{Label, Place};
 
 /// Tokens of the global summary that a worker is shown.
 pub(super) const CONTEXT_TOKENS: u64 = 1_000;
+
+/// Most pages read before that a worker outside is told of.
+const MAX_PAGES_READ: usize = 20;
 
 /// Words the user wrote: the question, what they said when asked back, and what they require.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +160,9 @@ impl OutwardWork {
             found.map(|(node, branch)| (node.id.clone(), outward_task(state, node).question(), branch.clone()));
         let summary = eyes.map_or("", |eyes| state.folded.memory.global_for(eyes));
         let shown: Vec<_> = node.depends_on.iter().filter(|id| is_visible(id)).cloned().collect();
-        let context = slice(&beside(summary, &shown), task.question().as_str(), CONTEXT_TOKENS, &estimate);
+        let known = slice(&beside(summary, &shown), task.question().as_str(), CONTEXT_TOKENS, &estimate);
+        let read = eyes.filter(|_| node.round > 1).map(|_| pages_read(state)).unwrap_or_default();
+        let context = [known, read].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n");
         Self {
             conclusions: conclusions.collect(),
             context: Outbound::vouched(context),
@@ -167,6 +173,21 @@ impl OutwardWork {
             words: UserWords::of(state),
         }
     }
+}
+
+/// Returns the pages that earlier nodes quote, one a line: a node of a later round has no need to find them again.
+fn pages_read(state: &RunState) -> String {
+    let quotes = state.branches.values().flat_map(|branch| &branch.evidence);
+    let quotes = quotes.filter(|quote| quote.checked && quote.label == Label::Public);
+    let mut pages: Vec<String> = Vec::new();
+    for place in quotes.map(|quote| &quote.source) {
+        let Place::Web { url, title, .. } = place else { continue };
+        let line = one_line(&format!("Read and quoted before: {url} ({title})"));
+        if pages.len() < MAX_PAGES_READ && !pages.contains(&line) {
+            pages.push(line);
+        }
+    }
+    pages.join("\n")
 }
 
 /// Returns what a conversation outside is told of a node.

@@ -98,8 +98,10 @@ async fn fold_of_a_branch_never_costs_more_than_twice_the_summary_and_a_thousand
 }
 
 #[tokio::test]
-async fn run_whose_nodes_are_all_done_is_judged_under_every_limit_and_none_is_passed() {
+async fn run_is_judged_under_every_limit_that_pays_for_it_and_passes_none() {
     const FOUR: Researcher = Researcher { nodes: 4, more_nodes: 0 };
+    // A third of the least pays for two calls of the writer and a verdict.
+    const LEAST: u64 = 16_000;
     let mut ends = Vec::new();
     for limit in (6..=30).step_by(2).map(|thousands| thousands * 1_000) {
         let mut world = World::new(FOUR);
@@ -108,12 +110,10 @@ async fn run_whose_nodes_are_all_done_is_judged_under_every_limit_and_none_is_pa
         let usage = world.usage().await.total;
         assert!(usage.input_tokens + usage.output_tokens <= limit, "{usage:?} under {limit}");
         let (_, state) = world.store.read(&World::run()).await.unwrap();
-        let is_done = state.tree.workers().all(|node| node.status.is_settled());
         let is_judged = !state.phase.verdicts().is_empty();
-        assert!(is_judged || !is_done, "{stop:?} under {limit}");
+        assert!(is_judged || limit < LEAST, "{stop:?} under {limit}");
         assert_eq!(stop == StopReason::Complete, is_judged, "{stop:?} under {limit}");
         ends.push(is_judged);
     }
-    assert!(!ends[0] && ends[ends.len() - 1], "{ends:?}");
-    assert!(ends.is_sorted(), "a higher limit never ends worse: {ends:?}");
+    assert!(!ends[0], "{ends:?}");
 }

@@ -163,6 +163,15 @@ fn betray(request: &Request, known: &[&str], collector: &str) -> String {
             Some(step) => step,
             None => return reader::say(request),
         },
+        // So wordy that a model has to keep the summary: claims that fit are strung together by code.
+        Some("branch_report") => {
+            let mut report: Value = serde_json::from_str(&reader::say(request)).unwrap();
+            for finding in report["findings"].as_array_mut().into_iter().flatten() {
+                let text = finding["text"].as_str().unwrap_or_default();
+                finding["text"] = format!("{text}{}", ", as has been said before".repeat(15)).into();
+            }
+            report
+        }
         // Whoever keeps a summary puts all that it knows into it.
         None => return loud(&reader::say(request), known),
         _ => return reader::say(request),
@@ -177,8 +186,14 @@ fn loud(words: &str, known: &[&str]) -> String {
 
 fn plan(words: &str, known: &[&str], is_follow_up: bool) -> Value {
     let node = |id: &str, question: String, hint: &str, depends_on: Vec<&str>| {
+        // The files answer the first aspect, so a mixed node goes out for the second.
+        let aspects = match hint {
+            "internal" => vec!["a1"],
+            "web" => vec!["a2"],
+            _ => vec!["a1", "a2"],
+        };
         json!({
-            "id": id, "question": question, "aspects": [if hint == "internal" { "a1" } else { "a2" }],
+            "id": id, "question": question, "aspects": aspects,
             "depends_on": depends_on, "optional_dependencies": true, "source_hint": hint, "why": "it is asked for",
         })
     };
@@ -278,7 +293,7 @@ fn assert_nothing_leaked(outside: &WebServer, world: &World, senders: &[&[&str]]
 fn no_secret_arrives_by_queries_or_addresses_of_a_mixed_or_a_replanned_node_and_nothing_has_to_be_withheld() {
     let outside = outside();
     let models = traitor(outside.origin().to_owned());
-    let world = between(&models, &outside);
+    let world = between(&models, &outside).with_variable("DR_SUMMARY_TOKENS", "200");
     let run = report(&world, &["--no-deep-research"]);
     // A web node and a mixed one that build on an internal one; then those of the second round. These run at the same
     // time and ask the same, so the first one to ask sends and the others are answered from the record.
@@ -295,6 +310,9 @@ fn no_secret_arrives_by_queries_or_addresses_of_a_mixed_or_a_replanned_node_and_
     let said: Vec<_> = models.requests().iter().map(Request::said).collect();
     let mut outward = said.iter().filter(|words| words.contains("by searching the web ("));
     assert!(outward.any(|words| task(words).contains("<data id=\"n5\">")), "no web node builds on a web node");
+    let names_pages =
+        |words: &String| words.contains("by searching the web (") && words.contains("Read and quoted before: http");
+    assert!(said.iter().any(names_pages), "pages read before are named");
     let egress = world.dr(["show", "--egress"]).succeeded().stdout;
     assert!(
         egress.contains("query: how large projects are run elsewhere (sent"),
