@@ -14,6 +14,7 @@ use crate::kb::document::Document;
 use crate::kb::embed::{EmbedderChoice, find_runtime};
 use crate::kb::index::{DocumentRow, Index, IndexStats, writer};
 use crate::kb::walk::{read_inside, walk};
+use crate::llm::roles::ModelsError;
 use crate::run::journal::{RunList, RunRow};
 use crate::run::recall::Recall;
 use crate::run::store::{Store, StoreError};
@@ -199,7 +200,12 @@ impl Engine {
     ///
     /// Returns an error that names the invalid setting and its file.
     pub(crate) fn check_settings(&self) -> Result<(), EngineError> {
-        Ok(self.settings.check_outside()?)
+        self.settings.check_outside()?;
+        match self.settings.models() {
+            // What is missing may come from the environment of the run.
+            Ok(_) | Err(ModelsError::NoModel { .. } | ModelsError::Key { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn index_checks(

@@ -166,6 +166,7 @@ impl EngineError {
             Self::Config(_)
             | Self::Location(_)
             | Self::Request(_)
+            | Self::Models(ModelsError::NotTaken { .. })
             | Self::RemoteOffline { .. }
             | Self::NoWayOut { .. }
             | Self::PlanFollows { .. }

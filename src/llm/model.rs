@@ -24,6 +24,12 @@ pub trait Model: Send + Sync {
     /// Returns the cost in billionths of a US dollar, or `None` if the price of the model is unknown.
     fn cost_nanos(&self, usage: &super::message::Usage) -> Option<u64>;
 
+    /// Finds out whether the endpoint cannot answer, with a request that costs nothing. In doubt it can: what a server
+    /// lists is not always all it takes.
+    fn reach(&self) -> BoxFuture<'_, Result<(), ModelError>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Sends one request, once. Dropping the future abandons the request, whose cost is then unknown.
     fn send<'a>(&'a self, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, ModelError>>;
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::endpoint::{EndpointError, ModelEndpoint};
 use super::message::Role;
 use super::model::Model;
-use super::openai::{Api, Effort, OpenAiModel, OpenAiSettings, SchemaSupport, reasons};
+use super::openai::{Api, Effort, OpenAiModel, OpenAiSettings, SchemaSupport, known, reasons};
 use super::price::PriceTable;
 use crate::base::environment::{Environment, KeyError, OPENAI_BASE_URL, OPENAI_KEY};
 use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, client_for};
@@ -160,6 +160,18 @@ pub enum ModelsError {
         /// Visible and reasoning tokens of a reply.
         output_tokens: u64,
     },
+    /// The model does not take a setting that is set for it.
+    #[error("`{model}` ({role}) does not take `{setting}`: {reason}")]
+    NotTaken {
+        /// The role.
+        role: Role,
+        /// The model.
+        model: String,
+        /// The setting.
+        setting: &'static str,
+        /// Why.
+        reason: String,
+    },
     /// The HTTP client could not be created.
     #[error(transparent)]
     Http(#[from] HttpError),
@@ -175,6 +187,9 @@ impl ModelsError {
             }
             Self::Key { source, .. } => Some(source.hint()),
             Self::WindowTooSmall { .. } => Some("lower `max_output_tokens` or `reasoning_tokens`".into()),
+            Self::NotTaken { setting, .. } => {
+                Some(format!("change `{setting}`, or set it in `[models.ROLE]` for the roles whose model takes it"))
+            }
             Self::Address { .. } => Some("a key goes into a variable, named by `key_env`".into()),
             Self::Http(_) => None,
         }
@@ -302,6 +317,7 @@ fn resolve_role(
         return Err(ModelsError::Key { role, source: KeyError::NotSet { variable: OPENAI_KEY.to_owned() } });
     }
     let limits = Limits::resolve(role, &model, &options)?;
+    check_taken(role, &model, &options, &limits)?;
     let is_free = address.is_loopback() || options.local == Some(true);
     let price = prices.at(&model, is_free, options.model.is_some());
     let counter = options.encoding.map_or_else(|| TokenCounter::for_model(&model), TokenCounter::of);
@@ -321,6 +337,26 @@ fn resolve_role(
         address,
     };
     Ok((settings, limits))
+}
+
+/// Refuses settings that a known model of OpenAI does not take: the provider would refuse every request.
+fn check_taken(role: Role, model: &str, options: &ModelOptions, limits: &Limits) -> Result<(), ModelsError> {
+    let Some(known) = known(model) else { return Ok(()) };
+    let not_taken =
+        |setting, reason: String| Err(ModelsError::NotTaken { role, model: model.to_owned(), setting, reason });
+    let is_set = options.max_output_tokens.is_some() || options.reasoning_tokens.is_some();
+    let asked = limits.max_output_tokens.saturating_add(limits.reasoning_tokens);
+    match known.max_output_tokens {
+        Some(most) if is_set && asked > most => {
+            let setting = if options.max_output_tokens.is_some() { "max_output_tokens" } else { "reasoning_tokens" };
+            not_taken(setting, format!("its replies have at most {most} tokens, reasoning included, not {asked}"))
+        }
+        _ if !known.reasons && options.effort.is_some() => not_taken("effort", "it does not reason".into()),
+        _ if known.reasons && options.temperature.is_some() && options.effort != Some(Effort::None) => {
+            not_taken("temperature", "it reasons".into())
+        }
+        _ => Ok(()),
+    }
 }
 
 fn default_model(role: Role) -> &'static str {
@@ -472,6 +508,33 @@ mod tests {
         assert_eq!(worker.model.max_output(&prompt) + worker.max_input_tokens, worker.model.window_tokens());
         let error = local(json!({ "window_tokens": 4_096, "max_output_tokens": 4_000 })).unwrap_err();
         assert!(matches!(error, ModelsError::WindowTooSmall { window_tokens: 4_096, .. }));
+    }
+
+    #[test]
+    fn setting_that_a_known_model_does_not_take_is_refused() {
+        let refused = |model: &str, more: Value| {
+            let mut options = json!({ "base_url": LOCAL, "model": model });
+            options.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            resolve(options, &[]).err().map(|error| error.to_string())
+        };
+        let cases = [
+            ("gpt-4.1", json!({ "effort": "low" }), "`gpt-4.1` (planner) does not take `effort`: it does not reason"),
+            ("openai/gpt-5.4", json!({ "temperature": 0.2 }), "does not take `temperature`: it reasons"),
+            ("o3", json!({ "temperature": 0.2 }), "does not take `temperature`"),
+            ("gpt-4o", json!({ "max_output_tokens": 20_000 }), "at most 16384 tokens, reasoning included, not 20000"),
+        ];
+        for (model, more, said) in cases {
+            let error = refused(model, more).unwrap_or_default();
+            assert!(error.contains(said), "{error}");
+        }
+        for (model, more) in [
+            ("gpt-4.1", json!({ "temperature": 0.2, "max_output_tokens": 20_000 })),
+            ("gpt-5.4", json!({ "effort": "low" })),
+            ("gpt-5.4", json!({ "effort": "none", "temperature": 0.2 })),
+            ("qwen3:8b", json!({ "effort": "low", "temperature": 0.2, "max_output_tokens": 12_000 })),
+        ] {
+            assert_eq!(refused(model, more), None);
+        }
     }
 
     #[test]

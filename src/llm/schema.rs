@@ -32,6 +32,15 @@ const FORMATS: [&str; 9] = ["date-time", "time", "date", "duration", "email", "h
 /// Annotations, which do not constrain a value.
 const WORDS: [&str; 5] = ["description", "title", "examples", "default", "$comment"];
 
+/// Most nested levels of objects and lists in a strict form, set by OpenAI.
+const STRICT_DEPTH: usize = 10;
+
+/// Most values of all enumerations in a strict form, set by OpenAI.
+const STRICT_CHOICES: usize = 1_000;
+
+/// Openings of look-around in a regular expression, which endpoints refuse.
+const LOOK_AROUND: [&str; 4] = ["(?=", "(?!", "(?<=", "(?<!"];
+
 /// Largest schema that is compiled, in bytes of JSON.
 const MAX_BYTES: usize = 256 * 1024;
 
@@ -114,7 +123,7 @@ pub(crate) fn of<T: JsonSchema>() -> Value {
 ///
 /// An optional property without a default becomes nullable; [`drop_nulls`] removes such nulls from a reply. Unsupported
 /// constraints are dropped, because every reply is checked against the original schema as well. Returns `None` if the
-/// schema has no strict form: it is not an object, or allows members of arbitrary names.
+/// schema has no strict form: it is not an object, allows members of arbitrary names, or exceeds the limits of endpoints.
 pub(crate) fn strict(schema: &Value) -> Option<Value> {
     let mut form = tightened(schema)?;
     if let Some(definitions) = schema.get("$defs") {
@@ -124,7 +133,34 @@ pub(crate) fn strict(schema: &Value) -> Option<Value> {
             .collect::<Option<Map<_, _>>>()?;
         form.insert("$defs".into(), each.into());
     }
-    (form.get("type")? == "object").then_some(Value::Object(form))
+    let form = Value::Object(form);
+    let fits = depth(&form) <= STRICT_DEPTH && enumerated(&form) <= STRICT_CHOICES;
+    (form.get("type")? == "object" && fits).then_some(form)
+}
+
+/// Returns the nested levels of objects and lists in a strict form. A reference counts as a level of its own.
+fn depth(form: &Value) -> usize {
+    let own = usize::from(["properties", "items"].iter().any(|key| form.get(key).is_some()));
+    let below = |key: &str| match form.get(key) {
+        Some(Value::Object(members)) if key != "items" => members.values().map(depth).max().unwrap_or(0),
+        Some(Value::Array(choices)) => choices.iter().map(depth).max().unwrap_or(0),
+        Some(items) => depth(items),
+        None => 0,
+    };
+    let nested = ["properties", "items", "anyOf"].into_iter().map(below).max().unwrap_or(0);
+    (own + nested).max(below("$defs"))
+}
+
+/// Returns the number of values of all enumerations in a strict form.
+fn enumerated(form: &Value) -> usize {
+    match form {
+        Value::Object(members) => {
+            let own = members.get("enum").and_then(Value::as_array).map_or(0, Vec::len);
+            own + members.iter().filter(|(key, _)| *key != "enum").map(|(_, value)| enumerated(value)).sum::<usize>()
+        }
+        Value::Array(values) => values.iter().map(enumerated).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
 }
 
 fn tightened(schema: &Value) -> Option<Map<String, Value>> {
@@ -138,7 +174,7 @@ fn tightened(schema: &Value) -> Option<Map<String, Value>> {
     if let Some([only]) = schema.get("allOf").and_then(Value::as_array).map(Vec::as_slice) {
         return tightened(only);
     }
-    let kept = schema.iter().filter(|(key, value)| KEPT.contains(&key.as_str()) && is_known_format(key, value));
+    let kept = schema.iter().filter(|(key, value)| KEPT.contains(&key.as_str()) && is_enforceable(key, value));
     let mut form: Map<_, _> = kept.map(|(key, value)| (key.clone(), value.clone())).collect();
     if let Some(choices) = schema.get("anyOf").or_else(|| schema.get("oneOf")) {
         let choices = choices.as_array()?.iter().map(|choice| tightened(choice).map(Value::Object));
@@ -182,8 +218,13 @@ fn nullable(form: Value) -> Value {
     if accepts_null(&form, &form) { form } else { json!({ "anyOf": [form, { "type": "null" }] }) }
 }
 
-fn is_known_format(key: &str, value: &Value) -> bool {
-    key != "format" || value.as_str().is_some_and(|format| FORMATS.contains(&format))
+/// Returns whether endpoints enforce a value of this keyword; the reply is checked against all of them in any case.
+fn is_enforceable(key: &str, value: &Value) -> bool {
+    match key {
+        "format" => value.as_str().is_some_and(|format| FORMATS.contains(&format)),
+        "pattern" => value.as_str().is_some_and(|pattern| !LOOK_AROUND.iter().any(|mark| pattern.contains(mark))),
+        _ => true,
+    }
 }
 
 fn is_required(schema: &Map<String, Value>, name: &str) -> bool {
@@ -389,6 +430,24 @@ mod tests {
         ] {
             assert_eq!(strict(&schema), None, "{schema}");
         }
+    }
+
+    #[test]
+    fn form_beyond_the_limits_of_endpoints_has_no_strict_form() {
+        let object = |property: Value| json!({ "type": "object", "properties": { "a": property }, "required": ["a"] });
+        let nested = |levels: usize| (0..levels).fold(json!({ "type": "string" }), |inner, _| object(inner));
+        assert!(strict(&nested(STRICT_DEPTH)).is_some());
+        assert_eq!(strict(&nested(STRICT_DEPTH + 1)), None);
+        let choices = |number: usize| object(json!({ "enum": (0..number).collect::<Vec<_>>() }));
+        assert!(strict(&choices(STRICT_CHOICES)).is_some());
+        assert_eq!(strict(&choices(STRICT_CHOICES + 1)), None);
+        let pattern = |pattern: &str| strict(&object(json!({ "type": "string", "pattern": pattern }))).unwrap();
+        assert_eq!(pattern("^a+$")["properties"]["a"]["pattern"], "^a+$");
+        assert_eq!(
+            pattern("^(?!b)")["properties"]["a"],
+            json!({ "type": "string" }),
+            "the reply is checked all the same"
+        );
     }
 
     #[test]

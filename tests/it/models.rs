@@ -95,3 +95,30 @@ fn project_file_cannot_redirect_models() {
     assert_eq!((run.exit, server.count()), (Some(2), 0), "{run}");
     assert!(run.stderr.contains("sets `models.base_url`, which a project may not"), "{run}");
 }
+
+#[test]
+fn setting_that_the_model_does_not_take_is_refused_by_config() {
+    let server = ModelServer::start(able);
+    for (setting, said) in [
+        ("effort = \"low\"", "`gpt-4o` (planner) does not take `effort`: it does not reason"),
+        ("max_output_tokens = 20000", "its replies have at most 16384 tokens"),
+        ("[models.judge]\nmodel = \"gpt-5.4\"\ntemperature = 0.2", "`gpt-5.4` (judge) does not take `temperature`"),
+    ] {
+        let run = world_at(&server, &format!("{setting}\n")).dr(["config"]);
+        assert_eq!((run.exit, server.count()), (Some(2), 0), "{run}");
+        assert!(run.stderr.contains(said) && run.stderr.contains("hint: change `"), "{run}");
+    }
+    world_at(&server, "temperature = 0.2\n").dr(["config"]).succeeded();
+}
+
+#[test]
+fn model_of_openai_gets_its_own_parameters_behind_a_gateway() {
+    let server = ModelServer::start(able);
+    let world = world_at(&server, "").with_variable("DR_MODEL", "openai/gpt-5.4");
+    world.dr(["doctor", "--model"]).succeeded();
+    let bodies: Vec<_> = server.requests().into_iter().map(|request| request.json).collect();
+    assert!(!bodies.is_empty());
+    for body in bodies {
+        assert!(body["max_completion_tokens"].is_u64() && body["max_tokens"].is_null(), "{body}");
+    }
+}

@@ -21,15 +21,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use reqwest::Client;
 use reqwest::header::AUTHORIZATION;
+use reqwest::{Client, StatusCode};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use async_openai::types::responses::ReasoningEffort as Effort;
 
 pub(crate) use self::reply::{usage, whole};
 
-use super::message::{Prompt, Reply, Usage};
+use super::message::{Prompt, Reply, Role, Usage};
 use super::model::{Model, ModelError};
 use super::price::Price;
 use crate::base::clock::{Clock, SystemClock};
@@ -38,6 +38,12 @@ use crate::base::token::{CountTokens, TokenCounter};
 
 /// Limit on the size of a response body.
 pub(crate) const MAX_REPLY_BYTES: usize = 16 * 1_024 * 1_024;
+
+/// Time limit of a request for the list of models.
+const LIST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Host of OpenAI's own API.
+const OPENAI_HOST: &str = "api.openai.com";
 
 /// Upper bound on the framing tokens that chat templates add per message.
 const MESSAGE_TOKENS: u64 = 6;
@@ -84,6 +90,36 @@ pub(crate) fn reasons(model: &str) -> bool {
     ["gpt-5", "gpt-6", "gpt-oss", "o1", "o3", "o4", "deepseek-r1", "magistral", "qwq"]
         .iter()
         .any(|family| model.starts_with(family))
+}
+
+/// What is known of a model of OpenAI by its name, wherever it is served: a gateway passes the parameters on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KnownModel {
+    /// Whether it reasons: it takes an effort and no temperature, and limits its reply by `max_completion_tokens` alone.
+    pub(crate) reasons: bool,
+    /// Most tokens of a reply, reasoning included; `None` if the limit is not published.
+    pub(crate) max_output_tokens: Option<u32>,
+}
+
+/// Families of OpenAI's models, the more specific name first.
+const KNOWN: [(&str, KnownModel); 11] = [
+    ("gpt-3.5", KnownModel { reasons: false, max_output_tokens: Some(4_096) }),
+    ("gpt-4.1", KnownModel { reasons: false, max_output_tokens: Some(32_768) }),
+    ("gpt-4o", KnownModel { reasons: false, max_output_tokens: Some(16_384) }),
+    ("gpt-4-", KnownModel { reasons: false, max_output_tokens: Some(8_192) }),
+    ("gpt-5-chat", KnownModel { reasons: false, max_output_tokens: Some(16_384) }),
+    ("gpt-5", KnownModel { reasons: true, max_output_tokens: Some(128_000) }),
+    ("gpt-6", KnownModel { reasons: true, max_output_tokens: None }),
+    ("o1-mini", KnownModel { reasons: true, max_output_tokens: Some(65_536) }),
+    ("o1", KnownModel { reasons: true, max_output_tokens: Some(100_000) }),
+    ("o3", KnownModel { reasons: true, max_output_tokens: Some(100_000) }),
+    ("o4", KnownModel { reasons: true, max_output_tokens: Some(100_000) }),
+];
+
+/// Returns what is known of a model of OpenAI, also under the name a router gives it: `openai/gpt-5`.
+pub(crate) fn known(model: &str) -> Option<KnownModel> {
+    let model = model.rsplit('/').next().unwrap_or(model);
+    KNOWN.iter().find(|(family, _)| model.starts_with(family)).map(|(_, known)| *known)
 }
 
 /// Settings of a model at an endpoint.
@@ -154,6 +190,57 @@ impl OpenAiModel {
             Err(failure::answered(status, &headers, &text, prompt.schema.is_some()))
         }
     }
+
+    /// Asks for the list of models.
+    ///
+    /// A connection that fails and a key that is refused are certain. A model that is not in the list is unknown only at
+    /// OpenAI: other servers also take names that they do not list. Where a request is free, the model is asked itself.
+    async fn list(&self) -> Result<(), ModelError> {
+        let OpenAiSettings { address, key, model, .. } = &self.settings;
+        let mut request = self.client.get(address.with_path("/models"));
+        if let Some(key) = key {
+            request = request.header(AUTHORIZATION, key.bearer());
+        }
+        let listed = match exchange(request, MAX_REPLY_BYTES, self.clock.deadline(LIST_TIMEOUT)).await {
+            Ok(Exchange { status, body, .. }) if status.is_success() => serde_json::from_slice::<Listed>(&body),
+            Ok(Exchange { status, body, .. }) => {
+                // A key may be good for models and not for their list.
+                let is_narrow = String::from_utf8_lossy(&body).contains("scope");
+                let is_refused = status == StatusCode::UNAUTHORIZED && !is_narrow;
+                return if is_refused { Err(ModelError::Authentication) } else { Ok(()) };
+            }
+            Err(error) => {
+                let error = failure::without_answer(&error, LIST_TIMEOUT);
+                return if matches!(error, ModelError::Transient { .. }) { Err(error) } else { Ok(()) };
+            }
+        };
+        let Ok(Listed { data }) = listed else { return Ok(()) };
+        let is_known = data.is_empty() || data.iter().any(|listed| listed.id == *model);
+        if is_known {
+            Ok(())
+        } else if address.host() == OPENAI_HOST {
+            Err(ModelError::Permanent { reason: format!("the endpoint has no model `{model}`") })
+        } else if self.settings.price == Some(Price::FREE) {
+            let asked = self.post(&Prompt::new(Role::Worker, "You answer with one word.", "Say: ready", 16)).await;
+            match asked {
+                Err(error @ ModelError::Permanent { .. }) => Err(error),
+                _ => Ok(()),
+            }
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// The list of models of an endpoint.
+#[derive(Deserialize)]
+struct Listed {
+    data: Vec<ListedModel>,
+}
+
+#[derive(Deserialize)]
+struct ListedModel {
+    id: String,
 }
 
 impl Model for OpenAiModel {
@@ -167,10 +254,10 @@ impl Model for OpenAiModel {
 
     fn count_input(&self, prompt: &Prompt) -> u64 {
         let count = |text: &str| self.settings.counter.count(text) as u64;
-        let messages = request::told(self.settings.schema, prompt);
+        let messages = request::told(&self.settings, prompt);
         let messages: u64 = messages.iter().map(|message| count(&message.text) + MESSAGE_TOKENS).sum();
-        let schema = request::sent_schema(self.settings.schema, prompt);
-        let schema = schema.map_or(0, |(schema, _)| count(&schema.to_string()) + FRAME_TOKENS);
+        let schema = request::sent_schema(&self.settings, prompt);
+        let schema = schema.map_or(0, |schema| count(&schema.to_string()) + FRAME_TOKENS);
         messages + schema + FRAME_TOKENS
     }
 
@@ -180,6 +267,10 @@ impl Model for OpenAiModel {
 
     fn cost_nanos(&self, usage: &Usage) -> Option<u64> {
         self.settings.price.map(|price| price.cost_nanos(usage))
+    }
+
+    fn reach(&self) -> BoxFuture<'_, Result<(), ModelError>> {
+        Box::pin(self.list())
     }
 
     fn send<'a>(&'a self, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, ModelError>> {

@@ -13,7 +13,7 @@ use async_openai::types::responses::{
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Api, OpenAiSettings, SchemaSupport};
+use super::{Api, OpenAiSettings, SchemaSupport, known};
 use crate::llm::message::{Message, Prompt, Speaker};
 use crate::llm::schema;
 
@@ -35,14 +35,42 @@ pub(super) fn body(settings: &OpenAiSettings, prompt: &Prompt) -> Body {
     }
 }
 
-/// Returns the messages to send: with the schema as text if the endpoint does not support it as a parameter.
-pub(super) fn told(support: SchemaSupport, prompt: &Prompt) -> Cow<'_, [Message]> {
-    let form = match (&prompt.schema, support) {
-        (None, _) | (_, SchemaSupport::Strict) => return Cow::Borrowed(&prompt.messages),
-        (Some(form), SchemaSupport::Json | SchemaSupport::None) => form,
+/// How the reply to a prompt is made to follow its schema.
+enum Enforced {
+    /// The endpoint enforces this strict form.
+    Strict(Value),
+    /// The endpoint enforces a JSON object; the schema is part of the prompt.
+    Object,
+    /// The schema is part of the prompt.
+    Told,
+}
+
+/// Returns how a schema is enforced; `None` without one.
+///
+/// A schema without a strict form is not sent as a parameter, because endpoints refuse it as a whole. A mode for JSON
+/// objects would rule out every other value, so a schema for one of those is only told.
+fn enforced(settings: &OpenAiSettings, prompt: &Prompt) -> Option<Enforced> {
+    let form = &prompt.schema.as_ref()?.schema;
+    let loose = if is_of_objects(form) { Enforced::Object } else { Enforced::Told };
+    Some(match settings.schema {
+        SchemaSupport::Strict => schema::strict(form).map_or(loose, Enforced::Strict),
+        SchemaSupport::Json => loose,
+        SchemaSupport::None => Enforced::Told,
+    })
+}
+
+fn is_of_objects(schema: &Value) -> bool {
+    schema.get("type").is_none_or(|kind| kind == "object")
+}
+
+/// Returns the messages to send: with the schema as text unless it is sent as a parameter.
+pub(super) fn told<'a>(settings: &OpenAiSettings, prompt: &'a Prompt) -> Cow<'a, [Message]> {
+    let form = match (enforced(settings, prompt), &prompt.schema) {
+        (None | Some(Enforced::Strict(_)), _) | (_, None) => return Cow::Borrowed(&prompt.messages),
+        (Some(Enforced::Object | Enforced::Told), Some(form)) => &form.schema,
     };
-    let rule =
-        format!("Reply with one JSON object and nothing else. It must follow this JSON Schema:\n{}", form.schema);
+    let kind = if is_of_objects(form) { "object" } else { "value" };
+    let rule = format!("Reply with one JSON {kind} and nothing else. It must follow this JSON Schema:\n{form}");
     let mut messages = prompt.messages.clone();
     // Chat templates of local models accept only one system message, at the beginning.
     match messages.first_mut().filter(|message| message.speaker == Speaker::System) {
@@ -52,20 +80,22 @@ pub(super) fn told(support: SchemaSupport, prompt: &Prompt) -> Cow<'_, [Message]
     Cow::Owned(messages)
 }
 
-/// Returns the schema parameter and whether it is strict, or `None` if the schema is sent as text.
-pub(super) fn sent_schema(support: SchemaSupport, prompt: &Prompt) -> Option<(Value, bool)> {
-    let form = prompt.schema.as_ref().filter(|_| support == SchemaSupport::Strict)?;
-    Some(schema::strict(&form.schema).map_or_else(|| (form.schema.clone(), false), |strict| (strict, true)))
+/// Returns the schema parameter, or `None` if the schema is sent as text.
+pub(super) fn sent_schema(settings: &OpenAiSettings, prompt: &Prompt) -> Option<Value> {
+    match enforced(settings, prompt)? {
+        Enforced::Strict(schema) => Some(schema),
+        Enforced::Object | Enforced::Told => None,
+    }
 }
 
 fn json_schema(settings: &OpenAiSettings, prompt: &Prompt) -> Option<ResponseFormatJsonSchema> {
-    let (schema, is_strict) = sent_schema(settings.schema, prompt)?;
+    let schema = sent_schema(settings, prompt)?;
     let name = prompt.schema.as_ref()?.name.chars().take(MAX_NAME).collect();
-    Some(ResponseFormatJsonSchema { description: None, name, schema, strict: Some(is_strict) })
+    Some(ResponseFormatJsonSchema { description: None, name, schema, strict: Some(true) })
 }
 
 fn wants_object(settings: &OpenAiSettings, prompt: &Prompt) -> bool {
-    prompt.schema.is_some() && settings.schema == SchemaSupport::Json
+    matches!(enforced(settings, prompt), Some(Enforced::Object))
 }
 
 fn max_tokens(settings: &OpenAiSettings, prompt: &Prompt) -> u32 {
@@ -101,7 +131,7 @@ fn responses(settings: &OpenAiSettings, prompt: &Prompt) -> CreateResponse {
     };
     CreateResponse {
         model: Some(settings.model.clone()),
-        input: InputParam::Items(told(settings.schema, prompt).iter().map(message).collect()),
+        input: InputParam::Items(told(settings, prompt).iter().map(message).collect()),
         max_output_tokens: Some(max_tokens(settings, prompt)),
         reasoning: settings.effort.clone().map(|effort| Reasoning { effort: Some(effort), ..Reasoning::default() }),
         temperature: temperature(settings, prompt),
@@ -127,12 +157,13 @@ fn chat(settings: &OpenAiSettings, prompt: &Prompt) -> CreateChatCompletionReque
         }
     };
     let max_tokens = max_tokens(settings, prompt);
-    let is_openai = settings.address.host().ends_with("openai.com");
-    // OpenAI's reasoning models accept only the new name, many other servers only the old one.
+    // OpenAI's reasoning models accept only the new name, behind a gateway too; many other servers only the old one.
+    let is_openai =
+        settings.address.host().ends_with("openai.com") || known(&settings.model).is_some_and(|known| known.reasons);
     #[allow(deprecated, reason = "the old name is what local servers know")]
     CreateChatCompletionRequest {
         model: settings.model.clone(),
-        messages: told(settings.schema, prompt).iter().map(message).collect(),
+        messages: told(settings, prompt).iter().map(message).collect(),
         max_completion_tokens: is_openai.then_some(max_tokens),
         max_tokens: (!is_openai).then_some(max_tokens),
         reasoning_effort: settings.effort.clone(),

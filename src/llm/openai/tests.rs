@@ -138,6 +138,36 @@ async fn endpoint_without_schemas_is_told_the_schema_in_words_that_are_counted()
 }
 
 #[tokio::test]
+async fn schema_without_a_strict_form_is_told_and_a_list_is_not_held_to_be_an_object() {
+    let open = json!({ "type": "object", "additionalProperties": { "type": "string" } });
+    let list = json!({ "type": "array", "items": { "type": "string" } });
+    for (schema, format, rule) in
+        [(open, json!({ "type": "json_object" }), "one JSON object"), (list, Value::Null, "one JSON value")]
+    {
+        let server = ModelServer::always(chat_reply("{}", 1, 1));
+        let model = model(settings(&server, Api::Chat));
+        model.send(&prompt().with_schema("answer", schema.clone())).await.unwrap();
+        let request = server.requests().remove(0);
+        assert_eq!(request.json["response_format"], format);
+        let system = request.json["messages"][0]["content"].as_str().unwrap();
+        assert!(system.contains(rule) && system.contains(&schema.to_string()), "{system}");
+    }
+}
+
+#[tokio::test]
+async fn model_of_openai_gets_its_own_parameters_behind_a_gateway() {
+    for (name, limit) in [("openai/gpt-5.4", "max_completion_tokens"), ("qwen3:8b", "max_tokens")] {
+        let server = ModelServer::always(chat_reply("A valve.", 1, 1));
+        let settings = OpenAiSettings { model: name.into(), ..settings(&server, Api::Chat) };
+        send(settings, &prompt()).await.unwrap();
+        let body = server.requests().remove(0).json;
+        assert_eq!(body[limit], 300, "{body}");
+        let limits = ["max_completion_tokens", "max_tokens"].into_iter().filter(|key| !body[*key].is_null());
+        assert_eq!(limits.count(), 1, "a strict endpoint refuses the other one: {body}");
+    }
+}
+
+#[tokio::test]
 async fn thinking_model_gets_room_to_think_and_no_temperature() {
     for api in [Api::Responses, Api::Chat] {
         let server = ModelServer::start(|request| request.reply("A valve.", 1, 1));
