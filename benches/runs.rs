@@ -66,6 +66,7 @@ async fn measure(nodes: usize, delay: Duration) {
         source_version: "1".into(),
         collections: BTreeSet::new(),
         follows: None,
+        instead: None,
     };
     let run = RunId::random(1);
     let question = "What is known of the topics?".parse().expect("the question has words");

@@ -111,8 +111,8 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
     watch.finish();
     let asked = asked?;
     let exit = args.report.end(ui, &asked.report)?;
-    if matches!(exit, Exit::Interrupted | Exit::Partial) && asked.can_resume {
-        args.events.note(ui, &format!("`dr resume {}` continues this run", asked.run));
+    if let (Exit::Interrupted | Exit::Partial, Some(run)) = (exit, &asked.resumable) {
+        args.events.note(ui, &format!("`dr resume {run}` continues this run"));
     }
     Ok(exit)
 }

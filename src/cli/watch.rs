@@ -131,11 +131,15 @@ impl Shown {
             Some(EventFormat::Text) => match &event {
                 RunEvent::Event { event, progress } if is_worth_telling(progress) => say(&event_line(event)),
                 RunEvent::Written { section } => say(&format!("written: {}", cut(&section.title))),
+                RunEvent::Instead { why, hint } => say(&instead(why, hint)),
                 RunEvent::Event { .. } | RunEvent::Call { .. } => {}
             },
             None => {}
         }
         if let Some(bar) = &self.bar {
+            if let RunEvent::Instead { why, hint } = &event {
+                bar.println(printable(&instead(why, hint)));
+            }
             let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
             view.take(event);
             bar.set_message(view.text());
@@ -161,6 +165,8 @@ impl LiveView {
                 };
             }
             RunEvent::Written { section } => self.written = preview(&section),
+            // Printed above the view. What follows is another run.
+            RunEvent::Instead { .. } => *self = Self::default(),
         }
     }
 
@@ -172,6 +178,10 @@ impl LiveView {
         let tree = lines.unwrap_or_default().join("\n");
         format!("{head}\n{}{}", printable(&tree), printable(&self.written))
     }
+}
+
+fn instead(why: &str, hint: &str) -> String {
+    format!("note: answering without a model: {}\nhint: {}", one_line(why), one_line(hint))
 }
 
 /// Formats the amounts spent with their limits.

@@ -29,6 +29,8 @@ mod stored;
 
 mod run;
 
+mod instead;
+
 mod doctor;
 
 mod model_checks;

@@ -1,9 +1,11 @@
 //! Starting, planning and resuming runs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::instead::Obstacle;
 use super::setup::{JobFlags, check_same_models};
 use super::stored::{Origins, report_of};
 use super::watch::Watcher;
@@ -23,10 +25,9 @@ use crate::run::tree::RunState;
 /// A run that has ended or was stopped.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    pub(crate) run: RunId,
     pub(crate) report: Report,
-    /// Whether it can be resumed: it is stored and has not ended.
-    pub(crate) can_resume: bool,
+    /// The run to resume: it is stored and has not ended.
+    pub(crate) resumable: Option<RunId>,
 }
 
 /// A run that was only planned.
@@ -77,12 +78,13 @@ impl Raise {
 }
 
 impl Engine {
-    /// Answers a question in a research run.
+    /// Answers a question in a research run. If the models cannot work on it or find nothing, a run by rules answers it
+    /// from the same sources, and says so.
     ///
     /// # Errors
     ///
-    /// Returns an error if the index or the journal cannot be used, or no model answers. A run without findings, or one
-    /// that reaches a limit, is not an error: the report says so.
+    /// Returns an error if the index or the journal cannot be used, or neither a model nor the rules find an answer after
+    /// a model failed. A run without findings, or one that reaches a limit, is not an error: the report says so.
     pub(crate) async fn ask(
         &self,
         request: AskRequest,
@@ -91,14 +93,20 @@ impl Engine {
         stop: CancellationToken,
     ) -> Result<Asked, EngineError> {
         let request = request.checked()?;
-        let mut run = self.start(&request, watcher, stop).await?;
-        if let (Some(ask_back), None) = (ask_back, &request.plan) {
-            run.clarify(ask_back).await?;
+        let run = self.start(&request, None, Arc::clone(&watcher), stop.clone()).await?;
+        let (id, by_rules) = (run.id().clone(), run.state().settings.by_rules);
+        let asked = Box::pin(ask_of(run, &request, ask_back)).await;
+        let Some(obstacle) = Obstacle::behind(&asked, &request).filter(|_| !by_rules && !stop.is_cancelled()) else {
+            return asked;
+        };
+        let instead = self.start(&request, Some(obstacle.instead.clone()), silent(), stop).await?;
+        let answered = Box::pin(finish(instead)).await?;
+        if answered.report.is_refusal() {
+            return asked;
         }
-        if request.plan.is_some() {
-            run.plan(request.plan.as_ref()).await?;
-        }
-        finish(run).await
+        obstacle.tell(&watcher);
+        let resumable = asked.map_or(Some(id), |asked| asked.resumable);
+        Ok(Asked { resumable, ..answered })
     }
 
     /// Plans a run without executing it.
@@ -113,10 +121,10 @@ impl Engine {
         stop: CancellationToken,
     ) -> Result<Planned, EngineError> {
         let request = request.checked()?;
-        let mut run = self.start(&request, watcher, stop).await?;
+        let mut run = self.start(&request, None, watcher, stop).await?;
         run.plan(request.plan.as_ref()).await?;
-        let models = self.settings.models()?;
         let state = run.state();
+        let models = if state.settings.by_rules { None } else { self.settings.models()? };
         Ok(Planned {
             run: run.id().clone(),
             tree: state.tree.clone(),
@@ -172,6 +180,26 @@ impl Engine {
     }
 }
 
+/// Clarifies and plans a run as the request says, and drives it to its end.
+async fn ask_of(
+    mut run: Orchestrator,
+    request: &AskRequest,
+    ask_back: Option<AskBack<'_>>,
+) -> Result<Asked, EngineError> {
+    if let (Some(ask_back), None) = (ask_back, &request.plan) {
+        run.clarify(ask_back).await?;
+    }
+    if request.plan.is_some() {
+        run.plan(request.plan.as_ref()).await?;
+    }
+    finish(run).await
+}
+
+/// Returns a watcher for a run whose answer may not be used.
+fn silent() -> Watcher {
+    Arc::new(|_| ())
+}
+
 /// Drives a run to its end. The report is made from the journal, so that a replay prints the same bytes.
 async fn finish(mut run: Orchestrator) -> Result<Asked, EngineError> {
     run.conduct().await?;
@@ -182,7 +210,7 @@ async fn finish(mut run: Orchestrator) -> Result<Asked, EngineError> {
 /// Returns a run from its journal.
 async fn as_it_is(store: &Store, run: RunId, state: &RunState) -> Result<Asked, EngineError> {
     let report = report_of(store, &run, state).await?;
-    Ok(Asked { run, report, can_resume: store.is_kept() && !state.is_over() })
+    Ok(Asked { report, resumable: (store.is_kept() && !state.is_over()).then_some(run) })
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use crate::research::pick::{Picked, Reading, pick};
 use crate::research::plan::SavedPlan;
 use crate::research::question::Question;
 use crate::run::budget::BudgetLimits;
-use crate::run::event::{Followed, RunRequest, RunSettings};
+use crate::run::event::{Followed, Instead, RunRequest, RunSettings};
 use crate::run::orchestrator::{Orchestrator, Resources, Sources, check_plan};
 use crate::run::recall::Recall;
 use crate::run::store::Store;
@@ -72,7 +72,8 @@ fn check_follows(plan: Option<&SavedPlan>, follows: Option<&Followed>) -> Result
 }
 
 impl Engine {
-    /// Starts a run and records its first event.
+    /// Starts a run and records its first event. `instead` says why it uses no models; if they cannot work on it, it uses
+    /// none and tells the watcher.
     ///
     /// # Errors
     ///
@@ -80,6 +81,7 @@ impl Engine {
     pub(super) async fn start(
         &self,
         request: &AskRequest,
+        instead: Option<Instead>,
         watcher: Watcher,
         stop: CancellationToken,
     ) -> Result<Orchestrator, EngineError> {
@@ -89,7 +91,7 @@ impl Engine {
         {
             check_plan(draft, &Tree::of(request.question.clone()), brief, self.settings.tree_limits())?;
         }
-        let models = self.models(&limits)?;
+        let models = if instead.is_some() { None } else { self.models(&limits)? };
         let flags = JobFlags { max_jobs: request.max_jobs, retry_unknown: false };
         let (follows, origins) = match &request.follow {
             Some(name) => {
@@ -98,13 +100,24 @@ impl Engine {
             None => (None, Origins::Known(BTreeSet::new())),
         };
         check_follows(request.plan.as_ref(), follows.as_ref())?;
-        let setup = self.set_up(&request.run.scope, origins, models, &limits, flags).await?;
+        let mut setup = self.set_up(&request.run.scope, origins, models, &limits, flags).await?;
         if request.run.source == Some(SourceHint::Web) {
             self.check_way_out(&setup)?;
         }
         if !self.settings.is_set("max_time") && setup.jobs.is_some() {
             limits.time = Some(TIME_WITH_JOBS);
         }
+        let instead = match (instead, &setup.models) {
+            (None, Some(models)) if request.run.source != Some(SourceHint::Web) => {
+                let obstacle = self.obstacle(models, &limits).await;
+                obstacle.map(|obstacle| {
+                    obstacle.tell(&watcher);
+                    (setup.models, setup.jobs) = (None, None);
+                    obstacle.instead
+                })
+            }
+            (instead, _) => instead,
+        };
         let store = self.store_for(&setup)?;
         let settings = RunSettings {
             request: RunRequest {
@@ -122,6 +135,7 @@ impl Engine {
             source_version: setup.sources.internal.version(),
             collections: setup.collections.clone(),
             follows,
+            instead,
         };
         let resources = self.resources(setup, store, watcher, stop).await;
         let run = RunId::random(rand::random());

@@ -16,7 +16,7 @@ use crate::research::branch::Branch;
 use crate::research::memory::Memory;
 use crate::research::node::{NodeId, SourceHint, Tree};
 use crate::research::question::Brief;
-use crate::research::report::{Report, ReportInput, StopReason, UsageTable, UsageTotals};
+use crate::research::report::{Outcome, Report, ReportInput, StopReason, UsageTable, UsageTotals};
 use crate::research::verdict::Verdict;
 use crate::run::budget::BudgetLimits;
 use crate::run::event::{Followed, Record, RunSettings};
@@ -307,7 +307,11 @@ pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<R
         Phase::Asked | Phase::Briefed(_) | Phase::Planned(_) | Phase::Judged(_) => draft_by_rules(state),
     };
     draft.limitations.extend(overrun(&usage, &state.settings.limits));
-    Ok(Report::of(ReportInput {
+    let instead = state.settings.instead.as_ref();
+    if let Some(instead) = instead {
+        draft.made_do("the question was answered", &instead.why);
+    }
+    let mut report = Report::of(ReportInput {
         run_id: store.is_kept().then(|| run.to_string()),
         question: &state.question,
         tree: &state.tree,
@@ -318,7 +322,11 @@ pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<R
         has_asked_web: store.journal().egress(run).await?.iter().any(|text| text.withheld.is_none()),
         usage,
         elapsed_ms: u64::try_from(state.active.as_millis()).unwrap_or(u64::MAX),
-    }))
+    });
+    if instead.is_some_and(|instead| instead.has_read) && report.outcome == Outcome::Answered {
+        report.outcome = Outcome::Closest;
+    }
+    Ok(report)
 }
 
 /// Returns a limitation if a run exceeded its limits because an endpoint charged more than a request can cost.

@@ -34,6 +34,13 @@ pub(crate) enum RunEvent {
     },
     /// A section of a long answer was written. The final report may still omit it.
     Written { section: Section },
+    /// The question is answered without the models that are configured.
+    Instead {
+        /// The reason, as a clause.
+        why: String,
+        /// What the user can do.
+        hint: String,
+    },
 }
 
 /// A step of a model call.

@@ -18,7 +18,7 @@ use super::branch::Branch;
 use super::claim::{UNSUPPORTED, mark_unsupported, without_lookalikes};
 use super::compress::{FindingDraft, confidence, output_prompt};
 use super::evidence::{Evidence, EvidenceId};
-use super::memory::{Memory, branch_text, cited};
+use super::memory::{Memory, branch_text};
 use super::node::{Node, NodeId, Tree};
 use super::planner::in_words;
 use super::prompt::{Template, ends_run, failure, fitted, room, shorten_longest, size};
@@ -493,7 +493,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Converts an answer to the caller's schema.
+/// Converts an answer to the caller's schema. It holds no ids of evidence, which mean nothing outside the report.
 ///
 /// # Errors
 ///
@@ -505,10 +505,25 @@ pub(crate) async fn output(
     draft: &Draft,
     schema: &Value,
 ) -> Result<Value, CallError> {
-    let findings = std::iter::once(draft.answer.clone()).chain(draft.findings.iter().map(cited));
-    let findings = findings.collect::<Vec<_>>().join("\n");
+    let findings = std::iter::once(&draft.answer).chain(draft.findings.iter().map(|finding| &finding.text));
+    let findings = findings.map(|text| without_ids(text)).collect::<Vec<_>>().join("\n");
     let prompt = output_prompt(caller, question, findings, schema);
-    structured_value(caller, key, &prompt, "output", schema).await.map_err(failure)
+    let mut output = structured_value(caller, key, &prompt, "output", schema).await.map_err(failure)?;
+    strike_ids(&mut output);
+    Ok(output)
+}
+
+fn without_ids(text: &str) -> String {
+    strike(text, &|_| false, "").0
+}
+
+fn strike_ids(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = without_ids(text),
+        Value::Array(items) => items.iter_mut().for_each(strike_ids),
+        Value::Object(members) => members.values_mut().for_each(strike_ids),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// Resolves the node ids of an outline. Nodes it leaves out are collected in a section of their own.

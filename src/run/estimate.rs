@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::budget::BudgetLimits;
+use super::desk::writing_reserve;
 use super::tree::RunState;
 use crate::base::money::dollars_text;
-use crate::llm::message::{Role, Usage};
-use crate::llm::roles::Models;
+use crate::llm::message::{Prompt, Role, Usage};
+use crate::llm::roles::{Models, RoleModel};
 use crate::research::node::SourceHint;
 use crate::research::worker::WorkerLimits;
 use crate::source::deep_research::DeepResearch;
@@ -21,6 +23,12 @@ const SMALL_REPLY: u64 = 300;
 
 /// Duration of a call, at best and at worst.
 const CALL_TIME: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(40));
+
+/// Calls of ordinary size that come before the largest one of a short run: brief, plan and steps.
+const EARLIER_CALLS: u64 = 6;
+
+/// A cent in billionths of a dollar.
+const CENT: u64 = 10_000_000;
 
 /// Long web pages that are digested for a worker.
 const PAGES_PER_NODE: u64 = 3;
@@ -157,6 +165,70 @@ fn shares(state: &RunState, models: &Models, has_jobs: bool) -> Vec<Share> {
         share(Role::Planner, 0, rounds - 1, full(Role::Planner)),
         share(Role::Writer, 1, rounds + 1, full(Role::Writer)),
     ]
+}
+
+/// A limit under which no call of a run could be made, and one that would do.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum TooSmall {
+    /// The token limit.
+    Tokens { limit: u64, enough: u64 },
+    /// The cost limit, in billionths of a US dollar.
+    Cost { limit: u64, enough: u64 },
+}
+
+impl TooSmall {
+    /// Returns the limit that is less than the largest call of a run without surprises and the reserve for writing.
+    pub(crate) fn of(models: &Models, limits: &BudgetLimits) -> Option<Self> {
+        let reserve = writing_reserve(models, limits);
+        let (mut tokens, mut cost) = (Bounds::<u64>::default(), Bounds::<u64>::default());
+        for role in [Role::Planner, Role::Worker, Role::Judge] {
+            let RoleModel { model, max_output_tokens, .. } = models.role(role);
+            let usage = |calls: u64, output: u64| Usage {
+                input_tokens: calls * SMALL_PROMPT,
+                output_tokens: calls * output,
+                ..Usage::default()
+            };
+            let worst = usage(1, model.max_output(&Prompt::new(role, "", "", *max_output_tokens)));
+            let earlier = usage(EARLIER_CALLS, SMALL_REPLY);
+            let price = |usage| model.cost_nanos(usage).unwrap_or(0);
+            tokens.low = tokens.low.max(worst.tokens());
+            tokens.high = tokens.high.max(worst.tokens() + earlier.tokens());
+            cost.low = cost.low.max(price(&worst));
+            cost.high = cost.high.max(price(&worst) + price(&earlier));
+        }
+        // The reserve takes up to a third of a limit.
+        let enough = |needed: u64, unit: u64| (needed * 3 / 2).next_multiple_of(unit);
+        let is_less = |limit: &u64, needed: u64| *limit < needed;
+        let few_tokens = limits.tokens.filter(|limit| is_less(limit, tokens.low + reserve.tokens));
+        let little_money = limits.cost_nanos.filter(|limit| is_less(limit, cost.low + reserve.cost_nanos));
+        match (few_tokens, little_money) {
+            (Some(limit), _) => Some(Self::Tokens { limit, enough: enough(tokens.high, 1_000) }),
+            (None, Some(limit)) => Some(Self::Cost { limit, enough: enough(cost.high, CENT) }),
+            (None, None) => None,
+        }
+    }
+
+    /// Returns the flag that would do.
+    pub(crate) fn hint(&self) -> String {
+        match self {
+            Self::Tokens { enough, .. } => format!("`--max-tokens {enough}` would do for a short answer"),
+            Self::Cost { enough, .. } => format!("`--max-cost {}` would do for a short answer", cents_text(*enough)),
+        }
+    }
+}
+
+impl fmt::Display for TooSmall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tokens { limit, .. } => write!(f, "{limit} tokens are fewer than one call may use"),
+            Self::Cost { limit, .. } => write!(f, "{} is less than one call may cost", dollars_text(*limit)),
+        }
+    }
+}
+
+/// Formats billionths of a dollar as dollars and cents, without a sign.
+fn cents_text(nanos: u64) -> String {
+    format!("{}.{:02}", nanos / (100 * CENT), nanos / CENT % 100)
 }
 
 impl fmt::Display for Estimate {

@@ -106,6 +106,20 @@ pub struct RunSettings {
     /// The run this one follows up (`--follow`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub follows: Option<Followed>,
+    /// Why the run answers without the models that are configured; `None` if it uses them, or there are none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub instead: Option<Instead>,
+}
+
+/// Why a question is answered without the models that are configured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Instead {
+    /// The reason, as a clause.
+    pub(crate) why: String,
+    /// Whether the models worked on the question to the end and noted nothing. What is quoted is then shown as the
+    /// closest passages at most.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub(crate) has_read: bool,
 }
 
 fn yes() -> bool {

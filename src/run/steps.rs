@@ -353,6 +353,7 @@ impl Steps {
         };
         let schema = state.settings.request.output_schema.as_ref().filter(|_| !draft.findings.is_empty());
         if let (None, Some(_)) = (self.desk.as_deref(), schema) {
+            draft.is_makeshift = true;
             draft.limitations.push("without a model the form that was asked for could not be filled".to_owned());
         }
         if let (Some(desk), Some(schema)) = (self.desk.as_deref(), schema) {
@@ -361,6 +362,7 @@ impl Steps {
                 Ok(output) => draft.output = Some(output),
                 Err(error @ CallError::Journal { .. }) => return Err(error.into()),
                 Err(error) => {
+                    draft.is_makeshift = true;
                     draft.limitations.push(format!("the form that was asked for could not be filled: {error}"));
                 }
             }

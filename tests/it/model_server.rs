@@ -57,6 +57,9 @@ struct Log {
     requests: Vec<Request>,
     received: Vec<u8>,
     hung: Vec<TcpStream>,
+    probes: usize,
+    /// Reaction to a request for the list of models.
+    models: Option<(u16, Value)>,
 }
 
 /// A running server. Stops when dropped.
@@ -116,6 +119,17 @@ impl ModelServer {
     /// Returns the number of requests received so far.
     pub(crate) fn count(&self) -> usize {
         self.log.lock().unwrap().requests.len()
+    }
+
+    /// Sets the reaction to requests for the list of models. A server without one answers 404.
+    pub(crate) fn with_models(self, status: u16, body: Value) -> Self {
+        self.log.lock().unwrap().models = Some((status, body));
+        self
+    }
+
+    /// Returns the number of requests for the list of models, which are not among [`Self::requests`].
+    pub(crate) fn probes(&self) -> usize {
+        self.log.lock().unwrap().probes
     }
 
     /// Returns all bytes received, for tests of what must not be sent.
@@ -255,6 +269,15 @@ impl Request {
 fn serve(stream: TcpStream, script: &Script, log: &Mutex<Log>) -> std::io::Result<()> {
     let mut reader = BufReader::new(&stream);
     let Some((request, bytes)) = read_request(&mut reader)? else { return Ok(()) };
+    if (request.method.as_str(), request.path.as_str()) == ("GET", "/v1/models") {
+        let models = {
+            let mut log = log.lock().unwrap();
+            log.probes += 1;
+            log.models.clone()
+        };
+        let (status, body) = models.unwrap_or((404, Value::Null));
+        return write_whole(&stream, status, &[], body.to_string().as_bytes());
+    }
     let request = {
         let mut log = log.lock().unwrap();
         let request = Request { number: log.requests.len() + 1, ..request };

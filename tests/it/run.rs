@@ -15,6 +15,9 @@ mod limits;
 /// Failing endpoints.
 mod failures;
 
+/// Answers without the models that are configured.
+mod instead;
+
 /// P2: a run killed or interrupted at any request resumes without repeating a finished call.
 #[cfg(unix)]
 pub(crate) mod kills;

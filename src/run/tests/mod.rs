@@ -120,6 +120,7 @@ fn settings(limits: BudgetLimits) -> RunSettings {
         source_version: "1".into(),
         collections: std::collections::BTreeSet::new(),
         follows: None,
+        instead: None,
     }
 }
 

@@ -1,0 +1,129 @@
+//! When a question is answered without the models that are configured: they cannot be reached, a limit is too small for
+//! one call, they failed on the way, or they noted nothing.
+
+use futures::future::join_all;
+
+use super::run::Asked;
+use super::{AskRequest, Engine, EngineError, RunEvent, Watcher};
+use crate::base::clock::{Clock, SystemClock};
+use crate::base::folder::create_private;
+use crate::base::id::ContentHash;
+use crate::base::line::with_causes;
+use crate::llm::call::CallError;
+use crate::llm::roles::{Models, RoleModel};
+use crate::research::node::{NodeStatus, SourceHint};
+use crate::research::report::StopReason;
+use crate::run::budget::BudgetLimits;
+use crate::run::estimate::TooSmall;
+use crate::run::event::Instead;
+use crate::run::orchestrator::RunError;
+
+/// File of the user's data folder with the models that were reached today: the day, then a hash of each.
+const REACHED: &str = "reached";
+
+/// Why the models do not answer.
+pub(super) struct Obstacle {
+    pub(super) instead: Instead,
+    /// What the user can do.
+    hint: String,
+}
+
+impl Obstacle {
+    fn new(why: String, hint: impl Into<String>) -> Self {
+        Self { instead: Instead { why, has_read: false }, hint: hint.into() }
+    }
+
+    fn of_model(why: String) -> Self {
+        let hint = "check `DR_MODEL` and `base_url`; `dr doctor --model` tests the endpoint, `--offline` asks no model";
+        Self::new(why, hint)
+    }
+
+    /// Tells the user.
+    pub(super) fn tell(&self, watcher: &Watcher) {
+        watcher(RunEvent::Instead { why: self.instead.why.clone(), hint: self.hint.clone() });
+    }
+
+    /// Returns why the outcome of a run with models is worth less than an answer without them; `None` if it is not, or
+    /// if only the web was to be searched.
+    pub(super) fn behind(asked: &Result<Asked, EngineError>, request: &AskRequest) -> Option<Self> {
+        if request.run.source == Some(SourceHint::Web) {
+            return None;
+        }
+        let report = match asked {
+            Ok(asked) => &asked.report,
+            Err(EngineError::Run(error @ RunError::Call { source: CallError::Model(_), .. })) => {
+                return Some(Self::of_model(format!("the model failed: {}", with_causes(error))));
+            }
+            Err(_) => return None,
+        };
+        if !report.is_refusal() || report.stop_reason == StopReason::Cancelled {
+            return None;
+        }
+        if !report.stop_reason.is_natural() {
+            let why = "the run reached its limit before the model had noted anything".to_owned();
+            return Some(Self::new(why, "raise the limit, for example with `--max-tokens` or `--max-cost`"));
+        }
+        let mut failed = report.tree.nodes.iter().filter(|node| node.status == NodeStatus::Failed);
+        if let Some(node) = failed.next() {
+            return Some(Self::of_model(format!("the model failed on every sub-question: {}", node.summary)));
+        }
+        if !report.failed_nodes.is_empty() {
+            // There was no source to search, which is not for the model to mend.
+            return None;
+        }
+        let instead = Instead { why: "the model noted nothing that answers the question".to_owned(), has_read: true };
+        Some(Self { instead, hint: "ask in other words, or use another model with `--model`".to_owned() })
+    }
+}
+
+impl Engine {
+    /// Returns why models cannot work under some limits, as far as this is known before a run and costs nothing. Call it
+    /// after every check that can refuse the request, because it sends something.
+    pub(super) async fn obstacle(&self, models: &Models, limits: &BudgetLimits) -> Option<Obstacle> {
+        if let Some(too_small) = TooSmall::of(models, limits) {
+            return Some(Obstacle::new(too_small.to_string(), too_small.hint()));
+        }
+        self.unreachable(models).await.map(Obstacle::of_model)
+    }
+
+    /// Returns why one of the models cannot be reached. Models that were reached today are not asked again.
+    async fn unreachable(&self, models: &Models) -> Option<String> {
+        let distinct = models.distinct().into_iter().map(|(_, model)| (hash(model), model));
+        let mut reached = self.reached_today();
+        let new: Vec<_> = distinct.filter(|(hash, _)| !reached.contains(hash)).collect();
+        let results = join_all(new.iter().map(|(_, model)| model.model.reach())).await;
+        for ((hash, model), result) in new.into_iter().zip(results) {
+            if let Err(error) = result {
+                return Some(format!("`{}` at {}: {error}", model.model.name(), model.endpoint));
+            }
+            reached.push(hash);
+        }
+        self.note_reached(&reached);
+        None
+    }
+
+    fn reached_today(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.settings.paths.data.join(REACHED)).unwrap_or_default();
+        let mut lines = text.lines().map(str::to_owned);
+        if lines.next() == today() { lines.collect() } else { Vec::new() }
+    }
+
+    /// Notes the models that were reached. If this fails, they are asked again by the next run.
+    fn note_reached(&self, reached: &[String]) {
+        let Some(today) = today() else { return };
+        let data = &self.settings.paths.data;
+        let written = create_private(data)
+            .and_then(|()| std::fs::write(data.join(REACHED), format!("{today}\n{}\n", reached.join("\n"))));
+        if let Err(error) = written {
+            tracing::debug!(%error, "models that were reached are not noted");
+        }
+    }
+}
+
+fn today() -> Option<String> {
+    SystemClock.now().date()
+}
+
+fn hash(model: &RoleModel) -> String {
+    ContentHash::of(format!("{}\n{}", model.endpoint, model.model.name()).as_bytes()).as_str().to_owned()
+}
