@@ -142,11 +142,10 @@ fn whole(source: &Place) -> String {
     }
 }
 
-/// Returns the lines and headings of a quote within its document, and a reservation about it.
+/// Returns the lines of a quote as `dr get` takes them, its headings, and a reservation about it.
 fn part(evidence: &Evidence) -> Option<String> {
     let lines = match &evidence.source {
-        Place::Kb { line_start, line_end, .. } if line_start == line_end => Some(format!("line {line_start}")),
-        Place::Kb { line_start, line_end, .. } => Some(format!("lines {line_start}-{line_end}")),
+        Place::Kb { .. } => Some(code(&evidence.source.for_people())),
         Place::Web { .. } => None,
     };
     let headings = evidence.source.heading_path().iter().filter(|heading| *heading != evidence.source.title());
@@ -494,10 +493,13 @@ mod tests {
         let text = super::report(&report);
         let (_, sources) = text.split_once("## Sources").unwrap();
         assert!(
-            sources.contains("1. `battery.md` — Batteries\n\n   - a: lines 11-12, Decision\n\n     > "),
+            sources.contains("1. `battery.md` — Batteries\n\n   - a: `battery.md:11-12`, Decision\n\n     > "),
             "{sources}"
         );
-        assert!(sources.contains("   - b: lines 11-12, Decision\n\n     > See the cells and more."), "{sources}");
+        assert!(
+            sources.contains("   - b: `battery.md:11-12`, Decision\n\n     > See the cells and more."),
+            "{sources}"
+        );
         assert!(text.contains("[1a]") && !text.contains("| for |"), "{text}");
         let last = text.trim_end().lines().last().unwrap();
         assert!(
