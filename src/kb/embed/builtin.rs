@@ -4,6 +4,7 @@
 //! vector of a text would depend on the other texts (cosines down to 0.96 were measured for short ones), so every text
 //! runs by itself. That costs no speed: threads work on different texts, and nothing is padded.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
@@ -13,8 +14,9 @@ use rten_tensor::prelude::*;
 
 use super::batch;
 use super::bert_tokens::BertTokens;
+use super::matches::TokenVectors;
 use super::word_piece::WordPiece;
-use super::{EmbedError, Embedder};
+use super::{EmbedError, Embedder, Matches};
 use crate::base::token::CountTokens;
 
 static MODEL: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/all-MiniLM-L6-v2-int8/model.onnx"));
@@ -33,6 +35,8 @@ const FINGERPRINT: &str = "42ea7222ad2c0d260ebaed2fc783c17e";
 const DIMENSION: usize = 384;
 /// Window of the model in tokens, `[CLS]` and `[SEP]` included.
 const MAX_LENGTH: usize = 256;
+/// Tokens of text that fit into one pass.
+const WINDOW: usize = MAX_LENGTH - 2;
 const CLS: u32 = 101;
 const SEP: u32 = 102;
 
@@ -83,7 +87,7 @@ impl Embedder for Builtin {
     }
 
     fn max_tokens(&self) -> usize {
-        MAX_LENGTH - 2
+        WINDOW
     }
 
     fn tokens(&self) -> &dyn CountTokens {
@@ -103,6 +107,22 @@ impl Embedder for Builtin {
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
         let mut vectors = self.embed_passages(&[text])?;
         Ok(vectors.pop().expect("one text gives one vector"))
+    }
+
+    fn compares_tokens(&self) -> bool {
+        true
+    }
+
+    fn compare(&self, question: &[&str], texts: &[Vec<&str>]) -> Result<Vec<Matches>, EmbedError> {
+        let (words, model) = (self.tokens.words(), self.model()?);
+        let vectors = |parts: &[&str], worker: usize| {
+            let parts = parts.iter().map(|part| words.encode(part).map_err(run_error));
+            model.token_vectors(&parts.collect::<Result<Vec<_>, _>>()?, &model.workers[worker])
+        };
+        let asked = vectors(question, 0)?;
+        batch::spread(model.workers.len(), texts.len(), |worker, text| {
+            Ok(Matches::of_tokens(&asked, &vectors(&texts[text], worker)?))
+        })
     }
 
     fn warm_up(&self) {
@@ -138,8 +158,30 @@ impl CountTokens for Tokens {
 /// Returns the model's input for a text: its tokens, cut to the window, between `[CLS]` and `[SEP]`.
 fn model_input(words: &WordPiece, text: &str) -> Result<Vec<u32>, EmbedError> {
     let mut ids = words.encode(text).map_err(run_error)?;
-    ids.truncate(MAX_LENGTH - 2);
-    Ok([&[CLS], ids.as_slice(), &[SEP]].concat())
+    ids.truncate(WINDOW);
+    Ok(framed(&ids))
+}
+
+/// Returns tokens between `[CLS]` and `[SEP]`.
+fn framed(ids: &[u32]) -> Vec<u32> {
+    [&[CLS], ids, &[SEP]].concat()
+}
+
+/// Groups consecutive parts into passes that fit into the window, given the tokens of each part.
+fn passes(counts: &[usize]) -> Vec<Range<usize>> {
+    let mut passes: Vec<Range<usize>> = Vec::new();
+    let mut tokens = 0;
+    for (part, count) in counts.iter().enumerate() {
+        match passes.last_mut() {
+            Some(pass) if tokens + count <= WINDOW => pass.end = part + 1,
+            _ => {
+                passes.push(part..part + 1);
+                tokens = 0;
+            }
+        }
+        tokens += count;
+    }
+    passes
 }
 
 fn run_error(source: impl Into<super::Cause>) -> EmbedError {
@@ -184,6 +226,25 @@ impl MiniLm {
 
     /// Returns the vector of one text, given its tokens.
     fn vector(&self, tokens: &[u32], options: &RunOptions) -> Result<Vec<f32>, EmbedError> {
+        mean_direction(&self.states(tokens, options)?)
+    }
+
+    /// Returns the token vectors of one text, given the tokens of its parts.
+    fn token_vectors(&self, parts: &[Vec<u32>], options: &RunOptions) -> Result<TokenVectors, EmbedError> {
+        let counts: Vec<_> = parts.iter().map(|part| part.len().min(WINDOW)).collect();
+        let mut values = Vec::with_capacity(counts.iter().sum::<usize>() * DIMENSION);
+        for pass in passes(&counts) {
+            let ids: Vec<u32> = pass.flat_map(|part| &parts[part][..counts[part]]).copied().collect();
+            let states = if ids.is_empty() { Vec::new() } else { self.states(&framed(&ids), options)? };
+            for state in states.chunks_exact(DIMENSION).skip(1).take(ids.len()) {
+                values.extend(batch::normalised(state.to_vec()).ok_or_else(unusable)?);
+            }
+        }
+        Ok(TokenVectors::new(DIMENSION, values, counts))
+    }
+
+    /// Runs the model on the tokens of one text and returns the last hidden state of each.
+    fn states(&self, tokens: &[u32], options: &RunOptions) -> Result<Vec<f32>, EmbedError> {
         let count = tokens.len();
         let ids: Vec<i32> = tokens.iter().map(|token| token.cast_signed()).collect();
         let row = |values: Vec<i32>| NdTensor::from_data([1, count], values);
@@ -200,7 +261,7 @@ impl MiniLm {
             let (found, expected) = (states.shape().to_vec(), expected.to_vec());
             return Err(EmbedError::WrongShape { model: NAME.to_owned(), found, expected });
         }
-        mean_direction(states.to_contiguous().data())
+        Ok(states.into_data())
     }
 }
 
@@ -213,7 +274,11 @@ fn mean_direction(states: &[f32]) -> Result<Vec<f32>, EmbedError> {
             *total += x;
         }
     }
-    batch::normalised(sum).ok_or_else(|| EmbedError::UnusableVector { model: NAME.to_owned() })
+    batch::normalised(sum).ok_or_else(unusable)
+}
+
+fn unusable() -> EmbedError {
+    EmbedError::UnusableVector { model: NAME.to_owned() }
 }
 
 #[cfg(test)]
@@ -229,6 +294,23 @@ mod tests {
             words.iter().cycle().skip(i * 13).take(1 + (i * 37) % 300).copied().collect::<Vec<_>>().join(" ")
         };
         (0..count).map(text).collect()
+    }
+
+    #[test]
+    fn token_vectors_of_parts_are_those_of_the_whole_text() {
+        let embedder = Builtin::new(Some(1));
+        let parts = vec!["Brass valves last.", "", "Iron rusts."];
+        let found = |question: &[&str]| embedder.compare(question, std::slice::from_ref(&parts)).unwrap().remove(0);
+        let whole = found(&["Brass valves last. Iron rusts."]);
+        assert!((whole.max_sim(0..3) - 1.0).abs() < 1e-4 && whole.max_sim(0..1) < 0.98);
+        let asked = found(&["What", "rusts"]);
+        assert!(asked.max_sim(2..3) > asked.max_sim(0..1));
+    }
+
+    #[test]
+    fn every_part_is_in_one_pass_and_passes_fit_into_the_window() {
+        assert_eq!(passes(&[100, 100, 100, 254, 1, 0]), [0..2, 2..3, 3..4, 4..6]);
+        assert!(passes(&[]).is_empty());
     }
 
     #[test]

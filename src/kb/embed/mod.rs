@@ -21,6 +21,8 @@ pub(crate) mod bert_tokens;
 
 mod word_piece;
 
+mod matches;
+
 mod builtin;
 
 mod catalogue;
@@ -37,6 +39,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::matches::Matches;
 pub(crate) use self::model_files::ModelFilesError;
 pub(crate) use self::onnx_runtime::{RuntimeError, find_runtime};
 use crate::base::token::CountTokens;
@@ -76,6 +79,25 @@ pub trait Embedder: Send + Sync {
     ///
     /// As [`Self::embed_passages`].
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError>;
+
+    /// Returns whether [`Self::compare`] compares tokens. What the weights of [`super::search::Support`] were fitted to.
+    fn compares_tokens(&self) -> bool {
+        false
+    }
+
+    /// Compares the words of a question with the parts of each text, such as its sentences: by token vectors if the model
+    /// gives any, else by the vectors of the question and of each part.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::embed_passages`].
+    fn compare(&self, question: &[&str], texts: &[Vec<&str>]) -> Result<Vec<Matches>, EmbedError> {
+        let asked = self.embed_query(&question.join(" "))?;
+        let of_text = |parts: &Vec<&str>| {
+            self.embed_passages(parts).map(|parts| Matches::of_texts(question.len(), &asked, &parts))
+        };
+        texts.iter().map(of_text).collect()
+    }
 
     /// Loads the model ahead of [`Self::embed_query`], so that the first query does not wait for it. Blocks.
     ///
