@@ -31,6 +31,10 @@ fuzz seconds="600" seed="2":
 answers file="target/answers.json":
     DR_ANSWERS="$PWD/{{file}}" cargo test --test it answers::figures -- --ignored --nocapture
 
+# Measure the signals of support on sets of questions, one set a line (src/kb/search/fit.rs), and fit its weights.
+fit sets cases="target/cases.jsonl":
+    DR_FIT="{{sets}}" DR_FIT_CASES="$PWD/{{cases}}" cargo test --lib -- kb::search::fit --include-ignored --nocapture --test-threads 1
+
 # Review changed snapshots (needs `cargo install cargo-insta`).
 snap:
     cargo insta review

@@ -23,7 +23,7 @@ use crate::engine::{AskRequest, Engine, RequestError};
 ///
 /// Plans sub-questions, researches them in parallel, and writes an answer from quotes that code has found in their
 /// files. Without a model, the answer consists of the quotes themselves. If the sources do not support an answer, `dr`
-/// refuses and exits with 3; it never makes one up.
+/// refuses or prints the closest passages, and exits with 3; it never makes one up.
 #[derive(Args, Debug)]
 pub(super) struct AskArgs {
     #[command(flatten)]

@@ -11,7 +11,7 @@ pub(crate) enum Exit {
     Failed = 1,
     /// The command line or a setting is invalid.
     Usage = 2,
-    /// The sources do not support an answer, so `dr` refused.
+    /// The sources do not support an answer: `dr` refused, or printed the closest passages.
     NoEvidence = 3,
     /// A limit ended a run, or parts of it failed; the report is written.
     Partial = 4,

@@ -8,7 +8,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use super::error::CliError;
 use super::exit::Exit;
 use super::ui::Ui;
-use crate::engine::{Report, StopReason};
+use crate::engine::{Outcome, Report, StopReason};
 use crate::render::{self, ReportFormat};
 
 /// Flags of commands that print a report.
@@ -96,7 +96,7 @@ fn exit(report: &Report) -> Exit {
         | StopReason::TokensExceeded
         | StopReason::TimeExceeded
         | StopReason::IterationsExceeded => Exit::Partial,
-        _ if report.is_refusal() => Exit::NoEvidence,
+        _ if report.is_refusal() || (report.outcome == Outcome::Closest && !report.degraded) => Exit::NoEvidence,
         StopReason::Complete | StopReason::NoMoreTasks | StopReason::NoProgress if !report.degraded => Exit::Done,
         _ => Exit::Partial,
     }

@@ -132,6 +132,9 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
     if let Some((reason, hint)) = &found.without_vectors {
         ui.tell(&format!("note: {reason}, so only text was searched; {hint}"));
     }
+    for unknown in &found.unknown {
+        ui.tell(&format!("note: {unknown}"));
+    }
     match args.format() {
         SearchFormat::Json => {
             let Searched { mode, hits, support, elapsed, .. } = &found;

@@ -57,7 +57,7 @@ pub(crate) use crate::kb::search::{Hit, SearchMode, Snippet, Support};
 pub(crate) use crate::research::node::SourceHint;
 pub(crate) use crate::research::plan::SavedPlan;
 pub(crate) use crate::research::question::{Mode, Question};
-pub(crate) use crate::research::report::{Report, Section, StopReason};
+pub(crate) use crate::research::report::{Outcome, Report, Section, StopReason};
 pub(crate) use crate::run::budget::{BudgetLimits, Spent};
 pub(crate) use crate::run::event::{Event, Record, RunRequest};
 pub(crate) use crate::run::job_log::JobEntry;

@@ -13,7 +13,10 @@ use crate::base::line::with_causes;
 use crate::kb::embed::{self, EmbedError, Embedder, EmbedderChoice, EmbedderOptions};
 use crate::kb::eval::{Figures, Ranking, check_indexed, measure, parse_judgments, parse_queries};
 use crate::kb::index::{Filter, Index, IndexLocation, Manifest};
-use crate::kb::search::{Hit, PerDocument, Scope, SearchMode, SearchOptions, Searcher, Support, VectorsUnusable};
+use crate::kb::search::spelling::said;
+use crate::kb::search::{
+    Hit, Judged, PerDocument, Scope, SearchMode, SearchOptions, Searcher, Support, VectorsUnusable,
+};
 
 /// Documents ranked per question of an evaluation.
 const EVAL_DEPTH: usize = 100;
@@ -26,6 +29,8 @@ pub struct Searched {
     pub hits: Vec<Hit>,
     /// Whether the hits are relevant to the query.
     pub(crate) support: Support,
+    /// What became of words of the query that the index does not have.
+    pub(crate) unknown: Vec<String>,
     /// Why vectors were not used although the mode asks for them, and a command that fixes it.
     pub(crate) without_vectors: Option<(String, String)>,
     /// Duration of the search, without opening the index.
@@ -55,11 +60,12 @@ impl Engine {
         let searcher = self.searcher(options.mode).await?;
         check_collections(&searcher, &scope.collections)?;
         let started = Instant::now();
-        let found = searcher.search(query, &options).await?;
+        let Judged { found, support, unknown, .. } = searcher.search_and_judge(query, &options).await?;
         Ok(Searched {
             mode: options.mode,
             hits: found.hits,
-            support: found.support,
+            support,
+            unknown: said(&unknown, support),
             without_vectors: found.without_vectors.map(|reason| (reason.to_string(), reason.hint())),
             elapsed: started.elapsed(),
         })

@@ -50,6 +50,7 @@ pub(crate) async fn extract<Q: ?Sized + Sync>(
 ) -> Result<Branch, SourceError> {
     let found = source.search(query, PASSAGES_PER_NODE).await?;
     let mut notes = found.notes;
+    notes.extend(found.unknown);
     let mut findings = Vec::new();
     let mut evidence = Vec::new();
     let mut lost = 0;
@@ -57,7 +58,9 @@ pub(crate) async fn extract<Q: ?Sized + Sync>(
         Support::None => Vec::new(),
         _ => {
             let passages = with_pages(&found.passages, source, &mut notes).await?;
-            picker.pick(&node.id, &node.question, &readings(&passages, source).await).await?
+            let corrected = found.corrected.as_deref().and_then(|text| text.parse().ok());
+            let question = corrected.as_ref().unwrap_or(&node.question);
+            picker.pick(&node.id, question, &readings(&passages, source).await).await?
         }
     };
     for Picked { text, mut quotes, document } in picked {

@@ -1,7 +1,7 @@
 //! Picks the units of found documents that answer a question, without a model.
 //!
-//! A unit is scored by features that can be explained: the share of the question's words in it (weighted by rarity, words
-//! of its headings for half), the cosine of its embedding, its place in the ranking, and whether its kind suits the kind
+//! A unit is scored by features that can be explained: the share of the question's words in it (weighted by rarity; words
+//! of its headings count less), `MaxSim` of its best two sentences, its place in the ranking, and whether its kind suits the kind
 //! of question (a list for "which", steps for "how to", a number for "how many").
 
 use std::collections::{HashMap, HashSet};
@@ -13,7 +13,7 @@ use super::question::Question;
 use super::sentence::Sentence;
 use super::unit::{Unit, UnitKind, units, units_of_page};
 use crate::base::word::WordSplitter;
-use crate::kb::embed::{EmbedError, Embedder, cosine};
+use crate::kb::embed::{EmbedError, Embedder, Matches};
 use crate::source::{Passage, Place};
 
 /// Most units picked for one question.
@@ -23,10 +23,13 @@ const MAX_UNITS: usize = 3;
 const MAX_LINES: usize = 26;
 
 /// A further unit scoring below this share of the best is left out.
-const KEPT_SHARE: f32 = 0.88;
+const KEPT_SHARE: f32 = 0.82;
 
-/// Units that are embedded, best first by words and rank. Bounds the time of one node.
-const MAX_EMBEDDED: usize = 32;
+/// Units that are compared with the question by their tokens, best first by words and rank. Bounds the time of one node.
+const MAX_COMPARED: usize = 16;
+
+/// Sentences of one unit that are compared by their tokens.
+const MAX_SENTENCES: usize = 48;
 
 /// Items or rows above which a list or table is cut to those that bear on the question.
 const MAX_PIECES: usize = 14;
@@ -35,9 +38,12 @@ const MAX_PIECES: usize = 14;
 const SAME_WORDS: f32 = 0.7;
 
 /// Weights of the features of a unit.
-const WORDS: f32 = 0.42;
-const MEANING: f32 = 0.33;
-const RANK: f32 = 0.25;
+const WORDS: f32 = 0.35;
+const MEANING: f32 = 0.45;
+const RANK: f32 = 0.4;
+
+/// What a word of the question counts that is not in a unit but in its headings or title.
+const ABOUT: f32 = 0.7;
 
 /// Added to the score of a unit whose kind suits the question.
 const SUITS: f32 = 0.08;
@@ -120,8 +126,8 @@ struct Candidate<'a> {
     /// Whether it is the first of its section.
     is_first: bool,
     words: HashSet<String>,
-    /// Byte range of the two consecutive sentences with the most words of the question.
-    window: Range<usize>,
+    /// How well the words of the question are found in its heading, which is the first part, and in its sentences.
+    matches: Option<Matches>,
     score: f32,
 }
 
@@ -140,18 +146,13 @@ pub(crate) fn pick(
     let asked = Asked::of(question.as_str());
     let stems = splitter.key_stems(question.as_str());
     let (mut candidates, weights) = candidates(readings, asked, &stems, splitter);
-    let meaning = match embedder {
-        Some(embedder) => Some((embedder, embedder.embed_query(question.as_str())?)),
-        None => None,
-    };
-    let meaning = meaning.as_ref().map(|(embedder, wanted)| Meaning { embedder: *embedder, wanted });
-    if let Some(meaning) = meaning {
-        add_meaning(&mut candidates, meaning)?;
+    if let Some(embedder) = embedder {
+        add_meaning(&mut candidates, question, embedder)?;
     }
     let mut picked = Vec::new();
     let mut number = 0;
     for candidate in best(candidates) {
-        let text = deciding(&candidate, &weights, splitter, meaning)?;
+        let text = deciding(&candidate, &weights, splitter);
         let document = &candidate.reading.document;
         let mut quotes = Vec::new();
         for range in shown(&candidate.unit, &weights, &document.text, splitter) {
@@ -164,21 +165,6 @@ pub(crate) fn pick(
 }
 
 type Weights = HashMap<String, f32>;
-
-/// The vector of the question, and what makes those it is compared with.
-#[derive(Clone, Copy)]
-struct Meaning<'a> {
-    embedder: &'a dyn Embedder,
-    wanted: &'a [f32],
-}
-
-impl Meaning<'_> {
-    /// Returns the similarity of each text to the question, at least 0.
-    fn of(self, texts: &[&str]) -> Result<impl Iterator<Item = f32>, EmbedError> {
-        let vectors = self.embedder.embed_passages(texts)?;
-        Ok(vectors.into_iter().map(move |vector| cosine(self.wanted, &vector).max(0.0)))
-    }
-}
 
 fn candidates<'a>(
     readings: &'a [Reading],
@@ -203,16 +189,22 @@ fn candidates<'a>(
             // A neighbour of what was found counts a little less.
             let own = reading.hits.iter().filter(is_hit).map(|hit| hit.1).fold(of_section * 0.85, f32::max);
             let words = splitter.stems(&text[unit.range.clone()]);
-            let window = unit.range.clone();
-            candidates.push(Candidate { reading, rank, unit, is_first, words, window, score: RANK * own / best });
+            candidates.push(Candidate {
+                reading,
+                rank,
+                unit,
+                is_first,
+                words,
+                matches: None,
+                score: RANK * own / best,
+            });
         }
     }
     let weights = rarity(&candidates, stems);
     for candidate in &mut candidates {
         let about = splitter.stems(&names(candidate).join(" "));
-        candidate.window = window(candidate, &weights, splitter);
-        let in_window = splitter.stems(&candidate.reading.document.text[candidate.window.clone()]);
-        let share = f32::midpoint(share(&weights, &candidate.words, &about), share(&weights, &in_window, &about));
+        let share =
+            f32::midpoint(share(&weights, &candidate.words, &about), in_window(candidate, &weights, &about, splitter));
         let suits = if asked.suits(&candidate.unit, &candidate.reading.document.text, &weights, splitter) {
             SUITS
         } else {
@@ -270,29 +262,31 @@ fn rarity(candidates: &[Candidate<'_>], stems: &[String]) -> Weights {
     stems.iter().map(|stem| (stem.clone(), weight(stem))).collect()
 }
 
-/// Returns the share of the question's words in a text, words of what it is about counted for half.
+/// Returns the share of the question's words in a text; words of what it is about count for [`ABOUT`].
 fn share(weights: &Weights, words: &HashSet<String>, about: &HashSet<String>) -> f32 {
     let total: f32 = weights.values().sum::<f32>().max(f32::EPSILON);
     let part = |(stem, weight): (&String, &f32)| match () {
         () if words.contains(stem) => *weight,
-        () if about.contains(stem) => weight / 2.0,
+        () if about.contains(stem) => weight * ABOUT,
         () => 0.0,
     };
     weights.iter().map(part).sum::<f32>() / total
 }
 
-/// Returns the two consecutive sentences of a unit with the most words of the question; all of a unit without sentences.
-fn window(candidate: &Candidate<'_>, weights: &Weights, splitter: &WordSplitter) -> Range<usize> {
-    let none = HashSet::new();
-    let text = candidate.reading.document.text.as_str();
+/// Returns the share of the question's words in the two consecutive sentences that have most of them.
+fn in_window(candidate: &Candidate<'_>, weights: &Weights, about: &HashSet<String>, splitter: &WordSplitter) -> f32 {
     let sentences = &candidate.unit.sentences;
-    let windows = (0..sentences.len()).map(|at| {
-        let last = &sentences[(at + 1).min(sentences.len() - 1)];
-        sentences[at].range.start..last.range.end.max(sentences[at].range.end)
-    });
-    let scored = windows.map(|window| (share(weights, &splitter.stems(&text[window.clone()]), &none), window));
-    let best = scored.reduce(|best, next| if next.0 > best.0 { next } else { best });
-    best.map_or(candidate.unit.range.clone(), |(_, window)| window)
+    if sentences.is_empty() {
+        return share(weights, &candidate.words, about);
+    }
+    let stems: Vec<_> = sentences.iter().map(|sentence| splitter.stems(&sentence.plain)).collect();
+    let windows = windows(stems.len()).map(|window| stems[window].iter().flatten().cloned().collect());
+    windows.map(|stems| share(weights, &stems, about)).fold(0.0, f32::max)
+}
+
+/// Returns every two consecutive sentences.
+fn windows(sentences: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..sentences.saturating_sub(1).max(1)).map(move |start| start..(start + 2).min(sentences))
 }
 
 /// Returns what is taken off the score of a unit that says little by itself.
@@ -324,21 +318,39 @@ fn sort(candidates: &mut [Candidate<'_>]) {
     candidates.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| place(a).cmp(&place(b))));
 }
 
-/// Adds the similarity of the question and the best window of each unit, and sorts again. Units beyond [`MAX_EMBEDDED`]
-/// are dropped.
-fn add_meaning(candidates: &mut Vec<Candidate<'_>>, meaning: Meaning<'_>) -> Result<(), EmbedError> {
-    candidates.truncate(MAX_EMBEDDED);
-    let texts = candidates.iter().map(|candidate| {
-        let window = &candidate.reading.document.text[candidate.window.clone()];
-        format!("{}: {window}", names(candidate).last().unwrap_or(&""))
-    });
-    let texts: Vec<_> = texts.collect();
-    let texts: Vec<_> = texts.iter().map(String::as_str).collect();
-    for (candidate, similarity) in candidates.iter_mut().zip(meaning.of(&texts)?) {
-        candidate.score += MEANING * similarity;
+/// Adds how well the question is found in the best window of each unit, and sorts again. Units beyond [`MAX_COMPARED`] are
+/// dropped.
+fn add_meaning(
+    candidates: &mut Vec<Candidate<'_>>,
+    question: &Question,
+    embedder: &dyn Embedder,
+) -> Result<(), EmbedError> {
+    candidates.truncate(MAX_COMPARED);
+    let words: Vec<_> = question.as_str().split_whitespace().collect();
+    let texts: Vec<_> = candidates.iter().map(parts).collect();
+    let found = embedder.compare(&words, &texts)?;
+    for (candidate, matches) in candidates.iter_mut().zip(found) {
+        let count = compared(&candidate.unit).len().max(1);
+        let of = |window: Range<usize>| matches.max_sim((0..1).chain(window.start + 1..=window.end));
+        candidate.score += MEANING * windows(count).map(of).fold(0.0, f32::max);
+        candidate.matches = Some(matches);
     }
     sort(candidates);
     Ok(())
+}
+
+/// Returns the heading of a unit and its sentences; the whole unit if it has none.
+fn parts<'a>(candidate: &'a Candidate<'_>) -> Vec<&'a str> {
+    let heading = names(candidate).last().copied().unwrap_or_default();
+    let whole = &candidate.reading.document.text[candidate.unit.range.clone()];
+    let sentences = compared(&candidate.unit).iter().map(|sentence| sentence.plain.as_str());
+    let is_empty = candidate.unit.sentences.is_empty();
+    std::iter::once(heading).chain(sentences).chain(is_empty.then_some(whole)).collect()
+}
+
+/// Returns the sentences of a unit that are compared by their tokens.
+fn compared(unit: &Unit) -> &[Sentence] {
+    &unit.sentences[..unit.sentences.len().min(MAX_SENTENCES)]
 }
 
 /// Keeps the best units, dropping those that repeat a better one or do not fit on the screen.
@@ -388,33 +400,22 @@ fn common(a: &HashSet<String>, b: &HashSet<String>) -> f32 {
 }
 
 /// Returns the sentence of a unit that answers best, without Markdown.
-fn deciding(
-    candidate: &Candidate<'_>,
-    weights: &Weights,
-    splitter: &WordSplitter,
-    meaning: Option<Meaning<'_>>,
-) -> Result<String, EmbedError> {
-    let sentences = &candidate.unit.sentences;
+fn deciding(candidate: &Candidate<'_>, weights: &Weights, splitter: &WordSplitter) -> String {
     let text = &candidate.reading.document.text[candidate.unit.range.clone()];
-    let Some(first) = sentences.first() else {
-        let is_said = |line: &&str| line.contains(char::is_alphanumeric) && !line.starts_with(['`', '~']);
-        return Ok(text.lines().map(str::trim).find(is_said).unwrap_or_default().to_owned());
-    };
-    if sentences.len() == 1 {
-        return Ok(first.plain.clone());
-    }
+    let is_said = |line: &&str| line.contains(char::is_alphanumeric) && !line.starts_with(['`', '~']);
     let none = HashSet::new();
-    let by_words = |sentence: &Sentence| share(weights, &splitter.stems(&sentence.plain), &none);
-    let mut scores: Vec<f32> = sentences.iter().map(by_words).collect();
-    if let Some(meaning) = meaning {
-        let texts: Vec<_> = sentences.iter().take(MAX_EMBEDDED).map(|sentence| sentence.plain.as_str()).collect();
-        for (score, similarity) in scores.iter_mut().zip(meaning.of(&texts)?) {
-            *score += similarity;
-        }
-    }
-    let is_whole = |sentence: &Sentence| !sentence.plain.ends_with([':', '?']);
-    let best = sentences.iter().zip(&scores).filter(|(sentence, _)| is_whole(sentence));
-    Ok(best.max_by(|a, b| a.1.total_cmp(b.1)).map_or(&first.plain, |(sentence, _)| &sentence.plain).clone())
+    let score = |(part, sentence): (usize, &Sentence)| {
+        let found = candidate.matches.as_ref().map_or(0.0, |matches| matches.max_sim(part..=part));
+        share(weights, &splitter.stems(&sentence.plain), &none) + found
+    };
+    let is_open = |sentence: &Sentence| sentence.plain.ends_with([':', '?']);
+    let scored = (1..).zip(&candidate.unit.sentences).map(|own| (!is_open(own.1), score(own), own.1));
+    // Of equals the first.
+    let best = scored.reduce(|best, next| if (next.0, next.1) > (best.0, best.1) { next } else { best });
+    best.map_or_else(
+        || text.lines().map(str::trim).find(is_said).unwrap_or_default().to_owned(),
+        |(.., sentence)| sentence.plain.clone(),
+    )
 }
 
 /// Returns what of a unit is shown: all of it, or the head of a long list or table and the pieces that bear on the

@@ -250,7 +250,7 @@ impl Source for ScriptedSource {
         passages.retain(|passage| words.iter().any(|word| passage.text.to_lowercase().contains(word.as_str())));
         passages.truncate(limit);
         let support = if passages.is_empty() { Support::None } else { Support::Strong };
-        let found = Found { passages, support, notes: Vec::new() };
+        let found = Found { passages, support, ..Found::default() };
         let failed = SourceError::Failed { name: "kb".into(), reason: "disk is gone".into() };
         Box::pin(std::future::ready(if self.fails { Err(failed) } else { Ok(found) }))
     }

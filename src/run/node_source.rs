@@ -327,13 +327,16 @@ impl Source<Outbound> for Outside {
                     self.pages.permit(rest.passages.iter().map(|hit| hit.id.clone()));
                     let new = rest.passages.into_iter().filter(|hit| !self.named.contains_key(&hit.id));
                     let support = if self.names_pages() { rest.support.max(Support::Weak) } else { rest.support };
-                    Found { passages: named.chain(new).collect(), support, notes: rest.notes }
+                    Found { passages: named.chain(new).collect(), support, ..rest }
                 }
                 Err(error @ SourceError::Stopped(_)) => return Err(error),
                 // A page the user named can be read even if the search fails.
-                Err(error) if self.names_pages() => {
-                    Found { passages: named.collect(), support: Support::Weak, notes: vec![error.to_string()] }
-                }
+                Err(error) if self.names_pages() => Found {
+                    passages: named.collect(),
+                    support: Support::Weak,
+                    notes: vec![error.to_string()],
+                    ..Found::default()
+                },
                 Err(error) => return Err(error),
             };
             egress.shown(&found.passages);

@@ -6,7 +6,8 @@ use super::{Documents, Found, Label, Passage, Place, Source, SourceError, Source
 use crate::base::id::{ChunkId, ContentHash};
 use crate::base::line::{counted, with_causes};
 use crate::kb::index::{ChunkRow, Index, IndexError};
-use crate::kb::search::{Hit, SearchOptions, Searcher};
+use crate::kb::search::spelling::said;
+use crate::kb::search::{Hit, Judged, SearchOptions, Searcher};
 use crate::kb::walk::read_inside;
 
 /// One snapshot of an index, and what may be found in it.
@@ -108,9 +109,11 @@ impl Source for KbSource {
     fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
         Box::pin(async move {
             let options = SearchOptions { limit, ..self.options.clone() };
-            let found = self.searcher.search(query, &options).await.map_err(|error| failed(&error))?;
+            let judged = self.searcher.search_and_judge(query, &options).await.map_err(|error| failed(&error))?;
+            let Judged { found, support, unknown, corrected } = judged;
             let notes = found.without_vectors.iter().map(|reason| format!("{reason}; {}", reason.hint())).collect();
-            Ok(Found { passages: found.hits.into_iter().map(Passage::from).collect(), support: found.support, notes })
+            let passages = found.hits.into_iter().map(Passage::from).collect();
+            Ok(Found { passages, support, notes, unknown: said(&unknown, support), corrected })
         })
     }
 }

@@ -94,7 +94,7 @@ pub struct Passage {
 }
 
 /// The result of a search.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Found {
     /// Best first.
     pub passages: Vec<Passage>,
@@ -102,6 +102,12 @@ pub struct Found {
     pub support: Support,
     /// Notes for the reader of the report, for example that vectors were left out.
     pub notes: Vec<String>,
+    /// What became of words that the source does not have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<String>,
+    /// The query with misspelt words replaced, if that is what was searched for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corrected: Option<String>,
 }
 
 /// The document behind a quote, as it is now.

@@ -370,6 +370,6 @@ impl Source for ScriptedSource {
         let number: String = query.chars().filter(char::is_ascii_digit).collect();
         let passages = if number.is_empty() { Vec::new() } else { vec![passage(&number)] };
         let support = if passages.is_empty() { Support::None } else { Support::Strong };
-        Box::pin(async move { Ok(Found { passages, support, notes: Vec::new() }) })
+        Box::pin(async move { Ok(Found { passages, support, ..Found::default() }) })
     }
 }

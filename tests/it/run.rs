@@ -34,6 +34,9 @@ use crate::researcher::{Researcher, Words};
 
 const QUESTION: &str = "What is known of the topics?";
 
+/// A question that the passages answer without a model.
+const ABOUT_ONE: &str = "How is topic 3 described?";
+
 /// A key that must not be stored anywhere.
 const KEY: &str = "sk-never-written-down";
 

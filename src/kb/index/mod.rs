@@ -327,6 +327,11 @@ impl Index {
         collect(stream, "read chunks", |columns| columns.chunks()).await
     }
 
+    /// Returns the number of chunks.
+    pub(crate) async fn count_chunks(&self) -> Result<usize, IndexError> {
+        self.chunks.count_rows(None).await.during("count the chunks")
+    }
+
     /// Computes the statistics of the index.
     pub async fn stats(&self) -> Result<IndexStats, IndexError> {
         let action = "count the rows of the index";

@@ -84,6 +84,34 @@ impl Index {
         self.text_hits(FtsQuery::Match(query), filter, limit).await
     }
 
+    /// Returns up to `limit` chunks that have a word with at most so many letters added, lost or changed.
+    pub(crate) async fn similar_leg(
+        &self,
+        word: &str,
+        errors: usize,
+        filter: &Filter,
+        limit: usize,
+    ) -> Result<Vec<LegHit>, IndexError> {
+        let errors = u32::try_from(errors).unwrap_or(u32::MAX);
+        let query = MatchQuery::new(word.to_owned()).with_column(Some(SEARCHED.to_owned()));
+        let query = query.with_fuzziness(Some(errors)).with_prefix_length(1);
+        self.text_hits(FtsQuery::Match(query), filter, limit).await
+    }
+
+    /// Returns the number of chunks that have a word with the stem of `word`.
+    pub(crate) async fn count_with(&self, word: &str, filter: &Filter) -> Result<usize, IndexError> {
+        let action = "count the chunks that have a word";
+        let query = MatchQuery::new(word.to_owned()).with_column(Some(SEARCHED.to_owned()));
+        let query = self.chunks.query().full_text_search(FullTextSearchQuery::new_query(FtsQuery::Match(query)));
+        let query = filter.apply(query).select(Select::columns(&["_score"])).with_row_id().limit(usize::MAX >> 1);
+        let mut stream = query.execute().await.during(action)?;
+        let mut count = 0;
+        while let Some(batch) = stream.try_next().await.during(action)? {
+            count += batch.num_rows();
+        }
+        Ok(count)
+    }
+
     /// Returns up to `limit` chunks that contain the stems of `phrase` in sequence, best first.
     pub(crate) async fn phrase_leg(
         &self,

@@ -186,13 +186,16 @@ fn with_topic(parts: &[Span<'_>], splitter: &WordSplitter) -> Vec<Part> {
     parts.iter().enumerate().map(whole).collect()
 }
 
-/// Returns whether a part refers to something named earlier: “its limits”, “the costs”.
+/// Returns whether a part is about something named earlier: “its limits”, “the costs”, “when do I tell my manager”.
 fn refers_back(part: Span<'_>, splitter: &WordSplitter) -> bool {
     let words: Vec<_> = part.words().collect();
     let pronoun = words.iter().position(|word| is_in(word, "it its they their them"));
-    let is_general = words.contains(&"the") && splitter.key_stems(part.text).len() == 1;
+    let count = splitter.key_stems(part.text).len();
+    let is_personal = words.iter().any(|word| is_in(word, "my our your")) && count <= 2;
+    let is_general = words.iter().any(|word| is_in(word, "the i we you")) && count == 1 || is_personal;
     // A pronoun after a name in the same part refers to that name.
-    let has_name = part.text.split_whitespace().take(pronoun.unwrap_or(words.len())).skip(1).any(is_name_like);
+    let before = part.text.split_whitespace().take(pronoun.unwrap_or(words.len())).skip(1);
+    let has_name = before.filter(|word| *word != "I").any(is_name_like);
     !has_name && (pronoun.is_some() || is_general)
 }
 

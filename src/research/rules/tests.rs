@@ -57,6 +57,10 @@ fn part_that_refers_to_an_earlier_one_keeps_its_topic() {
         ),
         ("1. What is ownership? 2. What is borrowing?", "What is ownership|What is borrowing"),
         ("How do we deploy; also how do we roll back?", "How do we deploy|How do we roll back"),
+        (
+            "How many weeks of parental leave are there, and when do I tell my manager?",
+            "How many weeks of parental leave are there|When do I tell my manager (weeks parental leave)",
+        ),
         ("Explain how locks work and list common mistakes.", "Explain how locks work|List common mistakes"),
     ] {
         assert_eq!(parts(question, false).join("|"), aspects, "{question}");

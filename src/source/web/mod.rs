@@ -79,7 +79,6 @@ use crate::base::clock::{Clock, Moment};
 use crate::base::line::with_causes;
 use crate::base::outbound::Outbound;
 use crate::base::word::WordSplitter;
-use crate::kb::search::Signals;
 
 /// Most hits of one site in one search.
 const MAX_PER_DOMAIN: usize = 2;
@@ -251,8 +250,8 @@ impl WebSource {
         }
         let passages = self.passages(query.as_str(), hits, limit);
         let coverage = passages.iter().map(|passage| passage.score).fold(0.0, f32::max);
-        let support = Support::judge(Signals { similarity: None, coverage });
-        Ok(Found { passages, support, notes: Vec::new() })
+        let support = Support::of_coverage(coverage);
+        Ok(Found { passages, support, ..Found::default() })
     }
 
     /// Opens the page at an address.

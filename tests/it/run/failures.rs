@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::{KEY, ONE_ROUND, QUESTION, calls, count, faulty, outcome, stored, undisturbed, world_at};
+use super::{ABOUT_ONE, KEY, ONE_ROUND, QUESTION, calls, count, faulty, outcome, stored, undisturbed, world_at};
 use crate::ask::assert_quotes_stand_in_their_files;
 use crate::model_server::{ModelServer, Response};
 
@@ -27,7 +27,7 @@ fn busy_endpoint_is_retried_and_the_report_is_the_same() {
 fn persistently_busy_endpoint_is_given_up() {
     let server = ModelServer::always(busy(503));
     let world = world_at(&server);
-    let run = world.dr(["ask", QUESTION]);
+    let run = world.dr(["ask", ABOUT_ONE]);
     assert_eq!((run.exit, server.count()), (Some(4), 5), "{run}");
     assert!(
         run.stderr.contains("the model failed: failed to make a brief: ") && run.stderr.contains("come back"),
@@ -39,7 +39,7 @@ fn persistently_busy_endpoint_is_given_up() {
 fn rejected_key_is_reported_at_once_and_not_printed() {
     let server = ModelServer::always(Response::text(401, r#"{"error": {"message": "bad key"}}"#));
     let world = world_at(&server);
-    let run = world.dr(["ask", QUESTION]);
+    let run = world.dr(["ask", ABOUT_ONE]);
     assert_eq!((run.exit, server.count()), (Some(4), 1), "{run}");
     assert!(run.stderr.contains("failed to make a brief: model endpoint refused the key"), "{run}");
     assert!(!run.to_string().contains(KEY), "{run}");

@@ -2,14 +2,11 @@ use std::net::TcpListener;
 
 use serde_json::{Value, json};
 
-use super::{ONE_ROUND, at, endpoint, faulty, runs, set, topics, world_at};
+use super::{ABOUT_ONE, ONE_ROUND, at, endpoint, faulty, runs, set, topics, world_at};
 use crate::ask::assert_quotes_stand_in_their_files;
 use crate::common::{Run, World};
 use crate::model_server::{ModelServer, Request, Response};
 use crate::researcher::Researcher;
-
-/// A question that the passages answer without a model.
-const ABOUT_ONE: &str = "How is topic 3 described?";
 
 /// Asserts that a run printed the answer that it gives offline, said why, and what can be done.
 fn assert_offline_answer(world: &World, run: &Run, why: &str) -> Value {

@@ -1,0 +1,268 @@
+//! Measures how well the hits of a search fit the question, for [`Support`].
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{Hit, SearchError, Searcher, Support};
+use crate::kb::embed::{EmbedError, Embedder};
+use crate::kb::index::Filter;
+
+/// Hits whose texts are compared with the question.
+const READ: usize = 3;
+
+/// Words of one part of a passage, and parts of one window: some two sentences.
+const PART_WORDS: usize = 12;
+const WINDOW_PARTS: usize = 3;
+
+/// Number of [`Signals::values`].
+pub(super) const COUNT: usize = 11;
+
+/// Measurements of the best hits. A share of the question's words counts each key word by its rarity in the folder
+/// (inverse document frequency) and is from 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Signals {
+    /// Whether the signals of the embedder are there; they are 0 otherwise.
+    pub(super) has_vectors: bool,
+    /// Share of the question's words within some two sentences of a hit.
+    window: f32,
+    /// Share within all hits that are read, headings included.
+    hits: f32,
+    /// Weight of the rarest word that is in no hit, relative to the rarest word of the question.
+    missing: f32,
+    /// Share of words that the folder does not have.
+    unknown: f32,
+    /// Text score of the first hit, relative to the sum of the words' weights.
+    text_score: f32,
+    /// Words of the longest hit that is read, as a logarithm: the more there are, the more match by chance.
+    length: f32,
+    /// Largest cosine of the question and a hit.
+    similarity: f32,
+    /// Largest `MaxSim` of the question in a hit.
+    passage: f32,
+    /// Largest `MaxSim` of the question within some two sentences of a hit.
+    sentence: f32,
+    /// How badly a rare word is found: the largest of (1 − `MaxSim` of the word) × its relative weight, in the hit in which
+    /// that is least.
+    worst: f32,
+    /// Number of key words, as a logarithm.
+    words: f32,
+}
+
+impl Signals {
+    /// Signals of a question of four words that is found so well.
+    #[cfg(test)]
+    pub(super) fn sample(similarity: f32, found: f32) -> Self {
+        Self {
+            has_vectors: true,
+            window: found,
+            hits: found,
+            missing: 1.0 - found,
+            unknown: 0.0,
+            text_score: found,
+            length: 5.0,
+            similarity,
+            passage: f32::midpoint(similarity, found),
+            sentence: f32::midpoint(similarity, found),
+            worst: 1.0 - found,
+            words: 1.6,
+        }
+    }
+
+    /// Returns the signals with their names, in the order of the weights.
+    pub(super) fn values(&self) -> [(&'static str, f32); COUNT] {
+        [
+            ("window", self.window),
+            ("hits", self.hits),
+            ("missing", self.missing),
+            ("unknown", self.unknown),
+            ("text_score", self.text_score),
+            ("length", self.length),
+            ("similarity", self.similarity),
+            ("passage", self.passage),
+            ("sentence", self.sentence),
+            ("worst", self.worst),
+            ("words", self.words),
+        ]
+    }
+}
+
+/// A key word of the question.
+#[derive(Clone)]
+pub(super) struct KeyWord {
+    text: String,
+    stem: String,
+    /// Inverse document frequency.
+    weight: f32,
+    is_known: bool,
+}
+
+impl Searcher {
+    /// Judges how well the hits of a search support an answer to the question. Returns the words of the question that the
+    /// folder does not have as well.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the index or the embedder fails.
+    pub(super) async fn assess(
+        &self,
+        question: &str,
+        hits: &[Hit],
+        filter: &Filter,
+    ) -> Result<(Support, Vec<String>), SearchError> {
+        let (signals, keys) = self.signals(question, hits, filter).await?;
+        let support = if hits.is_empty() { Support::None } else { Support::judge(&signals) };
+        Ok((support, keys.into_iter().filter(|key| !key.is_known).map(|key| key.text).collect()))
+    }
+
+    pub(super) async fn signals(
+        &self,
+        question: &str,
+        hits: &[Hit],
+        filter: &Filter,
+    ) -> Result<(Signals, Vec<KeyWord>), SearchError> {
+        let keys = self.key_words(question, filter).await?;
+        let mut signals = self.by_words(hits, &keys);
+        let similarity = |hit: &Hit| hit.explain.vector_similarity;
+        if let Ok(embedder) = &self.embedder
+            && embedder.compares_tokens()
+            && hits.iter().any(|hit| similarity(hit).is_some())
+        {
+            signals.has_vectors = true;
+            signals.similarity = hits.iter().filter_map(similarity).fold(0.0, f32::max);
+            let words: Vec<_> = question.split_whitespace().map(|word| self.weighted(word, &keys)).collect();
+            let texts: Vec<_> = hits.iter().take(READ).map(|hit| (headings(hit), hit.text.clone())).collect();
+            let embedder = Arc::clone(embedder);
+            let compared = tokio::task::spawn_blocking(move || by_meaning(&words, &texts, embedder.as_ref()));
+            (signals.passage, signals.sentence, signals.worst) = compared.await??;
+        }
+        Ok((signals, keys))
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "counts of words are small")]
+    fn by_words(&self, hits: &[Hit], keys: &[KeyWord]) -> Signals {
+        let total = keys.iter().map(|key| key.weight).sum::<f32>().max(f32::EPSILON);
+        let rarest = keys.iter().map(|key| key.weight).fold(f32::EPSILON, f32::max);
+        let sum = |is: &dyn Fn(&KeyWord) -> bool| keys.iter().filter(|key| is(key)).map(|key| key.weight).sum::<f32>();
+        let share = |stems: &HashSet<String>| sum(&|key| stems.contains(&key.stem)) / total;
+        let (mut all, mut window, mut longest) = (HashSet::new(), 0.0_f32, 0);
+        for hit in hits.iter().take(READ) {
+            let parts = parts(&hit.text);
+            for own in windows(parts.len()) {
+                window = window.max(share(&self.splitter.stems(&parts[own].join(" "))));
+            }
+            all.extend(self.splitter.stems(&headings(hit)));
+            all.extend(self.splitter.stems(&hit.text));
+            longest = longest.max(hit.text.split_whitespace().count());
+        }
+        let missing = keys.iter().filter(|key| !all.contains(&key.stem)).map(|key| key.weight);
+        let score = hits.iter().filter_map(|hit| hit.explain.lexical_score).fold(0.0, f32::max);
+        Signals {
+            window,
+            hits: share(&all),
+            missing: missing.fold(0.0, f32::max) / rarest,
+            unknown: sum(&|key| !key.is_known) / total,
+            text_score: score / total,
+            length: (longest as f32).ln_1p(),
+            words: (keys.len() as f32).ln_1p(),
+            ..Signals::default()
+        }
+    }
+
+    /// Returns a word with the weight of its key word relative to the rarest one; 0 for a stop word.
+    fn weighted(&self, word: &str, keys: &[KeyWord]) -> (String, f32) {
+        let stems = self.splitter.stems(word);
+        let rarest = keys.iter().map(|key| key.weight).fold(f32::EPSILON, f32::max);
+        let own = keys.iter().filter(|key| stems.contains(&key.stem)).map(|key| key.weight / rarest);
+        (word.to_owned(), own.fold(0.0, f32::max))
+    }
+
+    /// Returns the key words of a question with their weights.
+    #[expect(clippy::cast_precision_loss, reason = "a folder has less than 16 million chunks")]
+    async fn key_words(&self, question: &str, filter: &Filter) -> Result<Vec<KeyWord>, SearchError> {
+        let all = self.index.count_chunks().await? as f32;
+        let words = self.splitter.words(question);
+        let keys = self.splitter.key_stems(question).into_iter();
+        let keys = keys.filter_map(|stem| {
+            let word = words.iter().find(|word| word.stem == stem)?;
+            Some((stem, question[word.range.clone()].to_owned()))
+        });
+        let counted = keys.map(async |(stem, text)| {
+            let count = self.index.count_with(&text, filter).await? as f32;
+            let weight = (1.0 + (all - count + 0.5).max(0.5) / (count + 0.5)).ln();
+            Ok::<_, SearchError>(KeyWord { is_known: count > 0.0, weight, stem, text })
+        });
+        futures::future::try_join_all(counted).await
+    }
+}
+
+/// Returns the signals `passage`, `sentence` and `worst`, given the words of a question with their weights, and the headings
+/// and the text of each hit.
+fn by_meaning(
+    words: &[(String, f32)],
+    texts: &[(String, String)],
+    embedder: &dyn Embedder,
+) -> Result<(f32, f32, f32), EmbedError> {
+    let question: Vec<_> = words.iter().map(|(word, _)| word.as_str()).collect();
+    let with_headings = |(headings, text)| std::iter::once(headings).chain(parts(text)).collect::<Vec<_>>();
+    let texts: Vec<_> =
+        texts.iter().map(|(headings, text)| with_headings((headings.as_str(), text.as_str()))).collect();
+    let (mut passage, mut sentence, mut worst) = (0.0_f32, 0.0_f32, 1.0_f32);
+    for (found, parts) in embedder.compare(&question, &texts)?.iter().zip(&texts) {
+        let whole = 0..parts.len();
+        passage = passage.max(found.max_sim(whole.clone()));
+        let windows = windows(parts.len() - 1).map(|own| (0..1).chain(own.start + 1..=own.end));
+        sentence = windows.map(|window| found.max_sim(window)).fold(sentence, f32::max);
+        let lacking = found.by_word(whole).into_iter().zip(words).map(|(found, (_, weight))| (1.0 - found) * weight);
+        worst = worst.min(lacking.fold(0.0, f32::max));
+    }
+    Ok((passage, sentence, worst))
+}
+
+/// Returns the title and the headings above a hit.
+fn headings(hit: &Hit) -> String {
+    let own = hit.heading_path.iter().filter(|heading| **heading != hit.title);
+    std::iter::once(&hit.title).chain(own).map(String::as_str).collect::<Vec<_>>().join(". ")
+}
+
+/// Cuts a text into parts of some words.
+fn parts(text: &str) -> Vec<&str> {
+    let mut starts = Vec::new();
+    let mut is_inside = false;
+    for (at, letter) in text.char_indices() {
+        if !letter.is_whitespace() && !is_inside {
+            starts.push(at);
+        }
+        is_inside = !letter.is_whitespace();
+    }
+    let starts: Vec<_> = starts.into_iter().step_by(PART_WORDS).collect();
+    let ends = starts.iter().skip(1).copied().chain([text.len()]);
+    starts.iter().zip(ends).map(|(start, end)| &text[*start..end]).collect()
+}
+
+/// Returns every few consecutive parts.
+fn windows(parts: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..(parts + 1).saturating_sub(WINDOW_PARTS).max(1)).map(move |start| start..(start + WINDOW_PARTS).min(parts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_cut_into_parts_of_some_words_and_no_letter_is_lost() {
+        let words: Vec<_> = (0..30).map(|number| format!("é{number}")).collect();
+        let text = words.join("  ");
+        let cut = parts(&text);
+        assert_eq!(cut.concat(), text);
+        assert_eq!(cut.iter().map(|part| part.split_whitespace().count()).collect::<Vec<_>>(), [12, 12, 6]);
+        assert!(parts(" \n").is_empty());
+    }
+
+    #[test]
+    fn windows_overlap_and_a_short_text_has_one() {
+        assert_eq!(windows(5).collect::<Vec<_>>(), [0..3, 1..4, 2..5]);
+        assert!(windows(2).eq(std::iter::once(0..2)));
+        assert!(windows(0).eq(std::iter::once(0..0)));
+    }
+}

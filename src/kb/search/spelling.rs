@@ -1,0 +1,149 @@
+//! Corrects words that the folder does not have against those it has.
+
+use std::collections::BTreeMap;
+
+use strsim::damerau_levenshtein;
+
+use super::{Hit, SearchError, Searcher, Support};
+use crate::kb::index::Filter;
+
+/// Shortest word that is corrected, in letters: too many words are near a shorter one.
+const SHORTEST: usize = 4;
+
+/// Length in letters from which a word may have two errors.
+const TWO_ERRORS: usize = 7;
+
+/// Chunks with similar words that are read.
+const READ: usize = 20;
+
+/// A word that the folder does not have, and the most similar ones that it has: none, one, or several as similar.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unknown {
+    /// The word of the question.
+    pub(crate) word: String,
+    /// Words of the folder in its place.
+    pub(crate) similar: Vec<String>,
+}
+
+impl Unknown {
+    /// Returns the one word that may be used in its place at once.
+    pub(crate) fn correction(&self) -> Option<&str> {
+        if let [one] = self.similar.as_slice() { Some(one) } else { None }
+    }
+}
+
+/// Says what became of the words that the folder does not have. Where the hits answer, a missing word is no news.
+pub(crate) fn said(unknown: &[Unknown], support: Support) -> Vec<String> {
+    let mut missing = Vec::new();
+    let mut said = Vec::new();
+    for Unknown { word, similar } in unknown {
+        match similar.as_slice() {
+            [one] => said.push(format!("not found here: `{word}`; `{one}` was searched for")),
+            _ if support == Support::Strong => {}
+            [] => missing.push(format!("`{word}`")),
+            several => said.push(format!("not found here: `{word}`; did you mean `{}`?", several.join("` or `"))),
+        }
+    }
+    if !missing.is_empty() {
+        said.push(format!("not found here: {}", missing.join(", ")));
+    }
+    said
+}
+
+/// Returns a question with its misspelt words replaced; `None` if there are none.
+pub(crate) fn corrected(question: &str, unknown: &[Unknown]) -> Option<String> {
+    let mut text = question.to_owned();
+    for word in unknown {
+        if let Some(correction) = word.correction() {
+            text = text.replace(&word.word, correction);
+        }
+    }
+    (text != question).then_some(text)
+}
+
+impl Searcher {
+    /// Looks for words of the folder that are spelled like unknown ones, in chunks with similar words and in the hits of the
+    /// search.
+    pub(crate) async fn spelled_like(
+        &self,
+        unknown: Vec<String>,
+        hits: &[Hit],
+        filter: &Filter,
+    ) -> Result<Vec<Unknown>, SearchError> {
+        let mut found = Vec::new();
+        for word in unknown {
+            let similar = match errors_in(&word) {
+                0 => Vec::new(),
+                errors => {
+                    let legs = self.index.similar_leg(&word, errors, filter, READ).await?;
+                    let rows = self.index.rows(&legs.iter().map(|hit| hit.row_id).collect::<Vec<_>>()).await?;
+                    let texts = rows.values().map(super::searched_text).chain(hits.iter().map(|hit| hit.text.clone()));
+                    self.nearest(&word, errors, texts)
+                }
+            };
+            found.push(Unknown { word, similar });
+        }
+        Ok(found)
+    }
+
+    /// Returns the words of texts with the fewest errors, one for each stem, the most frequent first.
+    fn nearest(&self, word: &str, errors: usize, texts: impl Iterator<Item = String>) -> Vec<String> {
+        let wanted = word.to_lowercase();
+        // By errors and stem: how often each spelling occurs.
+        let mut near: BTreeMap<(usize, String), BTreeMap<String, usize>> = BTreeMap::new();
+        for text in texts {
+            for own in self.splitter.words(&text) {
+                let spelled = text[own.range].to_lowercase();
+                if spelled.chars().count().abs_diff(wanted.chars().count()) <= errors {
+                    let distance = damerau_levenshtein(&spelled, &wanted);
+                    if distance <= errors && spelled.chars().next() == wanted.chars().next() {
+                        *near.entry((distance, own.stem)).or_default().entry(spelled).or_default() += 1;
+                    }
+                }
+            }
+        }
+        let least = near.keys().next().map(|(distance, _)| *distance);
+        let best = near.into_iter().filter(|((distance, _), _)| Some(*distance) == least);
+        let commonest = |spellings: BTreeMap<String, usize>| spellings.into_iter().max_by_key(|(_, count)| *count);
+        best.filter_map(|(_, spellings)| commonest(spellings)).map(|(spelled, _)| spelled).collect()
+    }
+}
+
+/// Returns how many errors a word may have; none for a name in capitals or one with digits.
+fn errors_in(word: &str) -> usize {
+    let letters = word.chars().count();
+    let is_code = word.chars().any(|letter| !letter.is_alphabetic()) || word.chars().skip(1).any(char::is_uppercase);
+    match letters {
+        _ if is_code || letters < SHORTEST => 0,
+        _ if letters < TWO_ERRORS => 1,
+        _ => 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn word_with_one_likely_spelling_is_replaced_and_others_are_left() {
+        let unknown = |word: &str, similar: &[&str]| Unknown {
+            word: word.into(),
+            similar: similar.iter().map(|word| (*word).to_owned()).collect(),
+        };
+        let found = [unknown("anual", &["annual"]), unknown("leeve", &["leave", "sleeve"]), unknown("zorb", &[])];
+        assert_eq!(corrected("anual leeve zorb?", &found).as_deref(), Some("annual leeve zorb?"));
+        assert_eq!(corrected("zorb?", &found[2..]), None);
+        assert_eq!(said(&found, Support::Strong), ["not found here: `anual`; `annual` was searched for"]);
+        assert_eq!(
+            said(&found[1..], Support::Weak).join("\n"),
+            "not found here: `leeve`; did you mean `leave` or `sleeve`?\n\
+                                                                 not found here: `zorb`"
+        );
+    }
+
+    #[test]
+    fn short_words_and_codes_are_not_corrected() {
+        let errors: Vec<_> = ["api", "CRDT", "e404x", "leeve", "signatre"].map(errors_in).into();
+        assert_eq!(errors, [0, 0, 0, 1, 2]);
+    }
+}
