@@ -15,6 +15,10 @@ const READ: usize = 3;
 const PART_WORDS: usize = 12;
 const WINDOW_PARTS: usize = 3;
 
+/// A smaller folder counts as one of so many chunks: in a handful of notes no word is common, and every word they lack
+/// would outweigh those they have.
+const LEAST_CHUNKS: usize = 200;
+
 /// Number of [`Signals::values`].
 pub(super) const COUNT: usize = 11;
 
@@ -180,7 +184,7 @@ impl Searcher {
     /// Returns the key words of a question with their weights.
     #[expect(clippy::cast_precision_loss, reason = "a folder has less than 16 million chunks")]
     async fn key_words(&self, question: &str, filter: &Filter) -> Result<Vec<KeyWord>, SearchError> {
-        let all = self.index.count_chunks().await? as f32;
+        let all = self.index.count_chunks().await?.max(LEAST_CHUNKS) as f32;
         let words = self.splitter.words(question);
         let keys = self.splitter.key_stems(question).into_iter();
         let keys = keys.filter_map(|stem| {
