@@ -229,7 +229,9 @@ fn output_for_programs_holds_no_character_that_controls_a_terminal() {
         assert!(run.json().to_string().contains('\u{9b}'), "the text is whole: {run}");
         assert!(is_tame(&run.stdout), "{run}");
     }
-    let asked = world.dr(["ask", "--offline", "-q", "--events", "jsonl", "When does the siren sound?"]).succeeded();
+    let asked = world
+        .dr(["ask", "--offline", "-q", "--events", "jsonl", "What does the sign say of the siren at noon?"])
+        .succeeded();
     assert!(is_tame(&asked.stderr) && is_tame(&asked.stdout), "{asked}");
     let exported = world.dr(["export"]).succeeded();
     assert!(exported.stdout.contains("\\u202e") && is_tame(&exported.stdout), "{exported}");
