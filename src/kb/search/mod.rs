@@ -325,8 +325,8 @@ impl Searcher {
         Ok(Found { hits, without_vectors })
     }
 
-    /// Searches, corrects misspelt words unless a phrase is quoted, and judges what is found. Takes some 30 ms more than
-    /// [`Self::search`].
+    /// Searches, corrects misspelt words unless a phrase is quoted, and judges what is found. The model passes over
+    /// three hits for that, so it takes longer than [`Self::search`].
     ///
     /// # Errors
     ///
