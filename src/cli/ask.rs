@@ -89,7 +89,7 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
     let Some(request) = args.what.updated(ui, engine, request).await? else { return Ok(Exit::Interrupted) };
     args.events.note_ignored_key(ui, engine);
     if !engine.has_model()? && !engine.is_offline() {
-        args.events.note(ui, "no model is configured, so the answer is made of sentences from its sources");
+        args.events.note(ui, "no model is configured, so the answer is made of passages from its sources");
     }
     let stop = interruptible();
     let watch = Watch::new(ui, args.events);

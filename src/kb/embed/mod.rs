@@ -32,10 +32,11 @@ mod onnx_runtime;
 
 mod fastembed;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -103,6 +104,12 @@ pub trait Embedder: Send + Sync {
     ///
     /// Errors are dropped here: the next embedding call returns them.
     fn warm_up(&self) {}
+}
+
+/// Returns whether a word is a common English one: the vocabulary of the built-in model has it whole.
+pub(crate) fn is_english(word: &str) -> bool {
+    static WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| builtin::VOCABULARY.lines().collect());
+    WORDS.contains(word.to_lowercase().as_str())
 }
 
 /// Returns the cosine of two unit vectors.

@@ -334,9 +334,13 @@ impl Searcher {
     pub(crate) async fn search_and_judge(&self, typed: &str, options: &SearchOptions) -> Result<Judged, SearchError> {
         let found = self.search(typed, options).await?;
         let (support, unknown) = self.assess(typed, &found.hits, &options.filter).await?;
-        let unknown = self.spelled_like(unknown, &found.hits, &options.filter).await?;
         let has_phrase = !Query::parse(typed, &self.splitter).phrases.is_empty();
-        let Some(corrected) = spelling::corrected(typed, &unknown).filter(|_| !has_phrase) else {
+        let unknown = if has_phrase {
+            unknown.into_iter().map(|word| Unknown { word, similar: Vec::new() }).collect()
+        } else {
+            self.spelled_like(unknown, &found.hits, &options.filter).await?
+        };
+        let Some(corrected) = spelling::corrected(typed, &unknown, &self.splitter) else {
             return Ok(Judged { found, support, unknown, corrected: None });
         };
         let found = self.search(&corrected, options).await?;

@@ -15,6 +15,9 @@ const READ: usize = 3;
 const PART_WORDS: usize = 12;
 const WINDOW_PARTS: usize = 3;
 
+/// Key words that are counted, each by a search of the index. A pasted text has more.
+const MAX_KEY_WORDS: usize = 32;
+
 /// A smaller folder counts as one of so many chunks: in a handful of notes no word is common, and every word they lack
 /// would outweigh those they have.
 const LEAST_CHUNKS: usize = 200;
@@ -186,7 +189,7 @@ impl Searcher {
     async fn key_words(&self, question: &str, filter: &Filter) -> Result<Vec<KeyWord>, SearchError> {
         let all = self.index.count_chunks().await?.max(LEAST_CHUNKS) as f32;
         let words = self.splitter.words(question);
-        let keys = self.splitter.key_stems(question).into_iter();
+        let keys = self.splitter.key_stems(question).into_iter().take(MAX_KEY_WORDS);
         let keys = keys.filter_map(|stem| {
             let word = words.iter().find(|word| word.stem == stem)?;
             Some((stem, question[word.range.clone()].to_owned()))

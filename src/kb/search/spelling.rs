@@ -5,13 +5,21 @@ use std::collections::BTreeMap;
 use strsim::damerau_levenshtein;
 
 use super::{Hit, SearchError, Searcher, Support};
+use crate::base::word::WordSplitter;
+use crate::kb::embed::is_english;
 use crate::kb::index::Filter;
 
 /// Shortest word that is corrected, in letters: too many words are near a shorter one.
 const SHORTEST: usize = 4;
 
+/// Longest word that is corrected, in letters: the storage engine refuses to compare much longer ones.
+const LONGEST: usize = 30;
+
 /// Length in letters from which a word may have two errors.
 const TWO_ERRORS: usize = 7;
+
+/// Words of one question that are looked up; a question with more is in another language, or pasted.
+const MOST: usize = 6;
 
 /// Chunks with similar words that are read.
 const READ: usize = 20;
@@ -26,9 +34,11 @@ pub struct Unknown {
 }
 
 impl Unknown {
-    /// Returns the one word that may be used in its place at once.
-    pub(crate) fn correction(&self) -> Option<&str> {
-        if let [one] = self.similar.as_slice() { Some(one) } else { None }
+    /// Returns the one word that may be used in its place at once; none in place of what may be a name: `Paris` is not
+    /// `pairs`.
+    fn correction(&self) -> Option<&str> {
+        let [one] = self.similar.as_slice() else { return None };
+        (!self.word.starts_with(char::is_uppercase)).then_some(one)
     }
 }
 
@@ -36,12 +46,13 @@ impl Unknown {
 pub(crate) fn said(unknown: &[Unknown], support: Support) -> Vec<String> {
     let mut missing = Vec::new();
     let mut said = Vec::new();
-    for Unknown { word, similar } in unknown {
-        match similar.as_slice() {
-            [one] => said.push(format!("not found here: `{word}`; `{one}` was searched for")),
-            _ if support == Support::Strong => {}
-            [] => missing.push(format!("`{word}`")),
-            several => said.push(format!("not found here: `{word}`; did you mean `{}`?", several.join("` or `"))),
+    for own in unknown {
+        let word = &own.word;
+        match own.correction() {
+            Some(one) => said.push(format!("not found here: `{word}`; `{one}` was searched for")),
+            None if support == Support::Strong => {}
+            None if own.similar.is_empty() => missing.push(format!("`{word}`")),
+            None => said.push(format!("not found here: `{word}`; did you mean `{}`?", own.similar.join("` or `"))),
         }
     }
     if !missing.is_empty() {
@@ -51,11 +62,13 @@ pub(crate) fn said(unknown: &[Unknown], support: Support) -> Vec<String> {
 }
 
 /// Returns a question with its misspelt words replaced; `None` if there are none.
-pub(crate) fn corrected(question: &str, unknown: &[Unknown]) -> Option<String> {
+pub(crate) fn corrected(question: &str, unknown: &[Unknown], splitter: &WordSplitter) -> Option<String> {
     let mut text = question.to_owned();
-    for word in unknown {
-        if let Some(correction) = word.correction() {
-            text = text.replace(&word.word, correction);
+    let words = splitter.words(question);
+    for word in words.into_iter().rev() {
+        let is_own = |unknown: &&Unknown| unknown.word == question[word.range.clone()];
+        if let Some(correction) = unknown.iter().find(is_own).and_then(Unknown::correction) {
+            text.replace_range(word.range, correction);
         }
     }
     (text != question).then_some(text)
@@ -71,11 +84,12 @@ impl Searcher {
         filter: &Filter,
     ) -> Result<Vec<Unknown>, SearchError> {
         let mut found = Vec::new();
-        for word in unknown {
+        for (place, word) in unknown.into_iter().enumerate() {
             let similar = match errors_in(&word) {
-                0 => Vec::new(),
+                errors if place >= MOST || errors == 0 => Vec::new(),
                 errors => {
-                    let legs = self.index.similar_leg(&word, errors, filter, READ).await?;
+                    // A word that cannot be compared has no similar ones: the search itself succeeded.
+                    let legs = self.index.similar_leg(&word, errors, filter, READ).await.unwrap_or_default();
                     let rows = self.index.rows(&legs.iter().map(|hit| hit.row_id).collect::<Vec<_>>()).await?;
                     let texts = rows.values().map(super::searched_text).chain(hits.iter().map(|hit| hit.text.clone()));
                     self.nearest(&word, errors, texts)
@@ -109,12 +123,13 @@ impl Searcher {
     }
 }
 
-/// Returns how many errors a word may have; none for a name in capitals or one with digits.
+/// Returns how many errors a word may have; none for a name in capitals, one with digits, or a correct English word: a
+/// folder without `wifi` does not mean `wiki`.
 fn errors_in(word: &str) -> usize {
     let letters = word.chars().count();
     let is_code = word.chars().any(|letter| !letter.is_alphabetic()) || word.chars().skip(1).any(char::is_uppercase);
     match letters {
-        _ if is_code || letters < SHORTEST => 0,
+        _ if is_code || !(SHORTEST..=LONGEST).contains(&letters) || is_english(word) => 0,
         _ if letters < TWO_ERRORS => 1,
         _ => 2,
     }
@@ -131,8 +146,10 @@ mod tests {
             similar: similar.iter().map(|word| (*word).to_owned()).collect(),
         };
         let found = [unknown("anual", &["annual"]), unknown("leeve", &["leave", "sleeve"]), unknown("zorb", &[])];
-        assert_eq!(corrected("anual leeve zorb?", &found).as_deref(), Some("annual leeve zorb?"));
-        assert_eq!(corrected("zorb?", &found[2..]), None);
+        let corrected = |question, found| corrected(question, found, &WordSplitter::default());
+        assert_eq!(corrected("anual leeve, biannual zorb?", &found).as_deref(), Some("annual leeve, biannual zorb?"));
+        assert_eq!(corrected("zorb? banual", &found), None);
+        assert_eq!(corrected("Paris?", &[unknown("Paris", &["pairs"])]), None);
         assert_eq!(said(&found, Support::Strong), ["not found here: `anual`; `annual` was searched for"]);
         assert_eq!(
             said(&found[1..], Support::Weak).join("\n"),
@@ -145,5 +162,6 @@ mod tests {
     fn short_words_and_codes_are_not_corrected() {
         let errors: Vec<_> = ["api", "CRDT", "e404x", "leeve", "signatre"].map(errors_in).into();
         assert_eq!(errors, [0, 0, 0, 1, 2]);
+        assert_eq!([errors_in("compare"), errors_in("weather"), errors_in(&"a".repeat(80))], [0, 0, 0]);
     }
 }
