@@ -3,10 +3,14 @@
 //! A thread cannot be ended from outside. One that is given up goes on until it is done or the process ends, so the input
 //! must be limited in size as well.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio::sync::oneshot;
+
+use super::line::panic_text;
 
 /// The computation took too long, or it panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,6 +37,11 @@ pub(crate) async fn within_async<T: Send + 'static>(
     let (sender, receiver) = oneshot::channel();
     std::thread::spawn(move || sender.send(work()).is_ok());
     tokio::time::timeout(limit, receiver).await.map_err(|_| TooSlow)?.map_err(|_| TooSlow)
+}
+
+/// Runs `work`, which may panic, as the storage engine does on damaged files. The error is the message of the panic.
+pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| panic_text(panic.as_ref()).to_owned())
 }
 
 #[cfg(test)]

@@ -12,9 +12,9 @@ pub(crate) mod folder;
 
 pub(crate) mod file;
 
-pub(crate) mod bounded;
-
 pub mod line;
+
+pub(crate) mod bounded;
 
 pub(crate) mod money;
 

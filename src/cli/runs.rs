@@ -47,13 +47,13 @@ pub(super) struct ExportArgs {
 
 /// Runs `dr runs`.
 pub(super) async fn runs(ui: &mut Ui, engine: &Engine, args: RunsArgs) -> Result<Exit, CliError> {
-    let StoredRuns { runs, damage } = engine.runs().await?;
+    let StoredRuns { runs, damage, hint } = engine.runs().await?;
     if args.json {
         ui.print(&versioned(&json!({ "runs": runs, "stats": stats(&runs) }))?)?;
     } else if args.stats {
         ui.print(&stats_text(&runs))?;
     } else if runs.is_empty() {
-        ui.tell("no run is stored here; `dr ask` starts one");
+        ui.tell(&format!("no run is stored here; {}", hint.unwrap_or_default()));
     } else {
         ui.print(&runs.iter().map(line).collect::<String>())?;
     }

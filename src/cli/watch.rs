@@ -131,14 +131,14 @@ impl Shown {
             Some(EventFormat::Text) => match &event {
                 RunEvent::Event { event, progress } if is_worth_telling(progress) => say(&event_line(event)),
                 RunEvent::Written { section } => say(&format!("written: {}", cut(&section.title))),
-                RunEvent::Instead { why, hint } => say(&instead(why, hint)),
+                RunEvent::Note { .. } | RunEvent::Instead { .. } => note(&event).iter().for_each(|note| say(note)),
                 RunEvent::Event { .. } | RunEvent::Call { .. } => {}
             },
             None => {}
         }
         if let Some(bar) = &self.bar {
-            if let RunEvent::Instead { why, hint } = &event {
-                bar.println(printable(&instead(why, hint)));
+            if let Some(note) = note(&event) {
+                bar.println(printable(&note));
             }
             let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
             view.take(event);
@@ -165,7 +165,9 @@ impl LiveView {
                 };
             }
             RunEvent::Written { section } => self.written = preview(&section),
-            // Printed above the view. What follows is another run.
+            // Printed above the view.
+            RunEvent::Note { .. } => {}
+            // As well. What follows is another run.
             RunEvent::Instead { .. } => *self = Self::default(),
         }
     }
@@ -180,8 +182,15 @@ impl LiveView {
     }
 }
 
-fn instead(why: &str, hint: &str) -> String {
-    format!("note: answering without a model: {}\nhint: {}", one_line(why), one_line(hint))
+/// Formats an event that is a note.
+fn note(event: &RunEvent) -> Option<String> {
+    let (text, hint) = match event {
+        RunEvent::Note { text, hint } => (text.clone(), hint.as_deref()),
+        RunEvent::Instead { why, hint } => (format!("answering without a model: {why}"), Some(hint.as_str())),
+        RunEvent::Event { .. } | RunEvent::Call { .. } | RunEvent::Written { .. } => return None,
+    };
+    let hint = hint.map(|hint| format!("\nhint: {}", one_line(hint))).unwrap_or_default();
+    Some(format!("note: {}{hint}", one_line(&text)))
 }
 
 /// Formats the amounts spent with their limits.

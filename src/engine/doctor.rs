@@ -1,15 +1,14 @@
 //! Checks the installation. Each problem comes with the command that fixes it.
 
 use std::collections::HashMap;
-use std::panic::AssertUnwindSafe;
 use std::path::Path;
 
-use futures::FutureExt;
 use serde::Serialize;
 
 use super::stored::details;
 use super::{Engine, EngineError};
-use crate::base::line::{counted, panic_text, with_causes};
+use crate::base::bounded::caught;
+use crate::base::line::{counted, with_causes};
 use crate::kb::document::Document;
 use crate::kb::embed::{EmbedderChoice, find_runtime};
 use crate::kb::index::{DocumentRow, Index, IndexStats, writer};
@@ -264,7 +263,7 @@ impl Engine {
     async fn runs_checks(&self) -> Vec<Check> {
         let mend = REPAIR.to_owned();
         let store = match self.known_runs() {
-            Err(EngineError::Store(StoreError::Empty)) => {
+            Err(EngineError::Store(StoreError::Empty { .. })) => {
                 return vec![self.vanished(&[]).unwrap_or_else(|| Check::ok("runs", "none stored"))];
             }
             Err(EngineError::Store(StoreError::Journal(error))) if error.is_damage() => {
@@ -340,15 +339,11 @@ impl Engine {
     /// Reads the research memory; `None` if there is none.
     async fn memory_check(&self) -> Option<Check> {
         let folder = self.runs_folder();
-        if !Recall::folder(&folder).is_dir() {
-            return None;
-        }
-        let problem = match caught(Recall::verify(&folder)).await {
-            Ok(Ok(())) => return Some(Check::ok("memory", "can be read")),
-            Ok(Err(error)) => with_causes(&error),
-            Err(panic) => panic,
-        };
-        Some(Check::trouble("memory", problem, "run `dr doctor --repair`, which removes it".to_owned()))
+        Recall::folder(&folder).symlink_metadata().ok()?;
+        Some(match Recall::verify(&folder).await {
+            Ok(()) => Check::ok("memory", "can be read"),
+            Err(error) => Check::trouble("memory", with_causes(&error), error.hint()),
+        })
     }
 
     async fn embedder_check(&self, index: Option<&Index>) -> Check {
@@ -372,11 +367,6 @@ impl Engine {
 
 fn damaged_index(problem: String) -> Check {
     Check::trouble("index", problem, "run `dr index --rebuild`".to_owned())
-}
-
-/// Runs a check. Damage can make the storage engine panic: the error is then its message.
-async fn caught<T>(check: impl Future<Output = T>) -> Result<T, String> {
-    AssertUnwindSafe(check).catch_unwind().await.map_err(|panic| panic_text(panic.as_ref()).to_owned())
 }
 
 fn outside_check(name: &str, root: &Path) -> Check {

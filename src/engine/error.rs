@@ -54,6 +54,16 @@ pub enum EngineError {
         /// Its folder.
         root: PathBuf,
     },
+    /// A folder in the project is a symbolic link out of it, which may have come with the project.
+    #[error("`{link}` is a symbolic link to `{real}`, which is outside this project")]
+    LinkOutside {
+        /// The folder as it was named or stored.
+        link: PathBuf,
+        /// Where it leads.
+        real: PathBuf,
+        /// Whether it was indexed before it became a link.
+        was_folder: bool,
+    },
     /// The index is on the network, and `dr` is offline.
     #[error("index `{uri}` is on the network, and `dr` is offline")]
     RemoteOffline {
@@ -181,6 +191,7 @@ impl EngineError {
             | Self::Get(_)
             | Self::Eval(_)
             | Self::RootOutside { .. }
+            | Self::LinkOutside { .. }
             | Self::NoCollection { .. }
             | Self::NothingToIndex { .. }
             | Self::SameName { .. }
@@ -210,6 +221,12 @@ impl EngineError {
             Self::Eval(error) => Some(error.hint().to_owned()),
             Self::NoCollection { known, .. } => Some(format!("the index has: {}", known.join(", "))),
             Self::RootOutside { root, .. } => Some(format!("if you trust the index, run `dr index {}`", root.display())),
+            Self::LinkOutside { real, was_folder: false, .. } => {
+                Some(format!("if you want that folder to be read, name it: `dr index {}`", real.display()))
+            }
+            Self::LinkOutside { was_folder: true, .. } => {
+                Some("restore the folder, or remove the collection with `dr index --prune`".into())
+            }
             Self::RemoteOffline { .. } => Some("use a local index with `--index <FOLDER>`".into()),
             Self::NothingToIndex { rebuild: false } => Some("run `dr index <FOLDER>`".into()),
             Self::NothingToIndex { rebuild: true } => Some("run `dr index --rebuild <FOLDER>`".into()),

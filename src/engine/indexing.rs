@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use super::{Engine, EngineError, create_folder};
-use crate::kb::index::{Index, IndexError, Manifest};
+use crate::kb::index::{Index, IndexError, Manifest, leads_out_of};
 use crate::kb::ingest::{CollectionSource, IngestError, IngestEvent, IngestOptions, IngestSummary, Listener, ingest};
 
 /// Options of [`Engine::index`].
@@ -62,7 +62,8 @@ impl Engine {
         Ok(ingest(&self.location, &embedder, &choice.to_string(), &options, watcher, cancel).await?)
     }
 
-    /// Returns the folders to index, and the collections to remove because their folder is missing.
+    /// Returns the folders to index, and the collections to remove because their folder is missing or a link out of the
+    /// project.
     ///
     /// A rebuild, or a request without folders, includes every folder of the index, so that no collection is lost.
     fn sources(
@@ -73,7 +74,7 @@ impl Engine {
         let mut sources = Vec::new();
         let mut names = request.names.iter();
         for folder in &request.folders {
-            let root = canonical(folder)?;
+            let root = self.named_root(folder)?;
             if !root.is_dir() {
                 return Err(IngestError::NotAFolder { path: folder.clone() }.into());
             }
@@ -93,8 +94,12 @@ impl Engine {
                 if sources.iter().any(|source| source.name == name) {
                     continue;
                 }
-                if let Some(root) = self.location.leads_out(&root) {
-                    return Err(EngineError::RootOutside { collection: name, root });
+                if let Some(real) = self.location.leads_out(&root) {
+                    if !request.prune {
+                        return Err(EngineError::LinkOutside { link: root.into(), real, was_folder: true });
+                    }
+                    forget.push(name);
+                    continue;
                 }
                 let is_inside = self.location.owns(&root);
                 let root = self.location.open_root(&root);
@@ -122,7 +127,21 @@ impl Engine {
     /// Returns an error if the folder or the index does not exist.
     pub(crate) async fn collection_of(&self, folder: &Path) -> Result<Option<String>, EngineError> {
         let index = Index::open(&self.location).await?;
-        Ok(self.known_name(&canonical(folder)?, Some(index.manifest())))
+        Ok(self.known_name(&self.named_root(folder)?, Some(index.manifest())))
+    }
+
+    /// Returns the full path of a folder that the user names.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::LinkOutside`] for a symbolic link of this project that leads out of it: the user named a
+    /// place in the project.
+    fn named_root(&self, folder: &Path) -> Result<PathBuf, EngineError> {
+        let projects = [Some(self.project.as_path()), self.location.base()];
+        match projects.into_iter().flatten().find_map(|project| leads_out_of(project, folder)) {
+            Some(real) => Err(EngineError::LinkOutside { link: folder.to_path_buf(), real, was_folder: false }),
+            None => canonical(folder),
+        }
     }
 
     fn known_name(&self, root: &Path, stored: Option<&Manifest>) -> Option<String> {

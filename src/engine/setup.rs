@@ -13,10 +13,11 @@ use tokio_util::sync::CancellationToken;
 use super::request::check_scope;
 use super::search::check_collections;
 use super::stored::{Origins, followed, is_read_only};
-use super::watch::{Watcher, listener};
+use super::watch::{RunEvent, Watcher, listener};
 use super::{AskRequest, Engine, EngineError};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::id::RunId;
+use crate::base::line::with_causes;
 use crate::kb::search::{Scope, SearchMode, Searcher};
 use crate::llm::message::Role;
 use crate::llm::roles::{Models, ModelsError};
@@ -28,7 +29,7 @@ use crate::research::question::Question;
 use crate::run::budget::BudgetLimits;
 use crate::run::event::{Followed, Instead, RunRequest, RunSettings};
 use crate::run::orchestrator::{Orchestrator, Resources, Sources, check_plan};
-use crate::run::recall::Recall;
+use crate::run::recall::{Recall, RecallError};
 use crate::run::store::Store;
 use crate::run::tree::RunState;
 use crate::source::deep_research::DeepResearch;
@@ -180,7 +181,14 @@ impl Engine {
         let Setup { searcher, models, jobs, sources, .. } = setup;
         let embedder = searcher.embedder().map(Arc::clone);
         let recall = match (&embedder, store.is_kept()) {
-            (Some(embedder), true) => Recall::open(&self.runs_folder(), Arc::clone(embedder)).await.ok(),
+            (Some(embedder), true) => {
+                let watcher = Arc::clone(&watcher);
+                let on_failure = move |error: &RecallError| {
+                    let text = format!("the run goes on without its research memory: {}", with_causes(error));
+                    watcher(RunEvent::Note { text, hint: error.hint() });
+                };
+                Recall::open(&self.runs_folder(), Arc::clone(embedder), Arc::new(on_failure)).await
+            }
             _ => None,
         };
         Resources {

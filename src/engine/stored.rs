@@ -58,6 +58,8 @@ pub(crate) struct StoredRuns {
     pub(crate) runs: Vec<RunSummary>,
     /// Why there may be more.
     pub(crate) damage: Option<String>,
+    /// What the user can do if there are none.
+    pub(crate) hint: Option<String>,
 }
 
 /// The report of a stored run.
@@ -123,12 +125,16 @@ impl Engine {
     pub(super) fn known_runs(&self) -> Result<Store, EngineError> {
         let folder = self.runs_folder();
         if !folder.join(STATE_FILE).exists() {
-            return Err(StoreError::Empty.into());
+            return Err(self.no_runs().into());
         }
         match Store::open(&folder).map_err(EngineError::from) {
             Err(error) if is_read_only(&error) => Ok(Store::read_only(&folder)?),
             store => Ok(store?),
         }
+    }
+
+    fn no_runs(&self) -> StoreError {
+        StoreError::Empty { had_runs: !Store::worked_on(&self.runs_folder()).is_empty() }
     }
 
     /// Returns the folder that stores runs: the `.dr` of the index, else one for its address in the user's data folder,
@@ -197,15 +203,18 @@ impl Engine {
     /// Returns an error if the journal cannot be opened.
     pub(crate) async fn runs(&self) -> Result<StoredRuns, EngineError> {
         let store = match self.known_runs() {
-            Err(EngineError::Store(StoreError::Empty)) => return Ok(StoredRuns::default()),
+            Err(EngineError::Store(error @ StoreError::Empty { .. })) => {
+                return Ok(StoredRuns { hint: error.hint(), ..StoredRuns::default() });
+            }
             store => store?,
         };
+        let hint = self.no_runs().hint();
         let RunList { runs: rows, damage } = store.journal().runs().await.map_err(StoreError::from)?;
         let mut runs = Vec::new();
         for row in rows {
             runs.push(summary(&store, row).await);
         }
-        Ok(StoredRuns { runs, damage })
+        Ok(StoredRuns { runs, damage, hint })
     }
 
     /// Removes a run and its entries in the research memory.

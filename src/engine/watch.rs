@@ -34,6 +34,12 @@ pub(crate) enum RunEvent {
     },
     /// A section of a long answer was written. The final report may still omit it.
     Written { section: Section },
+    /// Something went wrong that does not end the run.
+    Note {
+        text: String,
+        /// What the user can do.
+        hint: Option<String>,
+    },
     /// The question is answered without the models that are configured.
     Instead {
         /// The reason, as a clause.

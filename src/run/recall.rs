@@ -8,6 +8,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::{
     Array, ArrayRef, FixedSizeListBuilder, Float32Array, Float32Builder, RecordBatch, RecordBatchIterator, StringArray,
@@ -21,6 +22,7 @@ use lancedb::{DistanceType, Table};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::base::bounded::caught;
 use crate::base::id::{ContentHash, RunId};
 use crate::kb::embed::{EmbedError, Embedder};
 use crate::research::branch::Branch;
@@ -42,6 +44,26 @@ const KEPT_VERSIONS_HOURS: i64 = 1;
 pub struct Recall {
     table: Table,
     embedder: Arc<dyn Embedder>,
+    failures: Arc<Failures>,
+}
+
+/// Reports the first failure of a memory.
+struct Failures {
+    was_told: AtomicBool,
+    tell: OnFailure,
+}
+
+/// Told why a run goes on without its memory.
+pub(crate) type OnFailure = Arc<dyn Fn(&RecallError) + Send + Sync>;
+
+impl Failures {
+    fn note<T>(&self, result: Result<T, RecallError>) -> Result<T, RecallError> {
+        result.inspect_err(|error| {
+            if !self.was_told.swap(true, Ordering::Relaxed) {
+                (self.tell)(error);
+            }
+        })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,11 +152,11 @@ pub(crate) struct Recalled {
     pub(crate) similarity: f32,
 }
 
-/// The memory could not be read or written.
+/// The memory could not be read or written. A run goes on without it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecallError {
     /// The table failed.
-    #[error("failed to {action} the memory of runs")]
+    #[error("failed to {action} the research memory")]
     Table {
         /// What was attempted.
         action: &'static str,
@@ -143,48 +165,70 @@ pub(crate) enum RecallError {
         source: Box<lancedb::Error>,
     },
     /// A column is missing or of another type.
-    #[error("failed to read the memory of runs")]
+    #[error("failed to read the research memory")]
     Batch(#[from] ArrowError),
     /// A tag has a value that this version does not know.
-    #[error("memory of runs has an unknown tag")]
+    #[error("research memory has an unknown tag")]
     Tag(#[from] serde_json::Error),
+    /// A damaged file made the storage engine panic.
+    #[error("research memory is damaged: {0}")]
+    Damaged(String),
     /// The embedder failed.
-    #[error("failed to embed for the memory of runs")]
+    #[error("failed to embed for the research memory")]
     Embed(#[from] EmbedError),
     /// The blocking task panicked.
-    #[error("failed to embed for the memory of runs")]
+    #[error("failed to embed for the research memory")]
     Task(#[from] tokio::task::JoinError),
 }
 
+impl RecallError {
+    /// Returns what the user can do about this error.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::Embed(error) => error.hint(),
+            Self::Task(_) => None,
+            Self::Table { .. } | Self::Batch(_) | Self::Tag(_) | Self::Damaged(_) => {
+                Some("run `dr doctor --repair`, which removes it; later runs fill it again".into())
+            }
+        }
+    }
+}
+
+/// Runs an operation of the memory. Its failures, panics of the storage engine included, must not look like those of the
+/// index, which is in tables of the same kind.
+async fn steady<T>(work: impl Future<Output = Result<T, RecallError>>) -> Result<T, RecallError> {
+    caught(Box::pin(work)).await.unwrap_or_else(|panic| Err(RecallError::Damaged(panic)))
+}
+
 impl Recall {
-    /// Opens the memory beside the journal in `folder`, or makes it.
-    pub(crate) async fn open(folder: &Path, embedder: Arc<dyn Embedder>) -> Result<Self, RecallError> {
+    /// Opens the memory beside the journal in `folder`, or makes it. `on_failure` is told once, if this fails or a later
+    /// operation does.
+    pub(crate) async fn open(folder: &Path, embedder: Arc<dyn Embedder>, on_failure: OnFailure) -> Option<Self> {
+        let failures = Arc::new(Failures { was_told: AtomicBool::new(false), tell: on_failure });
+        let table = failures.note(steady(Self::table(folder, &embedder)).await).ok()?;
+        Some(Self { table, embedder, failures })
+    }
+
+    async fn table(folder: &Path, embedder: &Arc<dyn Embedder>) -> Result<Table, RecallError> {
         let uri = folder.join(FOLDER).to_string_lossy().into_owned();
         let connection = lancedb::connect(&uri).execute().await.map_err(during("open"))?;
         // Vectors of different embedders never meet.
         let name = format!("memory_{}", &ContentHash::of(embedder.fingerprint().as_bytes()).as_str()[..8]);
-        let table = match connection.open_table(&name).execute().await {
-            Ok(table) => table,
-            Err(lancedb::Error::TableNotFound { .. }) => connection
-                .create_empty_table(&name, schema(embedder.dimension()))
-                .execute()
-                .await
-                .map_err(during("make"))?,
-            Err(_) => {
-                // Damaged. Nothing depends on what it held.
-                connection.drop_table(&name, &[]).await.map_err(during("remove"))?;
-                connection
-                    .create_empty_table(&name, schema(embedder.dimension()))
-                    .execute()
-                    .await
-                    .map_err(during("make"))?
+        match connection.open_table(&name).execute().await {
+            Err(lancedb::Error::TableNotFound { .. }) => {
+                let made = connection.create_empty_table(&name, schema(embedder.dimension())).execute().await;
+                made.map_err(during("make"))
             }
-        };
-        Ok(Self { table, embedder })
+            opened => opened.map_err(during("open")),
+        }
     }
 
     /// Adds entries of a run, replacing those with the same ids.
     pub(crate) async fn add(&self, run: &RunId, entries: Vec<Entry>) -> Result<(), RecallError> {
+        self.failures.note(steady(self.put(run, entries)).await)
+    }
+
+    async fn put(&self, run: &RunId, entries: Vec<Entry>) -> Result<(), RecallError> {
         if entries.is_empty() {
             return Ok(());
         }
@@ -224,6 +268,10 @@ impl Recall {
     ///
     /// Compares every vector of the run instead of using a vector index, so that the same entries give the same answer.
     pub(crate) async fn search(&self, run: &RunId, query: &RecallQuery<'_>) -> Result<Vec<Recalled>, RecallError> {
+        self.failures.note(steady(self.nearest(run, query)).await)
+    }
+
+    async fn nearest(&self, run: &RunId, query: &RecallQuery<'_>) -> Result<Vec<Recalled>, RecallError> {
         let (embedder, text) = (Arc::clone(&self.embedder), query.text.to_owned());
         let vector = tokio::task::spawn_blocking(move || embedder.embed_query(&text)).await??;
         let nearest = self.table.query().nearest_to(vector).map_err(during("search"))?;
@@ -243,14 +291,17 @@ impl Recall {
 
     /// Removes the memory of all runs.
     pub(crate) fn discard(runs: &Path) -> std::io::Result<()> {
-        match std::fs::remove_dir_all(Self::folder(runs)) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            removed => removed,
-        }
+        let folder = Self::folder(runs);
+        let removed = if folder.is_dir() { std::fs::remove_dir_all(folder) } else { std::fs::remove_file(folder) };
+        removed.or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
     }
 
     /// Removes the entries of a run from the tables of all embedders, and the files that hold them.
     pub(crate) async fn forget(runs: &Path, run: &RunId) -> Result<(), RecallError> {
+        steady(Self::remove(runs, run)).await
+    }
+
+    async fn remove(runs: &Path, run: &RunId) -> Result<(), RecallError> {
         for table in tables(runs).await? {
             let filter = format!("run = '{run}'");
             if table.count_rows(Some(filter.clone())).await.map_err(during("read"))? == 0 {
@@ -281,19 +332,22 @@ impl Recall {
     ///
     /// Returns an error for a damaged table.
     pub(crate) async fn verify(runs: &Path) -> Result<(), RecallError> {
-        for table in tables(runs).await? {
-            let rows = table.query().execute().await.map_err(during("read"))?;
-            rows.try_for_each(|_| std::future::ready(Ok(()))).await.map_err(during("read"))?;
-            table.stats().await.map_err(during("measure"))?;
-        }
-        Ok(())
+        steady(async {
+            for table in tables(runs).await? {
+                let rows = table.query().execute().await.map_err(during("read"))?;
+                rows.try_for_each(|_| std::future::ready(Ok(()))).await.map_err(during("read"))?;
+                table.stats().await.map_err(during("measure"))?;
+            }
+            Ok(())
+        })
+        .await
     }
 }
 
 /// Opens the tables of all embedders.
 async fn tables(runs: &Path) -> Result<Vec<Table>, RecallError> {
     let folder = Recall::folder(runs);
-    if !folder.is_dir() {
+    if folder.symlink_metadata().is_err() {
         return Ok(Vec::new());
     }
     let connection = lancedb::connect(&folder.to_string_lossy()).execute().await.map_err(during("open"))?;
@@ -427,6 +481,10 @@ mod tests {
     use super::*;
     use crate::kb::embed::builtin_for_tests;
 
+    fn unexpected() -> OnFailure {
+        Arc::new(|error| panic!("{error}"))
+    }
+
     fn entry(id: &str, text: &str) -> Entry {
         Entry {
             id: id.into(),
@@ -443,7 +501,7 @@ mod tests {
     #[tokio::test]
     async fn nearest_entry_of_the_run_is_found_and_adding_it_again_does_not_double_it() {
         let folder = tempfile::tempdir().unwrap();
-        let recall = Recall::open(folder.path(), builtin_for_tests()).await.unwrap();
+        let recall = Recall::open(folder.path(), builtin_for_tests(), unexpected()).await.unwrap();
         let (run, other) = (RunId::random(1), RunId::random(2));
         let entries = || vec![entry("n1e1", "Cats sleep all day long."), entry("n1e2", "Taxes are due in April.")];
         recall.add(&run, entries()).await.unwrap();
@@ -453,14 +511,14 @@ mod tests {
         assert_eq!(found.iter().map(|found| found.entry.id.as_str()).collect::<Vec<_>>(), ["n1e1", "n1e2"]);
         assert_eq!(found[0].entry, entries()[0], "the tags come back as they were stored");
         Recall::forget(folder.path(), &run).await.unwrap();
-        let recall = Recall::open(folder.path(), builtin_for_tests()).await.unwrap();
+        let recall = Recall::open(folder.path(), builtin_for_tests(), unexpected()).await.unwrap();
         assert!(recall.search(&run, &RecallQuery::of("cats", 5)).await.unwrap().is_empty());
     }
 
     #[tokio::test]
     async fn entries_are_filtered_by_kind_source_label_and_node() {
         let folder = tempfile::tempdir().unwrap();
-        let recall = Recall::open(folder.path(), builtin_for_tests()).await.unwrap();
+        let recall = Recall::open(folder.path(), builtin_for_tests(), unexpected()).await.unwrap();
         let run = RunId::random(1);
         let (kb, second) = (entry("n1e1", "Cats sleep all day long."), NodeId::numbered(2));
         let web = Entry {

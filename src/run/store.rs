@@ -68,7 +68,10 @@ pub enum StoreError {
     Ambiguous(String),
     /// No runs are stored.
     #[error("no run is stored here")]
-    Empty,
+    Empty {
+        /// Whether there were runs: the journal was deleted.
+        had_runs: bool,
+    },
     /// Another process holds the lock of the run.
     #[error("run `{run}` is being worked on by {holder}")]
     Busy {
@@ -103,7 +106,8 @@ impl StoreError {
                 Some("`dr doctor --repair` keeps its events up to the damage; `dr runs` lists the other runs".into())
             }
             Self::Missing(_) | Self::Ambiguous(_) => Some("`dr runs` lists the runs and their ids".into()),
-            Self::Empty => Some("`dr ask` starts one".into()),
+            Self::Empty { had_runs: false } => Some("`dr ask \"<QUESTION>\"` starts one".into()),
+            Self::Empty { had_runs: true } => Some("there were runs; `dr doctor` names them".into()),
             Self::Busy { .. } => Some("wait until it is done, or end that process".into()),
             Self::Lock(_) | Self::ReadOnly | Self::Folder { .. } => None,
         }
@@ -121,11 +125,7 @@ impl Store {
 
     /// Returns the runs in `folder` that have a lock file: all that were worked on and not removed.
     pub(crate) fn worked_on(folder: &Path) -> Vec<RunId> {
-        let files = std::fs::read_dir(folder.join(LOCKS)).into_iter().flatten().flatten();
-        let mut runs: Vec<RunId> =
-            files.filter_map(|file| file.file_name().to_str()?.strip_suffix(".lock")?.parse().ok()).collect();
-        runs.sort();
-        runs
+        locked_in(&folder.join(LOCKS))
     }
 
     /// Replaces a damaged journal by a new one with everything that can still be read. The damaged file is kept.
@@ -165,7 +165,10 @@ impl Store {
     /// Finds a run by its id or a prefix of it; the newest if no name is given.
     pub(crate) async fn find(&self, name: Option<&str>) -> Result<RunId, StoreError> {
         let runs = self.journal.runs().await?.runs;
-        let Some(name) = name else { return runs.into_iter().next().map(|run| run.id).ok_or(StoreError::Empty) };
+        let Some(name) = name else {
+            let had_runs = matches!(&self.keeping, Keeping::Locked(locks) if !locked_in(locks).is_empty());
+            return runs.into_iter().next().map(|run| run.id).ok_or(StoreError::Empty { had_runs });
+        };
         let mut like = runs.into_iter().filter(|run| run.id.as_str().starts_with(name) && !name.is_empty());
         match (like.next(), like.next()) {
             (Some(run), None) => Ok(run.id),
@@ -234,6 +237,15 @@ impl Store {
         lines.extend(egress.iter().map(|row| json!({"kind": "egress", "row": row}).to_string()));
         Ok(lines.join("\n") + "\n")
     }
+}
+
+/// Returns the runs that have a lock file in a folder.
+fn locked_in(locks: &Path) -> Vec<RunId> {
+    let files = std::fs::read_dir(locks).into_iter().flatten().flatten();
+    let mut runs: Vec<RunId> =
+        files.filter_map(|file| file.file_name().to_str()?.strip_suffix(".lock")?.parse().ok()).collect();
+    runs.sort();
+    runs
 }
 
 fn lock_file(locks: &Path, run: &RunId) -> PathBuf {

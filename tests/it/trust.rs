@@ -318,7 +318,10 @@ fn collection_whose_folder_became_a_link_out_of_the_project_is_not_read() {
     world.write("../private/siren.md", "# Siren\n\nThe siren is switched off with the word marmalade.\n");
     fs::remove_dir_all(world.path("kb")).unwrap();
     std::os::unix::fs::symlink(world.path("../private"), world.path("kb")).unwrap();
-    assert_refused(&world.dr(["index", "--no-embed"]), "which is outside this project");
+    let refused = world.dr(["index", "--no-embed"]);
+    assert_refused(&refused, "which is outside this project");
+    assert!(refused.stderr.contains("`dr index --prune`"), "{refused}");
+    assert_refused(&world.dr(["index", "kb", "--no-embed"]), "which is outside this project");
     for command in [&["get", "siren.md"][..], &["ask", "--offline", QUESTION]] {
         let run = world.dr(command);
         assert!(!run.stdout.contains("marmalade"), "{run}");
@@ -327,6 +330,45 @@ fn collection_whose_folder_became_a_link_out_of_the_project_is_not_read() {
     assert!(doctor.stdout.contains("is now a link to `"), "{doctor}");
     let found = world.dr(["search", "marmalade", "--mode", "lexical", "--json"]).succeeded().json();
     assert_eq!(found["hits"].as_array().map(Vec::len), Some(0));
+    world.dr(["index", "--prune", "--no-embed", "--quiet"]).succeeded();
+    assert!(!world.dr(["doctor"]).succeeded().stdout.contains("is now a link to `"));
+}
+
+#[cfg(unix)]
+#[test]
+fn folder_that_is_a_link_out_of_the_project_is_indexed_only_by_its_own_name() {
+    use std::os::unix::fs::symlink;
+
+    let world = World::with_kb();
+    world.write("../private/siren.md", "# Siren\n\nThe siren is switched off with the word marmalade.\n");
+    let private = world.path("../private").canonicalize().unwrap();
+    symlink(&private, world.path("notes")).unwrap();
+    symlink("notes", world.path("again")).unwrap();
+    symlink("kb", world.path("inner")).unwrap();
+    let outside = format!("is a symbolic link to `{}`, which is outside this project", private.display());
+    let elsewhere = world.path("../index");
+    for commands in [
+        &["index", "notes", "--no-embed"][..],
+        &["index", "again", "kb", "--no-embed"],
+        &["index", "--rebuild", "./kb/../notes"],
+        &["ask", "--offline", "--kb", "notes", QUESTION],
+        &["plan", "--offline", "--kb", "notes", QUESTION],
+        &["--index", elsewhere.to_str().unwrap(), "index", "notes"],
+    ] {
+        let run = world.dr(commands);
+        assert_refused(&run, &outside);
+        assert!(run.stderr.contains(&format!("`dr index {}`", private.display())), "{run}");
+    }
+    assert_eq!(names(&world.path(".")), ["again", "inner", "kb", "notes"], "nothing was made");
+    assert!(!elsewhere.exists());
+    world.dr(["index", "inner", "--no-embed", "--quiet"]).succeeded();
+    assert_eq!(world.contents().collections["kb"], "kb", "a link inside the project stands for its folder");
+    // The same words from below the project, and the advice.
+    let below = world.command(["index", "../notes"]).current_dir(world.path("kb")).output().unwrap();
+    assert_refused(&world.run_of(below), &outside);
+    world.dr([Path::new("index"), &private, Path::new("--no-embed")]).succeeded();
+    let found = world.dr(["search", "marmalade", "--mode", "lexical", "--json"]).succeeded().json();
+    assert_eq!(found["hits"].as_array().map(Vec::len), Some(1));
 }
 
 /// Runs SQL on the journal of a world, as another program would.

@@ -161,13 +161,17 @@ impl IndexLocation {
         }
     }
 
-    /// Returns where a stored root leads that is inside the folder of the index by its text, and outside of it through
-    /// a symbolic link.
+    /// Returns where a stored root leads if a symbolic link takes it out of the folder that the index belongs to.
     pub(crate) fn leads_out(&self, stored: &str) -> Option<PathBuf> {
-        let Self::Local { base, .. } = self else { return None };
-        let real = self.open_root(stored).canonicalize().ok().filter(|_| self.owns(stored))?;
-        let is_inside = base.canonicalize().is_ok_and(|base| real.starts_with(base));
-        (!is_inside).then_some(real)
+        self.base().and_then(|base| leads_out_of(base, &self.open_root(stored)))
+    }
+
+    /// Returns the folder that a local index belongs to.
+    pub(crate) fn base(&self) -> Option<&Path> {
+        match self {
+            Self::Local { base, .. } => Some(base),
+            Self::Remote { .. } => None,
+        }
     }
 
     /// Returns the folder that a stored root refers to.
@@ -178,6 +182,24 @@ impl IndexLocation {
             Self::Remote { .. } => PathBuf::from(stored),
         }
     }
+}
+
+/// Returns where `path` leads if a symbolic link inside `project` takes it out of there.
+///
+/// Such a link may have come with the project, so it does not decide what is read. A path that is outside by its own words
+/// was chosen by the user, and links on it are followed.
+pub(crate) fn leads_out_of(project: &Path, path: &Path) -> Option<PathBuf> {
+    let project = project.canonicalize().ok()?;
+    let real = path.canonicalize().ok().filter(|real| !real.starts_with(&project))?;
+    let mut at = PathBuf::new();
+    for part in std::path::absolute(path).ok()?.components() {
+        let was_inside = at.starts_with(&project);
+        at = at.join(part).canonicalize().ok()?;
+        if was_inside && part != Component::ParentDir && !at.starts_with(&project) {
+            return Some(real);
+        }
+    }
+    None
 }
 
 impl fmt::Display for IndexLocation {
@@ -209,6 +231,32 @@ mod tests {
         for stored in ["/etc", "..", "docs/../../x"] {
             assert!(!location.owns(stored), "{stored}");
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn link_inside_a_project_does_not_lead_out_of_it_and_any_other_path_does() {
+        use std::os::unix::fs::symlink;
+
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().canonicalize().unwrap().join(path);
+        for path in ["project/kb/deep", "outside/notes"] {
+            std::fs::create_dir_all(at(path)).unwrap();
+        }
+        symlink(at("outside"), at("project/out")).unwrap();
+        symlink("out/notes", at("project/chain")).unwrap();
+        symlink("kb", at("project/inner")).unwrap();
+        symlink(at("project"), at("outside/back")).unwrap();
+        symlink(at("project"), at("other")).unwrap();
+        let leads_out = |path: &str| leads_out_of(&at("project"), &at(path));
+        for path in ["project/out/notes", "project/chain", "project/kb/../out/notes", "other/chain"] {
+            assert_eq!(leads_out(path), Some(at("outside/notes")), "{path}");
+        }
+        for path in ["project/kb", "project/inner", "outside/notes", "project/../outside/notes", "project/out/back/kb"]
+        {
+            assert_eq!(leads_out(path), None, "{path}");
+        }
+        assert_eq!(leads_out("project/missing"), None);
     }
 
     #[test]

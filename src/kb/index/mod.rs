@@ -36,6 +36,7 @@ use lancedb::query::{ExecutableQuery, QueryBase, Select};
 use lancedb::{Connection, Session, Table};
 
 pub(crate) use indexes::TEXT_INDEX_VERSION;
+pub(crate) use location::leads_out_of;
 pub use location::{DR_FOLDER, IndexLocation, LocationError};
 pub(crate) use manifest::{EmbedderRecord, Manifest, ManifestError};
 pub use query::{Filter, LegHit};

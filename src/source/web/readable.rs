@@ -169,20 +169,22 @@ fn title(dom: &Dom) -> String {
 fn main_part(dom: &Dom) -> Option<usize> {
     let mut mains = Vec::new();
     let mut articles = Vec::new();
-    // Hidden elements and articles inside articles are not candidates.
-    let mut open = vec![0];
-    while let Some(node) = open.pop() {
+    // Hidden elements and what is inside another candidate of its kind are not candidates: each is written to be measured,
+    // which takes quadratic time if they are nested.
+    let mut open = vec![(0, false)];
+    while let Some((node, is_in_main)) = open.pop() {
         if is_hidden(dom, node) {
             continue;
         }
         let name = dom.name(node);
-        if name == Some("main") || dom.attribute(node, "role") == Some("main") {
+        let is_main = name == Some("main") || dom.attribute(node, "role") == Some("main");
+        if is_main && !is_in_main {
             mains.push(node);
         } else if name == Some("article") {
             articles.push(node);
             continue;
         }
-        open.extend(dom.children(node));
+        open.extend(dom.children(node).iter().map(|child| (*child, is_in_main || is_main)));
     }
     let sized = |nodes: Vec<usize>| nodes.into_iter().map(|node| (write(dom, node, &[]).chars().count(), node));
     let largest = |nodes: Vec<usize>| {
@@ -510,6 +512,16 @@ mod tests {
         ));
         assert!(list.contains("1 Valves") && list.contains("3 Valves"), "many are a list");
         assert_eq!(text("<body><nav>Only this</nav></body>"), "Only this");
+    }
+
+    #[test]
+    fn main_parts_inside_one_another_are_measured_once() {
+        let page = format!("<body>Around.{}{}", "<main>".repeat(1_000), "<p>A line of text.".repeat(10_000));
+        let started = std::time::Instant::now();
+        let text = text(&page);
+        assert!(text.starts_with("A line of text.") && text.len() > 100_000);
+        // Without the limit it takes minutes. The slack is for machines that do other things as well.
+        assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
     }
 
     #[test]

@@ -55,7 +55,10 @@ fn runs_are_listed_with_state_and_cost_and_compared_by_their_nodes() {
     let server = endpoint(ONE_ROUND);
     let world = world_at(&server);
     let none = world.dr(["runs"]).succeeded();
-    assert_eq!((none.stdout.as_str(), none.stderr.as_str()), ("", "no run is stored here; `dr ask` starts one\n"));
+    assert_eq!(
+        (none.stdout.as_str(), none.stderr.as_str()),
+        ("", "no run is stored here; `dr ask \"<QUESTION>\"` starts one\n")
+    );
     world.dr(["ask", QUESTION]).succeeded();
     world.dr(["ask", "--offline", "What is said of topic 2?"]).succeeded();
     let listed = world.dr(["runs"]).succeeded();
@@ -164,7 +167,7 @@ fn ambiguous_run_prefix_is_refused() {
 fn commands_without_runs_print_how_to_start_one() {
     let world = topics();
     for command in ["show", "replay", "export", "resume"] {
-        assert_refused(&world, &[command], "no run is stored here", "`dr ask` starts one");
+        assert_refused(&world, &[command], "no run is stored here", "`dr ask \"<QUESTION>\"` starts one");
     }
 }
 
