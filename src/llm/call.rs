@@ -17,7 +17,7 @@ use crate::base::retry::{Again, Failure};
 pub struct CallKey(String);
 
 impl CallKey {
-    /// Wraps a key. The part before the first `/` is the node of the call, or a step of the whole run.
+    /// Wraps a key.
     pub(crate) fn new(key: impl Into<String>) -> Self {
         Self(key.into())
     }
@@ -26,6 +26,11 @@ impl CallKey {
     #[must_use]
     pub(crate) fn then(&self, part: &str) -> Self {
         Self(format!("{}/{part}", self.0))
+    }
+
+    /// Returns the part before the first `/`: the node of the call, or a step of the whole run.
+    pub(crate) fn owner(&self) -> &str {
+        self.0.split_once('/').map_or(&self.0, |(owner, _)| owner)
     }
 
     /// Returns the key as text.

@@ -13,7 +13,7 @@ use super::question::Question;
 use super::sentence::Sentence;
 use super::unit::{Unit, UnitKind, units, units_of_page};
 use crate::base::word::WordSplitter;
-use crate::kb::embed::{EmbedError, Embedder, Matches};
+use crate::kb::embed::{EmbedError, Embedder, Matches, windows};
 use crate::source::{Passage, Place};
 
 /// Most units picked for one question.
@@ -30,6 +30,9 @@ const MAX_COMPARED: usize = 16;
 
 /// Sentences of one unit that are compared by their tokens.
 const MAX_SENTENCES: usize = 48;
+
+/// Consecutive sentences in which the question is looked for.
+const WINDOW: usize = 2;
 
 /// Items or rows above which a list or table is cut to those that bear on the question.
 const MAX_PIECES: usize = 14;
@@ -280,13 +283,8 @@ fn in_window(candidate: &Candidate<'_>, weights: &Weights, about: &HashSet<Strin
         return share(weights, &candidate.words, about);
     }
     let stems: Vec<_> = sentences.iter().map(|sentence| splitter.stems(&sentence.plain)).collect();
-    let windows = windows(stems.len()).map(|window| stems[window].iter().flatten().cloned().collect());
+    let windows = windows(stems.len(), WINDOW).map(|window| stems[window].iter().flatten().cloned().collect());
     windows.map(|stems| share(weights, &stems, about)).fold(0.0, f32::max)
-}
-
-/// Returns every two consecutive sentences.
-fn windows(sentences: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..sentences.saturating_sub(1).max(1)).map(move |start| start..(start + 2).min(sentences))
 }
 
 /// Returns what is taken off the score of a unit that says little by itself.
@@ -330,9 +328,7 @@ fn add_meaning(
     let texts: Vec<_> = candidates.iter().map(parts).collect();
     let found = embedder.compare(&words, &texts)?;
     for (candidate, matches) in candidates.iter_mut().zip(found) {
-        let count = compared(&candidate.unit).len().max(1);
-        let of = |window: Range<usize>| matches.max_sim((0..1).chain(window.start + 1..=window.end));
-        candidate.score += MEANING * windows(count).map(of).fold(0.0, f32::max);
+        candidate.score += MEANING * matches.best_window(WINDOW);
         candidate.matches = Some(matches);
     }
     sort(candidates);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::budget::BudgetLimits;
-use super::desk::writing_reserve;
+use super::outlook::writing_reserve;
 use super::tree::RunState;
 use crate::base::money::dollars_text;
 use crate::llm::message::{Prompt, Role, Usage};

@@ -45,6 +45,8 @@ mod outward_worker;
 
 pub(crate) mod jobs;
 
+pub(crate) mod outlook;
+
 pub(crate) mod desk;
 
 pub(crate) mod recall;

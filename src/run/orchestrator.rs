@@ -9,13 +9,14 @@ use tracing::{Span, info, instrument};
 
 use super::budget::{Budget, BudgetLimits, CallCost, Purpose, Spent};
 use super::cache::Cache;
-use super::desk::{Desk, writing_reserve};
+use super::desk::Desk;
 use super::egress::Egress;
 use super::event::{Event, Record, RunSettings};
 use super::jobs::{Jobs, to_try_again};
 use super::journal::{CallRow, CallState, JournalError, LockedRun};
 use super::ledger::{CallNotice, Ledger, charged_tokens};
 use super::node_source::{Patience, Shared};
+use super::outlook::writing_reserve;
 use super::phase::{Briefs, Judged, Phase};
 use super::reader::Reading;
 use super::recall::Recall;

@@ -119,10 +119,11 @@ impl Embedder for Builtin {
             let parts = parts.iter().map(|part| words.encode(part).map_err(run_error));
             model.token_vectors(&parts.collect::<Result<Vec<_>, _>>()?, &model.workers[worker])
         };
-        let asked = vectors(question, 0)?;
-        batch::spread(model.workers.len(), texts.len(), |worker, text| {
-            Ok(Matches::of_tokens(&asked, &vectors(&texts[text], worker)?))
-        })
+        let all = batch::spread(model.workers.len(), 1 + texts.len(), |worker, text| {
+            vectors(text.checked_sub(1).map_or(question, |text| &texts[text]), worker)
+        })?;
+        let (question, texts) = all.split_first().expect("the question is the first text");
+        Ok(texts.iter().map(|text| Matches::of_tokens(question, text)).collect())
     }
 
     fn warm_up(&self) {

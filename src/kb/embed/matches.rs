@@ -3,6 +3,8 @@
 //! A mean over a passage hides the one sentence that answers. Comparing token with token finds it: `MaxSim` is the mean,
 //! over the tokens of a question, of the best cosine among the tokens of a text (Khattab and Zaharia 2020, `ColBERT`).
 
+use std::ops::Range;
+
 use super::cosine;
 
 /// Unit vectors of the tokens of consecutive parts of one text, all from one pass of the model.
@@ -59,11 +61,23 @@ impl Matches {
         mean(self.words.iter().flatten().map(|token| best(token, &parts)))
     }
 
+    /// Returns the best `MaxSim` of a few consecutive parts together with part 0, which holds the headings of the text.
+    pub(crate) fn best_window(&self, size: usize) -> f32 {
+        let parts = self.words.iter().flatten().next().map_or(0, Vec::len);
+        let of = |window: Range<usize>| self.max_sim((0..1).chain(window.start + 1..=window.end));
+        windows(parts.saturating_sub(1), size).map(of).fold(0.0, f32::max)
+    }
+
     /// Returns `MaxSim` of each word of the question in some parts of the text; 0 for one without tokens.
     pub(crate) fn by_word(&self, parts: impl Iterator<Item = usize>) -> Vec<f32> {
         let parts: Vec<_> = parts.collect();
         self.words.iter().map(|tokens| mean(tokens.iter().map(|token| best(token, &parts)))).collect()
     }
+}
+
+/// Returns every `size` consecutive parts; all of them if there are fewer.
+pub(crate) fn windows(parts: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..(parts + 1).saturating_sub(size).max(1)).map(move |start| start..(start + size).min(parts))
 }
 
 fn best(token: &[f32], parts: &[usize]) -> f32 {
@@ -91,6 +105,22 @@ mod tests {
         // Opposed vectors count as absent, like a part without tokens.
         assert_eq!(found.by_word(2..4), [0.0, 0.0]);
         assert_eq!(found.by_word(3..9), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn windows_overlap_and_a_short_text_has_one() {
+        assert_eq!(windows(5, 3).collect::<Vec<_>>(), [0..3, 1..4, 2..5]);
+        assert!(windows(2, 3).eq(std::iter::once(0..2)));
+        assert!(windows(0, 3).eq(std::iter::once(0..0)));
+    }
+
+    #[test]
+    fn best_window_includes_the_headings() {
+        let question = TokenVectors::new(2, vec![1.0, 0.0, 0.0, 1.0], [1, 1]);
+        let text = TokenVectors::new(2, vec![1.0, 0.0, 0.8, -0.6, 0.0, 1.0], [1, 1, 1]);
+        assert!((Matches::of_tokens(&question, &text).best_window(1) - 1.0).abs() < 1e-6);
+        let empty = TokenVectors::new(2, Vec::new(), []);
+        assert!(Matches::of_tokens(&question, &empty).best_window(2).abs() < 1e-6);
     }
 
     #[test]

@@ -32,15 +32,15 @@ mod onnx_runtime;
 
 mod fastembed;
 
-use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::matches::Matches;
+pub(crate) use self::matches::windows;
 pub(crate) use self::model_files::ModelFilesError;
 pub(crate) use self::onnx_runtime::{RuntimeError, find_runtime};
 use crate::base::token::CountTokens;
@@ -108,8 +108,8 @@ pub trait Embedder: Send + Sync {
 
 /// Returns whether a word is a common English one: the vocabulary of the built-in model has it whole.
 pub(crate) fn is_english(word: &str) -> bool {
-    static WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| builtin::VOCABULARY.lines().collect());
-    WORDS.contains(word.to_lowercase().as_str())
+    let word = word.to_lowercase();
+    builtin::VOCABULARY.lines().any(|own| own == word)
 }
 
 /// Returns the cosine of two unit vectors.

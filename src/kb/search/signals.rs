@@ -1,11 +1,10 @@
 //! Measures how well the hits of a search fit the question, for [`Support`].
 
 use std::collections::HashSet;
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Hit, SearchError, Searcher, Support};
-use crate::kb::embed::{EmbedError, Embedder};
+use crate::kb::embed::{EmbedError, Embedder, windows};
 use crate::kb::index::Filter;
 
 /// Hits whose texts are compared with the question.
@@ -95,7 +94,6 @@ impl Signals {
 }
 
 /// A key word of the question.
-#[derive(Clone)]
 pub(super) struct KeyWord {
     text: String,
     stem: String,
@@ -137,7 +135,8 @@ impl Searcher {
         {
             signals.has_vectors = true;
             signals.similarity = hits.iter().filter_map(similarity).fold(0.0, f32::max);
-            let words: Vec<_> = question.split_whitespace().map(|word| self.weighted(word, &keys)).collect();
+            let words = question.split_whitespace().map(|word| (word.to_owned(), self.weight(word, &keys)));
+            let words: Vec<_> = words.collect();
             let texts: Vec<_> = hits.iter().take(READ).map(|hit| (headings(hit), hit.text.clone())).collect();
             let embedder = Arc::clone(embedder);
             let compared = tokio::task::spawn_blocking(move || by_meaning(&words, &texts, embedder.as_ref()));
@@ -149,17 +148,16 @@ impl Searcher {
     #[expect(clippy::cast_precision_loss, reason = "counts of words are small")]
     fn by_words(&self, hits: &[Hit], keys: &[KeyWord]) -> Signals {
         let total = keys.iter().map(|key| key.weight).sum::<f32>().max(f32::EPSILON);
-        let rarest = keys.iter().map(|key| key.weight).fold(f32::EPSILON, f32::max);
         let sum = |is: &dyn Fn(&KeyWord) -> bool| keys.iter().filter(|key| is(key)).map(|key| key.weight).sum::<f32>();
         let share = |stems: &HashSet<String>| sum(&|key| stems.contains(&key.stem)) / total;
         let (mut all, mut window, mut longest) = (HashSet::new(), 0.0_f32, 0);
         for hit in hits.iter().take(READ) {
-            let parts = parts(&hit.text);
-            for own in windows(parts.len()) {
-                window = window.max(share(&self.splitter.stems(&parts[own].join(" "))));
+            let stems: Vec<_> = parts(&hit.text).into_iter().map(|part| self.splitter.stems(part)).collect();
+            for own in windows(stems.len(), WINDOW_PARTS) {
+                window = window.max(share(&stems[own].iter().flatten().cloned().collect()));
             }
             all.extend(self.splitter.stems(&headings(hit)));
-            all.extend(self.splitter.stems(&hit.text));
+            all.extend(stems.into_iter().flatten());
             longest = longest.max(hit.text.split_whitespace().count());
         }
         let missing = keys.iter().filter(|key| !all.contains(&key.stem)).map(|key| key.weight);
@@ -167,7 +165,7 @@ impl Searcher {
         Signals {
             window,
             hits: share(&all),
-            missing: missing.fold(0.0, f32::max) / rarest,
+            missing: missing.fold(0.0, f32::max) / rarest(keys),
             unknown: sum(&|key| !key.is_known) / total,
             text_score: score / total,
             length: (longest as f32).ln_1p(),
@@ -176,12 +174,11 @@ impl Searcher {
         }
     }
 
-    /// Returns a word with the weight of its key word relative to the rarest one; 0 for a stop word.
-    fn weighted(&self, word: &str, keys: &[KeyWord]) -> (String, f32) {
+    /// Returns the weight of a word relative to the rarest key word; 0 for a stop word.
+    fn weight(&self, word: &str, keys: &[KeyWord]) -> f32 {
         let stems = self.splitter.stems(word);
-        let rarest = keys.iter().map(|key| key.weight).fold(f32::EPSILON, f32::max);
-        let own = keys.iter().filter(|key| stems.contains(&key.stem)).map(|key| key.weight / rarest);
-        (word.to_owned(), own.fold(0.0, f32::max))
+        let own = keys.iter().filter(|key| stems.contains(&key.stem)).map(|key| key.weight);
+        own.fold(0.0, f32::max) / rarest(keys)
     }
 
     /// Returns the key words of a question with their weights.
@@ -203,6 +200,10 @@ impl Searcher {
     }
 }
 
+fn rarest(keys: &[KeyWord]) -> f32 {
+    keys.iter().map(|key| key.weight).fold(f32::EPSILON, f32::max)
+}
+
 /// Returns the signals `passage`, `sentence` and `worst`, given the words of a question with their weights, and the headings
 /// and the text of each hit.
 fn by_meaning(
@@ -218,8 +219,7 @@ fn by_meaning(
     for (found, parts) in embedder.compare(&question, &texts)?.iter().zip(&texts) {
         let whole = 0..parts.len();
         passage = passage.max(found.max_sim(whole.clone()));
-        let windows = windows(parts.len() - 1).map(|own| (0..1).chain(own.start + 1..=own.end));
-        sentence = windows.map(|window| found.max_sim(window)).fold(sentence, f32::max);
+        sentence = sentence.max(found.best_window(WINDOW_PARTS));
         let lacking = found.by_word(whole).into_iter().zip(words).map(|(found, (_, weight))| (1.0 - found) * weight);
         worst = worst.min(lacking.fold(0.0, f32::max));
     }
@@ -247,11 +247,6 @@ fn parts(text: &str) -> Vec<&str> {
     starts.iter().zip(ends).map(|(start, end)| &text[*start..end]).collect()
 }
 
-/// Returns every few consecutive parts.
-fn windows(parts: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..(parts + 1).saturating_sub(WINDOW_PARTS).max(1)).map(move |start| start..(start + WINDOW_PARTS).min(parts))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -264,12 +259,5 @@ mod tests {
         assert_eq!(cut.concat(), text);
         assert_eq!(cut.iter().map(|part| part.split_whitespace().count()).collect::<Vec<_>>(), [12, 12, 6]);
         assert!(parts(" \n").is_empty());
-    }
-
-    #[test]
-    fn windows_overlap_and_a_short_text_has_one() {
-        assert_eq!(windows(5).collect::<Vec<_>>(), [0..3, 1..4, 2..5]);
-        assert!(windows(2).eq(std::iter::once(0..2)));
-        assert!(windows(0).eq(std::iter::once(0..0)));
     }
 }

@@ -129,7 +129,7 @@ pub(crate) struct CallRow {
 impl CallRow {
     /// Returns the node it was made for; `None` for steps of the whole run.
     pub(crate) fn node(&self) -> Option<NodeId> {
-        self.key.as_str().split('/').next()?.parse().ok()
+        self.key.owner().parse().ok()
     }
 
     /// Returns what this call is charged, in billionths of a dollar; `None` if the price is not known.

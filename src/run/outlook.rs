@@ -1,0 +1,233 @@
+//! What the calls ahead of a run are likely to cost, judged by its calls so far.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::budget::{BudgetLimits, CallCost, WritingReserve};
+use super::journal::CallRow;
+use super::outward::estimate;
+use super::tree::RunState;
+use crate::llm::message::{Prompt, Role, Usage};
+use crate::llm::roles::Models;
+use crate::research::branch::Branch;
+use crate::research::memory::branch_text;
+use crate::research::node::{Node, NodeStatus};
+
+/// Calls of the writer whose cost is reserved beforehand: the report, and one retry.
+const WRITING_CALLS: u64 = 2;
+
+/// Fewest prompt tokens with which a report can be written.
+const LEAST_WRITING_INPUT: u64 = 2_000;
+
+/// Time reserved for writing.
+const WRITING_TIME: Duration = Duration::from_mins(2);
+
+/// Steps that every node is granted before any node takes more.
+const DUE_STEPS: u32 = 2;
+
+/// Prompt and reply tokens of a call, as long as fewer than [`LEARNED_FROM`] calls of its role were observed.
+const UNKNOWN_SIZE: (u64, u64) = (3_000, 1_000);
+
+/// Calls of a role after which their sizes say what the next one will take.
+const LEARNED_FROM: u64 = 2;
+
+/// Tokens of the writer's prompt besides findings and quotes.
+const WRITING_RULES: u64 = 1_500;
+
+/// Tokens of the findings and quotes of a node that has none yet.
+const UNKNOWN_BRANCH: u64 = 1_500;
+
+/// Tokens that research takes for one node, used to tell the planner how many the limits pay for: a plan cannot depend on
+/// what a run has spent, or a resumed run would buy it again.
+const NODE_TOKENS: u64 = 18_000;
+
+/// Expected sizes and costs of the calls of one run.
+pub(super) struct Outlook {
+    models: Models,
+    sizes: Mutex<HashMap<Role, Sizes>>,
+    /// Steps still due to each node that is not settled.
+    due: Mutex<BTreeMap<String, u32>>,
+}
+
+/// The largest calls of a role so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sizes {
+    calls: u64,
+    input: u64,
+    output: u64,
+}
+
+impl Sizes {
+    fn add(&mut self, usage: Usage) {
+        self.calls += 1;
+        self.input = self.input.max(usage.input_tokens);
+        self.output = self.output.max(usage.output_tokens);
+    }
+}
+
+impl Outlook {
+    /// Learns from the calls that a run made before.
+    pub(super) fn new(models: Models, recorded: &[CallRow]) -> Self {
+        let outlook = Self { models, sizes: Mutex::default(), due: Mutex::default() };
+        for (role, usage) in recorded.iter().filter_map(|call| Some((call.role, call.usage?))) {
+            outlook.learn(role, usage);
+        }
+        outlook
+    }
+
+    /// Learns from the usage of a call.
+    pub(super) fn learn(&self, role: Role, usage: Usage) {
+        let mut sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
+        sizes.entry(role).or_default().add(usage);
+    }
+
+    /// Updates what is due to the nodes that are not settled, after an event.
+    pub(super) fn update(&self, state: &RunState) {
+        let open: Vec<_> = open_nodes(state).collect();
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        due.retain(|id, _| open.iter().any(|node| node.id.to_string() == *id));
+        for node in &open {
+            let steps = if node.only_concludes() { 0 } else { DUE_STEPS };
+            let known = due.entry(node.id.to_string()).or_insert(steps);
+            if node.status == NodeStatus::Pending {
+                *known = steps;
+            }
+        }
+    }
+
+    /// Takes a step off those due to a node. Returns whether it was due.
+    pub(super) fn take_step(&self, node: &str) -> bool {
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(steps) = due.get_mut(node).filter(|steps| **steps > 0) else { return false };
+        *steps -= 1;
+        true
+    }
+
+    /// Returns what is due: the first steps and the report of every node that is not settled.
+    pub(super) fn dues(&self) -> CallCost {
+        let due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let (nodes, steps) = (due.len() as u64, due.values().copied().map(u64::from).sum::<u64>());
+        drop(due);
+        self.likely(Role::Worker) * steps + self.likely(Role::Summariser) * nodes
+    }
+
+    /// Returns what is due and the next two steps.
+    pub(super) fn next(&self) -> CallCost {
+        self.dues() + self.likely(Role::Worker) * 2
+    }
+
+    /// Returns what two attempts to write and a verdict will need, judged by what was found, and at most what is reserved.
+    /// The first attempt is counted at its worst case.
+    pub(super) fn writing(&self, state: &RunState, limits: &BudgetLimits) -> CallCost {
+        let size = |branch: &Branch| {
+            let quotes: u64 = branch.evidence.iter().map(|quote| estimate(&quote.quote) + 40).sum();
+            estimate(&branch_text(branch)) + quotes
+        };
+        let (found, all): (u64, u64) = (state.branches.len() as u64, state.branches.values().map(size).sum());
+        let each = all.checked_div(found).unwrap_or(UNKNOWN_BRANCH).max(UNKNOWN_BRANCH / 2);
+        let writer = self.models.role(Role::Writer);
+        let input = WRITING_RULES + all + open_nodes(state).count() as u64 * each;
+        let input = input.min(writer.max_input_tokens);
+        let output = max_output(&self.models, Role::Writer);
+        let first = self.cost(Role::Writer, input, output);
+        let second = self.cost(Role::Writer, input, self.likely_output(Role::Writer, output));
+        let needed = first + second + self.likely(Role::Judge);
+        let most = writing_reserve(&self.models, limits);
+        CallCost {
+            cost_nanos: needed.cost_nanos.map(|cost| cost.min(most.cost_nanos)),
+            tokens: needed.tokens.min(most.tokens),
+        }
+    }
+
+    /// Returns the number of nodes that the limits pay for, beside planning, judging and writing; `None` without limits.
+    pub(super) fn nodes_paid_for(&self, limits: &BudgetLimits) -> Option<u32> {
+        let reserve = writing_reserve(&self.models, limits);
+        let node = self.cost(Role::Worker, NODE_TOKENS * 4 / 5, NODE_TOKENS / 5);
+        let of = |limit: Option<u64>, reserve: u64, each: u64| {
+            limit.map(|limit| limit.saturating_sub(reserve).checked_div(each).unwrap_or(u64::MAX))
+        };
+        let by_tokens = of(limits.tokens, reserve.tokens / 2, node.tokens);
+        let by_cost = of(limits.cost_nanos, reserve.cost_nanos / 2, node.cost_nanos.unwrap_or(0));
+        let nodes = by_tokens.into_iter().chain(by_cost).min()?;
+        Some(u32::try_from(nodes).unwrap_or(u32::MAX).max(1))
+    }
+
+    /// Returns what prompts of so many tokens are likely to cost together.
+    pub(super) fn of_prompts(&self, role: Role, prompts: &[u64]) -> CallCost {
+        let output = match self.sizes(role) {
+            Sizes { calls: 0, .. } => UNKNOWN_SIZE.1,
+            Sizes { .. } => self.likely_output(role, max_output(&self.models, role)),
+        };
+        prompts.iter().fold(CallCost::default(), |all, input| all + self.cost(role, *input, output))
+    }
+
+    /// Returns what the next call of a role is likely to cost.
+    pub(super) fn likely(&self, role: Role) -> CallCost {
+        match self.sizes(role) {
+            Sizes { calls: 0, .. } => self.cost(role, UNKNOWN_SIZE.0, UNKNOWN_SIZE.1),
+            Sizes { input, .. } => self.cost(role, input, self.likely_output(role, max_output(&self.models, role))),
+        }
+    }
+
+    /// Returns the output a call of a role is likely to have at most: half more than the largest so far.
+    pub(super) fn likely_output(&self, role: Role, most: u64) -> u64 {
+        match self.sizes(role) {
+            Sizes { calls: 0, .. } => most,
+            Sizes { output, .. } => (output + output / 2 + 100).min(most),
+        }
+    }
+
+    pub(super) fn cost(&self, role: Role, input: u64, output: u64) -> CallCost {
+        cost(&self.models, role, input, output)
+    }
+
+    fn sizes(&self, role: Role) -> Sizes {
+        let sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
+        sizes.get(&role).copied().filter(|sizes| sizes.calls >= LEARNED_FROM).unwrap_or_default()
+    }
+}
+
+fn open_nodes(state: &RunState) -> impl Iterator<Item = &Node> {
+    state.tree.workers().filter(|node| !node.status.is_settled())
+}
+
+fn cost(models: &Models, role: Role, input_tokens: u64, output_tokens: u64) -> CallCost {
+    let usage = Usage { input_tokens, output_tokens, ..Usage::default() };
+    CallCost { cost_nanos: models.role(role).model.cost_nanos(&usage), tokens: usage.tokens() }
+}
+
+fn max_output(models: &Models, role: Role) -> u64 {
+    let role_model = models.role(role);
+    role_model.model.max_output(&Prompt::new(role, "", "", role_model.max_output_tokens))
+}
+
+/// Returns the most that is set aside for writing the report: the worst case of [`WRITING_CALLS`] calls of the writer, but
+/// at most a third of the limits, so that a run with small limits can still do research.
+pub(crate) fn writing_reserve(models: &Models, limits: &BudgetLimits) -> WritingReserve {
+    let input = models.role(Role::Writer).max_input_tokens;
+    let most = cost(models, Role::Writer, input, max_output(models, Role::Writer)) * WRITING_CALLS;
+    let third = |limit: Option<u64>| limit.map_or(u64::MAX, |limit| limit / 3);
+    WritingReserve {
+        cost_nanos: most.cost_nanos.unwrap_or(0).min(third(limits.cost_nanos)),
+        tokens: most.tokens.min(third(limits.tokens)),
+        time: WRITING_TIME.min(limits.time.map_or(WRITING_TIME, |limit| limit / 5)),
+    }
+}
+
+/// Returns the tokens of a writer's prompt that `left` pays for: in [`WRITING_CALLS`] calls or, if that is too little, in
+/// one.
+pub(super) fn writing_input(models: &Models, left: &BudgetLimits) -> u64 {
+    let output = max_output(models, Role::Writer);
+    let pays = |input: u64, calls: u64| {
+        let all = cost(models, Role::Writer, input, output) * calls;
+        left.tokens.is_none_or(|left| all.tokens <= left)
+            && left.cost_nanos.is_none_or(|left| all.cost_nanos.unwrap_or(0) <= left)
+    };
+    let calls = if pays(LEAST_WRITING_INPUT, WRITING_CALLS) { WRITING_CALLS } else { 1 };
+    let mut input = models.role(Role::Writer).max_input_tokens;
+    while input > LEAST_WRITING_INPUT && !pays(input, calls) {
+        input = input * 15 / 16;
+    }
+    input
+}
