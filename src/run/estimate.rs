@@ -1,4 +1,4 @@
-//! Estimates the calls, tokens, cost and time of a planned run, before anything is spent.
+//! Estimates the calls, tokens, cost and time that a planned run will usually take.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,17 +12,16 @@ use crate::base::money::dollars_text;
 use crate::llm::message::{Prompt, Role, Usage};
 use crate::llm::roles::{Models, RoleModel};
 use crate::research::node::SourceHint;
-use crate::research::worker::WorkerLimits;
 use crate::source::deep_research::DeepResearch;
 
-/// Tokens of a short prompt, mostly its rules. Together with the constants below a rule of thumb for the lower bound.
+/// Tokens of a short prompt, mostly its rules.
 const SMALL_PROMPT: u64 = 1_200;
 
 /// Tokens of a short reply.
 const SMALL_REPLY: u64 = 300;
 
-/// Duration of a call, at best and at worst.
-const CALL_TIME: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(40));
+/// Duration of a call.
+const CALL_TIME: Bounds<Duration> = Bounds { low: Duration::from_secs(3), high: Duration::from_secs(20) };
 
 /// Calls of ordinary size that come before the largest one of a short run: brief, plan and steps.
 const EARLIER_CALLS: u64 = 6;
@@ -36,15 +35,15 @@ const PAGES_PER_NODE: u64 = 3;
 /// A job costs at least its cap divided by this. A rule of thumb.
 const JOB_SHARE: u64 = 5;
 
-/// Duration of a job at best.
-const JOB_TIME: Duration = Duration::from_mins(2);
+/// Duration of a job.
+const JOB_TIME: Bounds<Duration> = Bounds { low: Duration::from_mins(2), high: Duration::from_mins(20) };
 
-/// Lower and upper bound.
+/// Between which values a figure usually lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Bounds<T> {
-    /// If every step succeeds the first time.
+    /// If the first searches find what is needed.
     pub(crate) low: T,
-    /// If every step needs all its rounds and repairs. Capped by the limits of the run.
+    /// If workers search on and a second round follows. At most the limits of the run.
     pub(crate) high: T,
 }
 
@@ -60,11 +59,12 @@ pub(crate) struct Estimate {
     pub(crate) seconds: Bounds<u64>,
 }
 
-/// Number and size of the calls of one role.
+/// Number and size of the calls of one kind.
 struct Share {
     role: Role,
     calls: Bounds<u64>,
     input: Bounds<u64>,
+    output: Bounds<u64>,
 }
 
 impl Estimate {
@@ -81,14 +81,13 @@ impl Estimate {
         let mut estimate = nothing;
         let parallel = state.settings.parallel.max(1) as u64;
         for share in &shares {
-            let output = u64::from(models.role(share.role).max_output_tokens);
             let usage = |calls: u64, input: u64, output: u64| Usage {
                 input_tokens: calls * input,
                 output_tokens: calls * output,
                 ..Usage::default()
             };
-            let low = usage(share.calls.low, share.input.low, SMALL_REPLY.min(output));
-            let high = usage(share.calls.high, share.input.high, output);
+            let low = usage(share.calls.low, share.input.low, share.output.low);
+            let high = usage(share.calls.high, share.input.high, share.output.high);
             estimate.calls.low += share.calls.low;
             estimate.calls.high += share.calls.high;
             estimate.tokens.low += low.tokens();
@@ -99,10 +98,10 @@ impl Estimate {
                 .cost_nanos
                 .zip(costs)
                 .map(|(sum, (low, high))| Bounds { low: sum.low + low, high: sum.high + high });
-            // Only workers run in parallel.
-            let beside = if share.role == Role::Worker { parallel } else { 1 };
-            estimate.seconds.low += CALL_TIME.0.as_secs() * share.calls.low.div_ceil(beside);
-            estimate.seconds.high += CALL_TIME.1.as_secs() * share.calls.high.div_ceil(beside);
+            // Nodes are worked on in parallel.
+            let beside = if matches!(share.role, Role::Worker | Role::Summariser) { parallel } else { 1 };
+            estimate.seconds.low += CALL_TIME.low.as_secs() * share.calls.low.div_ceil(beside);
+            estimate.seconds.high += CALL_TIME.high.as_secs() * share.calls.high.div_ceil(beside);
         }
         if let Some(jobs) = jobs {
             estimate.add_jobs(state, jobs);
@@ -123,18 +122,22 @@ impl Estimate {
             .cost_nanos
             .zip(jobs.cap())
             .map(|(sum, cap)| Bounds { low: sum.low + low * cap / JOB_SHARE, high: sum.high + high * cap });
-        self.seconds.low += JOB_TIME.as_secs() * low.min(1);
-        self.seconds.high += jobs.timeout().as_secs() * high;
+        // Jobs run in parallel.
+        self.seconds.low += JOB_TIME.low.as_secs() * low.min(1);
+        self.seconds.high += JOB_TIME.high.min(jobs.timeout()).as_secs() * high.min(1);
     }
 
-    /// Caps the upper bounds at the limits of the run, which are enforced in any case.
+    /// Caps the figures at the limits of the run, which are enforced in any case.
     fn capped(mut self, state: &RunState) -> Self {
         let limits = &state.settings.limits;
-        let cap = |value: &mut u64, limit: Option<u64>| *value = (*value).min(limit.unwrap_or(u64::MAX));
-        cap(&mut self.tokens.high, limits.tokens);
-        cap(&mut self.seconds.high, limits.time.map(|time| time.as_secs()));
+        let cap = |value: &mut Bounds<u64>, limit: Option<u64>| {
+            value.high = value.high.min(limit.unwrap_or(u64::MAX));
+            value.low = value.low.min(value.high);
+        };
+        cap(&mut self.tokens, limits.tokens);
+        cap(&mut self.seconds, limits.time.map(|time| time.as_secs()));
         if let Some(cost) = &mut self.cost_nanos {
-            cap(&mut cost.high, limits.cost_nanos);
+            cap(cost, limits.cost_nanos);
         }
         self
     }
@@ -146,24 +149,28 @@ fn shares(state: &RunState, models: &Models, has_jobs: bool) -> Vec<Share> {
     let reads = |hint| hint == SourceHint::Mixed || hint == SourceHint::Web && !has_jobs;
     let pages = PAGES_PER_NODE * waiting().filter(|node| reads(node.source_hint)).count() as u64;
     let nodes = waiting().count() as u64;
-    let rounds = u64::from(state.settings.limits.rounds.unwrap_or(1)).max(1);
-    let steps = u64::from(WorkerLimits::default().max_steps);
-    let full = |role: Role| models.role(role).max_input_tokens.min(WorkerLimits::default().max_tokens);
-    let summary = 2 * state.settings.summary_tokens + SMALL_PROMPT;
-    let share = |role, low, high, most: u64| Share {
-        role,
-        calls: Bounds { low, high },
-        input: Bounds { low: SMALL_PROMPT, high: most.max(SMALL_PROMPT) },
+    let rounds = u64::from(state.settings.limits.rounds.unwrap_or(1)).clamp(1, 2);
+    // A second round asks for what is missing only.
+    let most_nodes = nodes + (rounds - 1) * nodes.div_ceil(2);
+    let share = |role, calls: (u64, u64), input: (u64, u64), output: (u64, u64)| {
+        let RoleModel { model, max_input_tokens, max_output_tokens, .. } = models.role(role);
+        let visible = u64::from(*max_output_tokens);
+        let reasoning = model.max_output(&Prompt::new(role, "", "", *max_output_tokens)).saturating_sub(visible);
+        Share {
+            role,
+            calls: Bounds { low: calls.0, high: calls.1 },
+            input: Bounds { low: input.0, high: input.1.min(*max_input_tokens).max(input.0) },
+            output: Bounds { low: output.0.min(visible), high: output.1.min(visible) + reasoning / 2 },
+        }
     };
-    // A worker takes at least three calls: a search, a final step and the branch report. Each later round is assumed to
-    // add as many nodes as the first.
+    // Rules of thumb: tokens of prompts and replies as they were in runs on real knowledge bases.
     vec![
-        share(Role::Worker, 3 * nodes, (steps + 1) * nodes * rounds, full(Role::Worker) / steps),
-        share(Role::Summariser, nodes, nodes * rounds, summary),
-        share(Role::Summariser, 0, pages * rounds, full(Role::Summariser)),
-        share(Role::Judge, 1, rounds, full(Role::Judge)),
-        share(Role::Planner, 0, rounds - 1, full(Role::Planner)),
-        share(Role::Writer, 1, rounds + 1, full(Role::Writer)),
+        share(Role::Worker, (2 * nodes, 5 * most_nodes + 1), (1_500, 4_500), (200, 700)),
+        share(Role::Summariser, (nodes, most_nodes), (1_500, 3_500), (300, 900)),
+        share(Role::Summariser, (0, pages * rounds), (2_000, 8_000), (100, 500)),
+        share(Role::Judge, (1, rounds), (2_000, 8_000), (200, 800)),
+        share(Role::Planner, (0, rounds - 1), (1_500, 4_000), (200, 800)),
+        share(Role::Writer, (1, rounds + 1), (2_500, 12_000), (600, 3_000)),
     ]
 }
 
@@ -234,11 +241,20 @@ fn cents_text(nanos: u64) -> String {
 impl fmt::Display for Estimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "  calls   {} to {}", self.calls.low, self.calls.high)?;
-        writeln!(f, "  tokens  {} to {}", self.tokens.low, self.tokens.high)?;
+        writeln!(f, "  tokens  {} to {}", rounded(self.tokens.low), rounded(self.tokens.high))?;
         match &self.cost_nanos {
             Some(cost) => writeln!(f, "  cost    {} to {}", dollars_text(cost.low), dollars_text(cost.high))?,
             None => writeln!(f, "  cost    unknown: a model has no price")?,
         }
-        write!(f, "  time    {} s to {} s", self.seconds.low, self.seconds.high)
+        write!(f, "  time    {} to {}", time_text(self.seconds.low), time_text(self.seconds.high))
     }
+}
+
+/// Rounds to thousands, if there are some.
+fn rounded(tokens: u64) -> u64 {
+    if tokens < 1_000 { tokens } else { (tokens + 500) / 1_000 * 1_000 }
+}
+
+fn time_text(seconds: u64) -> String {
+    if seconds < 120 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) }
 }
