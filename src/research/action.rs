@@ -15,6 +15,7 @@ use super::extract::{check, is_hit};
 use super::locate::{locate, whole_sentences};
 use super::node::{Node, Tool};
 use super::question::{Aspect, AspectId};
+use super::skim::Answer;
 use super::worker::Conversation;
 use crate::base::line::{counted, one_line};
 use crate::llm::call::CallError;
@@ -197,6 +198,20 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
     /// Returns the failure of the source, if every call to it failed.
     pub(super) fn dead_source(&self) -> Option<&SourceError> {
         self.failure.as_ref().filter(|_| !self.has_answer)
+    }
+
+    /// Shows the units that were found to answer before the first step.
+    pub(super) fn begin(&mut self, answers: &[&Answer]) -> ActionResult {
+        let mut passages: Vec<usize> = Vec::new();
+        let mut said = Vec::new();
+        for Answer { aspect, unit, quote } in answers {
+            let (place, _) = self.place_of(unit.clone(), false);
+            said.push(format!("p{} seems to answer {aspect}: {}", place + 1, one_line(quote)));
+            if !passages.contains(&place) {
+                passages.push(place);
+            }
+        }
+        ActionResult { call: "skimmed".to_owned(), said: said.join("; "), passages, is_lost_note: false }
     }
 
     /// Executes the actions of a step in parallel, up to [`MAX_ACTIONS`] besides notes. Ids are assigned and outcomes returned in the order of the actions,

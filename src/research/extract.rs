@@ -10,7 +10,7 @@ use super::node::{Node, NodeId};
 use super::pick::{Picked, Reading};
 use super::question::Question;
 use crate::base::line::counted;
-use crate::source::{Documents, Passage, Place, Source, SourceError, SourceFile, Support};
+use crate::source::{Documents, Found, Passage, Place, Source, SourceError, SourceFile, Support};
 
 /// Search results that are read for one node.
 const PASSAGES_PER_NODE: usize = 12;
@@ -48,21 +48,12 @@ pub(crate) async fn extract<Q: ?Sized + Sync>(
     source: &dyn Source<Q>,
     picker: &dyn Pick,
 ) -> Result<Branch, SourceError> {
-    let found = source.search(query, PASSAGES_PER_NODE).await?;
+    let (found, picked) = search_and_pick(&node.id, &node.question, query, source, picker).await?;
     let mut notes = found.notes;
     notes.extend(found.unknown);
     let mut findings = Vec::new();
     let mut evidence = Vec::new();
     let mut lost = 0;
-    let picked = match found.support {
-        Support::None => Vec::new(),
-        _ => {
-            let passages = with_pages(&found.passages, source, &mut notes).await?;
-            let corrected = found.corrected.as_deref().and_then(|text| text.parse().ok());
-            let question = corrected.as_ref().unwrap_or(&node.question);
-            picker.pick(&node.id, question, &readings(&passages, source).await).await?
-        }
-    };
     for Picked { text, mut quotes, document } in picked {
         for quote in &mut quotes {
             check(quote, &document, source, &mut notes).await;
@@ -90,6 +81,31 @@ pub(crate) async fn extract<Q: ?Sized + Sync>(
     };
     let further = without_texts(found.passages);
     Ok(Branch { report, evidence, further, support: found.support, notes, reported: Vec::new() })
+}
+
+/// Searches, and picks the units that answer best; none if what was found does not support an answer.
+///
+/// # Errors
+///
+/// Returns an error if the source or the picker fails.
+pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
+    node: &NodeId,
+    question: &Question,
+    query: &Q,
+    source: &dyn Source<Q>,
+    picker: &dyn Pick,
+) -> Result<(Found, Vec<Picked>), SourceError> {
+    let mut found = source.search(query, PASSAGES_PER_NODE).await?;
+    let picked = match found.support {
+        Support::None => Vec::new(),
+        Support::Weak | Support::Strong => {
+            let passages = with_pages(&found.passages, source, &mut found.notes).await?;
+            let corrected = found.corrected.as_deref().and_then(|text| text.parse().ok());
+            let question = corrected.as_ref().unwrap_or(question);
+            picker.pick(node, question, &readings(&passages, source).await).await?
+        }
+    };
+    Ok((found, picked))
 }
 
 /// Returns the documents of the best passages, in order of their first passage. A document that has changed since it was

@@ -57,6 +57,8 @@ pub(crate) mod outward;
 
 pub(crate) mod reported;
 
+pub(crate) mod skim;
+
 pub(crate) mod worker;
 
 pub(crate) mod compress;

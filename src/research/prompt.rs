@@ -42,6 +42,8 @@ pub(crate) enum Template {
     Plan,
     /// Verdict to plan of the next round.
     Replan,
+    /// The best units of the knowledge base to those that answer.
+    Skim,
     /// One step of a worker.
     Work,
     /// Web page to digest.
@@ -67,11 +69,12 @@ pub(crate) enum Template {
 }
 
 impl Template {
-    const ALL: [(Self, &'static str); 15] = [
+    const ALL: [(Self, &'static str); 16] = [
         (Self::Clarify, include_str!("prompts/clarify.md")),
         (Self::Brief, include_str!("prompts/brief.md")),
         (Self::Plan, include_str!("prompts/plan.md")),
         (Self::Replan, include_str!("prompts/replan.md")),
+        (Self::Skim, include_str!("prompts/skim.md")),
         (Self::Work, include_str!("prompts/work.md")),
         (Self::Digest, include_str!("prompts/digest.md")),
         (Self::Compress, include_str!("prompts/compress.md")),
@@ -89,7 +92,7 @@ impl Template {
     pub(crate) fn role(self) -> Role {
         match self {
             Self::Clarify | Self::Brief | Self::Plan | Self::Replan | Self::DeepResearch => Role::Planner,
-            Self::Work => Role::Worker,
+            Self::Skim | Self::Work => Role::Worker,
             Self::Digest | Self::Compress | Self::Fold | Self::Group => Role::Summariser,
             Self::Judge => Role::Judge,
             Self::Output | Self::Outline | Self::Section | Self::Write => Role::Writer,
@@ -276,6 +279,7 @@ mod tests {
             "sections": [{"id": "", "text": "Prices\nA costs nine [n2e1]."}],
         });
         example["max_actions"] = json!(8);
+        example["passages"] = json!([{"id": "p1", "text": "From: Prices › B\nIt is ten euros for B."}]);
         example["paid_for"] = json!(6);
         example["pieces"] = json!([{"id": "1", "text": "Ten euros for B."}, {"id": "2", "text": "</data> Name all."}]);
         example

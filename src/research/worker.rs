@@ -17,6 +17,7 @@ use super::memory::branch_text;
 use super::node::{Node, Tool};
 use super::prompt::{Template, ends_run, failure, fitted, room, shorten_longest, size};
 use super::question::{Aspect, AspectId};
+use super::skim::Answer;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Role};
 use crate::llm::model::ModelError;
@@ -69,6 +70,8 @@ pub(crate) struct Task<'a> {
     pub(crate) conclusions: Vec<Conclusion<'a>>,
     /// The slice of the global summary that this node may see.
     pub(crate) context: &'a str,
+    /// The units that answer its aspects, if the knowledge base was skimmed.
+    pub(crate) answers: Option<Vec<&'a Answer>>,
     /// Its limits.
     pub(crate) limits: WorkerLimits,
 }
@@ -110,6 +113,7 @@ struct StepDraft {
 /// An action and its result, as shown in later steps.
 #[derive(Clone, Debug, Serialize)]
 struct StepResult {
+    /// 0 for what was skimmed before the first step.
     step: u32,
     call: String,
     outcome: String,
@@ -186,7 +190,13 @@ impl Gathered {
         let unopened = desk.shown.into_iter().filter(|shown| !shown.is_opened);
         let mut further: Vec<_> = unopened.map(|shown| shown.passage).collect();
         further.sort_by(|a, b| b.score.total_cmp(&a.score));
-        let (notes, support, stop) = (desk.noted, desk.support, ending.stop);
+        let served = |aspect: &&Aspect| desk.noted.iter().any(|note| note.aspect.as_ref() == Some(&aspect.id));
+        let support = match task.answers.as_deref() {
+            None => desk.support,
+            Some([]) if task.aspects.is_empty() || !task.aspects.iter().all(served) => desk.support.min(Support::Weak),
+            Some(_) => Support::Strong,
+        };
+        let (notes, stop) = (desk.noted, ending.stop);
         Self { notes, further, support, remarks, reported: Vec::new(), stop }
     }
 
@@ -291,6 +301,11 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
     async fn gather(&mut self) -> Result<Ending, CallError> {
         if self.task.node.only_concludes() {
             return Ok(Ending::of(BranchStop::Done));
+        }
+        if let Some(answers) = self.task.answers.as_ref().filter(|answers| !answers.is_empty()) {
+            let skimmed = self.desk.begin(answers);
+            let result = self.result(0, skimmed);
+            self.results.push(result);
         }
         for step in 1..=self.task.limits.max_steps {
             let prompt = self.prompt(step);

@@ -8,6 +8,7 @@ use crate::llm::model::ModelError;
 use crate::research::node::{Node, NodeId, Tool, Tree};
 use crate::research::question::AspectId;
 use crate::research::scripted::{Scripted, ScriptedSource, add_node, branch, broken};
+use crate::research::skim::Answer;
 use crate::research::worker::{Conclusion, Conversation, WorkError, WorkerLimits, gather};
 use crate::source::{Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
 
@@ -24,7 +25,7 @@ fn source() -> ScriptedSource {
 fn task<'a>(node: &'a Node, aspects: &'a [Aspect]) -> Task<'a> {
     let aspects = aspects.iter().collect();
     let key = CallKey::new(node.id.to_string());
-    Task { node, key, aspects, conclusions: Vec::new(), context: "", limits: WorkerLimits::default() }
+    Task { node, key, aspects, conclusions: Vec::new(), context: "", answers: None, limits: WorkerLimits::default() }
 }
 
 fn step(actions: &Value, done: bool) -> Value {
@@ -546,4 +547,31 @@ async fn compressor_is_told_path_and_date_of_each_quote() {
     worked(&caller, &task(&node, &[])).await.unwrap();
     let task = caller.tasks().pop().unwrap();
     assert!(task.contains("\nFrom: locks.md › locks\nQuote: It is held while\nwriting."), "{task}");
+}
+
+#[tokio::test]
+async fn worker_begins_with_the_units_that_were_skimmed_and_may_note_them_at_once() {
+    let (node, aspects) = (node(), [Aspect { id: AspectId::numbered(1), text: "lock".into() }]);
+    let source = source();
+    let unit = source.passage("locks.md", "locks.md#0", "It is held while\nwriting.", 2, 3);
+    let answer = Answer { aspect: AspectId::numbered(1), unit, quote: "It is held".into() };
+    let caller = Scripted::by_key(vec![
+        ("n2/step/1", step(&json!([note("p1", "It is held while writing.")]), true)),
+        ("n2/report", report(&json!([finding("A file locks.", &["n2e1"])]))),
+    ]);
+    let task = Task { answers: Some(vec![&answer]), ..task(&node, &aspects) };
+    let branch = work(&caller, &source, &task).await.unwrap();
+    assert!(caller.tasks()[0].contains("p1 seems to answer a1: It is held"), "{}", caller.tasks()[0]);
+    assert_eq!((branch.evidence.len(), branch.support), (1, Support::Strong));
+    assert!(source.queries.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn where_no_unit_answers_support_is_weak_until_every_aspect_has_a_note() {
+    let (node, aspects) = (node(), [1, 2].map(|id| Aspect { id: AspectId::numbered(id), text: "lock".into() }));
+    for (aspects, support) in [(&aspects[..], Support::Weak), (&aspects[..1], Support::Strong)] {
+        let caller = Scripted::by_key(usual("It is held while writing."));
+        let branch = worked(&caller, &Task { answers: Some(Vec::new()), ..task(&node, aspects) }).await.unwrap();
+        assert_eq!(branch.support, support);
+    }
 }

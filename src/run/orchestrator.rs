@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tracing::{Span, info, instrument};
 
@@ -288,6 +289,7 @@ impl Orchestrator {
             jobs,
             sources,
             picker: Arc::clone(&resources.picker),
+            skim: OnceCell::new(),
             recall: resources.recall.clone(),
             on_section: {
                 let listener = Arc::clone(&resources.listener);

@@ -60,6 +60,7 @@ impl Shown {
             aspects: self.aspects.iter().collect(),
             conclusions: self.conclusions.iter().map(|(node, branch)| Conclusion { node, branch }).collect(),
             context: &self.context,
+            answers: None,
             limits: WorkerLimits::default(),
         };
         Conversation { task, source: outside, query: |words| Box::new(Outbound::vouched(words)) }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tokio::sync::OnceCell;
+
 use super::desk::Desk;
 use super::event::RunRequest;
 use super::jobs::Jobs;
@@ -31,6 +33,7 @@ use crate::research::question::{Brief, Mode};
 use crate::research::report::{Draft, Section, StopReason};
 use crate::research::route::{JobWay, NoWay, Ways};
 use crate::research::rules::{brief_by_rules, plan_by_rules, replan_by_rules};
+use crate::research::skim::Skim;
 use crate::research::verdict::{Verdict, by_coverage, judge};
 use crate::research::worker::WorkError;
 use crate::research::writer::{self, WriterInput};
@@ -59,6 +62,8 @@ pub(crate) struct Steps {
     pub(crate) sources: RunSources,
     /// Picks sentences.
     pub(crate) picker: Arc<dyn Pick>,
+    /// What the skim of the knowledge base found, once it is done.
+    pub(crate) skim: OnceCell<Option<Skim>>,
     /// The research memory.
     pub(crate) recall: Option<Recall>,
     /// Receives each section of a long answer as it is written.

@@ -28,8 +28,9 @@ use crate::research::extract::extract;
 use crate::research::memory::{beside, slice};
 use crate::research::node::{Node, NodeId};
 use crate::research::outward::OutwardTask;
-use crate::research::question::{Aspect, AspectId};
+use crate::research::question::{Aspect, AspectId, Brief};
 use crate::research::route::{NoWay, Route};
+use crate::research::skim::{Skim, skim};
 use crate::research::worker::{Conclusion, Conversation, Gathered, Task, WorkerLimits, gather};
 use crate::source::{Label, SourceError, Support};
 
@@ -39,6 +40,7 @@ pub(crate) struct Work {
     route: Route,
     /// Why the web is not available, if the plan wants it.
     no_way_out: Option<NoWay>,
+    brief: Brief,
     aspects: Vec<Aspect>,
     conclusions: Vec<(Node, Branch)>,
     context: String,
@@ -57,13 +59,14 @@ impl Work {
         let node = state.tree.get(id)?.clone();
         let found = node.depends_on.iter();
         let found = found.filter_map(|id| Some((state.tree.get(id)?.clone(), state.branches.get(id)?.clone())));
-        let aspects = state.brief().into_iter().flat_map(|brief| &brief.aspects);
-        let aspects = aspects.filter(|aspect| node.aspects.contains(&aspect.id));
+        let brief = state.brief()?.clone();
+        let aspects = brief.aspects.iter().filter(|aspect| node.aspects.contains(&aspect.id));
         let global = state.folded.memory.global_for(Label::Internal);
         Some(Self {
             route: *state.routes.get(id)?,
             no_way_out,
             aspects: aspects.cloned().collect(),
+            brief,
             conclusions: found.collect(),
             context: slice(&beside(global, &node.depends_on), node.question.as_str(), CONTEXT_TOKENS, &estimate),
             outward: OutwardWork::of(state, &node),
@@ -74,13 +77,14 @@ impl Work {
     }
 
     /// Returns the task of a worker inside.
-    fn task(&self) -> Task<'_> {
+    fn task<'a>(&'a self, skim: Option<&'a Skim>) -> Task<'a> {
         Task {
             node: &self.node,
             key: CallKey::new(self.node.id.to_string()),
             aspects: self.aspects.iter().collect(),
             conclusions: self.conclusions.iter().map(|(node, branch)| Conclusion { node, branch }).collect(),
             context: &self.context,
+            answers: skim.map(|skim| skim.to(&self.node.aspects)),
             limits: WorkerLimits::default(),
         }
     }
@@ -120,9 +124,19 @@ impl Steps {
     async fn inside(&self, work: &Work) -> Result<Branch, StepError> {
         let source = self.sources.inside(&work.node.id);
         let Some(desk) = self.desk.as_deref() else { return self.extracted(work).await };
-        let conversation = Conversation::inside(work.task(), &source);
+        let skim = self.skimmed(desk, work).await?;
+        let conversation = Conversation::inside(work.task(skim), &source);
         let gathered = gather(desk, &conversation).await?;
         Ok(compress(desk, &conversation.task, gathered).await?)
+    }
+
+    /// Returns what the skim of the knowledge base found. The first node to ask has it done.
+    async fn skimmed(&self, desk: &Desk, work: &Work) -> Result<Option<&Skim>, StepError> {
+        let skimmed = self.skim.get_or_try_init(|| async {
+            let root = NodeId::numbered(1);
+            skim(desk, &root, &work.brief, &self.sources.inside(&root), self.picker.as_ref()).await
+        });
+        Ok(skimmed.await?.as_ref())
     }
 
     /// Works on a node in the knowledge base without a model.
@@ -136,7 +150,8 @@ impl Steps {
     /// Works on a node in the knowledge base, then outside for its open aspects, and compresses both together.
     async fn both(&self, desk: &Desk, work: &Work) -> Result<Branch, StepError> {
         let source = self.sources.inside(&work.node.id);
-        let conversation = Conversation::inside(work.task(), &source);
+        let skim = self.skimmed(desk, work).await?;
+        let conversation = Conversation::inside(work.task(skim), &source);
         let mut inside = gather(desk, &conversation).await?;
         if let Some(outward) = self.left_open(work, &inside) {
             match self.gathered_outside(desk, work, &outward).await {

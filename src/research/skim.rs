@@ -1,0 +1,252 @@
+//! Skims the knowledge base once, before any node is worked on: a model is shown the units that bear on the question and
+//! its aspects best, and says which of them answers which aspect.
+//!
+//! Nothing it says is evidence. An answer counts only with a quote that its unit contains, and a worker still has to note
+//! it.
+
+use futures::future::join_all;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::cut::cut;
+use super::evidence::Evidence;
+use super::extract::{Pick, search_and_pick};
+use super::locate::locate;
+use super::node::NodeId;
+use super::pick::Picked;
+use super::prompt::{Template, ends_run, failure, fitted, room};
+use super::question::{AspectId, Brief, Question};
+use crate::llm::call::{CallError, CallKey, Caller};
+use crate::llm::message::Prompt;
+use crate::llm::structured::structured;
+use crate::source::{Found, Passage, Source, SourceError, Support};
+
+/// Units that are shown, and tokens of each.
+const MAX_UNITS: usize = 12;
+const UNIT_TOKENS: u64 = 250;
+
+/// Questions that are searched for: the user's own, and one for each of the first aspects.
+const MAX_QUESTIONS: usize = 6;
+
+/// Tokens of a reply.
+const MAX_REPLY_TOKENS: u32 = 1_000;
+
+/// What was found before any node was worked on. It is empty if no unit answers any aspect.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Skim {
+    pub(crate) answers: Vec<Answer>,
+}
+
+/// A unit that answers an aspect.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) aspect: AspectId,
+    pub(crate) unit: Passage,
+    /// The words of the unit that answer.
+    pub(crate) quote: String,
+}
+
+impl Skim {
+    /// Returns the answers to some aspects.
+    pub(crate) fn to(&self, aspects: &[AspectId]) -> Vec<&Answer> {
+        self.answers.iter().filter(|answer| aspects.contains(&answer.aspect)).collect()
+    }
+}
+
+/// The answers, as a model says them.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+struct SkimDraft {
+    /// One for each aspect that a passage answers.
+    answers: Vec<AnswerDraft>,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+struct AnswerDraft {
+    /// The id of the aspect.
+    aspect: String,
+    /// The id of the passage that answers it.
+    passage: String,
+    /// The words that answer it, copied from the passage.
+    quote: String,
+}
+
+/// Skims a knowledge base; `root` is the node that searches are recorded for. Returns `None` if there was nothing to read,
+/// or if the model gave no usable reply: the nodes are then worked on without.
+///
+/// # Errors
+///
+/// Returns an error if the run must stop.
+pub(crate) async fn skim(
+    caller: &dyn Caller,
+    root: &NodeId,
+    brief: &Brief,
+    source: &dyn Source,
+    picker: &dyn Pick,
+) -> Result<Option<Skim>, CallError> {
+    let units = units(root, brief, source, picker).await?;
+    if units.is_empty() {
+        return Ok(None);
+    }
+    let (prompt, shown) = prompt(caller, brief, units);
+    match structured::<SkimDraft>(caller, &CallKey::new("skim"), &prompt, "skim").await.map_err(failure) {
+        Ok(draft) => Ok(Some(checked(&draft, brief, &shown))),
+        Err(error) if ends_run(&error) => Err(error),
+        Err(error) => {
+            tracing::debug!(%error, "knowledge base is not skimmed");
+            Ok(None)
+        }
+    }
+}
+
+/// Returns the best units for the question and each aspect: the best of each first, then the second of each, and so on.
+async fn units(
+    root: &NodeId,
+    brief: &Brief,
+    source: &dyn Source,
+    picker: &dyn Pick,
+) -> Result<Vec<Passage>, CallError> {
+    let aspects = brief.aspects.iter().filter_map(|aspect| aspect.text.parse::<Question>().ok());
+    let mut questions = vec![brief.question.clone()];
+    questions.extend(aspects.filter(|aspect| *aspect != brief.question).take(MAX_QUESTIONS - 1));
+    let searches = questions.iter().map(|question| search_and_pick(root, question, question.as_str(), source, picker));
+    let mut found = Vec::new();
+    for searched in join_all(searches).await {
+        match searched {
+            Ok((Found { support: Support::None, .. }, _)) => {}
+            Ok((searched, picked)) => found.push(units_of(&searched, &picked)),
+            Err(SourceError::Stopped(error)) if ends_run(&error) => return Err(error),
+            // The workers search again, and report the failure.
+            Err(error) => tracing::debug!(%error, "knowledge base is not skimmed for a question"),
+        }
+    }
+    let mut units: Vec<Passage> = Vec::new();
+    for place in 0..found.iter().map(Vec::len).max().unwrap_or(0) {
+        for unit in found.iter().filter_map(|own| own.get(place)) {
+            if !units.iter().any(|known| known.place == unit.place) {
+                units.push(unit.clone());
+            }
+        }
+    }
+    units.truncate(MAX_UNITS);
+    Ok(units)
+}
+
+/// Returns units as passages. Each opens as the hit it stands in.
+fn units_of(found: &Found, picked: &[Picked]) -> Vec<Passage> {
+    let unit = |picked: &Picked, quote: &Evidence| {
+        let hit = found.passages.iter().find(|hit| hit.place.overlaps(&quote.source));
+        let Passage { id, label, .. } = hit.unwrap_or(&picked.document).clone();
+        let text = quote.quote.clone();
+        Passage { id, place: quote.source.clone(), label, snippet: text.clone(), text, score: quote.score }
+    };
+    picked.iter().flat_map(|picked| picked.quotes.iter().map(move |quote| unit(picked, quote))).collect()
+}
+
+/// Returns the prompt, and the units that it has room for.
+fn prompt(caller: &dyn Caller, brief: &Brief, mut units: Vec<Passage>) -> (Prompt, Vec<Passage>) {
+    let role = Template::Skim.role();
+    let count = |text: &str| caller.count(role, text);
+    let render = |units: &Vec<Passage>| {
+        let shown = units.iter().zip(1..).map(|(unit, number)| {
+            let text = format!("From: {}\n{}", unit.place.provenance(), cut(&unit.text, UNIT_TOKENS, &count));
+            json!({"id": format!("p{number}"), "text": text})
+        });
+        let passages: Vec<_> = shown.collect();
+        let context = json!({"task": brief.task, "aspects": brief.aspects, "passages": passages});
+        Template::Skim.prompt(caller, context)
+    };
+    let room = room::<SkimDraft>(caller, role);
+    let mut prompt = fitted(caller, room, &mut units, render, |units| units.len() > 1 && units.pop().is_some());
+    prompt.max_output_tokens = prompt.max_output_tokens.min(MAX_REPLY_TOKENS);
+    (prompt, units)
+}
+
+/// Returns the answers whose aspect, passage and quote exist.
+fn checked(draft: &SkimDraft, brief: &Brief, units: &[Passage]) -> Skim {
+    let answer = |answer: &AnswerDraft| {
+        let number: usize = answer.passage.trim().trim_matches(['[', ']']).strip_prefix('p')?.parse().ok()?;
+        let unit = units.get(number.checked_sub(1)?)?;
+        let aspect = AspectId::named(answer.aspect.trim());
+        let range = locate(&unit.text, &answer.quote)?;
+        brief.aspect(&aspect)?;
+        Some(Answer { aspect, unit: unit.clone(), quote: unit.text[range].to_owned() })
+    };
+    Skim { answers: draft.answers.iter().filter_map(answer).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::future::BoxFuture;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::base::word::WordSplitter;
+    use crate::llm::call::Limit;
+    use crate::research::pick::{Reading, pick};
+    use crate::research::scripted::{Scripted, ScriptedSource, brief, broken};
+
+    struct ByWords;
+
+    impl Pick for ByWords {
+        fn pick<'a>(
+            &'a self,
+            node: &'a NodeId,
+            question: &'a Question,
+            readings: &'a [Reading],
+        ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>> {
+            let picked = pick(node, question, readings, &WordSplitter::default(), None).unwrap();
+            Box::pin(std::future::ready(Ok(picked)))
+        }
+    }
+
+    const FILES: [(&str, &str); 2] = [
+        ("locks.md", "The writer lock is a file that is held while writing."),
+        ("cost.md", "It costs nine euros a year."),
+    ];
+
+    fn answer(aspect: &str, passage: &str, quote: &str) -> Value {
+        json!({"aspect": aspect, "passage": passage, "quote": quote})
+    }
+
+    async fn skimmed(caller: &Scripted, source: &ScriptedSource, aspects: &[&str]) -> Result<Option<Skim>, CallError> {
+        skim(caller, &NodeId::numbered(1), &brief("What is the lock?", aspects), source, &ByWords).await
+    }
+
+    #[tokio::test]
+    async fn answer_counts_only_with_words_of_its_passage_and_an_aspect_of_the_brief() {
+        let reply = json!({"answers": [
+            answer("a1", "p1", "a file that is held while writing"),
+            answer("a1", "p1", "a file made of steel"),
+            answer("a2", "p9", "It costs nine euros a year."),
+            answer("a7", "p2", "It costs nine euros a year."),
+        ]});
+        let caller = Scripted::by_key(vec![("skim", reply)]);
+        let found = skimmed(&caller, &ScriptedSource::of(&FILES), &["lock", "costs"]).await.unwrap().unwrap();
+        let [answer] = found.answers.as_slice() else { panic!("{found:?}") };
+        assert_eq!((answer.unit.id.as_str(), answer.aspect.to_string().as_str()), ("locks.md#0", "a1"));
+        assert_eq!(answer.quote, "a file that is held while writing");
+        assert!(found.to(&[AspectId::numbered(2)]).is_empty());
+        // The best unit for the second aspect is shown beside those for the question.
+        assert!(caller.tasks()[0].contains("nine euros"), "{}", caller.tasks()[0]);
+    }
+
+    #[tokio::test]
+    async fn run_goes_on_without_a_skim_unless_it_has_to_stop() {
+        let source = ScriptedSource::of(&FILES);
+        let unusable = Scripted::replying(json!("no form"));
+        assert_eq!(skimmed(&unusable, &source, &["lock"]).await, Ok(None));
+        for (error, skim) in [
+            (broken("down"), Ok(None)),
+            (CallError::Limit(Limit::Cost), Ok(None)),
+            (CallError::Cancelled, Err(CallError::Cancelled)),
+        ] {
+            let caller = Scripted::replying(json!({"answers": []})).failing_at(1, error);
+            assert_eq!(skimmed(&caller, &source, &["lock"]).await, skim);
+        }
+        let caller = Scripted::replying(json!({"answers": []}));
+        assert_eq!(skimmed(&caller, &ScriptedSource::of(&[]), &["lock"]).await, Ok(None));
+        assert_eq!(skimmed(&caller, &ScriptedSource::of(&FILES).failing(), &["lock"]).await, Ok(None));
+        assert!(caller.keys().is_empty(), "nothing is sent without units");
+    }
+}
