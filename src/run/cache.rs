@@ -39,7 +39,8 @@ const MEMORY_ENTRIES: u64 = 1_000;
 #[derive(Clone)]
 pub(crate) struct Cache {
     run: LockedRun,
-    /// Start of the run. Later results of other runs are not used, so that a resumed run sees the same results.
+    /// Start of the run. Later results of other runs are not used, apart from jobs, so that a resumed run sees the same
+    /// results.
     since: Moment,
     clock: Arc<dyn Clock>,
     embedder: Option<Arc<dyn Embedder>>,
@@ -91,6 +92,29 @@ impl Cache {
         serde_json::from_str(&text).map_err(unreadable)
     }
 
+    /// Records the answer that a node had before its run was interrupted, unless an answer to the lookup is on record.
+    /// Returns the one on record.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the journal fails.
+    pub(crate) async fn keep<T>(&self, lookup: &Lookup, answer: T) -> Result<T, JournalError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let known = or_miss(self.known(lookup, |text| serde_json::from_str::<T>(text).is_ok()).await)?;
+        match known {
+            Some(Some(row)) => Ok(serde_json::from_str(&row.result)?),
+            Some(None) => {
+                let result = serde_json::to_string(&answer)?;
+                self.record(lookup, LookupAnswer::New { result, words: None }).await?;
+                Ok(answer)
+            }
+            // A record that cannot be read is for `dr doctor --repair`; a second one would be shadowed by it.
+            None => Ok(answer),
+        }
+    }
+
     async fn fetch<E: From<JournalError>>(
         &self,
         lookup: Lookup,
@@ -120,7 +144,9 @@ impl Cache {
         lookup: &Lookup,
         is_readable: impl Fn(&str) -> bool,
     ) -> Result<Option<LookupRow>, JournalError> {
-        let found = self.run.journal().find_lookup(self.run.id(), lookup, self.since).await;
+        // A job is never paid for twice, even if a run that began later has paid for it.
+        let before = (lookup.tool != JOB).then_some(self.since);
+        let found = self.run.journal().find_lookup(self.run.id(), lookup, before).await;
         if lookup.tool == JOB {
             return match found? {
                 Some(row) if !is_readable(&row.result) => Err(JournalError::Unreadable("job of another run".into())),

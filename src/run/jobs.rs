@@ -93,6 +93,8 @@ pub(crate) struct Finished {
     pub(crate) report: JobReport,
     /// Whether the job was started without reasoning summaries, because the account may not use them.
     pub(crate) without_summaries: bool,
+    /// Whether the job was given the instructions it is read for. A job in flight of a resumed mixed node may not be.
+    pub(crate) was_told: bool,
 }
 
 /// The background jobs of one run.
@@ -153,10 +155,12 @@ impl Jobs {
             );
             return Err(no_research(&reason));
         };
+        let without_summaries = request_hash == Request::without_summaries(instructions);
         Ok(Finished {
             run,
             report: provider.unwrap_or_default().parse(&reply.raw.to_string()),
-            without_summaries: request_hash == Request::without_summaries(instructions),
+            without_summaries,
+            was_told: without_summaries || request_hash == Request::with_summaries(instructions),
         })
     }
 

@@ -218,12 +218,8 @@ impl Steps {
         let Work { node, .. } = work;
         let instructions = task.instructions(desk);
         let jobs = self.jobs.as_deref().ok_or(StepError::NoWay(NoWay::Nothing))?;
-        let Finished { run, report, without_summaries } = if jobs.has(&node.id) {
-            // A job of this run takes precedence over a later one of another run.
-            jobs.finished(self.by_job(jobs, node, task, &instructions).await?, &instructions).await?
-        } else {
-            self.known_or_new(jobs, work, task, &instructions).await?
-        };
+        let Finished { run, report, without_summaries, .. } =
+            self.known_or_new(jobs, work, task, &instructions).await?;
         // A provider's report on public pages is public, including their addresses.
         let addresses = report.citations.iter().map(|citation| citation.url.as_str());
         self.sources.shared.egress.seen_in_public([report.text.as_str()].into_iter().chain(addresses));
@@ -243,8 +239,8 @@ impl Steps {
         Ok(branch)
     }
 
-    /// Returns the report of a job that any run started today for the same task, else that of a new job. An incomplete
-    /// report serves only the run that paid for it.
+    /// Returns the report of the node's own job of a resumed run, else of a job that any run started today for the same
+    /// task, else of a new job. An incomplete report serves only the run that paid for it.
     async fn known_or_new(
         &self,
         jobs: &Jobs,
@@ -252,14 +248,30 @@ impl Steps {
         task: &OutwardTask,
         instructions: &Outbound,
     ) -> Result<Finished, StepError> {
+        let id = &work.node.id;
+        let ask = || self.by_job(jobs, &work.node, task, instructions);
+        let own = if jobs.has(id) {
+            let call = ask().await?;
+            Some((call, jobs.finished(call, instructions).await?))
+        } else {
+            None
+        };
+        if let Some((_, other)) = own.as_ref().filter(|(_, own)| !own.was_told) {
+            return Ok(other.clone());
+        }
         let mut version = jobs.research().version();
         loop {
-            let lookup = self.sources.job_lookup(&work.node.id, task, &work.asked, &version);
-            let ask = self.by_job(jobs, &work.node, task, instructions);
-            let call: i64 = Box::pin(self.sources.shared.cache.answer(lookup, ask)).await?;
+            let lookup = self.sources.job_lookup(id, task, &work.asked, &version);
+            let cache = &self.sources.shared.cache;
+            let call: i64 = match own {
+                // A run that was killed while it polled has not recorded its job for other runs.
+                Some((call, _)) => cache.keep(&lookup, call).await?,
+                None => Box::pin(cache.answer(lookup, ask())).await?,
+            };
             let finished = jobs.finished(call, instructions).await?;
             if finished.run == self.run || finished.report.incomplete.is_none() {
-                return Ok(finished);
+                // A job of this run takes precedence over one of another run.
+                return Ok(own.map_or(finished, |(_, own)| own));
             }
             version.push_str(" again");
         }

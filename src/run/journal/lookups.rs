@@ -93,18 +93,18 @@ impl LockedRun {
 }
 
 impl Journal {
-    /// Returns the stored result of exactly this lookup, from `run` or from any run before `before`.
+    /// Returns the stored result of exactly this lookup, from `run` or from any run, before `before` if it is given.
     pub(crate) async fn find_lookup(
         &self,
         run: &RunId,
         lookup: &Lookup,
-        before: Moment,
+        before: Option<Moment>,
     ) -> Result<Option<LookupRow>, JournalError> {
         let (run, lookup) = (run.to_string(), lookup.clone());
         self.read(move |connection| {
             let sql = "SELECT id, result FROM lookups WHERE tool = :tool AND version = :version AND \
                        query = :query AND scope = :scope AND label = :label AND result IS NOT NULL AND \
-                       (run = :run OR at < :before) ORDER BY id LIMIT 1";
+                       (run = :run OR :before IS NULL OR at < :before) ORDER BY id LIMIT 1";
             let mut statement = connection.prepare_cached(sql).map_err(read_failed)?;
             let params = named_params! {
                 ":tool": lookup.tool,
@@ -113,7 +113,7 @@ impl Journal {
                 ":scope": lookup.scope,
                 ":label": Plain(lookup.label),
                 ":run": run,
-                ":before": Plain(before),
+                ":before": before.map(Plain),
             };
             statement.query_row(params, lookup_row).optional().map_err(read_failed)
         })

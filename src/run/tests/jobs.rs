@@ -157,7 +157,8 @@ async fn job_in_flight_of_a_node_is_followed_whatever_it_was_told() {
         std::future::ready(Ok::<_, CallError>(()))
     };
     let call = jobs.carry_out(&node, &told, async { release(&node).await }).await.unwrap();
-    assert_eq!(jobs.finished(call, &told).await.unwrap().report.text, "scripted report scripted_7");
+    let found = jobs.finished(call, &told).await.unwrap();
+    assert_eq!((found.report.text.as_str(), found.was_told), ("scripted report scripted_7", false));
     assert!(provider.started().is_empty() && released.lock().unwrap().is_empty(), "nothing was sent");
 
     let other = NodeId::numbered(5);

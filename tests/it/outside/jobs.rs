@@ -46,6 +46,11 @@ fn started(world: &World, has_come: &Receiver<()>) -> Child {
     child
 }
 
+/// Returns the id of the newest run.
+fn newest(world: &World) -> String {
+    world.dr(["runs", "--json"]).succeeded().json()["runs"][0]["id"].as_str().unwrap().to_owned()
+}
+
 #[test]
 fn run_killed_while_polling_reattaches_to_its_job() {
     let (server, has_come) = telling(Kind::AskJob, Some(Fault::TimeOut), 0);
@@ -82,7 +87,8 @@ fn job_with_unknown_start_is_started_again_only_with_retry_unknown() {
 
 fn starts_again_only_when_told(server: &WebServer, world: &World) {
     assert_eq!(server.jobs().len(), 1);
-    let without = world.dr(["resume", "--json"]);
+    let run = newest(world);
+    let without = world.dr(["resume", "--json", &run]);
     assert_eq!((without.exit, server.jobs().len()), (Some(4), 1), "{without}");
     let report = without.json();
     let failed = report["failed_nodes"].as_array().unwrap();
@@ -94,7 +100,7 @@ fn starts_again_only_when_told(server: &WebServer, world: &World) {
     let with = world.dr(["resume", "--json", "--retry-unknown"]).succeeded().json();
     assert_eq!(server.jobs().len(), 2);
     assert!(!quotes(&with, "public").is_empty() && with["degraded"] == false, "{with:#}");
-    world.dr(["resume", "--json", "--retry-unknown"]).succeeded();
+    world.dr(["resume", "--json", "--retry-unknown", &run]).succeeded();
     assert_eq!(server.jobs().len(), 2, "what is known is not tried again");
 }
 
@@ -168,6 +174,38 @@ fn report_of_a_job_is_reused_for_the_same_question_on_the_same_day() {
 }
 
 #[test]
+fn report_of_a_job_that_a_resumed_run_polled_to_its_end_is_reused() {
+    // Killed while the job is polled, and when its report is on record and the pages it cites are fetched.
+    for kind in [Kind::AskJob, Kind::Page] {
+        let (server, has_come) = telling(kind, Some(Fault::TimeOut), 0);
+        let world = models_at(greenhouse(), &server);
+        let mut child = started(&world, &has_come);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let resumed = world.dr(["resume", "--json"]).succeeded().json();
+        let run = resumed["run_id"].as_str().unwrap();
+        for _ in 0..2 {
+            let again = world.dr(ASK).succeeded();
+            assert_eq!(server.jobs().len(), 1, "{kind:?}: {again}");
+            assert!(again.stdout.contains(&format!("answered by Deep Research before, in run {run}")), "{again}");
+            assert_eq!(quotes(&again.json(), "public").len(), quotes(&resumed, "public").len(), "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn plan_that_is_carried_out_after_another_run_has_paid_for_its_job_reuses_the_report() {
+    let server = Setup::new(reader::say).with_polls(0).start();
+    let world = models_at(greenhouse(), &server);
+    let planned = world.dr(ASK.iter().chain(&["--dry-run"])).succeeded().json();
+    let paid = world.dr(ASK).succeeded().json();
+    assert_eq!(server.jobs().len(), 1);
+    let resumed = world.dr(["resume", "--json", planned["run_id"].as_str().unwrap()]).succeeded();
+    assert_eq!(server.jobs().len(), 1, "{resumed}");
+    assert_eq!(quotes(&resumed.json(), "public").len(), quotes(&paid, "public").len());
+}
+
+#[test]
 fn job_that_a_node_did_not_need_is_left_to_the_next() {
     let say = |request: &Request| {
         say_for(
@@ -204,7 +242,7 @@ fn mixed_node_without_its_job_gets_it_with_retry_unknown() {
     let report = inside.json();
     assert!(inside.stdout.contains("the web was not asked for the rest"), "{inside}");
     assert!(quotes(&report, "public").is_empty() && !quotes(&report, "internal").is_empty(), "{report:#}");
-    assert_eq!((world.dr(["resume", "--json"]).exit, server.jobs().len()), (inside.exit, 1));
+    assert_eq!((world.dr(["resume", "--json", &newest(&world)]).exit, server.jobs().len()), (inside.exit, 1));
     let whole = world.dr(["resume", "--json", "--retry-unknown"]).succeeded().json();
     assert_eq!(server.jobs().len(), 2);
     assert!(!quotes(&whole, "public").is_empty() && !quotes(&whole, "internal").is_empty(), "{whole:#}");
@@ -228,7 +266,7 @@ fn failed_job_is_reported_with_the_rest_of_the_run() {
         assert!(summary.starts_with("Deep Research brought nothing: ") && summary.contains(why), "{node:#}");
         assert!(!quotes(&report, "internal").is_empty(), "{run}");
         // A failed job is not started again.
-        assert_eq!((world.dr(["resume", "--json"]).exit, server.jobs().len()), (Some(4), 1));
+        assert_eq!((world.dr(["resume", "--json", &newest(&world)]).exit, server.jobs().len()), (Some(4), 1));
     }
 }
 
@@ -287,8 +325,7 @@ fn resumed_run_uses_its_own_job_even_if_another_run_has_a_report() {
     let mut child = started(&world, &has_come);
     child.kill().unwrap();
     child.wait().unwrap();
-    let killed = world.dr(["runs", "--json"]).succeeded().json();
-    let killed = killed["runs"][0]["id"].as_str().unwrap().to_owned();
+    let killed = newest(&world);
     world.dr(ASK).succeeded();
     assert_eq!(server.jobs().len(), 2, "nothing was on record yet");
     let resumed = world.dr(["resume", "--json", &killed]).succeeded().json();
@@ -420,7 +457,7 @@ fn damaged_report_of_another_run_is_a_named_failure_until_its_run_gets_it_again(
     let server = Setup::new(reader::say).with_polls(0).start();
     let world = models_at(greenhouse(), &server);
     world.dr(ASK).succeeded();
-    let paid = world.dr(["runs", "--json"]).succeeded().json()["runs"][0]["id"].as_str().unwrap().to_owned();
+    let paid = newest(&world);
     damage(&world, DAMAGES[0]);
     let said = "its report is on record and cannot be read";
     let ask = |exit: i32| {
