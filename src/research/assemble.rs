@@ -26,7 +26,7 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
     let missing = verdict.missing_aspects.iter().filter_map(|id| brief.aspect(id)).map(|aspect| aspect.text.clone());
     let open = branches.values().flat_map(|branch| branch.report.open_questions.iter().cloned());
     let (closing, parts): (Vec<_>, Vec<_>) = found.iter().partition(|(node, _)| !node.depends_on.is_empty());
-    let mut shown = Shown { branches, said: BTreeSet::new(), findings: Vec::new() };
+    let mut shown = Shown { branches, said: BTreeSet::new(), quoted: Vec::new(), findings: Vec::new() };
     let is_one = found.len() == 1;
     let (answer, sections) = if is_one {
         (shown.text(&found[0].1, usize::MAX), Vec::new())
@@ -68,55 +68,100 @@ fn found<'a>(tree: &'a Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<(&'a No
 /// Writes findings as Markdown, each once.
 struct Shown<'a> {
     branches: &'a BTreeMap<NodeId, Branch>,
-    /// Places and words of what has been shown.
+    /// Places and words of the claims of models that have been shown.
     said: BTreeSet<String>,
+    /// The quotes of units that have been shown.
+    quoted: Vec<&'a Evidence>,
     /// What has been shown, in order.
     findings: Vec<Finding>,
 }
 
-impl Shown<'_> {
+impl<'a> Shown<'a> {
     /// Returns the findings that have not been shown yet, at most `most` whole units among them.
     fn text(&mut self, findings: &[Finding], most: usize) -> String {
         let (mut shown, mut units) = (Vec::new(), 0);
         for finding in findings {
-            let unit = self.unit(finding);
             let quotes = self.quotes(finding);
+            let is_unit = is_from(&finding.text, &joined(quotes.iter().map(|quote| quote.quote.as_str())));
             let is_whole = |quote: &&Evidence| quote.quote.contains('\n') || every_sentence(&quote.quote).len() > 1;
-            let is_long = unit.is_some() && (quotes.len() > 1 || quotes.iter().any(is_whole));
-            if (is_long && units == most) || !self.said.insert(self.key(finding)) {
+            let is_long = is_unit && (quotes.len() > 1 || quotes.iter().any(is_whole));
+            if is_long && units == most {
                 continue;
             }
+            let text = if is_unit {
+                let Some(unit) = self.unseen(&quotes) else { continue };
+                self.quoted.extend(quotes);
+                of_unit(&unit, finding)
+            } else if self.said.insert(key(&quotes)) {
+                cited(finding)
+            } else {
+                continue;
+            };
             units += usize::from(is_long);
-            shown.push(unit.unwrap_or_else(|| cited(finding)));
+            shown.push(text);
             self.findings.push(finding.clone());
         }
         shown.join(if units > 0 { "\n\n" } else { " " })
     }
 
-    fn quotes(&self, finding: &Finding) -> Vec<&Evidence> {
+    fn quotes(&self, finding: &Finding) -> Vec<&'a Evidence> {
         let quote = |id: &EvidenceId| self.branches.get(id.node())?.evidence.iter().find(|quote| quote.id == *id);
         finding.evidence.iter().filter_map(quote).collect()
     }
 
-    fn key(&self, finding: &Finding) -> String {
-        let quotes = self.quotes(finding);
-        quotes.iter().map(|quote| format!("{} {}", quote.source.for_people(), quote.quote)).collect()
+    /// Returns what of a unit has not been shown yet, by whole blocks; `None` if nothing is left. Units of two nodes may
+    /// overlap: a paragraph is also shown with one that refers to it.
+    fn unseen(&self, quotes: &[&Evidence]) -> Option<String> {
+        let left: Vec<_> = quotes.iter().map(|quote| self.unseen_blocks(quote)).collect();
+        match left.as_slice() {
+            left if left.iter().all(Vec::is_empty) => None,
+            [blocks] if blocks.len() < self::blocks(&quotes[0].quote).len() => Some(blocks.join("\n\n")),
+            // The rows of a cut table need its header again.
+            _ => Some(joined(quotes.iter().map(|quote| quote.quote.as_str()))),
+        }
     }
 
-    /// Returns the unit that a finding was picked from by rules, with its citation and the sentence that answers
-    /// emphasised. `None` for the claim of a model.
-    fn unit(&self, finding: &Finding) -> Option<String> {
-        let quotes: Vec<_> = self.quotes(finding).iter().map(|quote| quote.quote.as_str()).collect();
-        let unit = quotes.join("\n");
-        if !is_from(&finding.text, &unit) {
-            return None;
-        }
-        let ids: Vec<_> = finding.evidence.iter().map(ToString::to_string).collect();
-        let (text, mark) = (readable(&emphasised(&unit, &finding.text)), format!("[{}]", ids.join(", ")));
-        // A mark at the end of a code block or a table would be part of it.
-        let is_block = text.trim_end().ends_with(['`', '~', '|']) && text.contains('\n');
-        Some(if is_block { format!("{text}\n\n{mark}") } else { format!("{text} {mark}") })
+    fn unseen_blocks(&self, quote: &'a Evidence) -> Vec<&'a str> {
+        let is_shown = |block: &&str| {
+            let shown =
+                |known: &&Evidence| known.source.is_same_document(&quote.source) && known.quote.contains(block.trim());
+            self.quoted.iter().any(shown)
+        };
+        blocks(&quote.quote).into_iter().filter(|block| !is_shown(block)).collect()
     }
+}
+
+/// Splits a text at empty lines outside of code blocks.
+fn blocks(text: &str) -> Vec<&str> {
+    let (mut blocks, mut start, mut at, mut is_code) = (Vec::new(), 0, 0, false);
+    for line in text.split_inclusive('\n') {
+        is_code ^= line.trim_start().starts_with("```") || line.trim_start().starts_with("~~~");
+        if !is_code && line.trim().is_empty() {
+            blocks.push(&text[start..at]);
+            start = at + line.len();
+        }
+        at += line.len();
+    }
+    blocks.push(&text[start..]);
+    blocks.retain(|block| !block.trim().is_empty());
+    blocks.into_iter().map(str::trim_end).collect()
+}
+
+fn joined<'a>(quotes: impl Iterator<Item = &'a str>) -> String {
+    quotes.collect::<Vec<_>>().join("\n")
+}
+
+fn key(quotes: &[&Evidence]) -> String {
+    quotes.iter().map(|quote| format!("{} {}", quote.source.for_people(), quote.quote)).collect()
+}
+
+/// Returns a unit with its citation and the sentence that answers emphasised.
+fn of_unit(unit: &str, finding: &Finding) -> String {
+    let ids: Vec<_> = finding.evidence.iter().map(ToString::to_string).collect();
+    let (text, mark) = (readable(&emphasised(unit, &finding.text)), format!("[{}]", ids.join(", ")));
+    // A mark at the end of a code block or a table would be part of it.
+    let is_block = text.trim_end().ends_with(['`', '~', '|']) && text.contains('\n');
+    if is_block { format!("{text}\n\n{mark}") } else { format!("{text} {mark}") }
 }
 
 /// Returns whether a claim is a sentence or line of a unit.
@@ -285,6 +330,32 @@ mod tests {
         assert_eq!(draft.sections.len(), 1);
         assert_eq!(draft.sections[0].text, "**It rings at noon.**\nPress the red button. [n2e1]");
         assert_eq!(draft.findings.len(), 1);
+    }
+
+    #[test]
+    fn lines_of_units_that_overlap_are_shown_once() {
+        let mut tree = Tree::of("Compare bells and horns".parse().unwrap());
+        let code = "```sh\nring\n\nring\n```";
+        let units = [
+            "It rings at noon. Two bells do.",
+            &format!("It rings at noon. Two bells do.\n\nSo, horns wait.\n\n{code}"),
+            "So, horns wait.",
+        ];
+        let ids = ["bells", "horns", "waits"].map(|question| add_node(&mut tree, question, &[]));
+        let mut branches = BTreeMap::new();
+        let answers = ["It rings at noon. Two bells do.", "Two bells do.", "So, horns wait."];
+        for ((id, unit), answer) in ids.iter().zip(units).zip(answers) {
+            let mut found = branch(id, &[answer], Label::Internal);
+            found.evidence[0].quote = unit.into();
+            branches.insert(id.clone(), found);
+        }
+        let draft = draft_by_rules(&brief("Compare bells and horns", &["bells", "horns"]), &tree, &branches);
+        let shown: Vec<_> = draft.sections.iter().map(|section| section.text.clone()).collect();
+        assert_eq!(
+            shown,
+            ["It rings at noon. Two bells do. [n2e1]".to_owned(), format!("So, horns wait.\n\n{code}\n\n[n3e1]")]
+        );
+        assert_eq!(draft.findings.len(), 2);
     }
 
     #[test]

@@ -205,48 +205,54 @@ fn comparison(span: Span<'_>) -> Option<Vec<Part>> {
     if let Some(list) = span.strip("compare |compare and contrast |comparison of |comparison between ") {
         let of = list.strip("the ").and_then(|list| list.split_once(" of "));
         return match of.filter(|(topic, _)| topic.words().count() <= 3 && !topic.mask.contains(" and ")) {
-            Some((topic, list)) => listed(list, &format!("as to {}", topic.text)),
-            None => listed(list, ""),
+            Some((topic, list)) => listed(list, topic.text, ""),
+            None => listed(list, "", ""),
         };
     }
     if let Some(list) = span.strip("difference between |differences between ") {
-        return listed(list, "");
+        return listed(list, "", "");
     }
     if let Some(list) = span.strip("pros and cons of |advantages and disadvantages of ") {
-        return listed(list, "as to pros and cons");
+        return listed(list, "pros and cons", "");
     }
     // “Which is better for queues, A or B?”, “should we use A or B?”
     let which = span.strip("which ").and_then(|rest| rest.split_once(", |: "));
     let topic = which.and_then(|(asked, _)| asked.split_once(" for ")).map(|(_, topic)| format!("for {}", topic.text));
     let choice = which.map(|(_, list)| list).or_else(|| span.strip("should we use |should i use "));
     if let Some(list) = choice.filter(|list| list.mask.contains(" or ")) {
-        return listed(list, &topic.unwrap_or_default());
+        return listed(list, "", &topic.unwrap_or_default());
     }
     if let Some(rest) = span.strip("how does |how do |how is |how are ") {
         let (things, end) = rest.split_once(" differ| different| compare")?;
         return match end.words().next() {
-            None => listed(things, ""),
-            Some("in" | "for" | "when") => listed(things, end.text.trim()),
-            Some("to" | "with" | "from") => listed(rest, ""),
+            None => listed(things, "", ""),
+            Some("in" | "for" | "when") => listed(things, "", end.text.trim()),
+            Some("to" | "with" | "from") => listed(rest, "", ""),
             Some(_) => None,
         };
     }
-    span.split_once(" vs | versus ").and_then(|_| listed(span, ""))
+    span.split_once(" vs | versus ").and_then(|_| listed(span, "", ""))
 }
 
-/// Splits a list of entities, and the criteria that may follow it.
-fn listed(list: Span<'_>, topic: &str) -> Option<Vec<Part>> {
+/// Splits a list of entities, and the criteria that may follow it. Each part is a name with what is compared, in the
+/// user's words: `Leeds: offices`, `Vec for queues`.
+fn listed(list: Span<'_>, criterion: &str, condition: &str) -> Option<Vec<Part>> {
     let list = list.split_once(CLAUSES).map_or(list, |(list, _)| list).trim();
     let names = list.split_once(TOPICS).map_or(list, |(names, _)| names);
-    let own = list.text[names.text.len()..].trim();
+    let own = list.slice(names.text.len(), list.text.len()).trim();
+    let own_criterion = own.strip("as to ").map_or("", |criterion| criterion.text);
+    let own_condition = if own_criterion.is_empty() { own.text } else { "" };
     let mut names = names.split(SEPARATORS).into_iter().map(name).collect::<Option<Vec<_>>>()?;
-    let shared = shared_ending(&mut names).map(|ending| format!("as to {ending}")).unwrap_or_default();
-    let topics: Vec<_> = [topic, &shared, own].into_iter().filter(|topic| !topic.is_empty()).collect();
-    let topic = topics.join(" ");
+    let shared = shared_ending(&mut names).unwrap_or_default();
+    let said = |texts: &[&str], between| {
+        texts.iter().copied().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(between)
+    };
+    let criteria = said(&[criterion, shared, own_criterion], ", ");
+    let conditions = said(&[condition, own_condition], " ");
     let is_new = |(at, name): (usize, &&str)| !names[..at].iter().any(|other| other.eq_ignore_ascii_case(name));
-    let part = |name: &&str| match topic.as_str() {
-        "" => Part { aspect: (*name).to_owned(), question: format!("What is {name}?") },
-        topic => Part { aspect: format!("{name} {topic}"), question: format!("What about {name} {topic}?") },
+    let part = |name: &&str| {
+        let aspect = said(&[&said(&[name, &criteria], ": "), &conditions], " ");
+        Part { question: aspect.clone(), aspect }
     };
     (names.len() > 1 && names.iter().enumerate().all(is_new)).then(|| names.iter().map(part).collect())
 }
