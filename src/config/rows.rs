@@ -161,7 +161,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("collections.NAME.local_only", Kind::Bool, "only models on your own machines may see it")
         .unset("`false`")
         .stricter(Strictness::True),
-    row("collections.NAME.allow_egress", Kind::Bool, "texts made of it may leave this machine")
+    row("collections.NAME.allow_egress", Kind::Bool, "texts derived from it may leave this machine")
         .unset("`false`")
         .project_only(is_false, "`false`"),
 ];

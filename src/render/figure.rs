@@ -92,7 +92,7 @@ pub(super) fn is_run(report: &Report) -> bool {
 pub(super) fn support(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Answered => "strong",
-        Outcome::Closest => "some",
+        Outcome::Closest => "weak",
         Outcome::Refused => "none",
     }
 }

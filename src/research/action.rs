@@ -39,15 +39,15 @@ const MAX_NOTE_CHARACTERS: usize = 600;
 pub(super) struct ActionDraft {
     /// What to do.
     pub(super) tool: ToolDraft,
-    /// Of `search`: the words to search for.
+    /// For `search`: the words to search for.
     pub(super) query: Option<String>,
-    /// Of `open`, `continue` and `note`: the id of a passage; of `open` also the address of a link.
+    /// For `open`, `continue` and `note`: the id of a passage; for `open` also the address of a link.
     pub(super) passage: Option<String>,
-    /// Of `note`: words of the passage.
+    /// For `note`: words of the passage.
     pub(super) quote: Option<String>,
-    /// Of `note`: what they show.
+    /// For `note`: what they show.
     pub(super) text: Option<String>,
-    /// Of `note`: the id of the aspect they serve.
+    /// For `note`: the id of the aspect they serve.
     pub(super) aspect: Option<String>,
 }
 

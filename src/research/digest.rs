@@ -30,7 +30,7 @@ const MAX_SUMMARY_CHARACTERS: usize = 1_200;
 /// Tokens of a reply.
 const MAX_REPLY_TOKENS: u32 = 800;
 
-/// How long a digest is waited for.
+/// Timeout for a digest.
 const DIGEST_TIME: Duration = Duration::from_secs(30);
 
 /// Stands before a summary.

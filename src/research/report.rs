@@ -52,11 +52,11 @@ impl StopReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It does.
+    /// The report answers the question.
     Answered,
-    /// It has the closest passages, which may not answer.
+    /// The report prints the closest passages, which may not answer the question.
     Closest,
-    /// It has nothing.
+    /// The report is a refusal.
     Refused,
 }
 

@@ -18,13 +18,15 @@ use crate::kb::index::{Index, IndexLocation};
 /// Strength of the ridge penalty on standardised weights.
 const RIDGE: f64 = 3.0;
 
-/// Parts of the cross-validation.
+/// Folds of the cross-validation.
 const FOLDS: usize = 10;
 
-/// Most weight of the questions of one set and kind together, in questions: large sets do not drown small ones.
+/// Largest total weight of the questions of one set and kind, as a number of questions. Keeps large sets from
+/// dominating the fit.
 const MOST: f64 = 300.0;
 
-/// The same for a set that has none of the questions that are told apart: it would only move the threshold.
+/// The same limit for the answerable questions of a set without questions of the other class: they can only move the
+/// threshold.
 const ALONE: f64 = 20.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

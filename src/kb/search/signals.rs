@@ -10,7 +10,7 @@ use crate::kb::index::Filter;
 /// Hits whose texts are compared with the question.
 const READ: usize = 3;
 
-/// Words of one part of a passage, and parts of one window: some two sentences.
+/// Words of one part of a passage, and parts of one window: about two sentences.
 const PART_WORDS: usize = 12;
 const WINDOW_PARTS: usize = 3;
 
@@ -30,7 +30,7 @@ pub(super) const COUNT: usize = 11;
 pub(crate) struct Signals {
     /// Whether the signals of the embedder are there; they are 0 otherwise.
     pub(super) has_vectors: bool,
-    /// Share of the question's words within some two sentences of a hit.
+    /// Share of the question's words within about two sentences of a hit.
     window: f32,
     /// Share within all hits that are read, headings included.
     hits: f32,
@@ -46,10 +46,10 @@ pub(crate) struct Signals {
     similarity: f32,
     /// Largest `MaxSim` of the question in a hit.
     passage: f32,
-    /// Largest `MaxSim` of the question within some two sentences of a hit.
+    /// Largest `MaxSim` of the question within about two sentences of a hit.
     sentence: f32,
-    /// How badly a rare word is found: the largest of (1 − `MaxSim` of the word) × its relative weight, in the hit in which
-    /// that is least.
+    /// How badly a rare word is found: the largest of (1 − `MaxSim` of the word) × its relative weight, taken from the hit
+    /// where it is smallest.
     worst: f32,
     /// Number of key words, as a logarithm.
     words: f32,

@@ -42,7 +42,8 @@ impl Unknown {
     }
 }
 
-/// Says what became of the words that the folder does not have. Where the hits answer, a missing word is no news.
+/// Says what became of the words that the folder does not have. If the hits answer, a missing word need not be
+/// mentioned.
 pub(crate) fn said(unknown: &[Unknown], support: Support) -> Vec<String> {
     let mut missing = Vec::new();
     let mut said = Vec::new();
