@@ -37,6 +37,9 @@ mod get;
 /// `dr ask`: answers whose quotes are found in their files, and refusals.
 mod ask;
 
+/// The samples of the README.
+mod readme;
+
 /// Questions over the folders of `tests/answers`, scored by what is printed.
 mod answers;
 
