@@ -166,11 +166,11 @@ impl Engine {
         if self.runs_checks().await.iter().any(|check| check.mend.as_deref() == Some(REPAIR)) {
             let path = folder.clone();
             let salvaged = tokio::task::spawn_blocking(move || Store::repair(&path)).await??;
-            repairs.push(format!(
-                "journal: {} saved; the damaged one is kept at `{}`",
-                counted(salvaged.runs, "run"),
-                salvaged.damaged.display()
-            ));
+            let saved = match salvaged.runs {
+                0 => "no run could be read, so it begins anew".to_owned(),
+                runs => format!("{} saved", counted(runs, "run")),
+            };
+            repairs.push(format!("journal: {saved}; the damaged one is kept at `{}`", salvaged.damaged.display()));
             repairs.extend(salvaged.lost.iter().map(|lost| format!("lost: {lost}")));
         }
         if self.memory_check().await.is_some_and(|check| check.status == CheckStatus::Trouble) {

@@ -309,6 +309,56 @@ fn truncated_journal_is_saved_as_far_as_it_can_be_read() {
 }
 
 #[test]
+fn half_of_a_large_journal_gives_back_the_runs_whose_pages_are_in_it() {
+    let world = with_runs();
+    {
+        let journal = rusqlite::Connection::open(world.path(".dr/state.db")).unwrap();
+        let run = &run_ids(&world)[0];
+        for number in 0..60_u64 {
+            // Spread over the table, as random ids are.
+            let id = format!("{:016x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            for copy in [
+                "INSERT INTO runs (id, question, started_at) SELECT ?1, question, started_at FROM runs WHERE id = ?2",
+                "INSERT INTO events (run, seq, at, body) SELECT ?1, seq, at, body FROM events WHERE run = ?2",
+            ] {
+                journal.execute(copy, [&id, run]).unwrap();
+            }
+        }
+    }
+    let runs = run_ids(&world);
+    let length = usize::try_from(world.path(".dr/state.db").metadata().unwrap().len()).unwrap();
+    Damage::Truncate { to: length / 2 }.apply(&world.path(".dr/state.db"));
+    let repaired = steady(&world, &["doctor", "--repair"]).succeeded();
+    let left = run_ids(&world);
+    assert!(left.len() >= runs.len() / 4, "{} of {} runs: {repaired}", left.len(), runs.len());
+    let said = format!("journal: {} runs saved; ", left.len());
+    assert!(repaired.stdout.contains(&said), "{repaired}");
+    for run in runs.iter().filter(|run| !left.contains(run)) {
+        assert!(repaired.stdout.contains(run.as_str()), "run {run} is not named: {repaired}");
+    }
+    assert!(left.iter().all(|run| runs.contains(run)));
+    for run in &left {
+        steady(&world, &["show", run]).succeeded();
+    }
+    steady(&world, &["doctor"]).succeeded();
+}
+
+#[test]
+fn journal_of_which_nothing_can_be_read_is_replaced_and_this_is_said() {
+    let world = with_runs();
+    let length = usize::try_from(world.path(".dr/state.db").metadata().unwrap().len()).unwrap();
+    fs::write(world.path(".dr/state.db"), vec![0xa5; length]).unwrap();
+    let listed = steady(&world, &["show"]);
+    assert!(advised(&listed).contains(&"dr doctor --repair".to_owned()), "{listed}");
+    let repaired = steady(&world, &["doctor", "--repair"]).succeeded();
+    let said = "journal: no run could be read, so it begins anew; the damaged one is kept at";
+    assert!(repaired.stdout.contains(said), "{repaired}");
+    assert_eq!(fs::read(world.path(".dr/state.db.damaged")).unwrap(), vec![0xa5; length]);
+    steady(&world, &["ask", "--offline", "-q", QUESTIONS[0]]).succeeded();
+    steady(&world, &["doctor"]).succeeded();
+}
+
+#[test]
 fn what_is_left_of_a_run_without_its_first_event_is_written_beside_the_damaged_journal() {
     let world = with_runs();
     let runs = run_ids(&world);

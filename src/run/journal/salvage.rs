@@ -1,7 +1,7 @@
 //! Copies what SQLite can still read of a damaged journal into a new one.
 //!
 //! ```text
-//! state.db ─copy─▶ header mended ─▶ rows, page by page ─▶ new database ─▶ renamed over state.db
+//! state.db ─copy─▶ header mended ─▶ rows, and events on scattered pages ─▶ new database ─▶ renamed over state.db
 //!     └─────────────────────────────────────────────────────────────────▶ state.db.damaged
 //! ```
 //!
@@ -9,7 +9,8 @@
 //! Rows of the other tables are kept one by one. What is left of a run without its first event, which has its question and
 //! settings, is written to a file of JSON lines beside the damaged database.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use rusqlite::config::DbConfig;
@@ -33,6 +34,9 @@ const WORK: &str = ".salvage-";
 
 /// Attempts to read around damage in one table. Each costs a seek.
 const MAX_ATTEMPTS: usize = 20_000;
+
+/// Limit on the rows read from scattered pages. Pages of a forged database can lead to one another without end.
+const MAX_SCATTERED: usize = 2_000_000;
 
 /// Makes an unreadable call readable: by leaving out its reply, then also by what is known of a background job.
 ///
@@ -176,8 +180,10 @@ impl Salvage {
         let write = |source| JournalError::Database { action: "write to", source };
         let mut ids: BTreeSet<String> = BTreeSet::new();
         let listed = Table { name: "runs", key: "rowid", condition: "1" };
-        listed.read(&self.damaged, &["id"], &[], |row| ids.extend(text(row, 1)));
+        listed.read(&self.damaged, &["id"], |row| ids.extend(text(row, 1)));
         ids.extend(runs_with_events(&self.damaged));
+        let mut scattered = self.scattered();
+        ids.extend(scattered.keys().cloned());
         for id in ids {
             let Ok(run) = id.parse::<RunId>() else {
                 self.lost.push("a run whose id cannot be read".to_owned());
@@ -185,10 +191,12 @@ impl Salvage {
             };
             let mut records: Vec<Record> = Vec::new();
             let events = Table { name: "events", key: "seq", condition: "run = ?3" };
-            let is_whole = events.read(&self.damaged, &["at", "body"], &[Value::Text(id.clone())], |row| {
-                records.extend(record(row));
-            });
+            let (of_run, all) = ([Value::Text(id.clone())], (i64::MIN, i64::MAX));
+            let take = &mut |row: &Row<'_>| records.extend(record(row));
+            let (_, is_whole) = events.range(&self.damaged, &["at", "body"], &of_run, all, "ASC", take);
+            records.extend(scattered.remove(&id).unwrap_or_default().into_values());
             records.sort_by_key(|record| record.seq);
+            records.dedup_by_key(|record| record.seq);
             let found = records.len();
             // If events are those of a run, so are the events before each of them.
             let lengths: Vec<usize> = (1..=found).collect();
@@ -223,6 +231,20 @@ impl Salvage {
         Ok(())
     }
 
+    /// Reads the events on all pages that look like those of the table, by run and number. The table may not lead to a page
+    /// any more: the page above it is damaged, or was behind the end of the file.
+    fn scattered(&self) -> BTreeMap<String, BTreeMap<u64, Record>> {
+        let mut found = BTreeMap::new();
+        let root =
+            self.damaged.query_row("SELECT rootpage FROM sqlite_master WHERE name = 'events'", [], |row| row.get(0));
+        if let (Ok(root), Some(damaged)) = (root, self.damaged.path().map(Path::new))
+            && let Err(error) = read_scattered(damaged, root, &mut found)
+        {
+            tracing::warn!(%error, "scattered pages could not be read");
+        }
+        found
+    }
+
     /// Copies the rows of a table that belong to a run which was kept.
     fn table(&mut self, name: &'static str) -> Result<(), JournalError> {
         let known = columns(&self.damaged, name);
@@ -236,7 +258,7 @@ impl Salvage {
             self.fresh.prepare(&sql).map_err(|source| JournalError::Database { action: "write to", source })?;
         let mut unreadable = 0_usize;
         let table = Table { name, key: "rowid", condition: "1" };
-        let is_whole = table.read(&self.damaged, &columns, &[], |row| {
+        let is_whole = table.read(&self.damaged, &columns, |row| {
             // The key is the first column of the result.
             let values: Option<Vec<Value>> = (1..=columns.len()).map(|at| value(row, at)).collect();
             match values {
@@ -272,7 +294,7 @@ struct Table {
 impl Table {
     /// Reads every row that SQLite can still reach: from both ends up to the damage, then by halves of what is left.
     /// Returns whether nothing failed.
-    fn read(&self, connection: &Connection, columns: &[&str], more: &[Value], mut take: impl FnMut(&Row<'_>)) -> bool {
+    fn read(&self, connection: &Connection, columns: &[&str], mut take: impl FnMut(&Row<'_>)) -> bool {
         let mut is_whole = true;
         let mut attempts = 0;
         let mut open = vec![(i64::MIN, i64::MAX)];
@@ -281,13 +303,13 @@ impl Table {
             if from > to || attempts > MAX_ATTEMPTS {
                 continue;
             }
-            let (first, is_read) = self.range(connection, columns, more, (from, to), "ASC", &mut take);
+            let (first, is_read) = self.range(connection, columns, &[], (from, to), "ASC", &mut take);
             if is_read {
                 continue;
             }
             is_whole = false;
             let from = first.map_or(from, |key| key.saturating_add(1));
-            let (last, is_read) = self.range(connection, columns, more, (from, to), "DESC", &mut take);
+            let (last, is_read) = self.range(connection, columns, &[], (from, to), "DESC", &mut take);
             let to = last.map_or(to, |key| key.saturating_sub(1));
             // Keys are counted from 1; the ends of the number range hold none.
             let (from, to) = (from.max(0), if to == i64::MAX { self.last(connection).unwrap_or(1 << 20) } else { to });
@@ -332,6 +354,61 @@ impl Table {
         let is_read = read().is_ok();
         (last, is_read)
     }
+}
+
+/// Reads events page by page. SQLite reads any page of the table, and what is below it, if the page is put in the place of
+/// the first one, `root`.
+fn read_scattered(
+    damaged: &Path,
+    root: u32,
+    found: &mut BTreeMap<String, BTreeMap<u64, Record>>,
+) -> std::io::Result<()> {
+    /// Kinds of pages of a table without row numbers.
+    const INNER: u8 = 2;
+    const LEAF: u8 = 10;
+
+    let scratch = damaged.with_file_name("scattered.db");
+    copy_with_log(damaged, &scratch)?;
+    if let Ok(connection) = Connection::open(&scratch) {
+        // Closing writes the log into the database.
+        let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    }
+    let _ = std::fs::remove_file(side_file(&scratch, "-wal"));
+    let mut bytes = std::fs::read(&scratch)?;
+    // Without a write-ahead log from here on.
+    bytes[18..20].fill(1);
+    let mut file = std::fs::File::create(&scratch)?;
+    file.write_all(&bytes)?;
+    let place = u64::from(root.saturating_sub(1)) * PAGE_BYTES as u64;
+    if place == 0 || place >= bytes.len() as u64 {
+        return Ok(());
+    }
+    let mut rows = 0;
+    for page in bytes.chunks_exact(PAGE_BYTES).skip(1).filter(|page| matches!(page[0], INNER | LEAF)) {
+        file.seek(SeekFrom::Start(place))?;
+        file.write_all(page)?;
+        // A new connection has nothing in memory of the page before.
+        let Ok(connection) = tolerant(&scratch) else { continue };
+        for order in ["run, seq", "run DESC, seq DESC"] {
+            let sql = format!("SELECT seq, at, body, run FROM events ORDER BY {order}");
+            let Ok(mut statement) = connection.prepare(&sql) else { continue };
+            let Ok(mut events) = statement.query([]) else { continue };
+            while let Ok(Some(row)) = events.next() {
+                rows += 1;
+                if rows > MAX_SCATTERED {
+                    return Ok(());
+                }
+                let Some(run) = text(row, 3) else { continue };
+                let seq = row.get(0).map_or(0, i64::unsigned_abs);
+                if !found.get(&run).is_some_and(|known| known.contains_key(&seq))
+                    && let Some(record) = record(row)
+                {
+                    found.entry(run).or_default().insert(record.seq, record);
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns the ids of runs that have events, from both ends up to damage. Seeks from one run to the next.
