@@ -79,7 +79,8 @@ struct Cli {
     command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 usage, 3 no evidence, 4 partial, 130 interrupted";
+const EXIT_CODES: &str =
+    "Exit codes: 0 done, 1 failed, 2 usage, 3 no evidence or only closest passages, 4 partial, 130 interrupted";
 
 /// Flags of every command.
 #[derive(Args, Debug)]
@@ -88,7 +89,7 @@ struct GlobalArgs {
     #[arg(long, global = true, value_name = "URI")]
     index: Option<String>,
 
-    /// Make vectors with `builtin`, `fastembed:MODEL` or `fastembed:FOLDER` [env: `DR_EMBEDDER`]
+    /// Compute embeddings with `builtin`, `fastembed:MODEL` or `fastembed:FOLDER` [env: `DR_EMBEDDER`]
     #[arg(long, global = true, value_name = "EMBEDDER")]
     embedder: Option<EmbedderChoice>,
 

@@ -35,7 +35,7 @@ pub(super) struct QuestionArgs {
     #[arg(long)]
     no_verify_web: bool,
 
-    /// Let texts made of the knowledge base leave this machine, in web queries and Deep Research prompts
+    /// Let texts derived from the knowledge base leave this machine, in web queries and Deep Research prompts
     #[arg(long)]
     allow_egress: bool,
 

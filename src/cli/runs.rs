@@ -31,6 +31,10 @@ pub(super) struct RmArgs {
     /// Ids of the runs, or prefixes of them
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<String>,
+
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Export a stored run as JSON Lines
@@ -108,9 +112,15 @@ fn stats_text(runs: &[RunSummary]) -> String {
 /// Runs `dr rm`.
 pub(super) async fn rm(ui: &mut Ui, engine: &Engine, args: RmArgs) -> Result<Exit, CliError> {
     // All names are resolved first, so that a wrong one removes nothing.
-    for run in &engine.find_runs(&args.runs).await? {
+    let runs = engine.find_runs(&args.runs).await?;
+    for run in &runs {
         engine.remove_run(run).await?;
-        ui.tell(&format!("removed {run}"));
+        if !args.json {
+            ui.tell(&format!("removed {run}"));
+        }
+    }
+    if args.json {
+        ui.print(&versioned(&json!({ "removed": runs }))?)?;
     }
     Ok(Exit::Done)
 }

@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use serde_json::json;
 
 use super::error::CliError;
 use super::exit::Exit;
 use super::ui::Ui;
 use crate::engine::Engine;
+use crate::render::json::versioned;
 
 /// Trust a folder that came from elsewhere
 ///
@@ -22,16 +24,22 @@ pub(super) struct TrustArgs {
     /// Trust it no longer
     #[arg(long)]
     revoke: bool,
+
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the command.
 pub(super) fn trust(ui: &mut Ui, args: &TrustArgs) -> Result<Exit, CliError> {
-    if args.revoke {
-        let folder = Engine::revoke_trust(&args.folder)?;
-        ui.tell(&format!("`{}` is not trusted: neither its `.dr` nor a key in its `.env` is used", folder.display()));
-    } else {
-        let folder = Engine::trust(&args.folder)?;
-        ui.tell(&format!("`{}` is trusted: its `.dr` and a key in its `.env` are used", folder.display()));
+    let folder = if args.revoke { Engine::revoke_trust(&args.folder)? } else { Engine::trust(&args.folder)? };
+    let shown = folder.display();
+    match (args.json, args.revoke) {
+        (true, _) => ui.print(&versioned(&json!({ "folder": folder, "trusted": !args.revoke }))?)?,
+        (false, true) => {
+            ui.tell(&format!("`{shown}` is not trusted: neither its `.dr` nor a key in its `.env` is used"));
+        }
+        (false, false) => ui.tell(&format!("`{shown}` is trusted: its `.dr` and a key in its `.env` are used")),
     }
     Ok(Exit::Done)
 }

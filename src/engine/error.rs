@@ -144,6 +144,9 @@ pub enum EngineError {
         /// The model now.
         now: String,
     },
+    /// A plan has no report before it is carried out.
+    #[error("run `{run}` was only planned: it has no report")]
+    OnlyPlanned { run: RunId },
     #[error(transparent)]
     Run(#[from] RunError),
     /// The runs that are stored.
@@ -201,6 +204,7 @@ impl EngineError {
             | Self::NotLocal { .. }
             | Self::Unpriced { .. }
             | Self::OtherModel { .. }
+            | Self::OnlyPlanned { .. }
             | Self::Run(_)
             | Self::Store(_)
             | Self::Task(_) => ErrorKind::Failed,
@@ -248,6 +252,9 @@ impl EngineError {
             )),
             Self::OtherModel { was, .. } => {
                 Some(format!("set the models as they were, for example with `--model {was}` where it was one for all"))
+            }
+            Self::OnlyPlanned { run } => {
+                Some(format!("`dr resume {run}` carries the plan out; `dr show {run}` prints it"))
             }
             Self::Run(error) => error.hint(),
             Self::Store(error) => error.hint(),

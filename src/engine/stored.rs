@@ -165,13 +165,16 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no such run, or its journal cannot be read.
+    /// Returns an error if there is no such run, it was only planned, or its journal cannot be read.
     pub(crate) async fn replay(&self, name: Option<&str>) -> Result<Replayed, EngineError> {
         let store = self.known_runs()?;
         let run = store.find(name).await?;
         let (_, state) = store.read(&run).await?;
-        let report = report_of(&store, &run, &state).await?;
-        Ok(Replayed { is_running: store.is_busy(&run), report })
+        let is_running = store.is_busy(&run);
+        if !is_running && matches!(state.phase, Phase::Planned(_)) && state.routes.is_empty() {
+            return Err(EngineError::OnlyPlanned { run });
+        }
+        Ok(Replayed { is_running, report: report_of(&store, &run, &state).await? })
     }
 
     /// Reads everything a stored run has; `None` is the newest run.

@@ -1,7 +1,8 @@
 use std::fs;
+use std::path::Path;
 
 use dr::run::store::Store;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{KEY, ONE_ROUND, QUESTION, calls, endpoint, export, runs, topics, world_at};
 use crate::common::{World, block_on};
@@ -135,6 +136,22 @@ fn removing_a_run_keeps_the_others() {
 }
 
 #[test]
+fn removed_runs_and_trusted_folders_are_printed_as_json() {
+    let world = topics();
+    for topic in 1..=2 {
+        world.dr(["ask", "--offline", &format!("What is said of topic {topic}?")]).succeeded();
+    }
+    let ids = runs(&world);
+    let removed = world.dr(["rm", "--json", &ids[0], &ids[1]]).succeeded();
+    assert_eq!((removed.json()["removed"].clone(), removed.stderr.as_str()), (json!(ids), ""));
+    for (args, is_trusted) in [(&["trust", "--json"][..], true), (&["trust", "--revoke", "--json"], false)] {
+        let trusted = world.dr(args).succeeded();
+        assert_eq!((&trusted.json()["trusted"], trusted.stderr.as_str()), (&json!(is_trusted), ""));
+        assert!(Path::new(trusted.json()["folder"].as_str().unwrap()).is_absolute());
+    }
+}
+
+#[test]
 fn nothing_is_removed_if_one_name_is_wrong() {
     let world = topics();
     world.dr(["ask", "--offline", "What is said of topic 1?"]).succeeded();
@@ -161,6 +178,20 @@ fn ambiguous_run_prefix_is_refused() {
         assert_refused(&world, &[command, "fa11fa11"], "several runs begin with `fa11fa11`", hint);
     }
     assert_eq!(runs(&world).len(), 3);
+}
+
+#[test]
+fn plan_without_a_run_has_no_report_to_replay() {
+    let server = endpoint(ONE_ROUND);
+    let world = world_at(&server);
+    let run = world.dr(["plan", "--json", QUESTION]).succeeded().json()["run_id"].as_str().unwrap().to_owned();
+    let replayed = world.dr(["replay"]);
+    assert_eq!((replayed.exit, replayed.stdout.as_str()), (Some(1), ""), "{replayed}");
+    let said = format!(
+        "error: run `{run}` was only planned: it has no report\n\nhint: `dr resume {run}` carries the plan out; `dr show \
+         {run}` prints it\n"
+    );
+    assert_eq!(replayed.stderr, said);
 }
 
 #[test]
