@@ -12,6 +12,12 @@ pub(crate) fn create_private(folder: &Path) -> std::io::Result<()> {
     builder.create(folder)
 }
 
+/// Returns what the user can do if a folder could not be created because something else has its name.
+pub(crate) fn in_the_way(folder: &Path, error: &Error) -> Option<String> {
+    let is_taken = matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory);
+    is_taken.then(|| format!("it has to be a folder: remove what has that name, `{}`", folder.display()))
+}
+
 /// Writes a file whole or not at all, for its owner alone. Its folder must exist.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(path);

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::folder::{create_private, write_private};
+use crate::base::folder::{create_private, in_the_way, write_private};
 use crate::base::id::ContentHash;
 use crate::kb::index::DR_FOLDER;
 
@@ -109,6 +109,7 @@ impl TrustError {
             Self::Owner { path } => Some(format!("if you trust the new owner, run `dr trust {}`", folder(path))),
             Self::Theirs { path } => Some(format!("if you trust that user, run `dr trust {}`", path.display())),
             Self::Open { path } => Some(format!("run `chmod go-w {}`", path.display())),
+            Self::File { action: "create", path, source } => in_the_way(path, source),
             Self::File { .. } => None,
         }
     }

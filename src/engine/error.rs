@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::passage::GetError;
 use super::request::RequestError;
+use crate::base::folder::in_the_way;
 use crate::base::id::RunId;
 use crate::config::{ConfigError, TrustError};
 use crate::kb::embed::EmbedError;
@@ -259,6 +260,7 @@ impl EngineError {
             Self::Run(error) => error.hint(),
             Self::Store(error) => error.hint(),
             Self::Request(error) => error.hint(),
+            Self::Folder { action: "create", path, source } => in_the_way(path, source),
             Self::Folder { .. } | Self::Task(_) => None,
         }
     }

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::event::Record;
 use super::journal::{Journal, JournalError, LockedRun, Salvaged};
 use super::tree::{FoldError, RunState};
-use crate::base::folder::create_private;
+use crate::base::folder::{create_private, in_the_way};
 use crate::base::id::RunId;
 use crate::base::lock::{FileLock, FileLockError};
 
@@ -109,7 +109,8 @@ impl StoreError {
             Self::Empty { had_runs: false } => Some("`dr ask \"<QUESTION>\"` starts one".into()),
             Self::Empty { had_runs: true } => Some("there were runs; `dr doctor` names them".into()),
             Self::Busy { .. } => Some("wait until it is done, or end that process".into()),
-            Self::Lock(_) | Self::ReadOnly | Self::Folder { .. } => None,
+            Self::Folder { path, source } => in_the_way(path, source),
+            Self::Lock(_) | Self::ReadOnly => None,
         }
     }
 }

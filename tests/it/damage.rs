@@ -388,6 +388,23 @@ fn what_is_left_of_a_run_without_its_first_event_is_written_beside_the_damaged_j
 }
 
 #[test]
+fn file_in_the_place_of_a_folder_is_named_with_what_to_do() {
+    for (folder, command) in [(".dr/runs", "show"), (".dr/index", "index"), (".dr", "index")] {
+        let world = World::indexed_text();
+        world.dr(["ask", "--offline", "-q", QUESTIONS[0]]).succeeded();
+        fs::remove_dir_all(world.path(folder)).unwrap();
+        fs::write(world.path(folder), "in the way").unwrap();
+        let args = if command == "show" { vec!["show"] } else { vec!["index", "kb", "--no-embed"] };
+        let run = steady(&world, &args);
+        let hint =
+            format!("hint: it has to be a folder: remove what has that name, `{}`", world.path(folder).display());
+        assert!(run.exit == Some(1) && run.stderr.contains(&hint), "{run}");
+        fs::remove_file(world.path(folder)).unwrap();
+        steady(&world, &args).succeeded();
+    }
+}
+
+#[test]
 fn removed_run_leaves_no_byte_behind() {
     let world = World::indexed();
     let question = "Where is the zanzibarine siren of plot seven?";
