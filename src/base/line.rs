@@ -1,4 +1,4 @@
-//! Untrusted text made safe to print: no terminal escapes, no invisible characters, on one line where needed.
+//! Untrusted text made safe and pleasant to print: no terminal escapes, no invisible characters, on one line where needed.
 
 /// Characters of a server's or library's message that are printed; enough for a sentence, not for a page of HTML.
 const MAX_SHOWN: usize = 300;
@@ -61,6 +61,20 @@ pub(crate) fn counted(number: usize, noun: &str) -> String {
 /// Returns whether a character has no width or changes the direction of text.
 pub fn is_invisible(letter: char) -> bool {
     matches!(u32::from(letter), 0xAD | 0x61C | 0x115F | 0x180E | 0x3164 | 0x200B..=0x200F | 0x202A..=0x202E | 0x2060..=0x206F | 0xFEFF | 0xE0000..=0xE007F)
+}
+
+/// Returns whether a line is a directive of mdBook, Hugo, Jekyll or the like.
+pub(crate) fn is_directive(line: &str) -> bool {
+    let ends = [("{{", "}}"), ("{%", "%}"), (":::", "")];
+    ends.iter().any(|(open, close)| line.starts_with(open) && line.ends_with(close))
+}
+
+/// Returns whether a line consists of one HTML tag.
+pub(crate) fn is_tag(line: &str) -> bool {
+    line.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).is_some_and(|inner| {
+        let name = inner.strip_prefix('/').unwrap_or(inner);
+        name.starts_with(char::is_alphabetic) && !inner.contains(['<', '>']) && !inner.contains("://")
+    })
 }
 
 #[cfg(test)]

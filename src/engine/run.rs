@@ -96,10 +96,22 @@ impl Engine {
         let run = self.start(&request, None, Arc::clone(&watcher), stop.clone()).await?;
         let (id, by_rules) = (run.id().clone(), run.state().settings.by_rules);
         let asked = Box::pin(ask_of(run, &request, ask_back)).await;
-        let Some(obstacle) = Obstacle::behind(&asked, &request).filter(|_| !by_rules && !stop.is_cancelled()) else {
+        if by_rules { asked } else { Box::pin(self.or_by_rules(asked, id, &request, watcher, stop)).await }
+    }
+
+    /// Returns the outcome of a run with models, or of a run by rules if the models found nothing and the rules do.
+    async fn or_by_rules(
+        &self,
+        asked: Result<Asked, EngineError>,
+        id: RunId,
+        request: &AskRequest,
+        watcher: Watcher,
+        stop: CancellationToken,
+    ) -> Result<Asked, EngineError> {
+        let Some(obstacle) = Obstacle::behind(&asked, request).filter(|_| !stop.is_cancelled()) else {
             return asked;
         };
-        let instead = self.start(&request, Some(obstacle.instead.clone()), silent(), stop).await?;
+        let instead = self.start(request, Some(obstacle.instead.clone()), silent(), stop).await?;
         let answered = Box::pin(finish(instead)).await?;
         if answered.report.is_refusal() {
             return asked;
@@ -166,8 +178,17 @@ impl Engine {
             return as_it_is(&store, run, &state).await;
         }
         check_same_models(&state, &setup)?;
-        let resources = self.resources(setup, store, watcher, stop).await;
-        finish(Orchestrator::resume(run, Some(limits), resources).await?).await
+        let resources = self.resources(setup, store, Arc::clone(&watcher), stop.clone()).await;
+        let asked = Box::pin(finish(Orchestrator::resume(run.clone(), Some(limits), resources).await?)).await;
+        if state.settings.by_rules {
+            return asked;
+        }
+        let request = AskRequest {
+            run: state.settings.request.clone(),
+            follow: state.settings.follows.as_ref().map(|followed| followed.run.to_string()),
+            ..AskRequest::new(state.question.clone())
+        };
+        Box::pin(self.or_by_rules(asked, run, &request, watcher, stop)).await
     }
 
     /// Returns whether a language model is configured. Without one, rule-based steps are used.

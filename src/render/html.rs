@@ -179,7 +179,10 @@ impl ReportHtml {
             passages: report
                 .passages
                 .iter()
-                .map(|passage| FurtherHtml { place: PlaceHtml::of(&passage.source), snippet: plain(&passage.snippet) })
+                .map(|passage| FurtherHtml {
+                    place: PlaceHtml::of(&passage.source),
+                    snippet: prose::snippet(&passage.snippet),
+                })
                 .collect(),
         }
     }

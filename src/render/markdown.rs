@@ -182,7 +182,7 @@ fn further(text: &mut String, report: &Report) {
     heading(text, if report.is_refusal() { "Nearest passages" } else { "Read further" });
     for passage in &report.passages {
         let place = place(&passage.source);
-        let _ = writeln!(text, "- {place}  \n  {}", line(&passage.snippet));
+        let _ = writeln!(text, "- {place}  \n  {}", inline(&prose::snippet(&passage.snippet)));
     }
 }
 

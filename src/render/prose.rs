@@ -100,6 +100,23 @@ pub(super) fn finding(finding: &Finding, number: Number<'_>) -> Vec<Span> {
     spans
 }
 
+/// Returns a stretch of a passage on one line, with its emphasis and code.
+pub(super) fn snippet(text: &str) -> Vec<Span> {
+    let mut text = one_line(text);
+    // The stretch may begin or end inside code.
+    if !text.matches('`').count().is_multiple_of(2)
+        && let Some(at) = text.rfind('`')
+    {
+        text.remove(at);
+    }
+    let spans = |block| match block {
+        Block::Heading { spans } | Block::Paragraph { spans } | Block::Item { spans, .. } => spans,
+        Block::Code { text } => vec![Span::Text(one_line(&text))],
+        Block::Table { rows } => rows.into_iter().flatten().flatten().collect(),
+    };
+    blocks(&text, &uncited).into_iter().flat_map(spans).collect()
+}
+
 /// Parses Markdown of the writer into blocks.
 pub(super) fn blocks(text: &str, number: Number<'_>) -> Vec<Block> {
     let text = numbered(&printable(text), number);
@@ -378,6 +395,18 @@ mod tests {
             Span::Citation(number) => format!("<{number}>"),
         };
         spans.iter().map(show).collect()
+    }
+
+    #[test]
+    fn snippet_keeps_emphasis_and_drops_the_mark_of_code_that_was_cut() {
+        let em = |text: &str| Span::Emphasis(text.to_owned());
+        let spans = snippet("- Move it into\n_src_ with `cargo new` and `cargo…");
+        let text = |text: &str| Span::Text(text.to_owned());
+        assert_eq!(
+            spans,
+            [text("Move it into "), em("src"), text(" with "), Span::Code("cargo new".into()), text(" and cargo…")]
+        );
+        assert_eq!(snippet("plain [1] text"), [text("plain (1) text")]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::ops::Range;
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
 use super::sentence::{Sentence, every_sentence, every_sentence_of_page};
+use crate::base::line::{is_directive, is_tag};
 
 /// Longest paragraph that is taken whole as the lead-in of a code block, in bytes; of a longer one the last sentence is.
 const MAX_LEAD_IN: usize = 400;
@@ -297,20 +298,6 @@ fn without_comments(text: &str) -> String {
         rest = after.split_once("-->").map_or("", |(_, after)| after);
     }
     shown + rest
-}
-
-/// Returns whether a line is a directive of mdBook, Hugo, Jekyll or the like.
-fn is_directive(line: &str) -> bool {
-    let ends = [("{{", "}}"), ("{%", "%}"), (":::", "")];
-    ends.iter().any(|(open, close)| line.starts_with(open) && line.ends_with(close))
-}
-
-/// Returns whether a line consists of one HTML tag.
-fn is_tag(line: &str) -> bool {
-    line.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).is_some_and(|inner| {
-        let name = inner.strip_prefix('/').unwrap_or(inner);
-        name.starts_with(char::is_alphabetic) && !inner.contains(['<', '>']) && !inner.contains("://")
-    })
 }
 
 /// Reduces wiki links, reference links, footnote marks, images and HTML to what a reader sees, outside code.

@@ -57,6 +57,8 @@ pub(crate) struct Estimate {
     /// Billionths of a US dollar; `None` if a price is unknown.
     pub(crate) cost_nanos: Option<Bounds<u64>>,
     pub(crate) seconds: Bounds<u64>,
+    /// What the run may use at most.
+    pub(crate) limits: BudgetLimits,
 }
 
 /// Number and size of the calls of one kind.
@@ -75,6 +77,7 @@ impl Estimate {
             tokens: Bounds::default(),
             cost_nanos: Some(Bounds::default()),
             seconds: Bounds { low: 0, high: 1 },
+            limits: state.settings.limits,
         };
         let Some(models) = models else { return nothing };
         let shares = shares(state, models, jobs.is_some());
@@ -106,7 +109,7 @@ impl Estimate {
         if let Some(jobs) = jobs {
             estimate.add_jobs(state, jobs);
         }
-        estimate.capped(state)
+        estimate.capped()
     }
 
     /// Adds the background jobs of the plan, up to the number a run may start.
@@ -128,8 +131,8 @@ impl Estimate {
     }
 
     /// Caps the figures at the limits of the run, which are enforced in any case.
-    fn capped(mut self, state: &RunState) -> Self {
-        let limits = &state.settings.limits;
+    fn capped(mut self) -> Self {
+        let limits = self.limits;
         let cap = |value: &mut Bounds<u64>, limit: Option<u64>| {
             value.high = value.high.min(limit.unwrap_or(u64::MAX));
             value.low = value.low.min(value.high);
@@ -246,7 +249,12 @@ impl fmt::Display for Estimate {
             Some(cost) => writeln!(f, "  cost    {} to {}", dollars_text(cost.low), dollars_text(cost.high))?,
             None => writeln!(f, "  cost    unknown: a model has no price")?,
         }
-        write!(f, "  time    {} to {}", time_text(self.seconds.low), time_text(self.seconds.high))
+        write!(f, "  time    {} to {}", time_text(self.seconds.low), time_text(self.seconds.high))?;
+        let BudgetLimits { cost_nanos, tokens, time, .. } = self.limits;
+        let tokens = tokens.map(|tokens| format!("{tokens} tokens"));
+        let time = time.map(|time| time_text(time.as_secs()));
+        let limits: Vec<_> = tokens.into_iter().chain(cost_nanos.map(dollars_text)).chain(time).collect();
+        if limits.is_empty() { Ok(()) } else { write!(f, "\n  limits  {}", limits.join(", ")) }
     }
 }
 

@@ -64,6 +64,7 @@ pub(crate) fn say(request: &Request) -> String {
         Some("clarification") => json!({ "need": false, "question": "", "verification": "That is clear." }),
         Some("brief") => reader.brief(),
         Some("plan") => reader.plan(),
+        Some("skim") => json!({ "answers": [] }),
         Some("step") => reader.step(),
         Some("digest") => reader.digest(),
         Some("branch_report") => reader.branch_report(),

@@ -53,6 +53,7 @@ impl Researcher {
                 "mode": "deep",
             }),
             Some("plan") => self.plan(words),
+            Some("skim") => json!({ "answers": [] }),
             Some("step") => step(words),
             Some("digest") => json!({ "summary": "It is described on the page.", "pieces": [1] }),
             Some("branch_report") => self.branch_report(words),

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use crate::base::line::is_invisible;
+use crate::base::line::{is_directive, is_invisible, is_tag};
 use crate::base::word::{Word, WordSplitter};
 
 /// Approximate length of a snippet in bytes, three lines of a terminal.
@@ -60,13 +60,16 @@ impl Snippet {
     }
 }
 
-/// Removes structural Markdown from a passage: heading and quote markers, fences, table delimiters.
+/// Removes what readers of a passage do not see: heading and quote markers, fences, table delimiters, template directives
+/// and lines of HTML.
 fn readable(text: &str) -> String {
     let is_fence = |line: &str| line.starts_with("```") || line.starts_with("~~~");
     let is_rule =
         |line: &str| !line.is_empty() && line.chars().all(|letter| matches!(letter, '|' | '-' | ':' | ' ' | '='));
     let lines = text.lines().map(|line| line.trim_start_matches([' ', '\t', '>', '#']));
-    let lines = lines.filter(|line| !is_fence(line) && !is_rule(line)).map(|line| match line.strip_prefix('|') {
+    let is_seen =
+        |line: &&str| !is_fence(line) && !is_rule(line) && !is_directive(line.trim_end()) && !is_tag(line.trim_end());
+    let lines = lines.filter(is_seen).map(|line| match line.strip_prefix('|') {
         Some(row) => row.trim_end().trim_end_matches('|').replace('|', "–"),
         None => line.to_owned(),
     });
@@ -135,8 +138,10 @@ mod tests {
 
     #[test]
     fn snippet_is_read_without_the_marks_that_shape_a_passage() {
-        let snippet =
-            cut("## Parts\n\n| part | use |\n|---|---|\n| probe | moisture |\n\n> ```sh\n> dr index\n> ```\n", "probe");
+        let snippet = cut(
+            "## Parts\n\n| part | use |\n|---|---|\n| probe | moisture |\n\n> ```sh\n> dr index\n> {{#include a.rs}}\n> ```\n<Listing number=\"4\">\n",
+            "probe",
+        );
         assert_eq!(snippet.text, "Parts part – use probe – moisture dr index");
     }
 

@@ -365,9 +365,9 @@ fn time_limit_is_longer_only_if_jobs_are_allowed() {
     let server = Setup::new(reader::say).start();
     let world = models_at(greenhouse(), &server);
     let most = || world.dr(["ask", "--dry-run", QUESTION]).succeeded().stdout;
-    assert!(most().contains(" s to 3600 s"), "{}", most());
+    assert!(most().contains(", 60 min\n"), "{}", most());
     set(&world, "[deep_research]\nmax_jobs = 0\n");
-    assert!(most().contains(" s to 900 s"), "{}", most());
+    assert!(most().contains(", 15 min\n"), "{}", most());
 }
 
 #[test]

@@ -91,11 +91,28 @@ fn run_whose_model_fails_midway_ends_with_the_answer_of_the_passages() {
 }
 
 #[test]
-fn workers_that_note_nothing_leave_the_closest_passages() {
+fn resumed_run_whose_model_fails_again_ends_with_the_answer_of_the_passages() {
     let server = faulty(ONE_ROUND, |request| {
+        (request.form() == Some("step")).then(|| Response::json(400, &json!({ "error": { "message": "no more" } })))
+    });
+    let world = world_at(&server);
+    world.dr(["ask", "--quiet", ABOUT_ONE]);
+    let failed = runs(&world).pop().expect("the run with the model is the older of two");
+    let run = world.dr(["resume", "--json", &failed]);
+    assert_offline_answer(&world, &run, "no more");
+}
+
+/// Returns an endpoint whose workers find nothing to note.
+fn noting_nothing() -> ModelServer {
+    faulty(ONE_ROUND, |request| {
         let done = json!({ "thought": "nothing fits", "actions": [], "done": true });
         (request.form() == Some("step")).then(|| request.reply(&done.to_string(), 50, 10))
-    });
+    })
+}
+
+#[test]
+fn workers_that_note_nothing_leave_the_closest_passages() {
+    let server = noting_nothing();
     let world = world_at(&server);
     let report = assert_offline_answer(&world, &world.dr(["ask", "--json", ABOUT_ONE]), "the model noted nothing");
     assert_eq!(report["outcome"], "closest", "the model has read them and noted nothing");
@@ -103,10 +120,7 @@ fn workers_that_note_nothing_leave_the_closest_passages() {
 
 #[test]
 fn refusal_of_both_is_the_refusal_of_the_run_with_the_model() {
-    let server = faulty(ONE_ROUND, |request| {
-        let done = json!({ "thought": "nothing fits", "actions": [], "done": true });
-        (request.form() == Some("step")).then(|| request.reply(&done.to_string(), 50, 10))
-    });
+    let server = noting_nothing();
     let world = world_at(&server);
     let run = world.dr(["ask", "--json", "Who won the parliamentary election in Portugal?"]);
     assert_eq!(run.exit, Some(3), "{run}");
