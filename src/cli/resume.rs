@@ -10,15 +10,17 @@ use super::report::ReportArgs;
 use super::signal::interruptible;
 use super::ui::Ui;
 use super::watch::{EventFormat, Watch};
+use crate::base::line::one_line;
 use crate::config::{Flags, dollars, duration};
 use crate::engine::{Engine, Raise, ResumeRequest};
 
 /// Continue a run that was interrupted or reached a limit
 ///
-/// Stored replies are reused, so no finished call is charged again. Without a run, continues the newest one.
+/// Stored replies are reused, so no finished call is charged again. Without a run, continues the newest one that has not
+/// ended.
 #[derive(Args, Debug)]
 pub(super) struct ResumeArgs {
-    /// Id of the run, or a prefix of it
+    /// Id of the run, or a prefix of it (default: the newest run that has not ended)
     #[arg(value_name = "RUN")]
     run: Option<String>,
 
@@ -75,8 +77,14 @@ impl ResumeArgs {
 pub(super) async fn resume(ui: &mut Ui, engine: &Engine, args: ResumeArgs) -> Result<Exit, CliError> {
     args.report.check()?;
     args.events.note_ignored_key(ui, engine);
+    let mut request = args.request();
+    if request.run.is_none() {
+        let run = engine.resumable(&request).await?;
+        args.events.note(ui, &format!("resuming run {}: {}", run.id, one_line(&run.question)));
+        request.run = Some(run.id.to_string());
+    }
     let watch = Watch::new(ui, args.events);
-    let resumed = engine.resume(args.request(), watch.watcher(), interruptible()).await;
+    let resumed = engine.resume(request, watch.watcher(), interruptible()).await;
     watch.finish();
     let resumed = resumed?;
     args.report.end(ui, &resumed.report)

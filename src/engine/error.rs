@@ -145,6 +145,12 @@ pub enum EngineError {
         /// The model now.
         now: String,
     },
+    /// No run was named, and all have ended.
+    #[error("no run can be resumed: all have ended")]
+    NothingToResume {
+        /// The newest of them.
+        newest: RunId,
+    },
     /// A plan has no report before it is carried out.
     #[error("run `{run}` was only planned: it has no report")]
     OnlyPlanned { run: RunId },
@@ -205,6 +211,7 @@ impl EngineError {
             | Self::NotLocal { .. }
             | Self::Unpriced { .. }
             | Self::OtherModel { .. }
+            | Self::NothingToResume { .. }
             | Self::OnlyPlanned { .. }
             | Self::Run(_)
             | Self::Store(_)
@@ -254,6 +261,9 @@ impl EngineError {
             Self::OtherModel { was, .. } => {
                 Some(format!("set the models as they were, for example with `--model {was}` where it was one for all"))
             }
+            Self::NothingToResume { newest } => Some(format!(
+                "`dr replay` prints the newest report again; `dr resume {newest} --add-rounds 1` goes on with that run"
+            )),
             Self::OnlyPlanned { run } => {
                 Some(format!("`dr resume {run}` carries the plan out; `dr show {run}` prints it"))
             }

@@ -18,6 +18,7 @@ use crate::research::report::Report;
 use crate::run::budget::BudgetLimits;
 use crate::run::estimate::Estimate;
 use crate::run::jobs::to_try_again;
+use crate::run::journal::RunRow;
 use crate::run::orchestrator::{AskBack, Orchestrator};
 use crate::run::store::{Store, StoreError};
 use crate::run::tree::RunState;
@@ -46,7 +47,7 @@ pub(crate) struct Planned {
 /// A run to resume.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResumeRequest {
-    /// The run, by its id or a prefix of it; `None` is the newest.
+    /// The run, by its id or a prefix of it; `None` is the newest that can go on.
     pub(crate) run: Option<String>,
     /// Increase of its limits.
     pub(crate) raise: Raise,
@@ -149,11 +150,21 @@ impl Engine {
         })
     }
 
+    /// Returns the run that [`Self::resume`] resumes without a name: the newest that can go on. A run that another
+    /// process works on is taken only if there is no other.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if all runs have ended, or the journal cannot be read.
+    pub(crate) async fn resumable(&self, request: &ResumeRequest) -> Result<RunRow, EngineError> {
+        resumable(&self.known_runs()?, request).await
+    }
+
     /// Resumes a run. A run that has ended is returned unchanged unless its limits are raised.
     ///
     /// # Errors
     ///
-    /// As [`Self::ask`]. Also returns an error if another process holds the run.
+    /// As [`Self::ask`]. Also returns an error if another process holds the run, or no run was named and all have ended.
     pub(crate) async fn resume(
         &self,
         request: ResumeRequest,
@@ -161,14 +172,16 @@ impl Engine {
         stop: CancellationToken,
     ) -> Result<Asked, EngineError> {
         let store = self.known_runs()?;
-        let run = store.find(request.run.as_deref()).await?;
+        let run = match &request.run {
+            Some(name) => store.find(Some(name)).await?,
+            None => resumable(&store, &request).await?.id,
+        };
         let (_, state) = store.read(&run).await?;
-        let limits = request.raise.of(state.settings.limits);
-        let is_done = state.is_over() && limits == state.settings.limits;
-        let calls = store.journal().calls_in_short(&run).await.map_err(StoreError::from)?;
-        if is_done && to_try_again(&state, &calls, request.retry_unknown).is_empty() {
+        if !can_go_on(&store, &run, &state, &request).await? {
             return as_it_is(&store, run, &state).await;
         }
+        let limits = request.raise.of(state.settings.limits);
+        let is_done = state.is_over() && limits == state.settings.limits;
         let models = if state.settings.by_rules { None } else { self.models(&limits)? };
         let flags = JobFlags { max_jobs: None, retry_unknown: request.retry_unknown };
         let origins = Origins::of(&store, &state).await?;
@@ -214,6 +227,31 @@ async fn ask_of(
         run.plan(request.plan.as_ref()).await?;
     }
     finish(run).await
+}
+
+async fn resumable(store: &Store, request: &ResumeRequest) -> Result<RunRow, EngineError> {
+    let newest = store.find(None).await?;
+    let mut busy = None;
+    for run in store.journal().runs().await.map_err(StoreError::from)?.runs {
+        let (_, state) = store.read(&run.id).await?;
+        if !can_go_on(store, &run.id, &state, request).await? {
+            continue;
+        }
+        if !store.is_busy(&run.id) {
+            return Ok(run);
+        }
+        busy.get_or_insert(run);
+    }
+    busy.ok_or(EngineError::NothingToResume { newest })
+}
+
+/// Returns whether a run has not ended, its limits are raised, or jobs of it can be tried again.
+async fn can_go_on(store: &Store, run: &RunId, state: &RunState, request: &ResumeRequest) -> Result<bool, EngineError> {
+    if !state.is_over() || request.raise.of(state.settings.limits) != state.settings.limits {
+        return Ok(true);
+    }
+    let calls = store.journal().calls_in_short(run).await.map_err(StoreError::from)?;
+    Ok(!to_try_again(state, &calls, request.retry_unknown).is_empty())
 }
 
 /// Returns a watcher for a run whose answer may not be used.

@@ -80,6 +80,29 @@ fn dry_run_requests_only_brief_and_plan_and_estimates_the_rest() {
 }
 
 #[test]
+fn resume_without_a_name_continues_the_newest_run_that_has_not_ended_and_names_it() {
+    let server = endpoint(ONE_ROUND);
+    let world = world_at(&server);
+    let planned = world.dr(["plan", "--json", QUESTION]).succeeded().json()["run_id"].as_str().unwrap().to_owned();
+    world.dr(["ask", "--offline", "What is said of topic 1?"]).succeeded();
+    let newest = runs(&world)[0].clone();
+    assert_ne!(newest, planned);
+    let resumed = world.dr(["resume", "--json"]).succeeded();
+    assert_eq!(resumed.json()["run_id"], json!(planned));
+    assert!(resumed.stderr.starts_with(&format!("note: resuming run {planned}: {QUESTION}\n")), "{resumed}");
+    let refused = world.dr(["resume"]);
+    assert_eq!((refused.exit, refused.stdout.as_str()), (Some(1), ""), "{refused}");
+    let said = format!(
+        "error: no run can be resumed: all have ended\n\nhint: `dr replay` prints the newest report again; `dr resume \
+         {newest} --add-rounds 1` goes on with that run\n"
+    );
+    assert_eq!(refused.stderr, said);
+    // With a raised limit, the newest run can go on.
+    let raised = world.dr(["resume", "--json", "--add-rounds", "1"]).succeeded();
+    assert_eq!(raised.json()["run_id"], json!(newest));
+}
+
+#[test]
 fn dry_run_is_executed_by_resume() {
     let server = endpoint(ONE_ROUND);
     let world = world_at(&server);
