@@ -38,6 +38,8 @@ mod resume;
 
 mod replay;
 
+mod recall;
+
 mod show;
 
 mod runs;
@@ -115,6 +117,7 @@ enum Command {
     Plan(plan::PlanArgs),
     Resume(resume::ResumeArgs),
     Replay(replay::ReplayArgs),
+    Recall(recall::RecallArgs),
     Runs(runs::RunsArgs),
     Show(show::ShowArgs),
     Export(runs::ExportArgs),
@@ -136,6 +139,7 @@ impl Command {
             Self::Plan(_) => "plan",
             Self::Resume(_) => "resume",
             Self::Replay(_) => "replay",
+            Self::Recall(_) => "recall",
             Self::Runs(_) => "runs",
             Self::Show(_) => "show",
             Self::Export(_) => "export",
@@ -247,6 +251,7 @@ async fn dispatch(ui: &mut Ui, cli: Cli) -> Result<Exit, CliError> {
         Command::Plan(args) => plan::plan(ui, &Engine::new(&args.flags(flags))?, args).await,
         Command::Resume(args) => resume::resume(ui, &Engine::new(&args.flags(flags))?, args).await,
         Command::Replay(args) => replay::replay(ui, &Engine::new(&flags)?, args).await,
+        Command::Recall(args) => recall::recall(ui, &Engine::new(&args.flags(flags))?, args).await,
         Command::Runs(args) => runs::runs(ui, &Engine::new(&flags)?, args).await,
         Command::Show(args) => show::show(ui, &Engine::new(&flags)?, args).await,
         Command::Export(args) => runs::export(ui, &Engine::new(&flags)?, args).await,

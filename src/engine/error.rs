@@ -16,6 +16,7 @@ use crate::llm::call::CallError;
 use crate::llm::message::Role;
 use crate::llm::roles::ModelsError;
 use crate::run::orchestrator::RunError;
+use crate::run::recall::RecallError;
 use crate::run::store::StoreError;
 
 /// An operation of the engine failed.
@@ -159,6 +160,9 @@ pub enum EngineError {
     /// The runs that are stored.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// What runs found.
+    #[error(transparent)]
+    Recall(#[from] RecallError),
     #[error(transparent)]
     Request(#[from] RequestError),
     /// A blocking task died.
@@ -215,6 +219,7 @@ impl EngineError {
             | Self::OnlyPlanned { .. }
             | Self::Run(_)
             | Self::Store(_)
+            | Self::Recall(_)
             | Self::Task(_) => ErrorKind::Failed,
         }
     }
@@ -269,6 +274,7 @@ impl EngineError {
             }
             Self::Run(error) => error.hint(),
             Self::Store(error) => error.hint(),
+            Self::Recall(error) => error.hint(),
             Self::Request(error) => error.hint(),
             Self::Folder { action: "create", path, source } => in_the_way(path, source),
             Self::Folder { .. } | Self::Task(_) => None,

@@ -1,4 +1,4 @@
-//! Every operation of `dr` as a method: index, search, get, ask, plan, resume, replay, show, export, eval, doctor.
+//! Every operation of `dr` as a method: index, search, get, ask, plan, resume, replay, recall, show, export, eval, doctor.
 //!
 //! An engine holds the index and the resolved settings. It is independent of its caller: no terminal, no flags, no exit
 //! codes. Every surface (today, the command line) is built on these methods and on the types re-exported here, and uses
@@ -27,6 +27,8 @@ mod setup;
 
 mod stored;
 
+mod recall;
+
 mod run;
 
 mod instead;
@@ -43,6 +45,7 @@ pub(crate) use self::doctor::{CheckStatus, Checkup, ExplainedSetting};
 pub(crate) use self::error::{EngineError, ErrorKind};
 pub use self::indexing::IndexRequest;
 pub(crate) use self::passage::{Extent, Selector};
+pub(crate) use self::recall::{FileState, FoundBefore};
 pub(crate) use self::request::{AskRequest, RequestError};
 pub(crate) use self::run::{Planned, Raise, ResumeRequest};
 pub(crate) use self::search::Searched;

@@ -51,6 +51,8 @@ pub(crate) mod desk;
 
 pub(crate) mod recall;
 
+pub(crate) mod earlier;
+
 pub mod scheduler;
 
 pub(crate) mod steps;

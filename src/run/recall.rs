@@ -1,4 +1,5 @@
-//! The research memory: what runs found, as vectors with tags, searched when an answer is written.
+//! The research memory: what runs found, as vectors with tags. A run searches its own entries when an answer is written,
+//! and those of all runs are searched by `dr recall`.
 //!
 //! Quotes and branch summaries are entries. Each is tagged with its run, node, kind, source, place, label and
 //! confidence. A [`RecallQuery`] filters by tag and ranks by similarity to a text, such as the question or an aspect.
@@ -18,7 +19,7 @@ use arrow::error::ArrowError;
 use futures::TryStreamExt;
 use lancedb::query::{ExecutableQuery, QueryBase, Select};
 use lancedb::table::{CompactionOptions, Duration, OptimizeAction};
-use lancedb::{DistanceType, Table};
+use lancedb::{Connection, DistanceType, Table};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -104,9 +105,11 @@ pub(crate) struct Entry {
     pub(crate) text: String,
 }
 
-/// A search of the entries of one run.
+/// A search of the entries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecallQuery<'a> {
+    /// Only entries of this run.
+    pub(crate) run: Option<&'a RunId>,
     /// What the entries should be similar to.
     pub(crate) text: &'a str,
     /// Only entries of this kind.
@@ -122,30 +125,32 @@ pub(crate) struct RecallQuery<'a> {
 }
 
 impl<'a> RecallQuery<'a> {
-    /// Searches all entries for `text`.
+    /// Searches all entries of all runs for `text`.
     pub(crate) fn of(text: &'a str, limit: usize) -> Self {
-        Self { text, kind: None, source: None, eyes: Label::Internal, node: None, limit }
+        Self { run: None, text, kind: None, source: None, eyes: Label::Internal, node: None, limit }
     }
 
-    /// Returns the filter as SQL. Only words of enums and ids of runs and nodes enter it, so nothing needs escaping.
-    fn filter(&self, run: &RunId) -> String {
-        let mut filter = format!("run = '{run}'");
+    /// Returns the filter as SQL, `None` if all entries are searched. Only words of enums and ids of runs and nodes enter
+    /// it, so nothing needs escaping.
+    fn filter(&self) -> Option<String> {
         let tags = [
+            ("run", self.run.map(ToString::to_string)),
             ("kind", self.kind.as_ref().map(word)),
             ("source", self.source.as_ref().map(word)),
             ("label", (self.eyes == Label::Public).then(|| word(&Label::Public))),
             ("node", self.node.map(ToString::to_string)),
         ];
-        for (column, value) in tags {
-            filter.extend(value.map(|value| format!(" AND {column} = '{value}'")));
-        }
-        filter
+        let conditions = tags.into_iter().filter_map(|(column, value)| Some(format!("{column} = '{}'", value?)));
+        let conditions: Vec<_> = conditions.collect();
+        (!conditions.is_empty()).then(|| conditions.join(" AND "))
     }
 }
 
 /// An entry that was found, and its similarity to the text of the query, as a cosine.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Recalled {
+    /// The run that found it.
+    pub(crate) run: RunId,
     /// The entry with its tags.
     pub(crate) entry: Entry,
     /// The cosine.
@@ -154,7 +159,7 @@ pub(crate) struct Recalled {
 
 /// The memory could not be read or written. A run goes on without it.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RecallError {
+pub enum RecallError {
     /// The table failed.
     #[error("failed to {action} the research memory")]
     Table {
@@ -209,11 +214,24 @@ impl Recall {
         Some(Self { table, embedder, failures })
     }
 
+    /// Opens the memory beside the journal in `folder` for reading. Returns `None` if there is none for this embedder.
+    pub(crate) async fn known(folder: &Path, embedder: Arc<dyn Embedder>) -> Result<Option<Self>, RecallError> {
+        if Self::folder(folder).symlink_metadata().is_err() {
+            return Ok(None);
+        }
+        let opened = steady(async {
+            let connection = connect(folder).await?;
+            match connection.open_table(name(&embedder)).execute().await {
+                Err(lancedb::Error::TableNotFound { .. }) => Ok(None),
+                opened => opened.map(Some).map_err(during("open")),
+            }
+        });
+        let failures = Arc::new(Failures { was_told: AtomicBool::new(false), tell: Arc::new(|_| ()) });
+        Ok(opened.await?.map(|table| Self { table, embedder, failures }))
+    }
+
     async fn table(folder: &Path, embedder: &Arc<dyn Embedder>) -> Result<Table, RecallError> {
-        let uri = folder.join(FOLDER).to_string_lossy().into_owned();
-        let connection = lancedb::connect(&uri).execute().await.map_err(during("open"))?;
-        // Vectors of different embedders never meet.
-        let name = format!("memory_{}", &ContentHash::of(embedder.fingerprint().as_bytes()).as_str()[..8]);
+        let (connection, name) = (connect(folder).await?, name(embedder));
         match connection.open_table(&name).execute().await {
             Err(lancedb::Error::TableNotFound { .. }) => {
                 let made = connection.create_empty_table(&name, schema(embedder.dimension())).execute().await;
@@ -264,23 +282,27 @@ impl Recall {
         Ok(())
     }
 
-    /// Returns the entries of a run that match a query, most similar first.
+    /// Returns the entries that match a query, most similar first.
     ///
-    /// Compares every vector of the run instead of using a vector index, so that the same entries give the same answer.
-    pub(crate) async fn search(&self, run: &RunId, query: &RecallQuery<'_>) -> Result<Vec<Recalled>, RecallError> {
-        self.failures.note(steady(self.nearest(run, query)).await)
+    /// Compares every vector instead of using a vector index, so that the same entries give the same answer.
+    pub(crate) async fn search(&self, query: &RecallQuery<'_>) -> Result<Vec<Recalled>, RecallError> {
+        self.failures.note(steady(self.nearest(query)).await)
     }
 
-    async fn nearest(&self, run: &RunId, query: &RecallQuery<'_>) -> Result<Vec<Recalled>, RecallError> {
+    async fn nearest(&self, query: &RecallQuery<'_>) -> Result<Vec<Recalled>, RecallError> {
         let (embedder, text) = (Arc::clone(&self.embedder), query.text.to_owned());
         let vector = tokio::task::spawn_blocking(move || embedder.embed_query(&text)).await??;
         let nearest = self.table.query().nearest_to(vector).map_err(during("search"))?;
-        let nearest = nearest.distance_type(DistanceType::Cosine).bypass_vector_index().only_if(query.filter(run));
-        let columns = Select::columns(&[&TAGS[..], &["confidence", "_distance"]].concat());
+        let mut nearest = nearest.distance_type(DistanceType::Cosine).bypass_vector_index();
+        if let Some(filter) = query.filter() {
+            nearest = nearest.only_if(filter);
+        }
+        let columns = Select::columns(&[&TAGS[..], &["run", "confidence", "_distance"]].concat());
         let found = nearest.select(columns).limit(query.limit).execute().await.map_err(during("search"))?;
         let batches: Vec<RecordBatch> = found.try_collect().await.map_err(during("search"))?;
         let mut found: Vec<Recalled> = batches.iter().map(recalled).collect::<Result<Vec<_>, _>>()?.concat();
-        found.sort_by(|a, b| b.similarity.total_cmp(&a.similarity).then_with(|| a.entry.id.cmp(&b.entry.id)));
+        let key = |found: &Recalled| (found.run.clone(), found.entry.id.clone());
+        found.sort_by(|a, b| b.similarity.total_cmp(&a.similarity).then_with(|| key(a).cmp(&key(b))));
         Ok(found)
     }
 
@@ -344,13 +366,21 @@ impl Recall {
     }
 }
 
+async fn connect(runs: &Path) -> Result<Connection, RecallError> {
+    lancedb::connect(&Recall::folder(runs).to_string_lossy()).execute().await.map_err(during("open"))
+}
+
+/// Returns the name of the table of an embedder. Vectors of different embedders never meet.
+fn name(embedder: &Arc<dyn Embedder>) -> String {
+    format!("memory_{}", &ContentHash::of(embedder.fingerprint().as_bytes()).as_str()[..8])
+}
+
 /// Opens the tables of all embedders.
 async fn tables(runs: &Path) -> Result<Vec<Table>, RecallError> {
-    let folder = Recall::folder(runs);
-    if folder.symlink_metadata().is_err() {
+    if Recall::folder(runs).symlink_metadata().is_err() {
         return Ok(Vec::new());
     }
-    let connection = lancedb::connect(&folder.to_string_lossy()).execute().await.map_err(during("open"))?;
+    let connection = connect(runs).await?;
     let mut tables = Vec::new();
     for name in connection.table_names().execute().await.map_err(during("read"))? {
         tables.push(connection.open_table(&name).execute().await.map_err(during("open"))?);
@@ -440,8 +470,8 @@ fn recalled(batch: &RecordBatch) -> Result<Vec<Recalled>, RecallError> {
     let text = |name| column::<StringArray>(batch, name);
     let [id, node, kind, source, place, label, words] = TAGS.map(text);
     let (id, node, kind, source, place, label, words) = (id?, node?, kind?, source?, place?, label?, words?);
-    let (confidence, distance) =
-        (column::<Float32Array>(batch, "confidence")?, column::<Float32Array>(batch, "_distance")?);
+    let (run, confidence) = (text("run")?, column::<Float32Array>(batch, "confidence")?);
+    let distance = column::<Float32Array>(batch, "_distance")?;
     let entry = |row: usize| {
         let entry = Entry {
             id: id.value(row).to_owned(),
@@ -453,7 +483,7 @@ fn recalled(batch: &RecordBatch) -> Result<Vec<Recalled>, RecallError> {
             confidence: confidence.value(row),
             text: words.value(row).to_owned(),
         };
-        Ok(Recalled { entry, similarity: 1.0 - distance.value(row) })
+        Ok(Recalled { run: tag(run.value(row))?, entry, similarity: 1.0 - distance.value(row) })
     };
     (0..batch.num_rows()).map(entry).collect()
 }
@@ -507,12 +537,23 @@ mod tests {
         recall.add(&run, entries()).await.unwrap();
         recall.add(&run, entries()).await.unwrap();
         recall.add(&other, vec![entry("n1e1", "When do cats sleep?")]).await.unwrap();
-        let found = recall.search(&run, &RecallQuery::of("when do cats sleep", 5)).await.unwrap();
+        let all = RecallQuery::of("when do cats sleep", 5);
+        let found = recall.search(&RecallQuery { run: Some(&run), ..all }).await.unwrap();
         assert_eq!(found.iter().map(|found| found.entry.id.as_str()).collect::<Vec<_>>(), ["n1e1", "n1e2"]);
         assert_eq!(found[0].entry, entries()[0], "the tags come back as they were stored");
+        let found = recall.search(&all).await.unwrap();
+        assert_eq!(found.iter().map(|found| &found.run).collect::<Vec<_>>(), [&other, &run, &run]);
         Recall::forget(folder.path(), &run).await.unwrap();
-        let recall = Recall::open(folder.path(), builtin_for_tests(), unexpected()).await.unwrap();
-        assert!(recall.search(&run, &RecallQuery::of("cats", 5)).await.unwrap().is_empty());
+        let recall = Recall::known(folder.path(), builtin_for_tests()).await.unwrap().unwrap();
+        let found = recall.search(&RecallQuery::of("cats", 5)).await.unwrap();
+        assert_eq!(found.iter().map(|found| &found.run).collect::<Vec<_>>(), [&other]);
+    }
+
+    #[tokio::test]
+    async fn memory_that_was_never_made_is_not_made_by_reading_it() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(Recall::known(folder.path(), builtin_for_tests()).await.unwrap().is_none());
+        assert!(folder.path().read_dir().unwrap().next().is_none());
     }
 
     #[tokio::test]
@@ -530,7 +571,7 @@ mod tests {
         };
         let summary = Entry { kind: EntryKind::Summary, id: "n2".into(), label: Label::Internal, ..web.clone() };
         recall.add(&run, vec![kb, web, summary]).await.unwrap();
-        let all = RecallQuery::of("Do cats sleep?", 5);
+        let all = RecallQuery { run: Some(&run), ..RecallQuery::of("Do cats sleep?", 5) };
         for (query, expected) in [
             (all, vec!["n1e1", "n2", "n2e1"]),
             (RecallQuery { kind: Some(EntryKind::Quote), ..all }, vec!["n1e1", "n2e1"]),
@@ -538,7 +579,7 @@ mod tests {
             (RecallQuery { eyes: Label::Public, ..all }, vec!["n2e1"]),
             (RecallQuery { node: Some(&second), kind: Some(EntryKind::Summary), ..all }, vec!["n2"]),
         ] {
-            let found = recall.search(&run, &query).await.unwrap();
+            let found = recall.search(&query).await.unwrap();
             assert_eq!(found.iter().map(|found| found.entry.id.as_str()).collect::<Vec<_>>(), expected, "{query:?}");
         }
     }

@@ -408,8 +408,9 @@ impl Steps {
         let queries =
             std::iter::once(brief.question.as_str()).chain(brief.aspects.iter().map(|aspect| aspect.text.as_str()));
         for query in queries {
-            let query = RecallQuery { kind: Some(EntryKind::Quote), ..RecallQuery::of(query, RECALLED) };
-            let found = recall.search(&self.run, &query).await;
+            let kind = Some(EntryKind::Quote);
+            let query = RecallQuery { run: Some(&self.run), kind, ..RecallQuery::of(query, RECALLED) };
+            let found = recall.search(&query).await;
             let found = found.inspect_err(|error| tracing::warn!(%error, "memory of runs could not be searched"));
             for (id, score) in found.unwrap_or_default().into_iter().map(|found| (found.entry.id, found.similarity)) {
                 if let Ok(id) = id.parse() {

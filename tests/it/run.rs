@@ -18,6 +18,9 @@ mod failures;
 /// Answers without the models that are configured.
 mod instead;
 
+/// What earlier runs found.
+mod memory;
+
 /// P2: a run killed or interrupted at any request resumes without repeating a finished call.
 #[cfg(unix)]
 pub(crate) mod kills;

@@ -301,6 +301,15 @@ impl Searcher {
         self.embedder.as_ref().ok()
     }
 
+    /// Returns the embedder.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`SearchError::Vectors`] if it cannot be loaded, or its fingerprint is not that of the index.
+    pub(crate) fn needed_embedder(&self) -> Result<&Arc<dyn Embedder>, SearchError> {
+        self.embedder.as_ref().map_err(|reason| SearchError::Vectors(reason.clone()))
+    }
+
     /// Searches for a query as the user typed it.
     ///
     /// # Errors

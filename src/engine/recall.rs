@@ -1,0 +1,91 @@
+//! Searching what earlier runs found.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::request::RequestError;
+use super::{Engine, EngineError};
+use crate::base::id::RunId;
+use crate::kb::search::SearchMode;
+use crate::run::earlier::{EarlierQuote, quotes};
+use crate::run::recall::Recall;
+use crate::run::store::StoreError;
+use crate::source::{Place, SourceFile, read_file};
+
+/// A quote that an earlier run found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct FoundBefore {
+    pub(crate) quote: String,
+    pub(crate) source: Place,
+    /// What has become of its file; `None` for a page of the web, which is not fetched again.
+    pub(crate) file: Option<FileState>,
+    /// Similarity to the query, as a cosine.
+    pub(crate) similarity: f32,
+    /// The run that found it.
+    pub(crate) run_id: RunId,
+    /// The question of that run.
+    pub(crate) question: String,
+    /// The day it began, in UTC.
+    pub(crate) asked_on: Option<String>,
+}
+
+/// A file, compared with what it was when it was quoted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum FileState {
+    Unchanged,
+    Changed,
+    Gone,
+}
+
+impl Engine {
+    /// Searches the quotes of all stored runs by similarity. Returns up to `limit` of the settings, best first; none if
+    /// no run has found anything.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a query without words, or if index, embedder or memory cannot be used.
+    pub(crate) async fn recall(&self, query: &str) -> Result<Vec<FoundBefore>, EngineError> {
+        if !query.chars().any(char::is_alphanumeric) {
+            return Err(RequestError::NoWords.into());
+        }
+        let store = match self.known_runs() {
+            Err(EngineError::Store(StoreError::Empty { .. })) => return Ok(Vec::new()),
+            store => store?,
+        };
+        let searcher = self.searcher(SearchMode::Vector).await?;
+        let embedder = Arc::clone(searcher.needed_embedder()?);
+        let Some(recall) = Recall::known(&self.runs_folder(), embedder).await? else { return Ok(Vec::new()) };
+        let mut found = Vec::new();
+        for earlier in quotes(&recall, &store, query, self.settings.values.limit).await? {
+            let EarlierQuote { run, question, asked_at, similarity, quote } = earlier;
+            let file = match &quote.source {
+                Place::Kb { collection, path, content_hash, .. } => {
+                    Some(read_file(searcher.index(), collection, path, content_hash).await.into())
+                }
+                Place::Web { .. } => None,
+            };
+            found.push(FoundBefore {
+                quote: quote.quote,
+                source: quote.source,
+                file,
+                similarity,
+                run_id: run,
+                question: question.as_str().to_owned(),
+                asked_on: asked_at.date(),
+            });
+        }
+        Ok(found)
+    }
+}
+
+impl From<SourceFile> for FileState {
+    fn from(file: SourceFile) -> Self {
+        match file {
+            SourceFile::AsIndexed(_) => Self::Unchanged,
+            SourceFile::Changed => Self::Changed,
+            SourceFile::Gone => Self::Gone,
+        }
+    }
+}
