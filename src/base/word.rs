@@ -5,14 +5,7 @@ use std::ops::Range;
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-/// English words without a subject of their own: function words, and the verbs questions are phrased with.
-const STOP_WORDS: &str = "a about above after again against all also am an and any are as at be because been before \
-    being below between both but by can cannot could did do does doing done down during each few for from further get \
-    give had has have having he her here hers herself him himself his how i if in into is it its itself just let like \
-    many may me might more most much must my myself no nor not of off on once only or other our ours ourselves out \
-    over own please same shall she should so some such tell than that the their theirs them themselves then there \
-    these they this those through to too under until up upon us use used using very via was we were what when where \
-    which while who whom whose why will with within without would you your yours yourself yourselves s t d ll re ve m";
+use super::language::Language;
 
 /// A word of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,12 +19,11 @@ pub struct Word {
 /// Splits text into words with the English stemmer that the full-text index uses.
 pub struct WordSplitter {
     stemmer: Stemmer,
-    stop_words: HashSet<&'static str>,
 }
 
 impl Default for WordSplitter {
     fn default() -> Self {
-        Self { stemmer: Stemmer::create(Algorithm::English), stop_words: STOP_WORDS.split_whitespace().collect() }
+        Self { stemmer: Stemmer::create(Algorithm::English) }
     }
 }
 
@@ -47,16 +39,17 @@ impl WordSplitter {
         self.words(text).into_iter().map(|word| word.stem).collect()
     }
 
-    /// Returns the distinct stems of `text` that are not stop words, in order of appearance.
+    /// Returns the distinct stems of `text` that are not stop words of its language, in order of appearance.
     ///
     /// Returns the stop words themselves if there is nothing else (`to be or not to be`).
     pub fn key_stems(&self, text: &str) -> Vec<String> {
+        let words = lower_cased(text);
+        let language = language(&words);
         let mut key = Vec::new();
         let mut all = Vec::new();
-        for range in runs(text) {
-            let word = text[range].to_lowercase();
-            let stem = self.stemmer.stem(&word).into_owned();
-            let stems = if self.stop_words.contains(word.as_str()) { &mut all } else { &mut key };
+        for (_, word) in &words {
+            let stem = self.stemmer.stem(word).into_owned();
+            let stems = if language.is_stop_word(word) { &mut all } else { &mut key };
             if !stems.contains(&stem) {
                 stems.push(stem);
             }
@@ -66,27 +59,39 @@ impl WordSplitter {
 
     /// Returns `text` without its stop words, or unchanged if nothing else remains.
     pub fn without_stop_words(&self, text: &str) -> String {
-        let kept: Vec<_> = runs(text)
-            .into_iter()
-            .map(|range| &text[range])
-            .filter(|word| !self.stop_words.contains(word.to_lowercase().as_str()))
+        let words = lower_cased(text);
+        let language = language(&words);
+        let kept: Vec<_> = words
+            .iter()
+            .filter(|(_, word)| !language.is_stop_word(word))
+            .map(|(range, _)| &text[range.clone()])
             .collect();
         if kept.is_empty() { text.to_owned() } else { kept.join(" ") }
     }
 
     /// Returns whether `text` has a word that is not a stop word.
     pub fn has_key_word(&self, text: &str) -> bool {
-        runs(text).into_iter().any(|range| !self.stop_words.contains(text[range].to_lowercase().as_str()))
-    }
-
-    /// Returns whether a lower-case word is a stop word.
-    pub fn is_stop_word(&self, word: &str) -> bool {
-        self.stop_words.contains(word)
+        let words = lower_cased(text);
+        let language = language(&words);
+        words.iter().any(|(_, word)| !language.is_stop_word(word))
     }
 
     fn stem(&self, word: &str) -> String {
         self.stemmer.stem(&word.to_lowercase()).into_owned()
     }
+}
+
+/// Returns the language of a text, if it has enough function words to tell.
+pub(crate) fn language_of(text: &str) -> Option<&'static Language> {
+    Language::of(lower_cased(text).iter().map(|(_, word)| word.as_str()))
+}
+
+fn language(words: &[(Range<usize>, String)]) -> &'static Language {
+    Language::of(words.iter().map(|(_, word)| word.as_str())).unwrap_or_else(Language::english)
+}
+
+fn lower_cased(text: &str) -> Vec<(Range<usize>, String)> {
+    runs(text).into_iter().map(|range| (range.clone(), text[range].to_lowercase())).collect()
 }
 
 /// Returns the byte ranges of the words of `text`.
@@ -145,6 +150,7 @@ mod tests {
         assert_eq!(splitter.key_stems("How are the budgets enforced, and budget what?"), ["budget", "enforc"]);
         assert_eq!(splitter.key_stems("to be or not to be"), ["to", "be", "or", "not"]);
         assert_eq!(splitter.without_stop_words("what is the writer lock"), "writer lock");
+        assert_eq!(splitter.key_stems("Wie viele Urlaubstage habe ich?"), ["urlaubstag"]);
         assert!(splitter.has_key_word("what is a lock") && !splitter.has_key_word("what is it for"));
     }
 }

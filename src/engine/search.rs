@@ -13,7 +13,7 @@ use crate::base::line::with_causes;
 use crate::kb::embed::{self, EmbedError, Embedder, EmbedderChoice, EmbedderOptions};
 use crate::kb::eval::{Figures, Ranking, check_indexed, measure, parse_judgments, parse_queries};
 use crate::kb::index::{Filter, Index, IndexLocation, Manifest};
-use crate::kb::search::spelling::said;
+
 use crate::kb::search::{
     Hit, Judged, PerDocument, Scope, SearchMode, SearchOptions, Searcher, Support, VectorsUnusable,
 };
@@ -60,12 +60,14 @@ impl Engine {
         let searcher = self.searcher(options.mode).await?;
         check_collections(&searcher, &scope.collections)?;
         let started = Instant::now();
-        let Judged { found, support, unknown, .. } = searcher.search_and_judge(query, &options).await?;
+        let judged = searcher.search_and_judge(query, &options).await?;
+        let unknown = judged.said();
+        let Judged { found, support, .. } = judged;
         Ok(Searched {
             mode: options.mode,
             hits: found.hits,
             support,
-            unknown: said(&unknown, support),
+            unknown,
             without_vectors: found.without_vectors.map(|reason| (reason.to_string(), reason.hint())),
             elapsed: started.elapsed(),
         })

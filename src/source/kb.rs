@@ -6,7 +6,7 @@ use super::{Documents, Found, Label, Passage, Place, Source, SourceError, Source
 use crate::base::id::{ChunkId, ContentHash};
 use crate::base::line::{counted, with_causes};
 use crate::kb::index::{ChunkRow, Index, IndexError};
-use crate::kb::search::spelling::said;
+
 use crate::kb::search::{Hit, Judged, SearchOptions, Searcher};
 use crate::kb::walk::read_inside;
 
@@ -110,10 +110,11 @@ impl Source for KbSource {
         Box::pin(async move {
             let options = SearchOptions { limit, ..self.options.clone() };
             let judged = self.searcher.search_and_judge(query, &options).await.map_err(|error| failed(&error))?;
-            let Judged { found, support, unknown, corrected } = judged;
+            let unknown = judged.said();
+            let Judged { found, support, corrected, .. } = judged;
             let notes = found.without_vectors.iter().map(|reason| format!("{reason}; {}", reason.hint())).collect();
             let passages = found.hits.into_iter().map(Passage::from).collect();
-            Ok(Found { passages, support, notes, unknown: said(&unknown, support), corrected })
+            Ok(Found { passages, support, notes, unknown, corrected })
         })
     }
 }

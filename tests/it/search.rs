@@ -254,3 +254,13 @@ fn colours_that_are_asked_for_go_into_a_pipe() {
         }
     }
 }
+
+#[test]
+fn question_in_another_language_than_the_folder_is_named() {
+    let world = World::indexed_text();
+    let english = world.dr(["search", "how much water do the tomatoes need"]);
+    assert!(!english.stderr.contains("seems to be in"), "{english}");
+    let german = world.dr(["search", "Wie oft wird im Garten mit water gegossen, und von wem?"]);
+    let said = "the question seems to be in German, and what was found in English";
+    assert!(german.stderr.contains(said), "{german}");
+}

@@ -45,7 +45,7 @@ use fusion::{Candidate, fuse};
 use super::embed::{EmbedError, Embedder};
 use super::index::{ChunkRow, Filter, Index, IndexError, LegHit};
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
-use crate::base::word::WordSplitter;
+use crate::base::word::{WordSplitter, language_of};
 
 /// Minimum number of candidates per leg.
 const MIN_DEPTH: usize = 50;
@@ -203,6 +203,29 @@ pub(crate) struct Judged {
     pub(crate) unknown: Vec<Unknown>,
     /// The query with misspelt words replaced, if that is what was searched for.
     pub(crate) corrected: Option<String>,
+    /// The language of the query and that of the hits, if they differ.
+    languages: Option<[&'static str; 2]>,
+}
+
+impl Judged {
+    /// Returns what the user should know of the query's words: those the folder does not have, and another language.
+    pub(crate) fn said(&self) -> Vec<String> {
+        let mut said = spelling::said(&self.unknown, self.support);
+        if let Some([asked, notes]) = self.languages.filter(|_| self.support != Support::Strong) {
+            said.push(format!("the question seems to be in {asked}, and what was found in {notes}"));
+        }
+        said
+    }
+}
+
+/// Hits whose texts tell the language of a folder.
+const READ_FOR_LANGUAGE: usize = 3;
+
+/// Returns the languages of a query and of what was found, if both can be told and they differ.
+fn other_language(typed: &str, hits: &[Hit]) -> Option<[&'static str; 2]> {
+    let texts: Vec<_> = hits.iter().take(READ_FOR_LANGUAGE).map(|hit| hit.text.as_str()).collect();
+    let (asked, notes) = (language_of(typed)?.name, language_of(&texts.join("\n"))?.name);
+    (asked != notes).then_some([asked, notes])
 }
 
 /// Why vectors cannot be searched.
@@ -343,6 +366,7 @@ impl Searcher {
     pub(crate) async fn search_and_judge(&self, typed: &str, options: &SearchOptions) -> Result<Judged, SearchError> {
         let found = self.search(typed, options).await?;
         let (support, unknown) = self.assess(typed, &found.hits, &options.filter).await?;
+        let languages = other_language(typed, &found.hits);
         let has_phrase = !Query::parse(typed, &self.splitter).phrases.is_empty();
         let unknown = if has_phrase {
             unknown.into_iter().map(|word| Unknown { word, similar: Vec::new() }).collect()
@@ -350,11 +374,11 @@ impl Searcher {
             self.spelled_like(unknown, &found.hits, &options.filter).await?
         };
         let Some(corrected) = spelling::corrected(typed, &unknown, &self.splitter) else {
-            return Ok(Judged { found, support, unknown, corrected: None });
+            return Ok(Judged { found, support, unknown, corrected: None, languages });
         };
         let found = self.search(&corrected, options).await?;
         let (support, _) = self.assess(&corrected, &found.hits, &options.filter).await?;
-        Ok(Judged { found, support, unknown, corrected: Some(corrected) })
+        Ok(Judged { found, support, unknown, corrected: Some(corrected), languages })
     }
 
     /// Resolves the path globs of the options to documents of the index.
