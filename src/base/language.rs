@@ -63,14 +63,17 @@ static LANGUAGES: LazyLock<Vec<Language>> = LazyLock::new(|| {
 
 impl Language {
     /// Returns the language of a text of these lower-case words: the one with the most function words among them, or `None`
-    /// if there are too few.
+    /// if there are too few. Another language than English needs twice as many as English: a few words of code are function
+    /// words somewhere.
     pub(crate) fn of<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<&'static Self> {
         let words: HashSet<&str> = words.into_iter().collect();
         let count = |language: &Self| words.iter().filter(|word| language.stop_words.contains(*word)).count();
-        let counted = LANGUAGES.iter().map(|language| (count(language), language));
-        // Of equals the first, which is English.
-        let best = counted.reduce(|best, next| if next.0 > best.0 { next } else { best });
-        best.filter(|(count, _)| *count >= FEWEST).map(|(_, language)| language)
+        let english = count(Self::english());
+        let others = LANGUAGES[1..].iter().map(|language| (count(language), language));
+        // Of equals the first.
+        let best = others.reduce(|best, next| if next.0 > best.0 { next } else { best });
+        let best = best.filter(|(count, _)| *count >= FEWEST.max(2 * english)).map(|(_, language)| language);
+        best.or_else(|| (english >= FEWEST).then(Self::english))
     }
 
     pub(crate) fn english() -> &'static Self {
@@ -94,6 +97,8 @@ mod tests {
             ("raft vs paxos", ""),
             ("tour de france", ""),
             ("was the tag an error", "English"),
+            ("for var i in at", "English"),
+            ("was kostet der antrag", "German"),
             ("wie viele tage urlaub habe ich", "German"),
             ("combien de jours de congé ai je", "French"),
             ("cuántos días de vacaciones tengo", "Spanish"),
