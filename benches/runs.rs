@@ -66,6 +66,8 @@ async fn measure(nodes: usize, delay: Duration) {
         source_version: "1".into(),
         collections: BTreeSet::new(),
         follows: None,
+        has_own_plan: false,
+        outside: String::new(),
         instead: None,
     };
     let run = RunId::random(1);

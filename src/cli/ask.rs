@@ -45,6 +45,10 @@ pub(super) struct AskArgs {
     #[arg(long, value_name = "FILE")]
     schema: Option<PathBuf>,
 
+    /// Ask again even if an earlier run has answered this
+    #[arg(long)]
+    fresh: bool,
+
     /// Never ask for clarification
     #[arg(short, long)]
     yes: bool,
@@ -71,7 +75,7 @@ impl AskArgs {
     fn request(&self) -> Result<AskRequest, CliError> {
         let plan = self.plan.as_deref().map(read_plan).transpose()?;
         let (follow, max_jobs) = (self.follow.clone(), self.limits.max_jobs());
-        let mut request = AskRequest { plan, follow, max_jobs, ..self.what.request()? };
+        let mut request = AskRequest { plan, follow, max_jobs, fresh: self.fresh, ..self.what.request()? };
         request.run.output_schema = self.schema.as_deref().map(super::read_json).transpose()?;
         request.checked().map_err(|error| match (error, &self.schema) {
             (RequestError::Schema { reason }, Some(file)) => {

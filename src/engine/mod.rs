@@ -29,6 +29,8 @@ mod stored;
 
 mod recall;
 
+mod before;
+
 mod run;
 
 mod instead;

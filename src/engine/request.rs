@@ -20,6 +20,8 @@ pub(crate) struct AskRequest {
     pub(crate) follow: Option<String>,
     /// Most Deep Research jobs this run may start; `None` uses the settings.
     pub(crate) max_jobs: Option<usize>,
+    /// Whether the question is asked again even if an earlier run answered it, with nothing that earlier runs found.
+    pub(crate) fresh: bool,
 }
 
 /// A request is invalid.
@@ -72,7 +74,7 @@ impl RequestError {
 impl AskRequest {
     /// Returns a request for `question` with everything else left to the settings and the plan.
     pub(crate) fn new(question: Question) -> Self {
-        Self { question, run: RunRequest::default(), plan: None, follow: None, max_jobs: None }
+        Self { question, run: RunRequest::default(), plan: None, follow: None, max_jobs: None, fresh: false }
     }
 
     /// Validates the request as far as possible without an index, and joins each of its texts into one line.

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::before::Earlier;
 use super::instead::Obstacle;
 use super::setup::{JobFlags, check_same_models};
 use super::stored::{Origins, report_of};
-use super::watch::Watcher;
+use super::watch::{RunEvent, Watcher};
 use super::{AskRequest, Engine, EngineError};
 use crate::base::id::RunId;
 use crate::base::money::nanos;
@@ -79,8 +80,8 @@ impl Raise {
 }
 
 impl Engine {
-    /// Answers a question in a research run. If the models cannot work on it or find nothing, a run by rules answers it
-    /// from the same sources, and says so.
+    /// Answers a question in a research run, or with the report of an earlier run that asked the same. If the models
+    /// cannot work on it or find nothing, a run by rules answers it from the same sources, and says so.
     ///
     /// # Errors
     ///
@@ -94,7 +95,14 @@ impl Engine {
         stop: CancellationToken,
     ) -> Result<Asked, EngineError> {
         let request = request.checked()?;
-        let run = self.start(&request, None, Arc::clone(&watcher), stop.clone()).await?;
+        let prepared = Box::pin(self.prepare(&request, None)).await?;
+        if let Some(Earlier { report, day }) = Box::pin(self.asked_before(&request, &prepared)).await? {
+            let run = report.run_id.as_deref().unwrap_or_default();
+            let text = format!("asked before, in run {run} on {day}, against the same index; --fresh asks again");
+            watcher(RunEvent::Note { text, hint: None });
+            return Ok(Asked { report, resumable: None });
+        }
+        let run = Box::pin(self.start(&request.question, prepared, Arc::clone(&watcher), stop.clone())).await?;
         let (id, by_rules) = (run.id().clone(), run.state().settings.by_rules);
         let asked = Box::pin(ask_of(run, &request, ask_back)).await;
         if by_rules { asked } else { Box::pin(self.or_by_rules(asked, id, &request, watcher, stop)).await }
@@ -112,7 +120,8 @@ impl Engine {
         let Some(obstacle) = Obstacle::behind(&asked, request).filter(|_| !stop.is_cancelled()) else {
             return asked;
         };
-        let instead = self.start(request, Some(obstacle.instead.clone()), silent(), stop).await?;
+        let prepared = Box::pin(self.prepare(request, Some(obstacle.instead.clone()))).await?;
+        let instead = Box::pin(self.start(&request.question, prepared, silent(), stop)).await?;
         let answered = Box::pin(finish(instead)).await?;
         if answered.report.is_refusal() {
             return asked;
@@ -134,7 +143,8 @@ impl Engine {
         stop: CancellationToken,
     ) -> Result<Planned, EngineError> {
         let request = request.checked()?;
-        let mut run = self.start(&request, None, watcher, stop).await?;
+        let prepared = Box::pin(self.prepare(&request, None)).await?;
+        let mut run = Box::pin(self.start(&request.question, prepared, watcher, stop)).await?;
         run.plan(request.plan.as_ref()).await?;
         let state = run.state();
         let models = if state.settings.by_rules { None } else { self.settings.models()? };

@@ -51,9 +51,15 @@ pub(super) struct JobFlags {
     pub(super) retry_unknown: bool,
 }
 
+/// A run that can be started: everything that can be refused beforehand is checked.
+pub(super) struct Prepared {
+    pub(super) setup: Setup,
+    pub(super) settings: RunSettings,
+}
+
 /// Resources of a run, except for its store.
 pub(super) struct Setup {
-    searcher: Searcher,
+    pub(super) searcher: Searcher,
     models: Option<Models>,
     pub(super) jobs: Option<Arc<DeepResearch>>,
     sources: Sources,
@@ -73,19 +79,16 @@ fn check_follows(plan: Option<&SavedPlan>, follows: Option<&Followed>) -> Result
 }
 
 impl Engine {
-    /// Starts a run and records its first event. `instead` says why it uses no models; if they cannot work on it, it uses
-    /// none and tells the watcher.
+    /// Prepares a run. `instead` says why it uses no models although they are configured.
     ///
     /// # Errors
     ///
-    /// Returns an error for anything that can be refused beforehand, and if the run cannot be recorded.
-    pub(super) async fn start(
+    /// Returns an error for anything that can be refused before the run is recorded.
+    pub(super) async fn prepare(
         &self,
         request: &AskRequest,
         instead: Option<Instead>,
-        watcher: Watcher,
-        stop: CancellationToken,
-    ) -> Result<Orchestrator, EngineError> {
+    ) -> Result<Prepared, EngineError> {
         let mut limits = self.settings.limits();
         if let Some(SavedPlan { brief: Some(brief), draft, .. }) = &request.plan
             && brief.question == request.question
@@ -101,25 +104,13 @@ impl Engine {
             None => (None, Origins::Known(BTreeSet::new())),
         };
         check_follows(request.plan.as_ref(), follows.as_ref())?;
-        let mut setup = self.set_up(&request.run.scope, origins, models, &limits, flags).await?;
+        let setup = self.set_up(&request.run.scope, origins, models, &limits, flags).await?;
         if request.run.source == Some(SourceHint::Web) {
             self.check_way_out(&setup)?;
         }
         if !self.settings.is_set("max_time") && setup.jobs.is_some() {
             limits.time = Some(TIME_WITH_JOBS);
         }
-        let instead = match (instead, &setup.models) {
-            (None, Some(models)) if request.run.source != Some(SourceHint::Web) => {
-                let obstacle = self.obstacle(models, &limits).await;
-                obstacle.map(|obstacle| {
-                    obstacle.tell(&watcher);
-                    (setup.models, setup.jobs) = (None, None);
-                    obstacle.instead
-                })
-            }
-            (instead, _) => instead,
-        };
-        let store = self.store_for(&setup)?;
         let settings = RunSettings {
             request: RunRequest {
                 allow_egress: request.run.allow_egress || self.allows_egress(&setup.collections),
@@ -136,11 +127,39 @@ impl Engine {
             source_version: setup.sources.internal.version(),
             collections: setup.collections.clone(),
             follows,
+            has_own_plan: request.plan.is_some(),
+            outside: if request.run.source == Some(SourceHint::Internal) { String::new() } else { setup.outside() },
             instead,
         };
+        Ok(Prepared { setup, settings })
+    }
+
+    /// Starts a prepared run and records its first event. If the models cannot work on it, it uses none and tells the
+    /// watcher.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the run cannot be recorded.
+    pub(super) async fn start(
+        &self,
+        question: &Question,
+        prepared: Prepared,
+        watcher: Watcher,
+        stop: CancellationToken,
+    ) -> Result<Orchestrator, EngineError> {
+        let Prepared { mut setup, mut settings } = prepared;
+        if let Some(models) = setup.models.as_ref().filter(|_| settings.request.source != Some(SourceHint::Web))
+            && let Some(obstacle) = self.obstacle(models, &settings.limits).await
+        {
+            obstacle.tell(&watcher);
+            (setup.models, setup.jobs) = (None, None);
+            (settings.by_rules, settings.models) = (true, BTreeMap::new());
+            settings.instead = Some(obstacle.instead);
+        }
+        let store = self.store_for(&setup)?;
         let resources = self.resources(setup, store, watcher, stop).await;
         let run = RunId::random(rand::random());
-        Ok(Orchestrator::start(run, request.question.clone(), settings, resources).await?)
+        Ok(Orchestrator::start(run, question.clone(), settings, resources).await?)
     }
 
     /// Sets up models, jobs and sources, after checking that the models may see the collections that are searched and
@@ -300,6 +319,15 @@ impl Engine {
             return Ok(());
         };
         Err(EngineError::NoWayOut { reason, hint })
+    }
+}
+
+impl Setup {
+    /// Returns what the run may ask outside; see [`RunSettings::outside`].
+    fn outside(&self) -> String {
+        let web = self.sources.web.as_ref().filter(|_| self.sources.can_search).map(|web| web.version());
+        let jobs = self.jobs.as_ref().map(|jobs| jobs.version());
+        web.into_iter().chain(jobs).collect::<Vec<_>>().join(" ")
     }
 }
 

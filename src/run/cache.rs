@@ -195,7 +195,7 @@ fn is_in_words(lookup: &Lookup) -> bool {
 }
 
 /// Normalises a query for comparison: lower case, single spaces, no marks around it.
-pub(super) fn normalised(query: &str) -> String {
+pub(crate) fn normalised(query: &str) -> String {
     one_line(query).to_lowercase().trim_end_matches(MARKS).trim_end().to_owned()
 }
 

@@ -106,6 +106,12 @@ pub struct RunSettings {
     /// The run this one follows up (`--follow`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub follows: Option<Followed>,
+    /// Whether the user gave the plan (`--plan`).
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub has_own_plan: bool,
+    /// Versions of the search engine and of the background jobs that the run may ask; empty if it may ask neither.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub outside: String,
     /// Why the run answers without the models that are configured; `None` if it uses them, or there are none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub instead: Option<Instead>,

@@ -74,7 +74,7 @@ fn no_command_opens_a_socket_even_with_a_key_and_a_server() {
     for name in ["OPENAI_BASE_URL", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_ENDPOINT"] {
         world = world.with_variable(name, address.clone());
     }
-    let commands: [&[&str]; 8] = [
+    let commands: [&[&str]; 9] = [
         &["index", "kb"],
         &["index", "kb", "--rebuild", "--offline"],
         &["search", "siren"],
@@ -82,6 +82,7 @@ fn no_command_opens_a_socket_even_with_a_key_and_a_server() {
         &["get", "guide/alarms.md"],
         &["ask", "--offline", "When does the siren sound?"],
         &["ask", "--offline", "--kb", "kb", "When does the siren sound?", "--json"],
+        &["recall", "siren"],
         &["doctor", "--offline"],
     ];
     for args in commands {

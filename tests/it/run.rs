@@ -21,6 +21,9 @@ mod instead;
 /// What earlier runs found.
 mod memory;
 
+/// A question that was asked before.
+pub(crate) mod again;
+
 /// P2: a run killed or interrupted at any request resumes without repeating a finished call.
 #[cfg(unix)]
 pub(crate) mod kills;

@@ -12,12 +12,13 @@ use crate::web_server::Setup;
 const QUESTION: &str = "When does the siren sound?";
 
 /// Commands that would use a `.dr`, and write nothing into it.
-const READERS: [&[&str]; 8] = [
+const READERS: [&[&str]; 9] = [
     &["search", "siren", "--mode", "lexical"],
     &["get", "siren.md"],
     &["runs"],
     &["show"],
     &["replay"],
+    &["recall", "siren"],
     &["export"],
     &["doctor"],
     &["index", "kb", "--no-embed"],

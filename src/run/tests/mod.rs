@@ -120,6 +120,8 @@ fn settings(limits: BudgetLimits) -> RunSettings {
         source_version: "1".into(),
         collections: std::collections::BTreeSet::new(),
         follows: None,
+        has_own_plan: false,
+        outside: String::new(),
         instead: None,
     }
 }

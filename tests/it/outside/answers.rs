@@ -1,5 +1,7 @@
 use super::{KEY, QUESTION, count, greenhouse, is_stored, models_at, nodes, quotes, set};
+use crate::common::World;
 use crate::reader;
+use crate::run::again::a_day_ago;
 use crate::web_server::{Call, Fault, Kind, Setup};
 
 /// API key of a search engine.
@@ -56,6 +58,28 @@ fn web_worker_searches_opens_and_cites_without_jobs() {
     assert!(internal.is_empty() && !public.is_empty(), "{report:#}");
     assert!(public.iter().all(|quote| quote["checked"] == true), "{public:#?}");
     assert!(nodes(&report).iter().all(|node| node["source_hint"] == "web"), "{report:#}");
+}
+
+#[test]
+fn answer_from_the_web_serves_the_same_question_on_its_day_and_with_the_same_engine_only() {
+    let server = Setup::new(reader::say).start();
+    let world = models_at(greenhouse(), &server);
+    let paid = |world: &World, args: &[&str]| {
+        let before = server.count();
+        let ask = ["ask", "--json", "--no-deep-research", "--mode", "quick", QUESTION];
+        let run = world.dr(ask.iter().chain(args)).succeeded();
+        assert_eq!(run.stderr.contains("note: asked before"), server.count() == before, "{run}");
+        server.count() > before
+    };
+    let from_notes = ["--path", "*.md"];
+    assert_eq!([paid(&world, &from_notes), paid(&world, &from_notes)], [true, false]);
+    let world = world.with_variable("SEARXNG_URL", server.origin());
+    assert!(paid(&world, &from_notes), "there was no engine before");
+    let on_the_web = ["--source", "web"];
+    assert_eq!([paid(&world, &on_the_web), paid(&world, &on_the_web)], [true, false]);
+    a_day_ago(&world);
+    assert!(!paid(&world, &from_notes), "the notes say the same");
+    assert_eq!([paid(&world, &on_the_web), paid(&world, &on_the_web)], [true, false], "the web may say something else");
 }
 
 #[test]

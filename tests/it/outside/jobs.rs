@@ -16,8 +16,8 @@ use crate::web_server::{Call, Fault, Kind, Setup, WebServer};
 const PRICED: &str =
     "[prices.fixture]\ninput = 0.01\noutput = 0.01\nsearch = 0.01\n[deep_research]\nmodels = [\"fixture\"]\n";
 
-/// A run with one node for a job and others for the knowledge base.
-const ASK: [&str; 6] = ["ask", "--json", "--quiet", "--mode", "deep", QUESTION];
+/// A new run with one node for a job and others for the knowledge base.
+const ASK: [&str; 7] = ["ask", "--fresh", "--json", "--quiet", "--mode", "deep", QUESTION];
 
 /// Starts a server on which the first call of a kind has a fault.
 fn faulty(kind: Kind, fault: Fault) -> WebServer {

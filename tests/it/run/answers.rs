@@ -114,7 +114,8 @@ fn json_events_are_json_only() {
     let sent = events.iter().filter(|line| line["kind"] == "call" && line["what"] == "sent").count();
     assert_eq!(sent, server.count());
     // A run that ends early prints more events, also as JSON.
-    let partial = told(&["ask", "--events", "jsonl", "--max-rounds", "1", "--max-tokens", "16000", QUESTION]);
+    let partial =
+        told(&["ask", "--fresh", "--events", "jsonl", "--max-rounds", "1", "--max-tokens", "16000", QUESTION]);
     assert!(!partial.is_empty());
 }
 

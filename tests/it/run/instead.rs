@@ -68,13 +68,13 @@ fn endpoint_that_answered_is_not_probed_again_that_day() {
     let server = endpoint(ONE_ROUND).with_models(200, json!({ "data": [{ "id": "scripted" }] }));
     let world = world_at(&server);
     for _ in 0..2 {
-        world.dr(["ask", ABOUT_ONE]).succeeded();
+        world.dr(["ask", "--fresh", ABOUT_ONE]).succeeded();
     }
     assert_eq!(server.probes(), 1);
     let file = world.home(".local/share/dr/reached");
     let yesterday = std::fs::read_to_string(&file).unwrap().replacen("20", "19", 1);
     std::fs::write(&file, yesterday).unwrap();
-    world.dr(["ask", ABOUT_ONE]).succeeded();
+    world.dr(["ask", "--fresh", ABOUT_ONE]).succeeded();
     assert_eq!(server.probes(), 2);
 }
 

@@ -27,7 +27,7 @@ fn replay_prints_the_same_output_without_index_or_endpoint() {
     let server = endpoint(ONE_ROUND);
     let world = world_at(&server);
     let printed = ["markdown", "html", "json", "note"].map(|format| {
-        let run = world.dr(["ask", "--quiet", "--format", format, QUESTION]).succeeded();
+        let run = world.dr(["ask", "--fresh", "--quiet", "--format", format, QUESTION]).succeeded();
         (format, runs(&world)[0].clone(), run.stdout)
     });
     drop(server);
