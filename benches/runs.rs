@@ -66,6 +66,7 @@ async fn measure(nodes: usize, delay: Duration) {
         source_version: "1".into(),
         collections: BTreeSet::new(),
         follows: None,
+        reuse: false,
         has_own_plan: false,
         outside: String::new(),
         instead: None,

@@ -74,6 +74,7 @@ pub(crate) struct Values {
     max_depth: u32,
     pub(crate) parallel: usize,
     pub(crate) summary_tokens: u64,
+    pub(crate) reuse: bool,
     #[serde(default)]
     pub(crate) models: ModelsOptions,
     #[serde(default)]

@@ -45,7 +45,7 @@ pub(super) struct AskArgs {
     #[arg(long, value_name = "FILE")]
     schema: Option<PathBuf>,
 
-    /// Ask again even if an earlier run has answered this
+    /// Ask again even if an earlier run has answered this, and show the new run no quotes of earlier ones
     #[arg(long)]
     fresh: bool,
 

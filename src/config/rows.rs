@@ -77,6 +77,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("max_depth", COUNT_32, "most levels of sub-questions").default("3").flag().stricter(Strictness::Lower),
     row("parallel", Kind::Whole { least: 1, most: 64 }, "sub-questions researched in parallel").default("3").flag(),
     row("summary_tokens", SUMMARY_TOKENS, "tokens of the rolling summary").default("4000").variable(),
+    row("reuse", Kind::Switch, "show a run what earlier runs quoted").default("false").variable(),
     row("models.model", Kind::Name, "name of the model at the endpoint").unset("by role, with OpenAI only"),
     own("models.base_url", Kind::Address, BASE_URL, "`OPENAI_BASE_URL`, else OpenAI"),
     row("models.api", Kind::OneOf(&["responses", "chat"]), "API of the endpoint")

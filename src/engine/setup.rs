@@ -127,6 +127,7 @@ impl Engine {
             source_version: setup.sources.internal.version(),
             collections: setup.collections.clone(),
             follows,
+            reuse: self.settings.values.reuse && !request.fresh,
             has_own_plan: request.plan.is_some(),
             outside: if request.run.source == Some(SourceHint::Internal) { String::new() } else { setup.outside() },
             instead,

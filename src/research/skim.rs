@@ -1,12 +1,12 @@
 //! Skims the knowledge base once, before any node is worked on: a model is shown the units that bear on the question and
-//! its aspects best, and says which of them answers which aspect.
+//! its aspects best, and says which of them answers which aspect. Quotes of earlier runs may be among them.
 //!
 //! Nothing it says is evidence. An answer counts only with a quote that its unit contains, and a worker still has to note
 //! it.
 
 use futures::future::join_all;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::cut::cut;
@@ -31,6 +31,14 @@ const MAX_QUESTIONS: usize = 6;
 
 /// Tokens of a reply.
 const MAX_REPLY_TOKENS: u32 = 1_000;
+
+/// A passage that the model is shown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Shown {
+    pub(crate) passage: Passage,
+    /// Who found it, unless a search of this run did.
+    pub(crate) origin: Option<String>,
+}
 
 /// What was found before any node was worked on. It is empty if no unit answers any aspect.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -71,20 +79,13 @@ struct AnswerDraft {
     quote: String,
 }
 
-/// Skims a knowledge base; `root` is the node that searches are recorded for. Returns `None` if there was nothing to read,
-/// or if the model gave no usable reply: the nodes are then worked on without.
+/// Asks the model which of the units answer which aspect. Returns `None` if there are none, or if the model gave no usable
+/// reply: the nodes are then worked on without.
 ///
 /// # Errors
 ///
 /// Returns an error if the run must stop.
-pub(crate) async fn skim(
-    caller: &dyn Caller,
-    root: &NodeId,
-    brief: &Brief,
-    source: &dyn Source,
-    picker: &dyn Pick,
-) -> Result<Option<Skim>, CallError> {
-    let units = units(root, brief, source, picker).await?;
+pub(crate) async fn skim(caller: &dyn Caller, brief: &Brief, units: Vec<Shown>) -> Result<Option<Skim>, CallError> {
     if units.is_empty() {
         return Ok(None);
     }
@@ -99,16 +100,27 @@ pub(crate) async fn skim(
     }
 }
 
-/// Returns the best units for the question and each aspect: the best of each first, then the second of each, and so on.
-async fn units(
+/// Returns the questions that are searched for.
+pub(crate) fn questions(brief: &Brief) -> Vec<Question> {
+    let aspects = brief.aspects.iter().filter_map(|aspect| aspect.text.parse::<Question>().ok());
+    let mut questions = vec![brief.question.clone()];
+    questions.extend(aspects.filter(|aspect| *aspect != brief.question).take(MAX_QUESTIONS - 1));
+    questions
+}
+
+/// Returns the best units of a knowledge base for the question and each aspect: the best of each first, then the second of
+/// each, and so on. `root` is the node that searches are recorded for.
+///
+/// # Errors
+///
+/// Returns an error if the run must stop.
+pub(crate) async fn units(
     root: &NodeId,
     brief: &Brief,
     source: &dyn Source,
     picker: &dyn Pick,
-) -> Result<Vec<Passage>, CallError> {
-    let aspects = brief.aspects.iter().filter_map(|aspect| aspect.text.parse::<Question>().ok());
-    let mut questions = vec![brief.question.clone()];
-    questions.extend(aspects.filter(|aspect| *aspect != brief.question).take(MAX_QUESTIONS - 1));
+) -> Result<Vec<Shown>, CallError> {
+    let questions = questions(brief);
     let searches = questions.iter().map(|question| search_and_pick(root, question, question.as_str(), source, picker));
     let mut found = Vec::new();
     for searched in join_all(searches).await {
@@ -129,7 +141,7 @@ async fn units(
         }
     }
     units.truncate(MAX_UNITS);
-    Ok(units)
+    Ok(units.into_iter().map(|passage| Shown { passage, origin: None }).collect())
 }
 
 /// Returns units as passages. Each opens as the hit it stands in.
@@ -144,12 +156,14 @@ fn units_of(found: &Found, picked: &[Picked]) -> Vec<Passage> {
 }
 
 /// Returns the prompt, and the units that it has room for.
-fn prompt(caller: &dyn Caller, brief: &Brief, mut units: Vec<Passage>) -> (Prompt, Vec<Passage>) {
+fn prompt(caller: &dyn Caller, brief: &Brief, mut units: Vec<Shown>) -> (Prompt, Vec<Shown>) {
     let role = Template::Skim.role();
     let count = |text: &str| caller.count(role, text);
-    let render = |units: &Vec<Passage>| {
-        let shown = units.iter().zip(1..).map(|(unit, number)| {
-            let text = format!("From: {}\n{}", unit.place.provenance(), cut(&unit.text, UNIT_TOKENS, &count));
+    let render = |units: &Vec<Shown>| {
+        let shown = units.iter().zip(1..).map(|(Shown { passage, origin }, number)| {
+            let origin = origin.as_ref().map(|origin| format!(" ({origin})")).unwrap_or_default();
+            let text = cut(&passage.text, UNIT_TOKENS, &count);
+            let text = format!("From: {}{origin}\n{text}", passage.place.provenance());
             json!({"id": format!("p{number}"), "text": text})
         });
         let passages: Vec<_> = shown.collect();
@@ -163,10 +177,10 @@ fn prompt(caller: &dyn Caller, brief: &Brief, mut units: Vec<Passage>) -> (Promp
 }
 
 /// Returns the answers whose aspect, passage and quote exist.
-fn checked(draft: &SkimDraft, brief: &Brief, units: &[Passage]) -> Skim {
+fn checked(draft: &SkimDraft, brief: &Brief, units: &[Shown]) -> Skim {
     let answer = |answer: &AnswerDraft| {
         let number: usize = answer.passage.trim().trim_matches(['[', ']']).strip_prefix('p')?.parse().ok()?;
-        let unit = units.get(number.checked_sub(1)?)?;
+        let unit = &units.get(number.checked_sub(1)?)?.passage;
         let aspect = AspectId::named(answer.aspect.trim());
         let range = locate(&unit.text, &answer.quote)?;
         brief.aspect(&aspect)?;
@@ -210,7 +224,9 @@ mod tests {
     }
 
     async fn skimmed(caller: &Scripted, source: &ScriptedSource, aspects: &[&str]) -> Result<Option<Skim>, CallError> {
-        skim(caller, &NodeId::numbered(1), &brief("What is the lock?", aspects), source, &ByWords).await
+        let brief = brief("What is the lock?", aspects);
+        let units = units(&NodeId::numbered(1), &brief, source, &ByWords).await?;
+        skim(caller, &brief, units).await
     }
 
     #[tokio::test]
@@ -229,6 +245,18 @@ mod tests {
         assert!(found.to(&[AspectId::numbered(2)]).is_empty());
         // The best unit for the second aspect is shown beside those for the question.
         assert!(caller.tasks()[0].contains("nine euros"), "{}", caller.tasks()[0]);
+    }
+
+    #[tokio::test]
+    async fn unit_that_an_earlier_run_found_is_shown_with_its_origin() {
+        let (brief, source) = (brief("What is the lock?", &["lock"]), ScriptedSource::of(&FILES));
+        let mut units = units(&NodeId::numbered(1), &brief, &source, &ByWords).await.unwrap();
+        units.truncate(1);
+        units[0].origin = Some("found by run 7 on 2026-11-22".to_owned());
+        let caller = Scripted::by_key(vec![("skim", json!({"answers": []}))]);
+        skim(&caller, &brief, units).await.unwrap();
+        let task = caller.tasks()[0].clone();
+        assert!(task.contains("From: locks.md › locks (found by run 7 on 2026-11-22)\n"), "{task}");
     }
 
     #[tokio::test]

@@ -1,23 +1,45 @@
-//! Quotes that earlier runs found, searched by similarity.
+//! Quotes that earlier runs found, searched by similarity, for people and for a run that starts.
 //!
 //! The research memory says which entries are similar; the quotes themselves are read from the journal.
 
 use std::collections::BTreeMap;
 
+use super::cache::normalised;
+use super::journal::Lookup;
+use super::node_source::Inside;
 use super::recall::{EntryKind, Recall, RecallError, RecallQuery, Recalled};
 use super::store::Store;
 use super::tree::RunState;
 use crate::base::clock::Moment;
 use crate::base::id::RunId;
 use crate::research::evidence::{Evidence, EvidenceId};
-use crate::research::question::Question;
+use crate::research::question::{Brief, Question};
+use crate::research::skim::{Shown, questions};
+use crate::source::{Documents, Label, Passage, Place, Source, SourceError};
 
-/// Cosine below which an entry does not bear on a query. Texts with nothing in common have up to 0.2 with the built-in
-/// embedder.
-const LEAST_SIMILARITY: f32 = 0.3;
+/// Cosine below which an entry has nothing in common with a query. A word and a passage about it have 0.2 to 0.4 with the
+/// built-in embedder.
+const LEAST_SIMILARITY: f32 = 0.2;
 
 /// Entries that are searched for each quote that is wanted: several runs may have found the same one.
 const ENTRIES_PER_QUOTE: usize = 4;
+
+/// Cosine from which a quote is shown to another run, how many are shown, and how many are looked at for them.
+const OFFERED_SIMILARITY: f32 = 0.4;
+const MAX_OFFERED: usize = 4;
+const MAX_CANDIDATES: usize = 12;
+
+/// Hits among which the passage of a quote is looked for.
+const HITS: usize = 5;
+
+/// Tool of the lookup that records what a run was shown.
+const TOOL: &str = "memory.recall";
+
+/// What earlier runs found.
+pub(crate) struct Earlier {
+    pub(crate) recall: Recall,
+    pub(crate) store: Store,
+}
 
 /// A quote and the run that found it.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,6 +99,87 @@ fn quote(entry: Recalled, state: &RunState) -> Option<EarlierQuote> {
         similarity: entry.similarity,
         quote: quote.clone(),
     })
+}
+
+impl Earlier {
+    /// Returns quotes of the knowledge base that bear on a question or one of its aspects, are still true, and overlap
+    /// none of some units. They are put on record, so that a resumed run is shown the same.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the journal fails or the run must stop. Without its memory, a run goes on.
+    pub(crate) async fn offered(
+        &self,
+        run: &RunId,
+        brief: &Brief,
+        source: &Inside,
+        units: &[Shown],
+    ) -> Result<Vec<Shown>, SourceError> {
+        let questions = questions(brief);
+        let words: Vec<_> = questions.iter().map(|question| normalised(question.as_str())).collect();
+        let lookup = Lookup {
+            node: source.node.clone(),
+            tool: TOOL.to_owned(),
+            query: words.join("\n"),
+            scope: source.scope(),
+            label: Label::Internal,
+            // What is remembered changes with every run, so the record serves this run alone.
+            version: run.to_string(),
+        };
+        let found = Box::pin(source.cache.answer(lookup, self.found(&questions, source, units))).await?;
+        source.egress.shown(&found.iter().map(|shown| shown.passage.clone()).collect::<Vec<_>>());
+        Ok(found)
+    }
+
+    async fn found(&self, questions: &[Question], source: &Inside, units: &[Shown]) -> Result<Vec<Shown>, SourceError> {
+        let mut found: Vec<Shown> = Vec::new();
+        for EarlierQuote { run, asked_at, mut quote, .. } in self.candidates(questions).await {
+            let mut known = units.iter().chain(&found).map(|shown| &shown.passage.place);
+            if found.len() == MAX_OFFERED || known.any(|place| place.overlaps(&quote.source)) {
+                continue;
+            }
+            quote.check(&source.read(&quote.source).await, "");
+            if !quote.checked || quote.stale {
+                continue;
+            }
+            // A search says whether this run may see it, and where it can be opened.
+            let hits = match source.search(&quote.quote.replace('"', " "), HITS).await {
+                Err(error) if error.ends_run() => return Err(error),
+                searched => searched.unwrap_or_default().passages,
+            };
+            let is_around = |hit: &Passage| {
+                hit.place.overlaps(&quote.source) && hit.place.content_hash() == quote.source.content_hash()
+            };
+            let Some(hit) = hits.into_iter().find(is_around) else { continue };
+            let day = asked_at.date().map(|day| format!(" on {day}")).unwrap_or_default();
+            let Evidence { quote: text, source: place, score, .. } = quote;
+            let passage = Passage { id: hit.id, place, label: hit.label, snippet: text.clone(), text, score };
+            found.push(Shown { passage, origin: Some(format!("found by run {run}{day}")) });
+        }
+        Ok(found)
+    }
+
+    /// Returns quotes of the knowledge base that are similar to one of some questions, most similar first.
+    async fn candidates(&self, questions: &[Question]) -> Vec<EarlierQuote> {
+        let mut candidates: Vec<EarlierQuote> = Vec::new();
+        for question in questions {
+            let found = quotes(&self.recall, &self.store, question.as_str(), MAX_CANDIDATES).await;
+            let found = found.inspect_err(|error| tracing::warn!(%error, "memory of runs could not be searched"));
+            candidates.extend(found.unwrap_or_default().into_iter().filter(|found| {
+                found.similarity >= OFFERED_SIMILARITY && matches!(found.quote.source, Place::Kb { .. })
+            }));
+        }
+        // The sort is stable: of equally similar quotes, those for the question itself come first.
+        candidates.sort_by(|a, b| b.similarity.total_cmp(&a.similarity));
+        let mut distinct: Vec<EarlierQuote> = Vec::new();
+        for candidate in candidates {
+            if !distinct.iter().any(|known| is_same(&known.quote, &candidate.quote)) {
+                distinct.push(candidate);
+            }
+        }
+        distinct.truncate(MAX_CANDIDATES);
+        distinct
+    }
 }
 
 fn is_same(quote: &Evidence, other: &Evidence) -> bool {

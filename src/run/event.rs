@@ -106,6 +106,9 @@ pub struct RunSettings {
     /// The run this one follows up (`--follow`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub follows: Option<Followed>,
+    /// Whether the run is shown quotes of earlier runs.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub reuse: bool,
     /// Whether the user gave the plan (`--plan`).
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub has_own_plan: bool,

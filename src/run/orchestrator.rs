@@ -11,6 +11,7 @@ use tracing::{Span, info, instrument};
 use super::budget::{Budget, BudgetLimits, CallCost, Purpose, Spent};
 use super::cache::Cache;
 use super::desk::Desk;
+use super::earlier::Earlier;
 use super::egress::Egress;
 use super::event::{Event, Record, RunSettings};
 use super::jobs::{Jobs, to_try_again};
@@ -291,6 +292,11 @@ impl Orchestrator {
             picker: Arc::clone(&resources.picker),
             skim: OnceCell::new(),
             recall: resources.recall.clone(),
+            earlier: resources
+                .recall
+                .clone()
+                .filter(|_| state.settings.reuse)
+                .map(|recall| Earlier { recall, store: resources.store.clone() }),
             on_section: {
                 let listener = Arc::clone(&resources.listener);
                 Arc::new(move |section| listener(&RunNotice::Written(section)))

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::OnceCell;
 
 use super::desk::Desk;
+use super::earlier::Earlier;
 use super::event::RunRequest;
 use super::jobs::Jobs;
 use super::journal::JournalError;
@@ -66,6 +67,8 @@ pub(crate) struct Steps {
     pub(crate) skim: OnceCell<Option<Skim>>,
     /// The research memory.
     pub(crate) recall: Option<Recall>,
+    /// What earlier runs found, if the run is offered it.
+    pub(crate) earlier: Option<Earlier>,
     /// Receives each section of a long answer as it is written.
     pub(crate) on_section: Arc<dyn Fn(&Section) + Send + Sync>,
 }

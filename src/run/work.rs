@@ -30,7 +30,7 @@ use crate::research::node::{Node, NodeId};
 use crate::research::outward::OutwardTask;
 use crate::research::question::{Aspect, AspectId, Brief};
 use crate::research::route::{NoWay, Route};
-use crate::research::skim::{Skim, skim};
+use crate::research::skim::{self, Skim};
 use crate::research::worker::{Conclusion, Conversation, Gathered, Task, WorkerLimits, gather};
 use crate::source::{Label, SourceError, Support};
 
@@ -133,8 +133,14 @@ impl Steps {
     /// Returns what the skim of the knowledge base found. The first node to ask has it done.
     async fn skimmed(&self, desk: &Desk, work: &Work) -> Result<Option<&Skim>, StepError> {
         let skimmed = self.skim.get_or_try_init(|| async {
-            let root = NodeId::numbered(1);
-            skim(desk, &root, &work.brief, &self.sources.inside(&root), self.picker.as_ref()).await
+            let (root, brief) = (NodeId::numbered(1), &work.brief);
+            let source = self.sources.inside(&root);
+            let mut units = skim::units(&root, brief, &source, self.picker.as_ref()).await?;
+            if let Some(earlier) = &self.earlier {
+                let offered = earlier.offered(&self.run, brief, &source, &units).await?;
+                units.extend(offered);
+            }
+            Ok::<_, StepError>(skim::skim(desk, brief, units).await?)
         });
         Ok(skimmed.await?.as_ref())
     }

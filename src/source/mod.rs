@@ -281,6 +281,14 @@ impl Place {
         Some(moment.strftime("%Y-%m-%d").to_string())
     }
 
+    /// Returns the hash of the text it stands in; `None` for a page that was never fetched.
+    pub(crate) fn content_hash(&self) -> Option<&ContentHash> {
+        match self {
+            Self::Kb { content_hash, .. } => Some(content_hash),
+            Self::Web { content_hash, .. } => content_hash.as_ref(),
+        }
+    }
+
     /// Returns the title of the document.
     pub(crate) fn title(&self) -> &str {
         match self {

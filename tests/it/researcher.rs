@@ -313,7 +313,7 @@ impl Pick for NoPick {
     }
 }
 
-/// A source with one file per topic, found by the number in the query.
+/// A source with one file per topic, found by the first number in the query.
 pub struct ScriptedSource;
 
 fn file(number: &str) -> String {
@@ -368,7 +368,8 @@ impl Source for ScriptedSource {
     }
 
     fn search<'a>(&'a self, query: &'a str, _: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
-        let number: String = query.chars().filter(char::is_ascii_digit).collect();
+        let mut numbers = query.split(|letter: char| !letter.is_ascii_digit()).filter(|number| !number.is_empty());
+        let number = numbers.next().unwrap_or_default().to_owned();
         let passages = if number.is_empty() { Vec::new() } else { vec![passage(&number)] };
         let support = if passages.is_empty() { Support::None } else { Support::Strong };
         Box::pin(async move { Ok(Found { passages, support, ..Found::default() }) })

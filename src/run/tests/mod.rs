@@ -4,6 +4,8 @@ mod calls;
 
 mod crash;
 
+mod earlier;
+
 mod faults;
 
 mod fold;
@@ -31,6 +33,7 @@ use super::budget::BudgetLimits;
 use super::event::{RunRequest, RunSettings};
 use super::orchestrator::{Orchestrator, Resources, RunError, Sources};
 use super::phase::Phase;
+use super::recall::Recall;
 use super::store::Store;
 use super::tree::RunState;
 use super::usage::usage_of;
@@ -48,6 +51,8 @@ struct World {
     limits: BudgetLimits,
     summary_tokens: u64,
     stop: CancellationToken,
+    /// The research memory. With one, quotes of earlier runs are shown.
+    recall: Option<Recall>,
 }
 
 impl World {
@@ -59,6 +64,7 @@ impl World {
             limits: BudgetLimits { tokens: Some(10_000_000), ..BudgetLimits::default() },
             summary_tokens: 600,
             stop: CancellationToken::new(),
+            recall: None,
         }
     }
 
@@ -69,7 +75,7 @@ impl World {
             sources: Sources { internal: Arc::new(ScriptedSource), web: None, can_search: false, is_offline: false },
             picker: Arc::new(NoPick),
             embedder: None,
-            recall: None,
+            recall: self.recall.clone(),
             models: Some(self.model.models()),
             listener: Arc::new(|_| {}),
             stop: self.stop.clone(),
@@ -79,7 +85,7 @@ impl World {
     }
 
     fn settings(&self) -> RunSettings {
-        RunSettings { summary_tokens: self.summary_tokens, ..settings(self.limits) }
+        RunSettings { summary_tokens: self.summary_tokens, reuse: self.recall.is_some(), ..settings(self.limits) }
     }
 
     fn run() -> RunId {
@@ -120,6 +126,7 @@ fn settings(limits: BudgetLimits) -> RunSettings {
         source_version: "1".into(),
         collections: std::collections::BTreeSet::new(),
         follows: None,
+        reuse: false,
         has_own_plan: false,
         outside: String::new(),
         instead: None,
