@@ -35,6 +35,12 @@ answers file="target/answers.json":
 fit sets cases="target/cases.jsonl":
     DR_FIT="{{sets}}" DR_FIT_CASES="$PWD/{{cases}}" cargo test --lib -- kb::search::fit --include-ignored --nocapture --test-threads 1
 
+# Run dr against a real llama-server on loopback at these context windows, and print what it makes of our schemas.
+local-server *contexts:
+    cargo build
+    tools/local-server/server.py 8192 tools/local-server/schemas.py
+    tools/local-server/runs.py {{contexts}}
+
 # Review changed snapshots (needs `cargo install cargo-insta`).
 snap:
     cargo insta review

@@ -18,6 +18,10 @@ use crate::run::estimate::TooSmall;
 use crate::run::event::Instead;
 use crate::run::orchestrator::RunError;
 
+/// Smallest window in which a worker has room for passages. In 2,048 tokens a step with its schema fills the prompt; in
+/// 4,096 research works (tried with `tools/local-server`).
+const MIN_WINDOW_TOKENS: u64 = 4_096;
+
 /// File of the user's data folder with the models that were reached today: the day, then a hash of each.
 const REACHED: &str = "reached";
 
@@ -78,25 +82,30 @@ impl Obstacle {
 
 impl Engine {
     /// Returns why models cannot work under some limits, as far as this is known before a run and costs nothing. Call it
-    /// after every check that can refuse the request, because it sends something.
-    pub(super) async fn obstacle(&self, models: &Models, limits: &BudgetLimits) -> Option<Obstacle> {
+    /// after every check that can refuse the request, because it sends something. The watcher is told of models whose
+    /// window is too small.
+    pub(super) async fn obstacle(&self, models: &Models, limits: &BudgetLimits, watcher: &Watcher) -> Option<Obstacle> {
         if let Some(too_small) = TooSmall::of(models, limits) {
             return Some(Obstacle::new(too_small.to_string(), too_small.hint()));
         }
-        self.unreachable(models).await.map(Obstacle::of_model)
+        self.unreachable(models, watcher).await.map(Obstacle::of_model)
     }
 
-    /// Returns why one of the models cannot be reached. Models that were reached today are not asked again.
-    async fn unreachable(&self, models: &Models) -> Option<String> {
+    /// Returns why one of the models cannot be reached. Models that were reached today are not asked again, except those
+    /// whose window is too small.
+    async fn unreachable(&self, models: &Models, watcher: &Watcher) -> Option<String> {
         let distinct = models.distinct().into_iter().map(|(_, model)| (hash(model), model));
         let mut reached = self.reached_today();
         let new: Vec<_> = distinct.filter(|(hash, _)| !reached.contains(hash)).collect();
         let results = join_all(new.iter().map(|(_, model)| model.model.reach())).await;
         for ((hash, model), result) in new.into_iter().zip(results) {
-            if let Err(error) = result {
-                return Some(format!("`{}` at {}: {error}", model.model.name(), model.endpoint));
+            match result {
+                Err(error) => return Some(format!("`{}` at {}: {error}", model.model.name(), model.endpoint)),
+                Ok(stated) => match window_trouble(model, stated) {
+                    Some((text, hint)) => watcher(RunEvent::Note { text, hint: Some(hint) }),
+                    None => reached.push(hash),
+                },
             }
-            reached.push(hash);
         }
         self.note_reached(&reached);
         None
@@ -120,10 +129,32 @@ impl Engine {
     }
 }
 
+/// Returns what is wrong with the window of a model, and what to do: the endpoint states a smaller one than is set, or it
+/// is too small for research.
+pub(super) fn window_trouble(model: &RoleModel, stated: Option<u64>) -> Option<(String, String)> {
+    let (name, set) = (model.model.name(), model.model.window_tokens());
+    let larger = "start its server with a larger context";
+    match stated {
+        Some(stated) if stated < set => {
+            let text = format!("`{name}` has a context of {stated} tokens at {}, not of {set}", model.endpoint);
+            Some((text, format!("set `window_tokens = {stated}` for this model, or {larger}")))
+        }
+        _ if set < MIN_WINDOW_TOKENS => {
+            let text =
+                format!("a context of {set} tokens leaves `{name}` no room for passages beside rules and schema");
+            Some((text, format!("{larger}, 8,192 tokens or more, and set `window_tokens` to it")))
+        }
+        _ => None,
+    }
+}
+
 fn today() -> Option<String> {
     SystemClock.now().date()
 }
 
 fn hash(model: &RoleModel) -> String {
-    ContentHash::of(format!("{}\n{}", model.endpoint, model.model.name()).as_bytes()).as_str().to_owned()
+    let RoleModel { model, endpoint, .. } = model;
+    // With another window set, the one that the endpoint states is compared again.
+    let text = format!("{endpoint}\n{}\n{}", model.name(), model.window_tokens());
+    ContentHash::of(text.as_bytes()).as_str().to_owned()
 }

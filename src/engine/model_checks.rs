@@ -6,6 +6,7 @@ use futures::future::join_all;
 
 use super::Engine;
 use super::doctor::Check;
+use super::instead::window_trouble;
 use crate::base::line::with_causes;
 use crate::llm::message::Role;
 use crate::llm::model::ModelError;
@@ -31,7 +32,15 @@ impl Engine {
         };
         let distinct = models.distinct();
         let probes = join_all(distinct.iter().map(|(_, model)| probe(&*model.model))).await;
-        distinct.iter().zip(&probes).flat_map(|((roles, model), probe)| checks(roles, model, probe)).collect()
+        let windows = join_all(distinct.iter().map(|(_, model)| model.model.reach())).await;
+        let mut all = Vec::new();
+        for (((roles, model), probe), window) in distinct.iter().zip(&probes).zip(windows) {
+            all.extend(checks(roles, model, probe));
+            if let Some((detail, mend)) = window_trouble(model, window.ok().flatten()) {
+                all.push(Check::trouble("model window", detail, mend));
+            }
+        }
+        all
     }
 }
 
@@ -68,8 +77,17 @@ fn cost(probe: &Probe) -> String {
 fn form_check(probe: &Probe) -> Option<Check> {
     let name = "model schema";
     let looser = Some("set `schema = \"json\"` (or \"none\") for this model".to_owned());
-    Some(match probe.form.as_ref()? {
+    let form = probe.form.as_ref()?;
+    if let (Ok(_), Some(reason)) = (form, &probe.refused_schema) {
+        let detail = format!("is not enforced and becomes part of the prompt: {reason}");
+        return Some(Check::note(name, detail, looser));
+    }
+    Some(match form {
         Ok(Form::Kept) => Check::ok(name, "replies keep to it"),
+        Ok(Form::Wrong) => {
+            let mend = "use a larger model; this one does not know the larger of two numbers".to_owned();
+            Check::note(name, "replies keep to it, and their content is wrong", Some(mend))
+        }
         Ok(Form::Mended) => Check::note(name, "replies need mending", looser),
         Ok(Form::Ignored) => Check::note(name, "is ignored, so more replies are asked for twice", looser),
         Ok(Form::CutOff) => {
@@ -87,17 +105,12 @@ fn usage_check(probe: &Probe) -> Check {
             let detail = "not reported by the endpoint, so reserved tokens count as spent";
             Check::note(name, detail, None)
         }
-        Some((ours, theirs)) if probe.loses_input() => Check::trouble(
-            name,
-            format!("{theirs} of a prompt of about {ours}: the endpoint seems to cut prompts"),
-            "give the server a larger context, and set `window_tokens` to it".to_owned(),
-        ),
         Some((ours, theirs)) if probe.drifts() => Check::note(
             name,
             format!("{theirs} where dr counts {ours}, so limits may be overrun"),
             Some("set another `encoding`, or a smaller `max_input_tokens`".to_owned()),
         ),
-        Some((ours, theirs)) => Check::ok(name, format!("{theirs} where dr counts {ours}")),
+        Some((ours, theirs)) => Check::ok(name, format!("{theirs} where dr counts at most {ours}")),
     }
 }
 

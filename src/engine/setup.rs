@@ -150,7 +150,7 @@ impl Engine {
     ) -> Result<Orchestrator, EngineError> {
         let Prepared { mut setup, mut settings } = prepared;
         if let Some(models) = setup.models.as_ref().filter(|_| settings.request.source != Some(SourceHint::Web))
-            && let Some(obstacle) = self.obstacle(models, &settings.limits).await
+            && let Some(obstacle) = self.obstacle(models, &settings.limits, &watcher).await
         {
             obstacle.tell(&watcher);
             (setup.models, setup.jobs) = (None, None);

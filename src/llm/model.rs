@@ -18,16 +18,26 @@ pub trait Model: Send + Sync {
     /// Returns an upper bound on the tokens of a prompt, including message framing and schema. Used for reservations.
     fn count_input(&self, prompt: &Prompt) -> u64;
 
+    /// Returns the tokens of a prompt as it would be sent now; [`Self::count_input`] also covers a schema that is refused.
+    fn count_sent(&self, prompt: &Prompt) -> u64 {
+        self.count_input(prompt)
+    }
+
     /// Returns the maximum tokens of the reply: visible text plus the allowance for reasoning.
     fn max_output(&self, prompt: &Prompt) -> u64;
 
     /// Returns the cost in billionths of a US dollar, or `None` if the price of the model is unknown.
     fn cost_nanos(&self, usage: &super::message::Usage) -> Option<u64>;
 
+    /// Returns the endpoint's message if it has refused to enforce a schema, which then was part of the prompt.
+    fn refused_schema(&self) -> Option<String> {
+        None
+    }
+
     /// Finds out whether the endpoint cannot answer, with a request that costs nothing. In doubt it can: what a server
-    /// lists is not always all it takes.
-    fn reach(&self) -> BoxFuture<'_, Result<(), ModelError>> {
-        Box::pin(async { Ok(()) })
+    /// lists is not always all it takes. Returns the context window in tokens, if the endpoint states it.
+    fn reach(&self) -> BoxFuture<'_, Result<Option<u64>, ModelError>> {
+        Box::pin(async { Ok(None) })
     }
 
     /// Sends one request, once. Dropping the future abandons the request, whose cost is then unknown.

@@ -21,11 +21,14 @@ pub(crate) struct Probe {
     pub(crate) plain: Result<(), ModelError>,
     /// Result of a request with a schema; `None` if the plain one failed.
     pub(crate) form: Option<Result<Form, ModelError>>,
+    /// The endpoint's message if it refused to enforce the schema, which then was part of the prompt.
+    pub(crate) refused_schema: Option<String>,
     /// Tokens of both requests.
     pub(crate) usage: Option<Usage>,
     /// Cost of both in billionths of a dollar; `None` if the price is unknown.
     pub(crate) cost_nanos: Option<u64>,
-    /// Input tokens of the second prompt: our count and the endpoint's.
+    /// Input tokens of the second prompt: our upper bound and the endpoint's count. llama.cpp makes a grammar of a schema,
+    /// which is not part of the prompt, so a count far below ours is no sign of a prompt that was cut.
     pub(crate) counts: Option<(u64, u64)>,
 }
 
@@ -34,6 +37,8 @@ pub(crate) struct Probe {
 pub(crate) enum Form {
     /// Valid as it was.
     Kept,
+    /// Valid as it was, with the wrong answer.
+    Wrong,
     /// Valid after lenient parsing.
     Mended,
     /// Invalid.
@@ -46,11 +51,6 @@ impl Probe {
     /// Returns whether our count is so far below the endpoint's that token limits would not hold.
     pub(crate) fn drifts(&self) -> bool {
         self.counts.is_some_and(|(ours, theirs)| theirs > ours + ours / 5 + FREE_DRIFT)
-    }
-
-    /// Returns whether the endpoint counts so much less that it has probably truncated the prompt.
-    pub(crate) fn loses_input(&self) -> bool {
-        self.counts.is_some_and(|(ours, theirs)| theirs + theirs / 2 + 2 * FREE_DRIFT < ours)
     }
 }
 
@@ -70,7 +70,10 @@ pub(crate) async fn probe(model: &dyn Model) -> Probe {
     let prompt = Prompt::new(Role::Worker, "You answer with one word.", "Say: ready", MAX_OUTPUT_TOKENS);
     let first = match model.send(&prompt).await {
         Ok(reply) => reply,
-        Err(error) => return Probe { plain: Err(error), form: None, usage: None, cost_nanos: None, counts: None },
+        Err(error) => {
+            let (plain, form, refused_schema) = (Err(error), None, None);
+            return Probe { plain, form, refused_schema, usage: None, cost_nanos: None, counts: None };
+        }
     };
     let task = "Which of the numbers 17 and 71 is larger? Reply as JSON with `larger` and `numbers`.";
     let prompt = Prompt::new(Role::Worker, "You answer with JSON.", task, MAX_OUTPUT_TOKENS)
@@ -83,16 +86,17 @@ pub(crate) async fn probe(model: &dyn Model) -> Probe {
     let theirs = usages[1].map(|usage| usage.input_tokens);
     Probe {
         plain: Ok(()),
+        refused_schema: model.refused_schema(),
         form: Some(second.map(|reply| form(&reply))),
         usage: usages[0].map(|_| usage),
         cost_nanos: usages[0].and_then(|_| costs.sum()),
-        counts: theirs.map(|theirs| (model.count_input(&prompt), theirs)),
+        counts: theirs.map(|theirs| (model.count_sent(&prompt), theirs)),
     }
 }
 
 fn form(reply: &Reply) -> Form {
-    if serde_json::from_str::<Answer>(&reply.text).is_ok_and(|answer| answer.larger == 71) {
-        return Form::Kept;
+    if let Ok(answer) = serde_json::from_str::<Answer>(&reply.text) {
+        return if answer.larger == 71 { Form::Kept } else { Form::Wrong };
     }
     let mended = lenient::read(&reply.text).ok().and_then(|value| serde_json::from_value::<Answer>(value).ok());
     match mended {

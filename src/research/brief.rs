@@ -43,7 +43,7 @@ pub(crate) struct Request<'a> {
 
 /// A brief as a model says it.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct BriefDraft {
+pub(super) struct BriefDraft {
     /// The question in full, complete in itself.
     task: String,
     /// What an answer must cover.

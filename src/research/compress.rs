@@ -23,7 +23,7 @@ use crate::source::Support;
 
 /// A branch report, as a model says it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-struct ReportDraft {
+pub(super) struct ReportDraft {
     /// The answer in short.
     summary: String,
     /// The answer claim by claim.

@@ -50,7 +50,7 @@ pub(crate) struct Digest {
 
 /// A digest, as a model says it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-struct DigestDraft {
+pub(super) struct DigestDraft {
     /// What the page says that bears on the question.
     summary: String,
     /// Numbers of the pieces that bear on it.

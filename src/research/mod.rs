@@ -71,3 +71,6 @@ pub(crate) mod writer;
 
 #[cfg(test)]
 pub(crate) mod scripted;
+
+#[cfg(test)]
+mod forms;

@@ -64,7 +64,7 @@ impl Skim {
 
 /// The answers, as a model says them.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-struct SkimDraft {
+pub(super) struct SkimDraft {
     /// One for each aspect that a passage answers.
     answers: Vec<AnswerDraft>,
 }

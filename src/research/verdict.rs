@@ -171,7 +171,7 @@ fn was_tried_in_vain(aspect: &AspectId, tree: &Tree) -> bool {
 // repeat calls recorded by an older version. The same holds for every type here that derives `JsonSchema`.
 /// A verdict, as a model says it.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct VerdictDraft {
+pub(super) struct VerdictDraft {
     /// Whether every aspect is answered by evidence.
     is_complete: bool,
     /// Whether more research would help.

@@ -98,7 +98,7 @@ impl<'a> Conversation<'a> {
 
 /// One step, as a model says it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-struct StepDraft {
+pub(super) struct StepDraft {
     /// What is known and what is missing.
     #[serde(default)]
     thought: String,

@@ -78,7 +78,7 @@ pub(crate) struct WriterInput<'a> {
 // hash: changing one makes `dr resume` repeat calls recorded by an older version.
 /// An answer, as a model says it.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct WriteDraft {
+pub(super) struct WriteDraft {
     /// The answer, with ids in brackets.
     answer: String,
     /// The key claims.
@@ -98,7 +98,7 @@ struct WriteDraft {
 
 /// The headings of a long answer, as a model says them.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct OutlineDraft {
+pub(super) struct OutlineDraft {
     /// In the order a reader needs them.
     sections: Vec<HeadingDraft>,
 }
@@ -113,7 +113,7 @@ struct HeadingDraft {
 
 /// A section, as a model says it.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct SectionDraft {
+pub(super) struct SectionDraft {
     /// Its text, with ids in brackets.
     text: String,
 }

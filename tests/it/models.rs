@@ -1,5 +1,7 @@
 use std::fs;
 
+use serde_json::json;
+
 use crate::common::World;
 use crate::model_server::{ModelServer, Request, Response};
 
@@ -48,14 +50,68 @@ fn capable_endpoint_passes_with_two_requests() {
 }
 
 #[test]
-fn endpoint_without_schemas_gets_a_hint_naming_the_setting() {
-    let server = ModelServer::start(|request| match request.form() {
-        Some(_) => Response::text(400, r#"{"error": {"message": "response_format is not supported"}}"#),
-        None => request.reply("ready", 20, 1),
+fn endpoint_that_refuses_schemas_is_noted_with_the_setting_that_saves_the_requests() {
+    let server = ModelServer::start(|request| {
+        let format = request.json["response_format"]["type"].as_str();
+        match format {
+            Some("json_schema") => Response::text(400, r#"{"error": {"message": "response_format is not supported"}}"#),
+            Some(_) => request.reply(r#"{"larger": 71, "numbers": [17, 71]}"#, 90, 12),
+            None => request.reply("ready", 20, 1),
+        }
     });
     let checks = checks(&world_at(&server, "[prices.\"gpt-4o\"]\ninput = 2.5\noutput = 10.0\n"));
-    assert!(checks[0].ends_with("this took 21 tokens and $0.000060 → -"), "{checks:#?}");
-    assert!(checks[1].starts_with("trouble model schema") && checks[1].contains("`schema = \"json\"`"), "{checks:#?}");
+    assert!(checks[0].ends_with("this took 123 tokens and $0.000405 → -"), "{checks:#?}");
+    assert!(checks[1].starts_with("note model schema: is not enforced and becomes part of the prompt"), "{checks:#?}");
+    assert!(checks[1].contains("response_format is not supported → set `schema = \"json\"`"), "{checks:#?}");
+    assert_eq!(server.count(), 3);
+}
+
+#[test]
+fn server_with_a_smaller_context_than_is_set_is_named_by_doctor_and_before_each_run() {
+    // As llama.cpp lists its model.
+    let meta = json!({ "n_ctx": 2_048, "n_ctx_train": 131_072, "n_params": 64_000 });
+    let list = json!({ "object": "list", "data": [{ "id": "gpt-4o", "owned_by": "llamacpp", "meta": meta }] });
+    let server = ModelServer::start(able).with_models(200, list);
+    let world = world_at(&server, "");
+    let said = format!("`gpt-4o` has a context of 2048 tokens at {}, not of ", server.url());
+    let checks = checks(&world);
+    let window = checks.iter().find(|check| check.starts_with("trouble model window")).unwrap();
+    assert!(window.contains(&said) && window.contains("→ set `window_tokens = 2048`"), "{window}");
+
+    for _ in 0..2 {
+        let run = world.dr(["ask", "--mode", "quick", "--max-cost", "inf", "When does the siren sound?"]);
+        assert!(run.stderr.contains(&said), "{run}");
+    }
+    let settings = world.home(".config/dr/config.toml");
+    let unset = fs::read_to_string(&settings).unwrap();
+    let too_small = "a context of 2048 tokens leaves `gpt-4o` no room for passages";
+    for (set, expected) in [("window_tokens = 2048\n", too_small), ("", &said)] {
+        fs::write(&settings, format!("{unset}{set}")).unwrap();
+        let run = world.dr(["ask", "--mode", "quick", "--max-cost", "inf", "When does the siren sound?"]);
+        assert!(run.stderr.contains(expected), "{run}");
+        assert_eq!(run.stderr.matches("has a context of").count(), usize::from(set.is_empty()), "{run}");
+    }
+}
+
+#[test]
+fn server_that_leaves_the_schema_out_of_its_count_does_not_cut_prompts() {
+    // llama.cpp counts the messages, which are a fourth of what is sent.
+    let server = ModelServer::start(|request| match request.form() {
+        Some(_) => request.reply(r#"{"larger": 71, "numbers": [17, 71]}"#, 43, 12),
+        None => request.reply("ready", 20, 1),
+    });
+    let checks = checks(&world_at(&server, ""));
+    assert!(checks[2].starts_with("ok model tokens: 43 where dr counts at most "), "{checks:#?}");
+}
+
+#[test]
+fn model_that_keeps_to_the_schema_and_answers_wrongly_is_noted() {
+    let server = ModelServer::start(|request| match request.form() {
+        Some(_) => request.reply(r#"{"larger": 17, "numbers": []}"#, 90, 12),
+        None => request.reply("ready", 20, 1),
+    });
+    let checks = checks(&world_at(&server, ""));
+    assert!(checks[1].starts_with("note model schema: replies keep to it, and their content is wrong"), "{checks:#?}");
 }
 
 #[test]

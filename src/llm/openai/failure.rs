@@ -44,6 +44,9 @@ const LIMIT_COMES: [&str; 9] = [
     "context window of",
 ];
 
+/// Words in the errors of various servers for a schema that they do not enforce.
+const OF_SCHEMA: [&str; 6] = ["response_format", "text.format", "schema", "grammar", "structured output", "guided"];
+
 /// Classifies a request without a complete response.
 pub(crate) fn without_answer(error: &NoReply, timeout: Duration) -> ModelError {
     let unknown = |reason| ModelError::Unknown { reason };
@@ -70,7 +73,7 @@ fn root_cause(error: &reqwest::Error) -> String {
 }
 
 /// Classifies a response with an error status.
-pub(crate) fn answered(status: StatusCode, headers: &HeaderMap, body: &str, has_schema: bool) -> ModelError {
+pub(crate) fn answered(status: StatusCode, headers: &HeaderMap, body: &str) -> ModelError {
     let said = Said::read(body);
     let retry_after = retry_after(headers);
     match status.as_u16() {
@@ -79,18 +82,24 @@ pub(crate) fn answered(status: StatusCode, headers: &HeaderMap, body: &str, has_
         429 if said.is_quota() => ModelError::Quota,
         429 => ModelError::RateLimited { retry_after },
         _ if said.is_too_long() => said.too_long(),
-        408 | 409 | 500..=599 => ModelError::Transient { retry_after, reason: said.reason(status.as_u16()) },
+        408 | 409 | 500..=599 => ModelError::Transient { retry_after, reason: said.advised_reason(status.as_u16()) },
         300..=399 => {
             let place = headers.get(LOCATION).and_then(|place| place.to_str().ok()).unwrap_or("elsewhere");
             let reason = format!("redirect to `{}`; set `base_url` to the address of the API", shortened(place));
             ModelError::Permanent { reason }
         }
-        number => {
-            let reason = said.reason(number);
-            let advice = said.advice(has_schema).map(|advice| format!("; {advice}")).unwrap_or_default();
-            ModelError::Permanent { reason: format!("{reason}{advice}") }
-        }
+        number => ModelError::Permanent { reason: said.advised_reason(number) },
     }
+}
+
+/// Returns whether an error response is about the schema that was to be enforced, so that the request may succeed
+/// without it. Servers also report this with the status of an internal error.
+pub(crate) fn refuses_schema(status: StatusCode, body: &str) -> bool {
+    let said = Said::read(body);
+    let message = said.message.to_lowercase();
+    matches!(status.as_u16(), 400 | 404 | 405 | 415 | 422 | 500 | 501)
+        && !said.is_too_long()
+        && OF_SCHEMA.iter().any(|word| message.contains(word))
 }
 
 /// Classifies a failure reported with a success status.
@@ -98,7 +107,7 @@ pub(crate) fn reported(error: &Value) -> ModelError {
     let said = Said::of(error);
     let status = error["code"].as_u64().and_then(|code| u16::try_from(code).ok());
     match status.and_then(|status| StatusCode::from_u16(status).ok()).filter(|status| !status.is_success()) {
-        Some(status) => answered(status, &HeaderMap::new(), &error.to_string(), false),
+        Some(status) => answered(status, &HeaderMap::new(), &error.to_string()),
         None if said.is_quota() => ModelError::Quota,
         None if said.is_too_long() => said.too_long(),
         None if said.code == "rate_limit_exceeded" => ModelError::RateLimited { retry_after: None },
@@ -152,6 +161,12 @@ impl Said {
         }
     }
 
+    /// Returns the reason, with the setting that would help.
+    fn advised_reason(&self, status: u16) -> String {
+        let advice = self.advice().map(|advice| format!("; {advice}")).unwrap_or_default();
+        format!("{}{advice}", self.reason(status))
+    }
+
     fn is_quota(&self) -> bool {
         let names = [self.code.as_str(), self.kind.as_str()];
         names.contains(&"insufficient_quota")
@@ -172,19 +187,18 @@ impl Said {
     }
 
     /// Returns the setting that would make the endpoint accept the request.
-    fn advice(&self, has_schema: bool) -> Option<&'static str> {
+    fn advice(&self) -> Option<&'static str> {
         let message = self.message.to_lowercase();
         let says = |words: &[&str]| words.iter().any(|words| message.contains(words));
-        if has_schema
-            && says(&["response_format", "json_schema", "text.format", "schema", "grammar", "structured output"])
-        {
-            Some("set `schema = \"json\"` (or \"none\") for this model")
-        } else if says(&["temperature"]) {
+        if says(&["temperature"]) {
             Some("remove `temperature` from the settings of this model")
         } else if says(&["reasoning_effort", "reasoning.effort", "reasoning effort"]) {
             Some("change or remove the `effort` of this model")
         } else if says(&["requires the responses api", "use the responses api", "max_completion_tokens"]) {
             Some("set `api = \"responses\"` for this model")
+        } else if says(&["context size has been exceeded"]) {
+            // llama.cpp, whose slots share one context: each request fits, and those in flight together do not.
+            Some("set `parallel = 1`, or start the server with a larger context")
         } else {
             None
         }
@@ -228,7 +242,7 @@ mod tests {
     use super::*;
 
     fn answer(status: u16, body: &str) -> ModelError {
-        answered(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body, true)
+        answered(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body)
     }
 
     #[test]
@@ -318,10 +332,55 @@ mod tests {
     }
 
     #[test]
-    fn endpoint_that_knows_no_schema_is_answered_with_the_setting_to_change() {
-        let body = r#"{"error":{"message":"'response_format.type' must be 'json_object' or 'text'"}}"#;
-        let error = answer(400, body).to_string();
-        assert!(error.ends_with("; set `schema = \"json\"` (or \"none\") for this model"), "{error}");
+    fn requests_that_fill_the_context_of_a_server_together_are_sent_again_with_the_setting_in_the_reason() {
+        let body = r#"{"error":{"code":500,"message":"Context size has been exceeded.","type":"server_error"}}"#;
+        let ModelError::Transient { reason, .. } = answer(500, body) else { panic!() };
+        assert!(
+            reason.ends_with(
+                "Context size has been exceeded.; set `parallel = 1`, or start the server with a larger context"
+            ),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn refusal_of_a_schema_is_told_from_other_errors() {
+        let refuses = |status, body| refuses_schema(StatusCode::from_u16(status).unwrap(), body);
+        for (status, body) in [
+            (
+                400,
+                r#"{"error":{"code":400,"message":"Failed to initialize samplers: failed to parse grammar","type":"invalid_request_error"}}"#,
+            ),
+            (
+                400,
+                r#"{"error":{"code":400,"message":"Unable to generate parser for this template. Automatic parser generation failed: JSON schema error at #/properties/a/anyOf/0: unsupported $ref #, only references into the same document are supported","type":"invalid_request_error"}}"#,
+            ),
+            (400, r#"{"error":"'response_format.type' must be 'json_schema' or 'text'"}"#),
+            (
+                400,
+                r#"{"error":{"message":"Invalid schema for response_format 'output': In context=(), 'additionalProperties' is required to be supplied and to be false.","code":"invalid_json_schema"}}"#,
+            ),
+            (
+                400,
+                r#"{"object":"error","message":"The provided JSON schema contains features not supported by xgrammar.","code":400}"#,
+            ),
+            (500, r#"{"error":"failed to load grammar"}"#),
+        ] {
+            assert!(refuses(status, body), "{body}");
+        }
+        for (status, body) in [
+            (401, r#"{"error":{"message":"invalid key for schema"}}"#),
+            (429, r#"{"error":{"message":"too many requests with response_format"}}"#),
+            (503, r#"{"error":{"message":"loading grammar"}}"#),
+            (
+                500,
+                r#"{"error":{"code":500,"message":"The model produced output that does not match the expected peg-native format","type":"server_error"}}"#,
+            ),
+            (400, r#"{"error":{"message":"temperature is not supported"}}"#),
+            (400, r#"{"error":{"message":"the request with its schema exceeds the available context size"}}"#),
+        ] {
+            assert!(!refuses(status, body), "{body}");
+        }
     }
 
     #[test]

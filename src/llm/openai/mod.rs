@@ -7,6 +7,9 @@
 //!
 //! Uses the request types of `async-openai` but not its client, which retries on its own, ignores `Retry-After` and
 //! reads bodies of any size. A call that may be paid for must be sent exactly once.
+//!
+//! A schema that an endpoint refuses to enforce is part of the prompt from then on: no reply was generated, so the request
+//! is sent again in a looser form (see [`SchemaSupport`]). Replies are checked against the whole schema in any case.
 
 mod request;
 
@@ -17,13 +20,15 @@ pub(crate) mod failure;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use reqwest::header::AUTHORIZATION;
 use reqwest::{Client, StatusCode};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 pub(crate) use async_openai::types::responses::ReasoningEffort as Effort;
 
@@ -158,13 +163,36 @@ pub(crate) struct OpenAiModel {
     settings: OpenAiSettings,
     client: Client,
     clock: Arc<dyn Clock>,
+    refused: Mutex<Refused>,
+}
+
+/// Schemas that the endpoint refused to enforce.
+#[derive(Debug, Default)]
+struct Refused {
+    /// The support that is left, by the text of the schema.
+    left: BTreeMap<String, SchemaSupport>,
+    /// The first refusal in words.
+    reason: Option<String>,
+}
+
+/// Why a request brought no reply.
+struct Failed {
+    error: ModelError,
+    /// Whether the endpoint refused the schema that was to be enforced.
+    is_of_schema: bool,
+}
+
+impl From<ModelError> for Failed {
+    fn from(error: ModelError) -> Self {
+        Self { error, is_of_schema: false }
+    }
 }
 
 impl OpenAiModel {
     /// Returns a model that sends its requests through `client`. Models at one address share a client and its
     /// connections.
     pub(crate) fn new(settings: OpenAiSettings, client: Client) -> Self {
-        Self { settings, client, clock: Arc::new(SystemClock) }
+        Self { settings, client, clock: Arc::new(SystemClock), refused: Mutex::default() }
     }
 
     /// Returns a model whose requests time out by another clock.
@@ -174,28 +202,73 @@ impl OpenAiModel {
     }
 
     async fn post(&self, prompt: &Prompt) -> Result<Reply, ModelError> {
+        let mut support = self.support(prompt);
+        loop {
+            let Failed { error, is_of_schema } = match self.post_once(support, prompt).await {
+                Ok(reply) => return Ok(reply),
+                Err(failed) => failed,
+            };
+            match request::looser(support, prompt).filter(|_| is_of_schema) {
+                Some(looser) => support = self.loosen(prompt, looser, &error),
+                None => return Err(error),
+            }
+        }
+    }
+
+    /// Returns how far the endpoint enforces the schema of a prompt, as far as is known.
+    fn support(&self, prompt: &Prompt) -> SchemaSupport {
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = prompt.schema.as_ref().and_then(|form| refused.left.get(&form.schema.to_string()));
+        left.copied().unwrap_or(self.settings.schema)
+    }
+
+    /// Notes that the endpoint does not enforce the schema of a prompt as it was asked to.
+    fn loosen(&self, prompt: &Prompt, looser: SchemaSupport, error: &ModelError) -> SchemaSupport {
+        let name = prompt.schema.as_ref().map(|form| form.name.as_str()).unwrap_or_default();
+        tracing::info!(schema = name, %error, "the endpoint refuses the schema, which becomes part of the prompt");
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(form) = &prompt.schema {
+            refused.left.insert(form.schema.to_string(), looser);
+        }
+        refused.reason.get_or_insert_with(|| error.to_string());
+        looser
+    }
+
+    async fn post_once(&self, support: SchemaSupport, prompt: &Prompt) -> Result<Reply, Failed> {
         let OpenAiSettings { address, api, key, timeout, .. } = &self.settings;
         let mut request = self.client.post(address.with_path(api.path()));
         if let Some(key) = key {
             request = request.header(AUTHORIZATION, key.bearer());
         }
-        let request = request.json(&request::body(&self.settings, prompt));
+        let request = request.json(&request::body(&self.settings, support, prompt));
         let sent = exchange(request, MAX_REPLY_BYTES, self.clock.deadline(*timeout)).await;
         let Exchange { status, headers, body } = sent.map_err(|error| failure::without_answer(&error, *timeout))?;
         let text = String::from_utf8_lossy(&body).into_owned();
         let text = key.as_ref().map_or_else(|| text.clone(), |key| key.scrub(&text));
         if status.is_success() {
-            reply::read(&text)
+            Ok(reply::read(&text)?)
         } else {
-            Err(failure::answered(status, &headers, &text, prompt.schema.is_some()))
+            let error = failure::answered(status, &headers, &text);
+            Err(Failed { error, is_of_schema: failure::refuses_schema(status, &text) })
         }
+    }
+
+    /// Returns an upper bound on the tokens of a prompt if the endpoint enforces its schema as far as `support` goes.
+    fn count_as(&self, support: SchemaSupport, prompt: &Prompt) -> u64 {
+        let count = |text: &str| self.settings.counter.count(text) as u64;
+        let messages = request::told(support, prompt);
+        let messages: u64 = messages.iter().map(|message| count(&message.text) + MESSAGE_TOKENS).sum();
+        let schema = request::sent_schema(support, prompt);
+        let schema = schema.map_or(0, |schema| count(&schema.to_string()) + FRAME_TOKENS);
+        messages + schema + FRAME_TOKENS
     }
 
     /// Asks for the list of models.
     ///
     /// A connection that fails and a key that is refused are certain. A model that is not in the list is unknown only at
     /// OpenAI: other servers also take names that they do not list. Where a request is free, the model is asked itself.
-    async fn list(&self) -> Result<(), ModelError> {
+    /// Returns the context window if the list states it.
+    async fn list(&self) -> Result<Option<u64>, ModelError> {
         let OpenAiSettings { address, key, model, .. } = &self.settings;
         let mut request = self.client.get(address.with_path("/models"));
         if let Some(key) = key {
@@ -207,27 +280,29 @@ impl OpenAiModel {
                 // A key may be good for models and not for their list.
                 let is_narrow = String::from_utf8_lossy(&body).contains("scope");
                 let is_refused = status == StatusCode::UNAUTHORIZED && !is_narrow;
-                return if is_refused { Err(ModelError::Authentication) } else { Ok(()) };
+                return if is_refused { Err(ModelError::Authentication) } else { Ok(None) };
             }
             Err(error) => {
                 let error = failure::without_answer(&error, LIST_TIMEOUT);
-                return if matches!(error, ModelError::Transient { .. }) { Err(error) } else { Ok(()) };
+                return if matches!(error, ModelError::Transient { .. }) { Err(error) } else { Ok(None) };
             }
         };
-        let Ok(Listed { data }) = listed else { return Ok(()) };
-        let is_known = data.is_empty() || data.iter().any(|listed| listed.id == *model);
-        if is_known {
-            Ok(())
+        let Ok(Listed { data }) = listed else { return Ok(None) };
+        let known = data.iter().find(|listed| listed.id == *model);
+        // A server of one model takes any name for it.
+        let window = known.or(data.first().filter(|_| data.len() == 1)).and_then(ListedModel::window_tokens);
+        if data.is_empty() || known.is_some() {
+            Ok(window)
         } else if address.host() == OPENAI_HOST {
             Err(ModelError::Permanent { reason: format!("the endpoint has no model `{model}`") })
         } else if self.settings.price == Some(Price::FREE) {
             let asked = self.post(&Prompt::new(Role::Worker, "You answer with one word.", "Say: ready", 16)).await;
             match asked {
                 Err(error @ ModelError::Permanent { .. }) => Err(error),
-                _ => Ok(()),
+                _ => Ok(window),
             }
         } else {
-            Ok(())
+            Ok(None)
         }
     }
 }
@@ -241,6 +316,19 @@ struct Listed {
 #[derive(Deserialize)]
 struct ListedModel {
     id: String,
+    /// Stated by llama.cpp.
+    #[serde(default)]
+    meta: Option<Value>,
+    /// Stated by vLLM.
+    #[serde(default)]
+    max_model_len: Option<u64>,
+}
+
+impl ListedModel {
+    /// Returns the tokens of a prompt and its reply together, as the server was started with.
+    fn window_tokens(&self) -> Option<u64> {
+        self.max_model_len.or_else(|| self.meta.as_ref()?.get("n_ctx")?.as_u64())
+    }
 }
 
 impl Model for OpenAiModel {
@@ -253,12 +341,15 @@ impl Model for OpenAiModel {
     }
 
     fn count_input(&self, prompt: &Prompt) -> u64 {
-        let count = |text: &str| self.settings.counter.count(text) as u64;
-        let messages = request::told(&self.settings, prompt);
-        let messages: u64 = messages.iter().map(|message| count(&message.text) + MESSAGE_TOKENS).sum();
-        let schema = request::sent_schema(&self.settings, prompt);
-        let schema = schema.map_or(0, |schema| count(&schema.to_string()) + FRAME_TOKENS);
-        messages + schema + FRAME_TOKENS
+        let support = self.settings.schema;
+        let looser = request::looser(support, prompt);
+        // The endpoint may refuse the schema, which then is part of the prompt.
+        let most = [Some(support), looser].into_iter().flatten().map(|support| self.count_as(support, prompt)).max();
+        most.unwrap_or_default()
+    }
+
+    fn count_sent(&self, prompt: &Prompt) -> u64 {
+        self.count_as(self.support(prompt), prompt)
     }
 
     fn max_output(&self, prompt: &Prompt) -> u64 {
@@ -269,7 +360,11 @@ impl Model for OpenAiModel {
         self.settings.price.map(|price| price.cost_nanos(usage))
     }
 
-    fn reach(&self) -> BoxFuture<'_, Result<(), ModelError>> {
+    fn refused_schema(&self) -> Option<String> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).reason.clone()
+    }
+
+    fn reach(&self) -> BoxFuture<'_, Result<Option<u64>, ModelError>> {
         Box::pin(self.list())
     }
 

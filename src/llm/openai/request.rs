@@ -27,15 +27,16 @@ pub(super) enum Body {
     Chat(Box<CreateChatCompletionRequest>),
 }
 
-/// Returns the request body for `prompt`.
-pub(super) fn body(settings: &OpenAiSettings, prompt: &Prompt) -> Body {
+/// Returns the request body for `prompt`, with its schema enforced as far as `support` goes.
+pub(super) fn body(settings: &OpenAiSettings, support: SchemaSupport, prompt: &Prompt) -> Body {
     match settings.api {
-        Api::Responses => Body::Responses(Box::new(responses(settings, prompt))),
-        Api::Chat => Body::Chat(Box::new(chat(settings, prompt))),
+        Api::Responses => Body::Responses(Box::new(responses(settings, support, prompt))),
+        Api::Chat => Body::Chat(Box::new(chat(settings, support, prompt))),
     }
 }
 
 /// How the reply to a prompt is made to follow its schema.
+#[derive(PartialEq)]
 enum Enforced {
     /// The endpoint enforces this strict form.
     Strict(Value),
@@ -49,14 +50,26 @@ enum Enforced {
 ///
 /// A schema without a strict form is not sent as a parameter, because endpoints refuse it as a whole. A mode for JSON
 /// objects would rule out every other value, so a schema for one of those is only told.
-fn enforced(settings: &OpenAiSettings, prompt: &Prompt) -> Option<Enforced> {
+fn enforced(support: SchemaSupport, prompt: &Prompt) -> Option<Enforced> {
     let form = &prompt.schema.as_ref()?.schema;
     let loose = if is_of_objects(form) { Enforced::Object } else { Enforced::Told };
-    Some(match settings.schema {
+    Some(match support {
         SchemaSupport::Strict => schema::strict(form).map_or(loose, Enforced::Strict),
         SchemaSupport::Json => loose,
         SchemaSupport::None => Enforced::Told,
     })
+}
+
+/// Returns the next looser support for the schema of a prompt that changes the request; `None` if nothing is enforced.
+pub(super) fn looser(support: SchemaSupport, prompt: &Prompt) -> Option<SchemaSupport> {
+    let now = enforced(support, prompt)?;
+    let looser = [SchemaSupport::Json, SchemaSupport::None];
+    let from = match support {
+        SchemaSupport::Strict => 0,
+        SchemaSupport::Json => 1,
+        SchemaSupport::None => 2,
+    };
+    looser[from..].iter().copied().find(|support| enforced(*support, prompt).is_some_and(|then| then != now))
 }
 
 fn is_of_objects(schema: &Value) -> bool {
@@ -64,8 +77,8 @@ fn is_of_objects(schema: &Value) -> bool {
 }
 
 /// Returns the messages to send: with the schema as text unless it is sent as a parameter.
-pub(super) fn told<'a>(settings: &OpenAiSettings, prompt: &'a Prompt) -> Cow<'a, [Message]> {
-    let form = match (enforced(settings, prompt), &prompt.schema) {
+pub(super) fn told(support: SchemaSupport, prompt: &Prompt) -> Cow<'_, [Message]> {
+    let form = match (enforced(support, prompt), &prompt.schema) {
         (None | Some(Enforced::Strict(_)), _) | (_, None) => return Cow::Borrowed(&prompt.messages),
         (Some(Enforced::Object | Enforced::Told), Some(form)) => &form.schema,
     };
@@ -81,21 +94,21 @@ pub(super) fn told<'a>(settings: &OpenAiSettings, prompt: &'a Prompt) -> Cow<'a,
 }
 
 /// Returns the schema parameter, or `None` if the schema is sent as text.
-pub(super) fn sent_schema(settings: &OpenAiSettings, prompt: &Prompt) -> Option<Value> {
-    match enforced(settings, prompt)? {
+pub(super) fn sent_schema(support: SchemaSupport, prompt: &Prompt) -> Option<Value> {
+    match enforced(support, prompt)? {
         Enforced::Strict(schema) => Some(schema),
         Enforced::Object | Enforced::Told => None,
     }
 }
 
-fn json_schema(settings: &OpenAiSettings, prompt: &Prompt) -> Option<ResponseFormatJsonSchema> {
-    let schema = sent_schema(settings, prompt)?;
+fn json_schema(support: SchemaSupport, prompt: &Prompt) -> Option<ResponseFormatJsonSchema> {
+    let schema = sent_schema(support, prompt)?;
     let name = prompt.schema.as_ref()?.name.chars().take(MAX_NAME).collect();
     Some(ResponseFormatJsonSchema { description: None, name, schema, strict: Some(true) })
 }
 
-fn wants_object(settings: &OpenAiSettings, prompt: &Prompt) -> bool {
-    matches!(enforced(settings, prompt), Some(Enforced::Object))
+fn wants_object(support: SchemaSupport, prompt: &Prompt) -> bool {
+    matches!(enforced(support, prompt), Some(Enforced::Object))
 }
 
 fn max_tokens(settings: &OpenAiSettings, prompt: &Prompt) -> u32 {
@@ -112,10 +125,10 @@ fn cache_key(settings: &OpenAiSettings, prompt: &Prompt) -> Option<String> {
     prompt.cache_key.clone().filter(|_| settings.address.host().ends_with("openai.com"))
 }
 
-fn responses(settings: &OpenAiSettings, prompt: &Prompt) -> CreateResponse {
-    let format = match json_schema(settings, prompt) {
+fn responses(settings: &OpenAiSettings, support: SchemaSupport, prompt: &Prompt) -> CreateResponse {
+    let format = match json_schema(support, prompt) {
         Some(schema) => Some(TextResponseFormatConfiguration::JsonSchema(schema)),
-        None => wants_object(settings, prompt).then_some(TextResponseFormatConfiguration::JsonObject),
+        None => wants_object(support, prompt).then_some(TextResponseFormatConfiguration::JsonObject),
     };
     let message = |message: &Message| {
         InputItem::EasyMessage(EasyInputMessage {
@@ -131,7 +144,7 @@ fn responses(settings: &OpenAiSettings, prompt: &Prompt) -> CreateResponse {
     };
     CreateResponse {
         model: Some(settings.model.clone()),
-        input: InputParam::Items(told(settings, prompt).iter().map(message).collect()),
+        input: InputParam::Items(told(support, prompt).iter().map(message).collect()),
         max_output_tokens: Some(max_tokens(settings, prompt)),
         reasoning: settings.effort.clone().map(|effort| Reasoning { effort: Some(effort), ..Reasoning::default() }),
         temperature: temperature(settings, prompt),
@@ -143,10 +156,10 @@ fn responses(settings: &OpenAiSettings, prompt: &Prompt) -> CreateResponse {
     }
 }
 
-fn chat(settings: &OpenAiSettings, prompt: &Prompt) -> CreateChatCompletionRequest {
-    let response_format = match json_schema(settings, prompt) {
+fn chat(settings: &OpenAiSettings, support: SchemaSupport, prompt: &Prompt) -> CreateChatCompletionRequest {
+    let response_format = match json_schema(support, prompt) {
         Some(json_schema) => Some(ResponseFormat::JsonSchema { json_schema }),
-        None => wants_object(settings, prompt).then_some(ResponseFormat::JsonObject),
+        None => wants_object(support, prompt).then_some(ResponseFormat::JsonObject),
     };
     let message = |message: &Message| -> ChatCompletionRequestMessage {
         let text = message.text.clone();
@@ -163,7 +176,7 @@ fn chat(settings: &OpenAiSettings, prompt: &Prompt) -> CreateChatCompletionReque
     #[allow(deprecated, reason = "the old name is what local servers know")]
     CreateChatCompletionRequest {
         model: settings.model.clone(),
-        messages: told(settings, prompt).iter().map(message).collect(),
+        messages: told(support, prompt).iter().map(message).collect(),
         max_completion_tokens: is_openai.then_some(max_tokens),
         max_tokens: (!is_openai).then_some(max_tokens),
         reasoning_effort: settings.effort.clone(),

@@ -26,6 +26,9 @@ fn settings(server: &ModelServer, api: Api) -> OpenAiSettings {
     }
 }
 
+/// As llama.cpp answers a schema that its grammar cannot express.
+const REFUSED: &str = r#"{"error":{"code":400,"message":"Failed to initialize samplers: failed to parse grammar","type":"invalid_request_error"}}"#;
+
 fn prompt() -> Prompt {
     Prompt::new(Role::Worker, "Be brief.", "What waters the beds?", 300)
 }
@@ -95,7 +98,7 @@ fn only_openai_is_told_which_prompts_begin_alike() {
     for (address, key) in [("https://api.openai.com/v1", json!("k1")), (&*server.url(), Value::Null)] {
         for api in [Api::Responses, Api::Chat] {
             let settings = OpenAiSettings { address: address.parse().unwrap(), ..settings(&server, api) };
-            let body = serde_json::to_value(request::body(&settings, &prompt)).unwrap();
+            let body = serde_json::to_value(request::body(&settings, settings.schema, &prompt)).unwrap();
             assert_eq!(body["prompt_cache_key"], key, "{address} {api:?}");
         }
     }
@@ -328,4 +331,68 @@ fn prompt_is_counted_with_its_frames_and_schema() {
     let longer = Prompt { messages: vec![Message { speaker: Speaker::User, text: "word ".repeat(100) }], ..prompt() };
     assert!(model.count_input(&longer) >= model.count_input(&empty) + 100 + MESSAGE_TOKENS);
     assert!(model.count_input(&with_schema()) > model.count_input(&prompt()) + FRAME_TOKENS);
+}
+
+#[tokio::test]
+async fn schema_that_the_endpoint_refuses_becomes_part_of_the_prompt_and_is_not_sent_again() {
+    let server = ModelServer::start(|request| match request.json["response_format"]["type"].as_str() {
+        Some("json_schema") => Response::text(400, REFUSED),
+        _ => chat_reply(r#"{"what": "a valve"}"#, 1, 1),
+    });
+    let model = model(settings(&server, Api::Chat));
+    assert_eq!(model.refused_schema(), None);
+    for _ in 0..2 {
+        assert_eq!(model.send(&with_schema()).await.unwrap().text, r#"{"what": "a valve"}"#);
+    }
+    let formats: Vec<_> =
+        server.requests().iter().map(|request| request.json["response_format"]["type"].clone()).collect();
+    assert_eq!(formats, ["json_schema", "json_object", "json_object"]);
+    let told = server.requests().remove(2).json["messages"].to_string();
+    assert!(told.contains("It must follow this JSON Schema"), "{told}");
+    assert!(model.refused_schema().unwrap().contains("failed to parse grammar"));
+
+    let other = json!({ "type": "object", "properties": { "why": { "type": "string" } }, "required": ["why"] });
+    model.send(&prompt().with_schema("answer", other)).await.unwrap();
+    assert_eq!(server.count(), 5, "another schema may be enforced");
+}
+
+#[tokio::test]
+async fn endpoint_that_refuses_every_form_is_told_in_words_and_an_error_that_stays_is_returned() {
+    let only_schemas = ModelServer::start(|request| match request.json["response_format"]["type"].as_str() {
+        Some(_) => Response::text(400, r#"{"error":"'response_format.type' must be 'text'"}"#),
+        None => chat_reply("{}", 1, 1),
+    });
+    send(settings(&only_schemas, Api::Chat), &with_schema()).await.unwrap();
+    assert_eq!(only_schemas.count(), 3);
+
+    let stubborn = ModelServer::always(Response::text(400, r#"{"error":"no such schema"}"#));
+    let error = send(settings(&stubborn, Api::Chat), &with_schema()).await.unwrap_err();
+    assert_eq!(error, ModelError::Permanent { reason: "status 400: no such schema".into() });
+    assert_eq!(stubborn.count(), 3, "it ends once nothing is enforced");
+
+    let other = ModelServer::always(Response::text(400, r#"{"error":"no such model"}"#));
+    send(settings(&other, Api::Chat), &with_schema()).await.unwrap_err();
+    assert_eq!(other.count(), 1, "an error about something else is final");
+}
+
+#[test]
+fn prompt_is_counted_for_the_case_that_its_schema_is_refused() {
+    let server = ModelServer::always(Response::Drop);
+    let counted = |schema| model(OpenAiSettings { schema, ..settings(&server, Api::Chat) }).count_input(&with_schema());
+    assert!(counted(SchemaSupport::Strict) >= counted(SchemaSupport::Json));
+}
+
+#[tokio::test]
+async fn context_that_a_server_lists_is_known_before_the_first_call() {
+    let meta = |tokens: u64| json!({ "n_ctx": tokens, "n_ctx_train": 131_072 });
+    for (listed, window) in [
+        (json!([{ "id": "gpt-4o", "meta": meta(2_048) }]), Some(2_048)),
+        (json!([{ "id": "other", "meta": meta(4_096) }]), Some(4_096)),
+        (json!([{ "id": "other", "meta": meta(1) }, { "id": "gpt-4o", "max_model_len": 8_192 }]), Some(8_192)),
+        (json!([{ "id": "gpt-4o", "meta": null }]), None),
+        (json!([]), None),
+    ] {
+        let server = ModelServer::always(chat_reply("ready", 1, 1)).with_models(200, json!({ "data": listed }));
+        assert_eq!(model(settings(&server, Api::Chat)).reach().await.unwrap(), window, "{listed}");
+    }
 }

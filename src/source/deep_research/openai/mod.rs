@@ -185,7 +185,7 @@ impl OpenAiJobs {
         if status.is_success() {
             return Ok(Answer { body });
         }
-        let error = failure::answered(status, &headers, &body, false);
+        let error = failure::answered(status, &headers, &body);
         Err(Failed { status: Some(status), body, error })
     }
 
