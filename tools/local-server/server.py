@@ -14,6 +14,7 @@ CONTEXT is the context window in tokens. The command finds the address in DR_LOC
 import contextlib
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
@@ -96,6 +97,8 @@ def serving(context):
                "--alias", "local", "--seed", 1, "--offline", *threads]
     log_path = FOLDER / f"server-{context}.log"
     FOLDER.mkdir(parents=True, exist_ok=True)
+    # The server ends with this process, also where that is ended from outside.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with open(log_path, "w") as log:
         server = subprocess.Popen([str(part) for part in command], stdout=log, stderr=log)
     try:
