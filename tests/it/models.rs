@@ -79,7 +79,7 @@ fn server_with_a_smaller_context_than_is_set_is_named_by_doctor_and_before_each_
     assert!(window.contains(&said) && window.contains("→ set `window_tokens = 2048`"), "{window}");
 
     for _ in 0..2 {
-        let run = world.dr(["ask", "--mode", "quick", "--max-cost", "inf", "When does the siren sound?"]);
+        let run = world.dr(["ask", "--fresh", "--mode", "quick", "--max-cost", "inf", "When does the siren sound?"]);
         assert!(run.stderr.contains(&said), "{run}");
     }
     let settings = world.home(".config/dr/config.toml");
@@ -87,7 +87,7 @@ fn server_with_a_smaller_context_than_is_set_is_named_by_doctor_and_before_each_
     let too_small = "a context of 2048 tokens leaves `gpt-4o` no room for passages";
     for (set, expected) in [("window_tokens = 2048\n", too_small), ("", &said)] {
         fs::write(&settings, format!("{unset}{set}")).unwrap();
-        let run = world.dr(["ask", "--mode", "quick", "--max-cost", "inf", "When does the siren sound?"]);
+        let run = world.dr(["ask", "--fresh", "--mode", "quick", "--max-cost", "inf", "When does the siren sound?"]);
         assert!(run.stderr.contains(expected), "{run}");
         assert_eq!(run.stderr.matches("has a context of").count(), usize::from(set.is_empty()), "{run}");
     }

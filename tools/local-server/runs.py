@@ -168,7 +168,7 @@ def row(world, label, arguments, schema=None):
         (world.folder / "schema.json").write_text(json.dumps(schema))
         more = ["--schema", str(world.folder / "schema.json")]
     code, out, err, seconds = world.dr(
-        "ask", *arguments, *more, "--yes", "--format", "json", "--max-tokens", str(MAX_TOKENS),
+        "ask", *arguments, *more, "--fresh", "--yes", "--format", "json", "--max-tokens", str(MAX_TOKENS),
         "--max-time", f"{MAX_SECONDS}s")
     calls = world.calls() if state.exists() else []
     repairs = sum(key.endswith(("/repair", "/small")) for key, *_ in calls)
