@@ -12,10 +12,10 @@ use crate::run::cache::normalised;
 use crate::run::event::RunSettings;
 use crate::run::store::{Store, StoreError};
 use crate::run::tree::RunState;
-use crate::source::{Place, SourceFile, read_file};
+use crate::source::{Place, SourceFile, read_place};
 
 /// The report of an earlier run.
-pub(super) struct Earlier {
+pub(super) struct AskedBefore {
     pub(super) report: Report,
     /// The day the run began, in UTC.
     pub(super) day: String,
@@ -32,14 +32,11 @@ impl Engine {
         &self,
         request: &AskRequest,
         Prepared { setup, settings }: &Prepared,
-    ) -> Result<Option<Earlier>, EngineError> {
+    ) -> Result<Option<AskedBefore>, EngineError> {
         if request.fresh || settings.by_rules || settings.has_own_plan {
             return Ok(None);
         }
-        let store = match self.known_runs() {
-            Err(EngineError::Store(StoreError::Empty { .. })) => return Ok(None),
-            store => store?,
-        };
+        let Some(store) = self.runs_if_any()? else { return Ok(None) };
         let words = normalised(request.question.as_str());
         let runs = store.journal().runs().await.map_err(StoreError::from)?.runs;
         for run in runs.into_iter().filter(|run| normalised(&run.question) == words) {
@@ -54,7 +51,7 @@ impl Engine {
                 && (Some(&day) == SystemClock.now().date().as_ref() || !has_web(&store, &run.id, &state).await?)
                 && are_unchanged(setup.searcher.index(), &report).await
             {
-                return Ok(Some(Earlier { report, day }));
+                return Ok(Some(AskedBefore { report, day }));
             }
         }
         Ok(None)
@@ -81,9 +78,7 @@ async fn has_web(store: &Store, run: &RunId, state: &RunState) -> Result<bool, E
 /// Returns whether the files that a report cites are as they were. A file may have changed since it was indexed.
 async fn are_unchanged(index: &Index, report: &Report) -> bool {
     for quote in &report.evidence {
-        if let Place::Kb { collection, path, content_hash, .. } = &quote.source
-            && !matches!(read_file(index, collection, path, content_hash).await, SourceFile::AsIndexed(_))
-        {
+        if !matches!(read_place(index, &quote.source).await, None | Some(SourceFile::AsIndexed(_))) {
             return false;
         }
     }

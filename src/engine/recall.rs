@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::request::RequestError;
+use super::request::check_query;
 use super::{Engine, EngineError};
 use crate::base::id::RunId;
 use crate::kb::search::SearchMode;
 use crate::run::earlier::{EarlierQuote, quotes};
 use crate::run::recall::Recall;
-use crate::run::store::StoreError;
-use crate::source::{Place, SourceFile, read_file};
+use crate::source::{Place, SourceFile, read_place};
 
 /// A quote that an earlier run found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -47,25 +46,15 @@ impl Engine {
     ///
     /// Returns an error for a query without words, or if index, embedder or memory cannot be used.
     pub(crate) async fn recall(&self, query: &str) -> Result<Vec<FoundBefore>, EngineError> {
-        if !query.chars().any(char::is_alphanumeric) {
-            return Err(RequestError::NoWords.into());
-        }
-        let store = match self.known_runs() {
-            Err(EngineError::Store(StoreError::Empty { .. })) => return Ok(Vec::new()),
-            store => store?,
-        };
+        check_query(query)?;
+        let Some(store) = self.runs_if_any()? else { return Ok(Vec::new()) };
         let searcher = self.searcher(SearchMode::Vector).await?;
         let embedder = Arc::clone(searcher.needed_embedder()?);
         let Some(recall) = Recall::known(&self.runs_folder(), embedder).await? else { return Ok(Vec::new()) };
         let mut found = Vec::new();
         for earlier in quotes(&recall, &store, query, self.settings.values.limit).await? {
             let EarlierQuote { run, question, asked_at, similarity, quote } = earlier;
-            let file = match &quote.source {
-                Place::Kb { collection, path, content_hash, .. } => {
-                    Some(read_file(searcher.index(), collection, path, content_hash).await.into())
-                }
-                Place::Web { .. } => None,
-            };
+            let file = read_place(searcher.index(), &quote.source).await.map(FileState::from);
             found.push(FoundBefore {
                 quote: quote.quote,
                 source: quote.source,

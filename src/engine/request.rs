@@ -92,6 +92,15 @@ impl AskRequest {
     }
 }
 
+/// Checks that a query has words.
+///
+/// # Errors
+///
+/// Returns [`RequestError::NoWords`] if it has none.
+pub(super) fn check_query(query: &str) -> Result<(), RequestError> {
+    if query.chars().any(char::is_alphanumeric) { Ok(()) } else { Err(RequestError::NoWords) }
+}
+
 /// Validates a scope and returns search options for it.
 ///
 /// # Errors

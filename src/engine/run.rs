@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::before::Earlier;
+use super::before::AskedBefore;
 use super::instead::Obstacle;
 use super::setup::{JobFlags, check_same_models};
 use super::stored::{Origins, report_of};
@@ -96,7 +96,7 @@ impl Engine {
     ) -> Result<Asked, EngineError> {
         let request = request.checked()?;
         let prepared = Box::pin(self.prepare(&request, None)).await?;
-        if let Some(Earlier { report, day }) = Box::pin(self.asked_before(&request, &prepared)).await? {
+        if let Some(AskedBefore { report, day }) = Box::pin(self.asked_before(&request, &prepared)).await? {
             let run = report.run_id.as_deref().unwrap_or_default();
             let text = format!("asked before, in run {run} on {day}, against the same index; --fresh asks again");
             watcher(RunEvent::Note { text, hint: None });

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::request::{RequestError, check_scope};
+use super::request::{check_query, check_scope};
 use super::{Engine, EngineError};
 use crate::base::line::with_causes;
 use crate::kb::embed::{self, EmbedError, Embedder, EmbedderChoice, EmbedderOptions};
@@ -52,9 +52,7 @@ impl Engine {
     ///
     /// Returns an error for a query without words, a scope that cannot be searched, or an index that cannot be read.
     pub async fn search(&self, query: &str, scope: &Scope) -> Result<Searched, EngineError> {
-        if !query.chars().any(char::is_alphanumeric) {
-            return Err(RequestError::NoWords.into());
-        }
+        check_query(query)?;
         let (mode, limit) = (self.settings.values.mode, self.settings.values.limit);
         let options = SearchOptions { mode, limit, ..check_scope(scope)? };
         let searcher = self.searcher(options.mode).await?;

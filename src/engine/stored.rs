@@ -133,6 +133,14 @@ impl Engine {
         }
     }
 
+    /// Opens the store of this project like [`Self::known_runs`], or returns `None` if there are no runs.
+    pub(super) fn runs_if_any(&self) -> Result<Option<Store>, EngineError> {
+        match self.known_runs() {
+            Err(EngineError::Store(StoreError::Empty { .. })) => Ok(None),
+            store => store.map(Some),
+        }
+    }
+
     fn no_runs(&self) -> StoreError {
         StoreError::Empty { had_runs: !Store::worked_on(&self.runs_folder()).is_empty() }
     }

@@ -293,8 +293,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
     /// Returns the index of the passage an action names.
     fn place(&self, draft: &ActionDraft) -> Result<usize, String> {
         let id = one_line(draft.passage.as_deref().unwrap_or_default());
-        let number = id.trim_matches(['[', ']']).strip_prefix('p').and_then(|number| number.parse::<usize>().ok());
-        let place = number.and_then(|number| number.checked_sub(1)).filter(|place| *place < self.shown.len());
+        let place = shown_at(&id).filter(|place| *place < self.shown.len());
         place.ok_or_else(|| format!("there is no passage `{id}`: name one you were shown"))
     }
 
@@ -490,6 +489,11 @@ fn call(draft: &ActionDraft) -> String {
         ToolDraft::Note => format!("note from {passage}"),
     };
     call.chars().take(200).collect()
+}
+
+/// Returns the index of the passage that an id names: `p1` is the first.
+pub(super) fn shown_at(id: &str) -> Option<usize> {
+    id.trim().trim_matches(['[', ']']).strip_prefix('p')?.parse::<usize>().ok()?.checked_sub(1)
 }
 
 fn is_same_quote(a: &Evidence, b: &Evidence) -> bool {

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::action::shown_at;
 use super::cut::cut;
 use super::evidence::Evidence;
 use super::extract::{Pick, search_and_pick};
@@ -34,7 +35,7 @@ const MAX_REPLY_TOKENS: u32 = 1_000;
 
 /// A passage that the model is shown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Shown {
+pub(crate) struct Excerpt {
     pub(crate) passage: Passage,
     /// Who found it, unless a search of this run did.
     pub(crate) origin: Option<String>,
@@ -85,7 +86,7 @@ struct AnswerDraft {
 /// # Errors
 ///
 /// Returns an error if the run must stop.
-pub(crate) async fn skim(caller: &dyn Caller, brief: &Brief, units: Vec<Shown>) -> Result<Option<Skim>, CallError> {
+pub(crate) async fn skim(caller: &dyn Caller, brief: &Brief, units: Vec<Excerpt>) -> Result<Option<Skim>, CallError> {
     if units.is_empty() {
         return Ok(None);
     }
@@ -119,7 +120,7 @@ pub(crate) async fn units(
     brief: &Brief,
     source: &dyn Source,
     picker: &dyn Pick,
-) -> Result<Vec<Shown>, CallError> {
+) -> Result<Vec<Excerpt>, CallError> {
     let questions = questions(brief);
     let searches = questions.iter().map(|question| search_and_pick(root, question, question.as_str(), source, picker));
     let mut found = Vec::new();
@@ -141,7 +142,7 @@ pub(crate) async fn units(
         }
     }
     units.truncate(MAX_UNITS);
-    Ok(units.into_iter().map(|passage| Shown { passage, origin: None }).collect())
+    Ok(units.into_iter().map(|passage| Excerpt { passage, origin: None }).collect())
 }
 
 /// Returns units as passages. Each opens as the hit it stands in.
@@ -156,11 +157,11 @@ fn units_of(found: &Found, picked: &[Picked]) -> Vec<Passage> {
 }
 
 /// Returns the prompt, and the units that it has room for.
-fn prompt(caller: &dyn Caller, brief: &Brief, mut units: Vec<Shown>) -> (Prompt, Vec<Shown>) {
+fn prompt(caller: &dyn Caller, brief: &Brief, mut units: Vec<Excerpt>) -> (Prompt, Vec<Excerpt>) {
     let role = Template::Skim.role();
     let count = |text: &str| caller.count(role, text);
-    let render = |units: &Vec<Shown>| {
-        let shown = units.iter().zip(1..).map(|(Shown { passage, origin }, number)| {
+    let render = |units: &Vec<Excerpt>| {
+        let shown = units.iter().zip(1..).map(|(Excerpt { passage, origin }, number)| {
             let origin = origin.as_ref().map(|origin| format!(" ({origin})")).unwrap_or_default();
             let text = cut(&passage.text, UNIT_TOKENS, &count);
             let text = format!("From: {}{origin}\n{text}", passage.place.provenance());
@@ -177,10 +178,9 @@ fn prompt(caller: &dyn Caller, brief: &Brief, mut units: Vec<Shown>) -> (Prompt,
 }
 
 /// Returns the answers whose aspect, passage and quote exist.
-fn checked(draft: &SkimDraft, brief: &Brief, units: &[Shown]) -> Skim {
+fn checked(draft: &SkimDraft, brief: &Brief, units: &[Excerpt]) -> Skim {
     let answer = |answer: &AnswerDraft| {
-        let number: usize = answer.passage.trim().trim_matches(['[', ']']).strip_prefix('p')?.parse().ok()?;
-        let unit = &units.get(number.checked_sub(1)?)?.passage;
+        let unit = &units.get(shown_at(&answer.passage)?)?.passage;
         let aspect = AspectId::named(answer.aspect.trim());
         let range = locate(&unit.text, &answer.quote)?;
         brief.aspect(&aspect)?;

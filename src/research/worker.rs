@@ -190,14 +190,15 @@ impl Gathered {
         let unopened = desk.shown.into_iter().filter(|shown| !shown.is_opened);
         let mut further: Vec<_> = unopened.map(|shown| shown.passage).collect();
         further.sort_by(|a, b| b.score.total_cmp(&a.score));
-        let served = |aspect: &&Aspect| desk.noted.iter().any(|note| note.aspect.as_ref() == Some(&aspect.id));
-        let support = match task.answers.as_deref() {
-            None => desk.support,
-            Some([]) if task.aspects.is_empty() || !task.aspects.iter().all(served) => desk.support.min(Support::Weak),
+        let (notes, support, stop) = (desk.noted, desk.support, ending.stop);
+        let mut gathered = Self { notes, further, support, remarks, reported: Vec::new(), stop };
+        let is_served = |aspect: &&Aspect| gathered.serves(&aspect.id);
+        gathered.support = match task.answers.as_deref() {
+            None => support,
+            Some([]) if task.aspects.is_empty() || !task.aspects.iter().all(is_served) => support.min(Support::Weak),
             Some(_) => Support::Strong,
         };
-        let (notes, stop) = (desk.noted, ending.stop);
-        Self { notes, further, support, remarks, reported: Vec::new(), stop }
+        gathered
     }
 
     /// Recovers the findings of a branch, to compress them together with others.
@@ -257,8 +258,11 @@ impl Gathered {
 
     /// Returns the aspects without evidence.
     pub(crate) fn open_aspects(&self, aspects: &[Aspect]) -> Vec<AspectId> {
-        let is_served = |aspect: &&Aspect| self.notes.iter().any(|note| note.aspect.as_ref() == Some(&aspect.id));
-        aspects.iter().filter(|aspect| !is_served(aspect)).map(|aspect| aspect.id.clone()).collect()
+        aspects.iter().filter(|aspect| !self.serves(&aspect.id)).map(|aspect| aspect.id.clone()).collect()
+    }
+
+    fn serves(&self, aspect: &AspectId) -> bool {
+        self.notes.iter().any(|note| note.aspect.as_ref() == Some(aspect))
     }
 }
 

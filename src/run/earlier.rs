@@ -14,7 +14,7 @@ use crate::base::clock::Moment;
 use crate::base::id::RunId;
 use crate::research::evidence::{Evidence, EvidenceId};
 use crate::research::question::{Brief, Question};
-use crate::research::skim::{Shown, questions};
+use crate::research::skim::{Excerpt, questions};
 use crate::source::{Documents, Label, Passage, Place, Source, SourceError};
 
 /// Cosine below which an entry has nothing in common with a query. A word and a passage about it have 0.2 to 0.4 with the
@@ -113,8 +113,8 @@ impl Earlier {
         run: &RunId,
         brief: &Brief,
         source: &Inside,
-        units: &[Shown],
-    ) -> Result<Vec<Shown>, SourceError> {
+        units: &[Excerpt],
+    ) -> Result<Vec<Excerpt>, SourceError> {
         let questions = questions(brief);
         let words: Vec<_> = questions.iter().map(|question| normalised(question.as_str())).collect();
         let lookup = Lookup {
@@ -131,8 +131,13 @@ impl Earlier {
         Ok(found)
     }
 
-    async fn found(&self, questions: &[Question], source: &Inside, units: &[Shown]) -> Result<Vec<Shown>, SourceError> {
-        let mut found: Vec<Shown> = Vec::new();
+    async fn found(
+        &self,
+        questions: &[Question],
+        source: &Inside,
+        units: &[Excerpt],
+    ) -> Result<Vec<Excerpt>, SourceError> {
+        let mut found: Vec<Excerpt> = Vec::new();
         for EarlierQuote { run, asked_at, mut quote, .. } in self.candidates(questions).await {
             let mut known = units.iter().chain(&found).map(|shown| &shown.passage.place);
             if found.len() == MAX_OFFERED || known.any(|place| place.overlaps(&quote.source)) {
@@ -154,7 +159,7 @@ impl Earlier {
             let day = asked_at.date().map(|day| format!(" on {day}")).unwrap_or_default();
             let Evidence { quote: text, source: place, score, .. } = quote;
             let passage = Passage { id: hit.id, place, label: hit.label, snippet: text.clone(), text, score };
-            found.push(Shown { passage, origin: Some(format!("found by run {run}{day}")) });
+            found.push(Excerpt { passage, origin: Some(format!("found by run {run}{day}")) });
         }
         Ok(found)
     }

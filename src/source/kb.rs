@@ -82,14 +82,7 @@ impl Documents for KbSource {
     }
 
     fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
-        Box::pin(async move {
-            match place {
-                Place::Kb { collection, path, content_hash, .. } => {
-                    read_file(self.searcher.index(), collection, path, content_hash).await
-                }
-                Place::Web { .. } => SourceFile::Gone,
-            }
-        })
+        Box::pin(async move { read_place(self.searcher.index(), place).await.unwrap_or(SourceFile::Gone) })
     }
 }
 
@@ -185,6 +178,16 @@ impl<'a> HeadingChunks<'a> {
             }
             _ => joined(),
         }
+    }
+}
+
+/// Reads the file behind a place, if it is still what was indexed; `None` for a page of the web.
+pub(crate) async fn read_place(index: &Index, place: &Place) -> Option<SourceFile> {
+    match place {
+        Place::Kb { collection, path, content_hash, .. } => {
+            Some(read_file(index, collection, path, content_hash).await)
+        }
+        Place::Web { .. } => None,
     }
 }
 

@@ -26,7 +26,7 @@ use crate::base::id::ContentHash;
 use crate::base::line::one_line;
 pub use crate::kb::search::Support;
 use crate::llm::call::CallError;
-pub(crate) use kb::{HeadingChunks, KbSource, read_file};
+pub(crate) use kb::{HeadingChunks, KbSource, read_file, read_place};
 
 /// Who may see a text and anything derived from it; the stricter is the greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

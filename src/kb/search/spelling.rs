@@ -1,5 +1,6 @@
 //! Corrects words that the folder does not have against those it has.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use strsim::damerau_levenshtein;
@@ -92,8 +93,8 @@ impl Searcher {
                     // A word that cannot be compared has no similar ones: the search itself succeeded.
                     let legs = self.index.similar_leg(&word, errors, filter, READ).await.unwrap_or_default();
                     let rows = self.index.rows(&legs.iter().map(|hit| hit.row_id).collect::<Vec<_>>()).await?;
-                    let texts = rows.values().map(super::searched_text).chain(hits.iter().map(|hit| hit.text.clone()));
-                    self.nearest(&word, errors, texts)
+                    let similar = rows.values().map(|row| Cow::from(super::searched_text(row)));
+                    self.nearest(&word, errors, similar.chain(hits.iter().map(|hit| Cow::from(&hit.text))))
                 }
             };
             found.push(Unknown { word, similar });
@@ -102,7 +103,7 @@ impl Searcher {
     }
 
     /// Returns the words of texts with the fewest errors, one for each stem, the most frequent first.
-    fn nearest(&self, word: &str, errors: usize, texts: impl Iterator<Item = String>) -> Vec<String> {
+    fn nearest<'a>(&self, word: &str, errors: usize, texts: impl Iterator<Item = Cow<'a, str>>) -> Vec<String> {
         let wanted = word.to_lowercase();
         // By errors and stem: how often each spelling occurs.
         let mut near: BTreeMap<(usize, String), BTreeMap<String, usize>> = BTreeMap::new();
