@@ -15,7 +15,7 @@ use crate::kb::eval::{Figures, Ranking, check_indexed, measure, parse_judgments,
 use crate::kb::index::{Filter, Index, IndexLocation, Manifest};
 
 use crate::kb::search::{
-    Hit, Judged, PerDocument, Scope, SearchMode, SearchOptions, Searcher, Support, VectorsUnusable,
+    Hit, Judged, Measured, PerDocument, Scope, SearchMode, SearchOptions, Searcher, Support, VectorsUnusable,
 };
 
 /// Documents ranked per question of an evaluation.
@@ -58,7 +58,8 @@ impl Engine {
         let searcher = self.searcher(options.mode).await?;
         check_collections(&searcher, &scope.collections)?;
         let started = Instant::now();
-        let judged = searcher.search_and_judge(query, &options).await?;
+        // Token vectors would take half of the search.
+        let judged = searcher.search_and_judge(query, &options, Measured::Similarity).await?;
         let unknown = judged.said();
         let Judged { found, support, .. } = judged;
         Ok(Searched {

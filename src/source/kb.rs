@@ -7,7 +7,7 @@ use crate::base::id::{ChunkId, ContentHash};
 use crate::base::line::{counted, with_causes};
 use crate::kb::index::{ChunkRow, Index, IndexError};
 
-use crate::kb::search::{Hit, Judged, SearchOptions, Searcher};
+use crate::kb::search::{Hit, Judged, Measured, SearchOptions, Searcher};
 use crate::kb::walk::read_inside;
 
 /// One snapshot of an index, and what may be found in it.
@@ -102,7 +102,7 @@ impl Source for KbSource {
     fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
         Box::pin(async move {
             let options = SearchOptions { limit, ..self.options.clone() };
-            let judged = self.searcher.search_and_judge(query, &options).await.map_err(|error| failed(&error))?;
+            let judged = self.searcher.search_and_judge(query, &options, Measured::Tokens).await.map_err(|error| failed(&error))?;
             let unknown = judged.said();
             let Judged { found, support, corrected, .. } = judged;
             let notes = found.without_vectors.iter().map(|reason| format!("{reason}; {}", reason.hint())).collect();

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::signals::Signals;
+use super::signals::{Measured, Signals};
 use super::{SearchOptions, Searcher};
 use crate::kb::embed::{EmbedderChoice, EmbedderOptions, load};
 use crate::kb::index::{Index, IndexLocation};
@@ -92,7 +92,7 @@ async fn measure() {
             };
             let options = SearchOptions::default();
             let hits = searcher.search(&query.text, &options).await.unwrap().hits;
-            let (signals, _) = searcher.signals(&query.text, &hits, &options.filter).await.unwrap();
+            let (signals, _) = searcher.signals(&query.text, &hits, &options.filter, Measured::Tokens).await.unwrap();
             let set = index.rsplit('/').next().unwrap_or_default().to_owned();
             let case = Case {
                 set,
@@ -255,6 +255,10 @@ fn weights() {
     let words = ["window", "hits", "missing", "unknown", "text_score", "words"];
     fit("ABOUT", &cases, &about.split(' ').collect::<Vec<_>>(), Kind::Foreign, foreign);
     fit("SAYS", &cases, &says.split(' ').collect::<Vec<_>>(), Kind::Near, near);
+    let by_similarity = ["similarity", "unknown", "hits"];
+    fit("ABOUT_BY_SIMILARITY", &cases, &by_similarity, Kind::Foreign, foreign);
+    let by_similarity = ["window", "hits", "text_score", "length", "similarity", "words"];
+    fit("SAYS_BY_SIMILARITY", &cases, &by_similarity, Kind::Near, near);
     // Words alone tell less: more of both kinds are taken for the other.
     let by_words = |judged: &[(&Case, f64)]| quantile(judged, |case| case.kind == Kind::Foreign, 0.96);
     fit("ABOUT_BY_WORDS", &cases, &words, Kind::Foreign, by_words);

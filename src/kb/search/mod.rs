@@ -40,6 +40,7 @@ pub use spelling::Unknown;
 pub use support::Support;
 
 pub(crate) use fusion::PerDocument;
+pub(crate) use signals::Measured;
 use fusion::{Candidate, fuse};
 
 use super::embed::{EmbedError, Embedder};
@@ -357,15 +358,19 @@ impl Searcher {
         Ok(Found { hits, without_vectors })
     }
 
-    /// Searches, corrects misspelt words unless a phrase is quoted, and judges what is found. The model passes over
-    /// three hits for that, so it takes longer than [`Self::search`].
+    /// Searches, corrects misspelt words unless a phrase is quoted, and judges what is found by no more than `most`.
     ///
     /// # Errors
     ///
     /// As [`Self::search`].
-    pub(crate) async fn search_and_judge(&self, typed: &str, options: &SearchOptions) -> Result<Judged, SearchError> {
+    pub(crate) async fn search_and_judge(
+        &self,
+        typed: &str,
+        options: &SearchOptions,
+        most: Measured,
+    ) -> Result<Judged, SearchError> {
         let found = self.search(typed, options).await?;
-        let (support, unknown) = self.assess(typed, &found.hits, &options.filter).await?;
+        let (support, unknown) = self.assess(typed, &found.hits, &options.filter, most).await?;
         let languages = other_language(typed, &found.hits);
         let has_phrase = !Query::parse(typed, &self.splitter).phrases.is_empty();
         let unknown = if has_phrase {
@@ -377,7 +382,7 @@ impl Searcher {
             return Ok(Judged { found, support, unknown, corrected: None, languages });
         };
         let found = self.search(&corrected, options).await?;
-        let (support, _) = self.assess(&corrected, &found.hits, &options.filter).await?;
+        let (support, _) = self.assess(&corrected, &found.hits, &options.filter, most).await?;
         Ok(Judged { found, support, unknown, corrected: Some(corrected), languages })
     }
 

@@ -24,12 +24,23 @@ const LEAST_CHUNKS: usize = 200;
 /// Number of [`Signals::values`].
 pub(super) const COUNT: usize = 11;
 
+/// What the [`Signals`] were measured with, and so which of them are 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Measured {
+    /// The words of the question and of the hits.
+    #[default]
+    Words,
+    /// The cosines of the search as well.
+    Similarity,
+    /// The token vectors of the question and of the hits as well. The embedder reads the hits again for that.
+    Tokens,
+}
+
 /// Measurements of the best hits. A share of the question's words counts each key word by its rarity in the folder
 /// (inverse document frequency) and is from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Signals {
-    /// Whether the signals of the embedder are there; they are 0 otherwise.
-    pub(super) has_vectors: bool,
+    pub(super) measured: Measured,
     /// Share of the question's words within about two sentences of a hit.
     window: f32,
     /// Share within all hits that are read, headings included.
@@ -60,7 +71,7 @@ impl Signals {
     #[cfg(test)]
     pub(super) fn sample(similarity: f32, found: f32) -> Self {
         Self {
-            has_vectors: true,
+            measured: Measured::Tokens,
             window: found,
             hits: found,
             missing: 1.0 - found,
@@ -114,8 +125,9 @@ impl Searcher {
         question: &str,
         hits: &[Hit],
         filter: &Filter,
+        most: Measured,
     ) -> Result<(Support, Vec<String>), SearchError> {
-        let (signals, keys) = self.signals(question, hits, filter).await?;
+        let (signals, keys) = self.signals(question, hits, filter, most).await?;
         let support = if hits.is_empty() { Support::None } else { Support::judge(&signals) };
         Ok((support, keys.into_iter().filter(|key| !key.is_known).map(|key| key.text).collect()))
     }
@@ -125,16 +137,19 @@ impl Searcher {
         question: &str,
         hits: &[Hit],
         filter: &Filter,
+        most: Measured,
     ) -> Result<(Signals, Vec<KeyWord>), SearchError> {
         let keys = self.key_words(question, filter).await?;
         let mut signals = self.by_words(hits, &keys);
-        let similarity = |hit: &Hit| hit.explain.vector_similarity;
-        if let Ok(embedder) = &self.embedder
-            && embedder.compares_tokens()
-            && hits.iter().any(|hit| similarity(hit).is_some())
-        {
-            signals.has_vectors = true;
-            signals.similarity = hits.iter().filter_map(similarity).fold(0.0, f32::max);
+        let similarity = hits.iter().filter_map(|hit| hit.explain.vector_similarity).reduce(f32::max);
+        // The weights are fitted to the cosines of the embedder that compares tokens.
+        let embedder = self.embedder.as_ref().ok().filter(|embedder| embedder.compares_tokens());
+        let (Some(similarity), Some(embedder)) = (similarity, embedder) else { return Ok((signals, keys)) };
+        signals.measured = most;
+        if most >= Measured::Similarity {
+            signals.similarity = similarity;
+        }
+        if most == Measured::Tokens {
             let words = question.split_whitespace().map(|word| (word.to_owned(), self.weight(word, &keys)));
             let words: Vec<_> = words.collect();
             let texts: Vec<_> = hits.iter().take(READ).map(|hit| (headings(hit), hit.text.clone())).collect();
@@ -212,9 +227,9 @@ fn by_meaning(
     embedder: &dyn Embedder,
 ) -> Result<(f32, f32, f32), EmbedError> {
     let question: Vec<_> = words.iter().map(|(word, _)| word.as_str()).collect();
-    let with_headings = |(headings, text)| std::iter::once(headings).chain(parts(text)).collect::<Vec<_>>();
-    let texts: Vec<_> =
-        texts.iter().map(|(headings, text)| with_headings((headings.as_str(), text.as_str()))).collect();
+    let with_headings =
+        texts.iter().map(|(headings, text)| std::iter::once(headings.as_str()).chain(parts(text)).collect());
+    let texts: Vec<Vec<&str>> = with_headings.collect();
     let (mut passage, mut sentence, mut worst) = (0.0_f32, 0.0_f32, 1.0_f32);
     for (found, parts) in embedder.compare(&question, &texts)?.iter().zip(&texts) {
         let whole = 0..parts.len();

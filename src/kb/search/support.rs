@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::signals::{COUNT, Signals};
+use super::signals::{COUNT, Measured, Signals};
 
 /// How well the best hits support an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -50,6 +50,14 @@ const ABOUT: Model = Model { bias: -8.047, weights: [0.0, 1.781, 0.0, -2.726, 0.
 const SAYS: Model =
     Model { bias: 7.334, weights: [0.0, 0.463, 0.0, 0.0, -1.575, -2.426, 4.87, 7.95, 0.0, -4.447, 0.112] };
 
+/// The same as [`ABOUT`], without token vectors.
+const ABOUT_BY_SIMILARITY: Model =
+    Model { bias: -6.586, weights: [0.0, 2.911, 0.0, -2.989, 0.0, 0.0, 12.121, 0.0, 0.0, 0.0, 0.0] };
+
+/// The same as [`SAYS`], without token vectors.
+const SAYS_BY_SIMILARITY: Model =
+    Model { bias: 4.774, weights: [3.0, 0.96, 0.0, 0.0, -1.31, -2.154, 8.943, 0.0, 0.0, 0.0, -0.119] };
+
 /// The same as [`ABOUT`], without vectors.
 const ABOUT_BY_WORDS: Model =
     Model { bias: -5.430, weights: [6.273, 2.001, 0.306, -2.864, 3.085, 0.0, 0.0, 0.0, 0.0, 0.0, 0.745] };
@@ -61,7 +69,11 @@ const SAYS_BY_WORDS: Model =
 impl Support {
     /// Judges the signals of a search.
     pub(crate) fn judge(signals: &Signals) -> Self {
-        let (is_about, says) = if signals.has_vectors { (&ABOUT, &SAYS) } else { (&ABOUT_BY_WORDS, &SAYS_BY_WORDS) };
+        let (is_about, says) = match signals.measured {
+            Measured::Tokens => (&ABOUT, &SAYS),
+            Measured::Similarity => (&ABOUT_BY_SIMILARITY, &SAYS_BY_SIMILARITY),
+            Measured::Words => (&ABOUT_BY_WORDS, &SAYS_BY_WORDS),
+        };
         match (is_about.agrees(signals), says.agrees(signals)) {
             (false, _) => Self::None,
             (true, false) => Self::Weak,
