@@ -18,7 +18,7 @@ use dr::engine::report_of;
 use dr::render::{ReportFormat, report};
 use dr::research::plan::TreeLimits;
 use dr::research::question::Mode;
-use dr::run::budget::BudgetLimits;
+use dr::run::budget::{BudgetLimits, LimitsByPlan};
 use dr::run::event::{Event, RunRequest, RunSettings};
 use dr::run::orchestrator::{Orchestrator, Resources, Sources};
 use dr::run::scheduler::simulate;
@@ -57,6 +57,7 @@ async fn measure(nodes: usize, delay: Duration) {
         request: RunRequest { mode: Mode::Deep, ..RunRequest::default() },
         keeps_public_apart: true,
         limits: BudgetLimits::NONE,
+        by_plan: LimitsByPlan::default(),
         tree: TreeLimits { max_depth: 3, max_nodes: 2_000 },
         parallel: PARALLEL,
         summary_tokens: 4_000,

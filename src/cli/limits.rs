@@ -16,11 +16,12 @@ pub(super) struct LimitArgs {
     #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
     max_cost: Option<f64>,
 
-    /// Token limit (default: 150000)
+    /// Token limit (default: 300000; less for a plan of few sub-questions)
     #[arg(long, value_name = "N")]
     max_tokens: Option<u64>,
 
-    /// Time limit, for example `90s` or `15m` (default: 15m; 1h if Deep Research may be started)
+    /// Time limit, for example `90s` or `15m` (default: 30m; less for a plan of few sub-questions, more with local models or
+    /// Deep Research)
     #[arg(long, value_name = "TIME", value_parser = time)]
     max_time: Option<String>,
 

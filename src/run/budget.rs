@@ -44,8 +44,8 @@ impl Default for BudgetLimits {
     fn default() -> Self {
         Self {
             cost_nanos: Some(10_000_000_000),
-            tokens: Some(150_000),
-            time: Some(Duration::from_mins(15)),
+            tokens: Some(300_000),
+            time: Some(Duration::from_mins(30)),
             rounds: Some(6),
         }
     }
@@ -54,6 +54,44 @@ impl Default for BudgetLimits {
 impl BudgetLimits {
     /// No limits.
     pub const NONE: Self = Self { cost_nanos: None, tokens: None, time: None, rounds: None };
+
+    /// Returns the limits of a run whose plan takes so many workers.
+    pub(crate) fn planned(self, by_plan: LimitsByPlan, workers: u32) -> Self {
+        let tokens = by_plan.tokens.map(|share| share.base + share.each.saturating_mul(workers.into()));
+        let time = by_plan.time.map(|share| share.base + share.each.saturating_mul(workers));
+        Self {
+            tokens: self.tokens.map(|most| tokens.map_or(most, |tokens| tokens.min(most))),
+            time: self.time.map(|most| time.map_or(most, |time| time.min(most))),
+            ..self
+        }
+    }
+}
+
+/// Limits that the first plan lowers, because the user has set none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitsByPlan {
+    /// Input and output tokens.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) tokens: Option<PlanShare<u64>>,
+    /// Active time.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) time: Option<PlanShare<Duration>>,
+}
+
+/// A limit by the number of planned workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PlanShare<T> {
+    /// For planning, judging and writing.
+    pub(crate) base: T,
+    /// For each worker.
+    pub(crate) each: T,
+}
+
+impl LimitsByPlan {
+    /// No limit depends on the plan.
+    pub(crate) fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Part of the limits that is reserved for writing the report.
@@ -232,6 +270,7 @@ impl Spent {
 /// A consistent snapshot of spent and reserved amounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Balance {
+    limits: BudgetLimits,
     /// Settled and kept calls.
     pub(crate) spent: Spent,
     /// Reservations of research calls in flight.
@@ -283,6 +322,59 @@ impl Balance {
             Purpose::Writing => 0,
         }
     }
+
+    fn time_limit(&self, purpose: Purpose) -> Option<Duration> {
+        let limit = self.limits.time?;
+        Some(match purpose {
+            Purpose::Research => limit.saturating_sub(self.reserve.time),
+            Purpose::Writing => limit,
+        })
+    }
+
+    /// Checks that a call fits into the limits: its worst case beside all worst cases and, for research, its likely cost
+    /// beside all likely ones and what is due after it.
+    fn check_fit(&self, hold: Hold, purpose: Purpose) -> Result<(), Limit> {
+        let committed = self
+            .committed_for(Purpose::Research)
+            .and_then(|research| research.checked_add(self.committed_for(Purpose::Writing)?));
+        self.fits(committed, Charge::of(hold.worst), self.reserve.firm(), purpose)?;
+        match purpose {
+            Purpose::Research => self.check_likely(hold),
+            Purpose::Writing => self.fits(committed, Charge::of(hold.worst + hold.leaving), self.reserve, purpose),
+        }
+    }
+
+    /// Checks that the likely cost of a research call fits, with what is due after it.
+    fn check_likely(&self, hold: Hold) -> Result<(), Limit> {
+        let in_flight = self.likely_research.checked_add(self.reserved_writing);
+        let expected = in_flight.and_then(|in_flight| self.spent.total().checked_add(in_flight));
+        let wanted = Charge::of(hold.likely).checked_add(Charge::of(hold.leaving));
+        let wanted = wanted.unwrap_or(Charge { tokens: u64::MAX, cost_nanos: u64::MAX, ..Charge::default() });
+        self.fits(expected, wanted, self.reserve, Purpose::Research)
+    }
+
+    /// Checks that `wanted` fits beside `committed` and what the purpose must leave of `reserve`; `None` is an overflow.
+    fn fits(
+        &self,
+        committed: Option<Charge>,
+        wanted: Charge,
+        reserve: WritingReserve,
+        purpose: Purpose,
+    ) -> Result<(), Limit> {
+        let all = committed.and_then(|committed| committed.checked_add(wanted));
+        let fits = |limit: Option<u64>, reserve: u64, used: fn(&Charge) -> u64| {
+            let Some(all) = &all else { return false };
+            let set_aside = self.set_aside(reserve, purpose, used);
+            limit.is_none_or(|limit| used(all).checked_add(set_aside).is_some_and(|all| all <= limit))
+        };
+        if !fits(self.limits.cost_nanos, reserve.cost_nanos, |charge| charge.cost_nanos) {
+            Err(Limit::Cost)
+        } else if !fits(self.limits.tokens, reserve.tokens, |charge| charge.tokens) {
+            Err(Limit::Tokens)
+        } else {
+            Ok(())
+        }
+    }
 }
 
 /// A reservation was refused; nothing is reserved.
@@ -313,7 +405,6 @@ pub(crate) struct Budget {
 }
 
 struct Shared {
-    limits: BudgetLimits,
     clock: Arc<dyn Clock>,
     started: Moment,
     /// Active time of earlier processes of the same run.
@@ -325,8 +416,7 @@ struct Shared {
 
 impl fmt::Debug for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { limits, .. } = &*self.shared;
-        f.debug_struct("Budget").field("limits", limits).finish_non_exhaustive()
+        f.debug_struct("Budget").field("limits", &self.limits()).finish_non_exhaustive()
     }
 }
 
@@ -340,15 +430,19 @@ impl Budget {
     /// Returns the budget of a resumed run that has spent `spent` according to its journal. The time since then is not
     /// counted.
     pub(crate) fn resumed(limits: BudgetLimits, reserve: WritingReserve, spent: Spent, clock: Arc<dyn Clock>) -> Self {
-        let balance = Mutex::new(Balance { spent, reserve, ..Balance::default() });
-        let shared =
-            Shared { limits, started: clock.now(), clock, carried: spent.active, balance, released: Notify::new() };
+        let balance = Mutex::new(Balance { limits, spent, reserve, ..Balance::default() });
+        let shared = Shared { started: clock.now(), clock, carried: spent.active, balance, released: Notify::new() };
         Self { shared: Arc::new(shared) }
     }
 
     /// Returns the limits.
     pub(crate) fn limits(&self) -> BudgetLimits {
-        self.shared.limits
+        self.shared.balance().limits
+    }
+
+    /// Replaces the limits.
+    pub(crate) fn limit(&self, limits: BudgetLimits) {
+        self.shared.balance().limits = limits;
     }
 
     /// Sets what research has to leave for writing from now on, besides what writing has spent already. The time is kept.
@@ -368,11 +462,11 @@ impl Budget {
     pub(crate) fn reserve(&self, hold: impl Into<Hold>, purpose: Purpose) -> Result<Reservation, Refusal> {
         let hold = hold.into();
         let mut balance = self.shared.balance();
-        if self.shared.limits.cost_nanos.is_some() && hold.worst.cost_nanos.is_none() {
+        if balance.limits.cost_nanos.is_some() && hold.worst.cost_nanos.is_none() {
             return Err(Refusal::UnknownPrice);
         }
         self.shared.check_time(&mut balance, purpose).map_err(Refusal::Limit)?;
-        self.shared.check_fit(&balance, hold, purpose).map_err(Refusal::Limit)?;
+        balance.check_fit(hold, purpose).map_err(Refusal::Limit)?;
         Ok(self.shared.reserved(&mut balance, hold, purpose, ReservationState::Unsent))
     }
 
@@ -435,15 +529,15 @@ impl Budget {
     /// Returns whether a call would fit with nothing in flight.
     pub(crate) fn fits_alone(&self, hold: impl Into<Hold>, purpose: Purpose) -> bool {
         let balance = *self.shared.balance();
-        let settled = Balance { spent: balance.spent, reserve: balance.reserve, ..Balance::default() };
-        self.shared.check_fit(&settled, hold.into(), purpose).is_ok()
+        let settled =
+            Balance { limits: balance.limits, spent: balance.spent, reserve: balance.reserve, ..Balance::default() };
+        settled.check_fit(hold.into(), purpose).is_ok()
     }
 
     /// Returns what writing may still spend, settled research deducted. It does not change while a report is written, so
     /// that a resumed run fits its prompts to the same size.
     pub(crate) fn left_for_writing(&self) -> BudgetLimits {
-        let research = self.shared.balance().spent.research;
-        let limits = self.shared.limits;
+        let Balance { limits, spent: Spent { research, .. }, .. } = *self.shared.balance();
         BudgetLimits {
             tokens: limits.tokens.map(|limit| limit.saturating_sub(research.tokens)),
             cost_nanos: limits.cost_nanos.map(|limit| limit.saturating_sub(research.cost_nanos)),
@@ -474,7 +568,7 @@ impl Budget {
             // Under a limit of 0, calls that cost nothing are still allowed.
             limit.is_some_and(|limit| all > 0 && all >= limit)
         };
-        let BudgetLimits { cost_nanos, tokens, .. } = self.shared.limits;
+        let BudgetLimits { cost_nanos, tokens, .. } = balance.limits;
         let WritingReserve { cost_nanos: cost_reserve, tokens: token_reserve, .. } = balance.reserve;
         if used_up(cost_nanos, cost_reserve, |charge| charge.cost_nanos) {
             Some(Limit::Cost)
@@ -493,10 +587,9 @@ impl Budget {
     pub(crate) fn is_tight(&self, ahead: CallCost) -> bool {
         let mut balance = self.shared.balance();
         let active = self.shared.active(&mut balance).as_millis();
-        let time = self.shared.limits.time.map(|limit| limit.saturating_sub(balance.reserve.time).as_millis());
+        let time = balance.limits.time.map(|limit| limit.saturating_sub(balance.reserve.time).as_millis());
         let hold = Hold { likely: ahead, ..Hold::default() };
-        time.is_some_and(|limit| active > 0 && active * 4 >= limit * 3)
-            || self.shared.check_likely(&balance, hold).is_err()
+        time.is_some_and(|limit| active > 0 && active * 4 >= limit * 3) || balance.check_likely(hold).is_err()
     }
 
     /// Returns how a limit was reached, in words: what was spent, and what was held for writing the report.
@@ -515,11 +608,11 @@ impl Budget {
             Limit::Tokens => {
                 let tokens = |number: u64| format!("{number} tokens");
                 let held = held(|charge| charge.tokens, balance.reserve.tokens);
-                Some(of(tokens(self.shared.limits.tokens?), tokens(all.tokens), tokens(held)))
+                Some(of(tokens(balance.limits.tokens?), tokens(all.tokens), tokens(held)))
             }
             Limit::Cost => {
                 let held = held(|charge| charge.cost_nanos, balance.reserve.cost_nanos);
-                let limit = self.shared.limits.cost_nanos?;
+                let limit = balance.limits.cost_nanos?;
                 Some(of(dollars_text(limit), dollars_text(all.cost_nanos), dollars_text(held)))
             }
             Limit::Time | Limit::Rounds => None,
@@ -541,7 +634,7 @@ impl Budget {
     /// Returns the time left for a purpose, or `None` if time is unlimited. It bounds the time-out of a call.
     pub(crate) fn time_left(&self, purpose: Purpose) -> Option<Duration> {
         let mut balance = self.shared.balance();
-        let limit = self.shared.time_limit(&balance, purpose)?;
+        let limit = balance.time_limit(purpose)?;
         Some(limit.saturating_sub(self.shared.active(&mut balance)))
     }
 
@@ -567,16 +660,8 @@ impl Shared {
         balance.spent.active
     }
 
-    fn time_limit(&self, balance: &Balance, purpose: Purpose) -> Option<Duration> {
-        let limit = self.limits.time?;
-        Some(match purpose {
-            Purpose::Research => limit.saturating_sub(balance.reserve.time),
-            Purpose::Writing => limit,
-        })
-    }
-
     fn check_time(&self, balance: &mut Balance, purpose: Purpose) -> Result<(), Limit> {
-        let is_up = self.time_limit(balance, purpose).is_some_and(|limit| self.active(balance) >= limit);
+        let is_up = balance.time_limit(purpose).is_some_and(|limit| self.active(balance) >= limit);
         if is_up { Err(Limit::Time) } else { Ok(()) }
     }
 
@@ -593,54 +678,6 @@ impl Shared {
             balance.likely_research += Charge::of(hold.likely);
         }
         Reservation { shared: Arc::clone(self), hold, purpose, state }
-    }
-
-    /// Checks that a call fits into the limits: its worst case beside all worst cases and, for research, its likely cost
-    /// beside all likely ones and what is due after it.
-    fn check_fit(&self, balance: &Balance, hold: Hold, purpose: Purpose) -> Result<(), Limit> {
-        let committed = balance
-            .committed_for(Purpose::Research)
-            .and_then(|research| research.checked_add(balance.committed_for(Purpose::Writing)?));
-        self.fits(committed, Charge::of(hold.worst), balance, balance.reserve.firm(), purpose)?;
-        match purpose {
-            Purpose::Research => self.check_likely(balance, hold),
-            Purpose::Writing => {
-                self.fits(committed, Charge::of(hold.worst + hold.leaving), balance, balance.reserve, purpose)
-            }
-        }
-    }
-
-    /// Checks that the likely cost of a research call fits, with what is due after it.
-    fn check_likely(&self, balance: &Balance, hold: Hold) -> Result<(), Limit> {
-        let in_flight = balance.likely_research.checked_add(balance.reserved_writing);
-        let expected = in_flight.and_then(|in_flight| balance.spent.total().checked_add(in_flight));
-        let wanted = Charge::of(hold.likely).checked_add(Charge::of(hold.leaving));
-        let wanted = wanted.unwrap_or(Charge { tokens: u64::MAX, cost_nanos: u64::MAX, ..Charge::default() });
-        self.fits(expected, wanted, balance, balance.reserve, Purpose::Research)
-    }
-
-    /// Checks that `wanted` fits beside `committed` and what the purpose must leave of `reserve`; `None` is an overflow.
-    fn fits(
-        &self,
-        committed: Option<Charge>,
-        wanted: Charge,
-        balance: &Balance,
-        reserve: WritingReserve,
-        purpose: Purpose,
-    ) -> Result<(), Limit> {
-        let all = committed.and_then(|committed| committed.checked_add(wanted));
-        let fits = |limit: Option<u64>, reserve: u64, used: fn(&Charge) -> u64| {
-            let Some(all) = &all else { return false };
-            let set_aside = balance.set_aside(reserve, purpose, used);
-            limit.is_none_or(|limit| used(all).checked_add(set_aside).is_some_and(|all| all <= limit))
-        };
-        if !fits(self.limits.cost_nanos, reserve.cost_nanos, |charge| charge.cost_nanos) {
-            Err(Limit::Cost)
-        } else if !fits(self.limits.tokens, reserve.tokens, |charge| charge.tokens) {
-            Err(Limit::Tokens)
-        } else {
-            Ok(())
-        }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::research::report::{Draft, StopReason};
 use crate::research::route::Route;
 use crate::research::verdict::Verdict;
 
-use super::budget::BudgetLimits;
+use super::budget::{BudgetLimits, LimitsByPlan};
 
 /// An event with its number and time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -82,8 +82,11 @@ pub struct RunSettings {
     /// Every run keeps them apart. Those begun before journal format 6 lack this mark: one worker of theirs saw both.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub keeps_public_apart: bool,
-    /// Limits on cost, tokens, time and rounds.
+    /// Limits on cost, tokens, time and rounds. The first plan may lower them, see [`Self::by_plan`].
     pub limits: BudgetLimits,
+    /// Limits that the user has not set, by the workers of the first plan.
+    #[serde(skip_serializing_if = "LimitsByPlan::is_none", default)]
+    pub by_plan: LimitsByPlan,
     /// Limits on the size of the tree.
     pub tree: TreeLimits,
     /// Most nodes that run at the same time.

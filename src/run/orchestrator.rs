@@ -567,8 +567,9 @@ impl Orchestrator {
         Ok(())
     }
 
-    /// Sets aside what the rest of the run will need.
+    /// Applies the limits of the plan, and sets aside what the rest of the run will need.
     fn plan_ahead(&self) {
+        self.budget.limit(self.state.settings.limits);
         if let Some(desk) = &self.steps.desk {
             desk.plan_ahead(&self.state);
         }

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem::replace;
 use std::time::Duration;
 
+use super::budget::LimitsByPlan;
 use super::event::{Event, Record, RunSettings};
 use super::phase::{Briefs, Ended, Folded, Judged, OutwardBrief, Phase, Rounds};
 use crate::base::clock::Moment;
 use crate::research::branch::Branch;
 use crate::research::evidence::{Evidence, EvidenceId};
 use crate::research::memory::Memory;
-use crate::research::node::{Node, NodeId, NodeStatus, Tree};
+use crate::research::node::{Node, NodeId, NodeStatus, SourceHint, Tree};
 use crate::research::plan::{Plan, Update};
 use crate::research::question::{Brief, Question};
 use crate::research::report::{Draft, StopReason};
@@ -200,6 +201,10 @@ impl RunState {
         match &record.event {
             Event::Started { .. } => return Err(unfit("it has started already".into())),
             Event::Resumed { limits, again } => {
+                // Limits that were raised are the user's.
+                if self.settings.limits != *limits {
+                    self.settings.by_plan = LimitsByPlan::default();
+                }
                 self.settings.limits = *limits;
                 self.reopen();
                 self.try_again(again);
@@ -293,6 +298,12 @@ impl RunState {
             }
         }
         self.tree.nodes.extend(plan.nodes.iter().cloned());
+        if round == 1 {
+            // A mixed node has a worker inside and one outside.
+            let of = |node: &Node| if node.source_hint == SourceHint::Mixed { 2 } else { 1 };
+            let workers = self.tree.workers().map(of).sum();
+            self.settings.limits = self.settings.limits.planned(self.settings.by_plan, workers);
+        }
         rounds.number = round;
         rounds.reasons.push(plan.reasoning.clone());
         self.phase = Phase::Planned(rounds);

@@ -1,5 +1,6 @@
 //! Every limit ends a run with a report on what was found, which names the limit.
 
+use super::super::budget::PlanShare;
 use super::*;
 
 async fn stopped_by(limits: impl FnOnce(&mut BudgetLimits)) -> (World, StopReason) {
@@ -50,6 +51,39 @@ async fn time_limit_ends_a_run() {
     let question = "What is known of the topics?".parse().unwrap();
     let mut run = Orchestrator::start(World::run(), question, world.settings(), resources).await.unwrap();
     assert_eq!(run.conduct().await.unwrap(), StopReason::TimeExceeded);
+}
+
+/// Starts a run whose token limit depends on its plan.
+async fn started_by_plan(world: &World) -> Orchestrator {
+    let by_plan = LimitsByPlan { tokens: Some(PlanShare { base: 20_000, each: 500 }), time: None };
+    let question = "What is known of the topics?".parse().unwrap();
+    let settings = RunSettings { by_plan, ..world.settings() };
+    Orchestrator::start(World::run(), question, settings, world.resources()).await.unwrap()
+}
+
+#[tokio::test]
+async fn first_plan_sets_a_limit_that_the_user_has_not_set_and_the_limit_holds() {
+    let world = World::new(TWO_ROUNDS);
+    let mut run = started_by_plan(&world).await;
+    run.plan(None).await.unwrap();
+    let nodes = run.state().tree.workers().count();
+    let limit = 20_000 + 500 * nodes as u64;
+    assert_eq!(run.state().settings.limits.tokens, Some(limit));
+    assert_eq!(run.conduct().await.unwrap(), StopReason::TokensExceeded);
+    let usage = world.usage().await.total;
+    assert!(usage.input_tokens + usage.output_tokens <= limit, "{usage:?}");
+    let (_, state) = world.store.read(&World::run()).await.unwrap();
+    assert_eq!(state.settings.limits.tokens, Some(limit));
+}
+
+#[tokio::test]
+async fn limit_that_was_raised_before_the_plan_is_not_lowered_by_it() {
+    let world = World::new(TWO_ROUNDS);
+    drop(started_by_plan(&world).await);
+    let raised = BudgetLimits { tokens: Some(20_000_000), ..world.limits };
+    assert_eq!(world.resume(Some(raised)).await.unwrap(), StopReason::Complete);
+    let (_, state) = world.store.read(&World::run()).await.unwrap();
+    assert_eq!(state.settings.limits.tokens, Some(20_000_000));
 }
 
 #[tokio::test]

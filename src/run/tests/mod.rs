@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::budget::BudgetLimits;
+use super::budget::{BudgetLimits, LimitsByPlan};
 use super::event::{RunRequest, RunSettings};
 use super::orchestrator::{Orchestrator, Resources, RunError, Sources};
 use super::phase::Phase;
@@ -117,6 +117,7 @@ fn settings(limits: BudgetLimits) -> RunSettings {
         request: RunRequest::default(),
         keeps_public_apart: true,
         limits,
+        by_plan: LimitsByPlan::default(),
         tree: TreeLimits::default(),
         parallel: 3,
         summary_tokens: 600,
