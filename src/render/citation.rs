@@ -108,6 +108,28 @@ pub(super) fn documents(report: &Report) -> Vec<Vec<(usize, &Evidence)>> {
     documents
 }
 
+/// Where a quote is in its document, each on one line.
+#[derive(Serialize)]
+pub(super) struct Part {
+    /// The file and the lines, as `dr get` takes them; `None` for a web page.
+    pub(super) lines: Option<String>,
+    /// The heading it is under, unless that is the title.
+    pub(super) heading: Option<String>,
+}
+
+impl Part {
+    /// Returns where a quote is in its document.
+    pub(super) fn of(evidence: &Evidence) -> Self {
+        let source = &evidence.source;
+        let lines = match source {
+            Place::Kb { .. } => Some(one_line(&source.for_people())),
+            Place::Web { .. } => None,
+        };
+        let heading = source.heading_path().last().filter(|heading| *heading != source.title());
+        Self { lines, heading: heading.map(|heading| one_line(heading)) }
+    }
+}
+
 /// Returns a quote as a reader of its document sees it, on one line: links reduced to their text, without emphasis. The
 /// text of a page is not Markdown.
 pub(super) fn quoted(evidence: &Evidence) -> String {

@@ -54,6 +54,7 @@ struct ReportHtml {
     checks: String,
     course: Option<Course>,
     sources: Vec<SourceHtml>,
+    documents: Vec<DocumentHtml>,
     passages: Vec<FurtherHtml>,
 }
 
@@ -101,10 +102,20 @@ struct SourceHtml {
     /// How it is cited.
     label: String,
     place: PlaceHtml,
+    /// Where in its document it is.
+    part: citation::Part,
     note: Option<&'static str>,
     quote: String,
     /// Beginning of the quote, see [`PREVIEW_CHARS`].
     preview: String,
+}
+
+/// A document with the positions of its quotes.
+#[derive(Serialize)]
+struct DocumentHtml {
+    number: usize,
+    place: PlaceHtml,
+    quotes: Vec<usize>,
 }
 
 #[derive(Serialize)]
@@ -119,7 +130,7 @@ struct PlaceHtml {
     names: String,
     /// Address, if it is safe as a link.
     link: Option<String>,
-    read_on: Option<String>,
+    days: Option<String>,
 }
 
 impl ReportHtml {
@@ -176,6 +187,12 @@ impl ReportHtml {
                     SourceHtml::of(evidence, number, label)
                 })
                 .collect(),
+            documents: if is_run {
+                let documents = citation::documents(report).into_iter().zip(1..);
+                documents.filter_map(|(quotes, number)| DocumentHtml::of(&quotes, number)).collect()
+            } else {
+                (1..).zip(&report.evidence).filter_map(|quote| DocumentHtml::of(&[quote], quote.0)).collect()
+            },
             passages: report
                 .passages
                 .iter()
@@ -236,7 +253,21 @@ impl SourceHtml {
             Some((end, _)) => format!("{}…", quote[..end].trim_end()),
             None => quote.clone(),
         };
-        Self { number, label, place: PlaceHtml::of(&evidence.source), note: citation::note(evidence), quote, preview }
+        let (place, part) = (PlaceHtml::of(&evidence.source), citation::Part::of(evidence));
+        Self { number, label, place, part, note: citation::note(evidence), quote, preview }
+    }
+}
+
+impl DocumentHtml {
+    /// Returns `None` without quotes.
+    fn of(quotes: &[(usize, &Evidence)], number: usize) -> Option<Self> {
+        let (_, first) = quotes.first()?;
+        let place = PlaceHtml::of(&first.source);
+        let place = match (&first.source, quotes.len()) {
+            (Place::Kb { path, title, .. }, 2..) => PlaceHtml { at: one_line(path), names: one_line(title), ..place },
+            (Place::Kb { .. } | Place::Web { .. }, _) => place,
+        };
+        Some(Self { number, place, quotes: quotes.iter().map(|(at, _)| *at).collect() })
     }
 }
 
@@ -246,7 +277,7 @@ impl PlaceHtml {
             Place::Kb { .. } => None,
             Place::Web { url, .. } => citation::safe_url(url).map(str::to_owned),
         };
-        Self { at: one_line(&place.for_people()), names: place.names(), link, read_on: place.read_on() }
+        Self { at: one_line(&place.for_people()), names: place.names(), link, days: place.days() }
     }
 }
 
@@ -282,6 +313,20 @@ mod tests {
             }
         }
         assert_eq!(open, Vec::<&str>::new());
+    }
+
+    #[test]
+    fn quotes_of_one_document_stand_together_under_its_number() {
+        let mut report = sample::run();
+        let more = Evidence { id: "n2e9".parse().unwrap(), quote: "More.".into(), ..report.evidence[0].clone() };
+        report.evidence.push(more);
+        let page = page(&report);
+        assert_nested(&page);
+        let sources = page.split_once("<h2>Sources</h2>").unwrap().1;
+        let place = |text: &str| sources.find(text).unwrap_or_else(|| panic!("no {text} in {sources}"));
+        let at = [">1</span>", "<code>battery.md</code>", ">1a</span>", ">1b</span>", ">2</span>"].map(place);
+        assert!(at.is_sorted(), "{at:?} {sources}");
+        assert_eq!(sources.matches("<code>battery.md</code>").count(), 1, "{sources}");
     }
 
     #[test]

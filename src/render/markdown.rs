@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-use super::citation::{self, Numbers};
+use super::citation::{self, Numbers, Part};
 use super::figure;
 use super::json::escaped;
 use super::prose::{self, Block, Span, uncited};
@@ -127,11 +127,19 @@ fn document(text: &mut String, number: usize, quotes: &[(usize, &Evidence)], num
     }
     let [(_, first), ..] = quotes else { return };
     let _ = writeln!(text, "{number}. {}\n", whole(&first.source));
+    let mut above = None;
     for (_, evidence) in quotes {
         let letter = numbers.get(&evidence.id).map(citation::Mark::letter).unwrap_or_default();
-        let part = part(evidence).map(|part| format!(" {part}")).unwrap_or_default();
-        let _ = writeln!(text, "{indent}- {letter}:{part}\n\n{indent}  > {}\n", line(&citation::quoted(evidence)));
+        let Part { lines, heading } = Part::of(evidence);
+        // A heading is said once for the quotes below it.
+        let is_new = above.replace(heading.clone()) != Some(heading.clone());
+        let heading = heading.filter(|_| is_new).map(|heading| line(&heading));
+        let note = citation::note(evidence).map(|note| format!("({note})"));
+        let parts: Vec<_> = lines.map(|lines| code(&lines)).into_iter().chain(heading).chain(note).collect();
+        let part = if parts.is_empty() { String::new() } else { format!("{}: ", parts.join(", ")) };
+        let _ = writeln!(text, "{indent}- {letter}: {part}“{}”", line(&citation::quoted(evidence)));
     }
+    text.push('\n');
 }
 
 /// Returns a document without the position of a quote in it.
@@ -140,20 +148,6 @@ fn whole(source: &Place) -> String {
         Place::Kb { path, title, .. } => format!("{} — {}", code(path), line(title)),
         Place::Web { .. } => place(source),
     }
-}
-
-/// Returns the lines of a quote as `dr get` takes them, its headings, and a reservation about it.
-fn part(evidence: &Evidence) -> Option<String> {
-    let lines = match &evidence.source {
-        Place::Kb { .. } => Some(code(&evidence.source.for_people())),
-        Place::Web { .. } => None,
-    };
-    let headings = evidence.source.heading_path().iter().filter(|heading| *heading != evidence.source.title());
-    let headings = headings.map(|heading| line(heading)).collect::<Vec<_>>().join(" › ");
-    let headings = Some(headings).filter(|headings| !headings.is_empty());
-    let note = citation::note(evidence).map(|note| format!("({note})"));
-    let parts: Vec<_> = lines.into_iter().chain(headings).chain(note).collect();
-    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// Appends the refusal and its reason, then claims and limitations.
@@ -231,8 +225,8 @@ fn place(place: &Place) -> String {
         Place::Kb { .. } => format!("{} — {names}", code(&place.for_people())),
         Place::Web { url, .. } => {
             let link = citation::safe_url(url).map_or_else(|| code(url), |url| format!("<{url}>"));
-            let day = place.read_on().map(|day| format!(", read on {day}")).unwrap_or_default();
-            format!("{names} — {link}{day}")
+            let days = place.days().map(|days| format!(", {}", line(&days))).unwrap_or_default();
+            format!("{names} — {link}{days}")
         }
     }
 }
@@ -493,13 +487,10 @@ mod tests {
         let text = super::report(&report);
         let (_, sources) = text.split_once("## Sources").unwrap();
         assert!(
-            sources.contains("1. `battery.md` — Batteries\n\n   - a: `battery.md:11-12`, Decision\n\n     > "),
+            sources.contains("1. `battery.md` — Batteries\n\n   - a: `battery.md:11-12`, Decision: “"),
             "{sources}"
         );
-        assert!(
-            sources.contains("   - b: `battery.md:11-12`, Decision\n\n     > See the cells and more."),
-            "{sources}"
-        );
+        assert!(sources.contains("   - b: `battery.md:11-12`: “See the cells and more.”\n"), "{sources}");
         assert!(text.contains("[1a]") && !text.contains("| for |"), "{text}");
         let last = text.trim_end().lines().last().unwrap();
         assert!(

@@ -25,7 +25,7 @@ pub(super) fn file(path: &str, title: &str, heading: &str) -> Place {
 
 /// Returns a web page.
 pub(super) fn page(url: &str, title: &str, fetched_at: Option<u64>) -> Place {
-    Place::Web { url: url.into(), title: title.into(), fetched_at, content_hash: None }
+    Place::Web { url: url.into(), title: title.into(), published: None, fetched_at, content_hash: None }
 }
 
 /// Returns a checked quote.
