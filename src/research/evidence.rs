@@ -187,6 +187,7 @@ mod tests {
             place: Place::Web {
                 url: "https://example.org/".into(),
                 title: "A page".into(),
+                published: None,
                 fetched_at: None,
                 content_hash: None,
             },

@@ -287,6 +287,7 @@ pub(crate) fn branch(node: &NodeId, texts: &[&str], label: Label) -> Branch {
             Label::Public => Place::Web {
                 url: "https://example.org/".into(),
                 title: "web".into(),
+                published: None,
                 fetched_at: None,
                 content_hash: None,
             },

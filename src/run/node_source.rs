@@ -352,7 +352,13 @@ impl Source<Outbound> for Outside {
 /// Returns a page as a search would have found it.
 fn named_page(url: String) -> Passage {
     Passage {
-        place: Place::Web { url: url.clone(), title: url.clone(), fetched_at: None, content_hash: None },
+        place: Place::Web {
+            url: url.clone(),
+            title: url.clone(),
+            published: None,
+            fetched_at: None,
+            content_hash: None,
+        },
         label: Label::Public,
         text: url.clone(),
         snippet: "named in the question".to_owned(),
@@ -443,6 +449,7 @@ mod tests {
                 url: url.parse().unwrap(),
                 requested: url.parse().unwrap(),
                 title: "Beds".into(),
+                published: None,
                 content_hash: ContentHash::of(text.as_bytes()),
                 text: text.to_owned(),
                 links,

@@ -7,6 +7,7 @@ use crate::base::id::{ChunkId, ContentHash};
 use crate::base::line::{counted, with_causes};
 use crate::kb::index::{ChunkRow, Index, IndexError};
 
+use crate::kb::rerank::Rerank;
 use crate::kb::search::{Hit, Judged, Measured, SearchOptions, Searcher};
 use crate::kb::walk::read_inside;
 
@@ -30,8 +31,12 @@ impl KbSource {
         // What is found depends on what every file says, on the vectors there are, and on what may be searched; never on
         // a number of commits alone, which another index has too.
         let contents = documents.iter().map(|row| format!("{} {}\n", row.id, row.content_hash.as_str()));
+        let reranked = match searcher.rerank() {
+            Rerank::By(reranker) => format!(":{reranker}"),
+            Rerank::Off | Rerank::Withheld(_) => String::new(),
+        };
         let state = format!(
-            "{}{}:{}:{:?}:{:?}:{:?}:{:?}",
+            "{}{}:{}:{:?}:{:?}:{:?}:{:?}{reranked}",
             contents.collect::<String>(),
             index.version().await?,
             index.manifest().embedder.fingerprint,
@@ -102,10 +107,15 @@ impl Source for KbSource {
     fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
         Box::pin(async move {
             let options = SearchOptions { limit, ..self.options.clone() };
-            let judged = self.searcher.search_and_judge(query, &options, Measured::Tokens).await.map_err(|error| failed(&error))?;
+            let judged = self
+                .searcher
+                .search_and_judge(query, &options, Measured::Tokens)
+                .await
+                .map_err(|error| failed(&error))?;
             let unknown = judged.said();
             let Judged { found, support, corrected, .. } = judged;
-            let notes = found.without_vectors.iter().map(|reason| format!("{reason}; {}", reason.hint())).collect();
+            let without_vectors = found.without_vectors.iter().map(|reason| format!("{reason}; {}", reason.hint()));
+            let notes = without_vectors.chain(found.not_reranked).collect();
             let passages = found.hits.into_iter().map(Passage::from).collect();
             Ok(Found { passages, support, notes, unknown, corrected })
         })

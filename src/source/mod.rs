@@ -68,6 +68,9 @@ pub enum Place {
         url: String,
         /// Its title.
         title: String,
+        /// Day of its publication, `YYYY-MM-DD`, as the page or the search engine says.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        published: Option<String>,
         /// When it was fetched, in milliseconds since 1970; `None` if it is only known from a report.
         fetched_at: Option<u64>,
         /// Hash of the stored text; `None` if it was never fetched.
@@ -266,16 +269,30 @@ impl Place {
     ///
     /// Who says something and when decides how far it can be relied on.
     pub(crate) fn provenance(&self) -> String {
+        one_line(&format!("{} › {}", self.origin(), self.names()))
+    }
+
+    /// Returns the path or the host of the document, and its date, on one line.
+    pub(crate) fn origin(&self) -> String {
         let (at, day) = match self {
             Self::Kb { path, date, .. } => (path.clone(), date.clone()),
-            Self::Web { url, .. } => (host(url), self.read_on().map(|day| format!("read on {day}"))),
+            Self::Web { url, .. } => (host(url), self.days()),
         };
         let day = day.map(|day| format!(" ({day})")).unwrap_or_default();
-        one_line(&format!("{at}{day} › {}", self.names()))
+        one_line(&format!("{at}{day}"))
+    }
+
+    /// Returns when a page was published and when it was fetched, as far as this is known.
+    pub(crate) fn days(&self) -> Option<String> {
+        let Self::Web { published, .. } = self else { return None };
+        let published = published.as_ref().map(|day| format!("published on {day}"));
+        let read = self.read_on().map(|day| format!("read on {day}"));
+        let days: Vec<_> = published.into_iter().chain(read).collect();
+        (!days.is_empty()).then(|| one_line(&days.join(", ")))
     }
 
     /// Returns the UTC date on which a page was fetched.
-    pub(crate) fn read_on(&self) -> Option<String> {
+    fn read_on(&self) -> Option<String> {
         let Self::Web { fetched_at: Some(millis), .. } = self else { return None };
         let moment = Timestamp::from_millisecond(i64::try_from(*millis).ok()?).ok()?;
         Some(moment.strftime("%Y-%m-%d").to_string())
@@ -328,14 +345,15 @@ mod tests {
         };
         assert_eq!(file(Some("2024-05-01")).provenance(), "ops/backup.md (2024-05-01) › Backups › How long");
         assert_eq!(file(None).provenance(), "ops/backup.md › Backups › How long");
-        let page = |url: &str, fetched_at| Place::Web {
+        let page = |url: &str, fetched_at: Option<u64>| Place::Web {
             url: url.into(),
             title: "Cells".into(),
+            published: fetched_at.map(|_| "2026-06-10".into()),
             fetched_at,
             content_hash: None,
         };
         let read = page("https://user.example.org/a?b=c", Some(1_795_219_199_000));
-        assert_eq!(read.provenance(), "user.example.org (read on 2026-11-20) › Cells");
+        assert_eq!(read.provenance(), "user.example.org (published on 2026-06-10, read on 2026-11-20) › Cells");
         assert_eq!(page("no address", None).provenance(), "no address › Cells");
         assert_eq!(page("https://example.org/", Some(u64::MAX)).read_on(), None);
     }

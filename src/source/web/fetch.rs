@@ -222,13 +222,14 @@ impl Fetcher {
             Ok((links_of(&at, &page), page, kind))
         };
         let read = tokio::task::spawn_blocking(read).await;
-        let (links, Readable { title, text, .. }, kind) =
+        let (links, Readable { title, text, published, .. }, kind) =
             read.map_err(|_| FetchError::Unreadable { reason: "its reader failed".into() })??;
         if text.trim().is_empty() {
             return Err(FetchError::Empty);
         }
         Ok(Page {
             title: if title.is_empty() { url.to_string() } else { title },
+            published,
             url: url.canonical(),
             requested: requested.canonical(),
             content_hash: ContentHash::of(text.as_bytes()),

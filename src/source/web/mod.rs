@@ -178,7 +178,13 @@ impl WebSource {
             let text = if hit.snippet.is_empty() { hit.title.clone() } else { hit.snippet };
             let score = self.coverage(&stems, &format!("{} {text}", hit.title));
             passages.push(Passage {
-                place: Place::Web { url: id.clone(), title: hit.title, fetched_at: None, content_hash: None },
+                place: Place::Web {
+                    url: id.clone(),
+                    title: hit.title,
+                    published: hit.published.as_deref().and_then(provider::day).map(|day| day.to_string()),
+                    fetched_at: None,
+                    content_hash: None,
+                },
                 id,
                 label: Label::Public,
                 snippet: text.clone(),
@@ -209,6 +215,7 @@ impl WebSource {
             place: Place::Web {
                 url: page.url.to_string(),
                 title: page.title,
+                published: page.published,
                 fetched_at: Some(page.fetched_at.0),
                 content_hash: Some(page.content_hash),
             },

@@ -22,6 +22,9 @@ pub(crate) struct Page {
     pub(crate) requested: WebUrl,
     /// Title on one line.
     pub(crate) title: String,
+    /// Day of its publication as the page says, `YYYY-MM-DD`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) published: Option<String>,
     /// Readable text.
     pub(crate) text: String,
     /// Links of the page.
@@ -147,6 +150,7 @@ mod tests {
             requested: url.join("/old").unwrap(),
             url,
             title: "Beds".into(),
+            published: None,
             text: text.into(),
             links: vec![Link { text: "more".into(), url: "https://example.org/more".parse().unwrap() }],
             content_hash: ContentHash::of(text.as_bytes()),

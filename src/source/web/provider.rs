@@ -201,7 +201,7 @@ impl DateRange {
 }
 
 /// Parses the day of a date such as `2026-02-03` or `2026-02-03T10:00:00Z`.
-fn day(text: &str) -> Option<Date> {
+pub(super) fn day(text: &str) -> Option<Date> {
     text.trim().get(..10)?.parse().ok()
 }
 

@@ -4,6 +4,7 @@
 use pulldown_cmark::{Event, Parser, Tag, TagEnd};
 
 use super::dom::{Dom, Tangled};
+use super::provider::day;
 use crate::base::line::{one_line, printable, shortened};
 
 /// Minimum length of an article in characters for the rest of the page to be left out.
@@ -76,6 +77,8 @@ const UNSEEN_CLASSES: [&str; 4] = ["sr-only", "visually-hidden", "screen-reader-
 pub(super) struct Readable {
     /// Title on one line; empty if the page has none.
     pub(super) title: String,
+    /// Day of its publication, `YYYY-MM-DD`.
+    pub(super) published: Option<String>,
     pub(super) text: String,
     /// Linked words on one line, and the target as the page gives it.
     pub(super) references: Vec<(String, String)>,
@@ -98,13 +101,14 @@ pub(super) fn readable(html: &str) -> Result<Readable, Tangled> {
     };
     let base = dom.inside(0).find(|node| dom.name(*node) == Some("base"));
     let base = base.and_then(|base| dom.attribute(base, "href")).map(str::to_owned);
-    Ok(Readable { title: title(&dom), text, references, base })
+    Ok(Readable { title: title(&dom), published: published(&dom), text, references, base })
 }
 
 /// Reads plain text or Markdown: line feeds as line ends, and no invisible characters.
 pub(super) fn plain(text: &str) -> Readable {
     let text = printable(&text.replace("\r\n", "\n").replace('\r', "\n")).trim().to_owned();
-    Readable { title: heading(&text).unwrap_or_default(), references: references_of_markdown(&text), base: None, text }
+    let (title, references) = (heading(&text).unwrap_or_default(), references_of_markdown(&text));
+    Readable { title, published: None, references, base: None, text }
 }
 
 /// Returns the first Markdown heading of level 1 among the first lines of a text.
@@ -153,6 +157,22 @@ fn references(dom: &Dom, root: usize, left_out: &[&str]) -> Vec<(String, String)
         open.extend(dom.children(node).iter().rev());
     }
     found
+}
+
+/// Names of the metadata that hold the day of publication, best first.
+const PUBLISHED: [&str; 4] = ["article:published_time", "datePublished", "dc.date", "date"];
+
+/// Returns the day of publication, if the metadata of the page say one.
+fn published(dom: &Dom) -> Option<String> {
+    let metas: Vec<_> = dom.inside(0).filter(|node| dom.name(*node) == Some("meta")).collect();
+    let said = |wanted: &&str| {
+        let is_it = |node: &&usize| {
+            let names = ["property", "name", "itemprop"].map(|attribute| dom.attribute(**node, attribute));
+            names.into_iter().flatten().any(|name| name.eq_ignore_ascii_case(wanted))
+        };
+        metas.iter().filter(is_it).find_map(|node| day(dom.attribute(*node, "content")?))
+    };
+    PUBLISHED.iter().find_map(said).map(|day| day.to_string())
 }
 
 fn title(dom: &Dom) -> String {
@@ -429,6 +449,16 @@ mod tests {
     }
 
     #[test]
+    fn day_of_publication_is_taken_from_the_metadata_of_a_page() {
+        let day =
+            |meta: &str| readable(&format!("<html><head>{meta}</head><body>Beds</body></html>")).unwrap().published;
+        let published = "<meta property=\"article:published_time\" content=\"2026-06-10T08:00:00Z\">";
+        assert_eq!(day(&format!("<meta name=date content=2020-01-01>{published}")).as_deref(), Some("2026-06-10"));
+        assert_eq!(day("<meta itemprop=datePublished content=2026-06-11>").as_deref(), Some("2026-06-11"));
+        assert_eq!(day("<meta name=date content=yesterday><meta name=author content=2026-06-11>"), None);
+    }
+
+    #[test]
     fn fuzzed_page_is_read_or_refused() {
         let page = "<!DOCTYPE html><html><head><title>Beds</title><meta charset=utf-8><base href=\"/x/\"></head><body>\
                     <nav><a href=a>Home</a></nav><main><h1>Beds</h1><p class=\"lead\">Beds take <b>forty</b> litres.</p>\
@@ -449,6 +479,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(page.title, "Garden log");
+        assert_eq!(page.published, None);
         assert_eq!(
             page.text,
             "# Beds & valves\n\nValves open at six.\n\nThey close at nine.\n\n- First bed\n- Second bed\n\n\

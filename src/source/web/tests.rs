@@ -670,6 +670,7 @@ async fn page_from_the_future_is_fetched_again() {
         requested: url.clone(),
         url: url.clone(),
         title: "Beds".into(),
+        published: None,
         links: Vec::new(),
         content_hash: ContentHash::of(text.as_bytes()),
         text,
@@ -700,6 +701,7 @@ async fn place_with_a_hash_that_is_none_is_gone() {
         let place = Place::Web {
             url: "https://a.example/".into(),
             title: "A".into(),
+            published: None,
             fetched_at: Some(1),
             content_hash: Some(ContentHash::from_stored(hash)),
         };
