@@ -10,6 +10,13 @@ pub(super) const UNSUPPORTED: &str = "[unsupported]";
 /// Shortest claim, in words; anything shorter is a lead-in or a label.
 const FEWEST_WORDS: usize = 4;
 
+/// Longest end of a sentence, in words, that counts as part of the claim cited in it.
+const MOST_END_WORDS: usize = 6;
+
+/// Words that begin another claim in the same sentence.
+const CONJUNCTIONS: [&str; 10] =
+    ["and", "or", "but", "while", "which", "so", "because", "although", "whereas", "since"];
+
 /// A text after [`mark_unsupported`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Marked {
@@ -22,8 +29,8 @@ pub(super) struct Marked {
 
 /// Marks unsupported claims in a text.
 ///
-/// A citation supports the text before it on the same line, since writers cite once for several sentences. Text after
-/// the last citation, or on a line without one, is unsupported. Headings, table rows, questions and lead-ins are not
+/// A citation supports the text before it on the same line, since writers cite once for several sentences, and the end of
+/// its own sentence (`Leaks [n1e1] are not ruled out.`). Text after that, or on a line without one, is unsupported. Headings, table rows, questions and lead-ins are not
 /// claims. A first line without citations may sum up what follows: `sums_up` decides whether the cited claims bear it out
 /// together.
 pub(super) fn mark_unsupported(text: &str, sums_up: &dyn Fn(&str) -> bool) -> Marked {
@@ -33,6 +40,7 @@ pub(super) fn mark_unsupported(text: &str, sums_up: &dyn Fn(&str) -> bool) -> Ma
     for line in text.lines() {
         let cited = marks(line).into_iter().map(|(range, _)| range.end);
         let from = cited.chain(line.rfind(UNSUPPORTED).map(|at| at + UNSUPPORTED.len())).max().unwrap_or(0);
+        let from = if from == 0 { 0 } else { from + end_of_sentence(&line[from..]) };
         let (supported, rest) = line.split_at(from);
         let (about, claims): (Vec<_>, Vec<_>) = pieces(rest).into_iter().partition(|piece| is_about_findings(piece));
         let kept = if about.is_empty() { rest.to_owned() } else { joined(supported, &claims) };
@@ -52,6 +60,15 @@ pub(super) fn mark_unsupported(text: &str, sums_up: &dyn Fn(&str) -> bool) -> Ma
     }
     lines.join("\n").trim_end().clone_into(&mut marked.text);
     marked
+}
+
+/// Returns the length of the text after a citation that ends the cited sentence; 0 if something else follows.
+fn end_of_sentence(rest: &str) -> usize {
+    let Some(end) = pieces(rest).first().and_then(|end| Some(rest.find(end)? + end.len())) else { return 0 };
+    let mut words = rest[..end].split_whitespace();
+    let first = words.next().unwrap_or_default();
+    let goes_on = rest.starts_with(' ') && first.starts_with(char::is_lowercase) && !CONJUNCTIONS.contains(&first);
+    if goes_on && words.count() < MOST_END_WORDS { end } else { 0 }
 }
 
 /// Joins the sentences that are left after a supported text.
@@ -87,7 +104,7 @@ const DENIALS: [&str; 12] =
     ["not", "no", "nothing", "none", "neither", "nor", "never", "without", "silent", "unclear", "cannot", "fail"];
 
 /// What a source does when it says something, as stems.
-const SAYING: [&str; 22] = [
+const SAYING: [&str; 30] = [
     "say",
     "said",
     "state",
@@ -110,6 +127,14 @@ const SAYING: [&str; 22] = [
     "found",
     "show",
     "silent",
+    "name",
+    "list",
+    "tell",
+    "identif",
+    "indicat",
+    "quantif",
+    "provid",
+    "detail",
 ];
 
 /// Returns whether a sentence says what the findings leave out: `The notes do not say when.` Only English is recognised.
@@ -182,6 +207,16 @@ mod tests {
     }
 
     #[test]
+    fn short_end_of_a_cited_sentence_is_supported_and_another_clause_is_not() {
+        let number = |text: &str| mark_unsupported(text, &|_| false).number;
+        assert_eq!(number("Memory leaks [n2e1] and errors in unsafe code [n2e2] are not ruled out."), 0);
+        assert_eq!(number("Memory leaks [n2e1] are not ruled out. Coffee is brewed at 500 degrees."), 1);
+        assert_eq!(number("Tea takes two minutes [n2e1] and coffee is brewed at 500 degrees."), 1);
+        assert_eq!(number("Tea takes two minutes [n2e1], coffee is brewed at 500 degrees."), 1);
+        assert_eq!(number("Tea [n2e1] is the drink that most people in England have at five."), 1);
+    }
+
+    #[test]
     fn headings_questions_and_lead_ins_are_not_claims() {
         let text = "## How tea is brewed here\n\nThere are three ways to brew it:\n- in a pot for long [n2e1]\n\nWhat is left of it then?";
         assert_eq!(mark_unsupported(text, &|_| false), Marked { text: text.to_owned(), ..Marked::default() });
@@ -196,6 +231,7 @@ mod tests {
             "How it is restored is not described in the notes.",
             "The findings don't give any figures for 2024.",
             "The documentation is silent on retries.",
+            "The findings do not name who is on call now.",
         ] {
             let text = format!("Backups are made at two [n2e1]. {sentence}\n- {sentence}\n\nThey are kept [n2e2].");
             let marked = mark_unsupported(&text, &|_| false);

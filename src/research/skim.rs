@@ -136,7 +136,8 @@ pub(crate) async fn units(
     let mut units: Vec<Passage> = Vec::new();
     for place in 0..found.iter().map(Vec::len).max().unwrap_or(0) {
         for unit in found.iter().filter_map(|own| own.get(place)) {
-            if !units.iter().any(|known| known.place == unit.place) {
+            // A unit may have been extended by the one before it.
+            if !units.iter().any(|known| known.place.overlaps(&unit.place)) {
                 units.push(unit.clone());
             }
         }
