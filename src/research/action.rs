@@ -66,6 +66,9 @@ pub(super) enum ToolDraft {
     Note,
 }
 
+/// Bytes of an opened passage that any prompt shows: what was opened in this step is not cut yet.
+const SURELY_SHOWN: usize = 2_000;
+
 /// A passage shown to the worker. Its id is `p` and its position in [`Notebook::shown`], from 1.
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
@@ -76,6 +79,15 @@ pub(super) struct Shown {
     pub(super) cut_at: Option<usize>,
     /// Whether the last prompt had no room for it.
     pub(super) is_left_out: bool,
+}
+
+impl Shown {
+    /// Returns whether a hit stands in this passage, which was opened, where the worker can read it.
+    fn has_shown(&self, hit: &Passage) -> bool {
+        let seen = self.passage.text.get(..self.cut_at.unwrap_or(SURELY_SHOWN).min(self.passage.text.len()));
+        let is_here = self.is_opened && self.passage.place.is_same_document(&hit.place);
+        is_here && seen.is_some_and(|seen| seen.contains(hit.text.trim()))
+    }
 }
 
 /// A quote and the worker's statement of what it shows.
@@ -458,6 +470,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             // Passages of one section open to the same text.
             let is_same = known.passage.id == passage.id || is_opened && known.is_opened;
             is_same && known.passage.place == passage.place && known.passage.text == passage.text
+                || !is_opened && known.has_shown(&passage)
         };
         if let Some(place) = self.shown.iter().position(is_known) {
             return (place, self.shown[place].is_left_out);

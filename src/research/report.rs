@@ -249,7 +249,7 @@ impl Report {
             elapsed_ms,
         } = material;
         let draft = &without_twins(draft, branches);
-        let evidence = cited(draft, branches);
+        let evidence: Vec<_> = quotes_of(draft, branches).into_iter().cloned().collect();
         let is_refusal = evidence.is_empty();
         let failed_nodes = failed(tree, branches, stop_reason);
         let further = branches.values().flat_map(|branch| &branch.further);
@@ -326,7 +326,7 @@ fn outcome(is_refusal: bool, usage: &UsageTable, branches: &BTreeMap<NodeId, Bra
 }
 
 /// Returns the checked quotes a draft cites, in order of first citation.
-fn cited(draft: &Draft, branches: &BTreeMap<NodeId, Branch>) -> Vec<Evidence> {
+pub(crate) fn quotes_of<'a>(draft: &Draft, branches: &'a BTreeMap<NodeId, Branch>) -> Vec<&'a Evidence> {
     let mut ids: Vec<EvidenceId> = Vec::new();
     let texts = std::iter::once(&draft.answer).chain(draft.sections.iter().map(|section| &section.text));
     let in_texts = texts.flat_map(|text| marks(text).into_iter().map(|(_, id)| id));
@@ -334,7 +334,7 @@ fn cited(draft: &Draft, branches: &BTreeMap<NodeId, Branch>) -> Vec<Evidence> {
     let mut seen = BTreeSet::new();
     ids.retain(|id| seen.insert(id.clone()));
     let evidence = |id: &EvidenceId| branches.get(id.node())?.evidence.iter().find(|quote| quote.id == *id);
-    ids.iter().filter_map(evidence).filter(|quote| quote.checked).cloned().collect()
+    ids.iter().filter_map(evidence).filter(|quote| quote.checked).collect()
 }
 
 /// Replaces ids of duplicate quotes by the first one's. Two nodes may quote the same words of the same place, and the

@@ -245,14 +245,16 @@ fn shown_quote(quote: &Evidence) -> Value {
 
 /// Renders a draft as text for the judge's prompt.
 fn draft_text(draft: &Draft) -> String {
-    let sections = draft.sections.iter().map(|section| format!("{}: {}", section.title, section.text));
+    let sections = draft.sections.iter().map(|section| format!("{}:\n{}", section.title, section.text));
     let findings = draft.findings.iter().map(|finding| match &finding.aspect {
         Some(aspect) => format!("- {} ({aspect})", cited(finding)),
         None => format!("- {}", cited(finding)),
     });
     let limitations = draft.limitations.iter().map(|limitation| format!("Limitation: {limitation}"));
     let open = draft.open_questions.iter().map(|question| format!("Open: {question}"));
-    let parts = std::iter::once(draft.answer.clone()).chain(sections).chain(findings).chain(open).chain(limitations);
+    let disagreements = draft.contradictions.iter().map(|contradiction| format!("Contradiction: {contradiction}"));
+    let rest = disagreements.chain(open).chain(limitations);
+    let parts = std::iter::once(draft.answer.clone()).chain(sections).chain(findings).chain(rest);
     parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
 

@@ -494,18 +494,27 @@ fn leave_out(result: &mut StepResult, place: usize) {
     result.outcome = format!("{} (left out here for length: {})", result.outcome, ids.join(", "));
 }
 
-/// Returns the conclusions of the dependencies, each with the provenance of its evidence.
+/// Returns the conclusions of the dependencies, each with the documents that its evidence is from.
 pub(super) fn conclusions(task: &Task<'_>) -> Vec<PromptEntry> {
-    let source = |quote: &Evidence| format!("Source of {}: {}", quote.id, quote.source.provenance());
     let named = |Conclusion { node, branch }: &Conclusion<'_>| PromptEntry {
         id: node.id.to_string(),
         question: node.question.to_string(),
-        text: std::iter::once(branch_text(branch))
-            .chain(branch.evidence.iter().map(source))
-            .collect::<Vec<_>>()
-            .join("\n"),
+        text: std::iter::once(branch_text(branch)).chain(origins(&branch.evidence)).collect::<Vec<_>>().join("\n"),
     };
     task.conclusions.iter().map(named).collect()
+}
+
+/// Returns a line for each document: where it is, its date, and the ids of the quotes from it.
+fn origins(evidence: &[Evidence]) -> Vec<String> {
+    let mut origins: Vec<(String, Vec<String>)> = Vec::new();
+    for quote in evidence {
+        let origin = quote.source.origin();
+        match origins.iter_mut().find(|known| known.0 == origin) {
+            Some((_, ids)) => ids.push(quote.id.to_string()),
+            None => origins.push((origin, vec![quote.id.to_string()])),
+        }
+    }
+    origins.into_iter().map(|(origin, ids)| format!("From {origin}: {}", ids.join(", "))).collect()
 }
 
 /// Returns notes as their worker is reminded of them. The quotes stand in the results above.

@@ -506,6 +506,20 @@ async fn passages_of_one_section_are_opened_once() {
 }
 
 #[tokio::test]
+async fn hit_that_stands_in_an_opened_passage_is_not_shown_again() {
+    let node = node();
+    let caller = Scripted::by_key(vec![
+        ("n2/step/1", step(&json!([search("writer")]), false)),
+        ("n2/step/2", step(&json!([{"tool": "open", "passage": "p1"}, search("readers")]), false)),
+        ("n2/step/3", step(&json!([]), true)),
+    ]);
+    worked(&caller, &task(&node, &[])).await.unwrap();
+    let shown = &caller.tasks()[2];
+    assert!(shown.contains("search for readers: 1 passage (shown above: p2)"), "{shown}");
+    assert_eq!(shown.matches("Readers take no lock at all.").count(), 1, "{shown}");
+}
+
+#[tokio::test]
 async fn node_that_only_concludes_asks_for_its_report_alone() {
     let mut tree = Tree::of("Compare A and B".parse().unwrap());
     let first = add_node(&mut tree, "What is A?", &[]);

@@ -338,9 +338,16 @@ impl<'a> Writer<'a> {
             "groups": groups,
             "sections": view.sections,
             "findings": view.findings,
+            "open": if view.sections.is_empty() { String::new() } else { self.left_open() },
             "quotes": view.quotes,
         });
         Template::Write.prompt(self.caller, context)
+    }
+
+    /// Returns what the nodes left open, one line each: a section need not repeat it.
+    fn left_open(&self) -> String {
+        let open = self.material.branches.values().flat_map(|branch| &branch.report.open_questions);
+        open.map(|question| one_line(question)).collect::<Vec<_>>().join("\n")
     }
 
     /// Shortens the prompt until it fits: first drops quotes from the end, then shortens the longest text.

@@ -131,6 +131,7 @@ async fn long_answer_is_outlined_and_written_by_section() {
     ])
     .with_input_limit(2_000);
     world.memory.global.text = "Apples weigh stones. ".repeat(2_000);
+    world.branches.values_mut().next().unwrap().report.open_questions = vec!["How heavy is a pear?".into()];
     let heard = std::sync::Mutex::new(Vec::new());
     let hear = |section: &Section| heard.lock().unwrap().push(format!("{}: {}", section.title, section.text));
     let material = WriterInput { on_section: &hear, ..world.material() };
@@ -141,6 +142,8 @@ async fn long_answer_is_outlined_and_written_by_section() {
     assert_eq!(heard.into_inner().unwrap(), shown, "sections are shown as the report prints them");
     assert!(caller.sizes().iter().all(|size| *size <= 2_000), "{:?}", caller.sizes());
     assert_eq!(draft.limitations, ["1 citation removed: no checked quote has that id"]);
+    let asked = caller.tasks();
+    assert!(asked.last().unwrap().contains("How heavy is a pear?"), "{asked:?}");
 }
 
 #[tokio::test]

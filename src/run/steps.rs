@@ -31,7 +31,7 @@ use crate::research::node::{NodeId, SourceHint};
 use crate::research::plan::{Plan, PlanDraft, Update};
 use crate::research::planner::{self, Outlook};
 use crate::research::question::{Brief, Mode};
-use crate::research::report::{Draft, Section, StopReason};
+use crate::research::report::{Draft, Section, StopReason, quotes_of};
 use crate::research::route::{JobWay, NoWay, Ways};
 use crate::research::rules::{brief_by_rules, plan_by_rules, replan_by_rules};
 use crate::research::skim::Skim;
@@ -279,7 +279,7 @@ impl Steps {
             by_coverage(brief, &state.tree, &state.branches)
         } else {
             let key = CallKey::new(format!("judge/{}", rounds.number));
-            let quotes = self.recalled(brief, state, MAX_JUDGED).await;
+            let quotes = judged_quotes(state, &draft, self.recalled(brief, state, MAX_JUDGED).await);
             match judge(desk, &key, brief, &state.tree, &state.branches, &quotes, &draft).await {
                 // The findings are worth more than a verdict: continue without the judge.
                 Err(error @ (StructuredError::Invalid { .. } | StructuredError::Call(CallError::Model(_)))) => {
@@ -432,11 +432,25 @@ impl Steps {
     }
 }
 
-/// Sets the source of every node of a plan to the one the user selected.
+/// Returns the quotes that a draft cites, in its order, and then others up to [`MAX_JUDGED`].
+fn judged_quotes<'a>(state: &'a RunState, draft: &Draft, others: Vec<&'a Evidence>) -> Vec<&'a Evidence> {
+    let mut quotes = quotes_of(draft, &state.branches);
+    for quote in others {
+        if quotes.len() < MAX_JUDGED && !quotes.iter().any(|known| known.id == quote.id) {
+            quotes.push(quote);
+        }
+    }
+    quotes
+}
+
+/// Sets the source of every node of a plan to the one the user selected. Where both are, what was planned for the web
+/// alone stays there: nothing about it is expected in the knowledge base.
 fn directed(mut plan: Plan, source: Option<SourceHint>, root: &NodeId) -> Plan {
     let Some(hint) = source else { return plan };
     for node in &mut plan.nodes {
-        node.source_hint = hint;
+        if (hint, node.source_hint) != (SourceHint::Mixed, SourceHint::Web) {
+            node.source_hint = hint;
+        }
     }
     match plan.updates.iter_mut().find(|update| update.id == *root) {
         Some(update) => update.source_hint = Some(hint),
@@ -480,4 +494,28 @@ pub(crate) fn draft_by_rules(state: &RunState) -> Draft {
 /// Returns the plan, or all its problems as one text.
 fn checked(draft: &PlanDraft, state: &RunState, brief: &Brief, round: u32) -> Result<Plan, String> {
     draft.check(&state.tree, brief, state.settings.tree, round).map_err(|complaints| complaints.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::research::node::{Node, Tree};
+
+    #[test]
+    fn node_planned_for_the_web_stays_there_if_the_user_wants_both_sources() {
+        let hints = [SourceHint::Internal, SourceHint::Mixed, SourceHint::Web];
+        let tree = Tree::of("How do we water, and what do others do?".parse().unwrap());
+        let node = |(hint, number)| {
+            let node =
+                Node::new(NodeId::numbered(number), Some(tree.root.clone()), "What do others do?".parse().unwrap(), 1);
+            Node { source_hint: hint, ..node }
+        };
+        let plan = Plan { nodes: hints.into_iter().zip(2..).map(node).collect(), ..Plan::default() };
+        let directed_to = |source| -> Vec<_> {
+            directed(plan.clone(), source, &tree.root).nodes.iter().map(|node| node.source_hint).collect()
+        };
+        assert_eq!(directed_to(Some(SourceHint::Mixed)), [SourceHint::Mixed, SourceHint::Mixed, SourceHint::Web]);
+        assert_eq!(directed_to(Some(SourceHint::Internal)), [SourceHint::Internal; 3]);
+        assert_eq!(directed_to(None), hints);
+    }
 }
