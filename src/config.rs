@@ -39,6 +39,7 @@ use crate::base::clock::SystemClock;
 use crate::base::environment::{Dotenv, Environment, KeyError, OPENAI_BASE_URL, OPENAI_KEY};
 use crate::base::money::nanos;
 use crate::kb::embed::EmbedderChoice;
+use crate::kb::rerank::{RerankOptions, RerankSettingsError, Reranker};
 use crate::kb::search::SearchMode;
 use crate::llm::price::{PriceOptions, PriceTable};
 use crate::llm::roles::{Models, ModelsError, ModelsOptions};
@@ -81,6 +82,8 @@ pub(crate) struct Values {
     pub(crate) prices: BTreeMap<String, PriceOptions>,
     #[serde(default)]
     pub(crate) web: WebOptions,
+    #[serde(default)]
+    pub(crate) rerank: RerankOptions,
     #[serde(default)]
     pub(crate) deep_research: DeepResearchOptions,
     #[serde(default)]
@@ -162,6 +165,16 @@ pub enum ConfigError {
         source: WebSettingsError,
     },
 
+    /// The table `[rerank]` is invalid.
+    #[error("settings of {place} cannot be used")]
+    Rerank {
+        /// The table, and its file if one sets it.
+        place: String,
+        /// Why it is invalid.
+        #[source]
+        source: RerankSettingsError,
+    },
+
     /// The table `[deep_research]`, or a variable in its place, is invalid.
     #[error("settings of {place} cannot be used")]
     DeepResearch {
@@ -194,6 +207,7 @@ impl ConfigError {
                 Some("`kb/reference/configuration.md` in dr's manual lists the settings".into())
             }
             Self::Web { source, .. } => source.hint(),
+            Self::Rerank { source, .. } => source.hint(),
             Self::DeepResearch { source, .. } => source.hint(),
             Self::NoHome(_) | Self::NoCurrent(_) => None,
         }
@@ -204,6 +218,9 @@ impl ConfigError {
         match self {
             Self::Web { source, .. } => {
                 matches!(source, WebSettingsError::Key { source: KeyError::NotSet { .. }, .. })
+            }
+            Self::Rerank { source, .. } => {
+                matches!(source, RerankSettingsError::Key(KeyError::NotSet { .. }))
             }
             Self::DeepResearch { source, .. } => {
                 matches!(source, DeepResearchError::Key(KeyError::NotSet { .. }))
@@ -281,6 +298,16 @@ impl Settings {
         web.map_err(|source| ConfigError::Web { place: self.place_of("web"), source })
     }
 
+    /// Returns the server that reranks hits, if one is configured.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for settings that cannot be used. Nothing is sent.
+    pub(crate) fn reranker(&self) -> Result<Option<Reranker>, ConfigError> {
+        let reranker = self.values.rerank.resolve(&self.environment, Arc::new(SystemClock));
+        reranker.map_err(|source| ConfigError::Rerank { place: self.place_of("rerank"), source })
+    }
+
     /// Returns the settings of background jobs. `None` without an endpoint for them, or offline.
     ///
     /// # Errors
@@ -302,7 +329,7 @@ impl Settings {
     /// Returns an error for settings that cannot be used. Nothing is sent.
     pub(crate) fn check_outside(&self) -> Result<(), ConfigError> {
         let web = self.web_as_set(PathBuf::new(), DateRange::default()).map(drop);
-        let checked = [web, self.deep_research_as_set().map(drop)];
+        let checked = [web, self.reranker().map(drop), self.deep_research_as_set().map(drop)];
         let is_harmless = |error: &ConfigError| self.is_offline() && error.is_missing_key();
         checked.into_iter().find(|checked| checked.as_ref().is_err_and(|error| !is_harmless(error))).unwrap_or(Ok(()))
     }
@@ -508,7 +535,7 @@ mod tests {
         assert_eq!(in_force(strict, strict), strictest);
         // The defaults are limits too.
         let default = resolve("", "max_tokens = 9000000\nmax_rounds = 99", &Flags::default()).unwrap().limits();
-        assert_eq!((default.tokens, default.rounds), (Some(150_000), Some(6)));
+        assert_eq!((default.tokens, default.rounds), (Some(300_000), Some(6)));
         let flags = Flags::default().set("offline", Some(false)).set("max_tokens", Some(7_000_000_u64));
         let settings = resolve(strict, strict, &flags).unwrap();
         assert_eq!((settings.is_offline(), settings.limits().tokens), (false, Some(7_000_000)));

@@ -132,6 +132,9 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
     if let Some((reason, hint)) = &found.without_vectors {
         ui.tell(&format!("note: {reason}, so only text was searched; {hint}"));
     }
+    if let Some(reason) = &found.not_reranked {
+        ui.tell(&format!("note: {reason}"));
+    }
     for unknown in &found.unknown {
         ui.tell(&format!("note: {unknown}"));
     }
@@ -195,8 +198,9 @@ fn explained(hit: &Hit) -> String {
         _ => format!("{name} –"),
     };
     let explain = &hit.explain;
+    let relevance = explain.relevance.map(|relevance| format!(" = relevance {relevance:.3}")).unwrap_or_default();
     format!(
-        "score {:.3} = {}, {}",
+        "score {:.3}{relevance} = {}, {}",
         hit.score,
         leg("lexical", explain.lexical_rank, explain.lexical_score),
         leg("vector", explain.vector_rank, explain.vector_similarity),

@@ -68,9 +68,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .default("10")
         .flag()
         .user_only(),
-    row("max_tokens", Kind::COUNT, "token limit of a run").default("150000").flag().stricter(Strictness::Lower),
-    row("max_time", Kind::Time, "limit of active time; one hour if unset and Deep Research may be started")
-        .default("\"15m\"")
+    row("max_tokens", Kind::COUNT, "token limit of a run; the [plan](../concepts/budget.md) lowers the default")
+        .default("300000")
+        .flag()
+        .stricter(Strictness::Lower),
+    row("max_time", Kind::Time, "limit of active time; the [plan](../concepts/budget.md) lowers the default")
+        .default("\"30m\"")
         .flag()
         .stricter(Strictness::Lower),
     row("max_rounds", FROM_ONE_32, "most rounds of research").default("6").flag().stricter(Strictness::Lower),
@@ -126,6 +129,13 @@ pub(crate) const SETTINGS: &[Setting] = &[
          `/8` (IPv6: `/7`)",
         "none",
     ),
+    own("rerank.base_url", Kind::Address, "address of a server with a route `/rerank`", "no reranking"),
+    own("rerank.model", Kind::Name, "name of the model at that server", "the only one"),
+    own("rerank.api", Kind::OneOf(&["cohere", "tei"]), "form of the requests", "`cohere`"),
+    own("rerank.key_env", Kind::Variable, KEY_ENV, "no key"),
+    own("rerank.candidates", Kind::Whole { least: 2, most: 100 }, "hits that are reranked", "20"),
+    own("rerank.timeout_seconds", FROM_ONE, "seconds one request may take", "10"),
+    own("rerank.local", Kind::Bool, LOCAL, "only servers on this machine"),
     own(
         "deep_research.models",
         Kind::Names,

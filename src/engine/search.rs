@@ -13,6 +13,7 @@ use crate::base::line::with_causes;
 use crate::kb::embed::{self, EmbedError, Embedder, EmbedderChoice, EmbedderOptions};
 use crate::kb::eval::{Figures, Ranking, check_indexed, measure, parse_judgments, parse_queries};
 use crate::kb::index::{Filter, Index, IndexLocation, Manifest};
+use crate::kb::rerank::Rerank;
 
 use crate::kb::search::{
     Hit, Judged, Measured, PerDocument, Scope, SearchMode, SearchOptions, Searcher, Support, VectorsUnusable,
@@ -33,6 +34,8 @@ pub struct Searched {
     pub(crate) unknown: Vec<String>,
     /// Why vectors were not used although the mode asks for them, and a command that fixes it.
     pub(crate) without_vectors: Option<(String, String)>,
+    /// Why the hits were not reranked although a reranker is configured.
+    pub(crate) not_reranked: Option<String>,
     /// Duration of the search, without opening the index.
     pub(crate) elapsed: Duration,
 }
@@ -57,6 +60,8 @@ impl Engine {
         let options = SearchOptions { mode, limit, ..check_scope(scope)? };
         let searcher = self.searcher(options.mode).await?;
         check_collections(&searcher, &scope.collections)?;
+        let rerank = self.rerank(&searcher, &scope.collections, false)?;
+        let searcher = searcher.with_rerank(rerank);
         let started = Instant::now();
         // Token vectors would take half of the search.
         let judged = searcher.search_and_judge(query, &options, Measured::Similarity).await?;
@@ -67,6 +72,7 @@ impl Engine {
             hits: found.hits,
             support,
             unknown,
+            not_reranked: found.not_reranked,
             without_vectors: found.without_vectors.map(|reason| (reason.to_string(), reason.hint())),
             elapsed: started.elapsed(),
         })
@@ -88,6 +94,8 @@ impl Engine {
         let searcher = self.searcher(mode).await?;
         let filter = Filter { collections: collection.map(str::to_owned).into_iter().collect(), ..Filter::default() };
         check_collections(&searcher, &filter.collections)?;
+        let rerank = self.rerank(&searcher, &filter.collections, false)?;
+        let searcher = searcher.with_rerank(rerank);
         let documents = searcher.index().documents(collection).await?;
         let indexed: HashSet<_> = documents.into_iter().map(|row| row.path).collect();
         check_indexed(&judgments, &indexed)?;
@@ -101,6 +109,30 @@ impl Engine {
             rankings.push(Ranking { query: query.id.clone(), paths, latency: started.elapsed() });
         }
         Ok(EvalFigures { mode, figures: measure(&rankings, &judgments)? })
+    }
+
+    /// Returns whether searches of these collections (all of them if empty) are reranked. A server elsewhere is a model
+    /// endpoint: it sees no collection that is `local_only`, and without a price it has no place under a cost limit.
+    pub(super) fn rerank(
+        &self,
+        searcher: &Searcher,
+        collections: &[String],
+        is_cost_limited: bool,
+    ) -> Result<Rerank, EngineError> {
+        let Some(reranker) = self.settings.reranker()? else { return Ok(Rerank::Off) };
+        let searched = searcher.index().manifest().collections.keys();
+        let mut searched = searched.filter(|name| collections.is_empty() || collections.contains(name));
+        let options = &self.settings.values.collections;
+        let closed = searched.find(|name| options.get(*name).is_some_and(|options| options.local_only));
+        Ok(match closed {
+            _ if self.settings.is_offline() => Rerank::Withheld(format!("{reranker} was not used: offline")),
+            _ if reranker.is_local => Rerank::By(Arc::new(reranker)),
+            Some(name) => Rerank::Withheld(format!("{reranker} was not used: `{name}` is only for models of your own")),
+            None if is_cost_limited => Rerank::Withheld(format!(
+                "{reranker} was not used: it has no price, and the cost of the run is limited"
+            )),
+            None => Rerank::By(Arc::new(reranker)),
+        })
     }
 
     /// Returns the embedder to use: that of the settings, else that of the index, else the built-in one.

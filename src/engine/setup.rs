@@ -26,7 +26,7 @@ use crate::research::node::{NodeId, SourceHint, Tree};
 use crate::research::pick::{Picked, Reading, pick};
 use crate::research::plan::SavedPlan;
 use crate::research::question::Question;
-use crate::run::budget::BudgetLimits;
+use crate::run::budget::{BudgetLimits, LimitsByPlan, PlanShare};
 use crate::run::event::{Followed, Instead, RunRequest, RunSettings};
 use crate::run::orchestrator::{Orchestrator, Resources, Sources, check_plan};
 use crate::run::recall::{Recall, RecallError};
@@ -38,6 +38,15 @@ use crate::source::{KbSource, SourceError};
 
 /// Default time limit of a run that may start background jobs, which take up to half an hour each.
 const TIME_WITH_JOBS: Duration = Duration::from_hours(1);
+
+/// Default token limit of a run, at most that of the settings.
+const TOKENS_BY_PLAN: PlanShare<u64> = PlanShare { base: 100_000, each: 25_000 };
+
+/// Default time limit of a run, at most that of the settings.
+const TIME_BY_PLAN: PlanShare<Duration> = PlanShare { base: Duration::from_mins(10), each: Duration::from_secs(150) };
+
+/// Models on this machine are given so many times as long.
+const LOCAL_TIMES: u32 = 3;
 
 /// Folder of fetched pages in `.dr`.
 const PAGES: &str = "pages";
@@ -108,9 +117,7 @@ impl Engine {
         if request.run.source == Some(SourceHint::Web) {
             self.check_way_out(&setup)?;
         }
-        if !self.settings.is_set("max_time") && setup.jobs.is_some() {
-            limits.time = Some(TIME_WITH_JOBS);
-        }
+        let by_plan = self.limits_by_plan(&setup, &mut limits);
         let settings = RunSettings {
             request: RunRequest {
                 allow_egress: request.run.allow_egress || self.allows_egress(&setup.collections),
@@ -118,6 +125,7 @@ impl Engine {
             },
             keeps_public_apart: true,
             limits,
+            by_plan,
             tree: self.settings.tree_limits(),
             parallel: self.settings.values.parallel,
             summary_tokens: self.settings.values.summary_tokens,
@@ -133,6 +141,23 @@ impl Engine {
             instead,
         };
         Ok(Prepared { setup, settings })
+    }
+
+    /// Returns how the plan lowers the limits that the user has not set, and adapts the time limit to what a run uses.
+    fn limits_by_plan(&self, setup: &Setup, limits: &mut BudgetLimits) -> LimitsByPlan {
+        let tokens = (!self.settings.is_set("max_tokens")).then_some(TOKENS_BY_PLAN);
+        if self.settings.is_set("max_time") {
+            return LimitsByPlan { tokens, time: None };
+        }
+        if setup.jobs.is_some() {
+            limits.time = Some(TIME_WITH_JOBS);
+            return LimitsByPlan { tokens, time: None };
+        }
+        let is_local = |models: &Models| Role::ALL.into_iter().all(|role| models.role(role).is_local);
+        let times = if setup.models.as_ref().is_some_and(is_local) { LOCAL_TIMES } else { 1 };
+        limits.time = limits.time.map(|time| time * times);
+        let PlanShare { base, each } = TIME_BY_PLAN;
+        LimitsByPlan { tokens, time: Some(PlanShare { base: base * times, each: each * times }) }
     }
 
     /// Starts a prepared run and records its first event. If the models cannot work on it, it uses none and tells the
@@ -175,6 +200,8 @@ impl Engine {
     ) -> Result<Setup, EngineError> {
         let searcher = self.searcher(SearchMode::Hybrid).await?;
         check_collections(&searcher, &scope.collections)?;
+        let rerank = self.rerank(&searcher, &scope.collections, limits.cost_nanos.is_some())?;
+        let searcher = searcher.with_rerank(rerank);
         let collections = self.collections(&searcher, scope, origins);
         self.check_trust(&collections, models.as_ref())?;
         let jobs = self.jobs(models.as_ref(), limits, flags)?;

@@ -11,6 +11,7 @@ mod common;
 mod model_server;
 
 /// Scripted replies for each step of a run.
+mod rerank;
 mod researcher;
 
 /// A model that answers any prompt from the text in it.

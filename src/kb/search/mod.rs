@@ -40,11 +40,13 @@ pub use spelling::Unknown;
 pub use support::Support;
 
 pub(crate) use fusion::PerDocument;
-pub(crate) use signals::Measured;
 use fusion::{Candidate, fuse};
+pub(crate) use signals::Measured;
+use signals::headings;
 
 use super::embed::{EmbedError, Embedder};
 use super::index::{ChunkRow, Filter, Index, IndexError, LegHit};
+use super::rerank::Rerank;
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
 use crate::base::word::{WordSplitter, language_of};
 
@@ -182,6 +184,9 @@ pub struct Explain {
     pub(crate) vector_rank: Option<usize>,
     /// Cosine similarity.
     pub(crate) vector_similarity: Option<f32>,
+    /// Relevance as the reranker judges it, from 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) relevance: Option<f32>,
 }
 
 /// The result of a search.
@@ -191,6 +196,8 @@ pub struct Found {
     pub hits: Vec<Hit>,
     /// The reason why a hybrid search ran without its vector leg; `None` if it ran with both.
     pub without_vectors: Option<VectorsUnusable>,
+    /// Why the hits were not reranked although a reranker is configured.
+    pub(crate) not_reranked: Option<String>,
 }
 
 /// The result of a search, judged.
@@ -294,6 +301,7 @@ pub struct Searcher {
     index: Index,
     embedder: Result<Arc<dyn Embedder>, VectorsUnusable>,
     splitter: Arc<WordSplitter>,
+    rerank: Rerank,
 }
 
 impl Searcher {
@@ -307,7 +315,18 @@ impl Searcher {
             let current = embedder.name().to_owned();
             Err(VectorsUnusable::OtherEmbedder { stored: stored.name.clone(), current })
         });
-        Self { index, embedder, splitter: Arc::default() }
+        Self { index, embedder, splitter: Arc::default(), rerank: Rerank::Off }
+    }
+
+    /// Reranks the first hits of every search.
+    #[must_use]
+    pub(crate) fn with_rerank(self, rerank: Rerank) -> Self {
+        Self { rerank, ..self }
+    }
+
+    /// Returns whether hits are reranked.
+    pub(crate) fn rerank(&self) -> &Rerank {
+        &self.rerank
     }
 
     /// Returns the index.
@@ -342,7 +361,12 @@ impl Searcher {
     /// uses the text leg alone in that case and sets [`Found::without_vectors`].
     pub async fn search(&self, typed: &str, options: &SearchOptions) -> Result<Found, SearchError> {
         let query = Query::parse(typed, &self.splitter);
-        let options = &self.with_documents(options).await?;
+        let wanted = options.limit;
+        let mut options = self.with_documents(options).await?;
+        if let Rerank::By(reranker) = &self.rerank {
+            options.limit = wanted.max(reranker.candidates);
+        }
+        let options = &options;
         let depth = MIN_DEPTH.max(DEPTH_FACTOR.saturating_mul(options.limit));
         let (text, vector, exact) = futures::join!(
             self.text_leg(&query, options, depth),
@@ -355,7 +379,42 @@ impl Searcher {
         let stems = self.splitter.key_stems(&query.text);
         let hits: Vec<_> =
             rows.into_iter().zip(&candidates).map(|(row, candidate)| self.hit(row, candidate, &stems)).collect();
-        Ok(Found { hits, without_vectors })
+        let (mut hits, not_reranked) = self.reranked(&query.text, hits).await;
+        hits.truncate(wanted);
+        Ok(Found { hits, without_vectors, not_reranked })
+    }
+
+    /// Orders the first hits by their relevance, or returns them as they are with the reason why not.
+    async fn reranked(&self, query: &str, mut hits: Vec<Hit>) -> (Vec<Hit>, Option<String>) {
+        let reranker = match &self.rerank {
+            Rerank::Off => return (hits, None),
+            Rerank::Withheld(why) => return (hits, Some(why.clone())),
+            Rerank::By(reranker) => reranker,
+        };
+        let mut rest = hits.split_off(reranker.candidates.min(hits.len()));
+        let texts: Vec<_> = hits.iter().map(|hit| format!("{}\n{}", headings(hit), hit.text)).collect();
+        let texts: Vec<_> = texts.iter().map(String::as_str).collect();
+        let failed = if texts.is_empty() {
+            None
+        } else {
+            match reranker.scores(query, &texts).await {
+                Ok(scores) => {
+                    for (hit, score) in hits.iter_mut().zip(scores) {
+                        (hit.score, hit.explain.relevance) = (score, Some(score));
+                    }
+                    hits.sort_by(|a, b| b.score.total_cmp(&a.score));
+                    // The others stay below.
+                    let lowest = hits.last().map_or(1.0, |hit| hit.score);
+                    for hit in &mut rest {
+                        hit.score *= lowest;
+                    }
+                    None
+                }
+                Err(error) => Some(format!("{reranker} was not used: {error}")),
+            }
+        };
+        hits.extend(rest);
+        (hits, failed)
     }
 
     /// Searches, corrects misspelt words unless a phrase is quoted, and judges what is found by no more than `most`.
@@ -498,6 +557,7 @@ impl Searcher {
                 lexical_score: candidate.text.map(|place| place.score),
                 vector_rank: candidate.vector.map(|place| place.rank),
                 vector_similarity: candidate.vector.map(|place| place.score),
+                relevance: None,
             },
             content_hash: row.content_hash,
             date: row.date,

@@ -64,6 +64,8 @@ pub(crate) struct Signals {
     worst: f32,
     /// Number of key words, as a logarithm.
     words: f32,
+    /// Largest relevance of a hit, if hits were reranked.
+    pub(super) relevance: Option<f32>,
 }
 
 impl Signals {
@@ -83,6 +85,7 @@ impl Signals {
             sentence: f32::midpoint(similarity, found),
             worst: 1.0 - found,
             words: 1.6,
+            relevance: None,
         }
     }
 
@@ -141,6 +144,7 @@ impl Searcher {
     ) -> Result<(Signals, Vec<KeyWord>), SearchError> {
         let keys = self.key_words(question, filter).await?;
         let mut signals = self.by_words(hits, &keys);
+        signals.relevance = hits.iter().filter_map(|hit| hit.explain.relevance).reduce(f32::max);
         let similarity = hits.iter().filter_map(|hit| hit.explain.vector_similarity).reduce(f32::max);
         // The weights are fitted to the cosines of the embedder that compares tokens.
         let embedder = self.embedder.as_ref().ok().filter(|embedder| embedder.compares_tokens());
@@ -242,7 +246,7 @@ fn by_meaning(
 }
 
 /// Returns the title and the headings above a hit.
-fn headings(hit: &Hit) -> String {
+pub(super) fn headings(hit: &Hit) -> String {
     let own = hit.heading_path.iter().filter(|heading| **heading != hit.title);
     std::iter::once(&hit.title).chain(own).map(String::as_str).collect::<Vec<_>>().join(". ")
 }

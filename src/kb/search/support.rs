@@ -26,6 +26,9 @@ pub enum Support {
 const STRONG_COVERAGE: f32 = 0.75;
 const WEAK_COVERAGE: f32 = 0.50;
 
+/// Relevance, as a reranker judges it, from which a hit answers.
+const RELEVANT: f32 = 0.5;
+
 /// A logistic model: the probability is above one half where the sum is above 0.
 pub(super) struct Model {
     pub(super) bias: f32,
@@ -74,7 +77,9 @@ impl Support {
             Measured::Similarity => (&ABOUT_BY_SIMILARITY, &SAYS_BY_SIMILARITY),
             Measured::Words => (&ABOUT_BY_WORDS, &SAYS_BY_WORDS),
         };
-        match (is_about.agrees(signals), says.agrees(signals)) {
+        // A reranker reads the hits, which features cannot.
+        let says = signals.relevance.map_or_else(|| says.agrees(signals), |relevance| relevance >= RELEVANT);
+        match (is_about.agrees(signals), says) {
             (false, _) => Self::None,
             (true, false) => Self::Weak,
             (true, true) => Self::Strong,
@@ -101,6 +106,19 @@ mod tests {
         assert_eq!(Support::judge(&signals(0.75, 0.9)), Support::Strong);
         assert_eq!(Support::judge(&signals(0.45, 0.5)), Support::Weak);
         assert_eq!(Support::judge(&signals(0.15, 0.1)), Support::None);
+    }
+
+    #[test]
+    fn relevance_of_a_reranker_decides_whether_hits_that_are_about_the_question_answer_it() {
+        let judged = |similarity, relevance| {
+            let mut signals = Signals::sample(similarity, 0.5);
+            signals.relevance = Some(relevance);
+            Support::judge(&signals)
+        };
+        assert_eq!(
+            [judged(0.45, 0.9), judged(0.75, 0.1), judged(0.15, 0.9)],
+            [Support::Strong, Support::Weak, Support::None]
+        );
     }
 
     #[test]
