@@ -41,6 +41,11 @@ local-server *contexts:
     tools/local-server/server.py 8192 tools/local-server/schemas.py
     tools/local-server/runs.py {{contexts}}
 
+# Use dr mcp through the official Python SDK, the official inspector, and a script of OpenAI's contract (needs npm).
+mcp-clients:
+    cargo build
+    tools/mcp-clients/run.py
+
 # Review changed snapshots (needs `cargo install cargo-insta`).
 snap:
     cargo insta review
