@@ -46,7 +46,8 @@
 //! - [`research`]: the steps from a question to a report, without I/O of their own.
 //! - [`run`]: a run in motion: journal, scheduler, budget.
 //! - [`render`]: reports as Markdown, HTML and JSON.
-//! - [`config`], [`engine`], [`cli`]: settings, operations, commands.
+//! - [`config`], [`engine`]: settings, operations.
+//! - `mcp`, [`cli`]: tools for other programs, commands for people.
 
 pub mod base;
 
@@ -65,6 +66,8 @@ pub mod render;
 pub mod config;
 
 pub mod engine;
+
+pub(crate) mod mcp;
 
 pub mod cli;
 

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use super::exit::Exit;
 use crate::base::line::{panic_text, printable, with_causes};
 use crate::engine::{EngineError, ErrorKind, RequestError};
+use crate::mcp::ServeError;
 use crate::render::RenderError;
 
 /// A command failed.
@@ -25,7 +26,7 @@ pub(crate) enum CliError {
     /// A file could not be read or written.
     #[error("failed to {action} `{path}`")]
     File {
-        /// `read` or `write`.
+        /// `read`, `write`, `enter` or `find`.
         action: &'static str,
         /// The file.
         path: String,
@@ -42,6 +43,9 @@ pub(crate) enum CliError {
     /// A report could not be rendered.
     #[error(transparent)]
     Render(#[from] RenderError),
+    /// A server could not be started, or its client does not speak the protocol.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
 }
 
 impl From<EngineError> for CliError {
@@ -65,6 +69,8 @@ impl From<RequestError> for CliError {
             error @ (RequestError::NoWords
             | RequestError::Brief(_)
             | RequestError::Schema { .. }
+            | RequestError::AboveLimit { .. }
+            | RequestError::NoAmount { .. }
             | RequestError::Glob { .. }) => error.to_string(),
         };
         Self::Usage { message, hint }
@@ -82,7 +88,8 @@ impl CliError {
                 ErrorKind::Limit => Exit::Partial,
                 ErrorKind::Failed => Exit::Failed,
             },
-            Self::File { .. } | Self::Output(_) | Self::Json(_) | Self::Render(_) => Exit::Failed,
+            Self::Serve(error) if error.is_usage() => Exit::Usage,
+            Self::File { .. } | Self::Output(_) | Self::Json(_) | Self::Render(_) | Self::Serve(_) => Exit::Failed,
         }
     }
 
@@ -97,6 +104,7 @@ impl CliError {
         let hint = match self {
             Self::Engine(error) => error.hint(),
             Self::Usage { hint, .. } => hint.clone(),
+            Self::Serve(error) => Some(error.hint()),
             Self::File { .. } | Self::Output(_) | Self::Json(_) | Self::Render(_) => None,
         };
         if let Some(hint) = hint {

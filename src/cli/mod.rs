@@ -44,6 +44,8 @@ mod show;
 
 mod runs;
 
+mod mcp;
+
 mod eval;
 
 mod doctor;
@@ -122,6 +124,7 @@ enum Command {
     Show(show::ShowArgs),
     Export(runs::ExportArgs),
     Rm(runs::RmArgs),
+    Mcp(mcp::McpArgs),
     Eval(eval::EvalArgs),
     Doctor(doctor::DoctorArgs),
     Config(config::ConfigArgs),
@@ -144,6 +147,7 @@ impl Command {
             Self::Show(_) => "show",
             Self::Export(_) => "export",
             Self::Rm(_) => "rm",
+            Self::Mcp(_) => "mcp",
             Self::Eval(_) => "eval",
             Self::Doctor(_) => "doctor",
             Self::Config(_) => "config",
@@ -256,6 +260,10 @@ async fn dispatch(ui: &mut Ui, cli: Cli) -> Result<Exit, CliError> {
         Command::Show(args) => show::show(ui, &Engine::new(&flags)?, args).await,
         Command::Export(args) => runs::export(ui, &Engine::new(&flags)?, args).await,
         Command::Rm(args) => runs::rm(ui, &Engine::new(&flags)?, args).await,
+        Command::Mcp(args) => {
+            args.enter_project()?;
+            Box::pin(mcp::mcp(ui, Engine::new(&args.flags(flags))?, args)).await
+        }
         Command::Eval(args) => eval::eval(ui, &Engine::new(&args.flags(flags))?, args).await,
         Command::Doctor(args) => doctor::doctor(ui, &Engine::new(&flags)?, &args).await,
         Command::Config(args) => config::config(ui, &Engine::new(&flags)?, &args),
@@ -291,7 +299,8 @@ fn read_json(file: &std::path::Path) -> Result<serde_json::Value, CliError> {
 /// Logs to stderr if `DR_LOG` has a filter. A span is logged when it closes, with the counts recorded by then.
 fn start_log() {
     let Ok(filter) = std::env::var("DR_LOG") else { return };
-    let filter = tracing_subscriber::EnvFilter::new(filter);
+    // Without that of rmcp, which logs whole requests and replies: texts of a client and of the knowledge base.
+    let filter = tracing_subscriber::EnvFilter::new(format!("{filter},rmcp=off"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let log = log.with_span_events(tracing_subscriber::fmt::format::FmtSpan::CLOSE);
     // A log that is redirected to a file is searched later: escape sequences would be in the way.

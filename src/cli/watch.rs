@@ -8,15 +8,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
 use super::ui::Ui;
-use crate::base::line::{counted, one_line, printable};
+use crate::base::line::{one_line, printable};
 use crate::base::money::dollars_text;
-use crate::engine::{BudgetLimits, CallStep, Engine, Event, Progress, Record, RunEvent, Section, Spent, Watcher};
-use crate::render::figure;
+use crate::engine::{
+    BudgetLimits, CallStep, Engine, Event, Progress, RunEvent, Section, Spent, Watcher, cut, event_line,
+};
 use crate::render::json::escaped;
 use crate::render::tree::{TreeStyle, tree_lines};
-
-/// Longest text in a line, in characters.
-const LINE_CHARACTERS: usize = 100;
 
 /// Lines of a section shown as a preview.
 const PREVIEW_LINES: usize = 6;
@@ -209,52 +207,11 @@ fn is_worth_telling(progress: &Progress) -> bool {
     progress.round > 0 && (!progress.by_rules || progress.tree.nodes.len() > 1)
 }
 
-/// Formats an event as one line of text.
-pub(super) fn event_line(record: &Record) -> String {
-    let text = match &record.event {
-        Event::Started { question, .. } => format!("asked: {question}"),
-        Event::Resumed { .. } => "resumed".to_owned(),
-        Event::Clarified { question, answer } => format!("clarified: {question} — {answer}"),
-        Event::Briefed { brief, .. } => format!("brief: {}", counted(brief.aspects.len(), "aspect")),
-        Event::Planned { round, plan } => {
-            format!("round {round}: {} planned", counted(plan.nodes.len(), "sub-question"))
-        }
-        Event::NodeStarted { node, route, why } => {
-            format!("{node} started: {route} ({why})")
-        }
-        Event::NodeFinished { node, branch } => format!(
-            "{node} finished: {}, {}, confidence {:.2}",
-            counted(branch.report.findings.len(), "finding"),
-            counted(branch.evidence.len(), "quote"),
-            branch.report.confidence
-        ),
-        Event::NodePaused { node } => format!("{node} is pending again"),
-        Event::NodeFailed { node, error } => format!("{node} failed: {error}"),
-        Event::NodeBlocked { node, reason } => format!("{node} blocked: {reason}"),
-        Event::RoundEnded { round, verdict, .. } => format!(
-            "round {round} ended: {}, confidence {:.2}, {} missing",
-            if verdict.is_enough() { "complete" } else { "not complete" },
-            verdict.overall_confidence,
-            counted(verdict.missing_aspects.len(), "aspect")
-        ),
-        Event::Ended { stop_reason, .. } => format!("ended: {}", figure::stop_reason(*stop_reason)),
-    };
-    cut(&text)
-}
-
 /// Returns the start of a section as a preview.
 fn preview(section: &Section) -> String {
     let lines = section.text.lines().filter(|line| !line.trim().is_empty()).take(PREVIEW_LINES);
     let lines: Vec<_> = lines.map(|line| format!("  {}", cut(line))).collect();
     format!("\n\nwriting: {}\n{}", cut(&section.title), lines.join("\n"))
-}
-
-fn cut(text: &str) -> String {
-    let line = one_line(text);
-    match line.char_indices().nth(LINE_CHARACTERS) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
 }
 
 fn say(line: &str) {

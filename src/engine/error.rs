@@ -127,6 +127,28 @@ pub enum EngineError {
         /// Endpoint of the model.
         endpoint: String,
     },
+    /// A `local_only` collection would be shown to clients on other machines.
+    #[error("collection `{collection}` is for this machine only, and this server answers other machines")]
+    LocalOnly { collection: String },
+    /// The caller gave up before the work began.
+    #[error("request was cancelled")]
+    Cancelled,
+    /// A run to be cancelled is another process's.
+    #[error("run `{run}` was not started by this server")]
+    NotStartedHere { run: String },
+    /// A server works on as many runs as it may.
+    #[error("{most} runs are being worked on, which is the limit")]
+    TooManyRuns { most: u32 },
+    /// A report was asked for that is not final yet.
+    #[error("run `{run}` is being worked on")]
+    StillRunning { run: String },
+    /// A run ended with an error.
+    #[error("run `{run}` failed: {reason}")]
+    RunFailed {
+        run: String,
+        /// The error, with its causes.
+        reason: String,
+    },
     /// The cost is limited, and the price of a model is unknown.
     #[error("price of `{model}` ({role}) is not known, and the cost of a run is limited")]
     Unpriced { model: String, role: Role },
@@ -195,7 +217,7 @@ impl EngineError {
             | Self::NoWayOut { .. }
             | Self::PlanFollows { .. }
             | Self::Run(RunError::Plan { .. }) => ErrorKind::Usage,
-            Self::Run(RunError::Call { source: CallError::Cancelled, .. }) => ErrorKind::Cancelled,
+            Self::Cancelled | Self::Run(RunError::Call { source: CallError::Cancelled, .. }) => ErrorKind::Cancelled,
             Self::Run(RunError::Call { source: CallError::Limit(_), .. }) => ErrorKind::Limit,
             Self::Trust(_)
             | Self::Index(_)
@@ -213,6 +235,11 @@ impl EngineError {
             | Self::Models(_)
             | Self::CannotKeep { .. }
             | Self::NotLocal { .. }
+            | Self::LocalOnly { .. }
+            | Self::NotStartedHere { .. }
+            | Self::TooManyRuns { .. }
+            | Self::StillRunning { .. }
+            | Self::RunFailed { .. }
             | Self::Unpriced { .. }
             | Self::OtherModel { .. }
             | Self::NothingToResume { .. }
@@ -259,6 +286,15 @@ impl EngineError {
             Self::NotLocal { .. } => {
                 Some("ask other collections with `--collection`, or set up a model of your own".into())
             }
+            Self::LocalOnly { .. } => Some(
+                "it is served over stdio and on a loopback address; `local_only` in `[collections]` of the server's \
+                 settings says so"
+                    .into(),
+            ),
+            Self::NotStartedHere { .. } => Some("end the process that works on it".into()),
+            Self::TooManyRuns { .. } => Some("wait until one of them has ended, or cancel one".into()),
+            Self::StillRunning { run } => Some(format!("ask for the status of run {run} until it has ended")),
+            Self::RunFailed { run, .. } => Some(format!("`dr show {run}` prints what it has; `dr resume {run}` goes on")),
             Self::Unpriced { model, .. } => Some(format!(
                 "set `[prices.\"{model}\"]` with `input` and `output`, `local = true` for a server of your own, or lift \
                  the limit with `--max-cost inf`"
@@ -277,7 +313,7 @@ impl EngineError {
             Self::Recall(error) => error.hint(),
             Self::Request(error) => error.hint(),
             Self::Folder { action: "create", path, source } => in_the_way(path, source),
-            Self::Folder { .. } | Self::Task(_) => None,
+            Self::Folder { .. } | Self::Task(_) | Self::Cancelled => None,
         }
     }
 }

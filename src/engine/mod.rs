@@ -17,6 +17,10 @@ mod request;
 
 mod watch;
 
+mod opened;
+
+mod audience;
+
 mod search;
 
 mod indexing;
@@ -35,6 +39,12 @@ mod run;
 
 mod instead;
 
+mod status;
+
+mod background;
+
+mod contents;
+
 mod doctor;
 
 mod model_checks;
@@ -42,18 +52,23 @@ mod model_checks;
 mod outside_checks;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+pub(crate) use self::audience::Audience;
+pub(crate) use self::background::{Background, RunReport};
+pub(crate) use self::contents::{CollectionEntry, document_address};
 pub(crate) use self::doctor::{CheckStatus, Checkup, ExplainedSetting};
 pub(crate) use self::error::{EngineError, ErrorKind};
 pub use self::indexing::IndexRequest;
-pub(crate) use self::passage::{Extent, Selector};
+pub(crate) use self::passage::{Excerpt, Extent, Selector};
 pub(crate) use self::recall::{FileState, FoundBefore};
-pub(crate) use self::request::{AskRequest, RequestError};
+pub(crate) use self::request::{AskRequest, LowerLimits, RequestError};
 pub(crate) use self::run::{Planned, Raise, ResumeRequest};
-pub(crate) use self::search::Searched;
+pub(crate) use self::search::{SearchRequest, Searched};
+pub(crate) use self::status::{RunStatus, Standing};
 pub use self::stored::report_of;
 pub(crate) use self::stored::{RunDetails, RunSummary, StoredRuns};
-pub(crate) use self::watch::{CallStep, Progress, RunEvent, Watcher};
+pub(crate) use self::watch::{CallStep, Progress, RunEvent, Watcher, cut, event_line};
 pub(crate) use crate::kb::embed::EmbedderChoice;
 pub(crate) use crate::kb::eval::Figures;
 pub(crate) use crate::kb::ingest::{IngestEvent, IngestSummary, SkippedFile};
@@ -64,10 +79,11 @@ pub(crate) use crate::research::plan::SavedPlan;
 pub(crate) use crate::research::question::{Mode, Question};
 pub(crate) use crate::research::report::{Outcome, Report, Section, StopReason};
 pub(crate) use crate::run::budget::{BudgetLimits, Spent};
-pub(crate) use crate::run::event::{Event, Record, RunRequest};
+pub(crate) use crate::run::event::{Event, RunRequest};
 pub(crate) use crate::run::job_log::JobEntry;
 pub(crate) use crate::run::journal::EgressRow;
 
+use self::opened::Opened;
 use crate::base::folder::create_private;
 use crate::config::{Flags, Paths, Settings};
 use crate::kb::index::IndexLocation;
@@ -79,6 +95,9 @@ pub struct Engine {
     location: IndexLocation,
     /// The folder with `dr.toml` and `.env`: that of the nearest `.dr`, else the working directory.
     project: PathBuf,
+    audience: Audience,
+    /// Shared by all clones.
+    opened: Arc<Opened>,
 }
 
 impl Engine {
@@ -101,17 +120,35 @@ impl Engine {
             (None, Some(location)) => location,
             (None, None) => IndexLocation::in_folder(&settings.paths.current),
         };
-        if let (IndexLocation::Remote { uri }, true) = (&location, settings.is_offline()) {
-            return Err(EngineError::RemoteOffline { uri: uri.clone() });
-        }
-        location.check()?;
-        let trust = settings.paths.trust();
-        match (location.dr_folder(), location.folder()) {
+        let engine = Self { settings, location, project, audience: Audience::default(), opened: Arc::default() };
+        engine.check_reachable()?;
+        engine.location.check()?;
+        let trust = engine.settings.paths.trust();
+        match (engine.location.dr_folder(), engine.location.folder()) {
             (Some(dr), _) => trust.check(dr)?,
             (None, Some(folder)) => trust.check_named(folder)?,
             (None, None) => {}
         }
-        Ok(Self { settings, location, project })
+        Ok(engine)
+    }
+
+    /// Returns an engine on the same index that opens no socket.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::RemoteOffline`] if the index is on the network.
+    pub(crate) fn offline(&self) -> Result<Self, EngineError> {
+        let mut engine = self.clone();
+        engine.settings.values.offline = true;
+        engine.check_reachable()?;
+        Ok(engine)
+    }
+
+    fn check_reachable(&self) -> Result<(), EngineError> {
+        match &self.location {
+            IndexLocation::Remote { uri } if self.is_offline() => Err(EngineError::RemoteOffline { uri: uri.clone() }),
+            IndexLocation::Remote { .. } | IndexLocation::Local { .. } => Ok(()),
+        }
     }
 
     /// Trusts a folder that came from elsewhere: its `.dr` and a key in its `.env` are used. Returns its full path.
@@ -135,6 +172,11 @@ impl Engine {
     /// Returns the folder whose `.env` has a key that is ignored because the user does not trust the folder.
     pub(crate) fn ignored_key(&self) -> Option<&Path> {
         (self.settings.ignores_key() && !self.is_offline()).then_some(self.project.as_path())
+    }
+
+    /// Returns the folder of the project.
+    pub(crate) fn project(&self) -> &Path {
+        &self.project
     }
 
     /// Returns the location of the index, a folder or an address, whether or not it exists.

@@ -163,7 +163,7 @@ impl Engine {
     ///
     /// Returns [`GetError`] if the name matches nothing. Only files in the index are ever read.
     pub(crate) async fn get(&self, selector: &Selector, extent: Extent) -> Result<Excerpt, EngineError> {
-        let index = &Index::open(&self.location).await?;
+        let index = &self.open_index().await?;
         match selector {
             Selector::Id(id) => {
                 let chunk = match id.parse::<ChunkId>() {
@@ -171,20 +171,33 @@ impl Engine {
                     Err(_) => None,
                 };
                 match chunk {
-                    Some(chunk) => read_chunk(index, chunk, extent).await,
+                    Some(chunk) => {
+                        self.check_served(&chunk.collection)?;
+                        read_chunk(index, chunk, extent).await
+                    }
                     None => {
                         let documents = index.documents(None).await?;
                         let document = documents.into_iter().find(|row| row.id.as_str() == id);
                         let document = document.ok_or_else(|| GetError::NoSuchId { id: id.clone() })?;
+                        self.check_served(&document.collection)?;
                         read_document(index, document, None).await
                     }
                 }
             }
             Selector::Path { path, lines } => {
-                let document = find_document(index.documents(None).await?, path)?;
+                let document = self.find_served(index.documents(None).await?, path)?;
                 read_document(index, document, *lines).await
             }
         }
+    }
+
+    /// Finds the document of a path among those the audience may see. No other path is named in an error.
+    fn find_served(&self, documents: Vec<DocumentRow>, path: &str) -> Result<DocumentRow, EngineError> {
+        let (open, closed): (Vec<_>, Vec<_>) = documents.into_iter().partition(|row| self.serves(&row.collection));
+        find_document(open, path).map_err(|error| match (&error, find_document(closed, path)) {
+            (GetError::NoSuchPath { .. }, Ok(row)) => EngineError::LocalOnly { collection: row.collection },
+            _ => error.into(),
+        })
     }
 }
 

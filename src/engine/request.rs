@@ -1,11 +1,16 @@
 //! The request for a run, checked before anything is indexed, written or charged.
 
+use std::fmt::Display;
+use std::time::Duration;
+
 use serde_json::Value;
 
+use crate::base::money::nanos;
 use crate::kb::search::{Scope, SearchOptions};
 use crate::llm::structured;
 use crate::research::plan::SavedPlan;
 use crate::research::question::{self, Brief, BriefError, Question, RequiredError};
+use crate::run::budget::{BudgetLimits, LimitsByPlan};
 use crate::run::event::RunRequest;
 
 /// A question and how to answer it.
@@ -20,8 +25,71 @@ pub(crate) struct AskRequest {
     pub(crate) follow: Option<String>,
     /// Most Deep Research jobs this run may start; `None` uses the settings.
     pub(crate) max_jobs: Option<usize>,
+    /// Limits below those of the settings.
+    pub(crate) lower: LowerLimits,
     /// Whether the question is asked again even if an earlier run answered it, with nothing that earlier runs found.
     pub(crate) fresh: bool,
+}
+
+/// Limits that a caller sets for one run. Those of the settings are not exceeded: a higher one is refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct LowerLimits {
+    /// US dollars.
+    pub(crate) dollars: Option<f64>,
+    pub(crate) tokens: Option<u64>,
+    /// Active time.
+    pub(crate) time: Option<Duration>,
+    /// Rounds of research.
+    pub(crate) rounds: Option<u32>,
+}
+
+impl LowerLimits {
+    /// Returns the limits of a run whose settings have `limits`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`RequestError::AboveLimit`] for the first one that is higher.
+    pub(super) fn of(&self, limits: BudgetLimits) -> Result<BudgetLimits, RequestError> {
+        let dollars = |nanos: u64| Duration::from_nanos(nanos).as_secs_f64();
+        if self.dollars.is_some_and(|dollars| !(dollars.is_finite() && dollars >= 0.0)) {
+            return Err(RequestError::NoAmount { name: MAX_COST });
+        }
+        let most = limits.cost_nanos.map(dollars);
+        lower(MAX_COST, self.dollars, most, |dollars| format!("{dollars} dollars"))?;
+        lower("max_tokens", self.tokens, limits.tokens, ToString::to_string)?;
+        lower("max_seconds", self.time, limits.time, |time| format!("{} seconds", time.as_secs()))?;
+        lower("max_rounds", self.rounds, limits.rounds, ToString::to_string)?;
+        Ok(BudgetLimits {
+            cost_nanos: self.dollars.map(nanos).or(limits.cost_nanos),
+            tokens: self.tokens.or(limits.tokens),
+            time: self.time.or(limits.time),
+            rounds: self.rounds.or(limits.rounds),
+        })
+    }
+
+    /// Returns what the plan still decides: the limits that the caller has not set.
+    pub(super) fn over(&self, by_plan: LimitsByPlan) -> LimitsByPlan {
+        LimitsByPlan {
+            tokens: by_plan.tokens.filter(|_| self.tokens.is_none()),
+            time: by_plan.time.filter(|_| self.time.is_none()),
+        }
+    }
+}
+
+const MAX_COST: &str = "max_cost";
+
+fn lower<T: PartialOrd, S: Display>(
+    name: &'static str,
+    wanted: Option<T>,
+    most: Option<T>,
+    shown: impl Fn(&T) -> S,
+) -> Result<(), RequestError> {
+    match (wanted, most) {
+        (Some(wanted), Some(most)) if wanted > most => {
+            Err(RequestError::AboveLimit { name, wanted: shown(&wanted).to_string(), most: shown(&most).to_string() })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A request is invalid.
@@ -50,6 +118,18 @@ pub enum RequestError {
         /// The last day.
         until: String,
     },
+    /// A limit exceeds that of the settings.
+    #[error("`{name}` is {wanted}, and the limit is {most}")]
+    AboveLimit {
+        name: &'static str,
+        /// The value that was asked for.
+        wanted: String,
+        /// The limit of the settings.
+        most: String,
+    },
+    /// A limit is not an amount.
+    #[error("`{name}` is not an amount")]
+    NoAmount { name: &'static str },
     /// A path pattern is not a glob.
     #[error("`{glob}` is not a glob: {reason}")]
     Glob {
@@ -66,6 +146,8 @@ impl RequestError {
         match self {
             Self::Days { .. } => Some("swap the two".into()),
             Self::Glob { .. } => Some("for example `docs/**/*.md`, quoted to keep the shell from expanding it".into()),
+            Self::AboveLimit { .. } => Some("ask for less, or raise the limit in the settings".into()),
+            Self::NoAmount { .. } => Some("for example 0.5".into()),
             Self::NoWords | Self::Required(_) | Self::Brief(_) | Self::Schema { .. } => None,
         }
     }
@@ -74,7 +156,15 @@ impl RequestError {
 impl AskRequest {
     /// Returns a request for `question` with everything else left to the settings and the plan.
     pub(crate) fn new(question: Question) -> Self {
-        Self { question, run: RunRequest::default(), plan: None, follow: None, max_jobs: None, fresh: false }
+        Self {
+            question,
+            run: RunRequest::default(),
+            plan: None,
+            follow: None,
+            max_jobs: None,
+            lower: LowerLimits::default(),
+            fresh: false,
+        }
     }
 
     /// Validates the request as far as possible without an index, and joins each of its texts into one line.
@@ -129,6 +219,25 @@ mod tests {
 
     use super::*;
     use crate::base::line::with_causes;
+
+    #[test]
+    fn caller_lowers_a_limit_and_raises_none() {
+        let settings = BudgetLimits { time: None, ..BudgetLimits::default() };
+        let lower = LowerLimits { dollars: Some(0.5), tokens: Some(150_000), ..LowerLimits::default() };
+        let limits = lower.of(settings).unwrap();
+        assert_eq!(limits, BudgetLimits { cost_nanos: Some(500_000_000), ..settings });
+        let time = LowerLimits { time: Some(Duration::from_hours(9)), ..LowerLimits::default() };
+        assert_eq!(time.of(settings).unwrap().time, Some(Duration::from_hours(9)), "there is no limit to exceed");
+        for (lower, said) in [
+            (LowerLimits { dollars: Some(10.5), ..lower }, "`max_cost` is 10.5 dollars, and the limit is 10 dollars"),
+            (LowerLimits { dollars: Some(-1.0), ..lower }, "`max_cost` is not an amount"),
+            (LowerLimits { dollars: Some(f64::NAN), ..lower }, "`max_cost` is not an amount"),
+            (LowerLimits { tokens: Some(150_001), ..lower }, "`max_tokens` is 150001, and the limit is 150000"),
+            (LowerLimits { rounds: Some(7), ..lower }, "`max_rounds` is 7, and the limit is 6"),
+        ] {
+            assert_eq!(lower.of(settings).unwrap_err().to_string(), said);
+        }
+    }
 
     #[test]
     fn request_that_cannot_be_carried_out_says_which_part_and_why() {

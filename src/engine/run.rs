@@ -9,7 +9,7 @@ use super::before::AskedBefore;
 use super::instead::Obstacle;
 use super::setup::{JobFlags, check_same_models};
 use super::stored::{Origins, report_of};
-use super::watch::{RunEvent, Watcher};
+use super::watch::{RunEvent, Watcher, silent};
 use super::{AskRequest, Engine, EngineError};
 use crate::base::id::RunId;
 use crate::base::money::nanos;
@@ -25,11 +25,39 @@ use crate::run::store::{Store, StoreError};
 use crate::run::tree::RunState;
 
 /// A run that has ended or was stopped.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) report: Report,
     /// The run to resume: it is stored and has not ended.
     pub(crate) resumable: Option<RunId>,
+}
+
+impl Asked {
+    /// Returns the run of the report, if it was stored.
+    pub(super) fn run_id(&self) -> Option<RunId> {
+        self.report.run_id.as_deref()?.parse().ok()
+    }
+}
+
+/// A question that was put to the engine.
+pub(super) enum Begun {
+    /// An earlier run has answered it.
+    Before(Box<Asked>),
+    Run(Box<BegunRun>),
+}
+
+/// A run whose first event is on record.
+pub(super) struct BegunRun {
+    run: Orchestrator,
+    request: AskRequest,
+    watcher: Watcher,
+    stop: CancellationToken,
+}
+
+impl BegunRun {
+    pub(super) fn id(&self) -> &RunId {
+        self.run.id()
+    }
 }
 
 /// A run that was only planned.
@@ -94,15 +122,43 @@ impl Engine {
         watcher: Watcher,
         stop: CancellationToken,
     ) -> Result<Asked, EngineError> {
-        let request = request.checked()?;
+        match Box::pin(self.begin(request, watcher, stop)).await? {
+            Begun::Before(asked) => Ok(*asked),
+            Begun::Run(run) => Box::pin(self.carry_out(*run, ask_back)).await,
+        }
+    }
+
+    /// Starts a run without carrying it out, so that its id is known at once. A question that a run has answered starts
+    /// none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::ask`], for everything that can be refused before anything is spent.
+    pub(super) async fn begin(
+        &self,
+        request: AskRequest,
+        watcher: Watcher,
+        stop: CancellationToken,
+    ) -> Result<Begun, EngineError> {
+        let request = self.served_request(request.checked()?).await?;
         let prepared = Box::pin(self.prepare(&request, None)).await?;
         if let Some(AskedBefore { report, day }) = Box::pin(self.asked_before(&request, &prepared)).await? {
             let run = report.run_id.as_deref().unwrap_or_default();
             let text = format!("asked before, in run {run} on {day}, against the same index; --fresh asks again");
             watcher(RunEvent::Note { text, hint: None });
-            return Ok(Asked { report, resumable: None });
+            return Ok(Begun::Before(Box::new(Asked { report, resumable: None })));
         }
         let run = Box::pin(self.start(&request.question, prepared, Arc::clone(&watcher), stop.clone())).await?;
+        Ok(Begun::Run(Box::new(BegunRun { run, request, watcher, stop })))
+    }
+
+    /// Carries out a run that was begun.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::ask`].
+    pub(super) async fn carry_out(&self, begun: BegunRun, ask_back: Option<AskBack<'_>>) -> Result<Asked, EngineError> {
+        let BegunRun { run, request, watcher, stop } = begun;
         let (id, by_rules) = (run.id().clone(), run.state().settings.by_rules);
         let asked = Box::pin(ask_of(run, &request, ask_back)).await;
         if by_rules { asked } else { Box::pin(self.or_by_rules(asked, id, &request, watcher, stop)).await }
@@ -142,7 +198,7 @@ impl Engine {
         watcher: Watcher,
         stop: CancellationToken,
     ) -> Result<Planned, EngineError> {
-        let request = request.checked()?;
+        let request = self.served_request(request.checked()?).await?;
         let prepared = Box::pin(self.prepare(&request, None)).await?;
         let mut run = Box::pin(self.start(&request.question, prepared, watcher, stop)).await?;
         run.plan(request.plan.as_ref()).await?;
@@ -187,6 +243,7 @@ impl Engine {
             None => resumable(&store, &request).await?.id,
         };
         let (_, state) = store.read(&run).await?;
+        self.check_run_served(&store, &state).await?;
         if !can_go_on(&store, &run, &state, &request).await? {
             return as_it_is(&store, run, &state).await;
         }
@@ -262,11 +319,6 @@ async fn can_go_on(store: &Store, run: &RunId, state: &RunState, request: &Resum
     }
     let calls = store.journal().calls_in_short(run).await.map_err(StoreError::from)?;
     Ok(!to_try_again(state, &calls, request.retry_unknown).is_empty())
-}
-
-/// Returns a watcher for a run whose answer may not be used.
-fn silent() -> Watcher {
-    Arc::new(|_| ())
 }
 
 /// Drives a run to its end. The report is made from the journal, so that a replay prints the same bytes.

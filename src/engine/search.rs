@@ -12,15 +12,22 @@ use super::{Engine, EngineError};
 use crate::base::line::with_causes;
 use crate::kb::embed::{self, EmbedError, Embedder, EmbedderChoice, EmbedderOptions};
 use crate::kb::eval::{Figures, Ranking, check_indexed, measure, parse_judgments, parse_queries};
-use crate::kb::index::{Filter, Index, IndexLocation, Manifest};
+use crate::kb::index::{Filter, IndexLocation, Manifest};
 use crate::kb::rerank::Rerank;
-
 use crate::kb::search::{
     Hit, Judged, Measured, PerDocument, Scope, SearchMode, SearchOptions, Searcher, Support, VectorsUnusable,
 };
 
 /// Documents ranked per question of an evaluation.
 const EVAL_DEPTH: usize = 100;
+
+/// A search. What is left out is taken from the settings.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SearchRequest {
+    pub(crate) query: String,
+    pub(crate) scope: Scope,
+    pub(crate) limit: Option<usize>,
+}
 
 /// The result of a search.
 #[derive(Clone, Debug)]
@@ -55,13 +62,26 @@ impl Engine {
     ///
     /// Returns an error for a query without words, a scope that cannot be searched, or an index that cannot be read.
     pub async fn search(&self, query: &str, scope: &Scope) -> Result<Searched, EngineError> {
+        self.find(&SearchRequest { query: query.to_owned(), scope: scope.clone(), limit: None }).await
+    }
+
+    /// Searches the collections that the audience may see.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::search`]. Also returns an error if a collection is named that the audience may not see.
+    pub(crate) async fn find(&self, request: &SearchRequest) -> Result<Searched, EngineError> {
+        let query = request.query.as_str();
         check_query(query)?;
-        let (mode, limit) = (self.settings.values.mode, self.settings.values.limit);
-        let options = SearchOptions { mode, limit, ..check_scope(scope)? };
-        let searcher = self.searcher(options.mode).await?;
-        check_collections(&searcher, &scope.collections)?;
+        check_scope(&request.scope)?;
+        let mode = self.settings.values.mode;
+        let searcher = self.searcher(mode).await?;
+        check_collections(&searcher, &request.scope.collections)?;
+        let scope = self.served(searcher.index().manifest(), &request.scope)?;
         let rerank = self.rerank(&searcher, &scope.collections, false)?;
         let searcher = searcher.with_rerank(rerank);
+        let limit = request.limit.unwrap_or(self.settings.values.limit);
+        let options = SearchOptions { mode, limit, ..check_scope(&scope)? };
         let started = Instant::now();
         // Token vectors would take half of the search.
         let judged = searcher.search_and_judge(query, &options, Measured::Similarity).await?;
@@ -180,24 +200,15 @@ impl Engine {
     pub(super) async fn searcher(&self, mode: SearchMode) -> Result<Searcher, EngineError> {
         if mode == SearchMode::Lexical {
             let reason = "a lexical search does not load it".to_owned();
-            return Ok(Searcher::new(Index::open(&self.location).await?, Err(VectorsUnusable::NoEmbedder(reason))));
+            return Ok(Searcher::new(self.open_index().await?, Err(VectorsUnusable::NoEmbedder(reason))));
         }
-        let likely = self.embedder_choice(None, false);
-        let (index, loaded) = futures::join!(Index::open(&self.location), self.warm_embedder(&likely));
+        let likely = self.opened.embedder_choice().unwrap_or_else(|| self.embedder_choice(None, false));
+        let (index, loaded) = futures::join!(self.open_index(), self.warm_embedder(&likely));
         let index = index?;
         let choice = self.embedder_choice(Some(index.manifest()), false);
-        let loaded = if choice == likely { loaded } else { self.load_embedder(&choice).await };
+        let loaded = if choice == likely { loaded } else { self.warm_embedder(&choice).await };
         let embedder = loaded.map_err(|error| VectorsUnusable::NoEmbedder(with_causes(&error)));
         Ok(Searcher::new(index, embedder))
-    }
-
-    /// Loads an embedder, and warms it up on a background thread.
-    async fn warm_embedder(&self, choice: &EmbedderChoice) -> Result<Arc<dyn Embedder>, EmbedError> {
-        let embedder = self.load_embedder(choice).await?;
-        let warmed = Arc::clone(&embedder);
-        // Not awaited: an early query waits inside the embedder.
-        drop(tokio::task::spawn_blocking(move || warmed.warm_up()));
-        Ok(embedder)
     }
 }
 

@@ -99,6 +99,8 @@ impl Engine {
         instead: Option<Instead>,
     ) -> Result<Prepared, EngineError> {
         let mut limits = self.settings.limits();
+        // The time limit depends on whether jobs can be started.
+        request.lower.of(BudgetLimits { time: None, ..limits })?;
         if let Some(SavedPlan { brief: Some(brief), draft, .. }) = &request.plan
             && brief.question == request.question
         {
@@ -118,6 +120,8 @@ impl Engine {
             self.check_way_out(&setup)?;
         }
         let by_plan = self.limits_by_plan(&setup, &mut limits);
+        let limits = request.lower.of(limits)?;
+        let by_plan = request.lower.over(by_plan);
         let settings = RunSettings {
             request: RunRequest {
                 allow_egress: request.run.allow_egress || self.allows_egress(&setup.collections),

@@ -4,12 +4,17 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::base::line::{counted, one_line};
+use crate::render::figure;
 use crate::research::node::Tree;
 use crate::research::report::Section;
 use crate::run::budget::{BudgetLimits, Spent};
-use crate::run::event::Record;
+use crate::run::event::{Event, Record};
 use crate::run::ledger::CallNotice;
 use crate::run::orchestrator::{RunListener, RunNotice};
+
+/// Longest text in a line, in characters.
+const LINE_CHARACTERS: usize = 100;
 
 /// An event of a run in progress. As JSON it is one line of `--events jsonl`.
 #[derive(Clone, Debug, Serialize)]
@@ -49,6 +54,19 @@ pub(crate) enum RunEvent {
     },
 }
 
+impl RunEvent {
+    /// Returns the event as a line of text. Most calls of models are not worth one.
+    pub(crate) fn line(&self) -> Option<String> {
+        match self {
+            Self::Event { event, .. } => Some(event_line(event)),
+            Self::Written { section } => Some(format!("written: {}", cut(&section.title))),
+            Self::Note { text, .. } => Some(one_line(text)),
+            Self::Instead { why, .. } => Some(format!("answering without a model: {}", one_line(why))),
+            Self::Call { .. } => None,
+        }
+    }
+}
+
 /// A step of a model call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -77,6 +95,11 @@ pub(crate) struct Progress {
 /// Receives the events of a run, in order. It is called on the tasks that execute the run, so it must not block.
 pub(crate) type Watcher = Arc<dyn Fn(RunEvent) + Send + Sync>;
 
+/// Returns a watcher that tells no one.
+pub(super) fn silent() -> Watcher {
+    Arc::new(|_| ())
+}
+
 /// Forwards the events of a run to a watcher.
 pub(super) fn listener(watcher: Watcher) -> RunListener {
     Arc::new(move |notice| watcher(RunEvent::from(notice)))
@@ -104,5 +127,47 @@ impl From<&RunNotice<'_>> for RunEvent {
             }
             RunNotice::Written(section) => Self::Written { section: (*section).clone() },
         }
+    }
+}
+
+/// Formats an event as one line of text.
+pub(crate) fn event_line(record: &Record) -> String {
+    let text = match &record.event {
+        Event::Started { question, .. } => format!("asked: {question}"),
+        Event::Resumed { .. } => "resumed".to_owned(),
+        Event::Clarified { question, answer } => format!("clarified: {question} — {answer}"),
+        Event::Briefed { brief, .. } => format!("brief: {}", counted(brief.aspects.len(), "aspect")),
+        Event::Planned { round, plan } => {
+            format!("round {round}: {} planned", counted(plan.nodes.len(), "sub-question"))
+        }
+        Event::NodeStarted { node, route, why } => {
+            format!("{node} started: {route} ({why})")
+        }
+        Event::NodeFinished { node, branch } => format!(
+            "{node} finished: {}, {}, confidence {:.2}",
+            counted(branch.report.findings.len(), "finding"),
+            counted(branch.evidence.len(), "quote"),
+            branch.report.confidence
+        ),
+        Event::NodePaused { node } => format!("{node} is pending again"),
+        Event::NodeFailed { node, error } => format!("{node} failed: {error}"),
+        Event::NodeBlocked { node, reason } => format!("{node} blocked: {reason}"),
+        Event::RoundEnded { round, verdict, .. } => format!(
+            "round {round} ended: {}, confidence {:.2}, {} missing",
+            if verdict.is_enough() { "complete" } else { "not complete" },
+            verdict.overall_confidence,
+            counted(verdict.missing_aspects.len(), "aspect")
+        ),
+        Event::Ended { stop_reason, .. } => format!("ended: {}", figure::stop_reason(*stop_reason)),
+    };
+    cut(&text)
+}
+
+/// Cuts a text to one line of bounded length.
+pub(crate) fn cut(text: &str) -> String {
+    let line = one_line(text);
+    match line.char_indices().nth(LINE_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
     }
 }

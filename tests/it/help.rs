@@ -2,9 +2,9 @@ use std::process::Stdio;
 
 use crate::common::World;
 
-const COMMANDS: [&str; 16] = [
-    "index", "search", "get", "ask", "plan", "resume", "replay", "recall", "runs", "show", "export", "rm", "eval",
-    "doctor", "config", "trust",
+const COMMANDS: [&str; 17] = [
+    "index", "search", "get", "ask", "plan", "resume", "replay", "recall", "runs", "show", "export", "rm", "mcp",
+    "eval", "doctor", "config", "trust",
 ];
 
 #[test]

@@ -74,6 +74,10 @@ mod offline;
 /// Hostile folders, indexes and file names.
 mod hostile;
 
+/// `dr mcp`: tools for other programs.
+#[cfg(unix)]
+mod mcp;
+
 /// What a folder that came from elsewhere may do.
 mod trust;
 

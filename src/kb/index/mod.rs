@@ -15,6 +15,8 @@ pub(crate) mod schema;
 
 pub(crate) mod manifest;
 
+pub(crate) mod stamp;
+
 mod step;
 
 mod indexes;

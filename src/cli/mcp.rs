@@ -1,0 +1,124 @@
+//! `dr mcp`: serves tools to other programs.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use tokio_util::sync::CancellationToken;
+
+use super::error::CliError;
+use super::exit::Exit;
+use super::limits::LimitArgs;
+use super::signal::interruptible;
+use super::ui::Ui;
+use crate::config::Flags;
+use crate::engine::Engine;
+use crate::mcp::{Client, Gate, Launch, Listening, ServeError, Server, TOKEN_VARIABLE, serve_stdio};
+
+/// Serve the index to an assistant, over the Model Context Protocol
+///
+/// Speaks the protocol on stdin and stdout until stdin ends, or over HTTP with `--http`. The tools search and read the
+/// index, answer questions, and start research in the background. A client may lower the limits of a run and raise none.
+#[derive(Args, Debug)]
+pub(super) struct McpArgs {
+    /// Serve the project in this folder (default: the working directory, which an assistant chooses)
+    #[arg(long, value_name = "FOLDER")]
+    project: Option<PathBuf>,
+
+    /// Serve over HTTP, at `/mcp` of this address, for example `127.0.0.1:7879`; addresses that other machines reach
+    /// need a token in `DR_MCP_TOKEN`
+    #[arg(long, value_name = "ADDRESS")]
+    http: Option<SocketAddr>,
+
+    /// Name that the server is reached by from other machines, for example through a proxy; may be repeated
+    #[arg(long = "allow-host", value_name = "NAME", requires = "http")]
+    hosts: Vec<String>,
+
+    /// Print the settings for an assistant to start this server with, then stop
+    #[arg(long, value_enum, value_name = "ASSISTANT", conflicts_with = "http")]
+    print_config: Option<Assistant>,
+
+    // Last, because its help heading applies to all arguments after it.
+    #[command(flatten)]
+    limits: LimitArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Assistant {
+    Claude,
+    Cursor,
+    Vscode,
+    Codex,
+}
+
+impl From<Assistant> for Client {
+    fn from(assistant: Assistant) -> Self {
+        match assistant {
+            Assistant::Claude => Self::Claude,
+            Assistant::Cursor => Self::Cursor,
+            Assistant::Vscode => Self::VsCode,
+            Assistant::Codex => Self::Codex,
+        }
+    }
+}
+
+impl McpArgs {
+    /// Adds these flags to those of every command.
+    pub(super) fn flags(&self, flags: Flags) -> Flags {
+        self.limits.flags(flags)
+    }
+
+    /// Changes to the folder of the project, before its settings are read.
+    pub(super) fn enter_project(&self) -> Result<(), CliError> {
+        let Some(folder) = &self.project else { return Ok(()) };
+        std::env::set_current_dir(folder).map_err(|source| CliError::File {
+            action: "enter",
+            path: folder.display().to_string(),
+            source,
+        })
+    }
+}
+
+/// Runs the command.
+pub(super) async fn mcp(ui: &mut Ui, engine: Engine, args: McpArgs) -> Result<Exit, CliError> {
+    if let Some(assistant) = args.print_config {
+        return print_config(ui, &engine, assistant.into());
+    }
+    let stop = interruptible();
+    match args.http {
+        Some(address) => serve_http(ui, engine, address, args, stop).await?,
+        None => {
+            let gone = stop.child_token();
+            let server = Server::new(engine, args.limits.max_jobs(), gone.clone());
+            serve_stdio(&server, gone, stop).await?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+async fn serve_http(
+    ui: &mut Ui,
+    engine: Engine,
+    address: SocketAddr,
+    args: McpArgs,
+    stop: CancellationToken,
+) -> Result<(), ServeError> {
+    if engine.is_offline() {
+        return Err(ServeError::Offline);
+    }
+    let token = std::env::var(TOKEN_VARIABLE).ok();
+    let gate = Gate::new(address, args.hosts, token.as_deref())?;
+    let server = Server::new(engine.for_audience(gate.audience()), args.limits.max_jobs(), stop.clone());
+    let listening = Listening::at(gate).await?;
+    ui.tell(&format!("listening at {}", listening.url()));
+    listening.serve(&server, stop).await
+}
+
+/// Prints the settings for an assistant to start this server with.
+fn print_config(ui: &mut Ui, engine: &Engine, client: Client) -> Result<Exit, CliError> {
+    let failed = |source| CliError::File { action: "find", path: "dr".to_owned(), source };
+    let program = std::env::current_exe().map_err(failed)?;
+    ui.tell(&format!("for {}:", client.file()));
+    ui.print(&client.settings(&Launch { program, project: engine.project().to_path_buf() }))?;
+    Ok(Exit::Done)
+}

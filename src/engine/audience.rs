@@ -1,0 +1,107 @@
+//! Who receives what an engine returns, and what may be shown to them.
+//!
+//! A `local_only` collection is shown on this machine alone. The rule is here and not in a server, so that every surface
+//! follows it: searches leave such collections out, and naming one, or a run that has its text, is an error.
+
+use std::collections::BTreeSet;
+
+use super::stored::Origins;
+use super::{AskRequest, Engine, EngineError};
+use crate::kb::index::Manifest;
+use crate::kb::search::Scope;
+use crate::run::store::Store;
+use crate::run::tree::RunState;
+
+/// Who receives what an operation returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// Programs and people on this machine.
+    #[default]
+    ThisMachine,
+    /// Clients that connect from anywhere.
+    Anywhere,
+}
+
+impl Engine {
+    /// Returns an engine whose results are for `audience`.
+    #[must_use]
+    pub(crate) fn for_audience(self, audience: Audience) -> Self {
+        Self { audience, ..self }
+    }
+
+    /// Returns whether a collection may be shown to the audience.
+    pub(super) fn serves(&self, collection: &str) -> bool {
+        self.audience == Audience::ThisMachine || !self.is_local_only(collection)
+    }
+
+    pub(super) fn is_local_only(&self, collection: &str) -> bool {
+        self.settings.values.collections.get(collection).is_some_and(|options| options.local_only)
+    }
+
+    /// Refuses a collection that may not be shown to the audience.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::LocalOnly`].
+    pub(super) fn check_served(&self, collection: &str) -> Result<(), EngineError> {
+        if self.serves(collection) {
+            return Ok(());
+        }
+        Err(EngineError::LocalOnly { collection: collection.to_owned() })
+    }
+
+    /// Restricts a scope to the collections that may be shown to the audience. A scope without restriction is returned
+    /// as it is if that is all of them.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::LocalOnly`] if a collection is named that may not be shown, or there is no other.
+    pub(super) fn served(&self, manifest: &Manifest, scope: &Scope) -> Result<Scope, EngineError> {
+        for collection in &scope.collections {
+            self.check_served(collection)?;
+        }
+        let (open, closed): (Vec<_>, Vec<_>) = manifest.collections.keys().partition(|name| self.serves(name));
+        match (closed.first(), open.is_empty()) {
+            (Some(closed), true) => Err(EngineError::LocalOnly { collection: (*closed).clone() }),
+            (Some(_), false) if scope.collections.is_empty() => {
+                Ok(Scope { collections: open.into_iter().cloned().collect(), ..scope.clone() })
+            }
+            _ => Ok(scope.clone()),
+        }
+    }
+
+    /// Restricts a question to the collections that may be shown to the audience, and to the runs it may follow.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::served`] and [`Self::check_run_served`].
+    pub(super) async fn served_request(&self, mut request: AskRequest) -> Result<AskRequest, EngineError> {
+        if self.audience == Audience::ThisMachine {
+            return Ok(request);
+        }
+        request.run.scope = self.served(self.open_index().await?.manifest(), &request.run.scope)?;
+        if let Some(name) = &request.follow {
+            let store = self.known_runs()?;
+            let run = store.find(Some(name)).await?;
+            let (_, state) = store.read(&run).await?;
+            self.check_run_served(&store, &state).await?;
+        }
+        Ok(request)
+    }
+
+    /// Refuses a run that may have text of a collection that may not be shown to the audience.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::LocalOnly`], or an error if an earlier run that this one follows cannot be read.
+    pub(super) async fn check_run_served(&self, store: &Store, state: &RunState) -> Result<(), EngineError> {
+        if self.audience == Audience::ThisMachine {
+            return Ok(());
+        }
+        let known = match Origins::of(store, state).await? {
+            Origins::Known(names) => names,
+            Origins::Unknown => self.settings.values.collections.keys().cloned().collect::<BTreeSet<_>>(),
+        };
+        known.iter().try_for_each(|name| self.check_served(name))
+    }
+}

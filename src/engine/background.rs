@@ -1,0 +1,231 @@
+//! Runs that go on while their caller does something else: start, status, result, cancel.
+//!
+//! A client of a server waits a minute for a reply, and a run may take an hour. So a run is started, and asked about by its
+//! id. Everything a run has is in its journal; what is kept here is what no journal has: the handle to stop it, and the
+//! error that ended it. A run ends with its server, and is resumed like any other that was interrupted.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::run::{Asked, Begun};
+use super::stored::Replayed;
+use super::watch::{Watcher, silent};
+use super::{AskRequest, Engine, EngineError, Report, RunStatus, Standing};
+use crate::base::id::RunId;
+use crate::base::line::with_causes;
+
+/// Runs that are worked on at the same time. Each has the limits of the settings, so this bounds what a client that starts
+/// one after the other can spend at once.
+const MAX_RUNS: u32 = 4;
+
+/// Ended runs whose outcome is kept here. Those before are read from the journal.
+const MAX_KEPT: usize = 32;
+
+/// Longest wait for a run that was told to stop. It does so between steps, and a call of a model may take minutes: the
+/// run is then abandoned, as if its process had been killed, which every run survives. Less than a process may take to end
+/// after a signal.
+const PATIENCE: Duration = Duration::from_millis(800);
+
+/// The runs that an engine works on in the background.
+#[derive(Debug)]
+pub(crate) struct Background {
+    runs: Mutex<VecDeque<Started>>,
+    /// One permit for each run that may be worked on.
+    slots: Arc<Semaphore>,
+    stop: CancellationToken,
+}
+
+/// A run that was started here.
+#[derive(Clone, Debug)]
+struct Started {
+    id: RunId,
+    stop: CancellationToken,
+    outcome: watch::Receiver<Option<Outcome>>,
+}
+
+/// How a run ended. `None` for one that was abandoned: the journal says how far it is.
+type Outcome = Arc<Result<Option<Asked>, String>>;
+
+/// The report of a run.
+#[derive(Debug)]
+pub(crate) struct RunReport {
+    pub(crate) report: Report,
+    /// The run to resume, if it has not ended.
+    pub(crate) resumable: Option<String>,
+}
+
+impl Background {
+    /// Returns a set of runs that all stop when `stop` is cancelled.
+    pub(crate) fn new(stop: CancellationToken) -> Self {
+        Self { runs: Mutex::default(), slots: Arc::new(Semaphore::new(MAX_RUNS as usize)), stop }
+    }
+
+    /// Asks a question and waits for the answer, and first for its turn. The run stops in order when `cancelled` is, or
+    /// all runs are.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::ask`].
+    pub(crate) async fn ask(
+        &self,
+        engine: &Engine,
+        request: AskRequest,
+        watcher: Watcher,
+        cancelled: CancellationToken,
+    ) -> Result<RunReport, EngineError> {
+        let stop = self.stop.child_token();
+        let _slot = tokio::select! {
+            slot = self.slots.acquire() => slot.ok(),
+            () = cancelled.cancelled() => return Err(EngineError::Cancelled),
+            () = stop.cancelled() => return Err(EngineError::Cancelled),
+        };
+        let asked = Box::pin(engine.ask(request, None, watcher, stop.clone()));
+        let either = async {
+            tokio::select! {
+                () = cancelled.cancelled() => stop.cancel(),
+                () = stop.cancelled() => {}
+            }
+        };
+        stoppable(asked, either).await?.map(RunReport::from).ok_or(EngineError::Cancelled)
+    }
+
+    /// Starts a run and returns its id. A question that a run has answered starts none: the id is that of the earlier run.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::ask`], for everything that can be refused before anything is spent; [`EngineError::TooManyRuns`].
+    pub(crate) async fn start(&self, engine: &Engine, request: AskRequest) -> Result<RunId, EngineError> {
+        let slot = Arc::clone(&self.slots).try_acquire_owned();
+        let slot = slot.map_err(|_| EngineError::TooManyRuns { most: MAX_RUNS })?;
+        let stop = self.stop.child_token();
+        let run = match Box::pin(engine.begin(request, silent(), stop.clone())).await? {
+            Begun::Run(run) => run,
+            Begun::Before(asked) => return asked.run_id().ok_or(EngineError::Cancelled),
+        };
+        let (id, engine) = (run.id().clone(), engine.clone());
+        let (ended, outcome) = watch::channel(None);
+        self.remember(Started { id: id.clone(), stop: stop.clone(), outcome });
+        // Not awaited: `close` waits for its slot, and the channel has its outcome.
+        drop(tokio::spawn(async move {
+            let asked = stoppable(Box::pin(engine.carry_out(*run, None)), stop.cancelled()).await;
+            ended.send_replace(Some(Arc::new(asked.map_err(|error| with_causes(&error)))));
+            drop(slot);
+        }));
+        Ok(id)
+    }
+
+    /// Returns how far a run is, with its events after number `since`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::status`].
+    pub(crate) async fn status(&self, engine: &Engine, run: &str, since: u64) -> Result<RunStatus, EngineError> {
+        let mut status = engine.status(run, since).await?;
+        match self.outcome_of(&status.run_id).as_deref() {
+            Some(Err(reason)) => (status.state, status.reason) = (Standing::Failed, Some(reason.clone())),
+            // Its lock may be held for a moment longer.
+            Some(Ok(None)) if status.state == Standing::Running => status.state = Standing::Open,
+            Some(Ok(_)) | None => {}
+        }
+        Ok(status)
+    }
+
+    /// Returns the report of a run that has ended or was stopped.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::StillRunning`] or [`EngineError::RunFailed`]; for a run that was not started here, as
+    /// [`Engine::status`].
+    pub(crate) async fn report(&self, engine: &Engine, run: &str) -> Result<RunReport, EngineError> {
+        // Not read from the journal, where a run by rules that answered in the place of this one has another id.
+        match self.outcome_of(run).as_deref() {
+            Some(Ok(Some(asked))) => return Ok(RunReport::from(asked.clone())),
+            Some(Err(reason)) => {
+                return Err(EngineError::RunFailed { run: run.to_owned(), reason: reason.clone() });
+            }
+            Some(Ok(None)) | None => {}
+        }
+        let RunStatus { run_id, state, .. } = self.status(engine, run, u64::MAX).await?;
+        if state == Standing::Running {
+            return Err(EngineError::StillRunning { run: run_id });
+        }
+        let Replayed { report, .. } = engine.replay(Some(&run_id)).await?;
+        Ok(RunReport { report, resumable: (state == Standing::Open).then_some(run_id) })
+    }
+
+    /// Stops a run that was started here, and waits until it has noted where it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::status`]. Also returns an error for a run that another process works on.
+    pub(crate) async fn cancel(&self, engine: &Engine, run: &str) -> Result<RunStatus, EngineError> {
+        let status = self.status(engine, run, u64::MAX).await?;
+        match self.started(&status.run_id) {
+            Some(Started { stop, mut outcome, .. }) => {
+                stop.cancel();
+                // An error means that its task is gone, which ends it too.
+                let _ = outcome.wait_for(Option::is_some).await;
+            }
+            None if status.state == Standing::Running => {
+                return Err(EngineError::NotStartedHere { run: status.run_id });
+            }
+            None => {}
+        }
+        self.status(engine, run, u64::MAX).await
+    }
+
+    /// Stops all runs and waits for them.
+    pub(crate) async fn close(&self) {
+        self.stop.cancel();
+        // All slots are free when every run has ended. The semaphore is never closed, so there is no error.
+        drop(self.slots.acquire_many(MAX_RUNS).await);
+    }
+
+    fn remember(&self, started: Started) {
+        let mut runs = self.runs();
+        runs.push_back(started);
+        while runs.len() > MAX_KEPT {
+            match runs.iter().position(|run| run.outcome.borrow().is_some()) {
+                Some(ended) => drop(runs.remove(ended)),
+                None => return,
+            }
+        }
+    }
+
+    fn started(&self, run: &str) -> Option<Started> {
+        self.runs().iter().find(|started| started.id.as_str() == run).cloned()
+    }
+
+    fn outcome_of(&self, run: &str) -> Option<Outcome> {
+        self.started(run)?.outcome.borrow().clone()
+    }
+
+    fn runs(&self) -> MutexGuard<'_, VecDeque<Started>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits for a run. Once `stopped` is ready, which tells it to stop, it has [`PATIENCE`] to do so before it is abandoned.
+async fn stoppable(
+    run: impl Future<Output = Result<Asked, EngineError>>,
+    stopped: impl Future<Output = ()>,
+) -> Result<Option<Asked>, EngineError> {
+    let mut run = std::pin::pin!(run);
+    tokio::select! {
+        asked = &mut run => asked.map(Some),
+        () = stopped => match tokio::time::timeout(PATIENCE, run).await {
+            Ok(asked) => asked.map(Some),
+            Err(_) => Ok(None),
+        },
+    }
+}
+
+impl From<Asked> for RunReport {
+    fn from(Asked { report, resumable }: Asked) -> Self {
+        Self { report, resumable: resumable.map(|run| run.to_string()) }
+    }
+}

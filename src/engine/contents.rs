@@ -1,0 +1,147 @@
+//! What the index holds, for surfaces that list it: collections, documents, and the address of a passage.
+
+use std::collections::BTreeMap;
+
+use reqwest::Url;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::audience::Audience;
+use super::{Engine, EngineError};
+use crate::source::Place;
+
+/// A collection of the index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct CollectionEntry {
+    pub(crate) name: String,
+    /// Number of its documents.
+    pub(crate) documents: usize,
+    /// Whether only this machine, and models on it, may see it.
+    pub(crate) local_only: bool,
+    /// Whether it can be searched and read here.
+    pub(crate) served: bool,
+    /// Why it cannot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+}
+
+/// A document of the index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DocumentEntry {
+    pub(crate) collection: String,
+    /// Path relative to the collection's root.
+    pub(crate) path: String,
+    pub(crate) title: String,
+}
+
+impl Engine {
+    /// Lists the collections of the index by name, those included that the audience may not see.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the index cannot be read.
+    pub(crate) async fn list_collections(&self) -> Result<Vec<CollectionEntry>, EngineError> {
+        let index = self.open_index().await?;
+        let mut counts: BTreeMap<String, usize> =
+            index.manifest().collections.keys().map(|name| (name.clone(), 0)).collect();
+        for document in index.documents(None).await? {
+            *counts.entry(document.collection).or_default() += 1;
+        }
+        let entry = |(name, documents): (String, usize)| {
+            let reason = self.check_served(&name).err().map(|error| error.to_string());
+            CollectionEntry { documents, local_only: self.is_local_only(&name), served: reason.is_none(), reason, name }
+        };
+        Ok(counts.into_iter().map(entry).collect())
+    }
+
+    /// Lists the documents that the audience may see, by collection and path.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the index cannot be read.
+    pub(crate) async fn documents(&self) -> Result<Vec<DocumentEntry>, EngineError> {
+        let rows = self.open_index().await?.documents(None).await?;
+        let mut documents: Vec<_> = rows
+            .into_iter()
+            .filter(|row| self.serves(&row.collection))
+            .map(|row| DocumentEntry { collection: row.collection, path: row.path, title: row.title })
+            .collect();
+        documents.sort_by(|a, b| (&a.collection, &a.path).cmp(&(&b.collection, &b.path)));
+        Ok(documents)
+    }
+
+    /// Returns the absolute address of lines of a document: of the file on this machine, or, for other machines, whose
+    /// business the folders of this one are not, one that [`document_address`] makes.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the index cannot be read.
+    pub(crate) async fn addresses(&self) -> Result<Addresses, EngineError> {
+        let index = self.open_index().await?;
+        let roots = index.manifest().collections.keys();
+        let roots = roots.filter(|_| self.audience == Audience::ThisMachine);
+        let roots = roots.filter_map(|name| Some((name.clone(), Url::from_directory_path(index.root(name)?).ok()?)));
+        Ok(Addresses { roots: roots.collect() })
+    }
+}
+
+/// Makes the addresses of passages.
+#[derive(Clone, Debug)]
+pub(crate) struct Addresses {
+    /// Folder of each collection whose files may be named.
+    roots: BTreeMap<String, Url>,
+}
+
+impl Addresses {
+    /// Returns the absolute address of lines of a document.
+    pub(crate) fn of(&self, collection: &str, path: &str, lines: (u32, u32)) -> String {
+        let mut url = match self.roots.get(collection) {
+            Some(root) => extended(root.clone(), path.split('/')),
+            None => document_address(collection, path),
+        };
+        let (first, last) = lines;
+        url.set_fragment(Some(&if first == last { format!("L{first}") } else { format!("L{first}-L{last}") }));
+        url.into()
+    }
+
+    /// Returns the absolute address of a place.
+    pub(crate) fn of_place(&self, place: &Place) -> String {
+        match place {
+            Place::Kb { collection, path, line_start, line_end, .. } => {
+                self.of(collection, path, (*line_start, *line_end))
+            }
+            Place::Web { url, .. } => url.clone(),
+        }
+    }
+}
+
+/// Returns the address of a document within its index: `dr://documents/handbook/guide/a%20b.md`.
+pub(crate) fn document_address(collection: &str, path: &str) -> Url {
+    let base = Url::parse("dr://documents").expect("the address is constant");
+    extended(base, std::iter::once(collection).chain(path.split('/')))
+}
+
+fn extended<'a>(mut base: Url, segments: impl Iterator<Item = &'a str>) -> Url {
+    if let Ok(mut path) = base.path_segments_mut() {
+        path.pop_if_empty().extend(segments);
+    }
+    base
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_is_absolute_and_keeps_any_file_name() {
+        let root = Url::from_directory_path("/home/me/my notes").unwrap();
+        let addresses = Addresses { roots: [("notes".to_owned(), root)].into() };
+        assert_eq!(
+            addresses.of("notes", "a b/50% #1?.md", (3, 9)),
+            "file:///home/me/my%20notes/a%20b/50%25%20%231%3F.md#L3-L9"
+        );
+        assert_eq!(addresses.of("a/b", "é.md", (4, 4)), "dr://documents/a%2Fb/%C3%A9.md#L4");
+        let names = Addresses { roots: BTreeMap::new() };
+        assert_eq!(names.of("notes", "x.md", (1, 2)), "dr://documents/notes/x.md#L1-L2", "no folder is named");
+    }
+}

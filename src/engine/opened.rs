@@ -1,0 +1,76 @@
+//! What stays open between the operations of an engine: the index and its embedder.
+//!
+//! A server answers thousands of searches; opening the index and loading the model takes longer than the search itself.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::OnceCell;
+
+use super::{Engine, EngineError};
+use crate::kb::embed::{EmbedError, Embedder, EmbedderChoice};
+use crate::kb::index::Index;
+use crate::kb::index::stamp::Stamp;
+
+/// A value with what it was made for, made by the first caller that needs it while the others wait.
+type Kept<K, V> = Mutex<Option<(K, Arc<OnceCell<V>>)>>;
+
+/// The index as of its latest known commit, and the embedder used last.
+#[derive(Default)]
+pub(super) struct Opened {
+    index: Kept<Stamp, Index>,
+    embedder: Kept<EmbedderChoice, Arc<dyn Embedder>>,
+}
+
+impl Opened {
+    /// Returns the choice of the embedder used last.
+    pub(super) fn embedder_choice(&self) -> Option<EmbedderChoice> {
+        let slot = self.embedder.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.as_ref().map(|(choice, _)| choice.clone())
+    }
+}
+
+impl Engine {
+    /// Returns the index as of its latest commit. It is opened again only if another process has committed since.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no index, or it cannot be read. Neither is remembered.
+    pub(super) async fn open_index(&self) -> Result<Index, EngineError> {
+        // Taken before the index is opened: a commit in between then makes the next stamp differ.
+        let Some(stamp) = Stamp::of(&self.location) else { return Ok(Index::open(&self.location).await?) };
+        let index = kept(&self.opened.index, stamp);
+        Ok(index.get_or_try_init(|| Index::open(&self.location)).await?.clone())
+    }
+
+    /// Returns an embedder, which is warmed up on a background thread when it is loaded.
+    pub(super) async fn warm_embedder(&self, choice: &EmbedderChoice) -> Result<Arc<dyn Embedder>, EmbedError> {
+        let load = async || {
+            let embedder = self.load_embedder(choice).await?;
+            let warmed = Arc::clone(&embedder);
+            // Not awaited: an early query waits inside the embedder.
+            drop(tokio::task::spawn_blocking(move || warmed.warm_up()));
+            Ok(embedder)
+        };
+        kept(&self.opened.embedder, choice.clone()).get_or_try_init(load).await.map(Arc::clone)
+    }
+}
+
+/// Returns the cell for `key`, which replaces that for any other key.
+fn kept<K: PartialEq, V>(slot: &Kept<K, V>, key: K) -> Arc<OnceCell<V>> {
+    let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*slot {
+        Some((known, cell)) if *known == key => Arc::clone(cell),
+        _ => {
+            let cell = Arc::new(OnceCell::new());
+            *slot = Some((key, Arc::clone(&cell)));
+            cell
+        }
+    }
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,121 @@
+//! How far a run is, read from its journal.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::watch::event_line;
+use super::{Engine, EngineError};
+use crate::render::figure;
+use crate::run::store::StoreError;
+use crate::run::usage::usage_of;
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Standing {
+    /// A process works on it.
+    Running,
+    /// It was stopped before its end and can be resumed.
+    Open,
+    Ended,
+    /// It ended with an error.
+    Failed,
+}
+
+/// The state of a run.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct RunStatus {
+    pub(crate) run_id: String,
+    pub(crate) question: String,
+    pub(crate) state: Standing,
+    /// Why it ended or failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+    /// Latest planned round; 0 before the first plan.
+    pub(crate) round: u32,
+    /// The tree of sub-questions.
+    pub(crate) nodes: Vec<NodeStanding>,
+    /// Model calls so far.
+    pub(crate) calls: u64,
+    /// Tokens so far, sent and received.
+    pub(crate) tokens: u64,
+    /// Cost so far; null if a price is not known.
+    pub(crate) cost_usd: Option<f64>,
+    /// Active time until the last event.
+    pub(crate) seconds: f64,
+    /// Events after the requested number, oldest first.
+    pub(crate) events: Vec<EventEntry>,
+    /// Number of the last event; pass it as `since` to get only what is new.
+    pub(crate) last_event: u64,
+}
+
+/// A sub-question and its state.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct NodeStanding {
+    pub(crate) id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) parent: Option<String>,
+    pub(crate) question: String,
+    pub(crate) status: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub(crate) depends_on: Vec<String>,
+}
+
+/// An event in a line.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct EventEntry {
+    pub(crate) number: u64,
+    /// Milliseconds since 1970.
+    pub(crate) at: u64,
+    pub(crate) text: String,
+}
+
+impl Engine {
+    /// Returns how far a stored run is, with its events after number `since`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such run, the audience may not see it, or its journal cannot be read.
+    pub(crate) async fn status(&self, run: &str, since: u64) -> Result<RunStatus, EngineError> {
+        let store = self.known_runs()?;
+        let run = store.find(Some(run)).await?;
+        let is_running = store.is_busy(&run);
+        let (events, state) = store.read(&run).await?;
+        self.check_run_served(&store, &state).await?;
+        let usage = usage_of(store.journal(), &run).await.map_err(StoreError::from)?.total;
+        let last_event = events.last().map_or(0, |event| event.seq);
+        let new = events.iter().filter(|event| event.seq > since);
+        Ok(RunStatus {
+            run_id: run.to_string(),
+            question: state.question.to_string(),
+            state: match (is_running, state.is_over()) {
+                (true, _) => Standing::Running,
+                (false, true) => Standing::Ended,
+                (false, false) => Standing::Open,
+            },
+            reason: state.stop_reason().map(|reason| figure::stop_reason(reason).to_owned()),
+            round: state.round(),
+            nodes: state
+                .tree
+                .nodes
+                .iter()
+                .map(|node| NodeStanding {
+                    id: node.id.to_string(),
+                    parent: node.parent.as_ref().map(ToString::to_string),
+                    question: node.question.to_string(),
+                    status: figure::status(node.status).to_owned(),
+                    depends_on: node.depends_on.iter().map(ToString::to_string).collect(),
+                })
+                .collect(),
+            calls: usage.calls,
+            tokens: usage.input_tokens + usage.output_tokens,
+            cost_usd: usage.cost_usd,
+            seconds: state.active.as_secs_f64(),
+            events: new
+                .map(|event| EventEntry { number: event.seq, at: event.at.0, text: event_line(event) })
+                .collect(),
+            last_event,
+        })
+    }
+}

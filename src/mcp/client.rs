@@ -1,0 +1,86 @@
+//! The settings by which assistants start this server, to be pasted into a file of theirs.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+/// An assistant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Client {
+    Claude,
+    Cursor,
+    VsCode,
+    Codex,
+}
+
+/// How the server is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Launch {
+    /// The absolute path of this program. Assistants have another `PATH` than a shell.
+    pub(crate) program: PathBuf,
+    /// The absolute path of the project. Assistants start servers in a folder of their choice.
+    pub(crate) project: PathBuf,
+}
+
+impl Client {
+    /// Returns the settings that make the assistant start the server.
+    pub(crate) fn settings(self, launch: &Launch) -> String {
+        let program = launch.program.to_string_lossy();
+        let args = ["mcp".into(), "--project".into(), launch.project.to_string_lossy()];
+        let server = json!({ "command": program, "args": args });
+        match self {
+            Self::Claude | Self::Cursor => pretty(&json!({ "mcpServers": { "dr": server } })),
+            Self::VsCode => {
+                let server = json!({ "type": "stdio", "command": program, "args": args });
+                pretty(&json!({ "servers": { "dr": server } }))
+            }
+            Self::Codex => {
+                let text = |text: &str| toml::Value::from(text).to_string();
+                let args: Vec<_> = args.iter().map(|arg| text(arg)).collect();
+                format!("[mcp_servers.dr]\ncommand = {}\nargs = [{}]\n", text(&program), args.join(", "))
+            }
+        }
+    }
+
+    /// Returns the file that the settings belong in.
+    pub(crate) fn file(self) -> &'static str {
+        match self {
+            Self::Claude => "`.mcp.json` of a project (Claude Code) or `claude_desktop_config.json` (Claude Desktop)",
+            Self::Cursor => "`.cursor/mcp.json` of a project, or `~/.cursor/mcp.json`",
+            Self::VsCode => "`.vscode/mcp.json` of a workspace",
+            Self::Codex => "`~/.codex/config.toml`",
+        }
+    }
+}
+
+fn pretty(value: &serde_json::Value) -> String {
+    format!("{value:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_every_client_name_program_and_project() {
+        let launch = Launch { program: r#"/opt/my "tools"/dr"#.into(), project: r"/home/me/a\b".into() };
+        let args = json!(["mcp", "--project", r"/home/me/a\b"]);
+        for client in [Client::Claude, Client::Cursor, Client::VsCode, Client::Codex] {
+            let settings = client.settings(&launch);
+            let server = match client {
+                Client::Codex => {
+                    let settings: toml::Table = settings.parse().unwrap();
+                    json!(settings["mcp_servers"]["dr"])
+                }
+                Client::VsCode => {
+                    serde_json::from_str::<serde_json::Value>(&settings).unwrap()["servers"]["dr"].clone()
+                }
+                Client::Claude | Client::Cursor => {
+                    serde_json::from_str::<serde_json::Value>(&settings).unwrap()["mcpServers"]["dr"].clone()
+                }
+            };
+            assert_eq!(server["command"], r#"/opt/my "tools"/dr"#, "{client:?}");
+            assert_eq!(server["args"], args, "{client:?}");
+        }
+    }
+}

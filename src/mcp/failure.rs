@@ -1,0 +1,89 @@
+//! Why a tool did not do what it was asked, as its caller is told it.
+
+use std::net::SocketAddr;
+
+use rmcp::service::ServerInitializeError;
+
+use super::http::TOKEN_VARIABLE;
+use crate::base::line::with_causes;
+use crate::engine::EngineError;
+use crate::render::RenderError;
+
+/// A server could not be started, or not go on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServeError {
+    /// The first message was not one that begins a connection.
+    #[error("client does not speak the Model Context Protocol")]
+    Handshake(#[source] Box<ServerInitializeError>),
+    /// Other machines reach the server, and it would let everyone in.
+    #[error("a server at {address} is reached from other machines, and needs a token")]
+    NoToken { address: SocketAddr },
+    /// The token can be guessed.
+    #[error("token in `{TOKEN_VARIABLE}` is shorter than {least} characters")]
+    ShortToken { least: usize },
+    /// A server needs a socket.
+    #[error("`dr` is offline, and a server over HTTP needs a socket")]
+    Offline,
+    /// The address is taken, or not one of this machine.
+    #[error("failed to listen at {address}")]
+    Listen {
+        address: SocketAddr,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl ServeError {
+    /// Returns what the user can do about this error.
+    pub(crate) fn hint(&self) -> String {
+        match self {
+            Self::NoToken { .. } | Self::ShortToken { .. } => {
+                format!("export {TOKEN_VARIABLE}=\"$(openssl rand -hex 32)\", or use an address as 127.0.0.1:7879")
+            }
+            Self::Offline => "serve over stdio, without `--http`".into(),
+            Self::Listen { .. } => "choose another port, for example 127.0.0.1:0".into(),
+            Self::Handshake(_) => "an assistant starts this command; `dr mcp --print-config claude` prints how".into(),
+        }
+    }
+
+    /// Returns whether the command line or a variable is wrong.
+    pub(crate) fn is_usage(&self) -> bool {
+        matches!(self, Self::NoToken { .. } | Self::ShortToken { .. } | Self::Offline)
+    }
+}
+
+/// A tool could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ToolError {
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// An argument is missing, of another type, or out of bounds.
+    #[error("arguments of `{tool}`: {reason}")]
+    Arguments { tool: &'static str, reason: String },
+    #[error(transparent)]
+    Render(#[from] RenderError),
+    #[error("result cannot be written as JSON")]
+    Json(#[from] serde_json::Error),
+    /// A panic. A damaged index makes the storage engine panic.
+    #[error("stopped by a bug or a damaged index: {0}")]
+    Panic(String),
+}
+
+impl ToolError {
+    /// Returns the message with its hint, for a model to act upon.
+    pub(super) fn told(&self) -> String {
+        let hint = match self {
+            Self::Engine(error) => error.hint(),
+            Self::Panic(_) => Some("`dr doctor` checks the index".to_owned()),
+            Self::Arguments { .. } | Self::Render(_) | Self::Json(_) => None,
+        };
+        let hint = hint.map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+        format!("error: {}{hint}", with_causes(self))
+    }
+}
+
+impl From<crate::engine::RequestError> for ToolError {
+    fn from(error: crate::engine::RequestError) -> Self {
+        Self::Engine(error.into())
+    }
+}

@@ -1,0 +1,203 @@
+//! Serves any number of clients over HTTP: the streamable transport of the protocol, as a service that other routes can
+//! stand beside.
+//!
+//! A page in a browser can send requests to this machine, so `Host` and `Origin` are checked with and without a token: a
+//! foreign page has a foreign origin, and a name that was rebound to this machine is a foreign host. On an address that
+//! other machines reach, a token is needed as well, and `local_only` collections are not served.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::{ServeError, Server};
+use crate::engine::Audience;
+
+/// Variable with the token that clients must send.
+pub(crate) const TOKEN_VARIABLE: &str = "DR_MCP_TOKEN";
+
+/// Shortest token. One of 16 random letters cannot be guessed.
+const SHORTEST_TOKEN: usize = 16;
+
+/// Longest message of a client, in bytes.
+const MAX_BODY_BYTES: usize = 1024 * 1024;
+
+/// Names of this machine that a `Host` header may have.
+const LOOPBACK_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+/// Path of the service.
+const PATH: &str = "/mcp";
+
+/// Longest wait for open streams after the server was stopped. Clients keep one open for as long as they run.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Who is let in.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate {
+    address: SocketAddr,
+    hosts: Vec<String>,
+    /// Hash of the token. Hashes are compared in constant time and have one length.
+    token: Option<blake3::Hash>,
+}
+
+impl Gate {
+    /// Returns the gate of a server at `address` that is also known by the names `hosts`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if other machines reach the server and there is no token, or the token can be guessed.
+    pub(crate) fn new(address: SocketAddr, hosts: Vec<String>, token: Option<&str>) -> Result<Self, ServeError> {
+        let gate = Self { address, hosts, token: token.map(|token| blake3::hash(token.as_bytes())) };
+        match (token, gate.audience()) {
+            (Some(token), _) if token.len() < SHORTEST_TOKEN => Err(ServeError::ShortToken { least: SHORTEST_TOKEN }),
+            (None, Audience::Anywhere) => Err(ServeError::NoToken { address }),
+            _ => Ok(gate),
+        }
+    }
+
+    /// Returns who reaches the server. With a name of its own it may be behind a proxy or a tunnel on this machine.
+    pub(crate) fn audience(&self) -> Audience {
+        let is_local = |host: &String| LOOPBACK_NAMES.contains(&host.as_str());
+        let is_loopback = self.address.ip().is_loopback() && self.hosts.iter().all(is_local);
+        if is_loopback { Audience::ThisMachine } else { Audience::Anywhere }
+    }
+
+    /// Returns the names that a `Host` header may have.
+    fn host_names(&self) -> Vec<String> {
+        let own = (!self.address.ip().is_unspecified()).then(|| self.address.ip().to_string());
+        LOOPBACK_NAMES.iter().map(|name| (*name).to_owned()).chain(own).chain(self.hosts.clone()).collect()
+    }
+
+    /// Returns whether a request has the token, if one is needed.
+    fn admits(&self, headers: &HeaderMap) -> bool {
+        let Some(token) = &self.token else { return true };
+        let sent = headers.get(header::AUTHORIZATION).map(header::HeaderValue::as_bytes);
+        let sent = sent.and_then(|value| value.split_at_checked(BEARER.len()));
+        let sent = sent.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(BEARER)).map(|(_, sent)| sent);
+        sent.is_some_and(|sent| blake3::hash(sent) == *token)
+    }
+}
+
+/// The scheme of an `Authorization` header. Its letter case does not matter.
+const BEARER: &[u8] = b"Bearer ";
+
+/// Returns the routes of the server. Every request is checked by `gate`.
+pub(crate) fn routes(server: &Server, gate: Gate, stop: CancellationToken) -> Router {
+    let config = StreamableHttpServerConfig::default()
+        .with_allowed_hosts(gate.host_names())
+        .enforce_origin_validation()
+        .with_max_request_body_bytes(MAX_BODY_BYTES)
+        .with_cancellation_token(stop);
+    let server = server.clone();
+    let service =
+        StreamableHttpService::new(move || Ok(server.clone()), Arc::new(LocalSessionManager::default()), config);
+    Router::new().route_service(PATH, service).layer(middleware::from_fn_with_state(Arc::new(gate), check_token))
+}
+
+async fn check_token(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+    if gate.admits(request.headers()) {
+        return next.run(request).await;
+    }
+    tracing::info!("request without the token");
+    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], "the token is missing or wrong\n")
+        .into_response()
+}
+
+/// A server that listens.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    listener: TcpListener,
+    gate: Gate,
+}
+
+impl Listening {
+    /// Begins to listen at the address of a gate.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the address cannot be used.
+    pub(crate) async fn at(gate: Gate) -> Result<Self, ServeError> {
+        let failed = |source| ServeError::Listen { address: gate.address, source };
+        let listener = TcpListener::bind(gate.address).await.map_err(failed)?;
+        Ok(Self { listener, gate })
+    }
+
+    /// Returns the address of the service, with the port that was chosen if none was named.
+    pub(crate) fn url(&self) -> String {
+        let address = self.listener.local_addr().unwrap_or(self.gate.address);
+        format!("http://{address}{PATH}")
+    }
+
+    /// Serves until `stop` is cancelled. Runs are then stopped, and noted as stopped.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no more connections can be accepted.
+    pub(crate) async fn serve(self, server: &Server, stop: CancellationToken) -> Result<(), ServeError> {
+        let Self { listener, gate } = self;
+        let address = gate.address;
+        let routes = routes(server, gate, stop.clone());
+        let served = axum::serve(listener, routes).with_graceful_shutdown(stop.clone().cancelled_owned());
+        let late = async {
+            stop.cancelled().await;
+            tokio::time::sleep(PATIENCE).await;
+        };
+        let served = tokio::select! {
+            served = served.into_future() => served,
+            () = late => Ok(()),
+        };
+        server.close().await;
+        served.map_err(|source| ServeError::Listen { address, source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: &str = "a-token-of-some-length";
+
+    fn gate(address: &str, hosts: &[&str], token: Option<&str>) -> Result<Gate, ServeError> {
+        Gate::new(address.parse().unwrap(), hosts.iter().map(|host| (*host).to_owned()).collect(), token)
+    }
+
+    #[test]
+    fn server_that_other_machines_reach_needs_a_token() {
+        for (address, hosts) in
+            [("0.0.0.0:1", &[][..]), ("[::]:1", &[]), ("10.0.0.1:1", &[]), ("127.0.0.1:1", &["kb.example"])]
+        {
+            assert!(matches!(gate(address, hosts, None), Err(ServeError::NoToken { .. })), "{address}");
+            assert!(matches!(gate(address, hosts, Some("")), Err(ServeError::ShortToken { .. })), "{address}");
+            let gate = gate(address, hosts, Some(TOKEN)).unwrap();
+            assert_eq!(gate.audience(), Audience::Anywhere, "{address}");
+        }
+        for (address, hosts) in [("127.0.0.1:1", &[][..]), ("[::1]:1", &[]), ("127.0.0.1:1", &["localhost"])] {
+            assert_eq!(gate(address, hosts, None).unwrap().audience(), Audience::ThisMachine, "{address}");
+        }
+    }
+
+    #[test]
+    fn token_is_taken_from_a_bearer_header_alone() {
+        let gate = gate("127.0.0.1:1", &[], Some(TOKEN)).unwrap();
+        let admits = |value: &[u8]| {
+            let value = header::HeaderValue::from_bytes(value).unwrap();
+            gate.admits(&[(header::AUTHORIZATION, value)].into_iter().collect())
+        };
+        assert!(admits(format!("Bearer {TOKEN}").as_bytes()));
+        assert!(admits(format!("bearer {TOKEN}").as_bytes()));
+        for wrong in ["", "Bearer", "Bearer ", "Bearer a-token-of-some-lengt", "Basic a-token-of-some-length", TOKEN] {
+            assert!(!admits(wrong.as_bytes()), "{wrong}");
+        }
+        assert!(!admits(b"Bearer\xff a-token-of-some-length"));
+        assert!(!gate.admits(&HeaderMap::new()));
+    }
+}

@@ -1,0 +1,51 @@
+//! `dr` as a tool server of the Model Context Protocol, over stdio and HTTP.
+//!
+//! ```text
+//! stdio ─┐                     ┌─▶ search, fetch, read, list_collections ─┐
+//!        ├─▶ Server ─▶ Tool ───┤                                          ├─▶ Engine
+//! http ──┘                     └─▶ ask, research_* ─▶ Background ─────────┘
+//! ```
+//!
+//! What a tool does is a method of the engine; this module has what the protocol adds: schemas of arguments and results,
+//! progress, cancellation, and a limit on the length of a result. A client is not trusted: its ids and paths are looked up
+//! in the index and never become paths of the file system, it can lower limits and raise none, and its texts are not
+//! logged.
+//!
+//! # Where to look
+//!
+//! - [`tool::Tool`] is the list of tools. A file per tool has its arguments and its result.
+//! - [`server::Server`] answers the requests of the protocol. It is the same over stdio and HTTP.
+
+mod cut;
+
+mod failure;
+
+mod search;
+
+mod passage;
+
+mod answer;
+
+mod ask;
+
+mod research;
+
+mod tool;
+
+mod resource;
+
+mod prompt;
+
+mod server;
+
+mod stdio;
+
+mod http;
+
+mod client;
+
+pub(crate) use self::client::{Client, Launch};
+pub(crate) use self::failure::ServeError;
+pub(crate) use self::http::{Gate, Listening, TOKEN_VARIABLE};
+pub(crate) use self::server::Server;
+pub(crate) use self::stdio::serve_stdio;

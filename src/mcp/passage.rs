@@ -1,0 +1,197 @@
+//! `fetch` and `read`: passages by name.
+//!
+//! A name is looked up in the index and never becomes a path: only documents in the index can be read, and a file only
+//! if it is what was indexed. `fetch` has the shape of OpenAI's contract, see [`super::search`].
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::cut::{MAX_TEXT_TOKENS, beginning};
+use super::failure::ToolError;
+use super::search::title;
+use super::server::Shared;
+use super::tool::check_length;
+use crate::engine::{Excerpt, Extent, Selector};
+
+/// Longest name of a passage, in bytes: the longest path of common systems.
+const MAX_ID_BYTES: usize = 4 * 1_024;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FetchArguments {
+    /// Id of a result of `search`, or the `rest` of an earlier `fetch`.
+    id: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Fetched {
+    /// The id as it was given.
+    id: String,
+    title: String,
+    /// The section that the passage is in, verbatim.
+    text: String,
+    /// Address of the document, with the lines of the text.
+    url: String,
+    metadata: Metadata,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Metadata {
+    collection: String,
+    /// Path within the collection.
+    path: String,
+    /// Lines of the text in the document, from 1.
+    lines: String,
+    /// What was left out or is out of date.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+    /// The id to fetch for the rest of a text that was cut.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rest: Option<String>,
+}
+
+pub(super) async fn fetch(shared: &Shared, FetchArguments { id }: FetchArguments) -> Result<Fetched, ToolError> {
+    let passage = Passage::read(shared, "fetch", &id, Extent::Section).await?;
+    let Passage { excerpt, url, note, rest } = passage;
+    Ok(Fetched {
+        id,
+        title: title(&excerpt.title, &excerpt.heading_path),
+        url,
+        metadata: Metadata {
+            lines: format!("{}-{}", excerpt.line_start, excerpt.line_end),
+            collection: excerpt.collection,
+            path: excerpt.path,
+            note,
+            rest,
+        },
+        text: excerpt.text,
+    })
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReadArguments {
+    /// Id of a passage or document, a path as `search` shows it, or lines of one: `handbook/api.md:12-40`.
+    id: String,
+    /// How much around a passage: the passage itself (the default), its section, or its document. A path is read as a
+    /// whole.
+    #[serde(default)]
+    extent: ReadExtent,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum ReadExtent {
+    #[default]
+    Passage,
+    Section,
+    Document,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct ReadText {
+    collection: String,
+    /// Path within the collection.
+    path: String,
+    title: String,
+    /// Headings above the text, outermost first.
+    headings: Vec<String>,
+    /// First line, from 1.
+    line_start: u32,
+    /// Last line, inclusive.
+    line_end: u32,
+    url: String,
+    /// Verbatim.
+    text: String,
+    /// What was left out or is out of date.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+    /// The id to read for the rest of a text that was cut.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rest: Option<String>,
+}
+
+pub(super) async fn read(shared: &Shared, ReadArguments { id, extent }: ReadArguments) -> Result<ReadText, ToolError> {
+    let extent = match extent {
+        ReadExtent::Passage => Extent::Chunk,
+        ReadExtent::Section => Extent::Section,
+        ReadExtent::Document => Extent::Document,
+    };
+    let Passage { excerpt, url, note, rest } = Passage::read(shared, "read", &id, extent).await?;
+    Ok(ReadText {
+        collection: excerpt.collection,
+        path: excerpt.path,
+        title: excerpt.title,
+        headings: excerpt.heading_path,
+        line_start: excerpt.line_start,
+        line_end: excerpt.line_end,
+        url,
+        text: excerpt.text,
+        note,
+        rest,
+    })
+}
+
+/// A passage that is no longer than a result may be.
+pub(super) struct Passage {
+    pub(super) excerpt: Excerpt,
+    url: String,
+    pub(super) note: Option<String>,
+    rest: Option<String>,
+}
+
+impl Passage {
+    async fn read(shared: &Shared, tool: &'static str, id: &str, extent: Extent) -> Result<Self, ToolError> {
+        check_length(tool, "id", id, MAX_ID_BYTES)?;
+        let selector = id.parse::<Selector>();
+        let selector = selector.map_err(|error| ToolError::Arguments { tool, reason: error.to_string() })?;
+        Self::of(shared, &selector, extent).await
+    }
+
+    /// Reads a passage, cut to the length of a result.
+    pub(super) async fn of(shared: &Shared, selector: &Selector, extent: Extent) -> Result<Self, ToolError> {
+        let excerpt = shared.engine.get(selector, extent).await?;
+        let addresses = shared.engine.addresses().await?;
+        let (excerpt, cut) = cut_short(excerpt);
+        let stale =
+            excerpt.stale.then(|| "the file has changed since it was indexed; this is the indexed text".to_owned());
+        let notes: Vec<_> = stale.into_iter().chain(cut.as_ref().map(|cut| cut.note.clone())).collect();
+        Ok(Self {
+            url: addresses.of(&excerpt.collection, &excerpt.path, (excerpt.line_start, excerpt.line_end)),
+            note: (!notes.is_empty()).then(|| notes.join("; ")),
+            rest: cut.and_then(|cut| cut.rest),
+            excerpt,
+        })
+    }
+}
+
+/// What was left out of a passage.
+struct Cut {
+    note: String,
+    /// Name of the rest, if it has one.
+    rest: Option<String>,
+}
+
+/// Cuts a passage to the length of a result.
+fn cut_short(mut excerpt: Excerpt) -> (Excerpt, Option<Cut>) {
+    let kept = beginning(&excerpt.text, MAX_TEXT_TOKENS).len();
+    if kept == excerpt.text.len() {
+        return (excerpt, None);
+    }
+    let left_out = excerpt.text[kept..].lines().count();
+    let ends_line = excerpt.text[..kept].ends_with('\n');
+    excerpt.text.truncate(kept);
+    let last = excerpt.line_end;
+    let lines = u32::try_from(excerpt.text.lines().count().max(1)).unwrap_or(u32::MAX);
+    // The indexed text of a changed file has other lines than the file.
+    let rest = (ends_line && !excerpt.stale).then(|| {
+        excerpt.line_end = excerpt.line_start.saturating_add(lines - 1);
+        format!("{}/{}:{}-{last}", excerpt.collection, excerpt.path, excerpt.line_end.saturating_add(1))
+    });
+    let how = match &rest {
+        Some(rest) => format!("`{rest}` is the rest"),
+        None if excerpt.stale => "the rest can be read once the file is indexed again".to_owned(),
+        None => "the line goes on, and can only be read in the file".to_owned(),
+    };
+    (excerpt, Some(Cut { note: format!("the last {left_out} lines are left out; {how}"), rest }))
+}

@@ -1,0 +1,90 @@
+//! `search` and `list_collections`.
+//!
+//! `search` follows the contract that OpenAI's connectors and Deep Research have for tools of this name: one query, and a
+//! list `results` of `id`, `title` and `url`, each id one that `fetch` takes. The other arguments are additions that such a
+//! client does not send.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::failure::ToolError;
+use super::server::Shared;
+use super::tool::check_length;
+use crate::engine::{CollectionEntry, Hit, Scope, SearchRequest, cut};
+
+/// Hits of a search that does not ask for a number.
+const DEFAULT_HITS: u8 = 10;
+
+/// Most hits of a search. Their snippets are short, so 50 are some 5,000 tokens.
+const MAX_HITS: u8 = 50;
+
+/// Longest query, in bytes. A query is embedded as a whole, and the embedder reads some 250 words.
+const MAX_QUERY_BYTES: usize = 8 * 1_024;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SearchArguments {
+    /// What to search for, in words or as a question. Words and meaning are searched together; a phrase in double quotes
+    /// must occur as it is.
+    query: String,
+    /// Search only these collections (see `list_collections`).
+    #[serde(default)]
+    collections: Vec<String>,
+    /// Most results, from 1 to 50; 10 if not given.
+    #[schemars(range(min = 1, max = 50))]
+    limit: Option<u8>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct SearchResults {
+    /// Best first; empty if nothing was found.
+    results: Vec<SearchResult>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct SearchResult {
+    /// Pass it to `fetch` for the section, or to `read`.
+    id: String,
+    /// Title of the document and the headings above the passage.
+    title: String,
+    /// Address of the document, with the lines of the passage.
+    url: String,
+    /// The part of the passage that matches best.
+    text: String,
+}
+
+pub(super) async fn search(shared: &Shared, arguments: SearchArguments) -> Result<SearchResults, ToolError> {
+    let SearchArguments { query, collections, limit } = arguments;
+    check_length("search", "query", &query, MAX_QUERY_BYTES)?;
+    let limit = limit.unwrap_or(DEFAULT_HITS);
+    if !(1..=MAX_HITS).contains(&limit) {
+        let reason = format!("`limit` is {limit} (from 1 to {MAX_HITS})");
+        return Err(ToolError::Arguments { tool: "search", reason });
+    }
+    let scope = Scope { collections, ..Scope::default() };
+    let found = shared.engine.find(&SearchRequest { query, scope, limit: Some(limit.into()) }).await?;
+    let addresses = shared.engine.addresses().await?;
+    let result = |hit: Hit| SearchResult {
+        url: addresses.of(&hit.collection, &hit.path, (hit.line_start, hit.line_end)),
+        title: title(&hit.title, &hit.heading_path),
+        id: hit.id.to_string(),
+        text: hit.snippet.text,
+    };
+    Ok(SearchResults { results: found.hits.into_iter().map(result).collect() })
+}
+
+/// Returns a title with the headings below it, on one line.
+pub(super) fn title(title: &str, headings: &[String]) -> String {
+    let headings = headings.iter().map(String::as_str).filter(|heading| *heading != title);
+    cut(&std::iter::once(title).chain(headings).collect::<Vec<_>>().join(" › "))
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Collections {
+    /// Collections of the index, by name.
+    collections: Vec<CollectionEntry>,
+}
+
+pub(super) async fn list_collections(shared: &Shared) -> Result<Collections, ToolError> {
+    Ok(Collections { collections: shared.engine.list_collections().await? })
+}

@@ -1,0 +1,140 @@
+use std::time::{Duration, Instant};
+
+use rmcp::model::{CallToolRequestParams, ClientRequest, Request};
+use rmcp::service::{ClientLifecycleMode, PeerRequestOptions};
+use serde_json::json;
+
+use super::{PATIENCE, QUESTION, Server, done, eras, hanging, runs, world_at};
+use crate::common::{World, block_on};
+use crate::model_server::ModelServer;
+use crate::run::kills::send;
+
+/// From the end of a server's input, or a signal, to its own end.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// Returns whether the newest run was stopped in order: no process works on it, and it can be resumed.
+fn was_stopped(world: &World) -> bool {
+    let runs = runs(world);
+    runs.len() == 1 && ["cancelled", "open"].contains(&runs[0]["state"].as_str().unwrap())
+}
+
+/// Starts a server, asks a question whose first model call hangs, and ends the server with `end`. Returns its exit code.
+fn ended_in_the_middle(
+    tool: &'static str,
+    end: impl AsyncFnOnce(&mut Server, rmcp::service::RunningService<rmcp::RoleClient, ()>),
+) -> (World, ModelServer, Option<i32>) {
+    let (model, asked) = hanging();
+    let world = world_at(&model);
+    let exit = block_on(async {
+        let mut server = Server::start(&world, &[]);
+        let client = server.connect((), ClientLifecycleMode::Initialize).await;
+        let args = json!({ "question": QUESTION }).as_object().unwrap().clone();
+        let request = CallToolRequestParams::new(tool).with_arguments(args);
+        let request = ClientRequest::CallToolRequest(Request::new(request));
+        let sent = client.send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap();
+        tokio::task::spawn_blocking(move || asked.recv_timeout(PATIENCE).expect("the model is asked")).await.unwrap();
+        let started = Instant::now();
+        end(&mut server, client).await;
+        drop(sent);
+        let exit = server.ended();
+        assert!(started.elapsed() < LIMIT, "{tool}: {:?}", started.elapsed());
+        exit
+    });
+    (world, model, exit)
+}
+
+#[test]
+fn end_of_input_in_the_middle_of_a_question_stops_its_run_in_order() {
+    for tool in ["ask", "research_start"] {
+        let (world, _model, exit) = ended_in_the_middle(tool, async |_, client| {
+            client.cancel().await.unwrap();
+        });
+        assert_eq!(exit, Some(0), "{tool}");
+        assert!(was_stopped(&world), "{tool}: {:?}", runs(&world));
+    }
+}
+
+#[test]
+fn signal_in_the_middle_of_a_question_stops_its_run_in_order() {
+    for signal in ["TERM", "INT"] {
+        let (world, _model, exit) = ended_in_the_middle("ask", async |server, client| {
+            send(signal, &server.child);
+            drop(client);
+        });
+        assert_eq!(exit, Some(0), "{signal}");
+        assert!(was_stopped(&world), "{signal}: {:?}", runs(&world));
+    }
+}
+
+#[test]
+fn cancelled_request_stops_its_run_and_not_the_server() {
+    for era in eras() {
+        let (model, asked) = hanging();
+        let world = world_at(&model);
+        block_on(async {
+            let mut server = Server::start(&world, &[]);
+            let client = server.connect((), era).await;
+            let args = json!({ "question": QUESTION }).as_object().unwrap().clone();
+            let request = CallToolRequestParams::new("ask").with_arguments(args);
+            let request = ClientRequest::CallToolRequest(Request::new(request));
+            let sent = client.send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap();
+            tokio::task::spawn_blocking(move || asked.recv_timeout(PATIENCE).expect("the model is asked"))
+                .await
+                .unwrap();
+            sent.cancel(Some("no longer wanted".to_owned())).await.unwrap();
+            let run = runs(&world)[0]["id"].clone();
+            let started = Instant::now();
+            let state = loop {
+                let status = done(&client, "research_status", json!({ "run_id": run })).await;
+                if status["state"] != "running" {
+                    break status["state"].clone();
+                }
+                assert!(started.elapsed() < PATIENCE, "{status}");
+            };
+            assert!(["open", "ended"].contains(&state.as_str().unwrap()), "{state}");
+            client.cancel().await.unwrap();
+            assert_eq!(server.ended(), Some(0));
+        });
+        assert!(was_stopped(&world), "{:?}", runs(&world));
+    }
+}
+
+#[test]
+fn run_in_the_background_is_cancelled_by_its_id() {
+    let (model, asked) = hanging();
+    let world = world_at(&model);
+    block_on(async {
+        let mut server = Server::start(&world, &[]);
+        let client = server.connect((), ClientLifecycleMode::Initialize).await;
+        let run = done(&client, "research_start", json!({ "question": QUESTION })).await["run_id"].clone();
+        tokio::task::spawn_blocking(move || asked.recv_timeout(PATIENCE).expect("the model is asked")).await.unwrap();
+        let told = super::refused(&client, "research_result", json!({ "run_id": run })).await;
+        assert!(told.contains("is being worked on"), "{told}");
+        let status = done(&client, "research_cancel", json!({ "run_id": run })).await;
+        assert_ne!(status["state"], "running", "{status}");
+        let result = done(&client, "research_result", json!({ "run_id": run })).await;
+        assert_eq!((&result["stop_reason"], &result["resumable"]), (&json!("cancelled"), &json!(true)), "{result}");
+        client.cancel().await.unwrap();
+    });
+    assert!(was_stopped(&world));
+    let resumed = world.dr(["resume", "--offline"]);
+    assert_ne!(resumed.exit, Some(2), "{resumed}");
+}
+
+#[test]
+fn no_more_runs_are_started_than_the_server_works_on() {
+    let (model, _asked) = hanging();
+    let world = world_at(&model);
+    block_on(async {
+        let mut server = Server::start(&world, &[]);
+        let client = server.connect((), ClientLifecycleMode::Initialize).await;
+        for number in 1..=4 {
+            done(&client, "research_start", json!({ "question": format!("{QUESTION} ({number})") })).await;
+        }
+        let told = super::refused(&client, "research_start", json!({ "question": QUESTION })).await;
+        assert!(told.contains("4 runs are being worked on"), "{told}");
+        client.cancel().await.unwrap();
+        assert_eq!(server.ended(), Some(0));
+    });
+    assert_eq!(runs(&world).len(), 4);
+}
