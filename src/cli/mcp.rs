@@ -106,7 +106,7 @@ async fn serve_http(
     if engine.is_offline() {
         return Err(ServeError::Offline);
     }
-    let token = std::env::var(TOKEN_VARIABLE).ok();
+    let token = std::env::var_os(TOKEN_VARIABLE);
     let gate = Gate::new(address, args.hosts, token.as_deref())?;
     let server = Server::new(engine.for_audience(gate.audience()), args.limits.max_jobs(), stop.clone());
     let listening = Listening::at(gate).await?;

@@ -5,6 +5,7 @@
 //! foreign page has a foreign origin, and a name that was rebound to this machine is a foreign host. On an address that
 //! other machines reach, a token is needed as well, and `local_only` collections are not served.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,8 +56,9 @@ impl Gate {
     /// # Errors
     ///
     /// Returns an error if other machines reach the server and there is no token, or the token can be guessed.
-    pub(crate) fn new(address: SocketAddr, hosts: Vec<String>, token: Option<&str>) -> Result<Self, ServeError> {
-        let gate = Self { address, hosts, token: token.map(|token| blake3::hash(token.as_bytes())) };
+    pub(crate) fn new(address: SocketAddr, hosts: Vec<String>, token: Option<&OsStr>) -> Result<Self, ServeError> {
+        let token = token.map(OsStr::as_encoded_bytes);
+        let gate = Self { address, hosts, token: token.map(blake3::hash) };
         match (token, gate.audience()) {
             (Some(token), _) if token.len() < SHORTEST_TOKEN => Err(ServeError::ShortToken { least: SHORTEST_TOKEN }),
             (None, Audience::Anywhere) => Err(ServeError::NoToken { address }),
@@ -167,7 +169,11 @@ mod tests {
     const TOKEN: &str = "a-token-of-some-length";
 
     fn gate(address: &str, hosts: &[&str], token: Option<&str>) -> Result<Gate, ServeError> {
-        Gate::new(address.parse().unwrap(), hosts.iter().map(|host| (*host).to_owned()).collect(), token)
+        Gate::new(
+            address.parse().unwrap(),
+            hosts.iter().map(|host| (*host).to_owned()).collect(),
+            token.map(OsStr::new),
+        )
     }
 
     #[test]

@@ -1,3 +1,4 @@
+use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
 
 use rmcp::model::{
@@ -367,6 +368,14 @@ fn input_that_is_no_protocol_is_an_error_and_its_end_is_not() {
     let world = World::indexed_text();
     let (said, _) = Server::start(&world, &[]).exchange(&[]);
     assert!(said.is_empty());
+    let mut server = Server::start(&world, &[]);
+    let mut input = server.child.stdin.take().unwrap();
+    input.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n").unwrap();
+    drop(input);
+    let mut log = String::new();
+    server.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    assert!(log.contains("error: client does not speak the Model Context Protocol") && log.contains("hint: "), "{log}");
+    assert_eq!(server.ended(), Some(1));
 }
 
 #[test]
