@@ -174,7 +174,7 @@ fn caller_lowers_limits_and_cannot_raise_them() {
             for (more, said) in [
                 (json!({ "max_cost": 2.5 }), "`max_cost` is 2.5 dollars, and the limit is 2 dollars"),
                 (json!({ "max_tokens": 9001 }), "`max_tokens` is 9001, and the limit is 9000"),
-                (json!({ "max_seconds": 901 }), "`max_seconds` is 901 seconds, and the limit is 900 seconds"),
+                (json!({ "max_seconds": 1801 }), "`max_seconds` is 1801 seconds, and the limit is 1800 seconds"),
                 (json!({ "max_rounds": 7 }), "`max_rounds` is 7, and the limit is 6"),
             ] {
                 let told = refused(&client, tool, ask(more)).await;
