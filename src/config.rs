@@ -732,7 +732,7 @@ mod tests {
             vec![code(setting.name), setting.description(), default(setting), flag, variable]
         });
         let mut tables = vec![table(&["setting", "values", "default", "flag", "variable"], top)];
-        for name in ["models", "prices", "web", "deep_research", "collections"] {
+        for name in ["models", "prices", "web", "rerank", "deep_research", "collections"] {
             let rows = SETTINGS.iter().filter(|setting| setting.table() == Some(name)).map(|setting| {
                 let short = setting.name.trim_start_matches(&format!("{name}."));
                 let short = short.trim_start_matches("MODEL.").trim_start_matches("NAME.");

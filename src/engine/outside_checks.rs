@@ -17,7 +17,10 @@ impl Engine {
                 Err(error) => Check::trouble("outside", with_causes(&error), error.hint()),
             }];
         }
-        vec![self.models_check(), self.web_check(), self.deep_research_check(), self.prices_check()]
+        let mut checks = vec![self.models_check(), self.web_check()];
+        checks.extend(self.rerank_check());
+        checks.extend([self.deep_research_check(), self.prices_check()]);
+        checks
     }
 
     fn models_check(&self) -> Check {
@@ -35,6 +38,14 @@ impl Engine {
                     Check::ok("endpoints", format!("{distinct} in use, the writer at {}", writer.endpoint))
                 }
             },
+        }
+    }
+
+    /// Returns `None` if no reranker is configured.
+    fn rerank_check(&self) -> Option<Check> {
+        match self.settings.reranker() {
+            Ok(reranker) => reranker.map(|reranker| Check::ok("rerank", format!("hits are reranked by {reranker}"))),
+            Err(error) => Some(Check::trouble("rerank", with_causes(&error), error.hint())),
         }
     }
 

@@ -533,7 +533,7 @@ async fn node_that_only_concludes_asks_for_its_report_alone() {
     let branch = work(&caller, &source, &task).await.unwrap();
     assert_eq!((caller.keys(), branch.report.findings.len()), (vec!["n3/report".to_owned()], 1));
     assert!(source.queries.lock().unwrap().is_empty());
-    assert!(caller.tasks()[0].contains("Source of n2e1: a.md › a"), "{}", caller.tasks()[0]);
+    assert!(caller.tasks()[0].contains("\nFrom a.md: n2e1"), "{}", caller.tasks()[0]);
 }
 
 #[tokio::test]
