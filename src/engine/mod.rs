@@ -65,6 +65,8 @@ pub(crate) use self::recall::{FileState, FoundBefore};
 pub(crate) use self::request::{AskRequest, LowerLimits, RequestError};
 pub(crate) use self::run::{Planned, Raise, ResumeRequest};
 pub(crate) use self::search::{SearchRequest, Searched};
+#[cfg(test)]
+pub(crate) use self::status::{EventEntry, NodeStanding};
 pub(crate) use self::status::{RunStatus, Standing};
 pub use self::stored::report_of;
 pub(crate) use self::stored::{RunDetails, RunSummary, StoredRuns};

@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn caller_lowers_a_limit_and_raises_none() {
-        let settings = BudgetLimits { time: None, ..BudgetLimits::default() };
+        let settings = BudgetLimits { tokens: Some(150_000), time: None, ..BudgetLimits::default() };
         let lower = LowerLimits { dollars: Some(0.5), tokens: Some(150_000), ..LowerLimits::default() };
         let limits = lower.of(settings).unwrap();
         assert_eq!(limits, BudgetLimits { cost_nanos: Some(500_000_000), ..settings });

@@ -11,6 +11,10 @@ use super::server::Shared;
 use crate::base::id::RunId;
 use crate::engine::RunStatus;
 
+/// Most events and sub-questions in a status. Each is a line of up to 100 characters, so both are some 10,000 tokens.
+const MAX_EVENTS: usize = 200;
+const MAX_NODES: usize = 200;
+
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct StartedRun {
     /// Pass it to `research_status`, `research_result` and `research_cancel`.
@@ -34,9 +38,38 @@ pub(super) struct StatusArguments {
     since: u64,
 }
 
-pub(super) async fn status(shared: &Shared, arguments: StatusArguments) -> Result<RunStatus, ToolError> {
+/// The state of a run, no longer than a result may be.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Status {
+    #[serde(flatten)]
+    run: RunStatus,
+    /// What was left out, and how to get it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cut: Option<String>,
+}
+
+pub(super) async fn status(shared: &Shared, arguments: StatusArguments) -> Result<Status, ToolError> {
     let run = run_id("research_status", &arguments.run_id)?;
-    Ok(shared.runs.status(&shared.engine, run.as_str(), arguments.since).await?)
+    Ok(Status::of(shared.runs.status(&shared.engine, run.as_str(), arguments.since).await?))
+}
+
+impl Status {
+    fn of(mut run: RunStatus) -> Self {
+        let mut cut = Vec::new();
+        let events = run.events.len();
+        if events > MAX_EVENTS {
+            run.events.truncate(MAX_EVENTS);
+            run.last_event = run.events.last().map_or(run.last_event, |event| event.number);
+            let (rest, last) = (events - MAX_EVENTS, run.last_event);
+            cut.push(format!("{rest} later events are left out; pass {last} as `since` for them"));
+        }
+        if run.nodes.len() > MAX_NODES {
+            let rest = run.nodes.len() - MAX_NODES;
+            run.nodes.truncate(MAX_NODES);
+            cut.push(format!("{rest} sub-questions are left out; the events name each of them"));
+        }
+        Self { run, cut: (!cut.is_empty()).then(|| cut.join("; ")) }
+    }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -62,9 +95,9 @@ pub(super) struct CancelArguments {
     run_id: String,
 }
 
-pub(super) async fn cancel(shared: &Shared, arguments: CancelArguments) -> Result<RunStatus, ToolError> {
+pub(super) async fn cancel(shared: &Shared, arguments: CancelArguments) -> Result<Status, ToolError> {
     let run = run_id("research_cancel", &arguments.run_id)?;
-    Ok(shared.runs.cancel(&shared.engine, run.as_str()).await?)
+    Ok(Status::of(shared.runs.cancel(&shared.engine, run.as_str()).await?))
 }
 
 /// Parses the id of a run. Prefixes, which people may type, could name a run that the client does not know.
@@ -74,4 +107,41 @@ fn run_id(tool: &'static str, text: &str) -> Result<RunId, ToolError> {
         let reason = crate::engine::cut(&format!("run_id: {error}"));
         ToolError::Arguments { tool, reason }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{EventEntry, NodeStanding, Standing};
+
+    #[test]
+    fn status_of_a_long_run_is_cut_and_goes_on_where_it_ends() {
+        let event = |number| EventEntry { number, at: 0, text: String::new() };
+        let node = |number: u32| NodeStanding {
+            id: format!("n{number}"),
+            parent: None,
+            question: String::new(),
+            status: String::new(),
+            depends_on: Vec::new(),
+        };
+        let run = RunStatus {
+            run_id: String::new(),
+            question: String::new(),
+            state: Standing::Running,
+            reason: None,
+            round: 1,
+            nodes: (1..=201).map(node).collect(),
+            calls: 0,
+            tokens: 0,
+            cost_usd: None,
+            seconds: 0.0,
+            events: (11..=310).map(event).collect(),
+            last_event: 310,
+        };
+        let Status { run, cut } = Status::of(run);
+        assert_eq!((run.nodes.len(), run.events.len(), run.last_event), (200, 200, 210));
+        let said = "100 later events are left out; pass 210 as `since` for them; 1 sub-questions are left out; the events \
+                    name each of them";
+        assert_eq!(cut.as_deref(), Some(said));
+    }
 }

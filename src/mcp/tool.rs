@@ -11,10 +11,9 @@ use super::answer::Answer;
 use super::ask::{QuestionArguments, ask};
 use super::failure::ToolError;
 use super::passage::{FetchArguments, Fetched, ReadArguments, ReadText, fetch, read};
-use super::research::{self, CancelArguments, ResultArguments, StartedRun, StatusArguments};
+use super::research::{self, CancelArguments, ResultArguments, StartedRun, Status, StatusArguments};
 use super::search::{Collections, SearchArguments, SearchResults, list_collections, search};
 use super::server::Shared;
-use crate::engine::RunStatus;
 
 /// A tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,9 +138,9 @@ impl Tool {
             Self::ListCollections => with_schemas::<NoArguments, Collections>(tool),
             Self::Ask => with_schemas::<QuestionArguments, Answer>(tool),
             Self::ResearchStart => with_schemas::<QuestionArguments, StartedRun>(tool),
-            Self::ResearchStatus => with_schemas::<StatusArguments, RunStatus>(tool),
+            Self::ResearchStatus => with_schemas::<StatusArguments, Status>(tool),
             Self::ResearchResult => with_schemas::<ResultArguments, Answer>(tool),
-            Self::ResearchCancel => with_schemas::<CancelArguments, RunStatus>(tool),
+            Self::ResearchCancel => with_schemas::<CancelArguments, Status>(tool),
         };
         tool.with_title(self.title()).with_annotations(self.annotations())
     }
