@@ -55,6 +55,22 @@ bench folder="kb":
     cargo bench --bench figures -- "{{folder}}"
     cargo bench --bench runs
 
+# Build the binary that is published, with its completion scripts and manual pages beside it.
+dist:
+    #!/bin/sh
+    set -eu
+    cargo build --locked --profile dist
+    built="${CARGO_TARGET_DIR:-target}/dist"
+    mkdir -p "$built/completions"
+    for shell in bash zsh fish powershell; do "$built/dr" completions "$shell" > "$built/completions/dr.$shell"; done
+    "$built/dr" man "$built/man"
+    echo "written to $built: dr, completions, man"
+
+# Record assets/demo.svg, the animation of the README, from a run of the release build.
+demo:
+    cargo build --release
+    tools/demo.py "${CARGO_TARGET_DIR:-target}/release/dr" assets/demo.svg
+
 # Check licences, advisories and sources of the dependencies (needs `cargo install cargo-deny --locked`).
 deny:
     cargo deny --locked check

@@ -15,7 +15,7 @@ use super::line::panic_text;
 /// The computation took too long, or it panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it takes too long to process")]
-pub(crate) struct TooSlow;
+pub struct TooSlow;
 
 /// Runs `work` on a thread of its own and waits for at most `limit`.
 pub(crate) fn within<T: Send + 'static>(

@@ -1,7 +1,7 @@
-//! Reads files that were written elsewhere, whose size is not to be trusted.
+//! Reads files that were written elsewhere, whose size is not to be trusted, and replaces them.
 
 use std::fs::File;
-use std::io::{Error, Read, Result};
+use std::io::{Error, Read, Result, Write};
 use std::path::Path;
 
 /// Reads a text file of at most `max_bytes`. Also reads pipes, to the same limit.
@@ -19,6 +19,23 @@ pub(crate) fn read_text(path: &Path, max_bytes: u64) -> Result<String> {
     // A file may grow, and the length of a pipe is not known.
     file.take(max_bytes + 1).read_to_string(&mut text)?;
     if text.len() as u64 > max_bytes { Err(too_long()) } else { Ok(text) }
+}
+
+/// Replaces a text file whole or not at all. Its permissions stay.
+///
+/// # Errors
+///
+/// Returns an error if the file does not exist, or its folder cannot be written.
+pub(crate) fn replace_text(path: &Path, text: &str) -> Result<()> {
+    let permissions = path.metadata()?.permissions();
+    let mut file = tempfile::NamedTempFile::new_in(
+        path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")),
+    )?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().set_permissions(permissions)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
 }
 
 #[cfg(test)]

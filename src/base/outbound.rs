@@ -112,8 +112,8 @@ impl Outbound {
     ///
     /// `clippy.toml` forbids it. Each use carries an `#[expect]` with the reason why that text was made without internal
     /// text: in the modules that turn the state of a run into what faces outward (`research::outward`, `run::outward`,
-    /// `run::outward_worker`), and where an answer from the web names an address (`run::node_source`, the parser of a
-    /// job's report).
+    /// `run::outward_worker`), where an answer from the web names an address (`run::node_source`, the parser of a job's
+    /// report), and where the user has the pages of a report fetched again (`engine::verify`).
     pub(crate) fn vouched(text: impl Into<String>) -> Self {
         Self(text.into())
     }

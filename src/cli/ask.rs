@@ -25,6 +25,10 @@ use crate::engine::{AskRequest, Engine, RequestError};
 /// files. Without a model, the answer consists of the quotes themselves. If the sources do not support an answer, `dr`
 /// refuses or prints the closest passages, and exits with 3; it never makes one up.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  dr ask --kb docs --offline \"Who may release?\"
+  dr ask --max-cost 0.50 --max-time 10m \"Compare lithium and alkaline cells\"
+  dr ask --format note -o notes/cells.md \"Why lithium cells?\"")]
 pub(super) struct AskArgs {
     #[command(flatten)]
     pub(super) what: QuestionArgs,
@@ -114,7 +118,7 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
     let asked = engine.ask(request, asks_back.then_some(&ask_back as _), watch.watcher(), stop).await;
     watch.finish();
     let asked = asked?;
-    let exit = args.report.end(ui, &asked.report)?;
+    let exit = args.report.end(ui, engine, &asked.report).await?;
     if let (Exit::Interrupted | Exit::Partial, Some(run)) = (exit, &asked.resumable) {
         args.events.note(ui, &format!("`dr resume {run}` continues this run"));
     }

@@ -18,6 +18,9 @@ use crate::render::json::versioned;
 /// Later wins: defaults, your own file, `dr.toml` beside `.dr/`, variables, flags. Keys are never shown. An invalid
 /// value is an error, even if only a run would use it.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  dr config
+  dr config --json | jq -r '.settings[] | select(.key == \"limit\").origin'")]
 pub(super) struct ConfigArgs {
     #[command(flatten)]
     output: OutputArgs,

@@ -17,6 +17,9 @@ use crate::render::json::versioned;
 ///
 /// Changes nothing without `--repair`. Each problem is shown with the command that fixes it; the exit code is then 1.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  dr doctor
+  dr doctor --model                      also test the language models")]
 pub(super) struct DoctorArgs {
     /// Also test each language model with two short prompts; this may incur a small cost
     #[arg(long)]

@@ -20,6 +20,8 @@ const MAX_FILE_BYTES: u64 = 100_000_000;
 ///
 /// Documents are ranked by their best passage. Every judged file must be in the index.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  dr eval --queries queries.jsonl --qrels qrels.tsv --mode lexical")]
 pub(super) struct EvalArgs {
     /// Questions, one `{"id": …, "text": …}` per line
     #[arg(long, value_name = "FILE")]

@@ -14,6 +14,9 @@ use crate::render::json::versioned;
 ///
 /// The text comes from the file if it is unchanged since it was indexed, otherwise from the index, with a note.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  dr get f2cb8db59abecbd4 --section      everything under the heading of a chunk
+  dr get concepts/journal.md:36-41")]
 pub(super) struct GetArgs {
     /// Id of a chunk or document, a path, or `path:from-to`
     #[arg(value_name = "ID")]

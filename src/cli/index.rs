@@ -20,6 +20,10 @@ use crate::render::json::versioned;
 /// Reads only changed files and embeds only changed passages. Text is searchable as soon as it is read; vectors follow.
 /// The next run completes a run that was interrupted or killed. Without a folder, all folders of the index are updated.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  dr index docs                        index a folder, or update its index
+  dr index                             update all folders of the index
+  dr index --collection wiki ~/wiki    name the collection")]
 pub(super) struct IndexArgs {
     /// Folders to index
     #[arg(value_name = "PATH")]

@@ -20,6 +20,9 @@ use crate::mcp::{Client, Gate, Launch, Listening, ServeError, Server, TOKEN_VARI
 /// Speaks the protocol on stdin and stdout until stdin ends, or over HTTP with `--http`. The tools search and read the
 /// index, answer questions, and start research in the background. A client may lower the limits of a run and raise none.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  dr mcp --print-config claude           the settings of an assistant
+  dr mcp --http 127.0.0.1:7879")]
 pub(super) struct McpArgs {
     /// Serve the project in this folder (default: the working directory, which an assistant chooses)
     #[arg(long, value_name = "FOLDER")]

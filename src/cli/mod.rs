@@ -22,6 +22,8 @@ mod search;
 
 mod get;
 
+mod open;
+
 mod report;
 
 mod limits;
@@ -40,6 +42,8 @@ mod replay;
 
 mod recall;
 
+mod verify;
+
 mod show;
 
 mod runs;
@@ -53,6 +57,8 @@ mod doctor;
 mod config;
 
 mod trust;
+
+mod completions;
 
 use std::io::IsTerminal;
 use std::panic::AssertUnwindSafe;
@@ -115,11 +121,13 @@ enum Command {
     Index(index::IndexArgs),
     Search(search::SearchArgs),
     Get(get::GetArgs),
+    Open(open::OpenArgs),
     Ask(ask::AskArgs),
     Plan(plan::PlanArgs),
     Resume(resume::ResumeArgs),
     Replay(replay::ReplayArgs),
     Recall(recall::RecallArgs),
+    Verify(verify::VerifyArgs),
     Runs(runs::RunsArgs),
     Show(show::ShowArgs),
     Export(runs::ExportArgs),
@@ -129,6 +137,9 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     Config(config::ConfigArgs),
     Trust(trust::TrustArgs),
+    Completions(completions::CompletionsArgs),
+    #[command(hide = true)]
+    Man(completions::ManArgs),
 }
 
 impl Command {
@@ -138,11 +149,13 @@ impl Command {
             Self::Index(_) => "index",
             Self::Search(_) => "search",
             Self::Get(_) => "get",
+            Self::Open(_) => "open",
             Self::Ask(_) => "ask",
             Self::Plan(_) => "plan",
             Self::Resume(_) => "resume",
             Self::Replay(_) => "replay",
             Self::Recall(_) => "recall",
+            Self::Verify(_) => "verify",
             Self::Runs(_) => "runs",
             Self::Show(_) => "show",
             Self::Export(_) => "export",
@@ -152,6 +165,8 @@ impl Command {
             Self::Doctor(_) => "doctor",
             Self::Config(_) => "config",
             Self::Trust(_) => "trust",
+            Self::Completions(_) => "completions",
+            Self::Man(_) => "man",
         }
     }
 }
@@ -251,11 +266,13 @@ async fn dispatch(ui: &mut Ui, cli: Cli) -> Result<Exit, CliError> {
         Command::Index(args) => index::index(ui, &Engine::new(&flags)?, args).await,
         Command::Search(args) => search::search(ui, &Engine::new(&args.flags(flags))?, args).await,
         Command::Get(args) => get::get(ui, &Engine::new(&flags)?, args).await,
+        Command::Open(args) => open::open(ui, &Engine::new(&flags)?, args).await,
         Command::Ask(args) => ask::ask(ui, &Engine::new(&args.flags(flags))?, args).await,
         Command::Plan(args) => plan::plan(ui, &Engine::new(&args.flags(flags))?, args).await,
         Command::Resume(args) => resume::resume(ui, &Engine::new(&args.flags(flags))?, args).await,
         Command::Replay(args) => replay::replay(ui, &Engine::new(&flags)?, args).await,
         Command::Recall(args) => recall::recall(ui, &Engine::new(&args.flags(flags))?, args).await,
+        Command::Verify(args) => verify::verify(ui, &Engine::new(&flags)?, args).await,
         Command::Runs(args) => runs::runs(ui, &Engine::new(&flags)?, args).await,
         Command::Show(args) => show::show(ui, &Engine::new(&flags)?, args).await,
         Command::Export(args) => runs::export(ui, &Engine::new(&flags)?, args).await,
@@ -269,6 +286,8 @@ async fn dispatch(ui: &mut Ui, cli: Cli) -> Result<Exit, CliError> {
         Command::Config(args) => config::config(ui, &Engine::new(&flags)?, &args),
         // Before an engine, which is refused where this is needed.
         Command::Trust(args) => trust::trust(ui, &args),
+        Command::Completions(args) => completions::completions(ui, &args),
+        Command::Man(args) => completions::man(&args),
     }
 }
 

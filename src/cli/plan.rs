@@ -23,6 +23,9 @@ use crate::render::tree::{TreeStyle, tree_lines};
 /// Prints the sub-questions and stops. `--save` writes the plan to a file that can be edited and passed to `dr ask
 /// --plan`; `dr resume` runs the plan unchanged.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  dr plan --save plan.json \"Compare lithium and alkaline cells\"
+  dr ask --plan plan.json \"Compare lithium and alkaline cells\"")]
 pub(super) struct PlanArgs {
     #[command(flatten)]
     what: QuestionArgs,

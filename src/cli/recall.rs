@@ -18,6 +18,8 @@ use crate::render::json::versioned;
 /// The quotes of all stored runs are searched by similarity, without a model. Each is printed with its place, and with the
 /// run that found it. A quote is marked if its file has changed since.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  dr recall \"lithium cells\" -n 5")]
 pub(super) struct RecallArgs {
     /// Words to search for
     #[arg(value_name = "QUERY", required = true)]

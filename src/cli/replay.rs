@@ -12,6 +12,9 @@ use crate::engine::Engine;
 ///
 /// Reads only the journal: no model, no index, no network.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  dr replay                              the report of the newest run
+  dr replay 4f1c09a2 --format html -o report.html")]
 pub(super) struct ReplayArgs {
     /// Id of the run, or a prefix of it (default: the newest run)
     #[arg(value_name = "RUN")]
@@ -27,5 +30,5 @@ pub(super) async fn replay(ui: &mut Ui, engine: &Engine, args: ReplayArgs) -> Re
     if replayed.is_running {
         ui.tell("note: this run is still in progress; this is what it has so far");
     }
-    args.report.end(ui, &replayed.report)
+    args.report.end(ui, engine, &replayed.report).await
 }

@@ -7,8 +7,9 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use super::error::CliError;
 use super::exit::Exit;
-use super::ui::Ui;
-use crate::engine::{Outcome, Report, StopReason};
+use super::ui::{Ui, file_address, linked};
+use crate::engine::{Engine, Outcome, Report, StopReason};
+use crate::render::links::{Target, places, with_links};
 use crate::render::{self, ReportFormat};
 
 /// Flags of commands that print a report.
@@ -53,15 +54,16 @@ impl ReportArgs {
     ///
     /// If the run was stopped because its terminal was closed, failing to print there is not another error: the report is
     /// stored.
-    pub(super) fn end(&self, ui: &mut Ui, report: &Report) -> Result<Exit, CliError> {
-        match (exit(report), self.print(ui, report)) {
+    pub(super) async fn end(&self, ui: &mut Ui, engine: &Engine, report: &Report) -> Result<Exit, CliError> {
+        match (exit(report), self.print(ui, engine, report).await) {
             (Exit::Interrupted, Err(CliError::Output(_))) => Ok(Exit::Interrupted),
             (exit, printed) => printed.map(|()| exit),
         }
     }
 
-    /// Prints a report, or writes it to the output file. On a terminal, Markdown is formatted.
-    fn print(&self, ui: &mut Ui, report: &Report) -> Result<(), CliError> {
+    /// Prints a report, or writes it to the output file. On a terminal, Markdown is formatted, and places are links where
+    /// the terminal shows them.
+    async fn print(&self, ui: &mut Ui, engine: &Engine, report: &Report) -> Result<(), CliError> {
         let format = if self.json { ReportFormat::Json } else { self.format };
         let mut text = render::report(report, format)?;
         // The output ends with a newline, in files and on terminals.
@@ -71,11 +73,24 @@ impl ReportArgs {
         match &self.output {
             Some(file) => write(file, &text),
             None if format == ReportFormat::Markdown && ui.formats() => {
-                Ok(ui.print(&termimad::MadSkin::default().term_text(&text).to_string())?)
+                let text = termimad::MadSkin::default().term_text(&text).to_string();
+                let names = if ui.shows_links() { addresses(engine, report).await } else { Vec::new() };
+                Ok(ui.print(&with_links(&text, &names, linked))?)
             }
             None => Ok(ui.print(&text)?),
         }
     }
+}
+
+/// Returns the names of places in a report, each with its address.
+async fn addresses(engine: &Engine, report: &Report) -> Vec<(String, String)> {
+    let folders = engine.folders().await;
+    let address = |target: &Target| match target {
+        Target::File { collection, path } => folders.get(collection).map(|folder| file_address(&folder.join(path))),
+        Target::Page(url) => Some(url.clone()),
+    };
+    let named = places(report).into_iter();
+    named.filter_map(|place| address(&place.target).map(|address| (place.text, address))).collect()
 }
 
 /// Writes the report to a file, following links. Pipes and devices are written to directly.

@@ -19,6 +19,9 @@ use crate::engine::{Engine, Raise, ResumeRequest};
 /// Stored replies are reused, so no finished call is charged again. Without a run, continues the newest one that has not
 /// ended.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  dr resume                              the newest run that has not ended
+  dr resume 4f1c09a2 --add-budget 1      raise the limit that ended it")]
 pub(super) struct ResumeArgs {
     /// Id of the run, or a prefix of it (default: the newest run that has not ended)
     #[arg(value_name = "RUN")]
@@ -87,5 +90,5 @@ pub(super) async fn resume(ui: &mut Ui, engine: &Engine, args: ResumeArgs) -> Re
     let resumed = engine.resume(request, watch.watcher(), interruptible()).await;
     watch.finish();
     let resumed = resumed?;
-    args.report.end(ui, &resumed.report)
+    args.report.end(ui, engine, &resumed.report).await
 }

@@ -15,6 +15,9 @@ use crate::render::json::versioned;
 
 /// List stored runs
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  dr runs
+  dr runs --stats")]
 pub(super) struct RunsArgs {
     /// Relate the number of sub-questions to cost and time, over all runs
     #[arg(long)]
@@ -27,6 +30,8 @@ pub(super) struct RunsArgs {
 
 /// Remove stored runs
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  dr rm 4f1c09a2")]
 pub(super) struct RmArgs {
     /// Ids of the runs, or prefixes of them
     #[arg(value_name = "RUN", required = true)]
@@ -39,6 +44,8 @@ pub(super) struct RmArgs {
 
 /// Export a stored run as JSON Lines
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  dr export 4f1c09a2 > run.jsonl")]
 pub(super) struct ExportArgs {
     /// Id of the run, or a prefix of it (default: the newest run)
     #[arg(value_name = "RUN")]

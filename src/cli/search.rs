@@ -1,13 +1,15 @@
 //! `dr search`: finds passages.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
 
 use super::error::CliError;
 use super::exit::Exit;
-use super::ui::{MATCH, NOTE, PLACE, QUIET, Ui, styled};
+use super::ui::{MATCH, NOTE, PLACE, QUIET, Ui, file_address, linked, styled};
 use crate::base::line::one_line;
 use crate::config::{Flags, bounds};
 use crate::engine::{Engine, Hit, Scope, SearchMode, Searched, Snippet, Support};
@@ -19,6 +21,10 @@ use crate::render::json::{line, versioned};
 /// names like `foo_bar`, `2026.4.10` or `--no-rerank` are matched as written (put `--` before a query that starts with a
 /// dash).
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  dr search \"what if indexing is killed\" -k 3
+  dr search --path 'docs/**/*.md' --tag adr '\"exact words\" write_lock'
+  dr search --json batteries | jq -r '.hits[].path'")]
 pub(super) struct SearchArgs {
     /// Words to search for
     #[arg(value_name = "QUERY", required = true)]
@@ -152,7 +158,8 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
         }
         SearchFormat::Text if found.hits.is_empty() => ui.tell("nothing found"),
         SearchFormat::Text => {
-            ui.print(&text(&found, args.explain))?;
+            let folders = if ui.shows_links() { engine.folders().await } else { BTreeMap::new() };
+            ui.print(&text(&found, args.explain, &folders))?;
             if found.support == Support::None {
                 ui.tell("note: no hit is relevant to the query");
             }
@@ -161,12 +168,17 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
     Ok(Exit::Done)
 }
 
-/// Returns the hits for people, matched words marked.
-fn text(found: &Searched, explain: bool) -> String {
+/// Returns the hits for people, matched words marked. Places of collections with a folder are links.
+fn text(found: &Searched, explain: bool, folders: &BTreeMap<String, PathBuf>) -> String {
     let mut text = String::new();
     for hit in &found.hits {
         let place = format!("{}:{}-{}", hit.path, hit.line_start, hit.line_end);
-        let _ = writeln!(text, "{}  {}", styled(PLACE, &one_line(&place)), styled(QUIET, hit.id.as_str()));
+        let place = styled(PLACE, &one_line(&place));
+        let place = match folders.get(&hit.collection) {
+            Some(folder) => linked(&file_address(&folder.join(&hit.path)), &place),
+            None => place,
+        };
+        let _ = writeln!(text, "{place}  {}", styled(QUIET, hit.id.as_str()));
         let mut names = vec![hit.title.as_str()];
         names.extend(hit.heading_path.iter().map(String::as_str).filter(|heading| *heading != hit.title));
         let _ = writeln!(text, "  {}", styled(QUIET, &one_line(&names.join(" › "))));

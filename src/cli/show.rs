@@ -16,6 +16,9 @@ use crate::render::tree::{TreeStyle, tree_lines};
 
 /// Show a run: its tree, its usage, its events
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  dr show --usage                        calls, tokens and cost of the newest run
+  dr show 4f1c09a2 --egress              what left this machine")]
 pub(super) struct ShowArgs {
     /// Id of the run, or a prefix of it (default: the newest run)
     #[arg(value_name = "RUN")]

@@ -16,6 +16,9 @@ use crate::render::json::versioned;
 /// A `.dr` is used only if your own `dr` made it where it is, and a key in `.env` is not used. In a folder you trust, both
 /// are used. What you trust is noted in your own data folder; nothing in the folder itself can change it.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  dr trust                               this folder
+  dr trust --revoke ~/downloads/project")]
 pub(super) struct TrustArgs {
     /// The folder that contains `.dr` or `.env`
     #[arg(value_name = "PATH", default_value = ".")]

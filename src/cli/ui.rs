@@ -1,6 +1,7 @@
 //! Terminal output: data on stdout, messages on stderr, colours.
 
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
@@ -101,6 +102,13 @@ impl Ui {
         std::io::stdout().is_terminal()
     }
 
+    /// Returns whether stdout is a terminal that is known to show hyperlinks (OSC 8). Others may print their escape
+    /// sequences.
+    pub(crate) fn shows_links(&self) -> bool {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Self::is_for_people() && self.color != Color::Never && knows_links(&variable)
+    }
+
     /// Returns whether a report is formatted for a terminal: stdout is one, or `--color always` is set.
     pub(crate) fn formats(&self) -> bool {
         Self::is_for_people() || self.color == Color::Always
@@ -117,7 +125,76 @@ impl Ui {
     }
 }
 
+/// Returns whether the terminal that these variables describe shows hyperlinks. One inside another that may not is left out.
+fn knows_links(variable: &dyn Fn(&str) -> Option<String>) -> bool {
+    const PROGRAMS: [&str; 8] = ["iTerm.app", "WezTerm", "vscode", "ghostty", "WarpTerminal", "mintty", "rio", "Hyper"];
+    const TERMS: [&str; 6] = ["xterm-kitty", "xterm-ghostty", "alacritty", "foot", "contour", "wezterm"];
+    let term = variable("TERM").unwrap_or_default();
+    let is_inside = variable("TMUX").is_some() || term.starts_with("screen") || term.starts_with("tmux");
+    if variable("NO_COLOR").is_some() || term == "dumb" || is_inside {
+        return false;
+    }
+    let is_new_vte =
+        variable("VTE_VERSION").and_then(|version| version.parse().ok()).is_some_and(|version: u32| version >= 5_000);
+    is_new_vte
+        || variable("TERM_PROGRAM").is_some_and(|program| PROGRAMS.contains(&program.as_str()))
+        || TERMS.iter().any(|known| term.starts_with(known))
+        || ["KONSOLE_VERSION", "WT_SESSION", "KITTY_WINDOW_ID"].iter().any(|name| variable(name).is_some())
+}
+
+/// Returns the address of a file, for a link. Every byte that could end the link is escaped.
+pub(crate) fn file_address(file: &Path) -> String {
+    let mut address = String::from("file://");
+    for byte in file.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' => {
+                address.push(char::from(*byte));
+            }
+            _ => address.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    address
+}
+
+/// Returns `text` as a hyperlink to an address without control characters.
+pub(crate) fn linked(address: &str, text: &str) -> String {
+    format!("\u{1b}]8;;{address}\u{1b}\\{text}\u{1b}]8;;\u{1b}\\")
+}
+
 /// Wraps `text` in the escape sequences of a style.
 pub(crate) fn styled(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_for_terminals_that_are_known_to_show_them() {
+        for (variables, expected) in [
+            (&[("TERM_PROGRAM", "WezTerm"), ("TERM", "xterm-256color")][..], true),
+            (&[("TERM", "xterm-kitty")], true),
+            (&[("VTE_VERSION", "7200")], true),
+            (&[("VTE_VERSION", "4800")], false),
+            (&[("WT_SESSION", "1")], true),
+            (&[("TERM", "xterm-256color")], false),
+            (&[("TERM", "xterm-kitty"), ("NO_COLOR", "1")], false),
+            (&[("TERM", "dumb"), ("VTE_VERSION", "7200")], false),
+            (&[("TERM", "tmux-256color"), ("VTE_VERSION", "7200")], false),
+            (&[("TERM", "xterm-kitty"), ("TMUX", "/tmp/tmux")], false),
+            (&[], false),
+        ] {
+            let variable =
+                |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+            assert_eq!(knows_links(&variable), expected, "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn name_of_a_file_cannot_end_its_link() {
+        let address = file_address(Path::new("/kb/a b\u{1b}\\é;#?.md"));
+        assert_eq!(address, "file:///kb/a%20b%1B%5C%C3%A9%3B%23%3F.md");
+        assert_eq!(linked(&address, "a"), format!("\u{1b}]8;;{address}\u{1b}\\a\u{1b}]8;;\u{1b}\\"));
+    }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::passage::GetError;
 use super::request::RequestError;
+use super::verify::VerifyError;
 use crate::base::folder::in_the_way;
 use crate::base::id::RunId;
 use crate::config::{ConfigError, TrustError};
@@ -185,6 +186,9 @@ pub enum EngineError {
     /// What runs found.
     #[error(transparent)]
     Recall(#[from] RecallError),
+    /// Checking a report again.
+    #[error(transparent)]
+    Verify(#[from] VerifyError),
     #[error(transparent)]
     Request(#[from] RequestError),
     /// A blocking task died.
@@ -217,6 +221,7 @@ impl EngineError {
             | Self::NoWayOut { .. }
             | Self::PlanFollows { .. }
             | Self::Run(RunError::Plan { .. }) => ErrorKind::Usage,
+            Self::Verify(error) if error.is_usage() => ErrorKind::Usage,
             Self::Cancelled | Self::Run(RunError::Call { source: CallError::Cancelled, .. }) => ErrorKind::Cancelled,
             Self::Run(RunError::Call { source: CallError::Limit(_), .. }) => ErrorKind::Limit,
             Self::Trust(_)
@@ -247,6 +252,7 @@ impl EngineError {
             | Self::Run(_)
             | Self::Store(_)
             | Self::Recall(_)
+            | Self::Verify(_)
             | Self::Task(_) => ErrorKind::Failed,
         }
     }
@@ -311,6 +317,7 @@ impl EngineError {
             Self::Run(error) => error.hint(),
             Self::Store(error) => error.hint(),
             Self::Recall(error) => error.hint(),
+            Self::Verify(error) => error.hint(),
             Self::Request(error) => error.hint(),
             Self::Folder { action: "create", path, source } => in_the_way(path, source),
             Self::Folder { .. } | Self::Task(_) | Self::Cancelled => None,

@@ -1,4 +1,5 @@
-//! Every operation of `dr` as a method: index, search, get, ask, plan, resume, replay, recall, show, export, eval, doctor.
+//! Every operation of `dr` as a method: index, search, get, open, ask, plan, resume, replay, recall, verify, show, export,
+//! eval, doctor.
 //!
 //! An engine holds the index and the resolved settings. It is independent of its caller: no terminal, no flags, no exit
 //! codes. Every surface (today, the command line) is built on these methods and on the types re-exported here, and uses
@@ -27,11 +28,15 @@ mod indexing;
 
 mod passage;
 
+mod place;
+
 mod setup;
 
 mod stored;
 
 mod recall;
+
+mod verify;
 
 mod before;
 
@@ -61,6 +66,7 @@ pub(crate) use self::doctor::{CheckStatus, Checkup, ExplainedSetting};
 pub(crate) use self::error::{EngineError, ErrorKind};
 pub use self::indexing::IndexRequest;
 pub(crate) use self::passage::{Excerpt, Extent, Selector};
+pub(crate) use self::place::FilePlace;
 pub(crate) use self::recall::{FileState, FoundBefore};
 pub(crate) use self::request::{AskRequest, LowerLimits, RequestError};
 pub(crate) use self::run::{Planned, Raise, ResumeRequest};
@@ -70,6 +76,7 @@ pub(crate) use self::status::{EventEntry, NodeStanding};
 pub(crate) use self::status::{RunStatus, Standing};
 pub use self::stored::report_of;
 pub(crate) use self::stored::{RunDetails, RunSummary, StoredRuns};
+pub(crate) use self::verify::{CitationState, VerifiedCitation, VerifiedReport, VerifyRequest};
 pub(crate) use self::watch::{CallStep, Progress, RunEvent, Watcher, cut, event_line};
 pub(crate) use crate::kb::embed::EmbedderChoice;
 pub(crate) use crate::kb::eval::Figures;

@@ -127,6 +127,12 @@ pub enum GetError {
         /// The first requested line.
         wanted: u32,
     },
+    /// The file has been removed since it was indexed.
+    #[error("`{path}` is gone since it was indexed")]
+    Gone {
+        /// The file.
+        path: String,
+    },
     /// The file has changed since it was indexed, so line numbers are no longer valid.
     #[error("`{path}` has changed since it was indexed")]
     Changed {
@@ -147,7 +153,7 @@ impl GetError {
                 Some("paths are relative to the collection's root, as `dr search` prints them".into())
             }
             Self::Ambiguous { choices, .. } => Some(format!("say which: `{}`", choices.join("`, `"))),
-            Self::Changed { .. } => Some("run `dr index` to bring the index up to date".into()),
+            Self::Changed { .. } | Self::Gone { .. } => Some("run `dr index` to bring the index up to date".into()),
             Self::BeyondEnd { .. } => None,
         }
     }
@@ -202,7 +208,7 @@ impl Engine {
 }
 
 /// Finds the document of a path, which may be prefixed with the name of its collection.
-fn find_document(documents: Vec<DocumentRow>, path: &str) -> Result<DocumentRow, GetError> {
+pub(super) fn find_document(documents: Vec<DocumentRow>, path: &str) -> Result<DocumentRow, GetError> {
     let full = |row: &DocumentRow| format!("{}/{}", row.collection, row.path);
     let trimmed = path.strip_prefix("./").unwrap_or(path);
     let (mut found, others): (Vec<_>, Vec<_>) =

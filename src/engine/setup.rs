@@ -49,7 +49,7 @@ const TIME_BY_PLAN: PlanShare<Duration> = PlanShare { base: Duration::from_mins(
 const LOCAL_TIMES: u32 = 3;
 
 /// Folder of fetched pages in `.dr`.
-const PAGES: &str = "pages";
+pub(super) const PAGES: &str = "pages";
 
 /// Flags about background jobs that no settings file can set.
 #[derive(Clone, Copy, Debug, Default)]

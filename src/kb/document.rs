@@ -17,6 +17,9 @@ pub(crate) const MAX_DOCUMENT_BYTES: u64 = 4 * 1024 * 1024;
 /// Larger front matter is stripped from the body but not parsed.
 const MAX_FRONT_MATTER_BYTES: usize = 64 * 1024;
 
+/// Most nodes of front matter that are parsed.
+const MAX_YAML_NODES: usize = 20_000;
+
 /// Limits on each title, tag and alias, and on how many tags or aliases are kept.
 const MAX_NAME_CHARS: usize = 200;
 const MAX_NAMES: usize = 256;
@@ -316,7 +319,7 @@ impl Fence {
     fn read(self, content: &str) -> Result<Map<String, Value>, String> {
         let fields = match self {
             Self::Yaml if content.lines().all(|line| line.trim().is_empty() || line.starts_with('#')) => Ok(Map::new()),
-            Self::Yaml => serde_saphyr::from_str_with_options(content, yaml_options())
+            Self::Yaml => serde_saphyr::from_str_with_options(content, yaml_options(MAX_YAML_NODES))
                 .map_err(|error| yaml_reason(&error.to_string())),
             Self::Toml => toml::from_str::<toml::Table>(content)
                 .map(|table| table.into_iter().map(|(key, value)| (key, from_toml(value))).collect())
@@ -333,16 +336,24 @@ fn yaml_reason(complaint: &str) -> String {
     line.trim_start_matches("error: ").replacen("line ", "its line ", 1)
 }
 
+/// Returns the range of YAML front matter between its fences, if a text begins with one.
+pub(crate) fn yaml_front_matter(text: &str) -> Option<Range<usize>> {
+    let start = if text.starts_with(BOM) { BOM.len_utf8() } else { 0 };
+    let fence = Fence::opening(&text[start..]).filter(|fence| matches!(fence, Fence::Yaml))?;
+    let (fields, _) = fence.enclosed(&text[start..])?;
+    Some(start + fields.start..start + fields.end)
+}
+
 /// Options that accept repeated keys but limit nesting and expansion: aliases can make a small file
 /// expand to gigabytes.
-fn yaml_options() -> serde_saphyr::Options {
+pub(crate) fn yaml_options(max_nodes: usize) -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
-            max_events: 20_000,
+            max_events: max_nodes,
             max_aliases: 200,
             max_anchors: 200,
             max_depth: 32,
-            max_nodes: 20_000,
+            max_nodes: max_nodes,
             max_recorded_anchor_events: 20_000,
         },
         duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,

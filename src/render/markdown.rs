@@ -17,22 +17,6 @@ use crate::research::evidence::Evidence;
 use crate::research::report::Report;
 use crate::source::Place;
 
-/// Returns the report as Markdown with front matter, for saving it in a knowledge base.
-pub(crate) fn note(report: &Report) -> String {
-    // A JSON string is a valid YAML string, so this quotes and escapes for YAML as well.
-    let said = |text: &str| serde_json::Value::from(one_line(text)).to_string();
-    let question = said(report.question.as_str());
-    let mut text = format!("---\ntitle: {question}\nquestion: {question}\n");
-    if let Some(run) = &report.run_id {
-        let _ = writeln!(text, "run_id: {}", said(run));
-    }
-    let _ = writeln!(text, "stop_reason: {}", figure::stop_reason(report.stop_reason));
-    let _ = writeln!(text, "confidence: {:.2}", report.confidence);
-    let _ = writeln!(text, "cost: {}", said(&figure::cost(report.usage.total.cost_usd)));
-    text.push_str("tags: [dr-report]\n---\n\n");
-    text + &self::report(report)
-}
-
 /// Returns the report as Markdown for reading.
 ///
 /// An answer made without a model is short: it consists of quotes. A report of a longer run has every quote below its
@@ -404,7 +388,7 @@ fn has_bare(line: &str, letters: &[char]) -> bool {
     is_escaped
 }
 
-fn code(text: &str) -> String {
+pub(super) fn code(text: &str) -> String {
     format!("`{}`", one_line(text).replace('`', "'"))
 }
 
@@ -545,27 +529,6 @@ mod tests {
         let headings: Vec<_> = text.lines().filter(|line| line.starts_with("## ")).collect();
         assert_eq!(headings, ["## Limitations", "## Nearest passages"]);
         assert!(text.contains("**No answer.** Nothing answers this.\n"), "{text}");
-    }
-
-    #[test]
-    fn note_goes_back_into_a_knowledge_base_as_a_tagged_document() {
-        let mut run = sample::run();
-        run.question = "Why \"this\": a 'test' --- # or {not}?".parse().unwrap();
-        let text = note(&run);
-        let (_, rest) = text.split_once("---\n").unwrap();
-        let (front, body) = rest.split_once("---\n\n").unwrap();
-        let front: serde_json::Value = serde_saphyr::from_str(front).unwrap();
-        let expected = serde_json::json!({
-            "title": run.question.as_str(),
-            "question": run.question.as_str(),
-            "run_id": "4f1c09a2b7de5533",
-            "stop_reason": "budget_exceeded",
-            "confidence": 0.62,
-            "cost": "unknown",
-            "tags": ["dr-report"],
-        });
-        assert_eq!(front, expected);
-        assert_eq!(body, report(&run));
     }
 
     #[test]

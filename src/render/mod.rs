@@ -3,7 +3,7 @@
 //! ```text
 //! report ─▶ markdown ─▶ terminal
 //!        ├▶ html
-//!        └▶ json
+//!        └▶ json      json, note ─▶ saved: read back, to check the citations again
 //! ```
 //!
 //! Text from notes, pages and models is untrusted: [`prose`] reduces it to the few forms a report may have, and every
@@ -23,6 +23,10 @@ mod sample;
 pub(crate) mod json;
 
 pub(crate) mod markdown;
+
+pub(crate) mod saved;
+
+pub(crate) mod links;
 
 pub(crate) mod html;
 
@@ -109,7 +113,7 @@ pub enum RenderError {
 pub fn report(report: &Report, format: ReportFormat) -> Result<String, RenderError> {
     match format {
         ReportFormat::Markdown => Ok(markdown::report(report)),
-        ReportFormat::Note => Ok(markdown::note(report)),
+        ReportFormat::Note => Ok(saved::note(report)),
         ReportFormat::Html => html::report(report),
         ReportFormat::Json => Ok(json::plain(report)?),
     }

@@ -25,6 +25,8 @@ pub mod sentence;
 
 pub mod evidence;
 
+pub(crate) mod folded;
+
 pub(crate) mod unit;
 
 pub mod pick;

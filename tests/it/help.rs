@@ -2,9 +2,27 @@ use std::process::Stdio;
 
 use crate::common::World;
 
-const COMMANDS: [&str; 17] = [
-    "index", "search", "get", "ask", "plan", "resume", "replay", "recall", "runs", "show", "export", "rm", "mcp",
-    "eval", "doctor", "config", "trust",
+const COMMANDS: [&str; 20] = [
+    "index",
+    "search",
+    "get",
+    "open",
+    "ask",
+    "plan",
+    "resume",
+    "replay",
+    "recall",
+    "verify",
+    "runs",
+    "show",
+    "export",
+    "rm",
+    "mcp",
+    "eval",
+    "doctor",
+    "config",
+    "trust",
+    "completions",
 ];
 
 #[test]

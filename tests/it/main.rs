@@ -50,6 +50,12 @@ mod run;
 /// The web: jobs, pages, egress, untrusted content.
 mod outside;
 
+/// `dr open`, completions, manual pages, links: what a shell and a terminal see.
+mod shell;
+
+/// `dr verify`: citations of saved reports against files and pages that change.
+mod verify;
+
 /// `dr eval`: metrics against known judgments.
 mod eval;
 

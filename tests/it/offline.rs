@@ -74,7 +74,7 @@ fn no_command_opens_a_socket_even_with_a_key_and_a_server() {
     for name in ["OPENAI_BASE_URL", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_ENDPOINT"] {
         world = world.with_variable(name, address.clone());
     }
-    let commands: [&[&str]; 9] = [
+    let commands: [&[&str]; 11] = [
         &["index", "kb"],
         &["index", "kb", "--rebuild", "--offline"],
         &["search", "siren"],
@@ -83,6 +83,8 @@ fn no_command_opens_a_socket_even_with_a_key_and_a_server() {
         &["ask", "--offline", "When does the siren sound?"],
         &["ask", "--offline", "--kb", "kb", "When does the siren sound?", "--json"],
         &["recall", "siren"],
+        &["ask", "--offline", "When does the siren sound?", "--format", "note", "-o", "note.md"],
+        &["verify", "note.md"],
         &["doctor", "--offline"],
     ];
     for args in commands {

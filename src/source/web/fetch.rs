@@ -148,6 +148,11 @@ impl Failure for FetchError {
 }
 
 impl FetchError {
+    /// Returns whether the site says that the page does not exist.
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self, Self::Status { status: 404 | 410, .. })
+    }
+
     /// Returns what the user can do about this error.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {

@@ -106,6 +106,14 @@ pub(crate) struct OpenedPage {
     pub(crate) links: Vec<Link>,
 }
 
+/// A page could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unread {
+    /// Whether its site says that it does not exist any more.
+    pub(crate) is_gone: bool,
+    pub(crate) reason: String,
+}
+
 /// The web, through one search engine and one fetcher.
 pub struct WebSource {
     provider: Arc<dyn SearchProvider>,
@@ -144,7 +152,7 @@ impl WebSource {
     }
 
     /// Returns the page at an address, from the store if it is fresh, else fetched.
-    async fn page(&self, url: &WebUrl) -> Result<Page, SourceError> {
+    async fn page(&self, url: &WebUrl) -> Result<Page, Unread> {
         let (pages, stored) = (self.pages.clone(), url.clone());
         let stored = tokio::task::spawn_blocking(move || pages.latest(&stored)).await;
         if let Ok(Some(page)) = stored
@@ -152,10 +160,11 @@ impl WebSource {
         {
             return Ok(page);
         }
+        let failed = |reason: String| Unread { is_gone: false, reason };
         let fetcher = self.fetcher.as_ref().ok_or_else(|| failed("pages are not fetched".to_owned()))?;
         let page = fetcher.fetch(url).await.map_err(|error| {
             let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-            failed(format!("`{}`: {error}{hint}", url.canonical()))
+            Unread { is_gone: error.is_gone(), reason: format!("`{}`: {error}{hint}", url.canonical()) }
         })?;
         let (pages, kept) = (self.pages.clone(), page.clone());
         let put = tokio::task::spawn_blocking(move || pages.put(&kept)).await;
@@ -270,7 +279,19 @@ impl WebSource {
         let id = address.as_str();
         let url: WebUrl = id.parse().map_err(|_| SourceError::NoSuchPassage { id: id.to_owned() })?;
         let given = self.as_given.lock().unwrap_or_else(PoisonError::into_inner).get(&url.canonical()).cloned();
-        Ok(Self::opened(id, self.page(&given.unwrap_or(url)).await?))
+        let page = self.page(&given.unwrap_or(url)).await.map_err(|unread| failed(unread.reason))?;
+        Ok(Self::opened(id, page))
+    }
+
+    /// Returns the whole text of the page at an address as it is now, or was within the last day.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the text is not a web address, or the page cannot be fetched.
+    pub(crate) async fn text_now(&self, address: &Outbound) -> Result<String, Unread> {
+        let url: WebUrl =
+            address.as_str().parse().map_err(|_| Unread { is_gone: false, reason: "not a web address".to_owned() })?;
+        Ok(self.page(&url).await?.text)
     }
 
     /// Returns the stored page of a place, to verify a quote.

@@ -1,0 +1,107 @@
+//! `dr open`: opens a passage in an editor.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+use clap::Args;
+
+use super::error::CliError;
+use super::exit::Exit;
+use super::ui::Ui;
+use crate::engine::{Engine, FilePlace, Selector};
+
+/// Open the file of a passage in your editor, at its line
+///
+/// The editor is that of `$VISUAL`, else of `$EDITOR`; arguments in it are passed on. It is started directly, not by a
+/// shell. vim, emacs, nano, VS Code, Helix, Zed, Sublime Text and their relatives are told the line.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  dr open f2cb8db59abecbd4                  an id that `dr search` printed
+  dr open concepts/journal.md:36            a line of a file
+  EDITOR='code --wait' dr open kb/concepts/journal.md")]
+pub(super) struct OpenArgs {
+    /// Id of a chunk or document, a path, or `path:from-to`
+    #[arg(value_name = "ID")]
+    selector: Selector,
+}
+
+/// Runs the command.
+pub(super) async fn open(ui: &mut Ui, engine: &Engine, args: OpenArgs) -> Result<Exit, CliError> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let editor = variable("VISUAL").or_else(|| variable("EDITOR")).ok_or_else(|| CliError::Usage {
+        message: "no editor is set".into(),
+        hint: Some("export EDITOR=nano, or another editor".into()),
+    })?;
+    let place = engine.file_place(&args.selector).await?;
+    if place.stale {
+        ui.tell(&format!("note: `{}` has changed since it was indexed; its lines may have moved", place.path));
+    }
+    let command = editor_command(&editor, &place);
+    let [program, arguments @ ..] = &command[..] else { return Ok(Exit::Failed) };
+    let failed = |source| CliError::File { action: "start", path: program.to_string_lossy().into_owned(), source };
+    // The editor owns the terminal until it ends.
+    let status = Command::new(program).args(arguments).status().map_err(failed)?;
+    if status.success() {
+        Ok(Exit::Done)
+    } else {
+        ui.warn(&format!("error: editor `{}` failed: {status}", program.to_string_lossy()));
+        Ok(Exit::Failed)
+    }
+}
+
+/// Returns the program and its arguments that open a file at its line. A value of words is a program with arguments,
+/// unless all of it is the path of a file.
+fn editor_command(editor: &OsString, place: &FilePlace) -> Vec<OsString> {
+    let mut command: Vec<OsString> = match editor.to_str() {
+        Some(words) if !Path::new(words).is_file() => words.split_whitespace().map(OsString::from).collect(),
+        _ => vec![editor.clone()],
+    };
+    let name = command.first().map(|program| Path::new(program).file_stem().unwrap_or_default().to_os_string());
+    let name = name.unwrap_or_default().to_string_lossy().to_lowercase();
+    let file = place.file.clone().into_os_string();
+    let with_line = |line: u32| {
+        let mut at = file.clone();
+        at.push(format!(":{line}"));
+        at
+    };
+    match (place.line, name.as_str()) {
+        (
+            Some(line),
+            "vi" | "vim" | "nvim" | "gvim" | "mvim" | "view" | "vimx" | "nano" | "pico" | "emacs" | "emacsclient"
+            | "kak" | "micro" | "mg" | "joe" | "jed" | "ne" | "gedit",
+        ) => command.extend([format!("+{line}").into(), file]),
+        (Some(line), "code" | "code-insiders" | "codium" | "vscodium" | "cursor" | "windsurf") => {
+            command.extend(["--goto".into(), with_line(line)]);
+        }
+        (Some(line), "hx" | "helix" | "zed" | "zeditor" | "subl" | "sublime_text") => command.push(with_line(line)),
+        _ => command.push(file),
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn editor_is_told_the_line_in_its_own_way_and_no_shell_is_used() {
+        for (editor, expected) in [
+            ("vim", vec!["vim", "+7", "/kb/a b.md"]),
+            ("/usr/bin/nvim -R", vec!["/usr/bin/nvim", "-R", "+7", "/kb/a b.md"]),
+            ("emacsclient -nw", vec!["emacsclient", "-nw", "+7", "/kb/a b.md"]),
+            ("nano", vec!["nano", "+7", "/kb/a b.md"]),
+            ("code --wait", vec!["code", "--wait", "--goto", "/kb/a b.md:7"]),
+            ("codium", vec!["codium", "--goto", "/kb/a b.md:7"]),
+            ("hx", vec!["hx", "/kb/a b.md:7"]),
+            ("subl -w", vec!["subl", "-w", "/kb/a b.md:7"]),
+            ("ed", vec!["ed", "/kb/a b.md"]),
+            ("sh -c $(touch x);", vec!["sh", "-c", "$(touch", "x);", "/kb/a b.md"]),
+        ] {
+            let place = FilePlace { file: "/kb/a b.md".into(), path: "a b.md".into(), line: Some(7), stale: false };
+            assert_eq!(editor_command(&editor.into(), &place), expected, "{editor}");
+            let whole = editor_command(&editor.into(), &FilePlace { line: None, ..place });
+            assert_eq!(whole.last().unwrap(), "/kb/a b.md", "{editor}");
+        }
+    }
+}
