@@ -1,9 +1,9 @@
-//! What stays open between the operations of an engine: the index and its embedder.
+//! What stays open between the operations of an engine: the index, its embedder and the reranker.
 //!
 //! A server answers thousands of searches; opening the index and loading the model takes longer than the search itself.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::sync::OnceCell;
 
@@ -11,6 +11,7 @@ use super::{Engine, EngineError};
 use crate::kb::embed::{EmbedError, Embedder, EmbedderChoice};
 use crate::kb::index::Index;
 use crate::kb::index::stamp::Stamp;
+use crate::kb::rerank::Reranker;
 
 /// A value with what it was made for, made by the first caller that needs it while the others wait.
 type Kept<K, V> = Mutex<Option<(K, Arc<OnceCell<V>>)>>;
@@ -20,6 +21,8 @@ type Kept<K, V> = Mutex<Option<(K, Arc<OnceCell<V>>)>>;
 pub(super) struct Opened {
     index: Kept<Stamp, Index>,
     embedder: Kept<EmbedderChoice, Arc<dyn Embedder>>,
+    /// The reranker, which knows how often it has failed.
+    pub(super) reranker: OnceLock<Arc<Reranker>>,
 }
 
 impl Opened {

@@ -140,18 +140,19 @@ impl Engine {
         is_cost_limited: bool,
     ) -> Result<Rerank, EngineError> {
         let Some(reranker) = self.settings.reranker()? else { return Ok(Rerank::Off) };
+        let reranker = self.opened.reranker.get_or_init(|| Arc::new(reranker));
         let searched = searcher.index().manifest().collections.keys();
         let mut searched = searched.filter(|name| collections.is_empty() || collections.contains(name));
         let options = &self.settings.values.collections;
         let closed = searched.find(|name| options.get(*name).is_some_and(|options| options.local_only));
         Ok(match closed {
             _ if self.settings.is_offline() => Rerank::Withheld(format!("{reranker} was not used: offline")),
-            _ if reranker.is_local => Rerank::By(Arc::new(reranker)),
+            _ if reranker.is_local => Rerank::By(Arc::clone(reranker)),
             Some(name) => Rerank::Withheld(format!("{reranker} was not used: `{name}` is only for models of your own")),
             None if is_cost_limited => Rerank::Withheld(format!(
                 "{reranker} was not used: it has no price, and the cost of the run is limited"
             )),
-            None => Rerank::By(Arc::new(reranker)),
+            None => Rerank::By(Arc::clone(reranker)),
         })
     }
 

@@ -5,8 +5,7 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use reqwest::Client;
@@ -14,7 +13,7 @@ use reqwest::header::AUTHORIZATION;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::base::clock::Clock;
+use crate::base::clock::{Clock, Moment};
 use crate::base::environment::{Environment, KeyError};
 use crate::base::http::{BaseUrl, HttpError, NoReply, ParseBaseUrlError, Secret, client_for, exchange};
 use crate::base::line::{shortened, with_causes};
@@ -28,8 +27,10 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest reply read, in bytes.
 const MAX_REPLY_BYTES: usize = 1 << 20;
 
-/// Failures in a row after which a process asks no more.
+/// Failures in a row after which the server is left alone for [`PAUSE`].
 const MAX_FAILURES: u32 = 2;
+
+const PAUSE: Duration = Duration::from_mins(1);
 
 /// The table `[rerank]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -103,9 +104,9 @@ pub(crate) enum RerankError {
     /// The reply is not in the form of the API.
     #[error("reply does not score every passage once")]
     Form,
-    /// Earlier requests of this process failed.
+    /// The last requests of this process failed.
     #[error("it failed before")]
-    GivenUp,
+    Paused,
 }
 
 /// A reranking server.
@@ -121,7 +122,14 @@ pub(crate) struct Reranker {
     pub(crate) is_local: bool,
     client: Client,
     clock: Arc<dyn Clock>,
-    failures: AtomicU32,
+    failures: Mutex<Failures>,
+}
+
+/// Failures in a row, and when the last one was.
+#[derive(Clone, Copy, Debug, Default)]
+struct Failures {
+    number: u32,
+    last: Moment,
 }
 
 impl fmt::Debug for Reranker {
@@ -177,7 +185,7 @@ impl RerankOptions {
             timeout: self.timeout_seconds.map_or(TIMEOUT, Duration::from_secs),
             candidates: self.candidates.unwrap_or(CANDIDATES),
             clock,
-            failures: AtomicU32::new(0),
+            failures: Mutex::default(),
         }))
     }
 }
@@ -187,19 +195,24 @@ impl Reranker {
     ///
     /// # Errors
     ///
-    /// Returns an error if the server gives no usable reply, and at once after [`MAX_FAILURES`] of them in a row.
+    /// Returns an error if the server gives no usable reply, and at once for [`PAUSE`] after [`MAX_FAILURES`] of them.
     pub(crate) async fn scores(&self, query: &str, texts: &[&str]) -> Result<Vec<f32>, RerankError> {
-        if self.failures.load(Ordering::SeqCst) >= MAX_FAILURES {
-            return Err(RerankError::GivenUp);
+        let failures = *self.failures();
+        if failures.number >= MAX_FAILURES && self.clock.now().since(failures.last) < PAUSE {
+            return Err(RerankError::Paused);
         }
         let scores = self.asked(query, texts).await;
-        match &scores {
-            Ok(_) => self.failures.store(0, Ordering::SeqCst),
-            Err(_) => {
-                self.failures.fetch_add(1, Ordering::SeqCst);
-            }
-        }
+        let mut failures = self.failures();
+        *failures = match &scores {
+            Ok(_) => Failures::default(),
+            Err(_) => Failures { number: failures.number + 1, last: self.clock.now() },
+        };
+        drop(failures);
         scores
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Failures> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn asked(&self, query: &str, texts: &[&str]) -> Result<Vec<f32>, RerankError> {
@@ -253,6 +266,7 @@ fn scores_in(reply: &Value, number: usize) -> Option<Vec<f32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::ManualClock;
 
     #[test]
     fn scores_are_read_from_the_replies_of_the_known_servers() {
@@ -268,6 +282,18 @@ mod tests {
             scored(json!({"results": [{"index": 0, "relevance_score": -4.0}, {"index": 1, "relevance_score": 4.0}]}));
         let logits = logits.unwrap();
         assert!(logits[0] < 0.02 && logits[1] > 0.98, "{logits:?}");
+    }
+
+    #[tokio::test]
+    async fn server_that_fails_twice_is_left_alone_for_a_minute() {
+        let clock = Arc::new(ManualClock::at(Moment(5)));
+        // Nothing listens on port 9 of this machine.
+        let options = RerankOptions { base_url: Some("http://127.0.0.1:9".into()), ..RerankOptions::default() };
+        let reranker = options.resolve(&Environment::default(), clock.clone()).unwrap().unwrap();
+        let asked = async || matches!(reranker.scores("q", &["a"]).await, Err(RerankError::NoReply(_)));
+        assert!(asked().await && asked().await && !asked().await);
+        clock.advance(PAUSE);
+        assert!(asked().await && !asked().await);
     }
 
     #[test]

@@ -189,7 +189,7 @@ pub(super) struct Notebook<'a, Q: ?Sized> {
 }
 
 impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
-    pub(super) fn new(Conversation { task, source, query }: &'a Conversation<'a, Q>) -> Self {
+    pub(super) fn new(Conversation { task, source, query, .. }: &'a Conversation<'a, Q>) -> Self {
         Self {
             source: *source,
             query: *query,

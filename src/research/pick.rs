@@ -51,12 +51,6 @@ const ABOUT: f32 = 0.7;
 /// Added to the score of a unit whose kind suits the question.
 const SUITS: f32 = 0.08;
 
-/// Units between a unit and the code that belongs to it, and one more.
-const MAX_BESIDE: usize = 2;
-
-/// Longest code that is shown beside another unit.
-const MAX_CODE_LINES: usize = 12;
-
 /// Longest unit with the one it refers to, in bytes.
 const MAX_EXTENDED: usize = 1_500;
 
@@ -132,8 +126,6 @@ struct Candidate<'a> {
     reading: &'a Reading,
     rank: usize,
     unit: Unit,
-    /// Its place among the units of the document.
-    at: usize,
     /// Whether it is the first of its section.
     is_first: bool,
     words: HashSet<String>,
@@ -172,7 +164,7 @@ pub(crate) fn pick(
     }
     let mut picked = Vec::new();
     let mut number = 0;
-    for candidate in best(candidates, asked) {
+    for candidate in best(candidates) {
         let text = deciding(&candidate, &weights, splitter);
         let document = &candidate.reading.document;
         let mut quotes = Vec::new();
@@ -205,7 +197,7 @@ fn candidates<'a>(
         };
         let sections: HashMap<usize, f32> = sections_hit(&found, &reading.hits);
         let mut last_section = None;
-        for (at, unit) in with_what_they_refer_to(text, found).into_iter().enumerate() {
+        for unit in with_what_they_refer_to(text, found) {
             let is_first = last_section.replace(unit.section) != Some(unit.section);
             let Some(of_section) = sections.get(&unit.section) else { continue };
             let is_hit = |(range, _): &&(Range<usize>, f32)| overlap(range, &unit.range);
@@ -216,7 +208,6 @@ fn candidates<'a>(
                 reading,
                 rank,
                 unit,
-                at,
                 is_first,
                 words,
                 matches: None,
@@ -338,14 +329,15 @@ fn sort(candidates: &mut [Candidate<'_>]) {
 }
 
 /// Adds how well the question is found in the best window of each unit, and sorts again. Units beyond [`MAX_COMPARED`] are
-/// not compared.
+/// dropped.
 fn add_meaning(
     candidates: &mut Vec<Candidate<'_>>,
     question: &Question,
     embedder: &dyn Embedder,
 ) -> Result<(), EmbedError> {
+    candidates.truncate(MAX_COMPARED);
     let words: Vec<_> = question.as_str().split_whitespace().collect();
-    let texts: Vec<_> = candidates.iter().take(MAX_COMPARED).map(parts).collect();
+    let texts: Vec<_> = candidates.iter().map(parts).collect();
     let found = embedder.compare(&words, &texts)?;
     for (candidate, matches) in candidates.iter_mut().zip(found) {
         candidate.score += MEANING * matches.best_window(WINDOW);
@@ -369,16 +361,9 @@ fn compared(unit: &Unit) -> &[Sentence] {
     &unit.sentences[..unit.sentences.len().min(MAX_SENTENCES)]
 }
 
-/// Keeps the best units, dropping those that repeat a better one or do not fit on the screen. If steps are asked for, the
-/// code beside the best unit is kept too: how it is done often stands there, in few words of the question.
-fn best(mut candidates: Vec<Candidate<'_>>, asked: Asked) -> Vec<Candidate<'_>> {
+/// Keeps the best units, dropping those that repeat a better one or do not fit on the screen.
+fn best(candidates: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
     let least = candidates.first().map_or(0.0, |best| best.score * KEPT_SHARE);
-    if let Some(place) = code_beside(&candidates).filter(|_| asked == Asked::Steps) {
-        let mut code = candidates.remove(place);
-        code.score = candidates[0].score;
-        shorten(&mut code);
-        candidates.insert(1, code);
-    }
     let mut kept: Vec<Candidate<'_>> = Vec::new();
     let mut lines = 0;
     for candidate in candidates {
@@ -403,31 +388,6 @@ fn best(mut candidates: Vec<Candidate<'_>>, asked: Asked) -> Vec<Candidate<'_>> 
     let first = |candidate: &Candidate<'_>| ranks.iter().position(|known| *known == place(candidate));
     kept.sort_by_key(|candidate| (first(candidate), candidate.unit.range.start));
     kept
-}
-
-/// Returns the place of the code that is nearest to the best candidate, if that is prose, in the same section.
-fn code_beside(candidates: &[Candidate<'_>]) -> Option<usize> {
-    let best = candidates.first().filter(|best| best.unit.kind == UnitKind::Paragraph)?;
-    let is_beside = |other: &Candidate<'_>| {
-        std::ptr::eq(best.reading, other.reading)
-            && best.unit.section == other.unit.section
-            && best.at.abs_diff(other.at) <= MAX_BESIDE
-            && other.unit.kind == UnitKind::Code
-            && penalty(other) <= 0.0
-            && !overlap(&best.unit.range, &other.unit.range)
-    };
-    let beside = candidates.iter().enumerate().filter(|(_, other)| is_beside(other));
-    // Of two as near, the one that follows.
-    beside.min_by_key(|(_, other)| (best.at.abs_diff(other.at), other.at < best.at)).map(|(place, _)| place)
-}
-
-/// Reduces long code to the sentences before it, if these name code too.
-fn shorten(code: &mut Candidate<'_>) {
-    let text = &code.reading.document.text;
-    let Some(last) = code.unit.sentences.last() else { return };
-    if lines_of(code) > MAX_CODE_LINES && text[code.unit.range.start..last.range.end].contains('`') {
-        code.unit.range.end = last.range.end;
-    }
 }
 
 /// Returns about how many lines a unit takes on a screen.
@@ -605,22 +565,5 @@ mod tests {
         let document = "# Valves\n\nA valve of brass lasts.\n\nSo, what closes a brass valve? The night rule does.\n";
         let found = picked(document, "What closes a brass valve at night?");
         assert!(found[0].quotes[0].quote.starts_with("A valve of brass lasts."));
-    }
-
-    #[test]
-    fn code_beside_the_best_unit_is_shown_where_steps_are_asked_for() {
-        let output = "ok\n".repeat(20);
-        let document = format!(
-            "# Registry\n\n## Publishing to the registry\n\nWith an account and a token you are ready to publish your \
-             package to the registry, where others find it.\n\nBe careful, because this is permanent.\n\nRun `pack ship` \
-             now. It should succeed:\n\n```\n$ pack ship\n{output}```\n\n## Other\n\nTo leave, run this:\n\n```\n$ \
-             pack leave\n```\n"
-        );
-        let quotes = |question: &str| -> Vec<String> {
-            picked(&document, question).iter().flat_map(quotes).map(str::to_owned).collect()
-        };
-        let steps = quotes("How do I publish a package to the registry?");
-        assert_eq!(steps[1], "Run `pack ship` now. It should succeed:", "{steps:?}");
-        assert!(!quotes("Why publish a package to the registry?").iter().any(|quote| quote.contains("pack ship")));
     }
 }

@@ -87,12 +87,14 @@ pub(crate) struct Conversation<'a, Q: ?Sized = str> {
     pub(crate) source: &'a dyn Source<Q>,
     /// Makes a query of words the worker chose.
     pub(crate) query: fn(String) -> Box<Q>,
+    /// Whether another worker searches the web afterwards, for the aspects that this one leaves open.
+    pub(crate) goes_on_outside: bool,
 }
 
 impl<'a> Conversation<'a> {
     /// Returns the conversation with a worker whose queries are any text.
     pub(crate) fn inside(task: Task<'a>, source: &'a dyn Source) -> Self {
-        Self { task, source, query: String::into_boxed_str }
+        Self { task, source, query: String::into_boxed_str, goes_on_outside: false }
     }
 }
 
@@ -108,6 +110,9 @@ pub(super) struct StepDraft {
     /// Whether there is nothing more to do.
     #[serde(default)]
     done: bool,
+    /// Ids of the aspects that the notes answer only in part or not at all, once it is done.
+    #[serde(default)]
+    open: Vec<String>,
 }
 
 /// An action and its result, as shown in later steps.
@@ -148,6 +153,7 @@ struct Worker<'a, Q: ?Sized> {
     caller: &'a dyn Caller,
     task: &'a Task<'a>,
     source: &'a dyn Source<Q>,
+    goes_on_outside: bool,
     desk: Notebook<'a, Q>,
     results: Vec<StepResult>,
     spent_tokens: u64,
@@ -179,19 +185,22 @@ pub(crate) struct Gathered {
     pub(super) remarks: Vec<String>,
     /// Claims of a background job that no fetched page confirms.
     pub(super) reported: Vec<Reported>,
+    /// Aspects that the worker called open although it noted something on them.
+    pub(super) open: Vec<AspectId>,
     /// The reason it stopped.
     pub(super) stop: BranchStop,
 }
 
 impl Gathered {
     fn of<Q: ?Sized>(task: &Task<'_>, desk: Notebook<'_, Q>, ending: Ending) -> Self {
+        let Ending { stop, remark, open } = ending;
         let mut remarks = desk.remarks;
-        remarks.extend(ending.remark.map(|reason| format!("work on `{}` stopped early: {reason}", task.node.question)));
+        remarks.extend(remark.map(|reason| format!("work on `{}` stopped early: {reason}", task.node.question)));
         let unopened = desk.shown.into_iter().filter(|shown| !shown.is_opened);
         let mut further: Vec<_> = unopened.map(|shown| shown.passage).collect();
         further.sort_by(|a, b| b.score.total_cmp(&a.score));
-        let (notes, support, stop) = (desk.noted, desk.support, ending.stop);
-        let mut gathered = Self { notes, further, support, remarks, reported: Vec::new(), stop };
+        let (notes, support) = (desk.noted, desk.support);
+        let mut gathered = Self { notes, further, support, remarks, reported: Vec::new(), open, stop };
         let is_served = |aspect: &&Aspect| gathered.serves(&aspect.id);
         gathered.support = match task.answers.as_deref() {
             None => support,
@@ -210,7 +219,8 @@ impl Gathered {
             Note { text, aspect: finding.and_then(|finding| finding.aspect.clone()), evidence }
         };
         let found = evidence.into_iter().map(note).collect();
-        Self { notes: found, further, support, remarks: notes, reported, stop: report.stop_reason }
+        let (open, stop) = (Vec::new(), report.stop_reason);
+        Self { notes: found, further, support, remarks: notes, reported, open, stop }
     }
 
     /// Adds the findings from outside, numbering their evidence after the existing evidence.
@@ -256,9 +266,10 @@ impl Gathered {
         self.notes.is_empty()
     }
 
-    /// Returns the aspects without evidence.
+    /// Returns the aspects without evidence, and those that the worker called open.
     pub(crate) fn open_aspects(&self, aspects: &[Aspect]) -> Vec<AspectId> {
-        aspects.iter().filter(|aspect| !self.serves(&aspect.id)).map(|aspect| aspect.id.clone()).collect()
+        let is_open = |aspect: &&Aspect| !self.serves(&aspect.id) || self.open.contains(&aspect.id);
+        aspects.iter().filter(is_open).map(|aspect| aspect.id.clone()).collect()
     }
 
     fn serves(&self, aspect: &AspectId) -> bool {
@@ -271,11 +282,12 @@ impl Gathered {
 struct Ending {
     stop: BranchStop,
     remark: Option<String>,
+    open: Vec<AspectId>,
 }
 
 impl Ending {
     fn of(stop: BranchStop) -> Self {
-        Self { stop, remark: None }
+        Self { stop, remark: None, open: Vec::new() }
     }
 }
 
@@ -290,9 +302,11 @@ pub(crate) async fn gather<Q: ?Sized + Send + Sync>(
     caller: &dyn Caller,
     conversation: &Conversation<'_, Q>,
 ) -> Result<Gathered, WorkError> {
-    let Conversation { task, source, .. } = conversation;
+    let Conversation { task, source, goes_on_outside, .. } = conversation;
+    let goes_on_outside = *goes_on_outside;
     let desk = Notebook::new(conversation);
-    let mut worker = Worker { caller, task, source: *source, desk, results: Vec::new(), spent_tokens: 0, largest: 0 };
+    let (results, source) = (Vec::new(), *source);
+    let mut worker = Worker { caller, task, source, goes_on_outside, desk, results, spent_tokens: 0, largest: 0 };
     let ending = worker.gather().await?;
     if let (Some(error), true) = (worker.desk.dead_source(), task.conclusions.is_empty()) {
         return Err(WorkError::Source(error.clone()));
@@ -339,7 +353,10 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
             match () {
                 () if self.desk.repeats >= MAX_REPEATS => return Ok(Ending::of(BranchStop::Repeated)),
                 // The model may correct an invalid note.
-                () if draft.done && !has_lost_note => return Ok(Ending::of(BranchStop::Done)),
+                () if draft.done && !has_lost_note => {
+                    let open = draft.open.iter().map(|id| AspectId::named(id.trim())).collect();
+                    return Ok(Ending { open, ..Ending::of(BranchStop::Done) });
+                }
                 () => {}
             }
         }
@@ -366,7 +383,7 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
         match error {
             CallError::Limit(_) if !self.desk.noted.is_empty() => Ok(Ending::of(BranchStop::BudgetExceeded)),
             error if ends_run(&error) || self.desk.noted.is_empty() => Err(error),
-            error => Ok(Ending { stop: BranchStop::ModelFailed, remark: Some(error.to_string()) }),
+            error => Ok(Ending { remark: Some(error.to_string()), ..Ending::of(BranchStop::ModelFailed) }),
         }
     }
 
@@ -412,6 +429,7 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
             "step": step,
             "max_steps": max_steps,
             "max_actions": MAX_ACTIONS,
+            "goes_on_outside": self.goes_on_outside,
             "wrap_up": self.must_wrap_up(step),
         });
         Template::Work.prompt(self.caller, context)

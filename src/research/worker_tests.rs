@@ -490,6 +490,22 @@ async fn passage_is_shown_whole_up_to_its_limit_and_a_cut_is_marked_and_read_on(
 }
 
 #[tokio::test]
+async fn aspect_that_a_worker_calls_open_stays_open_although_it_noted_something_on_it() {
+    let aspect = |number, text: &str| Aspect { id: AspectId::numbered(number), text: text.into() };
+    let (node, aspects, source) = (node(), [aspect(1, "lock"), aspect(2, "readers"), aspect(3, "cost")], source());
+    let noted = json!([note("p1", "It is held while writing.")]);
+    for (open, left) in [(json!(["a1", "a9"]), vec![1, 2, 3]), (json!([]), vec![2, 3])] {
+        let done = json!({"thought": "THOUGHT", "actions": noted, "done": true, "open": open});
+        let caller = Scripted::by_key(vec![("n2/step/1", step(&json!([search("lock")]), false)), ("n2/step/2", done)]);
+        let task = task(&node, &aspects);
+        let conversation = Conversation { goes_on_outside: true, ..Conversation::inside(task, &source) };
+        let gathered = gather(&caller, &conversation).await.unwrap();
+        let left: Vec<_> = left.into_iter().map(AspectId::numbered).collect();
+        assert_eq!(gathered.open_aspects(&aspects), left, "{open}");
+    }
+}
+
+#[tokio::test]
 async fn passages_of_one_section_are_opened_once() {
     let node = node();
     let open = |passage: &str| json!({"tool": "open", "passage": passage});

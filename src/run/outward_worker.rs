@@ -63,7 +63,12 @@ impl Shown {
             answers: None,
             limits: WorkerLimits::default(),
         };
-        Conversation { task, source: outside, query: |words| Box::new(Outbound::vouched(words)) }
+        Conversation {
+            task,
+            source: outside,
+            query: |words| Box::new(Outbound::vouched(words)),
+            goes_on_outside: false,
+        }
     }
 }
 

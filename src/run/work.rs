@@ -157,7 +157,7 @@ impl Steps {
     async fn both(&self, desk: &Desk, work: &Work) -> Result<Branch, StepError> {
         let source = self.sources.inside(&work.node.id);
         let skim = self.skimmed(desk, work).await?;
-        let conversation = Conversation::inside(work.task(skim), &source);
+        let conversation = Conversation { goes_on_outside: true, ..Conversation::inside(work.task(skim), &source) };
         let mut inside = gather(desk, &conversation).await?;
         if let Some(outward) = self.left_open(work, &inside) {
             match self.gathered_outside(desk, work, &outward).await {
