@@ -91,7 +91,7 @@ pub(crate) struct Values {
 }
 
 /// The table `[collections.NAME]`: who may receive the texts of a collection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CollectionOptions {
     /// Whether only models on the user's own machines may see its texts.
@@ -100,6 +100,8 @@ pub(crate) struct CollectionOptions {
     /// Whether texts made from it may leave this machine.
     #[serde(default)]
     pub(crate) allow_egress: bool,
+    /// Where its documents are published.
+    pub(crate) url: Option<String>,
 }
 
 /// Folders of the user, and the working directory.

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use figment::value::Value;
+use reqwest::Url;
 
 use super::kind::Kind;
 use super::setting::{Setting, Strictness};
@@ -31,6 +32,12 @@ const EMBEDDER: Kind = Kind::Checked {
     check: |text| text.parse::<EmbedderChoice>().is_ok(),
     values: "`builtin`, `fastembed:MODEL` or `fastembed:FOLDER`",
     example: "builtin",
+};
+
+const PAGE: Kind = Kind::Checked {
+    check: |text| text.parse().is_ok_and(|url: Url| ["http", "https"].contains(&url.scheme())),
+    values: "an address of the web",
+    example: "https://github.com/example/handbook/blob/main",
 };
 
 /// The user alone decides which endpoint receives data, so a project's file may not set these.
@@ -175,6 +182,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("collections.NAME.allow_egress", Kind::Bool, "texts derived from it may leave this machine")
         .unset("`false`")
         .project_only(is_false, "`false`"),
+    own(
+        "collections.NAME.url",
+        PAGE,
+        "where its documents are published, for the addresses that `dr mcp` returns",
+        "none",
+    ),
 ];
 
 /// Returns the bounds of an integer setting, for its flag.

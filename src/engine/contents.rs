@@ -70,17 +70,22 @@ impl Engine {
         Ok(documents)
     }
 
-    /// Returns the absolute address of lines of a document: of the file on this machine, or, for other machines, whose
-    /// business the folders of this one are not, one that [`document_address`] makes.
+    /// Returns what makes the addresses of passages: where their collection is published, else the file on this machine.
+    /// Other machines are not told of its folders, and get an address that [`document_address`] makes.
     ///
     /// # Errors
     ///
     /// Returns an error if the index cannot be read.
     pub(crate) async fn addresses(&self) -> Result<Addresses, EngineError> {
         let index = self.open_index().await?;
-        let roots = index.manifest().collections.keys();
-        let roots = roots.filter(|_| self.audience == Audience::ThisMachine);
-        let roots = roots.filter_map(|name| Some((name.clone(), Url::from_directory_path(index.root(name)?).ok()?)));
+        let root = |name: &String| {
+            let options = self.settings.values.collections.get(name);
+            // The row of the setting has checked it.
+            let published = options.and_then(|options| options.url.as_ref()?.parse().ok());
+            let folder = (self.audience == Audience::ThisMachine).then(|| index.root(name)).flatten();
+            published.or_else(|| Url::from_directory_path(folder?).ok())
+        };
+        let roots = index.manifest().collections.keys().filter_map(|name| Some((name.clone(), root(name)?)));
         Ok(Addresses { roots: roots.collect() })
     }
 }
@@ -88,7 +93,7 @@ impl Engine {
 /// Makes the addresses of passages.
 #[derive(Clone, Debug)]
 pub(crate) struct Addresses {
-    /// Folder of each collection whose files may be named.
+    /// Folder or web site of each collection that has one.
     roots: BTreeMap<String, Url>,
 }
 
@@ -141,6 +146,11 @@ mod tests {
             "file:///home/me/my%20notes/a%20b/50%25%20%231%3F.md#L3-L9"
         );
         assert_eq!(addresses.of("a/b", "é.md", (4, 4)), "dr://documents/a%2Fb/%C3%A9.md#L4");
+        for published in ["https://docs.example.com/handbook", "https://docs.example.com/handbook/"] {
+            let addresses = Addresses { roots: [("notes".to_owned(), published.parse().unwrap())].into() };
+            let address = addresses.of("notes", "a b/x.md", (3, 9));
+            assert_eq!(address, "https://docs.example.com/handbook/a%20b/x.md#L3-L9");
+        }
         let names = Addresses { roots: BTreeMap::new() };
         assert_eq!(names.of("notes", "x.md", (1, 2)), "dr://documents/notes/x.md#L1-L2", "no folder is named");
     }

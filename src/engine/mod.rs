@@ -65,7 +65,7 @@ pub(crate) use self::contents::{CollectionEntry, document_address};
 pub(crate) use self::doctor::{CheckStatus, Checkup, ExplainedSetting};
 pub(crate) use self::error::{EngineError, ErrorKind};
 pub use self::indexing::IndexRequest;
-pub(crate) use self::passage::{Excerpt, Extent, Selector};
+pub(crate) use self::passage::{Excerpt, Extent, ParseSelectorError, Selector};
 pub(crate) use self::place::FilePlace;
 pub(crate) use self::recall::{FileState, FoundBefore};
 pub(crate) use self::request::{AskRequest, LowerLimits, RequestError};

@@ -132,6 +132,10 @@ pub(super) async fn ask(
             Some(line) = events.recv() => progress.tell(context, line).await,
         }
     };
+    // The end of the run and its last events come at the same time.
+    while let Ok(line) = events.try_recv() {
+        progress.tell(context, line).await;
+    }
     let notes = std::mem::take(&mut *notes.lock().unwrap_or_else(PoisonError::into_inner));
     Answer::of(shared, asked, 1, notes).await
 }

@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::cut::{MAX_TEXT_TOKENS, beginning};
 use super::failure::ToolError;
+use super::resource::selector_of;
 use super::search::title;
 use super::server::Shared;
 use super::tool::check_length;
-use crate::engine::{Excerpt, Extent, Selector};
+use crate::engine::{Excerpt, Extent, ParseSelectorError, Selector, cut};
 
 /// Longest name of a passage, in bytes: the longest path of common systems.
 const MAX_ID_BYTES: usize = 4 * 1_024;
@@ -71,7 +72,8 @@ pub(super) async fn fetch(shared: &Shared, FetchArguments { id }: FetchArguments
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadArguments {
-    /// Id of a passage or document, a path as `search` shows it, or lines of one: `handbook/api.md:12-40`.
+    /// Id of a passage or document, a path as `search` shows it, lines of one (`handbook/api.md:12-40`), or an address that
+    /// begins with `dr:`.
     id: String,
     /// How much around a passage: the passage itself (the default), its section, or its document. A path is read as a
     /// whole.
@@ -143,8 +145,13 @@ pub(super) struct Passage {
 impl Passage {
     async fn read(shared: &Shared, tool: &'static str, id: &str, extent: Extent) -> Result<Self, ToolError> {
         check_length(tool, "id", id, MAX_ID_BYTES)?;
-        let selector = id.parse::<Selector>();
-        let selector = selector.map_err(|error| ToolError::Arguments { tool, reason: error.to_string() })?;
+        let selector = match selector_of(id) {
+            Some(selector) => selector,
+            None => id.parse().map_err(|error: ParseSelectorError| {
+                // The id is echoed, and may be long.
+                ToolError::Arguments { tool, reason: cut(&error.to_string()) }
+            })?,
+        };
         Self::of(shared, &selector, extent).await
     }
 

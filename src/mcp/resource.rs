@@ -63,8 +63,8 @@ pub(super) async fn list(shared: &Shared, cursor: Option<&str>) -> Result<ListRe
 /// Returns an error for an address that names neither.
 pub(super) async fn contents(shared: &Shared, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let unknown = || ErrorData::resource_not_found(format!("no resource `{}`", cut(uri)), None);
-    let text = if let Some(name) = uri.strip_prefix(DOCUMENTS) {
-        document(shared, &decoded(name).ok_or_else(unknown)?).await
+    let text = if uri.starts_with(DOCUMENTS) {
+        document(shared, &selector_of(uri).ok_or_else(unknown)?).await
     } else {
         let run = uri.strip_prefix(RUNS).and_then(|run| run.parse().ok()).ok_or_else(unknown)?;
         report(shared, &run).await
@@ -73,9 +73,20 @@ pub(super) async fn contents(shared: &Shared, uri: &str) -> Result<ReadResourceR
     Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(MARKDOWN)]))
 }
 
-async fn document(shared: &Shared, name: &str) -> Result<String, ToolError> {
-    let selector = Selector::Path { path: name.to_owned(), lines: None };
-    let Passage { excerpt, note, .. } = Passage::of(shared, &selector, Extent::Document).await?;
+/// Returns what the address of a document names: the document, or lines of it. `None` for any other address.
+pub(super) fn selector_of(uri: &str) -> Option<Selector> {
+    let (name, fragment) = match uri.strip_prefix(DOCUMENTS)?.split_once('#') {
+        Some((name, fragment)) => (name, Some(fragment)),
+        None => (uri.strip_prefix(DOCUMENTS)?, None),
+    };
+    let line = |text: &str| text.strip_prefix('L')?.parse().ok().filter(|line| *line > 0);
+    let lines = fragment.map(|lines| lines.split_once('-').unwrap_or((lines, lines)));
+    let lines = lines.and_then(|(first, last)| Some((line(first)?, line(last)?)));
+    Some(Selector::Path { path: decoded(name)?, lines: lines.filter(|(first, last)| first <= last) })
+}
+
+async fn document(shared: &Shared, selector: &Selector) -> Result<String, ToolError> {
+    let Passage { excerpt, note, .. } = Passage::of(shared, selector, Extent::Document).await?;
     Ok(noted(excerpt.text, note))
 }
 
@@ -127,9 +138,18 @@ mod tests {
     fn address_of_a_document_is_decoded_to_its_name() {
         for (collection, path) in [("notes", "a b/50% #1?.md"), ("a/b", "é.md"), ("notes", "%41.md")] {
             let uri = document_address(collection, path).to_string();
-            let name = decoded(uri.strip_prefix(DOCUMENTS).unwrap()).unwrap();
-            assert_eq!(name, format!("{collection}/{path}"));
+            let path = format!("{collection}/{path}");
+            assert_eq!(selector_of(&uri), Some(Selector::Path { path: path.clone(), lines: None }));
+            let lines = selector_of(&format!("{uri}#L3-L9"));
+            assert_eq!(lines, Some(Selector::Path { path: path.clone(), lines: Some((3, 9)) }));
+            for odd in ["#L0", "#L9-L3", "#top", "#"] {
+                assert_eq!(
+                    selector_of(&format!("{uri}{odd}")),
+                    Some(Selector::Path { path: path.clone(), lines: None })
+                );
+            }
         }
+        assert_eq!(selector_of("file:///etc/passwd"), None);
         assert_eq!(decoded("%ff"), None);
         assert_eq!(decoded("100%"), Some("100%".to_owned()));
         assert_eq!(decoded("%+1%"), Some("%+1%".to_owned()));

@@ -82,7 +82,7 @@ pub enum Place {
 /// A passage of a source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Passage {
-    /// Names it within its source; what [`Source::open`] takes.
+    /// Names it within its source; what [`Documents::open`] takes.
     pub id: String,
     /// Where it stands.
     pub place: Place,

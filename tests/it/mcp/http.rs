@@ -11,7 +11,7 @@ use crate::run::kills::send;
 
 const TOKEN: &str = "a-token-that-is-long-enough";
 
-async fn connect(
+pub(super) async fn connect(
     server: &HttpServer,
     token: Option<&str>,
     era: rmcp::service::ClientLifecycleMode,
@@ -93,7 +93,8 @@ fn server_for_other_machines_needs_a_token_and_keeps_local_collections_to_itself
     let world = World::indexed_text();
     world.write("private/diary.md", "# Diary\n\nThe siren at home sounds like a whale.\n");
     world.dr(["index", "private", "--no-embed", "--quiet"]).succeeded();
-    set(&world, "[collections.private]\nlocal_only = true\n");
+    let published = "[collections.kb]\nurl = \"https://docs.example.com/kb\"\n";
+    set(&world, &format!("[collections.private]\nlocal_only = true\n{published}"));
     let run = world.dr(["mcp", "--http", "0.0.0.0:0"]);
     assert_eq!(run.exit, Some(2), "{run}");
     assert!(run.stderr.contains("needs a token"), "{run}");
@@ -107,7 +108,7 @@ fn server_for_other_machines_needs_a_token_and_keeps_local_collections_to_itself
         assert!(!results.is_empty());
         for result in results {
             let url = result["url"].as_str().unwrap();
-            assert!(url.starts_with("dr://documents/kb/"), "no folder of this machine, and no private file: {url}");
+            assert!(url.starts_with("https://docs.example.com/kb/"), "published, and no private file: {url}");
         }
         let collections = done(&client, "list_collections", json!({})).await;
         let private = &collections["collections"][1];
@@ -148,6 +149,26 @@ fn server_for_other_machines_needs_a_token_and_keeps_local_collections_to_itself
                 .unwrap()
                 .contains("whale")
         );
+        client.cancel().await.unwrap();
+    });
+}
+
+#[test]
+fn other_machines_are_not_told_of_folders() {
+    let world = World::indexed_text().with_variable("DR_MCP_TOKEN", TOKEN);
+    let server = HttpServer::start(&world, &["0.0.0.0:0"]);
+    block_on(async {
+        let client = connect(&server, Some(TOKEN), eras()[0].clone()).await;
+        let found = done(&client, "search", json!({ "query": "siren" })).await;
+        let read = done(&client, "read", json!({ "id": "guide/alarms.md" })).await;
+        let answer = done(&client, "ask", json!({ "question": QUESTION, "offline": true })).await;
+        let again = done(&client, "read", json!({ "id": read["url"] })).await;
+        assert_eq!(again["text"], read["text"], "the address of a text names it");
+        for said in [&found, &read, &answer] {
+            let said = said.to_string();
+            assert!(said.contains("dr://documents/kb/guide/alarms.md#L"), "{said}");
+            assert!(!said.contains(world.path("").to_str().unwrap()), "{said}");
+        }
         client.cancel().await.unwrap();
     });
 }

@@ -4,7 +4,7 @@ use rmcp::model::{CallToolRequestParams, ClientRequest, Request};
 use rmcp::service::{ClientLifecycleMode, PeerRequestOptions};
 use serde_json::json;
 
-use super::{PATIENCE, QUESTION, Server, done, eras, hanging, runs, world_at};
+use super::{HttpServer, PATIENCE, QUESTION, Server, done, eras, hanging, runs, world_at};
 use crate::common::{World, block_on};
 use crate::model_server::ModelServer;
 use crate::run::kills::send;
@@ -64,6 +64,46 @@ fn signal_in_the_middle_of_a_question_stops_its_run_in_order() {
         assert_eq!(exit, Some(0), "{signal}");
         assert!(was_stopped(&world), "{signal}: {:?}", runs(&world));
     }
+}
+
+#[test]
+fn http_client_that_goes_away_in_the_middle_of_a_question_stops_its_run() {
+    let (model, asked) = hanging();
+    let world = world_at(&model);
+    let mut server = HttpServer::start(&world, &["127.0.0.1:0"]);
+    block_on(async {
+        let client = super::http::connect(&server, None, eras()[1].clone()).await;
+        let args = json!({ "question": QUESTION }).as_object().unwrap().clone();
+        let request =
+            ClientRequest::CallToolRequest(Request::new(CallToolRequestParams::new("ask").with_arguments(args)));
+        let sent = client.send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap();
+        tokio::task::spawn_blocking(move || asked.recv_timeout(PATIENCE).expect("the model is asked")).await.unwrap();
+        drop(sent);
+        client.cancel().await.unwrap();
+        let started = Instant::now();
+        while !was_stopped(&world) {
+            assert!(started.elapsed() < PATIENCE, "{:?}", runs(&world));
+        }
+    });
+    send("TERM", &server.child);
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn signal_in_the_middle_of_a_question_over_http_stops_its_run_in_order() {
+    let (model, asked) = hanging();
+    let world = world_at(&model);
+    let mut server = HttpServer::start(&world, &["127.0.0.1:0"]);
+    block_on(async {
+        let client = super::http::connect(&server, None, ClientLifecycleMode::Initialize).await;
+        done(&client, "research_start", json!({ "question": QUESTION })).await;
+        tokio::task::spawn_blocking(move || asked.recv_timeout(PATIENCE).expect("the model is asked")).await.unwrap();
+        send("TERM", &server.child);
+        let started = Instant::now();
+        assert_eq!(server.child.wait().unwrap().code(), Some(0));
+        assert!(started.elapsed() < LIMIT, "{:?}", started.elapsed());
+    });
+    assert!(was_stopped(&world), "{:?}", runs(&world));
 }
 
 #[test]

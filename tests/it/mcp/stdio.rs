@@ -1,5 +1,3 @@
-use std::sync::{Arc, Mutex};
-
 use rmcp::model::{
     CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, GetPromptRequestParams, Implementation,
     ProgressNotificationParam, ReadResourceRequestParams, Request, ServerResult,
@@ -7,6 +5,7 @@ use rmcp::model::{
 use rmcp::service::{ClientLifecycleMode, NotificationContext, PeerRequestOptions};
 use rmcp::{ClientHandler, RoleClient};
 use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::{QUESTION, Server, call, done, eras, hello, refused, runs};
 use crate::common::{World, block_on, write_notes};
@@ -77,9 +76,9 @@ fn results_match_the_schemas_and_every_tool_says_whether_it_changes_anything() {
     });
 }
 
-/// A client that notes what it is told of progress.
-#[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<ProgressNotificationParam>>>);
+/// A client that passes on what it is told of progress.
+#[derive(Clone)]
+struct Told(UnboundedSender<ProgressNotificationParam>);
 
 impl ClientHandler for Told {
     fn get_info(&self) -> ClientConfig {
@@ -87,7 +86,7 @@ impl ClientHandler for Told {
     }
 
     async fn on_progress(&self, progress: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        self.0.lock().unwrap().push(progress);
+        self.0.send(progress).unwrap();
     }
 }
 
@@ -96,9 +95,9 @@ fn question_is_answered_with_citations_and_progress_in_both_eras() {
     let world = World::indexed();
     for era in eras() {
         block_on(async {
-            let told = Told::default();
+            let (sender, mut progress) = unbounded_channel();
             let mut server = Server::start(&world, &[]);
-            let client = server.connect(told.clone(), era).await;
+            let client = server.connect(Told(sender), era).await;
             let args = json!({ "question": QUESTION, "offline": true });
             let request = CallToolRequestParams::new("ask").with_arguments(args.as_object().unwrap().clone());
             let request = ClientRequest::CallToolRequest(Request::new(request));
@@ -111,14 +110,19 @@ fn question_is_answered_with_citations_and_progress_in_both_eras() {
             assert!(world.read("kb/guide/alarms.md").contains(quote), "{quote}");
             assert!(answer["citations"][0]["url"].as_str().unwrap().starts_with("file:///"));
             assert!(answer["report"].as_str().unwrap().contains("guide/alarms.md"), "{answer}");
-            let mut told = std::mem::take(&mut *told.0.lock().unwrap());
-            assert!(told.iter().all(|step| step.progress_token == token));
             // The client handles each on a task of its own, in any order.
-            told.sort_by(|a, b| a.progress.total_cmp(&b.progress));
-            assert!(told.is_sorted_by(|a, b| a.progress < b.progress) && told.len() > 2, "{told:?}");
             let message = |step: &ProgressNotificationParam| step.message.clone().unwrap();
+            let is_end = |step: &ProgressNotificationParam| message(step).starts_with("ended: ");
+            let mut told = vec![progress.recv().await.unwrap()];
+            let mut number = 1.0;
+            while told.iter().find(|step| is_end(step)).is_none_or(|end| number < end.progress) {
+                told.push(progress.recv().await.unwrap());
+                number += 1.0;
+            }
+            told.sort_by(|a, b| a.progress.total_cmp(&b.progress));
+            assert!(told.iter().all(|step| step.progress_token == token));
+            assert!(told.is_sorted_by(|a, b| a.progress < b.progress) && told.len() > 2, "{told:?}");
             assert!(message(&told[0]).starts_with("asked: "), "{told:?}");
-            assert!(message(told.last().unwrap()).starts_with("ended: "), "{told:?}");
             // The run is stored, and its report can be had again by its address.
             let run = answer["run_id"].as_str().unwrap();
             let uri = format!("dr://runs/{run}");
