@@ -23,7 +23,7 @@ use super::node::{Node, NodeId, Tree};
 use super::planner::in_words;
 use super::prompt::{Template, ends_run, failure, fitted, room, shorten_longest, size};
 use super::question::{Brief, Mode};
-use super::report::{Draft, Section, marks, strike};
+use super::report::{Draft, Section, marks, quotes_of, strike};
 use super::verdict::Verdict;
 use crate::base::line::{counted, one_line};
 use crate::base::word::{WordSplitter, find_words};
@@ -311,20 +311,25 @@ impl<'a> Writer<'a> {
     /// where the findings do not fit; sections contain their findings.
     fn view(&self, sections: &[Section]) -> WriterParts {
         let findings: Vec<_> = self.found().iter().map(|(node, branch)| node_text(node, branch)).collect();
-        let ledger = self.material.ledger.iter().filter(|quote| quote.checked);
-        let quotes = ledger.map(|quote| named(quote)).collect();
+        let ledger: Vec<_> = self.material.ledger.iter().copied().filter(|quote| quote.checked).collect();
+        let quotes = |quotes: Vec<&Evidence>| quotes.into_iter().map(named).collect();
         if !sections.is_empty() {
+            // What the sections cite comes first, and is left out last.
+            let cited = Draft { sections: sections.to_vec(), ..Draft::default() };
+            let cited = quotes_of(&cited, self.material.branches);
+            let is_other = |quote: &&Evidence| !cited.iter().any(|known| known.id == quote.id);
+            let quotes = quotes(cited.iter().copied().chain(ledger.into_iter().filter(is_other)).collect());
             let shown = |section: &Section| format!("{}\n{}", section.title, section.text);
             let sections = sections.iter().map(|section| PromptText { id: String::new(), text: shown(section) });
             return WriterParts { sections: sections.collect(), quotes, ..WriterParts::default() };
         }
         let view = WriterParts { findings: findings.join("\n\n"), ..WriterParts::default() };
         if size(self.caller, &self.whole_prompt(&view)) <= room::<WriteDraft>(self.caller, Role::Writer) {
-            return WriterParts { quotes, ..view };
+            return WriterParts { quotes: quotes(ledger), ..view };
         }
         let memory = self.material.memory;
         let groups = memory.groups.iter().map(|(name, summary)| (name.clone(), summary.text.clone())).collect();
-        WriterParts { summary: memory.global.text.clone(), groups, quotes, ..view }
+        WriterParts { summary: memory.global.text.clone(), groups, quotes: quotes(ledger), ..view }
     }
 
     fn whole_prompt(&self, view: &WriterParts) -> Prompt {

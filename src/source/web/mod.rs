@@ -122,8 +122,16 @@ pub struct WebSource {
     clock: Arc<dyn Clock>,
     dates: DateRange,
     splitter: WordSplitter,
-    /// Addresses in the engine's form, by their canonical form. Some sites respond only to the former.
-    as_given: Mutex<HashMap<WebUrl, WebUrl>>,
+    /// Hits by their canonical address.
+    given: Mutex<HashMap<WebUrl, Given>>,
+}
+
+/// What a search engine says of a page.
+#[derive(Clone, Debug)]
+struct Given {
+    /// Address in the engine's form. Some sites respond only to that.
+    url: WebUrl,
+    published: Option<String>,
 }
 
 impl WebSource {
@@ -141,7 +149,7 @@ impl WebSource {
             clock,
             dates: DateRange::default(),
             splitter: WordSplitter::default(),
-            as_given: Mutex::default(),
+            given: Mutex::default(),
         }
     }
 
@@ -259,9 +267,11 @@ impl WebSource {
             if error.is_about_query() { failed(reason) } else { SourceError::Down { name: NAME.to_owned(), reason } }
         })?;
         {
-            let mut as_given = self.as_given.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
             for hit in &hits {
-                as_given.entry(hit.url.canonical()).or_insert_with(|| hit.url.clone());
+                let published = hit.published.as_deref().and_then(provider::day).map(|day| day.to_string());
+                let hit = Given { url: hit.url.clone(), published };
+                given.entry(hit.url.canonical()).or_insert(hit);
             }
         }
         let passages = self.passages(query.as_str(), hits, limit);
@@ -278,8 +288,10 @@ impl WebSource {
     pub(crate) async fn open(&self, address: &Outbound) -> Result<OpenedPage, SourceError> {
         let id = address.as_str();
         let url: WebUrl = id.parse().map_err(|_| SourceError::NoSuchPassage { id: id.to_owned() })?;
-        let given = self.as_given.lock().unwrap_or_else(PoisonError::into_inner).get(&url.canonical()).cloned();
-        let page = self.page(&given.unwrap_or(url)).await.map_err(|unread| failed(unread.reason))?;
+        let given = self.given.lock().unwrap_or_else(PoisonError::into_inner).get(&url.canonical()).cloned();
+        let Given { url, published } = given.unwrap_or(Given { url, published: None });
+        let mut page = self.page(&url).await.map_err(|unread| failed(unread.reason))?;
+        page.published = page.published.or(published);
         Ok(Self::opened(id, page))
     }
 
