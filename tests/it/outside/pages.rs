@@ -329,7 +329,7 @@ fn page_that_this_user_fetched_is_not_fetched_again_for_a_day_and_its_quotes_hav
     ask(&world);
     assert_eq!(count(&server, Kind::Page), fetched);
     let report = world.dr(["replay"]).succeeded().stdout;
-    assert!(report.contains(">, read on 20"), "{report}");
+    assert!(report.contains(">, published on 20") && report.contains(", read on 20"), "{report}");
 }
 
 #[test]
