@@ -316,9 +316,15 @@ fn joined(spans: &[Span], push: &dyn Fn(&mut String, &str)) -> String {
             Span::Text(text) => push(&mut shown, text),
             Span::Code(text) => shown.push_str(&code(text)),
             Span::Strong(text) if went_on || goes_on(at + 1) => {
+                // Marks stand beside a word.
+                let (from, to) = (text.len() - text.trim_start().len(), text.trim_end().len());
+                let start = if went_on { 0 } else { from };
+                let end = if goes_on(at + 1) { text.len() } else { to.max(start) };
+                shown.push_str(&text[..start]);
                 shown.push_str(if went_on { "" } else { "**" });
-                push(&mut shown, text);
+                push(&mut shown, &text[start..end]);
                 shown.push_str(if goes_on(at + 1) { "" } else { "**" });
+                shown.push_str(&text[end..]);
             }
             Span::Strong(text) => weigh(&mut shown, "**", text, push),
             Span::Emphasis(text) => weigh(&mut shown, "*", text, push),
@@ -482,6 +488,13 @@ mod tests {
             "{last}"
         );
         assert!(!text.contains("## Key findings"), "the sample has sections");
+    }
+
+    #[test]
+    fn marks_of_a_strong_text_that_begins_or_ends_at_code_stand_beside_words() {
+        let (code, strong) = (|text: &str| Span::Code(text.into()), |text: &str| Span::Strong(text.into()));
+        let spans = [code("dr"), strong(" ranks by "), code("/rerank"), strong(" now "), code("x")];
+        assert_eq!(inline(&spans), "`dr` **ranks by `/rerank` now** `x`");
     }
 
     #[test]
