@@ -184,7 +184,7 @@ pub(super) struct Notebook<'a, Q: ?Sized> {
     pub(super) remarks: Vec<String>,
     /// Whether any call to the source succeeded.
     has_answer: bool,
-    /// First failure of the source.
+    /// Last failure of the source, or that the run no longer asks it.
     failure: Option<SourceError>,
 }
 
@@ -438,7 +438,8 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                 self.made.remove(&identity(draft));
                 self.remark(vec![error.to_string()]);
                 let said = format!("failed: {}", error.told());
-                if matches!(error, SourceError::Failed { .. } | SourceError::Down { .. }) {
+                // Actions run side by side, so which of them came too late to ask the source depends on timing.
+                if error.is_of_source() && !matches!(self.failure, Some(SourceError::GivenUp { .. })) {
                     self.failure = Some(error);
                 }
                 (said, Vec::new())

@@ -377,9 +377,11 @@ pub(crate) struct Breaker {
     state: Mutex<Record>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Record {
     failures: u32,
+    /// Why the last search failed.
+    reason: String,
     has_succeeded: bool,
 }
 
@@ -387,19 +389,26 @@ impl Breaker {
     async fn guard<T>(&self, ask: impl Future<Output = Result<T, SourceError>>) -> Result<T, SourceError> {
         let is_sound = |record: &Record| record.has_succeeded && record.failures == 0;
         let _turn = if is_sound(&self.state()) { None } else { Some(self.turn.lock().await) };
-        if self.state().failures >= MAX_FAILURES {
-            // Says nothing of the other searches: what a node reports must not depend on which of them came first.
-            let reason = format!("not asked any more, since {MAX_FAILURES} searches in a row failed");
-            return Err(SourceError::Down { name: "web".to_owned(), reason });
+        let Record { failures, reason, .. } = self.state().clone();
+        if failures >= MAX_FAILURES {
+            return Err(SourceError::GivenUp { name: "web".to_owned(), failures, reason });
         }
         let answer = ask.await;
         let mut state = self.state();
         match &answer {
             // An engine that refuses one query is not down.
-            Ok(_) | Err(SourceError::Failed { .. }) => *state = Record { has_succeeded: true, failures: 0 },
-            Err(SourceError::Down { .. }) => state.failures += 1,
+            Ok(_) | Err(SourceError::Failed { .. }) => *state = Record { has_succeeded: true, ..Record::default() },
+            Err(SourceError::Down { reason, .. }) => {
+                state.failures += 1;
+                state.reason.clone_from(reason);
+            }
             // The engine was not asked, or not waited for.
-            Err(SourceError::NoSuchPassage { .. } | SourceError::Withheld { .. } | SourceError::Stopped(_)) => {}
+            Err(
+                SourceError::NoSuchPassage { .. }
+                | SourceError::Withheld { .. }
+                | SourceError::GivenUp { .. }
+                | SourceError::Stopped(_),
+            ) => {}
         }
         answer
     }
@@ -581,7 +590,10 @@ mod tests {
         let answers = join_all((0..8).map(|_| breaker.guard(fail()))).await;
         assert_eq!(*asked.lock().unwrap(), 3);
         let last = answers[7].clone().unwrap_err().to_string();
-        assert!(last.ends_with("not asked any more, since 3 searches in a row failed"), "{last}");
+        assert_eq!(
+            last,
+            "source `web` is not asked any more, since 3 searches in a row failed; the last one: `searxng` does not answer"
+        );
         let told: BTreeSet<_> = answers.into_iter().map(|answer| answer.unwrap_err().told()).collect();
         assert_eq!(told, BTreeSet::from(["source `web` is not available".to_owned()]), "whichever comes first");
     }

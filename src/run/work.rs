@@ -309,9 +309,8 @@ impl Steps {
 fn kept_without(error: StepError, is_empty: bool) -> Result<String, StepError> {
     match error {
         StepError::Call(CallError::Cancelled | CallError::Journal { .. }) => Err(error),
-        StepError::Source(SourceError::Failed { .. } | SourceError::Down { .. } | SourceError::Withheld { .. }) => {
-            Ok(error.to_string())
-        }
+        StepError::Source(failed) if failed.is_of_source() => Ok(failed.to_string()),
+        StepError::Source(withheld @ SourceError::Withheld { .. }) => Ok(withheld.to_string()),
         error if is_empty => Err(error),
         error => Ok(format!("the web was not asked for the rest: {error}")),
     }

@@ -167,6 +167,16 @@ pub enum SourceError {
         /// Why.
         reason: String,
     },
+    /// The run no longer asks the source.
+    #[error("source `{name}` is not asked any more, since {failures} searches in a row failed; the last one: {reason}")]
+    GivenUp {
+        /// Which source.
+        name: String,
+        /// Number of searches.
+        failures: u32,
+        /// Why the last of them failed.
+        reason: String,
+    },
     /// The run cannot continue.
     #[error(transparent)]
     Stopped(CallError),
@@ -179,13 +189,18 @@ impl SourceError {
         matches!(self, Self::Stopped(CallError::Cancelled | CallError::Journal { .. }))
     }
 
+    /// Returns whether the source itself failed, now or earlier.
+    pub(crate) fn is_of_source(&self) -> bool {
+        matches!(self, Self::Failed { .. } | Self::Down { .. } | Self::GivenUp { .. })
+    }
+
     /// Returns the error as a model is told it.
     ///
     /// Which workers still reach a source that is down, and which come too late to ask it, depends on timing. Prompts must
     /// not, so every one of them is told the same.
     pub(crate) fn told(&self) -> String {
         match self {
-            Self::Down { name, .. } => format!("source `{name}` is not available"),
+            Self::Down { name, .. } | Self::GivenUp { name, .. } => format!("source `{name}` is not available"),
             Self::NoSuchPassage { .. } | Self::Withheld { .. } | Self::Failed { .. } | Self::Stopped(_) => {
                 self.to_string()
             }
