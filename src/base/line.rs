@@ -19,9 +19,16 @@ pub(crate) fn one_line(text: &str) -> String {
 
 /// Returns [`one_line`] of `text`, cut to [`MAX_SHOWN`] characters.
 pub(crate) fn shortened(text: &str) -> String {
+    cut(text, MAX_SHOWN)
+}
+
+/// Returns [`one_line`] of `text`. If it has more than `most` characters, it is cut there and ends in `…`.
+pub(crate) fn cut(text: &str, most: usize) -> String {
     let line = one_line(text);
-    let end = line.char_indices().nth(MAX_SHOWN).map_or(line.len(), |(end, _)| end);
-    if end < line.len() { format!("{}…", &line[..end]) } else { line }
+    match line.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", line[..end].trim_end()),
+        None => line,
+    }
 }
 
 /// Removes control and invisible characters other than line feeds and tabs.
@@ -84,6 +91,7 @@ mod tests {
     #[test]
     fn line_has_no_breaks_controls_or_invisible_letters() {
         assert_eq!(one_line(" a\r\n\tb\u{1b}[31mc\u{202e}d\u{200b} "), "a b [31mcd");
+        assert_eq!((cut("as it is", 8), cut("as \n it is", 3)), ("as it is".to_owned(), "as…".to_owned()));
         assert_eq!(printable("a\n\u{1b}]0;x\u{7}\tb\u{feff}"), "a\n]0;x\tb");
     }
 }

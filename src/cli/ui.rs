@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use crate::base::line::printable;
 
@@ -144,16 +145,8 @@ fn knows_links(variable: &dyn Fn(&str) -> Option<String>) -> bool {
 
 /// Returns the address of a file, for a link. Every byte that could end the link is escaped.
 pub(crate) fn file_address(file: &Path) -> String {
-    let mut address = String::from("file://");
-    for byte in file.as_os_str().as_encoded_bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' => {
-                address.push(char::from(*byte));
-            }
-            _ => address.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    address
+    const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_').remove(b'~');
+    format!("file://{}", percent_encode(file.as_os_str().as_encoded_bytes(), ESCAPED))
 }
 
 /// Returns `text` as a hyperlink to an address without control characters.

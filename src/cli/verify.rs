@@ -8,7 +8,7 @@ use serde_json::json;
 use super::error::CliError;
 use super::exit::Exit;
 use super::ui::{BAD, NOTE, PLACE, Ui, styled};
-use crate::base::line::{one_line, shortened};
+use crate::base::line::{cut, one_line, shortened};
 use crate::engine::{CitationState, Engine, VerifiedCitation, VerifiedReport, VerifyRequest};
 use crate::render::json::versioned;
 
@@ -87,13 +87,7 @@ fn text(report: &VerifiedReport, online: bool) -> String {
 /// Returns a citation that does not hold, or could not be checked though it should, for people.
 fn line(citation: &VerifiedCitation, online: bool) -> Option<String> {
     let VerifiedCitation { quote, source, state, .. } = citation;
-    let quote = || {
-        let mut quote = shortened(quote);
-        if let Some((end, _)) = quote.char_indices().nth(MAX_QUOTE_CHARS) {
-            quote.replace_range(end.., "…");
-        }
-        quote
-    };
+    let quote = || cut(quote, MAX_QUOTE_CHARS);
     let said = match state {
         CitationState::Unchanged => return None,
         CitationState::NotChecked { .. } if !online => return None,

@@ -8,10 +8,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
 use super::ui::Ui;
-use crate::base::line::{one_line, printable};
+use crate::base::line::{cut, one_line, printable};
 use crate::base::money::dollars_text;
 use crate::engine::{
-    BudgetLimits, CallStep, Engine, Event, Progress, RunEvent, Section, Spent, Watcher, cut, event_line,
+    BudgetLimits, CallStep, Engine, Event, LINE_CHARACTERS, Progress, RunEvent, Section, Spent, Watcher, event_line,
 };
 use crate::render::json::escaped;
 use crate::render::tree::{TreeStyle, tree_lines};
@@ -128,7 +128,7 @@ impl Shown {
             Some(EventFormat::Jsonl) => say(&escaped(&json!(event).to_string())),
             Some(EventFormat::Text) => match &event {
                 RunEvent::Event { event, progress } if is_worth_telling(progress) => say(&event_line(event)),
-                RunEvent::Written { section } => say(&format!("written: {}", cut(&section.title))),
+                RunEvent::Written { section } => say(&format!("written: {}", cut(&section.title, LINE_CHARACTERS))),
                 RunEvent::Note { .. } | RunEvent::Instead { .. } => note(&event).iter().for_each(|note| say(note)),
                 RunEvent::Event { .. } | RunEvent::Call { .. } => {}
             },
@@ -173,7 +173,7 @@ impl LiveView {
     fn text(&self) -> String {
         let limits = self.progress.as_ref().map_or(BudgetLimits::NONE, |progress| progress.limits);
         let spent = self.spent.map(|spent| spent_text(spent, limits)).unwrap_or_default();
-        let head = printable(&format!("{}{spent}", cut(&self.call)));
+        let head = printable(&format!("{}{spent}", cut(&self.call, LINE_CHARACTERS)));
         let lines = self.progress.as_ref().map(|progress| tree_lines(&progress.tree, TreeStyle::default()));
         let tree = lines.unwrap_or_default().join("\n");
         format!("{head}\n{}{}", printable(&tree), printable(&self.written))
@@ -210,8 +210,8 @@ fn is_worth_telling(progress: &Progress) -> bool {
 /// Returns the start of a section as a preview.
 fn preview(section: &Section) -> String {
     let lines = section.text.lines().filter(|line| !line.trim().is_empty()).take(PREVIEW_LINES);
-    let lines: Vec<_> = lines.map(|line| format!("  {}", cut(line))).collect();
-    format!("\n\nwriting: {}\n{}", cut(&section.title), lines.join("\n"))
+    let lines: Vec<_> = lines.map(|line| format!("  {}", cut(line, LINE_CHARACTERS))).collect();
+    format!("\n\nwriting: {}\n{}", cut(&section.title, LINE_CHARACTERS), lines.join("\n"))
 }
 
 fn say(line: &str) {

@@ -77,7 +77,7 @@ pub(crate) use self::status::{RunStatus, Standing};
 pub use self::stored::report_of;
 pub(crate) use self::stored::{RunDetails, RunSummary, StoredRuns};
 pub(crate) use self::verify::{CitationState, VerifiedCitation, VerifiedReport, VerifyRequest};
-pub(crate) use self::watch::{CallStep, Progress, RunEvent, Watcher, cut, event_line};
+pub(crate) use self::watch::{CallStep, LINE_CHARACTERS, Progress, RunEvent, Watcher, event_line};
 pub(crate) use crate::kb::embed::EmbedderChoice;
 pub(crate) use crate::kb::eval::Figures;
 pub(crate) use crate::kb::ingest::{IngestEvent, IngestSummary, SkippedFile};

@@ -21,8 +21,8 @@ type Kept<K, V> = Mutex<Option<(K, Arc<OnceCell<V>>)>>;
 pub(super) struct Opened {
     index: Kept<Stamp, Index>,
     embedder: Kept<EmbedderChoice, Arc<dyn Embedder>>,
-    /// The reranker, which knows how often it has failed.
-    pub(super) reranker: OnceLock<Arc<Reranker>>,
+    /// The reranker, if one is configured. It knows how often it has failed.
+    pub(super) reranker: OnceLock<Option<Arc<Reranker>>>,
 }
 
 impl Opened {

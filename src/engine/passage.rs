@@ -74,6 +74,12 @@ pub(crate) enum Extent {
     Document,
 }
 
+/// What a [`Selector`] names.
+pub(super) enum Located {
+    Chunk(ChunkRow),
+    Document(DocumentRow),
+}
+
 /// Consecutive lines of a file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Excerpt {
@@ -170,31 +176,37 @@ impl Engine {
     /// Returns [`GetError`] if the name matches nothing. Only files in the index are ever read.
     pub(crate) async fn get(&self, selector: &Selector, extent: Extent) -> Result<Excerpt, EngineError> {
         let index = &self.open_index().await?;
-        match selector {
-            Selector::Id(id) => {
-                let chunk = match id.parse::<ChunkId>() {
-                    Ok(chunk) => index.chunk(&chunk).await?,
-                    Err(_) => None,
-                };
-                match chunk {
-                    Some(chunk) => {
-                        self.check_served(&chunk.collection)?;
-                        read_chunk(index, chunk, extent).await
-                    }
-                    None => {
-                        let documents = index.documents(None).await?;
-                        let document = documents.into_iter().find(|row| row.id.as_str() == id);
-                        let document = document.ok_or_else(|| GetError::NoSuchId { id: id.clone() })?;
-                        self.check_served(&document.collection)?;
-                        read_document(index, document, None).await
-                    }
-                }
-            }
-            Selector::Path { path, lines } => {
-                let document = self.find_served(index.documents(None).await?, path)?;
-                read_document(index, document, *lines).await
-            }
+        match (self.located(index, selector).await?, selector) {
+            (Located::Chunk(chunk), _) => read_chunk(index, chunk, extent).await,
+            (Located::Document(document), Selector::Path { lines, .. }) => read_document(index, document, *lines).await,
+            (Located::Document(document), Selector::Id(_)) => read_document(index, document, None).await,
         }
+    }
+
+    /// Finds the chunk or document of a name among those the audience may see.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`GetError`] if the name matches nothing.
+    pub(super) async fn located(&self, index: &Index, selector: &Selector) -> Result<Located, EngineError> {
+        let id = match selector {
+            Selector::Path { path, .. } => {
+                return Ok(Located::Document(self.find_served(index.documents(None).await?, path)?));
+            }
+            Selector::Id(id) => id,
+        };
+        let chunk = match id.parse::<ChunkId>() {
+            Ok(chunk) => index.chunk(&chunk).await?,
+            Err(_) => None,
+        };
+        if let Some(chunk) = chunk {
+            self.check_served(&chunk.collection)?;
+            return Ok(Located::Chunk(chunk));
+        }
+        let document = index.documents(None).await?.into_iter().find(|row| row.id.as_str() == id);
+        let document = document.ok_or_else(|| GetError::NoSuchId { id: id.clone() })?;
+        self.check_served(&document.collection)?;
+        Ok(Located::Document(document))
     }
 
     /// Finds the document of a path among those the audience may see. No other path is named in an error.
@@ -208,7 +220,7 @@ impl Engine {
 }
 
 /// Finds the document of a path, which may be prefixed with the name of its collection.
-pub(super) fn find_document(documents: Vec<DocumentRow>, path: &str) -> Result<DocumentRow, GetError> {
+fn find_document(documents: Vec<DocumentRow>, path: &str) -> Result<DocumentRow, GetError> {
     let full = |row: &DocumentRow| format!("{}/{}", row.collection, row.path);
     let trimmed = path.strip_prefix("./").unwrap_or(path);
     let (mut found, others): (Vec<_>, Vec<_>) =

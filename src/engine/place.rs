@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::passage::{GetError, Selector, find_document};
+use super::passage::{GetError, Located, Selector};
 use super::{Engine, EngineError};
-use crate::base::id::ChunkId;
 use crate::kb::index::Index;
 use crate::source::{SourceFile, read_file};
 
@@ -30,25 +29,12 @@ impl Engine {
     /// Returns [`GetError`] if the name matches nothing, or the file is gone. Only files in the index are found.
     pub(crate) async fn file_place(&self, selector: &Selector) -> Result<FilePlace, EngineError> {
         let index = &self.open_index().await?;
-        let chunk = match selector {
-            Selector::Id(id) => match id.parse::<ChunkId>() {
-                Ok(chunk) => index.chunk(&chunk).await?,
-                Err(_) => None,
-            },
-            Selector::Path { .. } => None,
-        };
-        let (collection, path, indexed, line) = match (chunk, selector) {
-            (Some(chunk), _) => (chunk.collection, chunk.path, chunk.content_hash, Some(chunk.line_start)),
-            (None, Selector::Id(id)) => {
-                let mut documents = index.documents(None).await?.into_iter();
-                let document = documents.find(|row| row.id.as_str() == id);
-                let document = document.ok_or_else(|| GetError::NoSuchId { id: id.clone() })?;
-                (document.collection, document.path, document.content_hash, None)
+        let (collection, path, indexed, line) = match (self.located(index, selector).await?, selector) {
+            (Located::Chunk(chunk), _) => (chunk.collection, chunk.path, chunk.content_hash, Some(chunk.line_start)),
+            (Located::Document(row), Selector::Path { lines: Some((first, _)), .. }) => {
+                (row.collection, row.path, row.content_hash, Some(*first))
             }
-            (None, Selector::Path { path, lines }) => {
-                let document = find_document(index.documents(None).await?, path)?;
-                (document.collection, document.path, document.content_hash, lines.map(|(first, _)| first))
-            }
+            (Located::Document(row), _) => (row.collection, row.path, row.content_hash, None),
         };
         let (stale, root) = match (read_file(index, &collection, &path, &indexed).await, index.root(&collection)) {
             (SourceFile::Gone, _) | (_, None) => return Err(GetError::Gone { path }.into()),

@@ -73,15 +73,13 @@ impl Engine {
     pub(crate) async fn find(&self, request: &SearchRequest) -> Result<Searched, EngineError> {
         let query = request.query.as_str();
         check_query(query)?;
-        check_scope(&request.scope)?;
         let mode = self.settings.values.mode;
+        let limit = request.limit.unwrap_or(self.settings.values.limit);
+        let mut options = SearchOptions { mode, limit, ..check_scope(&request.scope)? };
         let searcher = self.searcher(mode).await?;
         check_collections(&searcher, &request.scope.collections)?;
-        let scope = self.served(searcher.index().manifest(), &request.scope)?;
-        let rerank = self.rerank(&searcher, &scope.collections, false)?;
-        let searcher = searcher.with_rerank(rerank);
-        let limit = request.limit.unwrap_or(self.settings.values.limit);
-        let options = SearchOptions { mode, limit, ..check_scope(&scope)? };
+        options.filter.collections = self.served(searcher.index().manifest(), &request.scope)?.collections;
+        let searcher = self.reranking(searcher, &options.filter.collections, false)?;
         let started = Instant::now();
         // Token vectors would take half of the search.
         let judged = searcher.search_and_judge(query, &options, Measured::Similarity).await?;
@@ -114,8 +112,7 @@ impl Engine {
         let searcher = self.searcher(mode).await?;
         let filter = Filter { collections: collection.map(str::to_owned).into_iter().collect(), ..Filter::default() };
         check_collections(&searcher, &filter.collections)?;
-        let rerank = self.rerank(&searcher, &filter.collections, false)?;
-        let searcher = searcher.with_rerank(rerank);
+        let searcher = self.reranking(searcher, &filter.collections, false)?;
         let documents = searcher.index().documents(collection).await?;
         let indexed: HashSet<_> = documents.into_iter().map(|row| row.path).collect();
         check_indexed(&judgments, &indexed)?;
@@ -131,29 +128,37 @@ impl Engine {
         Ok(EvalFigures { mode, figures: measure(&rankings, &judgments)? })
     }
 
-    /// Returns whether searches of these collections (all of them if empty) are reranked. A server elsewhere is a model
-    /// endpoint: it sees no collection that is `local_only`, and without a price it has no place under a cost limit.
-    pub(super) fn rerank(
+    /// Returns a searcher that reranks if a reranker is configured and may see these collections (all of them if empty).
+    /// A server elsewhere is a model endpoint: it sees no collection that is `local_only`, and without a price it has no
+    /// place under a cost limit.
+    pub(super) fn reranking(
         &self,
-        searcher: &Searcher,
+        searcher: Searcher,
         collections: &[String],
         is_cost_limited: bool,
-    ) -> Result<Rerank, EngineError> {
-        let Some(reranker) = self.settings.reranker()? else { return Ok(Rerank::Off) };
-        let reranker = self.opened.reranker.get_or_init(|| Arc::new(reranker));
-        let searched = searcher.index().manifest().collections.keys();
-        let mut searched = searched.filter(|name| collections.is_empty() || collections.contains(name));
-        let options = &self.settings.values.collections;
-        let closed = searched.find(|name| options.get(*name).is_some_and(|options| options.local_only));
-        Ok(match closed {
-            _ if self.settings.is_offline() => Rerank::Withheld(format!("{reranker} was not used: offline")),
-            _ if reranker.is_local => Rerank::By(Arc::clone(reranker)),
-            Some(name) => Rerank::Withheld(format!("{reranker} was not used: `{name}` is only for models of your own")),
-            None if is_cost_limited => Rerank::Withheld(format!(
-                "{reranker} was not used: it has no price, and the cost of the run is limited"
-            )),
+    ) -> Result<Searcher, EngineError> {
+        let reranker = match self.opened.reranker.get() {
+            Some(known) => known,
+            None => {
+                let made = self.settings.reranker()?.map(Arc::new);
+                self.opened.reranker.get_or_init(|| made)
+            }
+        };
+        let Some(reranker) = reranker else { return Ok(searcher) };
+        let mut searched = searcher.index().manifest().collections.keys();
+        let closed =
+            searched.find(|name| (collections.is_empty() || collections.contains(name)) && self.is_local_only(name));
+        let withheld = match closed {
+            _ if self.settings.is_offline() => Some("offline".to_owned()),
+            _ if reranker.is_local => None,
+            Some(name) => Some(format!("`{name}` is only for models of your own")),
+            None if is_cost_limited => Some("it has no price, and the cost of the run is limited".to_owned()),
+            None => None,
+        };
+        Ok(searcher.with_rerank(match withheld {
+            Some(reason) => Rerank::Withheld(format!("{reranker} was not used: {reason}")),
             None => Rerank::By(Arc::clone(reranker)),
-        })
+        }))
     }
 
     /// Returns the embedder to use: that of the settings, else that of the index, else the built-in one.

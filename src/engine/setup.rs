@@ -204,8 +204,7 @@ impl Engine {
     ) -> Result<Setup, EngineError> {
         let searcher = self.searcher(SearchMode::Hybrid).await?;
         check_collections(&searcher, &scope.collections)?;
-        let rerank = self.rerank(&searcher, &scope.collections, limits.cost_nanos.is_some())?;
-        let searcher = searcher.with_rerank(rerank);
+        let searcher = self.reranking(searcher, &scope.collections, limits.cost_nanos.is_some())?;
         let collections = self.collections(&searcher, scope, origins);
         self.check_trust(&collections, models.as_ref())?;
         let jobs = self.jobs(models.as_ref(), limits, flags)?;
@@ -314,8 +313,7 @@ impl Engine {
     /// Refuses to send text of a `local_only` collection to a model on another machine.
     fn check_trust(&self, collections: &BTreeSet<String>, models: Option<&Models>) -> Result<(), EngineError> {
         let Some(models) = models else { return Ok(()) };
-        let options = &self.settings.values.collections;
-        let closed = collections.iter().find(|name| options.get(*name).is_some_and(|options| options.local_only));
+        let closed = collections.iter().find(|name| self.is_local_only(name));
         let away = Role::ALL.into_iter().find(|role| !models.role(*role).is_local);
         match (closed, away) {
             (Some(collection), Some(role)) => Err(EngineError::NotLocal {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::base::line::{counted, one_line};
+use crate::base::line::{counted, cut, one_line};
 use crate::render::figure;
 use crate::research::node::Tree;
 use crate::research::report::Section;
@@ -14,7 +14,7 @@ use crate::run::ledger::CallNotice;
 use crate::run::orchestrator::{RunListener, RunNotice};
 
 /// Longest text in a line, in characters.
-const LINE_CHARACTERS: usize = 100;
+pub(crate) const LINE_CHARACTERS: usize = 100;
 
 /// An event of a run in progress. As JSON it is one line of `--events jsonl`.
 #[derive(Clone, Debug, Serialize)]
@@ -59,7 +59,7 @@ impl RunEvent {
     pub(crate) fn line(&self) -> Option<String> {
         match self {
             Self::Event { event, .. } => Some(event_line(event)),
-            Self::Written { section } => Some(format!("written: {}", cut(&section.title))),
+            Self::Written { section } => Some(format!("written: {}", cut(&section.title, LINE_CHARACTERS))),
             Self::Note { text, .. } => Some(one_line(text)),
             Self::Instead { why, .. } => Some(format!("answering without a model: {}", one_line(why))),
             Self::Call { .. } => None,
@@ -160,14 +160,5 @@ pub(crate) fn event_line(record: &Record) -> String {
         ),
         Event::Ended { stop_reason, .. } => format!("ended: {}", figure::stop_reason(*stop_reason)),
     };
-    cut(&text)
-}
-
-/// Cuts a text to one line of bounded length.
-pub(crate) fn cut(text: &str) -> String {
-    let line = one_line(text);
-    match line.char_indices().nth(LINE_CHARACTERS) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
+    cut(&text, LINE_CHARACTERS)
 }

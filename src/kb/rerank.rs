@@ -1,7 +1,7 @@
 //! Reranks the first hits of a search with a model that reads query and passage together, behind a `/rerank` route.
 //!
 //! Cohere, Jina, vLLM and llama.cpp take the same request; Text Embeddings Inference takes its own. One attempt is made
-//! for each search: whoever searches is waiting, and the fused order is a good answer.
+//! for each search: its user waits for it, and the fused order is a good answer.
 
 use std::fmt;
 use std::str::FromStr;

@@ -27,9 +27,9 @@ pub(super) struct QuestionArguments {
     collections: Vec<String>,
     /// Depth of the research; chosen by the question if not given.
     #[serde(default)]
-    mode: QuestionMode,
+    mode: Mode,
     /// Sources: the knowledge base, the web, or both; as planned if not given.
-    source: Option<QuestionSource>,
+    source: Option<SourceHint>,
     /// Aspects that the answer must cover, up to 20.
     #[serde(default)]
     cover: Vec<String>,
@@ -50,24 +50,6 @@ pub(super) struct QuestionArguments {
     max_rounds: Option<u32>,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum QuestionMode {
-    #[default]
-    Auto,
-    Quick,
-    Iterative,
-    Deep,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum QuestionSource {
-    Internal,
-    Web,
-    Mixed,
-}
-
 impl QuestionArguments {
     /// Returns the engine to ask, and the request.
     pub(super) fn request(self, tool: &'static str, shared: &Shared) -> Result<(Engine, AskRequest), ToolError> {
@@ -78,18 +60,9 @@ impl QuestionArguments {
         }
         let run = RunRequest {
             scope: Scope { collections: self.collections, ..Scope::default() },
-            mode: match self.mode {
-                QuestionMode::Auto => Mode::Auto,
-                QuestionMode::Quick => Mode::Quick,
-                QuestionMode::Iterative => Mode::Iterative,
-                QuestionMode::Deep => Mode::Deep,
-            },
+            mode: self.mode,
             required: self.cover,
-            source: self.source.map(|source| match source {
-                QuestionSource::Internal => SourceHint::Internal,
-                QuestionSource::Web => SourceHint::Web,
-                QuestionSource::Mixed => SourceHint::Mixed,
-            }),
+            source: self.source,
             ..RunRequest::default()
         };
         let lower = LowerLimits {

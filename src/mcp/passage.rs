@@ -12,7 +12,7 @@ use super::resource::selector_of;
 use super::search::title;
 use super::server::Shared;
 use super::tool::check_length;
-use crate::engine::{Excerpt, Extent, ParseSelectorError, Selector, cut};
+use crate::engine::{Excerpt, Extent, ParseSelectorError, Selector};
 
 /// Longest name of a passage, in bytes: the longest path of common systems.
 const MAX_ID_BYTES: usize = 4 * 1_024;
@@ -149,7 +149,7 @@ impl Passage {
             Some(selector) => selector,
             None => id.parse().map_err(|error: ParseSelectorError| {
                 // The id is echoed, and may be long.
-                ToolError::Arguments { tool, reason: cut(&error.to_string()) }
+                ToolError::Arguments { tool, reason: crate::base::line::shortened(&error.to_string()) }
             })?,
         };
         Self::of(shared, &selector, extent).await

@@ -104,7 +104,7 @@ pub(super) async fn cancel(shared: &Shared, arguments: CancelArguments) -> Resul
 fn run_id(tool: &'static str, text: &str) -> Result<RunId, ToolError> {
     text.parse().map_err(|error: crate::base::id::ParseIdError| {
         // The id is echoed, and may be of any length.
-        let reason = crate::engine::cut(&format!("run_id: {error}"));
+        let reason = crate::base::line::shortened(&format!("run_id: {error}"));
         ToolError::Arguments { tool, reason }
     })
 }

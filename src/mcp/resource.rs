@@ -1,5 +1,8 @@
 //! Resources: documents of the index and reports of runs, by address.
 
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
 use rmcp::ErrorData;
 use rmcp::model::{
     ListResourceTemplatesResult, ListResourcesResult, ReadResourceResult, Resource, ResourceContents, ResourceTemplate,
@@ -10,7 +13,8 @@ use super::failure::ToolError;
 use super::passage::Passage;
 use super::server::Shared;
 use crate::base::id::RunId;
-use crate::engine::{Extent, Selector, cut, document_address};
+use crate::base::line::shortened;
+use crate::engine::{Extent, Selector, document_address};
 use crate::render::{self, ReportFormat};
 
 /// Resources in one page of the list.
@@ -46,7 +50,7 @@ pub(super) async fn list(shared: &Shared, cursor: Option<&str>) -> Result<ListRe
         .map(|document| {
             let name = format!("{}/{}", document.collection, document.path);
             Resource::new(document_address(&document.collection, &document.path), name)
-                .with_title(cut(&document.title))
+                .with_title(shortened(&document.title))
                 .with_mime_type(MARKDOWN)
         })
         .collect();
@@ -62,7 +66,7 @@ pub(super) async fn list(shared: &Shared, cursor: Option<&str>) -> Result<ListRe
 ///
 /// Returns an error for an address that names neither.
 pub(super) async fn contents(shared: &Shared, uri: &str) -> Result<ReadResourceResult, ErrorData> {
-    let unknown = || ErrorData::resource_not_found(format!("no resource `{}`", cut(uri)), None);
+    let unknown = || ErrorData::resource_not_found(format!("no resource `{}`", shortened(uri)), None);
     let text = if uri.starts_with(DOCUMENTS) {
         document(shared, &selector_of(uri).ok_or_else(unknown)?).await
     } else {
@@ -114,20 +118,7 @@ pub(super) fn failed(error: &ToolError) -> ErrorData {
 
 /// Decodes `%41` and the like. Returns `None` if the result is not text.
 fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, behind)) = rest.split_first() {
-        let escape = (byte == b'%').then(|| behind.get(..2)).flatten();
-        let code = escape.and_then(hex);
-        bytes.push(code.unwrap_or(byte));
-        rest = if code.is_some() { &behind[2..] } else { behind };
-    }
-    String::from_utf8(bytes).ok()
-}
-
-fn hex(digits: &[u8]) -> Option<u8> {
-    let digit = |at: usize| char::from(digits[at]).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    Some(digit(0)? * 16 + digit(1)?)
+    percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned)
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::failure::ToolError;
 use super::server::Shared;
 use super::tool::check_length;
-use crate::engine::{CollectionEntry, Hit, Scope, SearchRequest, cut};
+use crate::base::line::shortened;
+use crate::engine::{CollectionEntry, Hit, Scope, SearchRequest};
 
 /// Hits of a search that does not ask for a number.
 const DEFAULT_HITS: u8 = 10;
@@ -76,7 +77,7 @@ pub(super) async fn search(shared: &Shared, arguments: SearchArguments) -> Resul
 /// Returns a title with the headings below it, on one line.
 pub(super) fn title(title: &str, headings: &[String]) -> String {
     let headings = headings.iter().map(String::as_str).filter(|heading| *heading != title);
-    cut(&std::iter::once(title).chain(headings).collect::<Vec<_>>().join(" › "))
+    shortened(&std::iter::once(title).chain(headings).collect::<Vec<_>>().join(" › "))
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

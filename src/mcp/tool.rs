@@ -176,7 +176,7 @@ impl Tool {
         serde_json::from_value(serde_json::Value::Object(arguments)).map_err(|error| ToolError::Arguments {
             tool: self.name(),
             // The message may quote an argument of any length.
-            reason: crate::engine::cut(&error.to_string()),
+            reason: crate::base::line::shortened(&error.to_string()),
         })
     }
 }

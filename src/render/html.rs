@@ -14,7 +14,7 @@ use super::figure::{self, UsageRow};
 use super::json::escaped;
 use super::prose::{self, Block, Span, uncited};
 use super::tree::{self, TreeStyle};
-use crate::base::line::one_line;
+use crate::base::line::{cut, one_line};
 use crate::research::evidence::Evidence;
 use crate::research::node::NodeStatus;
 use crate::research::report::Report;
@@ -249,10 +249,7 @@ impl NodeHtml {
 impl SourceHtml {
     fn of(evidence: &Evidence, number: usize, label: String) -> Self {
         let quote = citation::quoted(evidence);
-        let preview = match quote.char_indices().nth(PREVIEW_CHARS) {
-            Some((end, _)) => format!("{}…", quote[..end].trim_end()),
-            None => quote.clone(),
-        };
+        let preview = cut(&quote, PREVIEW_CHARS);
         let (place, part) = (PlaceHtml::of(&evidence.source), citation::Part::of(evidence));
         Self { number, label, place, part, note: citation::note(evidence), quote, preview }
     }

@@ -18,7 +18,7 @@ use crate::base::line::{is_invisible, one_line};
 use crate::kb::document::{yaml_front_matter, yaml_options};
 use crate::research::evidence::Evidence;
 use crate::research::report::{Report, SCHEMA_VERSION};
-use crate::source::Place;
+use crate::source::{Place, lines_of};
 
 /// Largest saved report that is read, in bytes.
 pub(crate) const MAX_SAVED_BYTES: u64 = 16_000_000;
@@ -152,13 +152,10 @@ type Edit = (Range<usize>, String);
 impl CitedPlace {
     /// Returns the place for people: `path:from-to`, or the address of a page, on one line.
     pub(crate) fn for_people(&self) -> String {
-        match self {
-            Self::File { path, line_start, line_end, .. } if line_start == line_end => {
-                one_line(&format!("{path}:{line_start}"))
-            }
-            Self::File { path, line_start, line_end, .. } => one_line(&format!("{path}:{line_start}-{line_end}")),
-            Self::Page { url } => one_line(url),
-        }
+        one_line(&match self {
+            Self::File { path, line_start, line_end, .. } => lines_of(path, *line_start, *line_end),
+            Self::Page { url } => url.clone(),
+        })
     }
 }
 
@@ -177,16 +174,14 @@ impl From<&Evidence> for Citation {
 /// Returns the report as Markdown with front matter, for saving it in a knowledge base. The front matter has what a later
 /// check of the citations needs.
 pub(crate) fn note(report: &Report) -> String {
-    // A JSON string is a valid YAML string, so this quotes and escapes for YAML as well.
-    let said = |text: &str| serde_json::Value::from(one_line(text)).to_string();
-    let question = said(report.question.as_str());
+    let question = yaml_string(&one_line(report.question.as_str()));
     let mut text = format!("---\ntitle: {question}\nquestion: {question}\n");
     if let Some(run) = &report.run_id {
-        let _ = writeln!(text, "run_id: {}", said(run));
+        let _ = writeln!(text, "run_id: {}", yaml_string(run));
     }
     let _ = writeln!(text, "stop_reason: {}", figure::stop_reason(report.stop_reason));
     let _ = writeln!(text, "confidence: {:.2}", report.confidence);
-    let _ = writeln!(text, "cost: {}", said(&figure::cost(report.usage.total.cost_usd)));
+    let _ = writeln!(text, "cost: {}", yaml_string(&figure::cost(report.usage.total.cost_usd)));
     text.push_str("tags: [dr-report]\n");
     text.push_str(&sources(report));
     text.push_str("---\n\n");
@@ -200,16 +195,16 @@ fn sources(report: &Report) -> String {
     }
     let mut text = String::from("sources:\n");
     for Citation { id, quote, place } in report.evidence.iter().map(Citation::from) {
-        let mut fields = vec![("id", said(&id)), ("quote", said(&quote))];
+        let mut fields = vec![("id", yaml_string(&id)), ("quote", yaml_string(&quote))];
         match place {
             CitedPlace::File { collection, path, line_start, line_end, content_hash } => fields.extend([
-                ("collection", said(&collection)),
-                ("path", said(&path)),
+                ("collection", yaml_string(&collection)),
+                ("path", yaml_string(&path)),
                 ("line_start", line_start.to_string()),
                 ("line_end", line_end.to_string()),
-                ("content_hash", said(content_hash.as_str())),
+                ("content_hash", yaml_string(content_hash.as_str())),
             ]),
-            CitedPlace::Page { url } => fields.push(("url", said(&url))),
+            CitedPlace::Page { url } => fields.push(("url", yaml_string(&url))),
         }
         let fields: Vec<_> = fields.into_iter().map(|(key, value)| format!("{key}: {value}")).collect();
         text.push_str(&format!("- {{{}}}\n", fields.join(", ")));
@@ -218,18 +213,19 @@ fn sources(report: &Report) -> String {
 }
 
 /// Returns a text as a quoted string of YAML on one line, from which the same text is read.
-fn said(text: &str) -> String {
-    let mut said = String::new();
+fn yaml_string(text: &str) -> String {
+    // A string of JSON is one of YAML.
+    let mut string = String::new();
     for letter in serde_json::Value::from(text).to_string().chars() {
         match u32::from(letter) {
             // Breaks a line in YAML.
-            code @ (0x2028 | 0x2029) => said.push_str(&format!("\\u{code:04x}")),
-            _ if !letter.is_control() && !is_invisible(letter) => said.push(letter),
-            code @ ..=0xFFFF => said.push_str(&format!("\\u{code:04x}")),
-            code => said.push_str(&format!("\\U{code:08x}")),
+            code @ (0x2028 | 0x2029) => string.push_str(&format!("\\u{code:04x}")),
+            _ if !letter.is_control() && !is_invisible(letter) => string.push(letter),
+            code @ ..=0xFFFF => string.push_str(&format!("\\u{code:04x}")),
+            code => string.push_str(&format!("\\U{code:08x}")),
         }
     }
-    said
+    string
 }
 
 impl SavedReport {
@@ -372,7 +368,7 @@ fn edits_of(old: &Citation, new: &Citation, at: impl Fn(&str) -> Option<Range<us
         return Some(Vec::new());
     };
     let changed = [
-        ("path", path != new_path, said(new_path)),
+        ("path", path != new_path, yaml_string(new_path)),
         ("line_start", line_start != new_start, new_start.to_string()),
         ("line_end", line_end != new_end, new_end.to_string()),
     ];

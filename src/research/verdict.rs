@@ -19,7 +19,7 @@ use super::node::{Node, NodeId, NodeStatus, Tree};
 use super::prompt::{Template, fitted, room, shorten_longest};
 use super::question::{Aspect, AspectId, Brief};
 use super::report::Draft;
-use crate::base::line::one_line;
+use crate::base::line::{cut, one_line};
 use crate::base::word::WordSplitter;
 use crate::llm::call::{CallKey, Caller};
 use crate::llm::message::Role;
@@ -237,10 +237,8 @@ fn node_line(node: &Node) -> Value {
 
 /// Returns a quote as the judge is shown it: with its provenance, and cut.
 fn shown_quote(quote: &Evidence) -> Value {
-    let text = one_line(&quote.quote);
-    let cut: String = text.chars().take(MAX_QUOTE_CHARACTERS).collect();
-    let end = if cut.len() < text.len() { "…" } else { "" };
-    json!({"id": quote.id, "text": format!("From: {}\n{cut}{end}", quote.source.provenance())})
+    let text = cut(&quote.quote, MAX_QUOTE_CHARACTERS);
+    json!({"id": quote.id, "text": format!("From: {}\n{text}", quote.source.provenance())})
 }
 
 /// Renders a draft as text for the judge's prompt.

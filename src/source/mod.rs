@@ -239,12 +239,16 @@ pub trait Source<Q: ?Sized = str>: Documents {
     }
 }
 
+/// Returns lines of a file for people: `path:from-to`.
+pub(crate) fn lines_of(path: &str, first: u32, last: u32) -> String {
+    if first == last { format!("{path}:{first}") } else { format!("{path}:{first}-{last}") }
+}
+
 impl Place {
     /// Returns the place for people: `path:from-to`, or the address of a page.
     pub(crate) fn for_people(&self) -> String {
         match self {
-            Self::Kb { path, line_start, line_end, .. } if line_start == line_end => format!("{path}:{line_start}"),
-            Self::Kb { path, line_start, line_end, .. } => format!("{path}:{line_start}-{line_end}"),
+            Self::Kb { path, line_start, line_end, .. } => lines_of(path, *line_start, *line_end),
             Self::Web { url, .. } => url.clone(),
         }
     }

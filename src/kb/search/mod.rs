@@ -391,30 +391,28 @@ impl Searcher {
             Rerank::Withheld(why) => return (hits, Some(why.clone())),
             Rerank::By(reranker) => reranker,
         };
-        let mut rest = hits.split_off(reranker.candidates.min(hits.len()));
-        let texts: Vec<_> = hits.iter().map(|hit| format!("{}\n{}", headings(hit), hit.text)).collect();
+        let candidates = reranker.candidates.min(hits.len());
+        if candidates == 0 {
+            return (hits, None);
+        }
+        let texts: Vec<_> =
+            hits.iter().take(candidates).map(|hit| format!("{}\n{}", headings(hit), hit.text)).collect();
         let texts: Vec<_> = texts.iter().map(String::as_str).collect();
-        let failed = if texts.is_empty() {
-            None
-        } else {
-            match reranker.scores(query, &texts).await {
-                Ok(scores) => {
-                    for (hit, score) in hits.iter_mut().zip(scores) {
-                        (hit.score, hit.explain.relevance) = (score, Some(score));
-                    }
-                    hits.sort_by(|a, b| b.score.total_cmp(&a.score));
-                    // The others stay below.
-                    let lowest = hits.last().map_or(1.0, |hit| hit.score);
-                    for hit in &mut rest {
-                        hit.score *= lowest;
-                    }
-                    None
-                }
-                Err(error) => Some(format!("{reranker} was not used: {error}")),
-            }
+        let scores = match reranker.scores(query, &texts).await {
+            Ok(scores) => scores,
+            Err(error) => return (hits, Some(format!("{reranker} was not used: {error}"))),
         };
-        hits.extend(rest);
-        (hits, failed)
+        let (first, rest) = hits.split_at_mut(candidates);
+        for (hit, score) in first.iter_mut().zip(scores) {
+            (hit.score, hit.explain.relevance) = (score, Some(score));
+        }
+        first.sort_by(|a, b| b.score.total_cmp(&a.score));
+        // The others stay below.
+        let lowest = first[candidates - 1].score;
+        for hit in rest {
+            hit.score *= lowest;
+        }
+        (hits, None)
     }
 
     /// Searches, corrects misspelt words unless a phrase is quoted, and judges what is found by no more than `most`.

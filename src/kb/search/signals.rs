@@ -25,7 +25,7 @@ const LEAST_CHUNKS: usize = 200;
 pub(super) const COUNT: usize = 11;
 
 /// What the [`Signals`] were measured with, and so which of them are 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Measured {
     /// The words of the question and of the hits.
     #[default]
@@ -150,9 +150,7 @@ impl Searcher {
         let embedder = self.embedder.as_ref().ok().filter(|embedder| embedder.compares_tokens());
         let (Some(similarity), Some(embedder)) = (similarity, embedder) else { return Ok((signals, keys)) };
         signals.measured = most;
-        if most >= Measured::Similarity {
-            signals.similarity = similarity;
-        }
+        signals.similarity = similarity;
         if most == Measured::Tokens {
             let words = question.split_whitespace().map(|word| (word.to_owned(), self.weight(word, &keys)));
             let words: Vec<_> = words.collect();

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 
 use super::{NodeDraft, Plan, PlanDraft, TreeLimits, Update, UpdateDraft};
-use crate::base::line::{one_line, printable};
+use crate::base::line::{cut, one_line, printable};
 use crate::llm::schema::compile;
 use crate::research::node::{Node, NodeId, NodeStatus, Tool, Tree};
 use crate::research::question::{AspectId, Brief, Question, QuestionError};
@@ -349,11 +349,7 @@ fn is_name(id: &str) -> bool {
 
 /// Shortens untrusted text to one printable line.
 fn shown(text: &str) -> String {
-    let line = one_line(text);
-    match line.char_indices().nth(160) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
+    cut(text, 160)
 }
 
 fn settled_name(status: NodeStatus) -> Option<&'static str> {
