@@ -55,6 +55,10 @@ bench folder="kb":
     cargo bench --bench figures -- "{{folder}}"
     cargo bench --bench runs
 
+# Print how fast dr serve is under load, on an indexed folder and a file with a query a line (release build).
+bench-serve folder queries:
+    cargo bench --bench serve -- "{{folder}}" "{{queries}}"
+
 # Build the binary that is published, with its completion scripts and manual pages beside it.
 dist:
     #!/bin/sh

@@ -295,9 +295,14 @@ impl Settings {
     }
 
     fn web_as_set(&self, pages: PathBuf, dates: DateRange) -> Result<WebAccess, ConfigError> {
-        let pages = PageStore::new(pages, self.paths.data.join(PAGE_KEY));
+        let pages = self.pages(pages);
         let web = self.values.web.resolve(&self.environment, pages, dates, Arc::new(SystemClock));
         web.map_err(|source| ConfigError::Web { place: self.place_of("web"), source })
+    }
+
+    /// Returns the pages that are stored in a folder.
+    pub(crate) fn pages(&self, folder: PathBuf) -> PageStore {
+        PageStore::new(folder, self.paths.data.join(PAGE_KEY))
     }
 
     /// Returns the server that reranks hits, if one is configured.

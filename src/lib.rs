@@ -47,7 +47,7 @@
 //! - [`run`]: a run in motion: journal, scheduler, budget.
 //! - [`render`]: reports as Markdown, HTML and JSON.
 //! - [`config`], [`engine`]: settings, operations.
-//! - `mcp`, [`cli`]: tools for other programs, commands for people.
+//! - `mcp`, `serve`, [`cli`]: tools for other programs, a page and an API, commands for people.
 
 pub mod base;
 
@@ -68,6 +68,8 @@ pub mod config;
 pub mod engine;
 
 pub(crate) mod mcp;
+
+pub(crate) mod serve;
 
 pub mod cli;
 

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use super::exit::Exit;
 use crate::base::line::{panic_text, printable, with_causes};
 use crate::engine::{EngineError, ErrorKind, RequestError};
-use crate::mcp::ServeError;
 use crate::render::RenderError;
+use crate::{mcp, serve};
 
 /// A command failed.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +45,10 @@ pub(crate) enum CliError {
     Render(#[from] RenderError),
     /// A server could not be started, or its client does not speak the protocol.
     #[error(transparent)]
-    Serve(#[from] ServeError),
+    Mcp(#[from] mcp::ServeError),
+    /// The page could not be served.
+    #[error(transparent)]
+    Serve(#[from] serve::ServeError),
 }
 
 impl From<EngineError> for CliError {
@@ -67,6 +70,8 @@ impl From<RequestError> for CliError {
                 format!("no day is on or after `--since {since}` and on or before `--until {until}`")
             }
             error @ (RequestError::NoWords
+            | RequestError::Question(_)
+            | RequestError::NoRounds
             | RequestError::Brief(_)
             | RequestError::Schema { .. }
             | RequestError::AboveLimit { .. }
@@ -88,8 +93,11 @@ impl CliError {
                 ErrorKind::Limit => Exit::Partial,
                 ErrorKind::Failed => Exit::Failed,
             },
+            Self::Mcp(error) if error.is_usage() => Exit::Usage,
             Self::Serve(error) if error.is_usage() => Exit::Usage,
-            Self::File { .. } | Self::Output(_) | Self::Json(_) | Self::Render(_) | Self::Serve(_) => Exit::Failed,
+            Self::File { .. } | Self::Output(_) | Self::Json(_) | Self::Render(_) | Self::Mcp(_) | Self::Serve(_) => {
+                Exit::Failed
+            }
         }
     }
 
@@ -104,7 +112,8 @@ impl CliError {
         let hint = match self {
             Self::Engine(error) => error.hint(),
             Self::Usage { hint, .. } => hint.clone(),
-            Self::Serve(error) => Some(error.hint()),
+            Self::Mcp(error) => Some(error.hint()),
+            Self::Serve(error) => error.hint(),
             Self::File { .. } | Self::Output(_) | Self::Json(_) | Self::Render(_) => None,
         };
         if let Some(hint) = hint {

@@ -50,6 +50,8 @@ mod runs;
 
 mod mcp;
 
+mod serve;
+
 mod eval;
 
 mod doctor;
@@ -132,6 +134,7 @@ enum Command {
     Show(show::ShowArgs),
     Export(runs::ExportArgs),
     Rm(runs::RmArgs),
+    Serve(serve::ServeArgs),
     Mcp(mcp::McpArgs),
     Eval(eval::EvalArgs),
     Doctor(doctor::DoctorArgs),
@@ -160,6 +163,7 @@ impl Command {
             Self::Show(_) => "show",
             Self::Export(_) => "export",
             Self::Rm(_) => "rm",
+            Self::Serve(_) => "serve",
             Self::Mcp(_) => "mcp",
             Self::Eval(_) => "eval",
             Self::Doctor(_) => "doctor",
@@ -277,6 +281,7 @@ async fn dispatch(ui: &mut Ui, cli: Cli) -> Result<Exit, CliError> {
         Command::Show(args) => show::show(ui, &Engine::new(&flags)?, args).await,
         Command::Export(args) => runs::export(ui, &Engine::new(&flags)?, args).await,
         Command::Rm(args) => runs::rm(ui, &Engine::new(&flags)?, args).await,
+        Command::Serve(args) => Box::pin(serve::serve(ui, Engine::new(&args.flags(flags))?, args)).await,
         Command::Mcp(args) => {
             args.enter_project()?;
             Box::pin(mcp::mcp(ui, Engine::new(&args.flags(flags))?, args)).await

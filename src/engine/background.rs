@@ -1,4 +1,4 @@
-//! Runs that go on while their caller does something else: start, status, result, cancel.
+//! Runs that go on while their caller does something else: start, resume, watch, status, result, cancel.
 //!
 //! A client of a server waits a minute for a reply, and a run may take an hour. So a run is started, and asked about by its
 //! id. Everything a run has is in its journal; what is kept here is what no journal has: the handle to stop it, and the
@@ -8,13 +8,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::run::{Asked, Begun};
 use super::stored::Replayed;
-use super::watch::{Watcher, silent};
-use super::{AskRequest, Engine, EngineError, Report, RunStatus, Standing};
+use super::watch::{RunEvent, Watcher};
+use super::{AskRequest, Engine, EngineError, Planned, Report, ResumeRequest, RunStatus, Standing};
 use crate::base::id::RunId;
 use crate::base::line::with_causes;
 
@@ -24,6 +24,9 @@ const MAX_RUNS: u32 = 4;
 
 /// Ended runs whose outcome is kept here. Those before are read from the journal.
 const MAX_KEPT: usize = 32;
+
+/// Events that a watcher may be behind. One that is further behind loses some, and reads the journal.
+const MAX_BEHIND: usize = 256;
 
 /// Longest wait for a run that was told to stop. It does so between steps, and a call of a model may take minutes: the
 /// run is then abandoned, as if its process had been killed, which every run survives. Less than a process may take to end
@@ -45,6 +48,22 @@ struct Started {
     id: RunId,
     stop: CancellationToken,
     outcome: watch::Receiver<Option<Outcome>>,
+    events: broadcast::WeakSender<RunEvent>,
+}
+
+/// A run that is about to begin: its slot, how to stop it, and where its events go.
+struct Beginning {
+    slot: OwnedSemaphorePermit,
+    stop: CancellationToken,
+    events: broadcast::Sender<RunEvent>,
+}
+
+impl Beginning {
+    fn watcher(&self) -> Watcher {
+        let events = self.events.clone();
+        // An error means that no one watches.
+        Arc::new(move |event| drop(events.send(event)))
+    }
 }
 
 /// How a run ended. `None` for one that was abandoned: the journal says how far it is.
@@ -93,29 +112,87 @@ impl Background {
         stoppable(asked, either).await?.map(RunReport::from).ok_or(EngineError::Cancelled)
     }
 
+    /// Plans a run. It stops when the future is dropped, or all runs are stopped.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::plan`]; [`EngineError::TooManyRuns`].
+    pub(crate) async fn plan(&self, engine: &Engine, request: AskRequest) -> Result<Planned, EngineError> {
+        let beginning = self.beginning()?;
+        Box::pin(engine.plan(request, beginning.watcher(), beginning.stop.clone())).await
+    }
+
     /// Starts a run and returns its id. A question that a run has answered starts none: the id is that of the earlier run.
     ///
     /// # Errors
     ///
     /// As [`Engine::ask`], for everything that can be refused before anything is spent; [`EngineError::TooManyRuns`].
     pub(crate) async fn start(&self, engine: &Engine, request: AskRequest) -> Result<RunId, EngineError> {
-        let slot = Arc::clone(&self.slots).try_acquire_owned();
-        let slot = slot.map_err(|_| EngineError::TooManyRuns { most: MAX_RUNS })?;
-        let stop = self.stop.child_token();
-        let run = match Box::pin(engine.begin(request, silent(), stop.clone())).await? {
+        let beginning = self.beginning()?;
+        let begun = Box::pin(engine.begin(request, beginning.watcher(), beginning.stop.clone())).await?;
+        let run = match begun {
             Begun::Run(run) => run,
             Begun::Before(asked) => return asked.run_id().ok_or(EngineError::Cancelled),
         };
         let (id, engine) = (run.id().clone(), engine.clone());
+        self.go_on(id.clone(), beginning, async move { Box::pin(engine.carry_out(*run, None)).await });
+        Ok(id)
+    }
+
+    /// Resumes a run and returns its id. What keeps it from going on is found by the run, see [`Self::status`].
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::TooManyRuns`], [`EngineError::StillRunning`], or an error if there is no such run.
+    pub(crate) async fn resume(&self, engine: &Engine, request: ResumeRequest) -> Result<RunId, EngineError> {
+        let beginning = self.beginning()?;
+        let name = request.run.clone().unwrap_or_default();
+        let RunStatus { run_id, state, .. } = self.status(engine, &name, u64::MAX).await?;
+        if state == Standing::Running {
+            return Err(EngineError::StillRunning { run: run_id });
+        }
+        let id = engine.find_runs(&[run_id]).await?.remove(0);
+        let (engine, watcher, stop) = (engine.clone(), beginning.watcher(), beginning.stop.clone());
+        let request = ResumeRequest { run: Some(id.to_string()), ..request };
+        self.go_on(id.clone(), beginning, async move { Box::pin(engine.resume(request, watcher, stop)).await });
+        Ok(id)
+    }
+
+    /// Returns the events of a run that was started here, from now on.
+    pub(crate) fn watch(&self, run: &str) -> Option<broadcast::Receiver<RunEvent>> {
+        Some(self.started(run)?.events.upgrade()?.subscribe())
+    }
+
+    /// Returns how many runs are worked on.
+    pub(crate) fn active(&self) -> usize {
+        self.runs().iter().filter(|run| run.outcome.borrow().is_none()).count()
+    }
+
+    fn beginning(&self) -> Result<Beginning, EngineError> {
+        let slot = Arc::clone(&self.slots).try_acquire_owned();
+        Ok(Beginning {
+            slot: slot.map_err(|_| EngineError::TooManyRuns { most: MAX_RUNS })?,
+            stop: self.stop.child_token(),
+            events: broadcast::channel(MAX_BEHIND).0,
+        })
+    }
+
+    /// Works on a run in a task of its own.
+    fn go_on(
+        &self,
+        id: RunId,
+        beginning: Beginning,
+        work: impl Future<Output = Result<Asked, EngineError>> + Send + 'static,
+    ) {
+        let Beginning { slot, stop, events } = beginning;
         let (ended, outcome) = watch::channel(None);
-        self.remember(Started { id: id.clone(), stop: stop.clone(), outcome });
+        self.remember(Started { id, stop: stop.clone(), outcome, events: events.downgrade() });
         // Not awaited: `close` waits for its slot, and the channel has its outcome.
         drop(tokio::spawn(async move {
-            let asked = stoppable(Box::pin(engine.carry_out(*run, None)), stop.cancelled()).await;
+            let asked = stoppable(Box::pin(work), stop.cancelled()).await;
             ended.send_replace(Some(Arc::new(asked.map_err(|error| with_causes(&error)))));
-            drop(slot);
+            drop((events, slot));
         }));
-        Ok(id)
     }
 
     /// Returns how far a run is, with its events after number `since`.
@@ -187,6 +264,7 @@ impl Background {
 
     fn remember(&self, started: Started) {
         let mut runs = self.runs();
+        runs.retain(|run| run.id != started.id);
         runs.push_back(started);
         while runs.len() > MAX_KEPT {
             match runs.iter().position(|run| run.outcome.borrow().is_some()) {

@@ -257,6 +257,16 @@ impl EngineError {
         }
     }
 
+    /// Returns whether something was named that does not exist.
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(
+            self,
+            Self::NoCollection { .. }
+                | Self::Get(GetError::NoSuchId { .. } | GetError::NoSuchPath { .. } | GetError::Gone { .. })
+                | Self::Store(StoreError::Missing(_) | StoreError::Empty { .. })
+        )
+    }
+
     /// Returns what the user can do about this error.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {

@@ -16,6 +16,8 @@ mod error;
 
 mod request;
 
+mod form;
+
 mod watch;
 
 mod opened;
@@ -50,6 +52,8 @@ mod background;
 
 mod contents;
 
+mod quoted;
+
 mod doctor;
 
 mod model_checks;
@@ -64,11 +68,13 @@ pub(crate) use self::background::{Background, RunReport};
 pub(crate) use self::contents::{CollectionEntry, document_address};
 pub(crate) use self::doctor::{CheckStatus, Checkup, ExplainedSetting};
 pub(crate) use self::error::{EngineError, ErrorKind};
+pub(crate) use self::form::QuestionForm;
 pub use self::indexing::IndexRequest;
 pub(crate) use self::passage::{Excerpt, Extent, ParseSelectorError, Selector};
 pub(crate) use self::place::FilePlace;
+pub(crate) use self::quoted::Quoted;
 pub(crate) use self::recall::{FileState, FoundBefore};
-pub(crate) use self::request::{AskRequest, LowerLimits, RequestError};
+pub(crate) use self::request::{AskRequest, RequestError};
 pub(crate) use self::run::{Planned, Raise, ResumeRequest};
 pub(crate) use self::search::{SearchRequest, Searched};
 #[cfg(test)]
@@ -83,14 +89,16 @@ pub(crate) use crate::kb::eval::Figures;
 pub(crate) use crate::kb::ingest::{IngestEvent, IngestSummary, SkippedFile};
 pub use crate::kb::search::Scope;
 pub(crate) use crate::kb::search::{Hit, SearchMode, Snippet, Support};
+pub(crate) use crate::research::branch::Finding;
 pub(crate) use crate::research::node::SourceHint;
 pub(crate) use crate::research::plan::SavedPlan;
 pub(crate) use crate::research::question::{Mode, Question};
-pub(crate) use crate::research::report::{Outcome, Report, Section, StopReason};
+pub(crate) use crate::research::report::{Outcome, Report, Section, StopReason, UsageTable};
 pub(crate) use crate::run::budget::{BudgetLimits, Spent};
 pub(crate) use crate::run::event::{Event, RunRequest};
 pub(crate) use crate::run::job_log::JobEntry;
 pub(crate) use crate::run::journal::EgressRow;
+pub(crate) use crate::source::{Place, lines_of};
 
 use self::opened::Opened;
 use crate::base::folder::create_private;
@@ -191,6 +199,11 @@ impl Engine {
     /// Returns the location of the index, a folder or an address, whether or not it exists.
     pub(crate) fn index_address(&self) -> String {
         self.location.to_string()
+    }
+
+    /// Returns the limits of a run that the settings have.
+    pub(crate) fn limits(&self) -> BudgetLimits {
+        self.settings.limits()
     }
 
     /// Returns whether no socket may be opened.

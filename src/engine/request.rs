@@ -9,7 +9,7 @@ use crate::base::money::nanos;
 use crate::kb::search::{Scope, SearchOptions};
 use crate::llm::structured;
 use crate::research::plan::SavedPlan;
-use crate::research::question::{self, Brief, BriefError, Question, RequiredError};
+use crate::research::question::{self, Brief, BriefError, Question, QuestionError, RequiredError};
 use crate::run::budget::{BudgetLimits, LimitsByPlan};
 use crate::run::event::RunRequest;
 
@@ -98,6 +98,12 @@ pub enum RequestError {
     /// The query of a search has no words.
     #[error("query has no words")]
     NoWords,
+    /// The question is empty or too long.
+    #[error("question: {0}")]
+    Question(QuestionError),
+    /// A run has at least one round.
+    #[error("`max_rounds` is 0 (from 1)")]
+    NoRounds,
     /// The required aspects are invalid.
     #[error("required aspects: {0}")]
     Required(RequiredError),
@@ -148,7 +154,12 @@ impl RequestError {
             Self::Glob { .. } => Some("for example `docs/**/*.md`, quoted to keep the shell from expanding it".into()),
             Self::AboveLimit { .. } => Some("ask for less, or raise the limit in the settings".into()),
             Self::NoAmount { .. } => Some("for example 0.5".into()),
-            Self::NoWords | Self::Required(_) | Self::Brief(_) | Self::Schema { .. } => None,
+            Self::NoWords
+            | Self::Question(_)
+            | Self::NoRounds
+            | Self::Required(_)
+            | Self::Brief(_)
+            | Self::Schema { .. } => None,
         }
     }
 }

@@ -32,6 +32,9 @@ use crate::run::usage::{token_drift, usage_of};
 /// Folder of the user's data folder with the runs of indexes that are in no `.dr`.
 const RUNS: &str = "runs";
 
+/// Folder of the user's data folder with the tokens of pages.
+const PAGE_TOKENS: &str = "page-tokens";
+
 /// A run in a list.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct RunSummary {
@@ -153,6 +156,12 @@ impl Engine {
             self.settings.paths.data.join(RUNS).join(name.as_str())
         };
         self.location.dr_folder().map_or_else(elsewhere, Path::to_path_buf)
+    }
+
+    /// Returns the file with the token of the page of this project. It is not in the project, which may be shared.
+    pub(crate) fn page_token(&self) -> PathBuf {
+        let name = ContentHash::of(self.location.to_string().as_bytes());
+        self.settings.paths.data.join(PAGE_TOKENS).join(name.as_str())
     }
 
     /// Finds runs by their ids or prefixes of them. If one cannot be found, none is returned.

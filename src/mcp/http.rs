@@ -33,7 +33,7 @@ const SHORTEST_TOKEN: usize = 16;
 const MAX_BODY_BYTES: usize = 1024 * 1024;
 
 /// Names of this machine that a `Host` header may have.
-const LOOPBACK_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+pub(crate) const LOOPBACK_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// Path of the service.
 const PATH: &str = "/mcp";
@@ -148,17 +148,26 @@ impl Listening {
         let Self { listener, gate } = self;
         let address = gate.address;
         let routes = routes(server, gate, stop.clone());
-        let served = axum::serve(listener, routes).with_graceful_shutdown(stop.clone().cancelled_owned());
-        let late = async {
-            stop.cancelled().await;
-            tokio::time::sleep(PATIENCE).await;
-        };
-        let served = tokio::select! {
-            served = served.into_future() => served,
-            () = late => Ok(()),
-        };
+        let served = serve_until(stop, listener, routes).await;
         server.close().await;
         served.map_err(|source| ServeError::Listen { address, source })
+    }
+}
+
+/// Serves until `stop` is cancelled, and then for as long as open requests take, up to [`PATIENCE`].
+///
+/// # Errors
+///
+/// Returns an error if no more connections can be accepted.
+pub(crate) async fn serve_until(stop: CancellationToken, listener: TcpListener, routes: Router) -> std::io::Result<()> {
+    let served = axum::serve(listener, routes).with_graceful_shutdown(stop.clone().cancelled_owned());
+    let late = async {
+        stop.cancelled().await;
+        tokio::time::sleep(PATIENCE).await;
+    };
+    tokio::select! {
+        served = served.into_future() => served,
+        () = late => Ok(()),
     }
 }
 

@@ -5,11 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::answer::Answer;
-use super::ask::QuestionArguments;
 use super::failure::ToolError;
 use super::server::Shared;
 use crate::base::id::RunId;
-use crate::engine::RunStatus;
+use crate::engine::{QuestionForm, RunStatus};
 
 /// Most events and sub-questions in a status. Each is a line of up to 100 characters, so both are some 10,000 tokens.
 const MAX_EVENTS: usize = 200;
@@ -21,8 +20,8 @@ pub(super) struct StartedRun {
     run_id: String,
 }
 
-pub(super) async fn start(shared: &Shared, arguments: QuestionArguments) -> Result<StartedRun, ToolError> {
-    let (engine, request) = arguments.request("research_start", shared)?;
+pub(super) async fn start(shared: &Shared, question: QuestionForm) -> Result<StartedRun, ToolError> {
+    let (engine, request) = question.request(&shared.engine, shared.max_jobs)?;
     let run = shared.runs.start(&engine, request).await?;
     tracing::info!(%run, "run started");
     Ok(StartedRun { run_id: run.to_string() })

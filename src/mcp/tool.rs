@@ -8,12 +8,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::answer::Answer;
-use super::ask::{QuestionArguments, ask};
+use super::ask::ask;
 use super::failure::ToolError;
 use super::passage::{FetchArguments, Fetched, ReadArguments, ReadText, fetch, read};
 use super::research::{self, CancelArguments, ResultArguments, StartedRun, Status, StatusArguments};
 use super::search::{Collections, SearchArguments, SearchResults, list_collections, search};
 use super::server::Shared;
+use crate::engine::QuestionForm;
 
 /// A tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,8 +137,8 @@ impl Tool {
             Self::Fetch => with_schemas::<FetchArguments, Fetched>(tool),
             Self::Read => with_schemas::<ReadArguments, ReadText>(tool),
             Self::ListCollections => with_schemas::<NoArguments, Collections>(tool),
-            Self::Ask => with_schemas::<QuestionArguments, Answer>(tool),
-            Self::ResearchStart => with_schemas::<QuestionArguments, StartedRun>(tool),
+            Self::Ask => with_schemas::<QuestionForm, Answer>(tool),
+            Self::ResearchStart => with_schemas::<QuestionForm, StartedRun>(tool),
             Self::ResearchStatus => with_schemas::<StatusArguments, Status>(tool),
             Self::ResearchResult => with_schemas::<ResultArguments, Answer>(tool),
             Self::ResearchCancel => with_schemas::<CancelArguments, Status>(tool),

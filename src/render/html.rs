@@ -1,4 +1,4 @@
-//! Renders a report as one self-contained HTML page: no scripts, fonts or network.
+//! Renders a report as one self-contained HTML page: no scripts, fonts or network. A server's page has the report alone.
 //!
 //! The template escapes everything; this file builds its data. As a second barrier, a content security policy in the
 //! page forbids loading and running anything.
@@ -20,7 +20,15 @@ use crate::research::node::NodeStatus;
 use crate::research::report::Report;
 use crate::source::Place;
 
-const TEMPLATE: &str = include_str!("report.html");
+/// The style of reports.
+pub(crate) const STYLE: &str = include_str!("report.css");
+
+/// The templates by name. The extension `.html` turns on escaping.
+const TEMPLATES: [(&str, &str); 3] = [
+    ("report.html", include_str!("report.html")),
+    ("report_body.html", include_str!("report_body.html")),
+    ("report.css", STYLE),
+];
 
 /// Characters of a quote in the preview of a citation; the list of sources has the whole quote.
 const PREVIEW_CHARS: usize = 400;
@@ -31,12 +39,26 @@ const PREVIEW_CHARS: usize = 400;
 ///
 /// Returns an error if the template refers to a field that is missing. Tests rule this out for all parts of a report.
 pub(crate) fn report(report: &Report) -> Result<String, RenderError> {
+    rendered("report.html", report)
+}
+
+/// Returns the report as the contents of a page that has [`STYLE`].
+///
+/// # Errors
+///
+/// As [`report`].
+pub(crate) fn body(report: &Report) -> Result<String, RenderError> {
+    rendered("report_body.html", report)
+}
+
+fn rendered(name: &str, report: &Report) -> Result<String, RenderError> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-    // The extension `.html` in the name turns on escaping.
-    environment.add_template("report.html", TEMPLATE)?;
-    Ok(environment.get_template("report.html")?.render(Serde(ReportHtml::of(report)))?)
+    for (name, text) in TEMPLATES {
+        environment.add_template(name, text)?;
+    }
+    Ok(environment.get_template(name)?.render(Serde(ReportHtml::of(report)))?)
 }
 
 /// Data of the template.
@@ -99,6 +121,8 @@ struct NodeHtml {
 struct SourceHtml {
     /// Position of the quote, which links refer to.
     number: usize,
+    /// Id of the quote.
+    id: String,
     /// How it is cited.
     label: String,
     place: PlaceHtml,
@@ -251,7 +275,8 @@ impl SourceHtml {
         let quote = citation::quoted(evidence);
         let preview = cut(&quote, PREVIEW_CHARS);
         let (place, part) = (PlaceHtml::of(&evidence.source), citation::Part::of(evidence));
-        Self { number, label, place, part, note: citation::note(evidence), quote, preview }
+        let id = evidence.id.to_string();
+        Self { number, id, label, place, part, note: citation::note(evidence), quote, preview }
     }
 }
 
@@ -360,11 +385,10 @@ mod tests {
         for tag in ["script", "link", "img", "iframe", "object", "embed", "form", "base"] {
             assert!(!tags(&page).contains(&tag), "{tag}");
         }
-        assert!(
-            !TEMPLATE.contains("| safe") && !TEMPLATE.contains("|safe") && !TEMPLATE.contains("autoescape"),
-            "everything is escaped"
-        );
-        assert!(!TEMPLATE.contains("url(") && !TEMPLATE.contains("@import"));
+        let templates = TEMPLATES.map(|(_, text)| text).concat();
+        for word in ["| safe", "|safe", "autoescape", "url(", "@import"] {
+            assert!(!templates.contains(word), "everything is escaped, and nothing is loaded: {word}");
+        }
     }
 
     #[test]

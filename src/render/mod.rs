@@ -28,6 +28,8 @@ pub(crate) mod saved;
 
 pub(crate) mod links;
 
+pub(crate) mod document;
+
 pub(crate) mod html;
 
 use std::fmt;

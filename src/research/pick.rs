@@ -81,6 +81,27 @@ const REFERRING: [&str; 23] = [
     "Once ",
 ];
 
+/// Marks of a sentence that says where something is written instead of what.
+const POINTING: [&str; 14] = [
+    "you can find",
+    "can be found",
+    "more information",
+    "further information",
+    "read more",
+    "learn more",
+    "more about",
+    "please see",
+    "see our ",
+    "see the ",
+    "this page",
+    "handbook page",
+    "refer to ",
+    " here.",
+];
+
+/// Most that is taken off the score of a unit whose sentences point elsewhere.
+const POINTS: f32 = 0.15;
+
 /// Words up to which a longer unit counts as saying more.
 const FULL_WORDS: f32 = 60.0;
 
@@ -229,7 +250,8 @@ fn candidates<'a>(
         #[expect(clippy::cast_precision_loss, reason = "a unit has a few hundred words")]
         let fullness = FULLNESS * (text.split_whitespace().count() as f32 / FULL_WORDS).min(1.0);
         let opening = if candidate.is_first { OPENING } else { 0.0 };
-        candidate.score += WORDS * share + suits + fullness + opening - penalty(candidate);
+        candidate.score +=
+            WORDS * share + suits + fullness + opening - penalty(candidate) - POINTS * pointing(&candidate.unit);
     }
     sort(&mut candidates);
     (candidates, weights)
@@ -315,6 +337,18 @@ fn penalty(candidate: &Candidate<'_>) -> f32 {
         () if text.matches("](").count() * 4 > words => 0.3,
         () => 0.0,
     }
+}
+
+/// Returns the share of the sentences of a unit that point elsewhere.
+#[expect(clippy::cast_precision_loss, reason = "a unit has a few sentences")]
+fn pointing(unit: &Unit) -> f32 {
+    let pointing = unit.sentences.iter().filter(|sentence| points(sentence)).count();
+    pointing as f32 / unit.sentences.len().max(1) as f32
+}
+
+fn points(sentence: &Sentence) -> bool {
+    let said = sentence.plain.to_lowercase();
+    POINTING.iter().any(|mark| said.contains(mark))
 }
 
 /// Returns the title of a unit's document and the headings above it.
@@ -410,18 +444,19 @@ fn common(a: &HashSet<String>, b: &HashSet<String>) -> f32 {
 /// Returns the sentence of a unit that answers best, without Markdown.
 fn deciding(candidate: &Candidate<'_>, weights: &Weights, splitter: &WordSplitter) -> String {
     let text = &candidate.reading.document.text[candidate.unit.range.clone()];
-    let is_said = |line: &&str| line.contains(char::is_alphanumeric) && !line.starts_with(['`', '~']);
+    let is_text = |line: &&str| line.contains(char::is_alphanumeric) && !line.starts_with(['`', '~']);
     let none = HashSet::new();
     let score = |(part, sentence): (usize, &Sentence)| {
         let found = candidate.matches.as_ref().map_or(0.0, |matches| matches.max_sim(part..=part));
         share(weights, &splitter.stems(&sentence.plain), &none) + found
     };
     let is_open = |sentence: &Sentence| sentence.plain.ends_with([':', '?']);
-    let scored = (1..).zip(&candidate.unit.sentences).map(|own| (!is_open(own.1), score(own), own.1));
+    let is_said = |sentence: &Sentence| !is_open(sentence) && !points(sentence);
+    let scored = (1..).zip(&candidate.unit.sentences).map(|own| (is_said(own.1), score(own), own.1));
     // Of equals the first.
     let best = scored.reduce(|best, next| if (next.0, next.1) > (best.0, best.1) { next } else { best });
     best.map_or_else(
-        || text.lines().map(str::trim).find(is_said).unwrap_or_default().to_owned(),
+        || text.lines().map(str::trim).find(is_text).unwrap_or_default().to_owned(),
         |(.., sentence)| sentence.plain.clone(),
     )
 }
@@ -565,5 +600,13 @@ mod tests {
         let document = "# Valves\n\nA valve of brass lasts.\n\nSo, what closes a brass valve? The night rule does.\n";
         let found = picked(document, "What closes a brass valve at night?");
         assert!(found[0].quotes[0].quote.starts_with("A valve of brass lasts."));
+    }
+
+    #[test]
+    fn unit_that_points_elsewhere_comes_after_one_that_says() {
+        let document = "# Expenses\n\nYou can find information on how to submit an expense here.\n\n\
+                        Submit an expense with its receipt in the portal by the end of the month.\n";
+        let found = picked(document, "How do I submit an expense?");
+        assert!(found[0].quotes[0].quote.starts_with("Submit an expense"), "{found:#?}");
     }
 }

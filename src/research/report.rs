@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::branch::{Branch, Finding, Reported};
@@ -79,7 +80,7 @@ pub(crate) struct FurtherReading {
 }
 
 /// Totals of model and tool calls.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct UsageTotals {
     /// Model calls.
     pub(crate) calls: u64,
@@ -115,7 +116,7 @@ impl Default for UsageTotals {
 }
 
 /// Usage in total, by role and by node.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct UsageTable {
     /// Sum over all calls.
     pub(crate) total: UsageTotals,

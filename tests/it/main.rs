@@ -84,6 +84,10 @@ mod hostile;
 #[cfg(unix)]
 mod mcp;
 
+/// `dr serve`: the page and the HTTP API.
+#[cfg(unix)]
+mod serve;
+
 /// What a folder that came from elsewhere may do.
 mod trust;
 

@@ -175,7 +175,7 @@ async fn refused<C: ClientHandler>(client: &RunningService<RoleClient, C>, tool:
 }
 
 /// Returns a model endpoint that never replies, and a channel that says when it is asked.
-fn hanging() -> (ModelServer, Receiver<()>) {
+pub(crate) fn hanging() -> (ModelServer, Receiver<()>) {
     let (sender, asked) = channel();
     let server = ModelServer::start(move |_| {
         let _ = sender.send(());
@@ -185,7 +185,7 @@ fn hanging() -> (ModelServer, Receiver<()>) {
 }
 
 /// Returns an indexed world whose models are at `server`.
-fn world_at(server: &ModelServer) -> World {
+pub(crate) fn world_at(server: &ModelServer) -> World {
     let world = World::indexed_text().with_variable("OPENAI_BASE_URL", server.url());
     world
         .with_variable("OPENAI_API_KEY", "sk-test")

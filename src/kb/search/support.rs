@@ -5,12 +5,13 @@
 //! folder, so what fails it is shown as the closest passages and not refused. `fit` fits the weights,
 //! `kb/concepts/support.md` has the figures.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::signals::{COUNT, Measured, Signals};
 
 /// How well the best hits support an answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Support {
     /// No hit is relevant.

@@ -1,0 +1,58 @@
+//! `dr serve`: serves a page to ask, watch, read and search in a browser.
+
+use clap::Args;
+
+use super::error::CliError;
+use super::exit::Exit;
+use super::limits::LimitArgs;
+use super::signal::interruptible;
+use super::ui::Ui;
+use crate::config::Flags;
+use crate::engine::Engine;
+use crate::serve::{App, PageServer, ServeError};
+
+/// Serve a page to ask, watch, read and search in a browser
+///
+/// Listens on this machine alone, until it is interrupted. The printed address has a token, which lets a browser in. The
+/// API that the page uses is described at `/api/openapi.json`, and `/mcp` serves the tools of `dr mcp`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  dr serve --open
+  dr serve --port 8080 --max-cost 2      a run from the page costs at most 2 dollars")]
+pub(super) struct ServeArgs {
+    /// Port to listen on; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = 7878)]
+    port: u16,
+
+    /// Open the page in the browser
+    #[arg(long)]
+    open: bool,
+
+    // Last, because its help heading applies to all arguments after it.
+    #[command(flatten)]
+    limits: LimitArgs,
+}
+
+impl ServeArgs {
+    /// Adds these flags to those of every command.
+    pub(super) fn flags(&self, flags: Flags) -> Flags {
+        self.limits.flags(flags)
+    }
+}
+
+/// Runs the command.
+pub(super) async fn serve(ui: &mut Ui, engine: Engine, args: ServeArgs) -> Result<Exit, CliError> {
+    if engine.is_offline() {
+        return Err(ServeError::Offline.into());
+    }
+    let stop = interruptible();
+    let token = engine.page_token();
+    let server = PageServer::at(args.port, token, App::new(engine, args.limits.max_jobs(), stop)).await?;
+    let address = server.url();
+    ui.tell(&format!("listening at {address}"));
+    if args.open && webbrowser::open(&address).is_err() {
+        ui.tell("note: no browser was found; open the address above");
+    }
+    server.serve().await?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,76 @@
+//! A question as a client of a server sends it. It may lower the limits of the settings and raise none.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::request::{AskRequest, LowerLimits, RequestError};
+use super::{Engine, EngineError, Mode, RunRequest, Scope, SourceHint};
+
+/// A question of a client. What is left out is decided by the settings and the plan.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct QuestionForm {
+    /// The question.
+    question: String,
+    /// Answer only from these collections (all if none is named).
+    #[serde(default)]
+    collections: Vec<String>,
+    /// Depth of the research; chosen by the question if not given.
+    #[serde(default)]
+    mode: Mode,
+    /// Sources: the knowledge base, the web, or both; as planned if not given.
+    source: Option<SourceHint>,
+    /// Aspects that the answer must cover, up to 20.
+    #[serde(default)]
+    cover: Vec<String>,
+    /// Answer without models and without the web, from verbatim passages. Takes about a second and costs nothing.
+    #[serde(default)]
+    offline: bool,
+    /// Ask again even if an earlier run has answered the same question.
+    #[serde(default)]
+    fresh: bool,
+    /// Id of an earlier run that this question follows up.
+    follow: Option<String>,
+    /// Most US dollars; at most the server's limit.
+    max_cost: Option<f64>,
+    /// Most tokens; at most the server's limit.
+    max_tokens: Option<u64>,
+    /// Most seconds of work; at most the server's limit.
+    max_seconds: Option<u32>,
+    /// Most rounds of research; at most the server's limit.
+    #[schemars(range(min = 1))]
+    max_rounds: Option<u32>,
+}
+
+impl QuestionForm {
+    /// Returns the engine to ask, and the request. A run may start up to `max_jobs` Deep Research jobs.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a question, a limit or a topic that is invalid.
+    pub(crate) fn request(self, engine: &Engine, max_jobs: Option<usize>) -> Result<(Engine, AskRequest), EngineError> {
+        let question = self.question.parse().map_err(RequestError::Question)?;
+        if self.max_rounds == Some(0) {
+            return Err(RequestError::NoRounds.into());
+        }
+        let run = RunRequest {
+            scope: Scope { collections: self.collections, ..Scope::default() },
+            mode: self.mode,
+            required: self.cover,
+            source: self.source,
+            ..RunRequest::default()
+        };
+        let lower = LowerLimits {
+            dollars: self.max_cost,
+            tokens: self.max_tokens,
+            time: self.max_seconds.map(|seconds| Duration::from_secs(seconds.into())),
+            rounds: self.max_rounds,
+        };
+        let (follow, fresh) = (self.follow, self.fresh);
+        let request = AskRequest { run, lower, max_jobs, follow, fresh, ..AskRequest::new(question) };
+        let engine = if self.offline { engine.offline()? } else { engine.clone() };
+        Ok((engine, request.checked()?))
+    }
+}

@@ -1,0 +1,152 @@
+//! The events of a run as a stream (server-sent events).
+//!
+//! A `state` is sent when something was noted in the journal. Its id is the number of the last event, with which a stream
+//! that was cut goes on: a browser sends it as `Last-Event-ID`, also to a server that was started anew. A `doing` is what
+//! happens between two events, and is not kept.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use aide::NoApi;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures::Stream;
+use futures::stream::unfold;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::app::App;
+use super::failure::Failure;
+use super::form::{InPath, Parameters};
+use super::metrics::OpenStream;
+use super::runs::RunPath;
+use crate::engine::{CallStep, RunEvent, RunStatus, Standing};
+
+/// How often a run that another process works on is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EventsQuery {
+    /// Only events after this number. The header `Last-Event-ID` takes precedence.
+    #[serde(default)]
+    since: u64,
+}
+
+/// Something that happens between two events of the journal.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Doing {
+    /// The call of a model, a section that was written, or a note.
+    text: String,
+    /// The sub-question it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<String>,
+}
+
+pub(super) async fn events(
+    State(app): State<App>,
+    InPath(RunPath { run }): InPath<RunPath>,
+    Parameters(EventsQuery { since }): Parameters<EventsQuery>,
+    NoApi(headers): NoApi<HeaderMap>,
+) -> Result<NoApi<Sse<impl Stream<Item = Result<Event, Infallible>>>>, Failure> {
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+    let since = last.unwrap_or(since);
+    let permit = std::sync::Arc::clone(&app.streams).try_acquire_owned();
+    let permit =
+        permit.map_err(|_| Failure::new(StatusCode::SERVICE_UNAVAILABLE, "too many event streams are open"))?;
+    // The first state is read here, so that an error is a reply and not a stream.
+    let live = app.runs.watch(&run);
+    let status = app.runs.status(&app.engine, &run, since).await?;
+    let open = app.metrics.stream();
+    let watching =
+        Watching { run: status.run_id.clone(), since, live, first: Some(status), app, _held: (permit, open) };
+    let stream = unfold(Some(watching), |watching| async {
+        let mut watching = watching?;
+        let (event, goes_on) = watching.next().await?;
+        Some((Ok(event), goes_on.then_some(watching)))
+    });
+    Ok(NoApi(Sse::new(stream).keep_alive(KeepAlive::new().interval(Duration::from_secs(15)))))
+}
+
+/// An open stream.
+struct Watching {
+    app: App,
+    run: String,
+    /// Number of the last event that was sent.
+    since: u64,
+    /// The state to send first.
+    first: Option<RunStatus>,
+    /// Events of a run that this server works on.
+    live: Option<Receiver<RunEvent>>,
+    _held: (OwnedSemaphorePermit, OpenStream),
+}
+
+impl Watching {
+    /// Returns the next event, and whether the stream goes on. `None` ends it.
+    async fn next(&mut self) -> Option<(Event, bool)> {
+        if let Some(first) = self.first.take() {
+            return self.told(first);
+        }
+        let stop = self.app.stop.clone();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return None,
+                heard = heard(&mut self.live) => match heard {
+                    Heard::Doing(doing) => return Some((Event::default().event("doing").json_data(doing).ok()?, true)),
+                    Heard::Noted => {}
+                    Heard::End => self.live = None,
+                },
+            }
+            // An error, after a deletion for example, ends the stream.
+            let status = self.app.runs.status(&self.app.engine, &self.run, self.since).await.ok()?;
+            if status.last_event != self.since || status.state != Standing::Running {
+                return self.told(status);
+            }
+        }
+    }
+
+    fn told(&mut self, status: RunStatus) -> Option<(Event, bool)> {
+        let goes_on = status.state == Standing::Running;
+        self.since = status.last_event;
+        let event = Event::default().event("state").id(status.last_event.to_string());
+        Some((event.json_data(status).ok()?, goes_on))
+    }
+}
+
+enum Heard {
+    Doing(Doing),
+    /// Something may have been noted in the journal.
+    Noted,
+    /// The run has ended or stopped.
+    End,
+}
+
+async fn heard(live: &mut Option<Receiver<RunEvent>>) -> Heard {
+    let Some(events) = live else {
+        tokio::time::sleep(LOOK).await;
+        return Heard::Noted;
+    };
+    loop {
+        match events.recv().await {
+            Ok(RunEvent::Event { .. }) | Err(RecvError::Lagged(_)) => return Heard::Noted,
+            Ok(RunEvent::Call { what: CallStep::Replied, .. }) => {}
+            Ok(RunEvent::Call { what: CallStep::Sent, key, detail, .. }) => {
+                let node = key.split('/').next().filter(|part| part.starts_with('n')).map(str::to_owned);
+                return Heard::Doing(Doing { text: format!("{detail}: {key}"), node });
+            }
+            Ok(RunEvent::Call { what: CallStep::Retried, key, detail, .. }) => {
+                return Heard::Doing(Doing { text: format!("{key} is sent again: {detail}"), node: None });
+            }
+            Ok(event @ (RunEvent::Written { .. } | RunEvent::Note { .. } | RunEvent::Instead { .. })) => {
+                if let Some(text) = event.line() {
+                    return Heard::Doing(Doing { text, node: None });
+                }
+            }
+            Err(RecvError::Closed) => return Heard::End,
+        }
+    }
+}

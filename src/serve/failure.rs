@@ -1,0 +1,95 @@
+//! Why a request was not carried out, as its sender is told it.
+
+use aide::OperationOutput;
+use aide::generate::GenContext;
+use aide::openapi::{Operation, Response as ApiResponse, StatusCode as ApiStatus};
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::base::line::{shortened, with_causes};
+use crate::engine::{EngineError, ErrorKind, RequestError};
+use crate::render::RenderError;
+
+/// A request that was not carried out.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Failure {
+    #[serde(skip)]
+    status: StatusCode,
+    /// What failed, with its causes.
+    error: String,
+    /// What can be done about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+impl Failure {
+    pub(super) fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        Self { status, error: error.into(), hint: None }
+    }
+
+    pub(super) fn invalid(error: &str) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, shortened(error))
+    }
+
+    pub(super) fn not_found(what: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, format!("no {}", shortened(what)))
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        (self.status, Json(self)).into_response()
+    }
+}
+
+impl OperationOutput for Failure {
+    type Inner = Self;
+
+    fn operation_response(context: &mut GenContext, operation: &mut Operation) -> Option<ApiResponse> {
+        Json::<Self>::operation_response(context, operation)
+    }
+
+    fn inferred_responses(
+        context: &mut GenContext,
+        operation: &mut Operation,
+    ) -> Vec<(Option<ApiStatus>, ApiResponse)> {
+        let response = Self::operation_response(context, operation);
+        response
+            .into_iter()
+            .map(|response| (None, ApiResponse { description: "Not done".into(), ..response }))
+            .collect()
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        let status = match &error {
+            _ if error.is_missing() => StatusCode::NOT_FOUND,
+            EngineError::TooManyRuns { .. } => StatusCode::TOO_MANY_REQUESTS,
+            EngineError::StillRunning { .. } | EngineError::NotStartedHere { .. } | EngineError::OnlyPlanned { .. } => {
+                StatusCode::CONFLICT
+            }
+            _ => match error.kind() {
+                ErrorKind::Usage | ErrorKind::Limit => StatusCode::UNPROCESSABLE_ENTITY,
+                ErrorKind::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
+                ErrorKind::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+            },
+        };
+        Self { status, error: with_causes(&error), hint: error.hint() }
+    }
+}
+
+impl From<RequestError> for Failure {
+    fn from(error: RequestError) -> Self {
+        EngineError::from(error).into()
+    }
+}
+
+impl From<RenderError> for Failure {
+    fn from(error: RenderError) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, with_causes(&error))
+    }
+}

@@ -1,0 +1,107 @@
+//! Listens on this machine and serves the page, the API and the tools of `mcp` on one port.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::{Router, middleware};
+use tokio::net::TcpListener;
+
+use super::app::App;
+use super::gate::{Gate, check};
+use super::{api, page};
+use crate::base::folder::secret_in;
+use crate::mcp;
+
+/// The page could not be served.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServeError {
+    #[error("`dr` is offline, and a server needs a socket")]
+    Offline,
+    #[error("failed to listen at {address}")]
+    Listen {
+        address: SocketAddr,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("failed to keep the token of the page in `{path}`")]
+    Token {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error(transparent)]
+    Mcp(#[from] mcp::ServeError),
+}
+
+impl ServeError {
+    /// Returns what the user can do about this error.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::Offline => {
+                Some("omit `--offline`, or unset `DR_OFFLINE`; a question can be asked offline on the page".into())
+            }
+            Self::Listen { .. } => Some("choose another port with `--port`; 0 takes a free one".into()),
+            Self::Token { .. } => None,
+            Self::Mcp(error) => Some(error.hint()),
+        }
+    }
+
+    /// Returns whether the command line or a variable is wrong.
+    pub(crate) fn is_usage(&self) -> bool {
+        matches!(self, Self::Offline)
+    }
+}
+
+/// A server of the page that listens.
+#[derive(Debug)]
+pub(crate) struct PageServer {
+    listener: TcpListener,
+    gate: Gate,
+    app: App,
+}
+
+impl PageServer {
+    /// Begins to listen on a port of this machine; 0 takes a free one. The token is read from a file of the user, which is
+    /// made if it is missing: pages that are open go on after the server was started anew.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the port is taken, or there is no token.
+    pub(crate) async fn at(port: u16, token: PathBuf, app: App) -> Result<Self, ServeError> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let failed = |source| ServeError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let port = listener.local_addr().map_err(failed)?.port();
+        let secret = secret_in(&token, true).map_err(|source| ServeError::Token { path: token, source })?;
+        let token = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self { listener, gate: Gate::new(port, token), app })
+    }
+
+    /// Returns the address to open in a browser. It has the token.
+    pub(crate) fn url(&self) -> String {
+        self.gate.address()
+    }
+
+    /// Serves until the app stops. Runs are then stopped, and noted as stopped.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no more connections can be accepted.
+    pub(crate) async fn serve(self) -> Result<(), ServeError> {
+        let Self { listener, gate, app } = self;
+        let address = listener.local_addr().unwrap_or_else(|_| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        let stop = app.stop.clone();
+        let tools = mcp::Server::new(app.engine.clone(), app.max_jobs, stop.clone());
+        let own = mcp::Gate::new(address, Vec::new(), None)?;
+        let routes = Router::new()
+            .merge(page::routes())
+            .merge(api::routes(app.clone()))
+            .merge(mcp::routes(&tools, own, stop.clone()))
+            .layer(middleware::from_fn_with_state(Arc::new(gate), check));
+        let served = mcp::serve_until(stop, listener, routes).await;
+        app.runs.close().await;
+        tools.close().await;
+        served.map_err(|source| ServeError::Listen { address, source })
+    }
+}

@@ -1,0 +1,267 @@
+//! Runs: list, state, report, quotes, stop, resume, delete.
+
+use std::time::Duration;
+
+use aide::NoApi;
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::app::App;
+use super::failure::Failure;
+use super::form::{Body, InPath, Parameters};
+use super::question::{Limits, StartedRun};
+use super::search::PassageReply;
+use crate::engine::{Finding, Raise, ResumeRequest, RunDetails, RunStatus, RunSummary, SourceHint, UsageTable};
+use crate::render::{self, ReportFormat};
+
+/// The runs, newest first.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct RunList {
+    runs: Vec<RunEntry>,
+    /// Why there may be more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    damage: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct RunEntry {
+    id: String,
+    question: String,
+    /// Start, in UTC.
+    started: String,
+    /// Why it ended, or `open`, `running` or `broken`.
+    state: String,
+    nodes: usize,
+    /// Active time.
+    seconds: f64,
+    /// Null if a price is not known.
+    cost_usd: Option<f64>,
+    /// Why it is broken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
+impl From<RunSummary> for RunEntry {
+    fn from(run: RunSummary) -> Self {
+        let RunSummary { id, question, started, state, nodes, seconds, cost_usd, problem } = run;
+        Self { id: id.to_string(), question, started, state, nodes, seconds, cost_usd, problem }
+    }
+}
+
+pub(super) async fn list(State(app): State<App>) -> Result<Json<RunList>, Failure> {
+    let stored = app.engine.runs().await?;
+    Ok(Json(RunList { runs: stored.runs.into_iter().map(RunEntry::from).collect(), damage: stored.damage }))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct RunPath {
+    /// Id of the run, or a prefix of it.
+    pub(super) run: String,
+}
+
+/// A run with what it has found and spent.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct RunReply {
+    #[serde(flatten)]
+    status: RunStatus,
+    limits: Limits,
+    /// What the answer has to cover.
+    aspects: Vec<String>,
+    /// What the finished sub-questions found.
+    findings: Vec<NodeFindings>,
+    usage: UsageTable,
+    /// Texts that left this machine, or were withheld.
+    egress: Vec<Left>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct NodeFindings {
+    node: String,
+    /// Where it was looked for.
+    source: SourceHint,
+    /// From 0 to 1.
+    confidence: f32,
+    /// Each finding with its quotes.
+    findings: Vec<FindingReply>,
+    /// What it could not do.
+    notes: Vec<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct FindingReply {
+    text: String,
+    /// Ids of quotes.
+    quotes: Vec<String>,
+}
+
+/// A text that left this machine, or was withheld.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Left {
+    node: String,
+    /// `query`, `address` or `job`.
+    kind: String,
+    /// Who received it.
+    target: String,
+    text: String,
+    /// Why it was withheld.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    withheld: Option<String>,
+}
+
+pub(super) async fn show(
+    State(app): State<App>,
+    InPath(RunPath { run }): InPath<RunPath>,
+) -> Result<Json<RunReply>, Failure> {
+    let status = app.runs.status(&app.engine, &run, u64::MAX).await?;
+    let RunDetails { settings, brief, tree, branches, usage, egress, .. } =
+        app.engine.show(Some(&status.run_id)).await?;
+    let source = |id| tree.nodes.iter().find(|node| &node.id == id).map(|node| node.source_hint);
+    let findings = branches.iter().map(|(node, branch)| NodeFindings {
+        node: node.to_string(),
+        source: source(node).unwrap_or_default(),
+        confidence: branch.report.confidence,
+        findings: branch.report.findings.iter().map(FindingReply::from).collect(),
+        notes: branch.notes.clone(),
+    });
+    Ok(Json(RunReply {
+        status,
+        limits: settings.limits.into(),
+        aspects: brief.iter().flat_map(|brief| &brief.aspects).map(|aspect| aspect.text.clone()).collect(),
+        findings: findings.collect(),
+        usage,
+        egress: egress
+            .into_iter()
+            .map(|row| Left {
+                node: row.node.to_string(),
+                kind: row.kind.to_string(),
+                target: row.target,
+                text: row.text,
+                withheld: row.withheld,
+            })
+            .collect(),
+    }))
+}
+
+impl From<&Finding> for FindingReply {
+    fn from(finding: &Finding) -> Self {
+        Self { text: finding.text.clone(), quotes: finding.evidence.iter().map(ToString::to_string).collect() }
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReportQuery {
+    /// `json` if left out.
+    #[serde(default)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    #[default]
+    Json,
+    Markdown,
+    /// Markdown with front matter, for a folder of notes.
+    Note,
+    /// A page of its own.
+    Html,
+    /// The contents of such a page.
+    Fragment,
+}
+
+/// Returns the report of a run that has ended or was stopped.
+pub(super) async fn report(
+    State(app): State<App>,
+    InPath(RunPath { run }): InPath<RunPath>,
+    Parameters(ReportQuery { format }): Parameters<ReportQuery>,
+) -> Result<NoApi<Response>, Failure> {
+    let report = app.runs.report(&app.engine, &run).await?.report;
+    let (name, kind, text) = match format {
+        Format::Json => ("report.json", "application/json", render::report(&report, ReportFormat::Json)?),
+        Format::Markdown => ("report.md", "text/markdown", render::report(&report, ReportFormat::Markdown)?),
+        Format::Note => ("note.md", "text/markdown", render::report(&report, ReportFormat::Note)?),
+        Format::Html => ("report.html", "text/html", render::report(&report, ReportFormat::Html)?),
+        Format::Fragment => ("", "text/html", render::html::body(&report)?),
+    };
+    let kind = format!("{kind}; charset=utf-8");
+    // The page shows fragments alone: a report of its own would run under the address of this server.
+    Ok(NoApi(if format == Format::Fragment {
+        ([(header::CONTENT_TYPE, kind)], text).into_response()
+    } else {
+        let file = format!("attachment; filename=\"{name}\"");
+        ([(header::CONTENT_TYPE, kind), (header::CONTENT_DISPOSITION, file)], text).into_response()
+    }))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct QuotePath {
+    /// Id of the run, or a prefix of it.
+    run: String,
+    /// Id of the quote, as a report cites it.
+    quote: String,
+}
+
+/// Returns the document that a quote is from, with the quote marked.
+pub(super) async fn quote(
+    State(app): State<App>,
+    InPath(QuotePath { run, quote }): InPath<QuotePath>,
+) -> Result<Json<PassageReply>, Failure> {
+    let found = app.engine.quoted(&run, &quote).await?;
+    Ok(Json(found.ok_or_else(|| Failure::not_found(&format!("quote `{quote}`")))?.into()))
+}
+
+/// Stops a run in order.
+pub(super) async fn cancel(
+    State(app): State<App>,
+    InPath(RunPath { run }): InPath<RunPath>,
+) -> Result<Json<RunStatus>, Failure> {
+    Ok(Json(app.runs.cancel(&app.engine, &run).await?))
+}
+
+/// Amounts that are added to the limits of a run.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RaiseForm {
+    /// US dollars.
+    cost_usd: f64,
+    tokens: u64,
+    /// Active time.
+    seconds: u32,
+    rounds: u32,
+}
+
+/// Resumes a run, with higher limits if asked for.
+pub(super) async fn resume(
+    State(app): State<App>,
+    InPath(RunPath { run }): InPath<RunPath>,
+    Body(raise): Body<RaiseForm>,
+) -> Result<(StatusCode, Json<StartedRun>), Failure> {
+    if !(raise.cost_usd.is_finite() && raise.cost_usd >= 0.0) {
+        return Err(Failure::invalid("`cost_usd` is not an amount"));
+    }
+    let raise = Raise {
+        dollars: raise.cost_usd,
+        tokens: raise.tokens,
+        time: Duration::from_secs(raise.seconds.into()),
+        rounds: raise.rounds,
+    };
+    let request = ResumeRequest { run: Some(run), raise, retry_unknown: false };
+    let run = app.runs.resume(&app.engine, request).await?;
+    Ok((StatusCode::ACCEPTED, Json(StartedRun { run_id: run.to_string() })))
+}
+
+/// Removes a run and what it found from the research memory.
+pub(super) async fn remove(
+    State(app): State<App>,
+    InPath(RunPath { run }): InPath<RunPath>,
+) -> Result<StatusCode, Failure> {
+    for run in app.engine.find_runs(&[run]).await? {
+        app.engine.remove_run(&run).await?;
+    }
+    Ok(StatusCode::NO_CONTENT)
+}

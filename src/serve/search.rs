@@ -1,0 +1,230 @@
+//! Search, passages and collections.
+
+use axum::Json;
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::app::App;
+use super::failure::Failure;
+use super::form::Parameters;
+use crate::engine::{
+    CollectionEntry, Excerpt, Extent, Hit, Place, Quoted, Scope, SearchRequest, Searched, Selector, Support, lines_of,
+};
+use crate::render::document;
+
+/// Most hits of a search.
+const MAX_HITS: usize = 100;
+
+/// Longest text of a hit that is sent, in characters; the passage itself has the rest.
+const MAX_PART_CHARACTERS: usize = 4_000;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SearchQuery {
+    /// Words to search for.
+    q: String,
+    /// Only this collection.
+    collection: Option<String>,
+    /// Only paths that match this glob, for example `guide/**`.
+    path: Option<String>,
+    /// Only documents with this tag.
+    tag: Option<String>,
+    /// Only documents dated on or after this day, `YYYY-MM-DD`.
+    since: Option<String>,
+    /// Only documents dated on or before this day.
+    until: Option<String>,
+    /// Most hits, from 1 to 100.
+    #[schemars(range(min = 1, max = 100))]
+    limit: Option<usize>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct SearchReply {
+    /// `hybrid`, `lexical` or `vector`.
+    mode: &'static str,
+    hits: Vec<HitReply>,
+    /// How well the hits bear on the query.
+    support: Support,
+    /// What became of words of the query that the index does not have, and why the search was less than it could be.
+    notes: Vec<String>,
+    /// Time of the search.
+    milliseconds: f64,
+}
+
+/// A passage that was found.
+#[derive(Debug, Serialize, JsonSchema)]
+struct HitReply {
+    /// Id of the passage.
+    id: String,
+    collection: String,
+    /// Path within the collection.
+    path: String,
+    title: String,
+    /// Headings above the passage, outermost first.
+    headings: Vec<String>,
+    /// First line, from 1.
+    line_start: u32,
+    /// Last line, inclusive.
+    line_end: u32,
+    /// The part that matches best. Matched words are marked.
+    snippet: Vec<Part>,
+    /// From 0 to 1, comparable within one search.
+    score: f32,
+    /// Ranks and scores that the score was made of.
+    explain: serde_json::Value,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Part {
+    text: String,
+    is_match: bool,
+}
+
+pub(super) async fn search(
+    State(app): State<App>,
+    Parameters(query): Parameters<SearchQuery>,
+) -> Result<Json<SearchReply>, Failure> {
+    let request = SearchRequest {
+        query: query.q,
+        scope: Scope {
+            collections: query.collection.into_iter().collect(),
+            paths: query.path.into_iter().collect(),
+            tags: query.tag.into_iter().collect(),
+            since: query.since,
+            until: query.until,
+        },
+        limit: query.limit.map(|limit| limit.clamp(1, MAX_HITS)),
+    };
+    let Searched { mode, hits, support, unknown, without_vectors, not_reranked, elapsed } =
+        app.engine.find(&request).await?;
+    app.metrics.searched(elapsed);
+    let without_vectors = without_vectors.map(|(reason, hint)| format!("{reason}; {hint}"));
+    Ok(Json(SearchReply {
+        mode: mode.name(),
+        hits: hits.into_iter().map(HitReply::from).collect(),
+        support,
+        notes: unknown.into_iter().chain(without_vectors).chain(not_reranked).collect(),
+        milliseconds: elapsed.as_secs_f64() * 1_000.0,
+    }))
+}
+
+impl From<Hit> for HitReply {
+    fn from(hit: Hit) -> Self {
+        let text = &hit.snippet.text;
+        let mut snippet = Vec::new();
+        let mut add = |part: Option<&str>, is_match| {
+            let text: String = part.unwrap_or_default().chars().take(MAX_PART_CHARACTERS).collect();
+            if !text.is_empty() {
+                snippet.push(Part { text, is_match });
+            }
+        };
+        let mut done = 0;
+        for mark in &hit.snippet.marks {
+            add(text.get(done..mark.start), false);
+            add(text.get(mark.clone()), true);
+            done = mark.end;
+        }
+        add(text.get(done..), false);
+        Self {
+            id: hit.id.to_string(),
+            explain: serde_json::to_value(hit.explain).unwrap_or_default(),
+            collection: hit.collection,
+            path: hit.path,
+            title: hit.title,
+            headings: hit.heading_path,
+            line_start: hit.line_start,
+            line_end: hit.line_end,
+            snippet,
+            score: hit.score,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PassageQuery {
+    /// Id of a passage or document, a path as a search returns it, or lines of one (`handbook/api.md:12-40`).
+    id: String,
+    /// How much around a passage. A path is read as a whole.
+    #[serde(default)]
+    extent: ReadExtent,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum ReadExtent {
+    /// The passage itself.
+    #[default]
+    Passage,
+    /// Its section.
+    Section,
+    /// Its document, with the passage marked.
+    Document,
+}
+
+/// A text and where it is from.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct PassageReply {
+    /// Where it is from, for people: `path:from-to`, or the address of a page.
+    place: String,
+    title: String,
+    /// Headings above the text, outermost first.
+    headings: Vec<String>,
+    /// Verbatim.
+    text: String,
+    /// The text as HTML without scripts, images or styles. What was asked for is marked, and each block begins with its
+    /// line number.
+    html: String,
+    /// What the reader has to know of the text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+    /// Address of a page of the web.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+}
+
+pub(super) async fn passage(
+    State(app): State<App>,
+    Parameters(PassageQuery { id, extent }): Parameters<PassageQuery>,
+) -> Result<Json<PassageReply>, Failure> {
+    let selector: Selector = id.parse().map_err(|error| Failure::invalid(&format!("{error}")))?;
+    let (read, marked) = match extent {
+        ReadExtent::Passage => (app.engine.get(&selector, Extent::Chunk).await?, None),
+        ReadExtent::Section => (app.engine.get(&selector, Extent::Section).await?, None),
+        ReadExtent::Document => app.engine.in_document(&selector).await?,
+    };
+    let Excerpt { collection, path, title, heading_path, line_start, line_end, text, stale, .. } = read;
+    Ok(Json(PassageReply {
+        place: format!("{collection}/{}", lines_of(&path, line_start, line_end)),
+        title,
+        headings: heading_path,
+        html: document::markdown(&text, marked.as_ref()),
+        text,
+        note: stale.then(|| "the file has changed since it was indexed; this is the indexed text".to_owned()),
+        url: None,
+    }))
+}
+
+impl From<Quoted> for PassageReply {
+    fn from(Quoted { evidence, text, at, note }: Quoted) -> Self {
+        let place = &evidence.source;
+        let (html, url) = match place {
+            Place::Kb { .. } => (document::markdown(&text, at.as_ref()), None),
+            Place::Web { url, .. } => (document::plain(&text, at.as_ref()), Some(url.clone())),
+        };
+        Self {
+            place: place.for_people(),
+            title: place.title().to_owned(),
+            headings: place.heading_path().to_vec(),
+            html,
+            url,
+            note: note.map(str::to_owned),
+            text,
+        }
+    }
+}
+
+pub(super) async fn collections(State(app): State<App>) -> Result<Json<Vec<CollectionEntry>>, Failure> {
+    Ok(Json(app.engine.list_collections().await?))
+}

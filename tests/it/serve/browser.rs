@@ -1,0 +1,240 @@
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{PATIENCE, Page};
+use crate::common::block_on;
+use crate::model_server::ModelServer;
+use crate::outside::greenhouse;
+use crate::reader;
+
+/// Folder for screenshots, to look at.
+const SCREENSHOTS: &str = "DR_SCREENSHOTS";
+
+/// A door that calls of models wait at while it is closed.
+#[derive(Default)]
+struct Door {
+    is_closed: Mutex<bool>,
+    moved: Condvar,
+}
+
+impl Door {
+    fn set(&self, closed: bool) {
+        *self.is_closed.lock().unwrap() = closed;
+        self.moved.notify_all();
+    }
+
+    fn pass(&self) {
+        drop(self.moved.wait_timeout_while(self.is_closed.lock().unwrap(), PATIENCE, |closed| *closed).unwrap());
+    }
+}
+
+/// `ChromeDriver`, killed when dropped.
+struct Driver {
+    child: Child,
+    url: String,
+}
+
+impl Driver {
+    /// Starts it; `None` if it is not installed.
+    fn start() -> Option<Self> {
+        let mut driver = Command::new("chromedriver");
+        let mut child = driver.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut ports = lines.map_while(Result::ok).filter_map(|line| {
+            let port = line.split_once("successfully on port ")?.1.trim_end_matches('.').to_owned();
+            Some(port)
+        });
+        let port = ports.next().expect("ChromeDriver names its port");
+        Some(Self { child, url: format!("http://127.0.0.1:{port}") })
+    }
+
+    /// Opens a browser with an empty profile.
+    fn browser(&self, profile: &Path) -> Browser {
+        let profile = format!("--user-data-dir={}", profile.display());
+        let args = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--window-size=1280,900",
+            &profile,
+        ];
+        let capabilities = json!({ "alwaysMatch": { "goog:chromeOptions": { "args": args } } });
+        // The client would look for TLS otherwise, which the driver does not have.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut browser = Browser { session: format!("{}/session", self.url), client: reqwest::Client::new() };
+        let opened = browser.command("", &json!({ "capabilities": capabilities }));
+        browser.session = format!("{}/{}", browser.session, opened["sessionId"].as_str().unwrap());
+        browser
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A browser, driven by the commands of W3C `WebDriver`. A client library would turn on features of crates that `dr` uses,
+/// and every crate would be built twice.
+struct Browser {
+    /// Address of the session.
+    session: String,
+    client: reqwest::Client,
+}
+
+impl Browser {
+    fn command(&self, path: &str, body: &Value) -> Value {
+        let request = self.client.post(format!("{}{path}", self.session)).json(body);
+        let mut reply: Value = block_on(async { request.send().await.unwrap().json().await.unwrap() });
+        assert!(reply["value"]["error"].is_null(), "{path} {body}: {reply}");
+        reply["value"].take()
+    }
+
+    /// Runs a script in the page and returns its value.
+    fn run(&self, script: &str, args: &[&str]) -> Value {
+        self.command("/execute/sync", &json!({ "script": script, "args": args }))
+    }
+
+    fn open(&self, address: &str) {
+        self.command("/url", &json!({ "url": address }));
+    }
+
+    /// Waits until a script returns something.
+    fn until(&self, script: &str, args: &[&str]) {
+        let started = Instant::now();
+        while !self.run(script, args).as_bool().unwrap_or_default() {
+            let page = || self.run("return document.body.innerText", &[]);
+            assert!(started.elapsed() < PATIENCE, "{args:?} in {}", page());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn sees(&self, selector: &str) {
+        self.until("return document.querySelector(arguments[0]) !== null", &[selector]);
+    }
+
+    /// Waits until an element has a text.
+    fn reads(&self, selector: &str, text: &str) {
+        let script =
+            "return [...document.querySelectorAll(arguments[0])].some((e) => e.textContent.includes(arguments[1]))";
+        self.until(script, &[selector, text]);
+    }
+
+    /// Clicks by script, since what is below the fold cannot be clicked.
+    fn click(&self, selector: &str) {
+        self.sees(selector);
+        self.run("document.querySelector(arguments[0]).click()", &[selector]);
+    }
+
+    /// Types into an element as a user does.
+    fn types(&self, selector: &str, text: &str) {
+        self.sees(selector);
+        let element = self.command("/element", &json!({ "using": "css selector", "value": selector }));
+        let id = element.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned();
+        self.command(&format!("/element/{id}/value"), &json!({ "text": text }));
+    }
+
+    /// Keeps pictures of the page at two widths, for a person to look at.
+    fn picture(&self, name: &str) {
+        let Some(folder) = std::env::var_os(SCREENSHOTS) else { return };
+        for width in [1280, 390] {
+            self.command("/window/rect", &json!({ "width": width, "height": 900 }));
+            std::thread::sleep(Duration::from_millis(300));
+            let get = self.client.get(format!("{}/screenshot", self.session));
+            let reply: Value = block_on(async { get.send().await.unwrap().json().await.unwrap() });
+            std::fs::write(Path::new(&folder).join(format!("{name}-{width}.base64")), reply["value"].as_str().unwrap())
+                .unwrap();
+        }
+        self.command("/window/rect", &json!({ "width": 1280, "height": 900 }));
+    }
+}
+
+#[test]
+fn question_is_asked_watched_stopped_resumed_and_read_in_a_browser() {
+    let Some(driver) = Driver::start() else {
+        eprintln!("skipped: ChromeDriver is not installed");
+        return;
+    };
+    let door = Arc::new(Door::default());
+    let kept = Arc::clone(&door);
+    let models = ModelServer::start(move |request| {
+        if request.form() == Some("step") {
+            kept.pass();
+        }
+        request.reply(&reader::say(request), 500, 80)
+    });
+    let world = greenhouse();
+    world.write(
+        "kb/<img src=x onerror=alert(1)>.md",
+        "# <script>alert(1)</script>\n\nThe zebra of the greenhouse is <b>striped</b>.\n",
+    );
+    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    let world = world.with_variable("OPENAI_BASE_URL", models.url()).with_variable("OPENAI_API_KEY", "sk-test");
+    let world = world.with_variable("DR_MODEL", "fixture").with_variable("DR_MAX_COST", "inf");
+    let page = Page::start(&world);
+    let profile = tempfile::tempdir().unwrap();
+    let eyes = driver.browser(profile.path());
+    eyes.open(&page.address());
+    eyes.sees("#question");
+    let address = eyes.run("return location.href", &[]).to_string();
+    assert!(!address.contains(&page.token), "the token leaves the address: {address}");
+    eyes.picture("ask");
+
+    // A plan is edited before anything else is spent.
+    eyes.types("#question", "How do we water the greenhouse beds, and what is <script>alert(1)</script>?");
+    eyes.click("#plan");
+    eyes.reads("#estimate", "tokens");
+    eyes.picture("plan");
+    eyes.types("#node-0", " Please.");
+    door.set(true);
+    eyes.click("#run-plan");
+
+    // It is watched, reloaded in the middle, stopped and resumed.
+    eyes.sees(".tree .running");
+    eyes.picture("watch");
+    eyes.command("/refresh", &json!({}));
+    eyes.sees(".tree .running");
+    eyes.reads("h1", "<script>alert(1)</script>");
+    eyes.click("#stop");
+    eyes.reads("#state", "stopped");
+    door.set(false);
+    eyes.click("#resume");
+    eyes.reads("#state", "ended");
+
+    // The report is read, and a quote in its document.
+    eyes.sees(".report .cite a");
+    eyes.picture("report");
+    eyes.click(".report .cite a");
+    eyes.sees("#reader[open] mark");
+    eyes.reads("#reader-text mark", "greenhouse");
+    eyes.picture("quote");
+    eyes.click("#reader-close");
+
+    // Searching as one types, in a document that would like to run a script.
+    eyes.open(&format!("http://127.0.0.1:{}/#/search", page.port));
+    eyes.types("#q", "zebra");
+    eyes.reads(".hits mark", "zebra");
+    eyes.picture("search");
+    eyes.click(".hits h3 button");
+    eyes.reads("#reader-text mark", "<b>striped</b>");
+    eyes.click("#reader-close");
+    // An alert, which a script of the document would show, fails every command.
+    let made = "return document.querySelectorAll('#view script, #reader script, #view img, #reader img').length";
+    assert_eq!(eyes.run(made, &[]), json!(0));
+
+    eyes.open(&format!("http://127.0.0.1:{}/#/runs", page.port));
+    eyes.reads(".runs", "How do we water the greenhouse beds");
+    eyes.picture("runs");
+}
