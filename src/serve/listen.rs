@@ -99,9 +99,17 @@ impl PageServer {
             .merge(api::routes(app.clone()))
             .merge(mcp::routes(&tools, own, stop.clone()))
             .layer(middleware::from_fn_with_state(Arc::new(gate), check));
-        let served = mcp::serve_until(stop, listener, routes).await;
-        app.runs.close().await;
-        tools.close().await;
+        let served = async {
+            let served = mcp::serve_until(stop.clone(), listener, routes).await;
+            stop.cancel();
+            served
+        };
+        // Runs stop while replies end: the process has two seconds for both.
+        let runs_stopped = async {
+            stop.cancelled().await;
+            tokio::join!(app.runs.close(), tools.close())
+        };
+        let (served, _) = tokio::join!(served, runs_stopped);
         served.map_err(|source| ServeError::Listen { address, source })
     }
 }

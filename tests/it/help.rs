@@ -2,7 +2,7 @@ use std::process::Stdio;
 
 use crate::common::World;
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 21] = [
     "index",
     "search",
     "get",
@@ -17,6 +17,7 @@ const COMMANDS: [&str; 20] = [
     "show",
     "export",
     "rm",
+    "serve",
     "mcp",
     "eval",
     "doctor",

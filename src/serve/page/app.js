@@ -71,7 +71,7 @@ function action(button, work) {
   return button;
 }
 
-const dollars = (value) => value === null || value === undefined ? "cost unknown" : `$${value.toFixed(value < 1 ? 4 : 2)}`;
+const dollars = (value) => value === null || value === undefined ? "cost unknown" : `$${value === 0 ? 0 : value.toFixed(value < 1 ? 4 : 2)}`;
 const thousands = (value) => Math.round(value).toLocaleString("en");
 function time(seconds) {
   if (seconds < 90) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
@@ -126,7 +126,8 @@ function field(text, input, hint) {
 const number = (id, step, placeholder) => h("input", { id, type: "number", min: "0", step, inputmode: "decimal", placeholder });
 
 async function askView(follow) {
-  const [about, collections] = await Promise.all([request("/about"), request("/collections").catch(() => [])]);
+  const [about, collections, { runs }] = await Promise.all([request("/about"), request("/collections").catch(() => []),
+    request("/runs").catch(() => ({ runs: [] }))]);
   const question = h("textarea", { id: "question", required: true, placeholder: "What do you want to know?" });
   const chosen = collections.filter((one) => one.served).map((one) => [one, h("input", { type: "checkbox", value: one.name })]);
   const source = select("source", SOURCES, "");
@@ -178,7 +179,9 @@ async function askView(follow) {
       h("div", { class: "checks" }, h("label", {}, offline, " offline: no model, no web"), h("label", {}, fresh, " ask again, even if it was answered before"))),
     h("div", {}, h("div", { class: "row" }, ask, about.has_model ? planFirst : null,
       about.has_model ? h("span", { class: "hint" }, "A plan takes two calls of the model and shows what the rest would take.") : null)),
-    plan);
+    plan,
+    follow || runs.length === 0 ? null : h("section", {}, h("h2", {}, "Recent"), h("ul", { class: "recent" }, runs.slice(0, 6).map((run) =>
+      h("li", {}, h("a", { href: `#/runs/${run.id}` }, run.question), " ", h("span", { class: "at" }, `${run.state.replaceAll("_", " ")}, ${run.started}`))))));
   question.focus();
 }
 
@@ -188,8 +191,7 @@ function planCard(planned, start) {
   const original = JSON.stringify(plan);
   const rows = plan.new_nodes.map((node, index) => {
     const keep = h("input", { type: "checkbox", checked: true, "aria-label": `keep ${node.id}` });
-    const words = h("input", { id: `node-${index}`, value: node.question, "aria-label": `sub-question ${node.id}` });
-    words.value = node.question;
+    const words = h("textarea", { id: `node-${index}`, rows: "2", "aria-label": `sub-question ${node.id}` }, node.question);
     const where = select(`where-${index}`, SOURCES.slice(1), node.source_hint);
     where.setAttribute("aria-label", `source of ${node.id}`);
     return { node, keep, words, where };
@@ -222,8 +224,7 @@ function planCard(planned, start) {
     h("p", {}, "The rest usually takes ", h("strong", { id: "estimate" },
       planned.cost_usd ? range(planned.cost_usd, dollars) : "a cost that is not known", ", ",
       range(planned.tokens, thousands), " tokens and ", range(planned.seconds, time)), ". Nothing of it has been spent."),
-    h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, ["", "Sub-question", "Source"].map((text) => h("th", {}, text)))),
-      h("tbody", {}, rows.map(({ keep, words, where }) => h("tr", {}, h("td", {}, keep), h("td", {}, words), h("td", {}, where)))))),
+    h("ul", { class: "plan" }, rows.map(({ keep, words, where }) => h("li", {}, keep, words, where))),
     h("div", {}, h("div", { class: "row" }, go, h("a", { class: "button", href: `#/runs/${run_id}` }, "Keep it for later"))));
 }
 
@@ -254,7 +255,7 @@ async function runView(id) {
     if (heading !== headed) head.replaceChildren(
       h("h1", {}, run.question),
       h("p", {}, h("span", { class: `state ${run.state === "running" ? "running" : run.state === "ended" ? "done" : "failed"}`, id: "state" }, state),
-        " ", run.reason ? h("span", { class: "quiet" }, run.reason) : null,
+        " ", run.reason ? h("span", { class: "quiet" }, run.reason.replaceAll("_", " ")) : null,
         run.state === "running" && run.round ? h("span", { class: "quiet" }, `round ${run.round}`) : null),
       buttons());
     headed = heading;
@@ -282,20 +283,21 @@ async function runView(id) {
       await post("resume", { cost_usd: run.limits.cost_usd === undefined ? 0 : dollars, tokens: run.limits.tokens ?? 0, seconds: Math.round(run.limits.seconds ?? 0), rounds: 1 });
       await follow();
     });
-    const format = (name, text) => h("a", { class: "button", download: "", href: `/api/v1/runs/${run.run_id}/report?format=${name}` }, text);
+    const format = ([name, text]) => [" ", h("a", { download: "", href: `/api/v1/runs/${run.run_id}/report?format=${name}` }, text)];
+    const formats = [["markdown", "Markdown"], ["note", "note"], ["html", "HTML"], ["json", "JSON"]];
     const isOver = run.state !== "running";
     return h("div", {}, h("div", { class: "row" },
       run.state === "running" ? stop : null,
       run.state === "open" || run.state === "failed" ? resume : null,
       isOver && run.round > 0 ? h("a", { class: "button", href: `#/ask/${run.run_id}` }, "Follow up") : null,
-      isOver && finished ? [format("markdown", "Markdown"), format("note", "Note"), format("html", "HTML"), format("json", "JSON")] : null),
+      isOver && finished ? h("span", { class: "quiet" }, "Save as", formats.map(format)) : null),
       isOver && run.reason?.includes("limit") ? h("div", { class: "row" }, raise, h("label", {}, "$ ", amount)) : null);
   }
   function children(parent) {
     return run.nodes.filter((node) => node.parent === parent).map((node) => {
       const found = run.findings.find((one) => one.node === node.id);
       const below = children(node.id);
-      return h("li", { class: node.status }, h("div", { class: "node-head" },
+      return h("li", {}, h("div", { class: "node-head" },
         h("span", { class: `mark ${node.status}`, title: node.status, role: "img", "aria-label": node.status }, MARKS[node.status] ?? "?"),
         h("div", { class: "node-text" }, h("code", {}, node.id), " ", node.question, " ",
           h("span", { class: "at" }, node.status, found?.source ? `, ${found.source}` : "",
@@ -413,7 +415,7 @@ async function searchView() {
     try {
       const found = await request(`/search?${values}`, { signal: last.signal });
       status.textContent = found.hits.length === 0 ? "Nothing was found."
-        : `${found.hits.length} passages in ${found.milliseconds.toFixed(0)} ms, ${found.mode}${found.support === "none" ? "; none seems to bear on it" : ""}.`;
+        : `${found.hits.length} ${found.hits.length === 1 ? "passage" : "passages"} in ${found.milliseconds.toFixed(0)} ms, ${found.mode}${found.support === "none" ? "; none seems to bear on it" : ""}.`;
       hits.replaceChildren(...found.notes.map((note) => h("li", { class: "quiet" }, note)), ...found.hits.map(hit));
     } catch (error) {
       if (error.name === "AbortError") return;
