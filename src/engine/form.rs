@@ -69,7 +69,7 @@ impl QuestionForm {
             rounds: self.max_rounds,
         };
         let (follow, fresh) = (self.follow, self.fresh);
-        let request = AskRequest { run, lower, max_jobs, follow, fresh, ..AskRequest::new(question) };
+        let request = AskRequest { run, follow, max_jobs, lower, fresh, ..AskRequest::new(question) };
         let engine = if self.offline { engine.offline()? } else { engine.clone() };
         Ok((engine, request.checked()?))
     }

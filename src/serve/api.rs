@@ -1,4 +1,4 @@
-//! The routes of the API, with the description of each, from which the OpenAPI document is made.
+//! The routes of the API, with the description of each, from which the `OpenAPI` document is made.
 
 use std::sync::Arc;
 

@@ -54,7 +54,7 @@ impl Metrics {
         OpenStream(self.streams.clone())
     }
 
-    /// Returns the figures in the text format of OpenMetrics.
+    /// Returns the figures in the text format of `OpenMetrics`.
     pub(super) fn text(&self, active_runs: usize) -> String {
         self.runs.set(i64::try_from(active_runs).unwrap_or(i64::MAX));
         let mut text = String::new();
