@@ -20,7 +20,7 @@ use dr::research::plan::TreeLimits;
 use dr::research::question::Mode;
 use dr::run::budget::{BudgetLimits, LimitsByPlan};
 use dr::run::event::{Event, RunRequest, RunSettings};
-use dr::run::orchestrator::{Orchestrator, Resources, Sources};
+use dr::run::orchestrator::{McpServers, Orchestrator, Resources, Sources};
 use dr::run::scheduler::simulate;
 use dr::run::store::Store;
 use researcher::{NoPick, Researcher, ScriptedModel, ScriptedSource};
@@ -43,7 +43,13 @@ async fn measure(nodes: usize, delay: Duration) {
     let resources = Resources {
         store: store.clone(),
         clock: Arc::new(SystemClock) as Arc<dyn Clock>,
-        sources: Sources { internal: Arc::new(ScriptedSource), web: None, can_search: false, is_offline: false },
+        sources: Sources {
+            internal: Arc::new(ScriptedSource),
+            web: None,
+            can_search: false,
+            is_offline: false,
+            servers: McpServers::default(),
+        },
         picker: Arc::new(NoPick),
         embedder: None,
         recall: None,
@@ -70,6 +76,7 @@ async fn measure(nodes: usize, delay: Duration) {
         reuse: false,
         has_own_plan: false,
         outside: String::new(),
+        servers: Vec::new(),
         instead: None,
     };
     let run = RunId::random(1);

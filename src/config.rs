@@ -35,7 +35,7 @@ pub use self::trust::TrustError;
 
 use self::kind::address_shown;
 use self::layers::{DEFAULT, Found, Layer, complaint, find};
-use crate::base::clock::SystemClock;
+use crate::base::clock::{Clock, SystemClock};
 use crate::base::environment::{Dotenv, Environment, KeyError, OPENAI_BASE_URL, OPENAI_KEY};
 use crate::base::money::nanos;
 use crate::kb::embed::EmbedderChoice;
@@ -46,6 +46,7 @@ use crate::llm::roles::{Models, ModelsError, ModelsOptions};
 use crate::research::plan::TreeLimits;
 use crate::run::budget::BudgetLimits;
 use crate::source::deep_research::{DeepResearchError, DeepResearchOptions, DeepResearchSettings};
+use crate::source::mcp::{Answers, KnownTools, McpOptions, McpServers, McpSettingsError, ServerSettings};
 use crate::source::web::{DateRange, PageStore, SearchEngine, WebAccess, WebOptions, WebSettingsError};
 
 /// Name of the project's file.
@@ -86,6 +87,8 @@ pub(crate) struct Values {
     pub(crate) rerank: RerankOptions,
     #[serde(default)]
     pub(crate) deep_research: DeepResearchOptions,
+    #[serde(default)]
+    pub(crate) mcp: BTreeMap<String, McpOptions>,
     #[serde(default)]
     pub(crate) collections: BTreeMap<String, CollectionOptions>,
 }
@@ -187,6 +190,16 @@ pub enum ConfigError {
         source: DeepResearchError,
     },
 
+    /// A table `[mcp.NAME]` is invalid.
+    #[error("settings of {place} cannot be used")]
+    Mcp {
+        /// The table, and its file if one sets it.
+        place: String,
+        /// Why it is invalid.
+        #[source]
+        source: McpSettingsError,
+    },
+
     /// The home folder cannot be determined.
     #[error("home folder is not known")]
     NoHome(#[source] etcetera::HomeDirError),
@@ -211,6 +224,7 @@ impl ConfigError {
             Self::Web { source, .. } => source.hint(),
             Self::Rerank { source, .. } => source.hint(),
             Self::DeepResearch { source, .. } => source.hint(),
+            Self::Mcp { source, .. } => source.hint(),
             Self::NoHome(_) | Self::NoCurrent(_) => None,
         }
     }
@@ -227,6 +241,7 @@ impl ConfigError {
             Self::DeepResearch { source, .. } => {
                 matches!(source, DeepResearchError::Key(KeyError::NotSet { .. }))
             }
+            Self::Mcp { source, .. } => source.is_missing_key(),
             Self::Invalid { .. } | Self::NotForProjects { .. } | Self::NoHome(_) | Self::NoCurrent(_) => false,
         }
     }
@@ -329,14 +344,41 @@ impl Settings {
         jobs.map_err(|source| ConfigError::DeepResearch { place: self.place_of("deep_research"), source })
     }
 
-    /// Checks the settings of web and background jobs, even offline, where a missing key is not an error.
+    /// Returns the settings of the user's own tool servers.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for settings that cannot be used. Nothing is started or sent.
+    pub(crate) fn servers(&self) -> Result<Vec<ServerSettings>, ConfigError> {
+        let resolved = |(name, options): (&String, &McpOptions)| {
+            let place = || self.place_of(&format!("mcp.{name}"));
+            let settings = ServerSettings::resolve(name, options, &self.environment);
+            settings.map_err(|source| ConfigError::Mcp { place: place(), source })
+        };
+        self.values.mcp.iter().map(resolved).collect()
+    }
+
+    /// Returns the results of tools that are stored in a folder.
+    pub(crate) fn answers(&self, folder: PathBuf) -> Answers {
+        Answers::new(folder, self.paths.data.join(PAGE_KEY))
+    }
+
+    /// Sets up tool servers. Their results are kept in the folder `pages`.
+    pub(crate) fn mcp_servers(&self, settings: Vec<ServerSettings>, pages: PathBuf) -> McpServers {
+        let answers = self.answers(pages);
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        McpServers::new(settings, &KnownTools::new(&self.paths.data), &answers, &clock)
+    }
+
+    /// Checks the settings of web, background jobs and servers, even offline, where a missing key is not an error.
     ///
     /// # Errors
     ///
     /// Returns an error for settings that cannot be used. Nothing is sent.
     pub(crate) fn check_outside(&self) -> Result<(), ConfigError> {
         let web = self.web_as_set(PathBuf::new(), DateRange::default()).map(drop);
-        let checked = [web, self.reranker().map(drop), self.deep_research_as_set().map(drop)];
+        let servers = self.servers().map(drop);
+        let checked = [web, self.reranker().map(drop), self.deep_research_as_set().map(drop), servers];
         let is_harmless = |error: &ConfigError| self.is_offline() && error.is_missing_key();
         checked.into_iter().find(|checked| checked.as_ref().is_err_and(|error| !is_harmless(error))).unwrap_or(Ok(()))
     }
@@ -589,6 +631,8 @@ mod tests {
             ("[web]\nprovider = \"none\"", "web.provider"),
             ("[deep_research]\nmax_jobs = 0", "deep_research.max_jobs"),
             ("[deep_research.mcp]\nlabel = \"a\"", "deep_research.mcp.label"),
+            ("[mcp.tickets]\ncommand = [\"sh\"]", "mcp.tickets.command"),
+            ("[mcp.tickets]\nlabel = \"internal\"", "mcp.tickets.label"),
             ("[collections.kb]\nallow_egress = true", "collections.kb.allow_egress"),
         ] {
             let error = resolve("", text, &Flags::default()).unwrap_err();
@@ -687,8 +731,9 @@ mod tests {
         let models = json(serde_json::to_value(crate::llm::roles::ModelOptions::default()));
         let web = json(serde_json::to_value(WebOptions::default()));
         let jobs = json(serde_json::to_value(DeepResearchOptions::default()));
-        for name in fields("models", models).into_iter().chain(fields("web", web)).chain(fields("deep_research", jobs))
-        {
+        let mcp = json(serde_json::to_value(McpOptions::default()));
+        let outside = fields("web", web).into_iter().chain(fields("deep_research", jobs));
+        for name in fields("models", models).into_iter().chain(outside).chain(fields("mcp.NAME", mcp)) {
             let is_of = |setting: &&Setting| setting.name == name || setting.name.starts_with(&format!("{name}."));
             assert!(SETTINGS.iter().any(|setting| is_of(&setting)), "`{name}` has no row");
         }
@@ -739,7 +784,7 @@ mod tests {
             vec![code(setting.name), setting.description(), default(setting), flag, variable]
         });
         let mut tables = vec![table(&["setting", "values", "default", "flag", "variable"], top)];
-        for name in ["models", "prices", "web", "rerank", "deep_research", "collections"] {
+        for name in ["models", "prices", "web", "rerank", "deep_research", "mcp", "collections"] {
             let rows = SETTINGS.iter().filter(|setting| setting.table() == Some(name)).map(|setting| {
                 let short = setting.name.trim_start_matches(&format!("{name}."));
                 let short = short.trim_start_matches("MODEL.").trim_start_matches("NAME.");

@@ -102,6 +102,11 @@ impl Environment {
         self.variables.get(name).map(String::as_str)
     }
 
+    /// Returns all variables that are set.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// Returns how the key in the project's `.env` file is used.
     pub(crate) fn dotenv(&self) -> Dotenv {
         self.dotenv

@@ -15,7 +15,7 @@ use crate::render::json::versioned;
 
 /// Check the index, the runs, the model, the disk and the settings
 ///
-/// Changes nothing without `--repair`. Each problem is shown with the command that fixes it; the exit code is then 1.
+/// Starts the tool servers of your settings to list their tools, unless offline. Changes nothing without `--repair`. Each problem is shown with the command that fixes it; the exit code is then 1.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr doctor

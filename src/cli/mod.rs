@@ -290,7 +290,10 @@ async fn dispatch(ui: &mut Ui, cli: Cli) -> Result<Exit, CliError> {
         Command::Doctor(args) => doctor::doctor(ui, &Engine::new(&flags)?, &args).await,
         Command::Config(args) => config::config(ui, &Engine::new(&flags)?, &args),
         // Before an engine, which is refused where this is needed.
-        Command::Trust(args) => trust::trust(ui, &args),
+        Command::Trust(args) => match &args.mcp {
+            Some(server) => trust::trust_server(ui, &Engine::new(&flags)?, server, args.json).await,
+            None => trust::trust(ui, &args),
+        },
         Command::Completions(args) => completions::completions(ui, &args),
         Command::Man(args) => completions::man(&args),
     }

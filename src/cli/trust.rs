@@ -1,4 +1,4 @@
-//! `dr trust`: uses what came with a folder.
+//! `dr trust`: uses what came with a folder, or what a tool server says of its tools.
 
 use std::path::PathBuf;
 
@@ -8,17 +8,22 @@ use serde_json::json;
 use super::error::CliError;
 use super::exit::Exit;
 use super::ui::Ui;
-use crate::engine::Engine;
+use crate::base::line::one_line;
+use crate::engine::{AcceptedTools, Engine};
 use crate::render::json::versioned;
 
-/// Trust a folder that came from elsewhere
+/// Trust a folder that came from elsewhere, or the tools of a server
 ///
 /// A `.dr` is used only if your own `dr` made it where it is, and a key in `.env` is not used. In a folder you trust, both
 /// are used. What you trust is noted in your own data folder; nothing in the folder itself can change it.
+///
+/// With `--mcp`, what a server of `[mcp.NAME]` says of its allowed tools now is accepted. A tool that says something else
+/// later is not used until you accept that.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr trust                               this folder
-  dr trust --revoke ~/downloads/project")]
+  dr trust --revoke ~/downloads/project
+  dr trust --mcp tickets                 the tools of a server, as they are described now")]
 pub(super) struct TrustArgs {
     /// The folder that contains `.dr` or `.env`
     #[arg(value_name = "PATH", default_value = ".")]
@@ -28,9 +33,13 @@ pub(super) struct TrustArgs {
     #[arg(long)]
     revoke: bool,
 
+    /// Accept the tools of this server as they are described now
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["folder", "revoke"])]
+    pub(super) mcp: Option<String>,
+
     /// Print as JSON
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 /// Runs the command.
@@ -43,6 +52,23 @@ pub(super) fn trust(ui: &mut Ui, args: &TrustArgs) -> Result<Exit, CliError> {
             ui.tell(&format!("`{shown}` is not trusted: neither its `.dr` nor a key in its `.env` is used"));
         }
         (false, false) => ui.tell(&format!("`{shown}` is trusted: its `.dr` and a key in its `.env` are used")),
+    }
+    Ok(Exit::Done)
+}
+
+/// Accepts the tools of a server.
+pub(super) async fn trust_server(ui: &mut Ui, engine: &Engine, name: &str, json: bool) -> Result<Exit, CliError> {
+    let accepted = engine.accept_tools(name).await?;
+    if json {
+        ui.print(&versioned(&accepted)?)?;
+        return Ok(Exit::Done);
+    }
+    let AcceptedTools { server, tools } = accepted;
+    if tools.is_empty() {
+        ui.tell(&format!("`{server}` has none of the tools that `[mcp.{server}]` allows"));
+    }
+    for tool in tools {
+        ui.tell(&format!("`{}` is trusted: {}", one_line(&tool.name), one_line(&tool.description)));
     }
     Ok(Exit::Done)
 }

@@ -79,7 +79,7 @@ fn tell_of_index(ui: &mut Ui, report: &VerifiedReport) {
 fn text(report: &VerifiedReport, online: bool) -> String {
     let lines = report.citations.iter().filter_map(|citation| line(citation, online));
     let mut text: String = lines.map(|line| line + "\n").collect();
-    let hint = if report.counts.not_checked > 0 && !online { " (`--online` checks them)" } else { "" };
+    let hint = if report.unchecked_pages() > 0 && !online { " (`--online` checks them)" } else { "" };
     text.push_str(&format!("{}: {}{hint}\n", one_line(&report.report), report.summary()));
     text
 }

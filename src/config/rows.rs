@@ -176,6 +176,24 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "no authorization",
     ),
     own("deep_research.mcp.allowed_tools", Kind::Texts, "tools that may be used", "all"),
+    own(
+        "mcp.NAME.command",
+        Kind::Names,
+        "program and arguments of a server on stdin and stdout; started in your home folder, without a shell",
+        "needed without `url`",
+    ),
+    own("mcp.NAME.url", Kind::Address, "address of a server on HTTP", "needed without `command`"),
+    own(
+        "mcp.NAME.label",
+        Kind::OneOf(&["internal", "public"]),
+        "whether the server may see what the knowledge base says",
+        "needed",
+    ),
+    own("mcp.NAME.tools", Kind::Names, "tools that may be called, if their server marks them read-only", "none"),
+    own("mcp.NAME.key_env", Kind::Variable, KEY_ENV, "no key"),
+    own("mcp.NAME.environment", Kind::Names, "further variables that the program is given", "none"),
+    own("mcp.NAME.timeout_seconds", FROM_ONE, "seconds its start and each call may take", "60"),
+    own("mcp.NAME.max_calls", COUNT_32, "calls of one run", "20"),
     row("collections.NAME.local_only", Kind::Bool, "only models on your own machines may see it")
         .unset("`false`")
         .stricter(Strictness::True),

@@ -48,7 +48,7 @@ impl Engine {
             let is_complete = report.stop_reason == StopReason::Complete && !report.degraded;
             if let Some(day) = state.started_at().date()
                 && is_complete
-                && (Some(&day) == SystemClock.now().date().as_ref() || !has_web(&store, &run.id, &state).await?)
+                && (Some(&day) == SystemClock.now().date().as_ref() || !has_outside(&store, &run.id, &state).await?)
                 && are_unchanged(setup.searcher.index(), &report).await
             {
                 return Ok(Some(AskedBefore { report, day }));
@@ -64,15 +64,17 @@ fn is_same(state: &RunState, new: &RunSettings) -> bool {
     let is_plain = !old.by_rules && !old.has_own_plan && old.instead.is_none() && state.clarification.is_none();
     is_plain
         && (&old.request, &old.follows, &old.models) == (&new.request, &new.follows, &new.models)
-        && (&old.source_version, &old.outside) == (&new.source_version, &new.outside)
+        && (&old.source_version, &old.outside, &old.servers) == (&new.source_version, &new.outside, &new.servers)
 }
 
-/// Returns whether a run asked the web or found something there. What the web says changes without notice.
-async fn has_web(store: &Store, run: &RunId, state: &RunState) -> Result<bool, EngineError> {
+/// Returns whether a run asked the web, found something there, or could call servers. What they say changes without
+/// notice.
+async fn has_outside(store: &Store, run: &RunId, state: &RunState) -> Result<bool, EngineError> {
     let egress = store.journal().egress(run).await.map_err(StoreError::from)?;
     let mut found = state.branches.values().flat_map(|branch| &branch.evidence);
-    let is_web = |quote: &Evidence| matches!(quote.source, Place::Web { .. });
-    Ok(egress.iter().any(|text| text.withheld.is_none()) || found.any(is_web))
+    let is_file = |quote: &Evidence| matches!(quote.source, Place::Kb { .. });
+    let has_servers = !state.settings.servers.is_empty();
+    Ok(has_servers || egress.iter().any(|text| text.withheld.is_none()) || found.any(|quote| !is_file(quote)))
 }
 
 /// Returns whether the files that a report cites are as they were. A file may have changed since it was indexed.

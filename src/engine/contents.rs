@@ -109,13 +109,14 @@ impl Addresses {
         url.into()
     }
 
-    /// Returns the absolute address of a place.
+    /// Returns the absolute address of a place; a call has none and is named as for people.
     pub(crate) fn of_place(&self, place: &Place) -> String {
         match place {
             Place::Kb { collection, path, line_start, line_end, .. } => {
                 self.of(collection, path, (*line_start, *line_end))
             }
             Place::Web { url, .. } => url.clone(),
+            Place::Mcp { .. } => place.for_people(),
         }
     }
 }

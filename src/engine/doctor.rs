@@ -145,6 +145,7 @@ impl Engine {
             Check::note("key", detail, Some(format!("if you trust the folder, run `dr trust {}`", folder.display())))
         }));
         checks.extend(self.outside_checks());
+        checks.extend(self.servers_checks().await);
         Checkup {
             index: self.location.to_string(),
             stats,

@@ -19,6 +19,7 @@ use crate::llm::roles::ModelsError;
 use crate::run::orchestrator::RunError;
 use crate::run::recall::RecallError;
 use crate::run::store::StoreError;
+use crate::source::mcp::ServerError;
 
 /// An operation of the engine failed.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +27,16 @@ pub enum EngineError {
     /// Settings.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// A tool server.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// A server that is not in the settings.
+    #[error("no server `{name}` in your settings")]
+    NoServer {
+        name: String,
+        /// Names of the servers in the settings.
+        known: Vec<String>,
+    },
     /// The folder is not trusted.
     #[error(transparent)]
     Trust(#[from] TrustError),
@@ -218,6 +229,7 @@ impl EngineError {
             | Self::Request(_)
             | Self::Models(ModelsError::NotTaken { .. })
             | Self::RemoteOffline { .. }
+            | Self::NoServer { .. }
             | Self::NoWayOut { .. }
             | Self::PlanFollows { .. }
             | Self::Run(RunError::Plan { .. }) => ErrorKind::Usage,
@@ -225,6 +237,7 @@ impl EngineError {
             Self::Cancelled | Self::Run(RunError::Call { source: CallError::Cancelled, .. }) => ErrorKind::Cancelled,
             Self::Run(RunError::Call { source: CallError::Limit(_), .. }) => ErrorKind::Limit,
             Self::Trust(_)
+            | Self::Server(_)
             | Self::Index(_)
             | Self::Ingest(_)
             | Self::Search(_)
@@ -279,6 +292,10 @@ impl EngineError {
             Self::Embed(error) => error.hint(),
             Self::Get(error) => error.hint(),
             Self::Eval(error) => Some(error.hint().to_owned()),
+            Self::NoServer { known, .. } if known.is_empty() => {
+                Some("`kb/how-to/call-your-own-tools.md` in dr's manual says how to set one up".into())
+            }
+            Self::NoServer { known, .. } => Some(format!("the settings have: {}", known.join(", "))),
             Self::NoCollection { known, .. } => Some(format!("the index has: {}", known.join(", "))),
             Self::RootOutside { root, .. } => Some(format!("if you trust the index, run `dr index {}`", root.display())),
             Self::LinkOutside { real, was_folder: false, .. } => {
@@ -330,7 +347,7 @@ impl EngineError {
             Self::Verify(error) => error.hint(),
             Self::Request(error) => error.hint(),
             Self::Folder { action: "create", path, source } => in_the_way(path, source),
-            Self::Folder { .. } | Self::Task(_) | Self::Cancelled => None,
+            Self::Folder { .. } | Self::Task(_) | Self::Cancelled | Self::Server(_) => None,
         }
     }
 }

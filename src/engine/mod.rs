@@ -60,6 +60,8 @@ mod model_checks;
 
 mod outside_checks;
 
+mod servers;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -77,6 +79,7 @@ pub(crate) use self::recall::{FileState, FoundBefore};
 pub(crate) use self::request::{AskRequest, RequestError};
 pub(crate) use self::run::{Planned, Raise, ResumeRequest};
 pub(crate) use self::search::{SearchRequest, Searched};
+pub(crate) use self::servers::AcceptedTools;
 #[cfg(test)]
 pub(crate) use self::status::{EventEntry, NodeStanding};
 pub(crate) use self::status::{RunStatus, Standing};

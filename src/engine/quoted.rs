@@ -6,13 +6,13 @@ use super::passage::{Excerpt, Extent, Selector};
 use super::setup::PAGES;
 use super::{Engine, EngineError};
 use crate::research::evidence::{Evidence, line_range};
-use crate::source::Place;
+use crate::source::{Place, SourceFile};
 
 /// A quote in the document it is from.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Quoted {
     pub(crate) evidence: Evidence,
-    /// The file, or the stored page. The quote alone if neither is there any more.
+    /// The file, the stored page, or the stored result of a tool. The quote alone if that is not there any more.
     pub(crate) text: String,
     /// Byte range of the quote in the text; `None` if the text has changed since.
     pub(crate) at: Option<Range<usize>>,
@@ -64,6 +64,10 @@ impl Engine {
                 let note = if page.is_some() { "as it was fetched" } else { "the page is not stored any more" };
                 (page.map(|page| page.text), Some(note))
             }
+            place @ Place::Mcp { .. } => match self.settings.answers(self.runs_folder().join(PAGES)).read(place) {
+                SourceFile::AsIndexed(text) => (Some(text), Some("as the tool returned it")),
+                SourceFile::Changed | SourceFile::Gone => (None, Some("the result is not stored any more")),
+            },
         };
         let text = text.unwrap_or_else(|| evidence.quote.clone());
         let at = position(&text, evidence);
@@ -76,7 +80,7 @@ fn position(text: &str, evidence: &Evidence) -> Option<Range<usize>> {
     let quote = evidence.quote.as_str();
     let lines = match &evidence.source {
         Place::Kb { line_start, line_end, .. } => line_range(text, *line_start, *line_end),
-        Place::Web { .. } => 0..text.len(),
+        Place::Web { .. } | Place::Mcp { .. } => 0..text.len(),
     };
     let cited = text[lines.clone()].find(quote).map(|at| lines.start + at);
     let start = cited.or_else(|| text.find(quote))?;

@@ -323,7 +323,9 @@ async fn can_go_on(store: &Store, run: &RunId, state: &RunState, request: &Resum
 
 /// Drives a run to its end. The report is made from the journal, so that a replay prints the same bytes.
 async fn finish(mut run: Orchestrator) -> Result<Asked, EngineError> {
-    run.conduct().await?;
+    let conducted = run.conduct().await;
+    run.end_servers().await;
+    conducted?;
     let (store, id) = (run.store().clone(), run.id().clone());
     as_it_is(&store, id, run.state()).await
 }

@@ -33,8 +33,9 @@ use crate::run::recall::{Recall, RecallError};
 use crate::run::store::Store;
 use crate::run::tree::RunState;
 use crate::source::deep_research::DeepResearch;
+use crate::source::mcp::McpServers;
 use crate::source::web::DateRange;
-use crate::source::{KbSource, SourceError};
+use crate::source::{KbSource, Label, SourceError};
 
 /// Default time limit of a run that may start background jobs, which take up to half an hour each.
 const TIME_WITH_JOBS: Duration = Duration::from_hours(1);
@@ -142,6 +143,7 @@ impl Engine {
             reuse: self.settings.values.reuse && !request.fresh,
             has_own_plan: request.plan.is_some(),
             outside: if request.run.source == Some(SourceHint::Internal) { String::new() } else { setup.outside() },
+            servers: setup.sources.servers.notes(),
             instead,
         };
         Ok(Prepared { setup, settings })
@@ -216,7 +218,8 @@ impl Engine {
         // Without a search engine, pages are only read to verify the claims of a job.
         let web = web.filter(|_| can_search || jobs.is_some()).map(|web| web.source);
         let is_offline = self.settings.is_offline();
-        let sources = Sources { internal: Arc::new(internal), web, can_search, is_offline };
+        let servers = if models.is_some() { self.servers_for(&collections)? } else { McpServers::default() };
+        let sources = Sources { internal: Arc::new(internal), web, can_search, is_offline, servers };
         Ok(Setup { searcher, models, jobs, sources, collections })
     }
 
@@ -323,6 +326,16 @@ impl Engine {
             }),
             _ => Ok(()),
         }
+    }
+
+    /// Returns the servers that a run on these collections may call. An internal server on another machine is sent what
+    /// workers make of the collections, so a run on a `local_only` one does without it.
+    fn servers_for(&self, collections: &BTreeSet<String>) -> Result<McpServers, EngineError> {
+        let options = &self.settings.values.collections;
+        let is_closed = collections.iter().any(|name| options.get(name).is_some_and(|options| options.local_only));
+        let mut servers = self.settings.servers()?;
+        servers.retain(|server| server.label == Label::Public || server.is_local() || !is_closed);
+        Ok(self.settings.mcp_servers(servers, self.runs_folder().join(PAGES)))
     }
 
     /// Returns whether the settings allow egress for every one of some collections.

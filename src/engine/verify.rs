@@ -110,7 +110,7 @@ pub(crate) enum CitationState {
     Gone,
     /// The place cannot be read, or may not: it leads out of its folder, for example.
     Unreadable { why: String },
-    /// The page was not looked at.
+    /// The page was not looked at, or it is a call, which is not made again.
     NotChecked { why: String },
 }
 
@@ -418,7 +418,7 @@ async fn page_now(web: &WebAccess, url: &str) -> Result<FoldedText, CitationStat
 fn is_same_collection(place: &CitedPlace, other: &CitedPlace) -> bool {
     match (place, other) {
         (CitedPlace::File { collection, .. }, CitedPlace::File { collection: other, .. }) => collection == other,
-        (CitedPlace::Page { .. }, _) | (_, CitedPlace::Page { .. }) => false,
+        (CitedPlace::File { .. } | CitedPlace::Page { .. } | CitedPlace::Call { .. }, _) => false,
     }
 }
 
@@ -448,10 +448,11 @@ enum CitedFile {
 }
 
 impl Shelf {
-    /// Returns the state of each citation of a file; pages are left unchecked. Reads one file at a time.
+    /// Returns the state of each citation of a file; pages and calls are left unchecked. Reads one file at a time.
     fn check(&self, citations: &[Citation]) -> Vec<Checked> {
         let mut by_file: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
-        let mut checked = vec![(CitationState::NotChecked { why: String::new() }, None); citations.len()];
+        let mut checked =
+            vec![(CitationState::NotChecked { why: "tools are not called again".to_owned() }, None); citations.len()];
         for (citation, at) in citations.iter().zip(0..) {
             if let CitedPlace::File { collection, path, .. } = &citation.place {
                 by_file.entry((collection, path)).or_default().push(at);
@@ -583,12 +584,21 @@ impl VerifiedReport {
         let kinds = [(moved, moved_now), (changed, "changed"), (gone, "gone"), (unreadable, "unreadable")];
         let kinds = kinds.into_iter().filter(|(number, _)| *number > 0);
         let kinds: String = kinds.map(|(number, kind)| format!(", {number} {kind}")).collect();
-        let unchecked = if not_checked > 0 {
-            format!(", {} not checked", counted(not_checked, "page quote"))
-        } else {
-            String::new()
-        };
+        let pages = self.unchecked_pages();
+        let unchecked = [(not_checked - pages, "tool quote"), (pages, "page quote")].into_iter();
+        let unchecked = unchecked.filter(|(number, _)| *number > 0);
+        let unchecked: String =
+            unchecked.map(|(number, what)| format!(", {} not checked", counted(number, what))).collect();
         format!("{unchanged} of {of}{kinds}{unchecked}")
+    }
+
+    /// Returns the number of quotes from pages that were not checked.
+    pub(crate) fn unchecked_pages(&self) -> usize {
+        let is_unchecked = |citation: &&VerifiedCitation| {
+            let VerifiedCitation { source, state, .. } = citation;
+            matches!((source, state), (CitedPlace::Page { .. }, CitationState::NotChecked { .. }))
+        };
+        self.citations.iter().filter(is_unchecked).count()
     }
 }
 

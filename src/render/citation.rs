@@ -111,7 +111,7 @@ pub(super) fn documents(report: &Report) -> Vec<Vec<(usize, &Evidence)>> {
 /// Where a quote is in its document, each on one line.
 #[derive(Serialize)]
 pub(super) struct Part {
-    /// The file and the lines, as `dr get` takes them; `None` for a web page.
+    /// The file and the lines, as `dr get` takes them; `None` for what is no file.
     pub(super) lines: Option<String>,
     /// The heading it is under, unless that is the title.
     pub(super) heading: Option<String>,
@@ -123,7 +123,7 @@ impl Part {
         let source = &evidence.source;
         let lines = match source {
             Place::Kb { .. } => Some(one_line(&source.for_people())),
-            Place::Web { .. } => None,
+            Place::Web { .. } | Place::Mcp { .. } => None,
         };
         let heading = source.heading_path().last().filter(|heading| *heading != source.title());
         Self { lines, heading: heading.map(|heading| one_line(heading)) }
@@ -131,9 +131,9 @@ impl Part {
 }
 
 /// Returns a quote as a reader of its document sees it, on one line: links reduced to their text, without emphasis. The
-/// text of a page is not Markdown.
+/// text of a page or a tool is not Markdown.
 pub(super) fn quoted(evidence: &Evidence) -> String {
-    if matches!(evidence.source, Place::Web { .. }) {
+    if !matches!(evidence.source, Place::Kb { .. }) {
         return one_line(&evidence.quote);
     }
     let mut shown = String::new();
@@ -163,8 +163,8 @@ pub(super) fn note(evidence: &Evidence) -> Option<&'static str> {
 /// Returns one sentence on how the quotes were checked.
 pub(super) fn checks(report: &Report) -> String {
     let checked: Vec<_> = report.evidence.iter().filter(|evidence| evidence.checked).collect();
-    let is_web = |evidence: &&Evidence| matches!(evidence.source, Place::Web { .. });
-    let (source, sources) = if checked.iter().any(is_web) { ("source", "sources") } else { ("file", "files") };
+    let is_file = |evidence: &&Evidence| matches!(evidence.source, Place::Kb { .. });
+    let (source, sources) = if checked.iter().all(is_file) { ("file", "files") } else { ("source", "sources") };
     let copies = if checked.iter().any(|evidence| evidence.stale) {
         ", or in the indexed copy of a file that has changed"
     } else {

@@ -287,7 +287,7 @@ impl DocumentHtml {
         let place = PlaceHtml::of(&first.source);
         let place = match (&first.source, quotes.len()) {
             (Place::Kb { path, title, .. }, 2..) => PlaceHtml { at: one_line(path), names: one_line(title), ..place },
-            (Place::Kb { .. } | Place::Web { .. }, _) => place,
+            (Place::Kb { .. } | Place::Web { .. } | Place::Mcp { .. }, _) => place,
         };
         Some(Self { number, place, quotes: quotes.iter().map(|(at, _)| *at).collect() })
     }
@@ -296,7 +296,7 @@ impl DocumentHtml {
 impl PlaceHtml {
     fn of(place: &Place) -> Self {
         let link = match place {
-            Place::Kb { .. } => None,
+            Place::Kb { .. } | Place::Mcp { .. } => None,
             Place::Web { url, .. } => citation::safe_url(url).map(str::to_owned),
         };
         Self { at: one_line(&place.for_people()), names: place.names(), link, days: place.days() }

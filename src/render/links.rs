@@ -40,6 +40,7 @@ pub(crate) fn places(report: &Report) -> Vec<NamedPlace> {
                 let page = |url: &str| NamedPlace { text: url.to_owned(), target: Target::Page(url.to_owned()) };
                 places.extend(safe_url(url).map(page));
             }
+            Place::Mcp { .. } => {}
         }
     }
     places

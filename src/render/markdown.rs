@@ -130,7 +130,7 @@ fn document(text: &mut String, number: usize, quotes: &[(usize, &Evidence)], num
 fn whole(source: &Place) -> String {
     match source {
         Place::Kb { path, title, .. } => format!("{} — {}", code(path), line(title)),
-        Place::Web { .. } => place(source),
+        Place::Web { .. } | Place::Mcp { .. } => place(source),
     }
 }
 
@@ -202,16 +202,17 @@ fn source(evidence: &Evidence) -> String {
     }
 }
 
-/// Returns the location of a quote: a path as code, or a web page as a link if that is safe.
+/// Returns the location of a quote: a path or a call as code, or a web page as a link if that is safe.
 fn place(place: &Place) -> String {
     let names = line(&place.names());
+    let days = place.days().map(|days| format!(", {}", line(&days))).unwrap_or_default();
     match place {
         Place::Kb { .. } => format!("{} — {names}", code(&place.for_people())),
         Place::Web { url, .. } => {
             let link = citation::safe_url(url).map_or_else(|| code(url), |url| format!("<{url}>"));
-            let days = place.days().map(|days| format!(", {}", line(&days))).unwrap_or_default();
             format!("{names} — {link}{days}")
         }
+        Place::Mcp { .. } => format!("{}{days}", code(&place.for_people())),
     }
 }
 

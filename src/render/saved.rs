@@ -57,6 +57,9 @@ pub(crate) enum CitedPlace {
     },
     #[serde(rename = "web")]
     Page { url: String },
+    /// A call of a tool of one of the user's own servers.
+    #[serde(rename = "mcp")]
+    Call { server: String, tool: String, arguments: String },
 }
 
 /// A saved report.
@@ -127,7 +130,7 @@ struct NoteFields {
     sources: Option<Vec<NoteSource>>,
 }
 
-/// A citation in the front matter: a file or, with `url`, a page.
+/// A citation in the front matter: a file, with `url` a page, or with `server` a call.
 #[derive(Deserialize)]
 struct NoteSource {
     id: String,
@@ -144,17 +147,24 @@ struct NoteSource {
     content_hash: Option<String>,
     #[serde(default)]
     url: Option<String>,
+    #[serde(default)]
+    server: Option<String>,
+    #[serde(default)]
+    tool: Option<String>,
+    #[serde(default)]
+    arguments: Option<String>,
 }
 
 /// A text that replaces a range.
 type Edit = (Range<usize>, String);
 
 impl CitedPlace {
-    /// Returns the place for people: `path:from-to`, or the address of a page, on one line.
+    /// Returns the place for people: `path:from-to`, the address of a page, or a call, on one line.
     pub(crate) fn for_people(&self) -> String {
         one_line(&match self {
             Self::File { path, line_start, line_end, .. } => lines_of(path, *line_start, *line_end),
             Self::Page { url } => url.clone(),
+            Self::Call { server, tool, arguments } => format!("mcp:{server}/{tool} {arguments}"),
         })
     }
 }
@@ -166,6 +176,7 @@ impl From<&Evidence> for Citation {
                 CitedPlace::File { collection, path, line_start, line_end, content_hash }
             }
             Place::Web { url, .. } => CitedPlace::Page { url },
+            Place::Mcp { server, tool, arguments, .. } => CitedPlace::Call { server, tool, arguments },
         };
         Self { id: evidence.id.to_string(), quote: evidence.quote.clone(), place }
     }
@@ -205,6 +216,11 @@ fn sources(report: &Report) -> String {
                 ("content_hash", yaml_string(content_hash.as_str())),
             ]),
             CitedPlace::Page { url } => fields.push(("url", yaml_string(&url))),
+            CitedPlace::Call { server, tool, arguments } => fields.extend([
+                ("server", yaml_string(&server)),
+                ("tool", yaml_string(&tool)),
+                ("arguments", yaml_string(&arguments)),
+            ]),
         }
         let fields: Vec<_> = fields.into_iter().map(|(key, value)| format!("{key}: {value}")).collect();
         text.push_str(&format!("- {{{}}}\n", fields.join(", ")));
@@ -392,10 +408,26 @@ fn read_note(text: &str, yaml: Range<usize>) -> Result<(Option<String>, NoteCita
     let fields: NoteFields = serde_saphyr::from_str_with_options(front, yaml_options(MAX_YAML_NODES))
         .map_err(|error| SavedError::FrontMatter(one_line(error.to_string().lines().next().unwrap_or_default())))?;
     let citation = |source: NoteSource| {
-        let NoteSource { id, quote, collection, path, line_start, line_end, content_hash, url } = source;
+        let NoteSource {
+            id,
+            quote,
+            collection,
+            path,
+            line_start,
+            line_end,
+            content_hash,
+            url,
+            server,
+            tool,
+            arguments,
+        } = source;
         let missing = |field: &str| SavedError::FrontMatter(format!("`{}` has no `{field}`", one_line(&id)));
         if let Some(url) = url {
             return Ok((Citation { id, quote, place: CitedPlace::Page { url } }, NotePlace::default()));
+        }
+        if let (Some(server), Some(tool), Some(arguments)) = (server, tool, arguments) {
+            let place = CitedPlace::Call { server, tool, arguments };
+            return Ok((Citation { id, quote, place }, NotePlace::default()));
         }
         let path = path.ok_or_else(|| missing("path"))?;
         let line_start = line_start.ok_or_else(|| missing("line_start"))?;

@@ -1,4 +1,5 @@
-//! Executes the actions a worker's model asks for: searches, opened passages, and notes whose quotes code has checked.
+//! Executes the actions a worker's model asks for: searches, opened passages, calls of tools, and notes whose quotes code
+//! has checked.
 //!
 //! The texts returned to the model become part of its next prompt and so of the request hash: changing one makes
 //! `dr resume` repeat worker calls recorded by an older version.
@@ -49,6 +50,25 @@ pub(super) struct ActionDraft {
     pub(super) text: Option<String>,
     /// For `note`: the id of the aspect they serve.
     pub(super) aspect: Option<String>,
+    /// For a call: the tool and its arguments. A [`CallDraft`] has them in the model's reply.
+    #[serde(skip)]
+    pub(super) call: Option<CallDraft>,
+}
+
+/// A call of a tool, as a model says it. Only workers with tools are told of this form.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(super) struct CallDraft {
+    /// The name of the tool.
+    pub(super) tool: String,
+    /// Its arguments: a JSON object, as text.
+    pub(super) arguments: String,
+}
+
+impl From<CallDraft> for ActionDraft {
+    fn from(call: CallDraft) -> Self {
+        Self { tool: ToolDraft::Call, call: Some(call), ..Self::default() }
+    }
 }
 
 /// What a worker can do.
@@ -64,6 +84,9 @@ pub(super) enum ToolDraft {
     Continue,
     /// Keep a quote as evidence.
     Note,
+    /// Call a tool of one of the user's own servers.
+    #[serde(skip)]
+    Call,
 }
 
 /// Bytes of an opened passage that any prompt shows: what was opened in this step is not cut yet.
@@ -132,6 +155,10 @@ enum Action<Q: ?Sized> {
         address: String,
         /// The refusal if it may not.
         complaint: String,
+    },
+    Call {
+        tool: String,
+        arguments: Box<Q>,
     },
     /// Repeats a note.
     Known(EvidenceId),
@@ -265,7 +292,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
     fn action(&self, draft: &ActionDraft) -> Result<Action<Q>, String> {
         let is_allowed = |tool| self.node.tools.contains(&tool);
         match draft.tool {
-            ToolDraft::Search if !is_allowed(Tool::Search) => Err("you may not search".to_owned()),
+            ToolDraft::Search | ToolDraft::Call if !is_allowed(Tool::Search) => Err("you may not search".to_owned()),
             ToolDraft::Open | ToolDraft::Continue if !is_allowed(Tool::Open) => {
                 Err("you may not open passages".to_owned())
             }
@@ -274,7 +301,14 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                 let has_words = query.chars().any(char::is_alphanumeric);
                 if has_words { Ok(Action::Search((self.query)(query))) } else { Err("`query` has no words".to_owned()) }
             }
+            ToolDraft::Call => {
+                let CallDraft { tool, arguments } = draft.call.clone().unwrap_or_default();
+                Ok(Action::Call { tool: one_line(&tool), arguments: (self.query)(arguments) })
+            }
             ToolDraft::Open => match self.place(draft) {
+                Ok(at) if matches!(self.shown[at].passage.place, Place::Mcp { .. }) => {
+                    Err(format!("p{} is the result of a call: `continue` reads on where it was cut", at + 1))
+                }
                 Ok(at) => Ok(Action::Open(at)),
                 Err(complaint) => self
                     .linked(draft)
@@ -372,6 +406,11 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                 Err(SourceError::NoSuchPassage { .. }) => Done::Refused(complaint),
                 Err(error) => Done::Failed(error),
             },
+            Ok(Action::Call { tool, arguments }) => match self.source.call(&tool, &arguments).await {
+                Ok(passage) => Done::Opened(passage),
+                Err(SourceError::Refused { reason }) => Done::Refused(reason),
+                Err(error) => Done::Failed(error),
+            },
             Ok(Action::Note { at, range, text, aspect }) => {
                 self.noted_from(&self.shown[at].passage, range, text, aspect).await
             }
@@ -438,8 +477,10 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                 self.made.remove(&identity(draft));
                 self.remark(vec![error.to_string()]);
                 let said = format!("failed: {}", error.told());
-                // Actions run side by side, so which of them came too late to ask the source depends on timing.
-                if error.is_of_source() && !matches!(self.failure, Some(SourceError::GivenUp { .. })) {
+                // Actions run side by side, so which of them came too late to ask the source depends on timing. A tool
+                // that fails does not make the source of the searches fail.
+                let is_call = draft.tool == ToolDraft::Call;
+                if error.is_of_source() && !is_call && !matches!(self.failure, Some(SourceError::GivenUp { .. })) {
                     self.failure = Some(error);
                 }
                 (said, Vec::new())
@@ -501,6 +542,10 @@ fn call(draft: &ActionDraft) -> String {
         ToolDraft::Open => format!("open {passage}"),
         ToolDraft::Continue => format!("continue {passage}"),
         ToolDraft::Note => format!("note from {passage}"),
+        ToolDraft::Call => {
+            let CallDraft { tool, arguments } = draft.call.clone().unwrap_or_default();
+            format!("call {tool} {arguments}")
+        }
     };
     call.chars().take(200).collect()
 }
@@ -514,12 +559,15 @@ fn is_same_quote(a: &Evidence, b: &Evidence) -> bool {
     a.quote == b.quote && a.source == b.source
 }
 
-/// Returns a key that is equal for repeated actions: the tool and its arguments, ignoring case and punctuation.
+/// Returns a key that is equal for repeated actions: the tool and its arguments, ignoring case and punctuation but in
+/// those of a call.
 fn identity(draft: &ActionDraft) -> String {
     let fields = match draft.tool {
         ToolDraft::Search => [draft.query.as_deref(), None],
         ToolDraft::Open | ToolDraft::Continue => [draft.passage.as_deref(), None],
         ToolDraft::Note => [draft.passage.as_deref(), draft.quote.as_deref()],
+        // Signs matter in arguments: 1 is not -1.
+        ToolDraft::Call => return format!("{:?}", draft.call),
     };
     let words = |text: &str| {
         let text = text.to_lowercase();

@@ -92,7 +92,7 @@ pub struct Evidence {
     pub(crate) quote: String,
     /// Relevance to the question, from 0 to 1.
     pub(crate) score: f32,
-    /// File and lines, or URL.
+    /// File and lines, URL, or call of a tool.
     pub(crate) source: Place,
 }
 
@@ -109,10 +109,10 @@ impl Evidence {
                 (SourceFile::AsIndexed(text), Place::Kb { line_start, line_end, .. }) => {
                     lines(text, *line_start, *line_end).contains(&self.quote)
                 }
-                (SourceFile::AsIndexed(text), Place::Web { .. }) => text.contains(&self.quote),
+                (SourceFile::AsIndexed(text), Place::Web { .. } | Place::Mcp { .. }) => text.contains(&self.quote),
                 (SourceFile::Changed | SourceFile::Gone, Place::Kb { .. }) => passage.contains(&self.quote),
-                // A search engine's snippet may differ from the page, so without the page nothing is confirmed.
-                (SourceFile::Changed | SourceFile::Gone, Place::Web { .. }) => false,
+                // A search engine's snippet may differ from the page, so without the stored text nothing is confirmed.
+                (SourceFile::Changed | SourceFile::Gone, Place::Web { .. } | Place::Mcp { .. }) => false,
             };
         if let (true, SourceFile::AsIndexed(text), Place::Kb { path, line_start, heading_path, .. }) =
             (self.checked, file, &mut self.source)

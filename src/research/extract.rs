@@ -121,7 +121,7 @@ async fn readings(passages: &[Passage], source: &dyn Documents) -> Vec<Reading> 
         };
         let is_same = |(is_whole, reading): &&mut (bool, Reading)| match &reading.document.place {
             Place::Kb { collection: known, path: own, .. } => *is_whole && known == collection && own == path,
-            Place::Web { .. } => false,
+            Place::Web { .. } | Place::Mcp { .. } => false,
         };
         if let Some((_, reading)) = readings.iter_mut().find(is_same) {
             reading.hits.push((line_range(&reading.document.text, *line_start, *line_end), passage.score));

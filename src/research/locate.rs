@@ -39,7 +39,7 @@ pub(super) fn locate(passage: &str, quote: &str) -> Option<Range<usize>> {
 pub(super) fn whole_sentences(passage: &Passage, range: Range<usize>) -> Range<usize> {
     let sentences = match passage.place {
         Place::Kb { .. } => every_sentence(&passage.text),
-        Place::Web { .. } => every_sentence_of_page(&passage.text),
+        Place::Web { .. } | Place::Mcp { .. } => every_sentence_of_page(&passage.text),
     };
     let around = |at: usize| sentences.iter().find(|sentence| sentence.range.contains(&at)).map(|found| &found.range);
     let start = around(range.start).map_or(range.start, |sentence| sentence.start.min(range.start));

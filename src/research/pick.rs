@@ -214,7 +214,7 @@ fn candidates<'a>(
         let text = &reading.document.text;
         let found = match reading.document.place {
             Place::Kb { .. } => units(text),
-            Place::Web { .. } => units_of_page(text),
+            Place::Web { .. } | Place::Mcp { .. } => units_of_page(text),
         };
         let sections: HashMap<usize, f32> = sections_hit(&found, &reading.hits);
         let mut last_section = None;

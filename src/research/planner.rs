@@ -17,7 +17,7 @@ use crate::llm::structured::{StructuredError, structured_checked};
 pub(crate) type PlanCheck<'a> = &'a (dyn Fn(&PlanDraft) -> Result<(), String> + Sync);
 
 /// Constraints on a plan.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Outlook {
     /// Limits on the size of the tree.
     pub(crate) limits: TreeLimits,
@@ -25,6 +25,8 @@ pub(crate) struct Outlook {
     pub(crate) has_web: bool,
     /// Number of nodes that the limits of the run pay for; `None` without limits.
     pub(crate) paid_for: Option<u32>,
+    /// Names of servers whose tools workers inside may call.
+    pub(crate) servers: Vec<String>,
 }
 
 /// A node as listed in the planner's prompt.
@@ -49,7 +51,7 @@ pub(crate) async fn plan(
     outlook: Outlook,
     check: PlanCheck<'_>,
 ) -> Result<PlanDraft, StructuredError> {
-    let Outlook { limits, has_web, paid_for } = outlook;
+    let Outlook { limits, has_web, paid_for, servers } = outlook;
     let prompt = Template::Plan.prompt(
         caller,
         json!({
@@ -61,6 +63,7 @@ pub(crate) async fn plan(
             "max_depth": limits.max_depth,
             "has_web": has_web,
             "paid_for": paid_for,
+            "servers": servers.join(", "),
         }),
     );
     structured_checked(caller, key, &prompt, "plan", check).await
@@ -85,7 +88,7 @@ pub(crate) async fn replan(
     outlook: Outlook,
     check: PlanCheck<'_>,
 ) -> Result<PlanDraft, StructuredError> {
-    let Outlook { limits, has_web, paid_for } = outlook;
+    let Outlook { limits, has_web, paid_for, servers } = outlook;
     // What the nodes before have taken is not known here: prompts do not depend on what was spent.
     let paid_for = paid_for.map(|nodes| nodes.saturating_sub(worked_on(tree)).max(1));
     let room = room::<PlanDraft>(caller, Role::Planner);
@@ -111,6 +114,7 @@ pub(crate) async fn replan(
                 "max_depth": limits.max_depth,
                 "has_web": has_web,
                 "paid_for": paid_for,
+                "servers": servers.join(", "),
             }),
         )
     };
@@ -179,7 +183,7 @@ mod tests {
         let tree = Tree::of("What is A?".parse().unwrap());
         let check = |_: &PlanDraft| Err("aspect `a1` is served by no node".to_owned());
         let brief = brief("What is A?", &["cost", "speed"]);
-        let outlook = Outlook { limits: TreeLimits::default(), has_web: false, paid_for: None };
+        let outlook = Outlook { limits: TreeLimits::default(), has_web: false, paid_for: None, servers: Vec::new() };
         let failed = plan(&caller, &CallKey::new("plan/1"), &brief, &tree, outlook, &check).await;
         assert_eq!(failed, Err(StructuredError::Invalid { complaint: "aspect `a1` is served by no node".into() }));
         assert_eq!(caller.keys(), ["plan/1", "plan/1/repair", "plan/1/small"]);
@@ -194,13 +198,21 @@ mod tests {
         let mut memory = Memory::default();
         memory.global.text = "A costs nine. ".repeat(5_000);
         let brief = brief("What is A?", &["cost", "speed"]);
-        let (key, outlook) =
-            (CallKey::new("plan/2"), Outlook { limits: TreeLimits::default(), has_web: true, paid_for: Some(6) });
+        let (key, outlook) = (
+            CallKey::new("plan/2"),
+            Outlook {
+                limits: TreeLimits::default(),
+                has_web: true,
+                paid_for: Some(6),
+                servers: vec!["tickets".into()],
+            },
+        );
         let draft = replan(&caller, &key, &brief, &tree, &verdict(), &memory, outlook, &|_| Ok(())).await.unwrap();
         assert!(draft.new_nodes.is_empty());
         let prompt = &caller.prompts()[0];
         assert!(prompt.messages[1].text.contains("- a2: speed (missing)"), "{}", prompt.messages[1].text);
         assert!(prompt.messages[1].text.contains("A costs nine."));
+        assert!(prompt.messages[0].text.contains("the user's own tools (tickets)"), "{}", prompt.messages[0].text);
         assert!(prompt.messages[0].text.contains("pay for about 5 more nodes"), "{}", prompt.messages[0].text);
         assert!(caller.sizes().iter().all(|size| *size <= 6_000));
     }

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::action::{ActionDraft, ActionResult, MAX_ACTIONS, Note, Notebook};
+use super::action::{ActionDraft, ActionResult, CallDraft, MAX_ACTIONS, Note, Notebook};
 use super::branch::{Branch, BranchStop, Reported};
 use super::cut::cut;
 use super::evidence::Evidence;
@@ -22,7 +22,7 @@ use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Role};
 use crate::llm::model::ModelError;
 use crate::llm::structured::{StructuredError, structured};
-use crate::source::{Passage, Source, SourceError, Support};
+use crate::source::{OfferedTool, Passage, Source, SourceError, Support};
 
 /// Repeated calls after which a worker is stopped.
 const MAX_REPEATS: u32 = 3;
@@ -113,6 +113,16 @@ pub(super) struct StepDraft {
     /// Ids of the aspects that the notes answer only in part or not at all, once it is done.
     #[serde(default)]
     open: Vec<String>,
+}
+
+/// One step of a worker that has tools to call.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+struct CallingDraft {
+    #[serde(flatten)]
+    step: StepDraft,
+    /// Tools to call now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    calls: Vec<CallDraft>,
 }
 
 /// An action and its result, as shown in later steps.
@@ -336,6 +346,8 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
                 Err(error) => return self.broken_off(error),
             };
             let taken = sent + self.received(&draft);
+            let CallingDraft { step: mut draft, calls } = draft;
+            draft.actions.extend(calls.into_iter().map(ActionDraft::from));
             self.spent_tokens += taken;
             self.largest = self.largest.max(taken);
             let outcomes = match self.desk.act(&draft.actions).await {
@@ -365,17 +377,26 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
 
     /// Requests a step. If the endpoint rejects the prompt as too long, tries once more without the older half of the
     /// results.
-    async fn ask(&mut self, step: u32, prompt: Prompt) -> Result<StepDraft, StructuredError> {
+    async fn ask(&mut self, step: u32, prompt: Prompt) -> Result<CallingDraft, StructuredError> {
         let key = self.key(step);
-        match structured(self.caller, &key, &prompt, "step").await {
+        match self.ask_once(&key, &prompt).await {
             Err(StructuredError::Call(CallError::Model(ModelError::ContextTooLong { .. }))) => {
                 let older = self.results.len().div_ceil(2);
                 self.results.drain(..older);
                 let prompt = self.prompt(step);
-                structured(self.caller, &key.then("shorter"), &prompt, "step").await
+                self.ask_once(&key.then("shorter"), &prompt).await
             }
             asked => asked,
         }
+    }
+
+    /// Requests a step, in the form that has calls only if there are tools.
+    async fn ask_once(&self, key: &CallKey, prompt: &Prompt) -> Result<CallingDraft, StructuredError> {
+        if self.source.tools().is_empty() {
+            let step = structured(self.caller, key, prompt, "step").await?;
+            return Ok(CallingDraft { step, calls: Vec::new() });
+        }
+        structured(self.caller, key, prompt, "step").await
     }
 
     /// Returns how a failed call ends the work; an error if there are no notes to keep.
@@ -391,7 +412,7 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
         self.task.key.then(&format!("step/{step}"))
     }
 
-    fn received(&self, draft: &StepDraft) -> u64 {
+    fn received(&self, draft: &CallingDraft) -> u64 {
         self.caller.count(Role::Worker, &serde_json::to_string(draft).unwrap_or_default())
     }
 
@@ -403,7 +424,11 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
             conclusions: conclusions(self.task),
             notes: noted(&self.desk.noted),
         };
-        let room = room::<StepDraft>(self.caller, Role::Worker);
+        let room = if self.source.tools().is_empty() {
+            room::<StepDraft>(self.caller, Role::Worker)
+        } else {
+            room::<CallingDraft>(self.caller, Role::Worker)
+        };
         let prompt = fitted(self.caller, room, &mut view, |view| self.render(step, view), |view| self.shrink(view));
         let seen: HashSet<_> = view.results.iter().flat_map(|result| &result.passages).map(|shown| &shown.id).collect();
         for (shown, number) in self.desk.shown.iter_mut().zip(1..) {
@@ -420,6 +445,7 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
             "may_search": may(Tool::Search),
             "may_open": may(Tool::Open),
             "has_links": self.source.has_links(),
+            "tools": self.tools(),
             "question": self.task.node.question,
             "aspects": self.task.aspects,
             "conclusions": view.conclusions,
@@ -433,6 +459,16 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
             "wrap_up": self.must_wrap_up(step),
         });
         Template::Work.prompt(self.caller, context)
+    }
+
+    /// Returns the tools as the prompt shows them.
+    fn tools(&self) -> Vec<PromptEntry> {
+        let shown = |tool: &OfferedTool| PromptEntry {
+            id: tool.name.clone(),
+            question: tool.description.clone(),
+            text: tool.schema.to_string(),
+        };
+        self.source.tools().iter().map(shown).collect()
     }
 
     fn must_wrap_up(&self, step: u32) -> bool {

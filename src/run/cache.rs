@@ -115,6 +115,11 @@ impl Cache {
         }
     }
 
+    /// Returns how many lookups of this run were put to a source, and not answered from the record.
+    pub(crate) async fn made(&self, tool: &str, scope: &str) -> Result<u64, JournalError> {
+        self.run.journal().new_lookups(self.run.id(), tool, scope).await
+    }
+
     async fn fetch<E: From<JournalError>>(
         &self,
         lookup: Lookup,

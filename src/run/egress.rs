@@ -182,7 +182,7 @@ fn learn(tripwire: &mut Tripwire, label: Label, text: &str, place: &Place) {
     let names = std::iter::once(place.title()).chain(place.heading_path().iter().map(String::as_str));
     let address = match place {
         Place::Web { url, .. } => Some(url.as_str()),
-        Place::Kb { .. } => None,
+        Place::Kb { .. } | Place::Mcp { .. } => None,
     };
     for text in names.chain([text]).chain(address) {
         match label {

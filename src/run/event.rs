@@ -19,6 +19,7 @@ use crate::research::question::{Brief, Mode, Question};
 use crate::research::report::{Draft, StopReason};
 use crate::research::route::Route;
 use crate::research::verdict::Verdict;
+use crate::source::mcp::ServerNote;
 
 use super::budget::{BudgetLimits, LimitsByPlan};
 
@@ -118,6 +119,9 @@ pub struct RunSettings {
     /// Versions of the search engine and of the background jobs that the run may ask; empty if it may ask neither.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub outside: String,
+    /// The user's own servers that the run may call.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub servers: Vec<ServerNote>,
     /// Why the run answers without the models that are configured; `None` if it uses them, or there are none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub instead: Option<Instead>,

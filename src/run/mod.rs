@@ -37,6 +37,10 @@ pub(crate) mod egress;
 
 pub(crate) mod reader;
 
+pub(crate) mod patience;
+
+pub(crate) mod servers;
+
 mod node_source;
 
 pub(crate) mod sources;

@@ -12,29 +12,25 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
-use tokio_util::sync::CancellationToken;
 
-use super::budget::{Budget, Purpose};
 use super::cache::{Cache, normalised};
 use super::egress::{Egress, Leaving};
 use super::journal::{EgressKind, Lookup};
+use super::patience::{Breaker, Patience};
 use super::reader::Reading;
+use super::servers::{Arguments, NodeServers};
 use crate::base::id::ContentHash;
 use crate::base::outbound::Outbound;
-use crate::llm::call::{CallError, Limit};
 use crate::research::node::NodeId;
 use crate::source::deep_research::JobReport;
 use crate::source::web::{OpenedPage, WebSource, WebUrl, links_on, named_in};
-use crate::source::{Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
+use crate::source::{Documents, Found, Label, OfferedTool, Passage, Place, Source, SourceError, SourceFile, Support};
 
 /// Pages that are taken from one question.
 const MAX_NAMED: usize = 5;
 
 /// Heads the links of a page that are shown with it.
 const LINKS: &str = "Links of this page:";
-
-/// Consecutive failed searches after which a run no longer uses a search engine.
-const MAX_FAILURES: u32 = 3;
 
 /// The knowledge base, for one node.
 pub(crate) struct Inside {
@@ -44,9 +40,16 @@ pub(crate) struct Inside {
     pub(super) node: NodeId,
     /// The version of the index when the run began.
     pub(super) version: String,
+    /// Tools of internal servers, for a worker with a model.
+    pub(super) servers: Option<NodeServers<str>>,
 }
 
 impl Inside {
+    /// Returns why tools of servers are not offered.
+    pub(crate) fn notes(&self) -> &[String] {
+        self.servers.as_ref().map_or(&[], NodeServers::notes)
+    }
+
     fn lookup(&self, tool: &str, query: String) -> Lookup {
         Lookup {
             node: self.node.clone(),
@@ -69,7 +72,10 @@ impl Documents for Inside {
     }
 
     fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
-        self.source.read(place)
+        match (&self.servers, place) {
+            (Some(servers), Place::Mcp { server, .. }) => Box::pin(servers.read(server, place)),
+            _ => self.source.read(place),
+        }
     }
 }
 
@@ -94,6 +100,28 @@ impl Source for Inside {
             Ok(found)
         })
     }
+
+    fn tools(&self) -> &[OfferedTool] {
+        self.servers.as_ref().map_or(&[], NodeServers::tools)
+    }
+
+    fn call<'a>(&'a self, tool: &'a str, arguments: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
+        called(self.servers.as_ref(), tool, arguments)
+    }
+}
+
+/// Calls a tool of the servers of a node.
+fn called<'a, Q: ?Sized + Arguments + 'static>(
+    servers: Option<&'a NodeServers<Q>>,
+    tool: &'a str,
+    arguments: &'a Q,
+) -> BoxFuture<'a, Result<Passage, SourceError>> {
+    Box::pin(async move {
+        match servers {
+            Some(servers) => servers.call(tool, arguments).await,
+            None => Err(SourceError::Refused { reason: format!("there is no tool `{tool}`") }),
+        }
+    })
 }
 
 /// Pages of the web, for one node: those the user named, that a search found, that a job cites, or that such a page links.
@@ -118,6 +146,8 @@ pub(crate) struct Outside {
     breaker: Arc<Breaker>,
     /// Pages the user named, by the form an address is counted under, which is the id of a hit.
     named: BTreeMap<String, Passage>,
+    /// Tools of public servers, for a worker with a model.
+    servers: Option<NodeServers<Outbound>>,
 }
 
 /// What the sources of one node share with those of all others in a run.
@@ -131,25 +161,6 @@ pub(crate) struct Shared {
     pub(crate) patience: Patience,
     /// Stops asking an engine that fails.
     pub(crate) breaker: Arc<Breaker>,
-}
-
-/// How long answers from outside are waited for.
-#[derive(Clone)]
-pub(crate) struct Patience {
-    /// No longer than there is time in it.
-    pub(crate) budget: Budget,
-    /// No longer than until this is triggered.
-    pub(crate) stop: CancellationToken,
-}
-
-impl Patience {
-    async fn wait<T>(&self, answer: impl Future<Output = Result<T, SourceError>>) -> Result<T, SourceError> {
-        tokio::select! {
-            answer = answer => answer,
-            () = self.stop.cancelled() => Err(SourceError::Stopped(CallError::Cancelled)),
-            () = self.budget.time_up(Purpose::Research) => Err(SourceError::Stopped(CallError::Limit(Limit::Time))),
-        }
-    }
 }
 
 impl WebPages {
@@ -252,7 +263,18 @@ impl Outside {
     /// Returns the web for a node; `version` says what results depend on.
     pub(crate) fn new(web: Arc<WebSource>, shared: &Shared, node: NodeId, version: String) -> Self {
         let breaker = Arc::clone(&shared.breaker);
-        Self { pages: WebPages::new(web, shared, node, version), breaker, named: BTreeMap::new() }
+        Self { pages: WebPages::new(web, shared, node, version), breaker, named: BTreeMap::new(), servers: None }
+    }
+
+    /// Returns why tools of servers are not offered.
+    pub(crate) fn notes(&self) -> &[String] {
+        self.servers.as_ref().map_or(&[], NodeServers::notes)
+    }
+
+    /// Offers tools of public servers.
+    #[must_use]
+    pub(crate) fn with_servers(self, servers: Option<NodeServers<Outbound>>) -> Self {
+        Self { servers, ..self }
     }
 
     /// Shows of long pages what bears on `question`.
@@ -298,7 +320,10 @@ impl Documents for Outside {
     }
 
     fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
-        self.pages.read(place)
+        match (&self.servers, place) {
+            (Some(servers), Place::Mcp { server, .. }) => Box::pin(servers.read(server, place)),
+            _ => self.pages.read(place),
+        }
     }
 }
 
@@ -347,6 +372,14 @@ impl Source<Outbound> for Outside {
     fn has_links(&self) -> bool {
         true
     }
+
+    fn tools(&self) -> &[OfferedTool] {
+        self.servers.as_ref().map_or(&[], NodeServers::tools)
+    }
+
+    fn call<'a>(&'a self, tool: &'a str, arguments: &'a Outbound) -> BoxFuture<'a, Result<Passage, SourceError>> {
+        called(self.servers.as_ref(), tool, arguments)
+    }
 }
 
 /// Returns a page as a search would have found it.
@@ -367,77 +400,21 @@ fn named_page(url: String) -> Passage {
     }
 }
 
-/// Stops asking a search engine that has failed [`MAX_FAILURES`] times in a row, whatever it was asked.
-///
-/// Workers search side by side, so until a search succeeds they take turns: otherwise all of a step would be sent to an
-/// engine that is down before the first failure is known.
-#[derive(Default)]
-pub(crate) struct Breaker {
-    turn: tokio::sync::Mutex<()>,
-    state: Mutex<Record>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Record {
-    failures: u32,
-    /// Why the last search failed.
-    reason: String,
-    has_succeeded: bool,
-}
-
-impl Breaker {
-    async fn guard<T>(&self, ask: impl Future<Output = Result<T, SourceError>>) -> Result<T, SourceError> {
-        let is_sound = |record: &Record| record.has_succeeded && record.failures == 0;
-        let _turn = if is_sound(&self.state()) { None } else { Some(self.turn.lock().await) };
-        let Record { failures, reason, .. } = self.state().clone();
-        if failures >= MAX_FAILURES {
-            return Err(SourceError::GivenUp { name: "web".to_owned(), failures, reason });
-        }
-        let answer = ask.await;
-        let mut state = self.state();
-        match &answer {
-            // An engine that refuses one query is not down.
-            Ok(_) | Err(SourceError::Failed { .. }) => *state = Record { has_succeeded: true, ..Record::default() },
-            Err(SourceError::Down { reason, .. }) => {
-                state.failures += 1;
-                state.reason.clone_from(reason);
-            }
-            // The engine was not asked, or not waited for.
-            Err(
-                SourceError::NoSuchPassage { .. }
-                | SourceError::Withheld { .. }
-                | SourceError::GivenUp { .. }
-                | SourceError::Stopped(_),
-            ) => {}
-        }
-        answer
-    }
-
-    fn state(&self) -> MutexGuard<'_, Record> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
     use std::path::Path;
 
-    use futures::future::join_all;
     use serde_json::json;
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
     use crate::base::clock::{Clock, ManualClock, Moment};
     use crate::base::id::RunId;
-    use crate::run::budget::{BudgetLimits, WritingReserve};
+    use crate::run::budget::{Budget, BudgetLimits, WritingReserve};
     use crate::run::event::{Event, Record};
     use crate::run::store::Store;
     use crate::source::deep_research::report::JobCitation;
     use crate::source::web::{FixtureProvider, Link, Page, PageStore};
-
-    fn failed() -> SourceError {
-        SourceError::Down { name: "web".into(), reason: "`searxng` does not answer".into() }
-    }
 
     const FOUND: &str = "https://example.org/beds";
     const CITED: &str = "https://example.org/cited";
@@ -481,7 +458,7 @@ mod tests {
             cache: Cache::new(run.clone(), Moment(1), Arc::clone(&clock), None),
             egress: Egress::new(run, clock, false),
             patience: Patience { budget, stop: CancellationToken::new() },
-            breaker: Arc::default(),
+            breaker: Arc::new(Breaker::of("web")),
         };
         of_node(web, &shared, reads_for)
     }
@@ -577,48 +554,5 @@ mod tests {
             let after = store.journal().lookup_counts(&RunId::random(1)).await.unwrap()[0].2;
             assert_eq!(after - before, known);
         }
-    }
-
-    #[tokio::test]
-    async fn engine_that_fails_three_times_in_a_row_is_not_asked_again_however_many_search_side_by_side() {
-        let (breaker, asked) = (Breaker::default(), Mutex::new(0));
-        let fail = || async {
-            *asked.lock().unwrap() += 1;
-            tokio::task::yield_now().await;
-            Err::<(), _>(failed())
-        };
-        let answers = join_all((0..8).map(|_| breaker.guard(fail()))).await;
-        assert_eq!(*asked.lock().unwrap(), 3);
-        let last = answers[7].clone().unwrap_err().to_string();
-        assert_eq!(
-            last,
-            "source `web` is not asked any more, since 3 searches in a row failed; the last one: `searxng` does not answer"
-        );
-        let told: BTreeSet<_> = answers.into_iter().map(|answer| answer.unwrap_err().told()).collect();
-        assert_eq!(told, BTreeSet::from(["source `web` is not available".to_owned()]), "whichever comes first");
-    }
-
-    #[tokio::test]
-    async fn engine_that_answers_now_and_then_goes_on_being_asked() {
-        let breaker = Breaker::default();
-        for round in 0..9 {
-            let answer = if round % 3 == 2 { Ok(round) } else { Err(failed()) };
-            assert_eq!(breaker.guard(async { answer.clone() }).await, answer);
-        }
-        let withheld = SourceError::Withheld { reason: "why".into() };
-        for _ in 0..4 {
-            assert_eq!(breaker.guard(async { Err::<(), _>(withheld.clone()) }).await, Err(withheld.clone()));
-        }
-        assert_eq!(breaker.guard(async { Ok(()) }).await, Ok(()));
-    }
-
-    #[tokio::test]
-    async fn engine_that_refuses_queries_goes_on_being_asked() {
-        let breaker = Breaker::default();
-        let refused = SourceError::Failed { name: "web".into(), reason: "status 400".into() };
-        for _ in 0..9 {
-            assert_eq!(breaker.guard(async { Err::<(), _>(refused.clone()) }).await, Err(refused.clone()));
-        }
-        assert_eq!(breaker.guard(async { Ok(()) }).await, Ok(()));
     }
 }

@@ -17,14 +17,16 @@ use super::event::{Event, Record, RunSettings};
 use super::jobs::{Jobs, to_try_again};
 use super::journal::{CallRow, CallState, JournalError, LockedRun};
 use super::ledger::{CallNotice, Ledger, charged_tokens};
-use super::node_source::{Patience, Shared};
+use super::node_source::Shared;
 use super::outlook::writing_reserve;
+use super::patience::{Breaker, Patience};
 use super::phase::{Briefs, Judged, Phase};
 use super::reader::Reading;
 use super::recall::Recall;
 use super::scheduler::{Board, Lost, Pace, run_ready};
+use super::servers::{CallContext, RunServers};
 use super::sources::RunSources;
-pub use super::sources::Sources;
+pub use super::sources::{McpServers, Sources};
 use super::steps::{StepError, Steps, draft_by_rules};
 use super::store::{Store, StoreError};
 use super::tree::{FoldError, RunState};
@@ -269,20 +271,27 @@ impl Orchestrator {
             .map(|models| Arc::new(Desk::open(Arc::clone(&ledger), models, grace.closed.clone(), calls)));
         let research = resources.jobs.clone();
         let jobs = research.map(|research| Arc::new(Jobs::open(Arc::clone(&ledger), research, calls)));
+        let patience = Patience { budget: budget.clone(), stop: resources.stop.clone() };
+        let day = state.started_at().date().unwrap_or_default();
+        let context = CallContext {
+            run: locked.id().clone(),
+            cache: cache.clone(),
+            egress: egress.clone(),
+            patience: patience.clone(),
+            day: day.clone(),
+        };
+        let servers = &resources.sources.servers;
         let sources = RunSources {
+            internal_servers: RunServers::new(&servers.internal, context.clone()).filter(|_| desk.is_some()),
+            public_servers: RunServers::new(&servers.public, context).filter(|_| desk.is_some()),
             sources: resources.sources.clone(),
-            shared: Shared {
-                cache,
-                egress,
-                patience: Patience { budget: budget.clone(), stop: resources.stop.clone() },
-                breaker: Arc::default(),
-            },
+            shared: Shared { cache, egress, patience, breaker: Arc::new(Breaker::of("web")) },
             reading: Reading {
                 caller: desk.clone().map(|desk| desk as Arc<dyn Caller>),
                 embedder: resources.embedder.clone(),
             },
             internal_version: state.settings.source_version.clone(),
-            day: state.started_at().date().unwrap_or_default(),
+            day,
         };
         let steps = Arc::new(Steps {
             run: locked.id().clone(),
@@ -313,6 +322,11 @@ impl Orchestrator {
     /// Returns the store of the run.
     pub(crate) fn store(&self) -> &Store {
         &self.resources.store
+    }
+
+    /// Ends the servers that the run has started.
+    pub(crate) async fn end_servers(&self) {
+        self.resources.sources.servers.end().await;
     }
 
     /// Returns the background jobs, if a provider is configured.

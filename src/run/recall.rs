@@ -83,6 +83,8 @@ pub(crate) enum EntrySource {
     /// The knowledge base.
     Kb,
     Web,
+    /// A tool of one of the user's own servers.
+    Mcp,
 }
 
 /// Something a run found.
@@ -423,6 +425,7 @@ fn source_of(quote: &Evidence) -> EntrySource {
     match quote.source {
         Place::Kb { .. } => EntrySource::Kb,
         Place::Web { .. } => EntrySource::Web,
+        Place::Mcp { .. } => EntrySource::Mcp,
     }
 }
 

@@ -6,12 +6,14 @@ use super::cache::normalised;
 use super::journal::{JOB, Lookup};
 use super::node_source::{Inside, Outside, Shared, WebPages};
 use super::reader::Reading;
+use super::servers::{NodeServers, RunServers};
 use crate::base::outbound::Outbound;
 use crate::research::node::NodeId;
 use crate::research::outward::OutwardTask;
 use crate::source::deep_research::JobReport;
+pub use crate::source::mcp::McpServers;
 use crate::source::web::WebSource;
-use crate::source::{Label, Source};
+use crate::source::{Label, Source, SourceError};
 
 /// Sources of evidence.
 #[derive(Clone)]
@@ -24,6 +26,8 @@ pub struct Sources {
     pub can_search: bool,
     /// Whether `dr` is offline, which is then the reason for not searching the web.
     pub is_offline: bool,
+    /// The user's own servers. A run without models calls none.
+    pub servers: McpServers,
 }
 
 #[derive(Clone)]
@@ -37,6 +41,10 @@ pub(crate) struct RunSources {
     pub(crate) reading: Reading,
     /// The day the run began: what the web said is used again on that day.
     pub(crate) day: String,
+    /// Servers for workers inside.
+    pub(crate) internal_servers: Option<Arc<RunServers<str>>>,
+    /// Servers for workers that face outward.
+    pub(crate) public_servers: Option<Arc<RunServers<Outbound>>>,
 }
 
 impl RunSources {
@@ -70,7 +78,32 @@ impl RunSources {
     pub(crate) fn inside(&self, node: &NodeId) -> Inside {
         let Shared { cache, egress, .. } = self.shared.clone();
         let source = Arc::clone(&self.sources.internal);
-        Inside { source, cache, egress, node: node.clone(), version: self.internal_version.clone() }
+        Inside { source, cache, egress, node: node.clone(), version: self.internal_version.clone(), servers: None }
+    }
+
+    /// Returns the knowledge base for the worker of a node, with the tools of internal servers.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the run must stop.
+    pub(crate) async fn inside_with_servers(&self, node: &NodeId) -> Result<Inside, SourceError> {
+        let servers = match &self.internal_servers {
+            Some(servers) => Some(servers.of_node(node).await?),
+            None => None,
+        };
+        Ok(Inside { servers, ..self.inside(node) })
+    }
+
+    /// Returns the tools of public servers, for the worker of a node.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the run must stop.
+    pub(crate) async fn public_tools(&self, node: &NodeId) -> Result<Option<NodeServers<Outbound>>, SourceError> {
+        match &self.public_servers {
+            Some(servers) => servers.of_node(node).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Returns the web for a node, if it can be searched; long pages are read for `question`.

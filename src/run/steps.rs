@@ -197,7 +197,13 @@ impl Steps {
     fn outlook(&self, state: &RunState) -> Outlook {
         let ways = self.ways(state);
         let paid_for = self.desk.as_deref().and_then(Desk::nodes_paid_for);
-        Outlook { limits: state.settings.tree, has_web: ways.web || ways.job == JobWay::Open, paid_for }
+        let servers = state.settings.servers.iter().filter(|server| server.label == Label::Internal);
+        Outlook {
+            limits: state.settings.tree,
+            has_web: ways.web || ways.job == JobWay::Open,
+            paid_for,
+            servers: servers.map(|server| server.name.clone()).collect(),
+        }
     }
 
     /// Plans the first round, for the sources the user selected.

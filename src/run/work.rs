@@ -122,11 +122,12 @@ impl Steps {
 
     /// Works on a node in the knowledge base.
     async fn inside(&self, work: &Work) -> Result<Branch, StepError> {
-        let source = self.sources.inside(&work.node.id);
         let Some(desk) = self.desk.as_deref() else { return self.extracted(work).await };
+        let source = self.sources.inside_with_servers(&work.node.id).await?;
         let skim = self.skimmed(desk, work).await?;
         let conversation = Conversation::inside(work.task(skim), &source);
-        let gathered = gather(desk, &conversation).await?;
+        let mut gathered = gather(desk, &conversation).await?;
+        remark_all(&mut gathered, source.notes());
         Ok(compress(desk, &conversation.task, gathered).await?)
     }
 
@@ -155,10 +156,11 @@ impl Steps {
 
     /// Works on a node in the knowledge base, then outside for its open aspects, and compresses both together.
     async fn both(&self, desk: &Desk, work: &Work) -> Result<Branch, StepError> {
-        let source = self.sources.inside(&work.node.id);
+        let source = self.sources.inside_with_servers(&work.node.id).await?;
         let skim = self.skimmed(desk, work).await?;
         let conversation = Conversation { goes_on_outside: true, ..Conversation::inside(work.task(skim), &source) };
         let mut inside = gather(desk, &conversation).await?;
+        remark_all(&mut inside, source.notes());
         if let Some(outward) = self.left_open(work, &inside) {
             match self.gathered_outside(desk, work, &outward).await {
                 Ok(outside) => inside = inside.then(outside),
@@ -172,8 +174,10 @@ impl Steps {
         if work.route == Route::MixedDeepResearch {
             return Ok(Gathered::from_branch(self.researched(desk, work, task).await?));
         }
-        let outside = self.outside(work, task)?;
-        Ok(outward_worker::gathered(desk, &outside, &work.node, &work.outward, task).await?)
+        let outside = self.outside(work, task)?.with_servers(self.sources.public_tools(&work.node.id).await?);
+        let mut gathered = outward_worker::gathered(desk, &outside, &work.node, &work.outward, task).await?;
+        remark_all(&mut gathered, outside.notes());
+        Ok(gathered)
     }
 
     /// Does the same without a model.
@@ -216,7 +220,10 @@ impl Steps {
             let conclusions: Vec<_> = work.outward.conclusions.iter().map(|(_, _, branch)| branch).collect();
             return Ok(built_on(branch, &conclusions));
         };
-        Ok(outward_worker::searched(Mind::Model(desk), &outside, &work.node, &work.outward, task).await?)
+        let outside = outside.with_servers(self.sources.public_tools(&work.node.id).await?);
+        let mut branch = outward_worker::searched(Mind::Model(desk), &outside, &work.node, &work.outward, task).await?;
+        branch.notes.extend(outside.notes().iter().cloned());
+        Ok(branch)
     }
 
     /// Works on a node with a background job, and verifies its claims against the pages it cites.
@@ -297,6 +304,12 @@ impl Steps {
             Ok::<_, StepError>(self.sources.shared.egress.release(&node.id, "Deep Research", text).await?)
         };
         jobs.carry_out(&node.id, instructions, release).await
+    }
+}
+
+fn remark_all(gathered: &mut Gathered, notes: &[String]) {
+    for note in notes {
+        gathered.remark(note.clone());
     }
 }
 

@@ -212,6 +212,7 @@ impl From<Quoted> for PassageReply {
         let (html, url) = match place {
             Place::Kb { .. } => (document::markdown(&text, at.as_ref()), None),
             Place::Web { url, .. } => (document::plain(&text, at.as_ref()), Some(url.clone())),
+            Place::Mcp { .. } => (document::plain(&text, at.as_ref()), None),
         };
         Self {
             place: place.for_people(),

@@ -191,13 +191,13 @@ impl<'a> HeadingChunks<'a> {
     }
 }
 
-/// Reads the file behind a place, if it is still what was indexed; `None` for a page of the web.
+/// Reads the file behind a place, if it is still what was indexed; `None` for a place that is no file.
 pub(crate) async fn read_place(index: &Index, place: &Place) -> Option<SourceFile> {
     match place {
         Place::Kb { collection, path, content_hash, .. } => {
             Some(read_file(index, collection, path, content_hash).await)
         }
-        Place::Web { .. } => None,
+        Place::Web { .. } | Place::Mcp { .. } => None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sources of evidence: the knowledge base, the web, and background research.
+//! Sources of evidence: the knowledge base, the web, background research, and tools of the user's own servers.
 //!
 //! A search returns passages with a snippet to show and the whole text for code to check quotes against; `open` returns
 //! more of the document. A worker asks through the trait [`Source`], whose parameter says what it takes for a query: the
@@ -13,14 +13,19 @@
 
 mod kb;
 
+mod sealed;
+
 pub(crate) mod web;
 
 pub(crate) mod deep_research;
+
+pub(crate) mod mcp;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::mcp::OfferedTool;
 use self::web::WebUrl;
 use crate::base::id::ContentHash;
 use crate::base::line::one_line;
@@ -36,6 +41,16 @@ pub enum Label {
     Public,
     /// From the knowledge base.
     Internal,
+}
+
+impl Label {
+    /// Returns the label as settings and journals have it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Public => "public",
+            Self::Internal => "internal",
+        }
+    }
 }
 
 /// Where a passage or quote stands.
@@ -76,6 +91,19 @@ pub enum Place {
         /// Hash of the stored text; `None` if it was never fetched.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         content_hash: Option<ContentHash>,
+    },
+    /// The result of a tool of one of the user's own servers.
+    Mcp {
+        /// Name of the server in the settings.
+        server: String,
+        /// The tool, by the name that the server gives it.
+        tool: String,
+        /// The arguments of the call, as JSON on one line.
+        arguments: String,
+        /// When the tool was called, in milliseconds since 1970.
+        fetched_at: u64,
+        /// Hash of the stored text.
+        content_hash: ContentHash,
     },
 }
 
@@ -151,6 +179,12 @@ pub enum SourceError {
         /// Why.
         reason: String,
     },
+    /// A tool is not called like this, or not any more in this run.
+    #[error("{reason}")]
+    Refused {
+        /// Why.
+        reason: String,
+    },
     /// The source failed.
     #[error("source `{name}` failed: {reason}")]
     Failed {
@@ -168,11 +202,11 @@ pub enum SourceError {
         reason: String,
     },
     /// The run no longer asks the source.
-    #[error("source `{name}` is not asked any more, since {failures} searches in a row failed; the last one: {reason}")]
+    #[error("source `{name}` is not asked any more, since {failures} requests in a row failed; the last one: {reason}")]
     GivenUp {
         /// Which source.
         name: String,
-        /// Number of searches.
+        /// Number of requests.
         failures: u32,
         /// Why the last of them failed.
         reason: String,
@@ -201,9 +235,11 @@ impl SourceError {
     pub(crate) fn told(&self) -> String {
         match self {
             Self::Down { name, .. } | Self::GivenUp { name, .. } => format!("source `{name}` is not available"),
-            Self::NoSuchPassage { .. } | Self::Withheld { .. } | Self::Failed { .. } | Self::Stopped(_) => {
-                self.to_string()
-            }
+            Self::NoSuchPassage { .. }
+            | Self::Withheld { .. }
+            | Self::Refused { .. }
+            | Self::Failed { .. }
+            | Self::Stopped(_) => self.to_string(),
         }
     }
 }
@@ -237,6 +273,18 @@ pub trait Source<Q: ?Sized = str>: Documents {
     fn has_links(&self) -> bool {
         false
     }
+
+    /// Returns the tools of the user's own servers that can be called beside searching.
+    fn tools(&self) -> &[OfferedTool] {
+        &[]
+    }
+
+    /// Calls one of [`Self::tools`]. `arguments` are a JSON object.
+    fn call<'a>(&'a self, tool: &'a str, arguments: &'a Q) -> BoxFuture<'a, Result<Passage, SourceError>> {
+        let _ = arguments;
+        let reason = format!("there is no tool `{tool}`");
+        Box::pin(std::future::ready(Err(SourceError::Refused { reason })))
+    }
 }
 
 /// Returns lines of a file for people: `path:from-to`.
@@ -250,29 +298,31 @@ impl Place {
         match self {
             Self::Kb { path, line_start, line_end, .. } => lines_of(path, *line_start, *line_end),
             Self::Web { url, .. } => url.clone(),
+            Self::Mcp { server, tool, arguments, .. } => format!("mcp:{server}/{tool} {arguments}"),
         }
     }
 
-    /// Returns whether two places share a line of a file, or a page.
+    /// Returns whether two places share a line of a file, a page, or a call.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
-        match (self, other) {
-            (
-                Self::Kb { collection, path, line_start, line_end, .. },
-                Self::Kb { collection: other, path: file, line_start: first, line_end: last, .. },
-            ) => collection == other && path == file && line_start <= last && first <= line_end,
-            (Self::Web { url, .. }, Self::Web { url: other, .. }) => url == other,
-            (Self::Kb { .. }, Self::Web { .. }) | (Self::Web { .. }, Self::Kb { .. }) => false,
-        }
+        let lines = |place: &Self| match place {
+            Self::Kb { line_start, line_end, .. } => (*line_start, *line_end),
+            Self::Web { .. } | Self::Mcp { .. } => (0, 0),
+        };
+        let ((start, end), (first, last)) = (lines(self), lines(other));
+        self.is_same_document(other) && start <= last && first <= end
     }
 
-    /// Returns whether two places are in the same file or on the same page.
+    /// Returns whether two places are in the same file, on the same page, or in results of the same call.
     pub(crate) fn is_same_document(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Kb { collection, path, .. }, Self::Kb { collection: other, path: file, .. }) => {
-                collection == other && path == file
-            }
-            (Self::Web { url, .. }, Self::Web { url: other, .. }) => url == other,
-            (Self::Kb { .. }, Self::Web { .. }) | (Self::Web { .. }, Self::Kb { .. }) => false,
+        self.document() == other.document()
+    }
+
+    /// Returns the names that tell documents of a kind apart, after the kind.
+    fn document(&self) -> [&str; 4] {
+        match self {
+            Self::Kb { collection, path, .. } => ["kb", collection, path, ""],
+            Self::Web { url, .. } => ["web", url, "", ""],
+            Self::Mcp { server, tool, arguments, .. } => ["mcp", server, tool, arguments],
         }
     }
 
@@ -284,61 +334,67 @@ impl Place {
         one_line(&names.collect::<Vec<_>>().join(" › "))
     }
 
-    /// Returns where a text is from, as models are told it: path or host, date, title and headings, on one line.
+    /// Returns where a text is from, as models are told it: path, host or tool, date, title and headings, on one line.
     ///
     /// Who says something and when decides how far it can be relied on.
     pub(crate) fn provenance(&self) -> String {
         one_line(&format!("{} › {}", self.origin(), self.names()))
     }
 
-    /// Returns the path or the host of the document, and its date, on one line.
+    /// Returns the path, the host or the tool of the document, and its date, on one line.
     pub(crate) fn origin(&self) -> String {
         let (at, day) = match self {
             Self::Kb { path, date, .. } => (path.clone(), date.clone()),
             Self::Web { url, .. } => (host(url), self.days()),
+            Self::Mcp { server, tool, .. } => (format!("mcp:{server}/{tool}"), self.days()),
         };
         let day = day.map(|day| format!(" ({day})")).unwrap_or_default();
         one_line(&format!("{at}{day}"))
     }
 
-    /// Returns when a page was published and when it was fetched, as far as this is known.
+    /// Returns when a page was published, and when it was fetched or a tool was called, as far as this is known.
     pub(crate) fn days(&self) -> Option<String> {
-        let Self::Web { published, .. } = self else { return None };
-        let published = published.as_ref().map(|day| format!("published on {day}"));
-        let read = self.read_on().map(|day| format!("read on {day}"));
+        let (published, read) = match self {
+            Self::Kb { .. } => return None,
+            Self::Web { published, fetched_at, .. } => {
+                (published.as_ref(), fetched_at.and_then(day).map(|day| format!("read on {day}")))
+            }
+            Self::Mcp { fetched_at, .. } => (None, day(*fetched_at).map(|day| format!("called on {day}"))),
+        };
+        let published = published.map(|day| format!("published on {day}"));
         let days: Vec<_> = published.into_iter().chain(read).collect();
         (!days.is_empty()).then(|| one_line(&days.join(", ")))
-    }
-
-    /// Returns the UTC date on which a page was fetched.
-    fn read_on(&self) -> Option<String> {
-        let Self::Web { fetched_at: Some(millis), .. } = self else { return None };
-        let moment = Timestamp::from_millisecond(i64::try_from(*millis).ok()?).ok()?;
-        Some(moment.strftime("%Y-%m-%d").to_string())
     }
 
     /// Returns the hash of the text it stands in; `None` for a page that was never fetched.
     pub(crate) fn content_hash(&self) -> Option<&ContentHash> {
         match self {
-            Self::Kb { content_hash, .. } => Some(content_hash),
+            Self::Kb { content_hash, .. } | Self::Mcp { content_hash, .. } => Some(content_hash),
             Self::Web { content_hash, .. } => content_hash.as_ref(),
         }
     }
 
-    /// Returns the title of the document.
+    /// Returns the title of the document; for a call, its arguments.
     pub(crate) fn title(&self) -> &str {
         match self {
             Self::Kb { title, .. } | Self::Web { title, .. } => title,
+            Self::Mcp { arguments, .. } => arguments,
         }
     }
 
-    /// Returns the headings above it; a page of the web has none.
+    /// Returns the headings above it; pages and results of tools have none.
     pub(crate) fn heading_path(&self) -> &[String] {
         match self {
             Self::Kb { heading_path, .. } => heading_path,
-            Self::Web { .. } => &[],
+            Self::Web { .. } | Self::Mcp { .. } => &[],
         }
     }
+}
+
+/// Returns the UTC date of a moment in milliseconds since 1970.
+fn day(millis: u64) -> Option<String> {
+    let moment = Timestamp::from_millisecond(i64::try_from(millis).ok()?).ok()?;
+    Some(moment.strftime("%Y-%m-%d").to_string())
 }
 
 /// Returns the host of an address, or the whole address if it has none.
@@ -374,6 +430,16 @@ mod tests {
         let read = page("https://user.example.org/a?b=c", Some(1_795_219_199_000));
         assert_eq!(read.provenance(), "user.example.org (published on 2026-06-10, read on 2026-11-20) › Cells");
         assert_eq!(page("no address", None).provenance(), "no address › Cells");
-        assert_eq!(page("https://example.org/", Some(u64::MAX)).read_on(), None);
+        assert_eq!(day(u64::MAX), None);
+        let called = |tool: &str| Place::Mcp {
+            server: "tickets".into(),
+            tool: tool.into(),
+            arguments: r#"{"id":7}"#.into(),
+            fetched_at: 1_795_219_199_000,
+            content_hash: ContentHash::of(b"x"),
+        };
+        assert_eq!(called("read").provenance(), r#"mcp:tickets/read (called on 2026-11-20) › {"id":7}"#);
+        assert_eq!(called("read").for_people(), r#"mcp:tickets/read {"id":7}"#);
+        assert!(called("read").overlaps(&called("read")) && !called("read").is_same_document(&called("find")));
     }
 }

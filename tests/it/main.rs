@@ -88,6 +88,10 @@ mod mcp;
 #[cfg(unix)]
 mod serve;
 
+/// Tools of the user's own servers.
+#[cfg(unix)]
+mod tools;
+
 /// What a folder that came from elsewhere may do.
 mod trust;
 

@@ -87,13 +87,13 @@ impl Drop for Server {
 }
 
 /// A server on HTTP, killed when dropped.
-struct HttpServer {
+pub(crate) struct HttpServer {
     child: Child,
     address: SocketAddr,
 }
 
 impl HttpServer {
-    fn start(world: &World, args: &[&str]) -> Self {
+    pub(crate) fn start(world: &World, args: &[&str]) -> Self {
         let args = [&["mcp", "--http"], args].concat();
         let mut child = world.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -104,7 +104,7 @@ impl HttpServer {
         Self { child, address: (std::net::Ipv4Addr::LOCALHOST, address.port()).into() }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}/mcp", self.address)
     }
 

@@ -23,6 +23,8 @@ pub(crate) enum EgressKind {
     Address,
     /// The prompt of a background job.
     Job,
+    /// The arguments of a call of a public server's tool.
+    Call,
 }
 
 impl std::fmt::Display for EgressKind {
@@ -31,6 +33,7 @@ impl std::fmt::Display for EgressKind {
             Self::Query => "query",
             Self::Address => "address",
             Self::Job => "job",
+            Self::Call => "call",
         })
     }
 }

@@ -11,6 +11,12 @@ use crate::source::Label;
 /// Tool of lookups that were paid for: background jobs. Their result is the number of the call with the report.
 pub(crate) const JOB: &str = "deep_research";
 
+/// Tool of lookups that are calls of the user's own servers.
+pub(crate) const MCP_CALL: &str = "mcp.call";
+
+/// Tool of lookups that list the tools of such a server.
+pub(crate) const MCP_TOOLS: &str = "mcp.tools";
+
 /// Condition of SQL for lookups of background jobs whose result cannot be read.
 pub(super) const BROKEN_JOB: &str =
     "tool = 'deep_research' AND result IS NOT NULL AND (result = '' OR result GLOB '*[^0-9]*')";
@@ -183,12 +189,23 @@ impl Journal {
         .await
     }
 
-    /// Counts the lookups of each node of a run: all, and those that an earlier lookup answered.
+    /// Counts the lookups of a run that no earlier lookup answered.
+    pub(crate) async fn new_lookups(&self, run: &RunId, tool: &str, scope: &str) -> Result<u64, JournalError> {
+        let params = [run.to_string(), tool.to_owned(), scope.to_owned()];
+        self.read(move |connection| {
+            let sql = "SELECT count(result) AS made FROM lookups WHERE run = ?1 AND tool = ?2 AND scope = ?3";
+            connection.query_row(sql, params, |row| plain(row, "made")).map_err(read_failed)
+        })
+        .await
+    }
+
+    /// Counts the lookups of each node of a run: all, and those that an earlier lookup answered. Lists of tools are no
+    /// lookups of a worker.
     pub(crate) async fn lookup_counts(&self, run: &RunId) -> Result<Vec<(NodeId, u64, u64)>, JournalError> {
         let params = [run.to_string()];
         self.read(move |connection| {
             let sql = "SELECT node, count(*) AS asked, count(*) - count(result) AS known FROM lookups WHERE run = ?1 \
-                       GROUP BY node";
+                       AND tool <> 'mcp.tools' GROUP BY node";
             rows(connection, sql, params, |row| Ok((plain(row, "node")?, plain(row, "asked")?, plain(row, "known")?)))
         })
         .await

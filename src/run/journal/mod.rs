@@ -38,7 +38,7 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use calls::{CallOutcome, CallRow, CallState, NewCall};
 pub(crate) use egress::{EgressKind, EgressRow};
-pub(crate) use lookups::{JOB, Lookup, LookupAnswer, LookupRow};
+pub(crate) use lookups::{JOB, Lookup, LookupAnswer, LookupRow, MCP_CALL, MCP_TOOLS};
 pub(crate) use runs::{RunList, RunRow};
 pub(crate) use salvage::Salvaged;
 

@@ -42,6 +42,7 @@ use crate::base::id::RunId;
 use crate::research::plan::TreeLimits;
 use crate::research::report::{Report, ReportInput, StopReason, UsageTable};
 use crate::researcher::{NoPick, Researcher, ScriptedModel, ScriptedSource};
+use crate::source::mcp::McpServers;
 
 /// The environment of a run, independent of the machine it runs on.
 struct World {
@@ -72,7 +73,13 @@ impl World {
         Resources {
             store: self.store.clone(),
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
-            sources: Sources { internal: Arc::new(ScriptedSource), web: None, can_search: false, is_offline: false },
+            sources: Sources {
+                internal: Arc::new(ScriptedSource),
+                web: None,
+                can_search: false,
+                is_offline: false,
+                servers: McpServers::default(),
+            },
             picker: Arc::new(NoPick),
             embedder: None,
             recall: self.recall.clone(),
@@ -130,6 +137,7 @@ fn settings(limits: BudgetLimits) -> RunSettings {
         reuse: false,
         has_own_plan: false,
         outside: String::new(),
+        servers: Vec::new(),
         instead: None,
     }
 }

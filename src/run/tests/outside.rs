@@ -29,6 +29,7 @@ use crate::research::plan::SavedPlan;
 use crate::research::report::StopReason;
 use crate::researcher::{NoPick, ScriptedSource, Words};
 use crate::source::deep_research::{DeepResearch, DeepResearchOptions, DeepResearchSettings, OpenAiJobs, Provider};
+use crate::source::mcp::McpServers;
 use crate::source::web::{FetchOptions, Fetcher, PageStore, SearxNg, WebSource};
 use crate::web_server::WebServer;
 
@@ -141,6 +142,7 @@ impl<'a> Outside<'a> {
                 web,
                 can_search: self.can_search,
                 is_offline: false,
+                servers: McpServers::default(),
             },
             picker: Arc::new(NoPick),
             embedder: None,

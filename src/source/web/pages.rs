@@ -1,16 +1,15 @@
 //! Stores fetched pages under the hash of their text, so that quotes can be checked after the page has changed.
 //!
-//! A folder of pages may have come with a project. So a page is sealed when it is fetched, with a key in the user's data
-//! folder that no project has: a page with another seal, or with a changed text, address or time, counts as missing.
+//! Pages are sealed: one with a changed text, address or time counts as missing.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::super::sealed::{SealedFolder, SealedFolderError};
 use super::links::Link;
 use super::url::WebUrl;
 use crate::base::clock::Moment;
-use crate::base::folder::{create_private, secret_in, write_private};
 use crate::base::id::ContentHash;
 
 /// A fetched page.
@@ -41,99 +40,44 @@ pub(crate) struct Page {
 /// A folder of pages: `pages/ab/<hash>.json` holds a page, `urls/cd/<hash of address>.json` the hash of the page last
 /// fetched from an address.
 #[derive(Clone, Debug)]
-pub(crate) struct PageStore {
-    folder: PathBuf,
-    /// File of the key of the seals, created with the first page.
-    key: PathBuf,
-}
-
-/// A page as it is stored.
-#[derive(Serialize, Deserialize)]
-struct Sealed {
-    #[serde(flatten)]
-    page: Page,
-    /// Keyed hash of the page.
-    seal: String,
-}
-
-/// A page could not be stored.
-#[derive(Debug, thiserror::Error)]
-#[error("failed to keep a page in `{path}`")]
-pub(crate) struct PageStoreError {
-    /// The file.
-    path: PathBuf,
-    /// The error from the file system.
-    #[source]
-    source: std::io::Error,
-}
+pub(crate) struct PageStore(SealedFolder);
 
 impl PageStore {
     /// Returns a store in `folder`, which is created with the first page, as is the file `key`.
     pub(crate) fn new(folder: PathBuf, key: PathBuf) -> Self {
-        Self { folder, key }
+        Self(SealedFolder::new(folder, key))
     }
 
     /// Stores a page durably and returns its hash.
     ///
     /// If the same text is already stored, only its addresses are recorded.
-    pub(crate) fn put(&self, page: &Page) -> Result<ContentHash, PageStoreError> {
+    pub(crate) fn put(&self, page: &Page) -> Result<ContentHash, SealedFolderError> {
         let hash = ContentHash::of(page.text.as_bytes());
         let page = Page { content_hash: hash.clone(), ..page.clone() };
         if self.get(&hash).is_none() {
-            self.write(&self.path("pages", &hash), &page)?;
+            self.0.write("pages", &hash, &page)?;
         }
         let note = Page { text: String::new(), ..page };
         for url in [&note.url, &note.requested] {
-            self.write(&self.path("urls", &key(url)), &note)?;
+            self.0.write("urls", &key(url), &note)?;
         }
         Ok(hash)
     }
 
     /// Returns a stored page, or `None` if it is missing, its text does not match the hash, or this user did not fetch it.
     pub(crate) fn get(&self, hash: &ContentHash) -> Option<Page> {
-        let is_hash = hash.as_str().len() == 64
-            && hash.as_str().bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
-        if !is_hash {
-            return None;
-        }
-        let page = self.read(&self.path("pages", hash))?;
+        let page: Page = self.0.read("pages", hash)?;
         (ContentHash::of(page.text.as_bytes()) == *hash && page.content_hash == *hash).then_some(page)
     }
 
     /// Returns the page last fetched from an address.
     pub(crate) fn latest(&self, url: &WebUrl) -> Option<Page> {
         let url = url.canonical();
-        let note = self.read(&self.path("urls", &key(&url)))?;
+        let note: Page = self.0.read("urls", &key(&url))?;
         let is_of = note.url == url || note.requested == url;
         let text = self.get(&note.content_hash).filter(|_| is_of)?.text;
         Some(Page { text, ..note })
     }
-
-    /// Returns the path of a file. The hash must be 64 hex digits, which callers have checked or computed.
-    fn path(&self, kind: &str, hash: &ContentHash) -> PathBuf {
-        self.folder.join(kind).join(&hash.as_str()[..2]).join(format!("{}.json", hash.as_str()))
-    }
-
-    /// Writes a page whole or not at all, readable by its owner only.
-    fn write(&self, path: &Path, page: &Page) -> Result<(), PageStoreError> {
-        let write = || {
-            let secret = secret_in(&self.key, true)?;
-            create_private(path.parent().unwrap_or(&self.folder))?;
-            write_private(path, &serde_json::to_vec(&Sealed { seal: seal(&secret, page)?, page: page.clone() })?)
-        };
-        write().map_err(|source| PageStoreError { path: path.to_owned(), source })
-    }
-
-    /// Reads a page with a valid seal.
-    fn read(&self, path: &Path) -> Option<Page> {
-        let Sealed { page, seal: found } = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-        let expected = seal(&secret_in(&self.key, false).ok()?, &page).ok()?;
-        (found == expected).then_some(page)
-    }
-}
-
-fn seal(secret: &[u8; 32], page: &Page) -> std::io::Result<String> {
-    Ok(blake3::keyed_hash(secret, &serde_json::to_vec(page)?).to_hex().to_string())
 }
 
 fn key(url: &WebUrl) -> ContentHash {
@@ -179,11 +123,12 @@ mod tests {
     #[test]
     fn only_the_owner_can_read_a_page() {
         use std::os::unix::fs::PermissionsExt;
+        use std::path::Path;
 
         let folder = tempfile::tempdir().unwrap();
         let store = PageStore::new(folder.path().join("web"), folder.path().join("key"));
         let hash = store.put(&page("https://example.org/", "Beds.")).unwrap();
-        let path = store.path("pages", &hash);
+        let path = store.0.path("pages", &hash).unwrap();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
     }
@@ -194,7 +139,7 @@ mod tests {
         let store = PageStore::new(folder.path().to_owned(), folder.path().join("key"));
         let kept = page("https://example.org/", "Valves open at six.");
         let hash = store.put(&kept).unwrap();
-        let path = store.path("pages", &hash);
+        let path = store.0.path("pages", &hash).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         for wrong in [text.replace("six", "ten"), text[..text.len() / 2].to_owned(), String::new()] {
             std::fs::write(&path, wrong).unwrap();
@@ -211,7 +156,7 @@ mod tests {
         let store = PageStore::new(folder.path().join("web"), folder.path().join("key"));
         let kept = page("https://example.org/", "Valves open at six.");
         let hash = store.put(&kept).unwrap();
-        let path = store.path("urls", &key(&kept.url));
+        let path = store.0.path("urls", &key(&kept.url)).unwrap();
         let note = std::fs::read_to_string(&path).unwrap();
         for (was, is) in [("\"fetched_at\":5", "\"fetched_at\":253370764800000"), ("example.org", "trusted.example")] {
             assert!(note.contains(was), "{note}");
@@ -225,14 +170,5 @@ mod tests {
         assert!(!folder.path().join("other key").exists(), "reading creates no key");
         other.put(&page("https://example.org/b", "Other beds.")).unwrap();
         assert_eq!(other.get(&hash), None);
-    }
-
-    #[test]
-    fn what_is_no_hash_becomes_no_path() {
-        let store = PageStore::new("/".into(), "/key".into());
-        let long = format!("../../etc/passwd{}", "a".repeat(48));
-        for text in ["", "é", "../../etc/passwd", long.as_str(), &"A".repeat(64)] {
-            assert_eq!(store.get(&ContentHash::from_stored(text)), None, "{text}");
-        }
     }
 }

@@ -169,7 +169,7 @@ fn engine_that_fails_three_searches_in_a_row_is_not_asked_again_and_the_report_s
     let run = world.dr(ON_THE_WEB.iter().chain(&["--no-deep-research", QUESTION]));
     assert_eq!((run.exit, broken.count()), (Some(1), 3), "{run}");
     let limitations = run.json()["limitations"].to_string();
-    assert!(limitations.contains("not asked any more, since 3 searches in a row failed"), "{limitations}");
+    assert!(limitations.contains("not asked any more, since 3 requests in a row failed"), "{limitations}");
     assert!(limitations.contains("rejected the search: status 403"), "{limitations}");
     assert!(!limitations.contains("model endpoint"), "{limitations}");
 }

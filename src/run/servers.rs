@@ -1,0 +1,221 @@
+//! Tools of the user's own servers, as the workers of a run call them.
+//!
+//! The tools that a run offers are on record, so that its prompts stay the same when it is resumed, whatever became of
+//! the server since. A call on record is not made again on the day the run began.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::OnceCell;
+
+use super::cache::Cache;
+use super::egress::{Egress, Leaving};
+use super::journal::{EgressKind, Lookup, MCP_CALL, MCP_TOOLS};
+use super::patience::{Breaker, Patience};
+use crate::base::id::RunId;
+use crate::base::line::counted;
+use crate::base::outbound::Outbound;
+use crate::research::node::NodeId;
+use crate::source::mcp::{ListedTool, Server, Words};
+use crate::source::{OfferedTool, Passage, Place, SourceError, SourceFile};
+
+/// Most tools that a worker is offered. Their descriptions are in each of its prompts.
+const MAX_OFFERED: usize = 30;
+
+/// Everything a call needs besides the server.
+#[derive(Clone)]
+pub(crate) struct CallContext {
+    pub(crate) run: RunId,
+    /// Answers on record.
+    pub(crate) cache: Cache,
+    /// What may be sent.
+    pub(crate) egress: Egress,
+    pub(crate) patience: Patience,
+    /// The day the run began.
+    pub(crate) day: String,
+}
+
+/// The servers of a run that have one label.
+pub(crate) struct RunServers<Q: ?Sized> {
+    servers: Vec<RunServer<Q>>,
+    context: CallContext,
+    listing: OnceCell<Arc<Listing>>,
+}
+
+struct RunServer<Q: ?Sized> {
+    server: Arc<Server<Q>>,
+    breaker: Breaker,
+    /// Calls of the run.
+    calls: AtomicU32,
+}
+
+/// The tools that a run offers, as it is recorded.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Listing {
+    tools: Vec<OfferedTool>,
+    /// Why servers or tools are not offered.
+    notes: Vec<String>,
+}
+
+/// The servers of a run, for one node.
+pub(crate) struct NodeServers<Q: ?Sized> {
+    shared: Arc<RunServers<Q>>,
+    listing: Arc<Listing>,
+    node: NodeId,
+}
+
+/// Arguments that a run may send.
+pub(crate) trait Arguments: Words {
+    /// Lets the arguments leave, if the server they are for is outside.
+    fn release(
+        &self,
+        egress: &Egress,
+        node: &NodeId,
+        target: &str,
+    ) -> impl Future<Output = Result<(), SourceError>> + Send;
+}
+
+impl Arguments for str {
+    /// An internal server is not outside.
+    async fn release(&self, _: &Egress, _: &NodeId, _: &str) -> Result<(), SourceError> {
+        Ok(())
+    }
+}
+
+impl Arguments for Outbound {
+    async fn release(&self, egress: &Egress, node: &NodeId, target: &str) -> Result<(), SourceError> {
+        egress.release(node, target, Leaving::all(EgressKind::Call, self)).await
+    }
+}
+
+impl<Q: ?Sized + Arguments> RunServers<Q> {
+    /// Returns the servers of a run; `None` if there are none.
+    pub(crate) fn new(servers: &[Arc<Server<Q>>], context: CallContext) -> Option<Arc<Self>> {
+        let of = |server: &Arc<Server<Q>>| RunServer {
+            breaker: Breaker::of(server.source_name()),
+            server: Arc::clone(server),
+            calls: AtomicU32::new(0),
+        };
+        let servers: Vec<_> = servers.iter().map(of).collect();
+        (!servers.is_empty()).then(|| Arc::new(Self { servers, context, listing: OnceCell::new() }))
+    }
+
+    /// Returns the servers for a node. The first node starts them to list their tools, unless the list is on record.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the run must stop. A server that fails is left out, and its node says so.
+    pub(crate) async fn of_node(self: &Arc<Self>, node: &NodeId) -> Result<NodeServers<Q>, SourceError> {
+        let listing = self.listing.get_or_try_init(|| async { self.list().await.map(Arc::new) }).await?;
+        Ok(NodeServers { shared: Arc::clone(self), listing: Arc::clone(listing), node: node.clone() })
+    }
+
+    async fn list(&self) -> Result<Listing, SourceError> {
+        let mut all = Listing::default();
+        for RunServer { server, calls, .. } in &self.servers {
+            let CallContext { run, cache, patience, .. } = &self.context;
+            let scope = server.source_name();
+            let made = cache.made(MCP_CALL, &scope).await?;
+            calls.store(u32::try_from(made).unwrap_or(u32::MAX), Ordering::Relaxed);
+            let lookup = Lookup {
+                node: NodeId::numbered(1),
+                tool: MCP_TOOLS.to_owned(),
+                query: server.settings().name.clone(),
+                scope,
+                label: server.settings().label,
+                version: run.to_string(),
+            };
+            let listing: Listing = Box::pin(cache.answer(lookup, patience.wait(Box::pin(listing_of(server))))).await?;
+            all.tools.extend(listing.tools);
+            all.notes.extend(listing.notes);
+        }
+        if all.tools.len() > MAX_OFFERED {
+            all.notes.push(format!("of {} only {MAX_OFFERED} are offered", counted(all.tools.len(), "tool")));
+            all.tools.truncate(MAX_OFFERED);
+        }
+        Ok(all)
+    }
+}
+
+/// Lists the tools of a server. That it fails is a result: the run would otherwise offer other tools when it is resumed.
+async fn listing_of<Q: ?Sized>(server: &Server<Q>) -> Result<Listing, SourceError> {
+    let name = &server.settings().name;
+    let listed = match server.offered().await {
+        Ok(listed) => listed,
+        Err(error) => return Ok(Listing { tools: Vec::new(), notes: vec![format!("not asked: {error}")] }),
+    };
+    let mut listing = Listing::default();
+    for allowed in &server.settings().tools {
+        let full = format!("{name}.{allowed}");
+        match listed.iter().find(|ListedTool { tool, .. }| tool.name == full) {
+            None => listing.notes.push(format!("server `{name}` has no tool `{allowed}`")),
+            Some(ListedTool { tool, state }) => match state.refusal(name) {
+                None => listing.tools.push(tool.clone()),
+                Some(why) => listing.notes.push(format!("tool `{full}` is not used: {why}")),
+            },
+        }
+    }
+    Ok(listing)
+}
+
+impl<Q: ?Sized + Arguments> NodeServers<Q> {
+    /// Returns the tools that the node's worker may call.
+    pub(crate) fn tools(&self) -> &[OfferedTool] {
+        &self.listing.tools
+    }
+
+    /// Returns why servers or tools are not offered.
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.listing.notes
+    }
+
+    /// Returns the stored text of a result of a server.
+    pub(crate) async fn read(&self, server: &str, place: &Place) -> SourceFile {
+        match self.shared.servers.iter().find(|known| known.server.settings().name == server) {
+            Some(known) => known.server.read(place).await,
+            None => SourceFile::Gone,
+        }
+    }
+
+    /// Calls a tool, or returns the result that is on record.
+    pub(crate) async fn call(&self, tool: &str, arguments: &Q) -> Result<Passage, SourceError> {
+        let refused = |reason: String| SourceError::Refused { reason };
+        let offered = self.listing.tools.iter().find(|offered| offered.name == tool.trim());
+        let offered = offered.ok_or_else(|| refused(format!("there is no tool `{tool}`")))?;
+        let is_its = |known: &&RunServer<Q>| offered.is_of(&known.server.settings().name);
+        let known = self.shared.servers.iter().find(is_its);
+        let known = known.ok_or_else(|| refused(format!("there is no server for `{tool}`")))?;
+        let said = serde_json::Value::Object(offered.arguments(arguments.words()).await.map_err(refused)?);
+        let CallContext { cache, egress, day, .. } = &self.shared.context;
+        let lookup = Lookup {
+            node: self.node.clone(),
+            tool: MCP_CALL.to_owned(),
+            query: format!("{} {said}", offered.name),
+            scope: known.server.source_name(),
+            label: known.server.settings().label,
+            version: format!("{} {} {day}", known.server.settings().version(), offered.hash.as_str()),
+        };
+        let passage: Passage = Box::pin(cache.answer(lookup, Box::pin(self.ask(known, offered, arguments)))).await?;
+        egress.shown(std::slice::from_ref(&passage));
+        Ok(passage)
+    }
+
+    async fn ask(&self, known: &RunServer<Q>, tool: &OfferedTool, arguments: &Q) -> Result<Passage, SourceError> {
+        let RunServer { server, breaker, calls } = known;
+        let CallContext { egress, patience, .. } = &self.shared.context;
+        breaker
+            .guard(async {
+                let most = server.settings().max_calls;
+                let is_left = |made: u32| (made < most).then_some(made + 1);
+                if calls.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_left).is_err() {
+                    let name = &server.settings().name;
+                    let reason = format!("server `{name}` was called {most} times, which is the limit of a run");
+                    return Err(SourceError::Refused { reason });
+                }
+                arguments.release(egress, &self.node, &server.source_name()).await?;
+                patience.wait(Box::pin(server.call(tool, arguments))).await
+            })
+            .await
+    }
+}

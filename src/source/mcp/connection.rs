@@ -1,0 +1,265 @@
+//! A connection to a server: a child process on stdin and stdout, or streamable HTTP.
+
+use std::pin::Pin;
+use std::process::Stdio;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rmcp::RoleClient;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig, Implementation,
+    ProtocolVersion, Tool,
+};
+use rmcp::service::{ClientInitializeError, ClientLifecycleMode, ClientServiceExt, RunningService, ServiceError};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use serde_json::{Map, Value};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, ReadBuf};
+use tokio::process::{Child, ChildStderr, Command};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::settings::{Reach, ServerSettings};
+use crate::base::http::{HttpError, client_for};
+use crate::base::line::shortened;
+
+/// Largest message of a server, in bytes.
+const MAX_MESSAGE: usize = 4 * 1024 * 1024;
+
+/// Largest error message over HTTP, in bytes.
+const MAX_ERROR: usize = 4 * 1024;
+
+/// How long closing a connection may take, and how long its program may go on afterwards. Together less than the time in
+/// which a signal ends `dr`, so that no program is left that ignores the end of its stdin.
+const GRACE: Duration = Duration::from_millis(400);
+
+/// Longest line of stderr that is logged, in bytes.
+const MAX_LOG_LINE: u64 = 2_000;
+
+/// A server did not answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectionError {
+    /// The program cannot be started.
+    #[error("program cannot be started")]
+    Start(#[source] std::io::Error),
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    #[error("no reply in {} s", .0.as_secs())]
+    TimedOut(Duration),
+    /// The handshake failed.
+    #[error("connection failed: {0}")]
+    Handshake(String),
+    /// The request was not answered.
+    #[error("{0}")]
+    Request(String),
+    /// The server refused the request.
+    #[error("server refuses the request: {0}")]
+    Refused(String),
+}
+
+impl ConnectionError {
+    /// Returns whether other requests may succeed: the server answered this one.
+    pub(super) fn is_about_request(&self) -> bool {
+        match self {
+            Self::Refused(_) => true,
+            Self::Start(_) | Self::Http(_) | Self::TimedOut(_) | Self::Handshake(_) | Self::Request(_) => false,
+        }
+    }
+}
+
+/// A connected server. A child process is killed with its group when this is dropped.
+pub(super) struct Connection {
+    service: RunningService<RoleClient, ClientConfig>,
+    process: Option<Process>,
+    limit: Duration,
+}
+
+impl Connection {
+    /// Starts or reaches a server.
+    pub(super) async fn open(settings: ServerSettings) -> Result<Self, ConnectionError> {
+        let limit = settings.timeout;
+        // A task of its own: the handshake needs much of a stack, and a worker that waits for it has used some. Dropping
+        // the set ends the task.
+        let mut task = JoinSet::new();
+        task.spawn(async move { Self::opened(&settings).await });
+        let opened = timeout(limit, task.join_next()).await.map_err(|_| ConnectionError::TimedOut(limit))?;
+        opened.and_then(Result::ok).unwrap_or_else(|| Err(ConnectionError::Handshake("it was given up".to_owned())))
+    }
+
+    async fn opened(settings: &ServerSettings) -> Result<Self, ConnectionError> {
+        let client =
+            ClientConfig::new(ClientCapabilities::default(), Implementation::new("dr", env!("CARGO_PKG_VERSION")));
+        let era = ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::LATEST],
+            legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+        };
+        let failed = |error: ClientInitializeError| ConnectionError::Handshake(settings.scrub(&error.to_string()));
+        let (service, process) = match &settings.reach {
+            Reach::Program { .. } => {
+                let mut process = Process::start(settings)?;
+                let missing = || ConnectionError::Start(std::io::ErrorKind::BrokenPipe.into());
+                let output = process.child.stdout.take().ok_or_else(missing)?;
+                let input = process.child.stdin.take().ok_or_else(missing)?;
+                let service = client.serve_with_lifecycle((Capped::new(output), input), era).await.map_err(failed)?;
+                (service, Some(process))
+            }
+            Reach::Http(address) => {
+                let config = StreamableHttpClientTransportConfig::with_uri(address.to_string())
+                    .max_sse_event_size(MAX_MESSAGE)
+                    .max_json_response_size(MAX_MESSAGE)
+                    .max_error_response_size(MAX_ERROR);
+                let config = match &settings.key {
+                    Some(key) => config.auth_header(key.reveal()),
+                    None => config,
+                };
+                let transport = StreamableHttpClientTransport::with_client(client_for(address)?, config);
+                (client.serve_with_lifecycle(transport, era).await.map_err(failed)?, None)
+            }
+        };
+        Ok(Self { service, process, limit: settings.timeout })
+    }
+
+    /// Returns the tools of the server.
+    pub(super) async fn tools(&self) -> Result<Vec<Tool>, ConnectionError> {
+        self.answered(Box::pin(self.service.peer().list_all_tools())).await
+    }
+
+    /// Calls a tool. A server that asks back instead of answering is not answered.
+    pub(super) async fn call(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<CallToolResult, ConnectionError> {
+        let request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        match self.answered(Box::pin(self.service.peer().call_tool_once(request))).await? {
+            CallToolResponse::Complete(result) => Ok(result),
+            _ => Err(ConnectionError::Refused("it asks back".to_owned())),
+        }
+    }
+
+    async fn answered<T>(&self, reply: impl Future<Output = Result<T, ServiceError>>) -> Result<T, ConnectionError> {
+        let reply = timeout(self.limit, reply).await.map_err(|_| ConnectionError::TimedOut(self.limit))?;
+        reply.map_err(|error| match error {
+            ServiceError::McpError(error) => ConnectionError::Refused(shortened(&error.message)),
+            ServiceError::TransportClosed if self.process.is_some() => {
+                ConnectionError::Request("server ended, or sent too much".to_owned())
+            }
+            error => ConnectionError::Request(shortened(&error.to_string())),
+        })
+    }
+
+    /// Closes the connection and waits for the end of the program, which is killed if it does not end by itself.
+    pub(super) async fn close(mut self) {
+        let _ = self.service.close_with_timeout(GRACE).await;
+        if let Some(mut process) = self.process.take() {
+            let _ = timeout(GRACE, process.child.wait()).await;
+        }
+    }
+}
+
+/// A program that serves on stdin and stdout, with its group. Killed when dropped.
+struct Process {
+    child: Child,
+    #[cfg(unix)]
+    group: Option<nix::unistd::Pid>,
+}
+
+impl Process {
+    /// Starts the program of a server, without a shell.
+    fn start(settings: &ServerSettings) -> Result<Self, ConnectionError> {
+        let Reach::Program { program, arguments, environment, folder } = &settings.reach else {
+            return Err(ConnectionError::Start(std::io::ErrorKind::Unsupported.into()));
+        };
+        let mut command = Command::new(program);
+        command.args(arguments).env_clear().envs(environment.all()).kill_on_drop(true);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if let Some(folder) = folder {
+            command.current_dir(folder);
+        }
+        // Ctrl-C in a terminal reaches `dr` alone, which ends its servers in order.
+        #[cfg(unix)]
+        command.process_group(0);
+        let mut child = command.spawn().map_err(ConnectionError::Start)?;
+        if let Some(stderr) = child.stderr.take() {
+            tokio::spawn(log(settings.name.clone(), stderr));
+        }
+        Ok(Self {
+            #[cfg(unix)]
+            group: child.id().and_then(|id| i32::try_from(id).ok()).map(nix::unistd::Pid::from_raw),
+            child,
+        })
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Process {
+    fn drop(&mut self) {
+        // The program may have started others, and may have ended before them.
+        if let Some(group) = self.group {
+            let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
+        }
+    }
+}
+
+/// Logs what a program says on stderr. Its lines may contain anything, so they are debug output only.
+async fn log(server: String, stderr: ChildStderr) {
+    let mut lines = BufReader::new(stderr);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match (&mut lines).take(MAX_LOG_LINE).read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => tracing::debug!(server, "{}", shortened(&String::from_utf8_lossy(&line))),
+        }
+    }
+}
+
+/// Output of a program whose lines are limited. A longer one ends the connection, since its request would otherwise be
+/// waited for in vain.
+struct Capped<R> {
+    output: R,
+    /// Bytes since the last line break.
+    line: usize,
+}
+
+impl<R> Capped<R> {
+    fn new(output: R) -> Self {
+        Self { output, line: 0 }
+    }
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Capped<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.output).poll_read(context, buffer);
+        let new = &buffer.filled()[before..];
+        self.line = match new.iter().rposition(|byte| *byte == b'\n') {
+            Some(at) => new.len() - at - 1,
+            None => self.line + new.len(),
+        };
+        if self.line > MAX_MESSAGE {
+            buffer.set_filled(before);
+            return Poll::Ready(Err(std::io::Error::other("message is too large")));
+        }
+        polled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn line_that_is_too_long_ends_the_output_and_shorter_ones_pass() {
+        let short = "x\n".repeat(MAX_MESSAGE);
+        let mut passed = String::new();
+        Capped::new(short.as_bytes()).read_to_string(&mut passed).await.unwrap();
+        assert_eq!(passed.len(), short.len());
+        let long = "x".repeat(MAX_MESSAGE + 1);
+        assert!(Capped::new(long.as_bytes()).read_to_string(&mut passed).await.is_err());
+    }
+}

@@ -1,0 +1,300 @@
+//! One server: started with the first listing or call, asked one thing at a time.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use rmcp::model::Tool;
+use tokio::sync::Mutex;
+
+use super::answer::{Answers, text_of};
+use super::connection::{Connection, ConnectionError};
+use super::known::{Known, KnownTools, KnownToolsError};
+use super::settings::ServerSettings;
+use super::tool::{OfferedTool, is_read_only};
+use crate::base::clock::Clock;
+use crate::base::id::ContentHash;
+use crate::base::line::{shortened, with_causes};
+use crate::source::{Passage, Place, SourceError, SourceFile};
+
+/// Most tools of one server.
+const MAX_TOOLS: usize = 200;
+
+/// One server. `Q` is the type of its arguments: any text for an internal one, outbound text for a public one.
+pub(crate) struct Server<Q: ?Sized> {
+    settings: ServerSettings,
+    known: KnownTools,
+    answers: Answers,
+    clock: Arc<dyn Clock>,
+    /// The lock makes calls wait for each other: many servers cannot do two things at once.
+    connected: Mutex<Option<Connected>>,
+    takes: PhantomData<fn(&Q)>,
+}
+
+struct Connected {
+    connection: Connection,
+    tools: Vec<ListedTool>,
+}
+
+/// A tool of a server, and whether it is offered to workers.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ListedTool {
+    pub(crate) tool: OfferedTool,
+    pub(crate) state: ToolState,
+}
+
+/// Whether a tool is offered to workers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ToolState {
+    Offered,
+    /// It is offered once a run uses it: that accepts what it says of itself.
+    New,
+    /// The settings do not allow it.
+    NotAllowed,
+    /// The server does not say that it changes nothing.
+    NotReadOnly,
+    /// It says something else of itself than when it was accepted.
+    Changed,
+    Unusable {
+        why: String,
+    },
+}
+
+/// A server cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// It cannot be reached, or does not answer.
+    #[error("server `{name}` failed: {reason}")]
+    Failed { name: String, reason: String },
+    #[error("server `{name}` is not asked, since `dr` is offline")]
+    Offline { name: String },
+    /// What the user has accepted cannot be noted.
+    #[error(transparent)]
+    Known(#[from] KnownToolsError),
+}
+
+impl<Q: ?Sized> Server<Q> {
+    /// Sets up a server. Starts nothing.
+    pub(super) fn new(settings: ServerSettings, known: KnownTools, answers: Answers, clock: Arc<dyn Clock>) -> Self {
+        Self { settings, known, answers, clock, connected: Mutex::default(), takes: PhantomData }
+    }
+
+    pub(crate) fn settings(&self) -> &ServerSettings {
+        &self.settings
+    }
+
+    /// Returns the name of this source in reports.
+    pub(crate) fn source_name(&self) -> String {
+        format!("mcp:{}", self.settings.name)
+    }
+
+    /// Lists the tools, and starts the server for that.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the server cannot be reached.
+    pub(crate) async fn tools(&self) -> Result<Vec<ListedTool>, ServerError> {
+        let mut connected = self.connected.lock().await;
+        let tools = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?.tools.clone();
+        Ok(tools)
+    }
+
+    /// Accepts what the allowed tools of the server say of themselves now. Returns these tools.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the server cannot be reached, or what is accepted cannot be noted.
+    pub(crate) async fn accept(&self) -> Result<Vec<OfferedTool>, ServerError> {
+        let mut connected = self.connected.lock().await;
+        let Connected { tools, .. } = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?;
+        let is_usable =
+            |tool: &&mut ListedTool| matches!(tool.state, ToolState::Offered | ToolState::New | ToolState::Changed);
+        let usable: Vec<_> = tools.iter_mut().filter(is_usable).collect();
+        let hashes: Vec<_> = usable.iter().map(|listed| (listed.tool.bare_name(), &listed.tool.hash)).collect();
+        self.known.accept(&self.settings.name, &hashes)?;
+        Ok(usable
+            .into_iter()
+            .map(|listed| {
+                listed.state = ToolState::Offered;
+                listed.tool.clone()
+            })
+            .collect())
+    }
+
+    /// Lists the tools that are offered. The first use of a tool accepts what it says of itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::accept`].
+    pub(crate) async fn offered(&self) -> Result<Vec<ListedTool>, ServerError> {
+        let mut connected = self.connected.lock().await;
+        let Connected { tools, .. } = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?;
+        let new: Vec<_> = tools.iter_mut().filter(|listed| listed.state == ToolState::New).collect();
+        if !new.is_empty() {
+            let hashes: Vec<_> = new.iter().map(|listed| (listed.tool.bare_name(), &listed.tool.hash)).collect();
+            self.known.accept(&self.settings.name, &hashes)?;
+            for listed in new {
+                listed.state = ToolState::Offered;
+            }
+        }
+        Ok(tools.clone())
+    }
+
+    /// Calls a tool and keeps its result. `arguments` are a JSON object.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the arguments do not follow the schema, the tool is not as it was offered, or the server fails
+    /// or reports an error.
+    pub(crate) async fn call(&self, tool: &OfferedTool, arguments: &Q) -> Result<Passage, SourceError>
+    where
+        Q: Words,
+    {
+        let refused = |reason: String| SourceError::Refused { reason };
+        let arguments = tool.arguments(arguments.words()).await.map_err(refused)?;
+        let said = serde_json::Value::Object(arguments.clone()).to_string();
+        let mut connected = self.connected.lock().await;
+        let result = async {
+            let Connected { connection, tools } = self.connect(&mut connected).await?;
+            let is_same = |listed: &ListedTool| listed.tool == *tool && listed.state == ToolState::Offered;
+            if !tools.iter().any(is_same) {
+                let why = "says something else of itself than when it was offered";
+                return Ok(Err(refused(format!("`{}` {why}", tool.name))));
+            }
+            connection.call(tool.bare_name(), arguments).await.map(Ok)
+        };
+        let result = match result.await {
+            Ok(result) => result?,
+            Err(error) => {
+                if !error.is_about_request() {
+                    // A server that hangs would answer the next request with the reply to this one.
+                    close(connected.take()).await;
+                }
+                return Err(self.source_error(&error));
+            }
+        };
+        drop(connected);
+        let text = text_of(&result);
+        if result.is_error == Some(true) {
+            return Err(self.source_failed(&shortened(&text)));
+        }
+        if text.trim().is_empty() {
+            return Err(self.source_failed("its result has no text"));
+        }
+        self.kept(tool, said, text).await
+    }
+
+    /// Returns a result as a passage, once it is stored.
+    async fn kept(&self, tool: &OfferedTool, arguments: String, text: String) -> Result<Passage, SourceError> {
+        let place = Place::Mcp {
+            server: self.settings.name.clone(),
+            tool: tool.bare_name().to_owned(),
+            arguments,
+            fetched_at: self.clock.now().0,
+            content_hash: ContentHash::of(text.as_bytes()),
+        };
+        let (answers, stored, kept) = (self.answers.clone(), place.clone(), text.clone());
+        let put = tokio::task::spawn_blocking(move || answers.put(&stored, &kept)).await;
+        put.map_err(|error| self.source_failed(&with_causes(&error)))?
+            .map_err(|error| self.source_failed(&with_causes(&error)))?;
+        Ok(Passage {
+            id: place.for_people(),
+            place,
+            label: self.settings.label,
+            snippet: text.clone(),
+            text,
+            score: 1.0,
+        })
+    }
+
+    /// Returns the stored text behind a place.
+    pub(crate) async fn read(&self, place: &Place) -> SourceFile {
+        let (answers, place) = (self.answers.clone(), place.clone());
+        tokio::task::spawn_blocking(move || answers.read(&place)).await.unwrap_or(SourceFile::Gone)
+    }
+
+    /// Ends the server if it was started.
+    pub(crate) async fn end(&self) {
+        close(self.connected.lock().await.take()).await;
+    }
+
+    async fn connect<'a>(&self, connected: &'a mut Option<Connected>) -> Result<&'a mut Connected, ConnectionError> {
+        if connected.is_none() {
+            let connection = Connection::open(self.settings.clone()).await?;
+            let tools = self.listed(&connection.tools().await?);
+            *connected = Some(Connected { connection, tools });
+        }
+        connected.as_mut().ok_or_else(|| ConnectionError::Request("no connection".to_owned()))
+    }
+
+    /// Returns the state of each tool.
+    fn listed(&self, tools: &[Tool]) -> Vec<ListedTool> {
+        let ServerSettings { name, tools: allowed, .. } = &self.settings;
+        let offer = |tool: &Tool| {
+            let offered = OfferedTool::new(name, tool);
+            let state = match () {
+                () if !allowed.contains(tool.name.as_ref()) => ToolState::NotAllowed,
+                () if !is_read_only(tool) => ToolState::NotReadOnly,
+                () => match offered.complaint() {
+                    Some(why) => ToolState::Unusable { why },
+                    None => match self.known.compare(name, &[(&tool.name, &offered.hash)]).first() {
+                        Some(Known::Same) => ToolState::Offered,
+                        Some(Known::New) => ToolState::New,
+                        Some(Known::Changed) | None => ToolState::Changed,
+                    },
+                },
+            };
+            ListedTool { tool: offered, state }
+        };
+        tools.iter().take(MAX_TOOLS).map(offer).collect()
+    }
+
+    fn failed(&self, error: &ConnectionError) -> ServerError {
+        let reason = shortened(&self.settings.scrub(&with_causes(error)));
+        ServerError::Failed { name: self.settings.name.clone(), reason }
+    }
+
+    fn source_error(&self, error: &ConnectionError) -> SourceError {
+        let (name, reason) = (self.source_name(), shortened(&self.settings.scrub(&with_causes(error))));
+        if error.is_about_request() { SourceError::Failed { name, reason } } else { SourceError::Down { name, reason } }
+    }
+
+    fn source_failed(&self, reason: &str) -> SourceError {
+        SourceError::Failed { name: self.source_name(), reason: self.settings.scrub(reason) }
+    }
+}
+
+async fn close(connected: Option<Connected>) {
+    if let Some(Connected { connection, .. }) = connected {
+        connection.close().await;
+    }
+}
+
+/// Text that can be the arguments of a call.
+pub(crate) trait Words: Send + Sync {
+    fn words(&self) -> &str;
+}
+
+impl Words for str {
+    fn words(&self) -> &str {
+        self
+    }
+}
+
+impl Words for crate::base::outbound::Outbound {
+    fn words(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl ToolState {
+    /// Returns why the tool is not offered, for people; `None` if it is.
+    pub(crate) fn refusal(&self, server: &str) -> Option<String> {
+        match self {
+            Self::Offered | Self::New => None,
+            Self::NotAllowed => Some("not in `tools`".to_owned()),
+            Self::NotReadOnly => Some("not marked read-only by its server".to_owned()),
+            Self::Changed => Some(format!("its description has changed; `dr trust --mcp {server}` accepts it")),
+            Self::Unusable { why } => Some(why.clone()),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{QUESTION, Script, TICKET, caller, from_tools, read_ticket, reply, set, world_at};
+use crate::model_server::{ModelServer, Response};
+use crate::run::kills::send;
+
+#[test]
+fn killed_run_leaves_no_server_behind_and_resumes_without_calling_again_whatever_became_of_the_server() {
+    let (sender, held) = channel();
+    let is_held = AtomicBool::new(true);
+    let calls = read_ticket(&json!({ "number": 7 }));
+    let models = ModelServer::start(move |request| {
+        // The second step comes after the call.
+        let is_second = request.form() == Some("step") && request.said().contains("This is step 2 of");
+        if is_second && is_held.swap(false, Ordering::SeqCst) {
+            let _ = sender.send(());
+            return Response::Hang;
+        }
+        reply(request, &calls)
+    });
+    let world = world_at(&models);
+    let script = Script::new(&world, "tickets");
+    set(&world, &script, "");
+    let life = script.life();
+    let mut command = world.command(["ask", "--json", QUESTION]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    held.recv_timeout(Duration::from_mins(1)).unwrap();
+    assert_eq!(script.calls().len(), 1);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    life.join().unwrap();
+
+    script.write("tools.json", "[]");
+    script.answers("Ticket 7 is gone.");
+    let report = world.dr(["resume", "--json"]).succeeded().json();
+    assert_eq!(from_tools(&report)[0]["quote"], TICKET);
+    assert_eq!((script.calls().len(), script.starts()), (1, 1));
+}
+
+#[test]
+fn interrupted_run_ends_its_server_and_what_that_has_started() {
+    let models = caller(read_ticket(&json!({ "number": 7 })));
+    let world = world_at(&models);
+    let script = Script::new(&world, "tickets");
+    set(&world, &script, "");
+    script.write("mode", "hang");
+    let (life, called) = (script.life(), script.pipe("called"));
+    let mut command = world.command(["ask", "--json", QUESTION]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::fs::read(called).unwrap();
+    send("INT", &child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    life.join().unwrap();
+}
