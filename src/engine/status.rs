@@ -94,7 +94,7 @@ impl Engine {
                 (false, true) => Standing::Ended,
                 (false, false) => Standing::Open,
             },
-            reason: state.stop_reason().map(|reason| figure::stop_reason(reason).to_owned()),
+            reason: state.stop_reason().map(|reason| reason.name().to_owned()),
             round: state.round(),
             nodes: state
                 .tree

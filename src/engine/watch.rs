@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::base::line::{counted, cut, one_line};
-use crate::render::figure;
 use crate::research::node::Tree;
 use crate::research::report::Section;
 use crate::run::budget::{BudgetLimits, Spent};
@@ -158,7 +157,7 @@ pub(crate) fn event_line(record: &Record) -> String {
             verdict.overall_confidence,
             counted(verdict.missing_aspects.len(), "aspect")
         ),
-        Event::Ended { stop_reason, .. } => format!("ended: {}", figure::stop_reason(*stop_reason)),
+        Event::Ended { stop_reason, .. } => format!("ended: {}", stop_reason.name()),
     };
     cut(&text, LINE_CHARACTERS)
 }

@@ -57,21 +57,6 @@ pub(crate) fn ended(reason: StopReason) -> &'static str {
     }
 }
 
-/// Returns the name of a stop reason in JSON.
-pub(crate) fn stop_reason(reason: StopReason) -> &'static str {
-    match reason {
-        StopReason::Complete => "complete",
-        StopReason::BudgetExceeded => "budget_exceeded",
-        StopReason::TokensExceeded => "tokens_exceeded",
-        StopReason::TimeExceeded => "time_exceeded",
-        StopReason::IterationsExceeded => "iterations_exceeded",
-        StopReason::NoMoreTasks => "no_more_tasks",
-        StopReason::NoProgress => "no_progress",
-        StopReason::NoEvidence => "no_evidence",
-        StopReason::Cancelled => "cancelled",
-    }
-}
-
 /// Returns the state of a node in one word.
 pub(crate) fn status(status: NodeStatus) -> &'static str {
     match status {
@@ -130,7 +115,7 @@ pub(super) fn course(report: &Report) -> String {
         "The run ended after {} because {} (`{}`): {} in {}, {}, {} tokens, cost {}.",
         duration(report.elapsed_ms),
         ended(report.stop_reason),
-        stop_reason(report.stop_reason),
+        report.stop_reason.name(),
         counted(report.tree.nodes.len(), "node"),
         counted(rounds as usize, "planned round"),
         counted(usize::try_from(calls).unwrap_or(usize::MAX), "model call"),
@@ -248,7 +233,7 @@ mod tests {
             StopReason::Cancelled,
         ];
         for reason in reasons {
-            assert_eq!(serde_json::to_value(reason).unwrap(), stop_reason(reason));
+            assert_eq!(serde_json::to_value(reason).unwrap(), reason.name());
         }
     }
 

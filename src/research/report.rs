@@ -43,6 +43,21 @@ pub enum StopReason {
 }
 
 impl StopReason {
+    /// Returns its name in JSON.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::BudgetExceeded => "budget_exceeded",
+            Self::TokensExceeded => "tokens_exceeded",
+            Self::TimeExceeded => "time_exceeded",
+            Self::IterationsExceeded => "iterations_exceeded",
+            Self::NoMoreTasks => "no_more_tasks",
+            Self::NoProgress => "no_progress",
+            Self::NoEvidence => "no_evidence",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
     /// Returns whether the run ended by itself: neither at a limit nor by interruption.
     pub(crate) fn is_natural(self) -> bool {
         matches!(self, Self::Complete | Self::NoMoreTasks | Self::NoProgress | Self::NoEvidence)
