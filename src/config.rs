@@ -48,6 +48,7 @@ use crate::run::budget::BudgetLimits;
 use crate::source::deep_research::{DeepResearchError, DeepResearchOptions, DeepResearchSettings};
 use crate::source::mcp::{Answers, KnownTools, McpOptions, McpServers, McpSettingsError, ServerSettings};
 use crate::source::web::{DateRange, PageStore, SearchEngine, WebAccess, WebOptions, WebSettingsError};
+use crate::traces::{NotExported, TraceOptions, TraceSettings};
 
 /// Name of the project's file.
 pub(crate) const PROJECT_FILE: &str = "dr.toml";
@@ -89,6 +90,8 @@ pub(crate) struct Values {
     pub(crate) deep_research: DeepResearchOptions,
     #[serde(default)]
     pub(crate) mcp: BTreeMap<String, McpOptions>,
+    #[serde(default)]
+    traces: TraceOptions,
     #[serde(default)]
     pub(crate) collections: BTreeMap<String, CollectionOptions>,
 }
@@ -342,6 +345,15 @@ impl Settings {
     fn deep_research_as_set(&self) -> Result<Option<DeepResearchSettings>, ConfigError> {
         let jobs = DeepResearchSettings::resolve(&self.values.deep_research, &self.environment);
         jobs.map_err(|source| ConfigError::DeepResearch { place: self.place_of("deep_research"), source })
+    }
+
+    /// Returns where traces are exported to.
+    ///
+    /// # Errors
+    ///
+    /// Returns why they are not, which is the usual case.
+    pub(crate) fn traces(&self) -> Result<TraceSettings, NotExported> {
+        TraceSettings::resolve(&self.values.traces, &self.environment, self.is_offline())
     }
 
     /// Returns the settings of the user's own tool servers.

@@ -40,6 +40,7 @@
 //! Modules are declared in layers: each uses only those above it.
 //!
 //! - [`base`]: ids, time, text, tokens, HTTP, locks.
+//! - `traces`: what of a run's spans is exported over OTLP, and how.
 //! - [`kb`]: the knowledge base, from Markdown files to ranked passages.
 //! - [`llm`]: language models behind one trait.
 //! - [`source`]: where evidence comes from.
@@ -50,6 +51,8 @@
 //! - `mcp`, `serve`, [`cli`]: tools for other programs, a page and an API, commands for people.
 
 pub mod base;
+
+pub(crate) mod traces;
 
 pub mod kb;
 

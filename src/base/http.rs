@@ -134,6 +134,11 @@ impl BaseUrl {
         self.0.host_str().unwrap_or_default()
     }
 
+    /// Returns the port, also if it is that of the scheme.
+    pub(crate) fn port(&self) -> u16 {
+        self.0.port_or_known_default().unwrap_or_default()
+    }
+
     /// Returns whether the endpoint is on this machine, judged by name or address; no DNS lookup is made.
     pub(crate) fn is_loopback(&self) -> bool {
         let host = self.host();

@@ -70,6 +70,11 @@ pub(super) struct AskArgs {
 }
 
 impl AskArgs {
+    /// Returns the format of messages on stderr.
+    pub(super) fn events(&self) -> EventFormat {
+        self.events
+    }
+
     /// Adds these flags to those of every command.
     pub(super) fn flags(&self, flags: Flags) -> Flags {
         self.limits.flags(flags)

@@ -66,17 +66,22 @@ use std::io::IsTerminal;
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use futures::FutureExt;
 use tracing::Instrument;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
 
 use self::error::CliError;
 use self::exit::Exit;
 use self::ui::{Color, Ui};
+use self::watch::EventFormat;
 use crate::base::file::read_text;
 use crate::config::Flags;
 use crate::engine::{EmbedderChoice, Engine};
+use crate::traces::Traces;
 
 /// Answer research questions from a folder of Markdown
 ///
@@ -173,6 +178,15 @@ impl Command {
             Self::Man(_) => "man",
         }
     }
+
+    /// Returns the format of messages on stderr.
+    fn events(&self) -> EventFormat {
+        match self {
+            Self::Ask(args) => args.events(),
+            Self::Resume(args) => args.events(),
+            _ => EventFormat::Text,
+        }
+    }
 }
 
 /// Output format of commands that print text or JSON.
@@ -202,6 +216,12 @@ impl OutputArgs {
     }
 }
 
+/// How long the end of a command waits for a collector of traces.
+const TRACES: Duration = Duration::from_secs(3);
+
+/// How long it waits after a signal, which ends the program soon after.
+const TRACES_AFTER_SIGNAL: Duration = Duration::from_millis(300);
+
 /// Parses the command line, runs the command, and returns the exit code.
 pub fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -215,7 +235,6 @@ pub fn run() -> ExitCode {
     if matches!(cli.command, Command::Index(_)) {
         allocator::give_memory_back();
     }
-    start_log();
     let mut ui = Ui::new(cli.global.color, cli.global.quiet);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -224,11 +243,14 @@ pub fn run() -> ExitCode {
             return Exit::Failed.into();
         }
     };
+    let traces = Traces::begin();
+    start_log(traces.as_ref());
+    let events = cli.command.events();
     let panic_place = note_panics();
     let span = tracing::info_span!("command", name = cli.command.name());
     let command = async {
         tracing::debug!("command started");
-        dispatch(&mut ui, cli).await
+        dispatch(&mut ui, cli, traces.as_ref()).await
     };
     let command = command.instrument(span);
     let exit = match runtime.block_on(AssertUnwindSafe(command).catch_unwind()) {
@@ -244,6 +266,11 @@ pub fn run() -> ExitCode {
             error.exit()
         }
     };
+    // After the output, which must not wait for a collector.
+    let patience = if exit == Exit::Interrupted { TRACES_AFTER_SIGNAL } else { TRACES };
+    if let Some(note) = traces.and_then(|traces| traces.finish(patience)) {
+        events.note(&mut ui, &note);
+    }
     // Background tasks have nothing left to report.
     runtime.shutdown_background();
     exit.into()
@@ -264,31 +291,38 @@ fn note_panics() -> Arc<Mutex<String>> {
     place
 }
 
-async fn dispatch(ui: &mut Ui, cli: Cli) -> Result<Exit, CliError> {
+async fn dispatch(ui: &mut Ui, cli: Cli, traces: Option<&Traces>) -> Result<Exit, CliError> {
     let flags = cli.global.flags();
+    let engine = |flags: &Flags| {
+        let engine = Engine::new(flags)?;
+        if let Some(traces) = traces {
+            traces.open(engine.traces());
+        }
+        Ok::<_, CliError>(engine)
+    };
     match cli.command {
-        Command::Index(args) => index::index(ui, &Engine::new(&flags)?, args).await,
-        Command::Search(args) => search::search(ui, &Engine::new(&args.flags(flags))?, args).await,
-        Command::Get(args) => get::get(ui, &Engine::new(&flags)?, args).await,
-        Command::Open(args) => open::open(ui, &Engine::new(&flags)?, args).await,
-        Command::Ask(args) => ask::ask(ui, &Engine::new(&args.flags(flags))?, args).await,
-        Command::Plan(args) => plan::plan(ui, &Engine::new(&args.flags(flags))?, args).await,
-        Command::Resume(args) => resume::resume(ui, &Engine::new(&args.flags(flags))?, args).await,
-        Command::Replay(args) => replay::replay(ui, &Engine::new(&flags)?, args).await,
-        Command::Recall(args) => recall::recall(ui, &Engine::new(&args.flags(flags))?, args).await,
-        Command::Verify(args) => verify::verify(ui, &Engine::new(&flags)?, args).await,
-        Command::Runs(args) => runs::runs(ui, &Engine::new(&flags)?, args).await,
-        Command::Show(args) => show::show(ui, &Engine::new(&flags)?, args).await,
-        Command::Export(args) => runs::export(ui, &Engine::new(&flags)?, args).await,
-        Command::Rm(args) => runs::rm(ui, &Engine::new(&flags)?, args).await,
-        Command::Serve(args) => Box::pin(serve::serve(ui, Engine::new(&args.flags(flags))?, args)).await,
+        Command::Index(args) => index::index(ui, &engine(&flags)?, args).await,
+        Command::Search(args) => search::search(ui, &engine(&args.flags(flags))?, args).await,
+        Command::Get(args) => get::get(ui, &engine(&flags)?, args).await,
+        Command::Open(args) => open::open(ui, &engine(&flags)?, args).await,
+        Command::Ask(args) => ask::ask(ui, &engine(&args.flags(flags))?, args).await,
+        Command::Plan(args) => plan::plan(ui, &engine(&args.flags(flags))?, args).await,
+        Command::Resume(args) => resume::resume(ui, &engine(&args.flags(flags))?, args).await,
+        Command::Replay(args) => replay::replay(ui, &engine(&flags)?, args).await,
+        Command::Recall(args) => recall::recall(ui, &engine(&args.flags(flags))?, args).await,
+        Command::Verify(args) => verify::verify(ui, &engine(&flags)?, args).await,
+        Command::Runs(args) => runs::runs(ui, &engine(&flags)?, args).await,
+        Command::Show(args) => show::show(ui, &engine(&flags)?, args).await,
+        Command::Export(args) => runs::export(ui, &engine(&flags)?, args).await,
+        Command::Rm(args) => runs::rm(ui, &engine(&flags)?, args).await,
+        Command::Serve(args) => Box::pin(serve::serve(ui, engine(&args.flags(flags))?, args)).await,
         Command::Mcp(args) => {
             args.enter_project()?;
-            Box::pin(mcp::mcp(ui, Engine::new(&args.flags(flags))?, args)).await
+            Box::pin(mcp::mcp(ui, engine(&args.flags(flags))?, args)).await
         }
-        Command::Eval(args) => eval::eval(ui, &Engine::new(&args.flags(flags))?, args).await,
-        Command::Doctor(args) => doctor::doctor(ui, &Engine::new(&flags)?, &args).await,
-        Command::Config(args) => config::config(ui, &Engine::new(&flags)?, &args),
+        Command::Eval(args) => eval::eval(ui, &engine(&args.flags(flags))?, args).await,
+        Command::Doctor(args) => doctor::doctor(ui, &engine(&flags)?, &args).await,
+        Command::Config(args) => config::config(ui, &engine(&flags)?, &args),
         // Before an engine, which is refused where this is needed.
         Command::Trust(args) => match &args.mcp {
             Some(server) => trust::trust_server(ui, &Engine::new(&flags)?, server, args.json).await,
@@ -323,17 +357,22 @@ fn read_json(file: &std::path::Path) -> Result<serde_json::Value, CliError> {
         .map_err(|error| CliError::Usage { message: format!("`{path}` is not JSON: {error}"), hint: None })
 }
 
-/// Logs to stderr if `DR_LOG` has a filter. A span is logged when it closes, with the counts recorded by then.
-fn start_log() {
-    let Ok(filter) = std::env::var("DR_LOG") else { return };
-    // Without that of rmcp, which logs whole requests and replies: texts of a client and of the knowledge base.
-    let filter = tracing_subscriber::EnvFilter::new(format!("{filter},rmcp=off"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let log = log.with_span_events(tracing_subscriber::fmt::format::FmtSpan::CLOSE);
-    // A log that is redirected to a file is searched later: escape sequences would be in the way.
-    let log = log.with_ansi(std::io::stderr().is_terminal());
-    // If stderr is closed, an error about writing to it could not be written either.
-    log.log_internal_errors(false).init();
+/// Logs to stderr if `DR_LOG` has a filter, and collects traces if they are exported. A span is logged when it closes,
+/// with the counts recorded by then.
+fn start_log(traces: Option<&Traces>) {
+    let log = std::env::var("DR_LOG").ok().map(|filter| {
+        // Without that of rmcp, which logs whole requests and replies: texts of a client and of the knowledge base.
+        let filter = tracing_subscriber::EnvFilter::new(format!("{filter},rmcp=off"));
+        let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+        let log = log.with_span_events(tracing_subscriber::fmt::format::FmtSpan::CLOSE);
+        // A log that is redirected to a file is searched later: escape sequences would be in the way.
+        let log = log.with_ansi(std::io::stderr().is_terminal());
+        // If stderr is closed, an error about writing to it could not be written either.
+        log.log_internal_errors(false).with_filter(filter)
+    });
+    if log.is_some() || traces.is_some() {
+        tracing_subscriber::registry().with(traces.map(Traces::layer)).with(log).init();
+    }
 }
 
 #[cfg(test)]
@@ -364,6 +403,13 @@ mod tests {
             }
         }
         assert!(seen > 10, "{seen} flags were looked at");
+    }
+
+    /// An engine that is opened otherwise leaves the gate of the traces closed, and its runs have none.
+    #[test]
+    fn every_command_opens_its_engine_together_with_the_traces() {
+        let (code, _) = include_str!("mod.rs").split_once("#[cfg(test)]").unwrap();
+        assert_eq!(code.matches("Engine::new(").count(), 1);
     }
 
     #[test]

@@ -60,6 +60,11 @@ pub(super) struct ResumeArgs {
 }
 
 impl ResumeArgs {
+    /// Returns the format of messages on stderr.
+    pub(super) fn events(&self) -> EventFormat {
+        self.events
+    }
+
     /// Adds these flags to those of every command.
     pub(super) fn flags(&self, flags: Flags) -> Flags {
         flags.set("model", self.model.clone())

@@ -194,6 +194,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
     own("mcp.NAME.environment", Kind::Names, "further variables that the program is given", "none"),
     own("mcp.NAME.timeout_seconds", FROM_ONE, "seconds its start and each call may take", "60"),
     own("mcp.NAME.max_calls", COUNT_32, "calls of one run", "20"),
+    own(
+        "traces.texts",
+        Kind::Bool,
+        "whether [traces](../how-to/export-traces.md) have the texts of a run too: questions, prompts, replies, queries",
+        "`false`",
+    ),
     row("collections.NAME.local_only", Kind::Bool, "only models on your own machines may see it")
         .unset("`false`")
         .stricter(Strictness::True),

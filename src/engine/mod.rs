@@ -107,6 +107,7 @@ use self::opened::Opened;
 use crate::base::folder::create_private;
 use crate::config::{Flags, Paths, Settings};
 use crate::kb::index::IndexLocation;
+use crate::traces::{NotExported, TraceSettings};
 
 /// `dr`, set up for one index.
 #[derive(Clone, Debug)]
@@ -212,6 +213,15 @@ impl Engine {
     /// Returns whether no socket may be opened.
     pub(crate) fn is_offline(&self) -> bool {
         self.settings.is_offline()
+    }
+
+    /// Returns where traces are exported to.
+    ///
+    /// # Errors
+    ///
+    /// Returns why they are not, which is the usual case.
+    pub(crate) fn traces(&self) -> Result<TraceSettings, NotExported> {
+        self.settings.traces()
     }
 }
 

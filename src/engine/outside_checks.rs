@@ -12,15 +12,27 @@ impl Engine {
     /// Checks models, prices, search engine and Deep Research.
     pub(super) fn outside_checks(&self) -> Vec<Check> {
         if self.settings.is_offline() {
-            return vec![match self.settings.check_outside() {
+            let outside = match self.settings.check_outside() {
                 Ok(()) => Check::ok("outside", "nothing is asked: dr is offline"),
                 Err(error) => Check::trouble("outside", with_causes(&error), error.hint()),
-            }];
+            };
+            return vec![outside, self.traces_check()];
         }
         let mut checks = vec![self.models_check(), self.web_check()];
         checks.extend(self.rerank_check());
-        checks.extend([self.deep_research_check(), self.prices_check()]);
+        checks.extend([self.deep_research_check(), self.prices_check(), self.traces_check()]);
         checks
+    }
+
+    fn traces_check(&self) -> Check {
+        match self.traces() {
+            Ok(traces) => {
+                let texts = if traces.has_texts { "with texts" } else { "without texts" };
+                Check::ok("traces", format!("exported to {}, {texts}", traces.address))
+            }
+            Err(why) if why.is_wanted() => Check::ok("traces", format!("not exported: {}", with_causes(&why))),
+            Err(why) => Check::note("traces", format!("not exported: {}", with_causes(&why)), None),
+        }
     }
 
     fn models_check(&self) -> Check {

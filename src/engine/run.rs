@@ -258,6 +258,7 @@ impl Engine {
             return as_it_is(&store, run, &state).await;
         }
         check_same_models(&state, &setup)?;
+        self.rule_traces(&run, &setup.collections);
         let resources = self.resources(setup, store, Arc::clone(&watcher), stop.clone()).await;
         let asked = Box::pin(finish(Orchestrator::resume(run.clone(), Some(limits), resources).await?)).await;
         if state.settings.by_rules {

@@ -36,6 +36,8 @@ use crate::source::deep_research::DeepResearch;
 use crate::source::mcp::McpServers;
 use crate::source::web::DateRange;
 use crate::source::{KbSource, Label, SourceError};
+use crate::traces::NotExported;
+use crate::traces::attach::{Rule, rule};
 
 /// Default time limit of a run that may start background jobs, which take up to half an hour each.
 const TIME_WITH_JOBS: Duration = Duration::from_hours(1);
@@ -74,7 +76,7 @@ pub(super) struct Setup {
     pub(super) jobs: Option<Arc<DeepResearch>>,
     sources: Sources,
     /// Collections whose rules apply to the run.
-    collections: BTreeSet<String>,
+    pub(super) collections: BTreeSet<String>,
 }
 
 /// Refuses a plan that was made with the answer of a run in view for a run that does not follow that one: its wording
@@ -191,6 +193,7 @@ impl Engine {
         let store = self.store_for(&setup)?;
         let resources = self.resources(setup, store, watcher, stop).await;
         let run = RunId::random(rand::random());
+        self.rule_traces(&run, &settings.collections);
         Ok(Orchestrator::start(run, question.clone(), settings, resources).await?)
     }
 
@@ -311,6 +314,20 @@ impl Engine {
             Origins::Unknown => known.chain(self.settings.values.collections.keys()).cloned().collect(),
         };
         searched.cloned().chain(earlier).collect()
+    }
+
+    /// Says what leaves with the traces of a run: nothing if it is offline, and its texts if the user wants that. Texts of
+    /// a run that may read a `local_only` collection go to a collector on this machine alone.
+    pub(super) fn rule_traces(&self, run: &RunId, collections: &BTreeSet<String>) {
+        let options = &self.settings.values.collections;
+        let is_closed = |name: &String| options.get(name).is_some_and(|options| options.local_only);
+        match self.traces() {
+            Ok(traces) if !traces.has_texts => {}
+            Ok(traces) if !traces.address.is_loopback() && collections.iter().any(is_closed) => {}
+            Ok(_) => rule(run, Rule::Texts),
+            Err(NotExported::Offline) => rule(run, Rule::Nothing),
+            Err(_) => {}
+        }
     }
 
     /// Refuses to send text of a `local_only` collection to a model on another machine.

@@ -95,6 +95,18 @@ pub enum CallError {
     },
 }
 
+impl CallError {
+    /// Returns the class of this error, for traces.
+    pub(crate) fn class(&self) -> &'static str {
+        match self {
+            Self::Model(error) => error.class(),
+            Self::Limit(_) => "limit_reached",
+            Self::Cancelled => "cancelled",
+            Self::Journal { .. } => "journal",
+        }
+    }
+}
+
 impl Failure for CallError {
     fn again(&self) -> Again {
         match self {

@@ -56,6 +56,30 @@ impl ModelEndpoint {
     }
 }
 
+/// Providers that speak the API of OpenAI, under the names of the `GenAI` conventions, by their host; one that begins with a
+/// dot stands for all hosts that end so.
+const PROVIDERS: [(&str, &str); 12] = [
+    ("api.openai.com", "openai"),
+    (".openai.azure.com", "azure.ai.openai"),
+    ("generativelanguage.googleapis.com", "gcp.gemini"),
+    (".aiplatform.googleapis.com", "gcp.vertex_ai"),
+    ("api.anthropic.com", "anthropic"),
+    ("api.mistral.ai", "mistral_ai"),
+    ("api.groq.com", "groq"),
+    ("api.deepseek.com", "deepseek"),
+    ("api.x.ai", "x_ai"),
+    ("api.perplexity.ai", "perplexity"),
+    ("api.moonshot.ai", "moonshot_ai"),
+    (".cohere.com", "cohere"),
+];
+
+/// Returns the provider at an address, for traces.
+pub(crate) fn provider(address: &BaseUrl) -> &'static str {
+    let is_at = |host: &str| address.host() == host || host.starts_with('.') && address.host().ends_with(host);
+    let known = PROVIDERS.iter().find(|(host, _)| is_at(host));
+    known.map_or("openai_compatible", |(_, name)| name)
+}
+
 fn is_openai(address: &BaseUrl) -> bool {
     address.host() == "api.openai.com"
 }
@@ -63,6 +87,19 @@ fn is_openai(address: &BaseUrl) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn provider_is_known_by_its_host() {
+        for (address, name) in [
+            (OPENAI, "openai"),
+            ("https://mine.openai.azure.com/v1", "azure.ai.openai"),
+            ("https://api.groq.com/openai/v1", "groq"),
+            ("https://notapi.openai.com/v1", "openai_compatible"),
+            (LOCAL, "openai_compatible"),
+        ] {
+            assert_eq!(provider(&address.parse().unwrap()), name, "{address}");
+        }
+    }
 
     const LOCAL: &str = "http://localhost:9999/v1";
 

@@ -73,6 +73,17 @@ pub(crate) enum Speaker {
     Assistant,
 }
 
+impl Speaker {
+    /// Returns the name of its role in a conversation.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
+}
+
 /// One message of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {

@@ -116,6 +116,24 @@ pub enum ModelError {
     },
 }
 
+impl ModelError {
+    /// Returns the class of this error, for traces.
+    pub(crate) fn class(&self) -> &'static str {
+        match self {
+            Self::Transient { .. } => "not_available",
+            Self::RateLimited { .. } => "rate_limited",
+            Self::Unknown { .. } => "no_reply",
+            Self::ContextTooLong { .. } => "context_too_long",
+            Self::Refused { .. } => "refused",
+            Self::InvalidOutput { .. } => "invalid_reply",
+            Self::Quota => "quota",
+            Self::Authentication => "authentication",
+            Self::Permanent { .. } => "request_refused",
+            Self::NoResearch { .. } => "no_research",
+        }
+    }
+}
+
 impl Failure for ModelError {
     fn again(&self) -> Again {
         match self {

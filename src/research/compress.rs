@@ -81,6 +81,7 @@ pub(super) fn confidence(said: f32) -> f32 {
 /// # Errors
 ///
 /// Returns an error only if the run itself cannot continue.
+#[tracing::instrument(level = "debug", name = "step", skip_all, fields(name = "compress"))]
 pub(crate) async fn compress(caller: &dyn Caller, task: &Task<'_>, gathered: Gathered) -> Result<Branch, CallError> {
     let mut remarks = gathered.remarks.clone();
     let received = received(task, &gathered.notes);

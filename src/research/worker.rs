@@ -336,43 +336,51 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
             self.results.push(result);
         }
         for step in 1..=self.task.limits.max_steps {
-            let prompt = self.prompt(step);
-            let sent = size(self.caller, &prompt);
-            if self.spent_tokens + sent > self.task.limits.max_tokens {
-                return Ok(Ending::of(BranchStop::TokensExceeded));
-            }
-            let draft = match self.ask(step, prompt).await.map_err(failure) {
-                Ok(draft) => draft,
-                Err(error) => return self.broken_off(error),
-            };
-            let taken = sent + self.received(&draft);
-            let CallingDraft { step: mut draft, calls } = draft;
-            draft.actions.extend(calls.into_iter().map(ActionDraft::from));
-            self.spent_tokens += taken;
-            self.largest = self.largest.max(taken);
-            let outcomes = match self.desk.act(&draft.actions).await {
-                Ok(outcomes) => outcomes,
-                Err(error) => return self.broken_off(error),
-            };
-            let has_lost_note = outcomes.iter().any(|outcome| outcome.is_lost_note);
-            for outcome in outcomes {
-                let result = self.result(step, outcome);
-                self.results.push(result);
-            }
-            if draft.actions.is_empty() && !draft.done {
-                self.desk.repeats += 1;
-            }
-            match () {
-                () if self.desk.repeats >= MAX_REPEATS => return Ok(Ending::of(BranchStop::Repeated)),
-                // The model may correct an invalid note.
-                () if draft.done && !has_lost_note => {
-                    let open = draft.open.iter().map(|id| AspectId::named(id.trim())).collect();
-                    return Ok(Ending { open, ..Ending::of(BranchStop::Done) });
-                }
-                () => {}
+            if let Some(ending) = self.step(step).await? {
+                return Ok(ending);
             }
         }
         Ok(Ending::of(BranchStop::StepsExceeded))
+    }
+
+    /// Takes a step. Returns how the work ends, if it does.
+    #[tracing::instrument(level = "debug", name = "step", skip_all, fields(name = "work", number = step))]
+    async fn step(&mut self, step: u32) -> Result<Option<Ending>, CallError> {
+        let prompt = self.prompt(step);
+        let sent = size(self.caller, &prompt);
+        if self.spent_tokens + sent > self.task.limits.max_tokens {
+            return Ok(Some(Ending::of(BranchStop::TokensExceeded)));
+        }
+        let draft = match self.ask(step, prompt).await.map_err(failure) {
+            Ok(draft) => draft,
+            Err(error) => return self.broken_off(error).map(Some),
+        };
+        let taken = sent + self.received(&draft);
+        let CallingDraft { step: mut draft, calls } = draft;
+        draft.actions.extend(calls.into_iter().map(ActionDraft::from));
+        self.spent_tokens += taken;
+        self.largest = self.largest.max(taken);
+        let outcomes = match self.desk.act(&draft.actions).await {
+            Ok(outcomes) => outcomes,
+            Err(error) => return self.broken_off(error).map(Some),
+        };
+        let has_lost_note = outcomes.iter().any(|outcome| outcome.is_lost_note);
+        for outcome in outcomes {
+            let result = self.result(step, outcome);
+            self.results.push(result);
+        }
+        if draft.actions.is_empty() && !draft.done {
+            self.desk.repeats += 1;
+        }
+        Ok(match () {
+            () if self.desk.repeats >= MAX_REPEATS => Some(Ending::of(BranchStop::Repeated)),
+            // The model may correct an invalid note.
+            () if draft.done && !has_lost_note => {
+                let open = draft.open.iter().map(|id| AspectId::named(id.trim())).collect();
+                Some(Ending { open, ..Ending::of(BranchStop::Done) })
+            }
+            () => None,
+        })
     }
 
     /// Requests a step. If the endpoint rejects the prompt as too long, tries once more without the older half of the

@@ -21,14 +21,16 @@ use super::budget::{CallCost, Hold, Purpose};
 use super::journal::{CallRow, CallState, NewCall};
 use super::ledger::{Ledger, Reserving};
 use super::outlook::{Outlook, writing_input};
+use super::spans::{attach_output, attach_reply, attach_server};
 use super::tree::RunState;
 use crate::base::id::ContentHash;
 use crate::base::retry::Policy;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Reply, Role, Usage};
 use crate::llm::model::{Model, ModelError};
-use crate::llm::roles::Models;
+use crate::llm::roles::{Models, RoleModel};
 use crate::research::node::NodeId;
+use crate::traces::attach;
 
 /// Sends the prompts of one run and returns their replies, stored or new.
 pub(crate) struct Desk {
@@ -99,6 +101,8 @@ impl Desk {
         let _turn = self.ledger.turn(&request).await?;
         let recorded = self.ledger.calls_for(&request).await?;
         if let Some(reply) = on_record(key, &recorded) {
+            attach::flag("on_record", true);
+            attach_output(&reply);
             self.leaving(key, prompt.role);
             return Ok(reply);
         }
@@ -154,6 +158,10 @@ impl Desk {
                     tokens: reply.usage.map_or(call.worst_tokens, |usage| usage.tokens()),
                 };
                 Span::current().record("tokens", cost.tokens);
+                attach_reply(&reply);
+                if let Some(nanos) = cost.cost_nanos {
+                    attach::dollars("cost", nanos);
+                }
                 if let Some(usage) = reply.usage {
                     self.outlook.learn(prompt.role, usage);
                 }
@@ -190,6 +198,16 @@ impl Desk {
         if is_report || self.is_writing() { Purpose::Writing } else { Purpose::Research }
     }
 
+    /// Attaches to the span of a call what is asked, and of whom.
+    fn attach_request(&self, prompt: &Prompt) {
+        let RoleModel { model, endpoint, .. } = self.models.role(prompt.role);
+        attach::word("model", model.name());
+        attach::count("max_tokens", model.max_output(prompt));
+        attach_server(endpoint);
+        let messages = prompt.messages.iter().map(|message| (message.speaker.name(), message.text.as_str()));
+        attach::messages("input", messages, None);
+    }
+
     /// Completes when the patience of an optional prompt runs out; never for others.
     async fn out_of_patience(&self, prompt: &Prompt) {
         match prompt.patience {
@@ -209,7 +227,15 @@ fn on_record(key: &CallKey, recorded: &[CallRow]) -> Option<Reply> {
 impl Caller for Desk {
     fn call<'a>(&'a self, key: &'a CallKey, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, CallError>> {
         let span = info_span!("call", %key, role = %prompt.role, tokens = Empty);
-        Box::pin(self.make(key, prompt).instrument(span))
+        let call = async {
+            self.attach_request(prompt);
+            let reply = self.make(key, prompt).await;
+            if let Err(error) = &reply {
+                attach::word("error", error.class());
+            }
+            reply
+        };
+        Box::pin(call.instrument(span))
     }
 
     fn count(&self, role: Role, text: &str) -> u64 {

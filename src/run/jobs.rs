@@ -18,6 +18,7 @@ use tokio::sync::OnceCell;
 use super::budget::{CallCost, Purpose};
 use super::journal::{CallRow, CallState, NewCall};
 use super::ledger::{Ledger, Reserving, Ticket};
+use super::spans::{attach_output, attach_server, attach_usage};
 use super::tree::RunState;
 use crate::base::clock::Moment;
 use crate::base::id::{ContentHash, RunId};
@@ -29,6 +30,7 @@ use crate::llm::message::{Reply, Role};
 use crate::llm::model::ModelError;
 use crate::research::node::{Node, NodeId};
 use crate::source::deep_research::{DeepResearch, Job, JobError, JobId, JobReport, JobRequest, JobState};
+use crate::traces::attach;
 
 /// Wait before the first poll of a job.
 const FIRST_POLL: Duration = Duration::from_secs(2);
@@ -314,6 +316,12 @@ impl Jobs {
     /// Polls a job to its end and settles its cost. Returns its call if it has a report.
     #[tracing::instrument(name = "job", skip_all, fields(id = %job.id, call = ticket.id()))]
     async fn follow(&self, ticket: Ticket, model: &str, job: Job) -> Result<i64, CallError> {
+        attach::word("model", model);
+        attach_server(&self.research.settings.address.to_string());
+        self.followed(ticket, model, job).await.inspect_err(|error| attach::word("error", error.class()))
+    }
+
+    async fn followed(&self, ticket: Ticket, model: &str, job: Job) -> Result<i64, CallError> {
         let (job, why) = match self.end_of(job).await {
             Ok(ended) => ended,
             // The job continues at the provider. Its ticket stays open, so that a resumed run reattaches to it.
@@ -338,13 +346,21 @@ impl Jobs {
         // An unknown part is not zero: charge the cap if it exceeds the known parts.
         let nanos = if cost.has_unknown { cost.nanos.max(ticket.worst().cost_nanos) } else { cost.nanos };
         let known = CallCost { cost_nanos: nanos, tokens: 0 };
+        if let Some(usage) = report.usage {
+            attach_usage(usage);
+        }
+        if let Some(nanos) = nanos {
+            attach::dollars("cost", nanos);
+        }
         let is_usable =
             !report.text.trim().is_empty() && matches!(job.state, JobState::Completed | JobState::Incomplete { .. });
         if is_usable {
             let raw = serde_json::from_str(&job.raw).unwrap_or_default();
             let cut_off = report.incomplete.is_some();
             let call = ticket.id();
-            ticket.replied(Reply { text: report.text, usage: report.usage, cut_off, raw }, known).await?;
+            let reply = Reply { text: report.text, usage: report.usage, cut_off, raw };
+            attach_output(&reply);
+            ticket.replied(reply, known).await?;
             return Ok(call);
         }
         let reason = why.map(|why| why.to_string()).or(report.refusal).unwrap_or_else(|| job.why_nothing());

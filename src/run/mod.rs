@@ -27,6 +27,8 @@ pub(crate) mod outward;
 
 pub(crate) mod usage;
 
+mod spans;
+
 pub(crate) mod ledger;
 
 pub(crate) mod job_log;

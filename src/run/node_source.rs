@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
+use tracing::{Instrument, Span, debug_span};
 
 use super::cache::{Cache, normalised};
 use super::egress::{Egress, Leaving};
@@ -25,12 +26,16 @@ use crate::research::node::NodeId;
 use crate::source::deep_research::JobReport;
 use crate::source::web::{OpenedPage, WebSource, WebUrl, links_on, named_in};
 use crate::source::{Documents, Found, Label, OfferedTool, Passage, Place, Source, SourceError, SourceFile, Support};
+use crate::traces::attach;
 
 /// Pages that are taken from one question.
 const MAX_NAMED: usize = 5;
 
 /// Heads the links of a page that are shown with it.
 const LINKS: &str = "Links of this page:";
+
+/// Name of the web as a source.
+const WEB: &str = "web";
 
 /// The knowledge base, for one node.
 pub(crate) struct Inside {
@@ -64,11 +69,13 @@ impl Inside {
 
 impl Documents for Inside {
     fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
-        Box::pin(async move {
-            let passage: Passage = self.cache.answer(self.lookup("open", id.to_owned()), self.source.open(id)).await?;
+        let opened = async move {
+            let ask = asking(self.source.open(id));
+            let passage: Passage = self.cache.answer(self.lookup("open", id.to_owned()), ask).await?;
             self.egress.shown(std::slice::from_ref(&passage));
             Ok(passage)
-        })
+        };
+        Box::pin(spanned(debug_span!("fetch", source = self.source.name()), opened))
     }
 
     fn read<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, SourceFile> {
@@ -93,12 +100,15 @@ impl Source for Inside {
     }
 
     fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
-        Box::pin(async move {
+        let searched = async move {
+            attach::text("query", || query.to_owned());
             let lookup = self.lookup("search", format!("{limit}: {}", normalised(query)));
-            let found: Found = self.cache.answer(lookup, self.source.search(query, limit)).await?;
+            let found: Found = self.cache.answer(lookup, asking(self.source.search(query, limit))).await?;
             self.egress.shown(&found.passages);
+            attach::count("hits", found.passages.len());
             Ok(found)
-        })
+        };
+        Box::pin(spanned(debug_span!("search", source = self.source.name()), searched))
     }
 
     fn tools(&self) -> &[OfferedTool] {
@@ -237,7 +247,7 @@ impl WebPages {
 
 impl Documents for WebPages {
     fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
-        Box::pin(async move {
+        let opened = async move {
             let (id, address) = self.permission(id).ok_or_else(|| SourceError::NoSuchPassage { id: id.to_owned() })?;
             let read_for = self.reading.as_ref().map_or_else(String::new, |(_, question)| {
                 let hash = ContentHash::of(question.as_str().as_bytes());
@@ -245,12 +255,16 @@ impl Documents for WebPages {
             });
             // Another question is shown something else of the same page.
             let lookup = self.lookup("open", id, &format!("{}{read_for}", self.version));
-            let OpenedPage { passage, links } = self.cache.answer(lookup, Box::pin(self.fetch(&address))).await?;
+            attach::word("host", host_of(&address));
+            attach::text("address", || address.to_string());
+            let fetch = Box::pin(asking(self.fetch(&address)));
+            let OpenedPage { passage, links } = self.cache.answer(lookup, fetch).await?;
             self.egress.shown(std::slice::from_ref(&passage));
             self.egress.seen_in_public(links.iter().flat_map(|link| [link.text.as_str(), link.url.as_str()]));
             self.permit(links.iter().map(|link| link.url.canonical().to_string()));
             Ok(passage)
-        })
+        };
+        Box::pin(spanned(debug_span!("fetch", source = WEB), opened))
     }
 
     /// Reads the stored page behind a place.
@@ -329,7 +343,7 @@ impl Documents for Outside {
 
 impl Source<Outbound> for Outside {
     fn name(&self) -> &'static str {
-        "web"
+        WEB
     }
 
     fn scope(&self) -> String {
@@ -342,10 +356,12 @@ impl Source<Outbound> for Outside {
 
     /// Searches. Pages the user named come first, then the results on record or, without a record, those of the engine.
     fn search<'a>(&'a self, query: &'a Outbound, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
-        Box::pin(async move {
+        let searched = async move {
+            attach::text("query", || query.to_string());
             let WebPages { cache, egress, version, .. } = &self.pages;
             let lookup = self.pages.lookup("search", format!("{limit}: {}", normalised(query.as_str())), version);
-            let searched: Result<Found, _> = Box::pin(cache.answer(lookup, Box::pin(self.ask(query, limit)))).await;
+            let ask = Box::pin(asking(self.ask(query, limit)));
+            let searched: Result<Found, _> = Box::pin(cache.answer(lookup, ask)).await;
             let named = self.named.values().cloned();
             let found = match searched {
                 Ok(rest) => {
@@ -365,8 +381,10 @@ impl Source<Outbound> for Outside {
                 Err(error) => return Err(error),
             };
             egress.shown(&found.passages);
+            attach::count("hits", found.passages.len());
             Ok(found)
-        })
+        };
+        Box::pin(spanned(debug_span!("search", source = WEB), searched))
     }
 
     fn has_links(&self) -> bool {
@@ -380,6 +398,21 @@ impl Source<Outbound> for Outside {
     fn call<'a>(&'a self, tool: &'a str, arguments: &'a Outbound) -> BoxFuture<'a, Result<Passage, SourceError>> {
         called(self.servers.as_ref(), tool, arguments)
     }
+}
+
+/// Does something within a span of it, and notes an error there.
+async fn spanned<T>(span: Span, work: impl Future<Output = Result<T, SourceError>>) -> Result<T, SourceError> {
+    async { work.await.inspect_err(|error| attach::word("error", error.class())) }.instrument(span).await
+}
+
+/// Notes on the current span that the source itself was asked: nothing on record answered.
+async fn asking<T>(work: impl Future<Output = T>) -> T {
+    attach::flag("asked", true);
+    work.await
+}
+
+fn host_of(address: &Outbound) -> String {
+    address.as_str().parse().map(|url: WebUrl| url.host().to_owned()).unwrap_or_default()
 }
 
 /// Returns a page as a search would have found it.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
-use tracing::{Span, info, instrument};
+use tracing::field::Empty;
+use tracing::{Instrument, Span, debug_span, info, info_span};
 
 use super::budget::{Budget, BudgetLimits, CallCost, Purpose, Spent};
 use super::cache::Cache;
@@ -46,6 +47,7 @@ use crate::research::report::{Draft, Section, StopReason};
 use crate::research::route::{JobWay, Route, Way, Ways, route};
 use crate::source::SourceError;
 use crate::source::deep_research::DeepResearch;
+use crate::traces::attach;
 
 /// Rounds in a row without new evidence after which a run gives up.
 const MAX_IDLE_ROUNDS: u32 = 2;
@@ -137,6 +139,18 @@ pub enum RunError {
 }
 
 impl RunError {
+    /// Returns the class of this error, for traces.
+    fn class(&self) -> &'static str {
+        match self {
+            Self::Journal(_) | Self::Store(_) => "journal",
+            Self::Fold(_) => "bug",
+            Self::Call { source, .. } => source.class(),
+            Self::Source { source, .. } => source.class(),
+            Self::Plan { .. } => "plan_refused",
+            Self::OtherMind { .. } => "other_models",
+        }
+    }
+
     /// Returns what the user can do about this error.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
@@ -165,6 +179,8 @@ pub struct Orchestrator {
     steps: Arc<Steps>,
     budget: Budget,
     grace: Grace,
+    /// Everything the run does is within it.
+    span: Span,
 }
 
 /// Shows the user a question and returns the answer.
@@ -214,7 +230,8 @@ impl Orchestrator {
         let state = RunState::of(std::slice::from_ref(&record))?;
         locked.create(question.as_str(), &record).await?;
         (resources.listener)(&RunNotice::Event(&record, &state));
-        Ok(Self::of(locked, resources, state, &[]))
+        let span = info_span!("run", id = %run, resumed = Empty);
+        Ok(Self::of(locked, resources, state, &[], span))
     }
 
     /// Resumes a run from the end of its journal, under its own limits or new ones.
@@ -243,13 +260,18 @@ impl Orchestrator {
         state.apply(&record)?;
         (resources.listener)(&RunNotice::Event(&record, &state));
         let read = locked.journal().lookup_results(&run).await?;
-        let run = Self::of(locked, resources, state, &calls);
+        let span = info_span!("run", id = %run, resumed = true);
+        let run = Self::of(locked, resources, state, &calls, span);
         run.plan_ahead();
         run.steps.sources.shared.egress.recall(&read);
         Ok(run)
     }
 
-    fn of(locked: LockedRun, resources: Resources, state: RunState, calls: &[CallRow]) -> Self {
+    fn of(locked: LockedRun, resources: Resources, state: RunState, calls: &[CallRow], span: Span) -> Self {
+        span.in_scope(|| {
+            attach::flag("by_rules", state.settings.by_rules);
+            attach::text("question", || state.question.to_string());
+        });
         let budget = budget(&state, calls, &resources);
         let grace = Grace::after(resources.stop.clone(), Arc::clone(&resources.clock));
         let clock = Arc::clone(&resources.clock);
@@ -311,7 +333,7 @@ impl Orchestrator {
                 Arc::new(move |section| listener(&RunNotice::Written(section)))
             },
         });
-        Self { locked, resources, state, steps, budget, grace }
+        Self { locked, resources, state, steps, budget, grace, span }
     }
 
     /// Returns the run's id.
@@ -349,7 +371,7 @@ impl Orchestrator {
         if self.state.phase != Phase::Asked || self.state.clarification.is_some() {
             return Ok(());
         }
-        let asked = match self.steps.clarify(&self.state).await {
+        let asked = match self.steps.clarify(&self.state).instrument(self.span.clone()).await {
             // The run ends for the same reason right after this, and reports it.
             Err(StepError::Call(CallError::Cancelled | CallError::Limit(_))) => None,
             asked => asked.map_err(|error| error.during("look at the question"))?,
@@ -373,6 +395,11 @@ impl Orchestrator {
     ///
     /// Returns an error if a model cannot be reached, or the given plan is invalid.
     pub(crate) async fn plan(&mut self, plan: Option<&SavedPlan>) -> Result<(), RunError> {
+        let span = self.span.clone();
+        self.brief_and_plan(plan).instrument(span).await
+    }
+
+    async fn brief_and_plan(&mut self, plan: Option<&SavedPlan>) -> Result<(), RunError> {
         let limits = self.state.settings.tree;
         if self.state.phase == Phase::Asked {
             let brief = match plan {
@@ -407,8 +434,27 @@ impl Orchestrator {
     /// # Errors
     ///
     /// Returns an error if the journal fails, or a model fails before anything was found. Reaching a limit is not an error.
-    #[instrument(name = "run", skip_all, fields(id = %self.id()))]
     pub async fn conduct(&mut self) -> Result<StopReason, RunError> {
+        let span = self.span.clone();
+        let ended = self.conducted().instrument(span.clone()).await;
+        span.in_scope(|| self.attach_end(&ended));
+        ended
+    }
+
+    /// Attaches to the span of the run how it ended, and what it has cost so far, earlier processes included.
+    fn attach_end(&self, ended: &Result<StopReason, RunError>) {
+        let spent = self.budget.spent();
+        attach::count("rounds", self.state.rounds_ended());
+        attach::count("nodes", self.state.tree.workers().count());
+        attach::count("tokens", spent.total().tokens);
+        attach::dollars("cost", spent.total().cost_nanos);
+        match ended {
+            Ok(stop) => attach::word("stop", stop.name()),
+            Err(error) => attach::word("error", error.class()),
+        }
+    }
+
+    async fn conducted(&mut self) -> Result<StopReason, RunError> {
         let stop = self.rounds().await?;
         let draft = self.final_draft(stop).await?;
         self.commit(Event::Ended { stop_reason: stop, draft }).await?;
@@ -427,13 +473,17 @@ impl Orchestrator {
     async fn rounds_to_the_end(&mut self) -> Result<StopReason, RunError> {
         self.plan(None).await?;
         loop {
+            let round = match &self.state.phase {
+                Phase::Planned(rounds) => debug_span!("round", number = rounds.number),
+                Phase::Asked | Phase::Briefed(_) | Phase::Judged(_) | Phase::Ended(_) => Span::none(),
+            };
             if let Phase::Planned(_) = self.state.phase {
-                self.research().await?;
+                self.research().instrument(round.clone()).await?;
                 if let Some(stop) = self.interrupted().filter(|stop| self.must_stop(*stop)) {
                     return Ok(stop);
                 }
             }
-            self.end_round().await?;
+            self.end_round().instrument(round).await?;
             let Phase::Judged(judged) = &self.state.phase else { return Ok(self.nothing_more()) };
             if let Some(stop) = self.verdict(judged) {
                 return Ok(stop);
@@ -467,7 +517,7 @@ impl Orchestrator {
         let work = |run: &Self, node: &NodeId| {
             let (steps, work) = (Arc::clone(&run.steps), run.prepare(node));
             async move {
-                let branch = steps.look_into(work?).await?;
+                let branch = steps.look_into(work?).await.inspect_err(|error| attach::word("error", error.class()))?;
                 Span::current().record("findings", branch.report.findings.len());
                 Span::current().record("quotes", branch.evidence.len());
                 Ok(branch)

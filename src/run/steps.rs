@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::OnceCell;
+use tracing::{Instrument, debug_span, instrument};
 
 use super::desk::Desk;
 use super::earlier::Earlier;
@@ -90,6 +91,18 @@ pub enum StepError {
     NoWay(NoWay),
 }
 
+impl StepError {
+    /// Returns the class of this error, for traces.
+    pub(crate) fn class(&self) -> &'static str {
+        match self {
+            Self::Call(error) => error.class(),
+            Self::Invalid(_) => "invalid_reply",
+            Self::Source(error) => error.class(),
+            Self::NoWay(_) => "no_way_out",
+        }
+    }
+}
+
 impl From<SourceError> for StepError {
     fn from(error: SourceError) -> Self {
         match error {
@@ -144,6 +157,7 @@ impl Steps {
     }
 
     /// Decides whether to ask the user for clarification. Rules never ask.
+    #[instrument(level = "debug", name = "step", skip_all, fields(name = "clarify"))]
     pub(crate) async fn clarify(&self, state: &RunState) -> Result<Option<Clarification>, StepError> {
         let Some(desk) = self.desk.as_deref() else { return Ok(None) };
         match clarify(desk, &state.question).await {
@@ -175,6 +189,7 @@ impl Steps {
     }
 
     /// Makes a brief from the words of the user and what is told of an earlier run.
+    #[instrument(level = "debug", name = "step", skip_all, fields(name = "brief"))]
     async fn brief_after(&self, state: &RunState, key: &CallKey, earlier: Option<String>) -> Result<Brief, StepError> {
         let RunRequest { mode, required, .. } = &state.settings.request;
         let by_rules = || brief_by_rules(&state.question, *mode, required);
@@ -207,6 +222,7 @@ impl Steps {
     }
 
     /// Plans the first round, for the sources the user selected.
+    #[instrument(level = "debug", name = "step", skip_all, fields(name = "plan"))]
     pub(crate) async fn plan(&self, state: &RunState, brief: &Brief) -> Result<Plan, StepError> {
         let plan = self.first_plan(state, brief).await?;
         Ok(directed(plan, state.settings.request.source, &state.tree.root))
@@ -236,6 +252,7 @@ impl Steps {
     }
 
     /// Plans another round for the gaps in the last verdict. The plan is empty if there is nothing to do.
+    #[instrument(level = "debug", name = "step", skip_all, fields(name = "replan"))]
     pub(crate) async fn replan(&self, state: &RunState, judged: &Judged) -> Result<Plan, StepError> {
         let mut plan = self.next_plan(state, judged).await?;
         if let Some(hint) = state.settings.request.source {
@@ -286,7 +303,8 @@ impl Steps {
         } else {
             let key = CallKey::new(format!("judge/{}", rounds.number));
             let quotes = judged_quotes(state, &draft, self.recalled(brief, state, MAX_JUDGED).await);
-            match judge(desk, &key, brief, &state.tree, &state.branches, &quotes, &draft).await {
+            let step = debug_span!("step", name = "judge");
+            match judge(desk, &key, brief, &state.tree, &state.branches, &quotes, &draft).instrument(step).await {
                 // The findings are worth more than a verdict: continue without the judge.
                 Err(error @ (StructuredError::Invalid { .. } | StructuredError::Call(CallError::Model(_)))) => {
                     draft.made_do("the answer was judged", &error);
@@ -299,6 +317,7 @@ impl Steps {
     }
 
     /// Folds the branches of this round into the summaries, in the order their nodes were planned.
+    #[instrument(level = "debug", name = "step", skip_all, fields(name = "fold"))]
     async fn folded(&self, state: &RunState, rounds: &Rounds) -> Result<Memory, StepError> {
         let Rounds { briefs: Briefs { brief, .. }, number, .. } = rounds;
         let r = state.settings.summary_tokens;
@@ -384,6 +403,7 @@ impl Steps {
         Ok(draft)
     }
 
+    #[instrument(level = "debug", name = "step", skip_all, fields(name = "write"))]
     async fn written(
         &self,
         desk: &Desk,

@@ -33,6 +33,7 @@ use crate::research::route::{NoWay, Route};
 use crate::research::skim::{self, Skim};
 use crate::research::worker::{Conclusion, Conversation, Gathered, Task, WorkerLimits, gather};
 use crate::source::{Label, SourceError, Support};
+use crate::traces::attach;
 
 /// The input of work on a node.
 pub(crate) struct Work {
@@ -93,6 +94,8 @@ impl Work {
 impl Steps {
     /// Works on a node.
     pub(crate) async fn look_into(&self, work: Work) -> Result<Branch, StepError> {
+        attach::word("route", work.route.to_string().replace(", ", "_").replace(' ', "_"));
+        attach::text("question", || work.node.question.to_string());
         let task = &work.outward.task;
         let mut branch = match (work.route, self.desk.as_deref()) {
             (Route::Internal, _) => self.inside(&work).await?,
@@ -132,6 +135,7 @@ impl Steps {
     }
 
     /// Returns what the skim of the knowledge base found. The first node to ask has it done.
+    #[tracing::instrument(level = "debug", name = "step", skip_all, fields(name = "skim"))]
     async fn skimmed(&self, desk: &Desk, work: &Work) -> Result<Option<&Skim>, StepError> {
         let skimmed = self.skim.get_or_try_init(|| async {
             let (root, brief) = (NodeId::numbered(1), &work.brief);

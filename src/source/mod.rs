@@ -217,6 +217,19 @@ pub enum SourceError {
 }
 
 impl SourceError {
+    /// Returns the class of this error, for traces.
+    pub(crate) fn class(&self) -> &'static str {
+        match self {
+            Self::NoSuchPassage { .. } => "no_such_passage",
+            Self::Withheld { .. } => "withheld",
+            Self::Refused { .. } => "request_refused",
+            Self::Failed { .. } => "failed",
+            Self::Down { .. } => "not_available",
+            Self::GivenUp { .. } => "given_up",
+            Self::Stopped(error) => error.class(),
+        }
+    }
+
     /// Returns whether the caller must stop because the run is cancelled or its journal fails. At a limit it need not stop:
     /// earlier findings are kept.
     pub(crate) fn ends_run(&self) -> bool {

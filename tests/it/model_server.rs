@@ -24,6 +24,8 @@ pub(crate) struct Request {
     pub(crate) path: String,
     /// Headers by lower-case name.
     pub(crate) headers: BTreeMap<String, String>,
+    /// The body as received.
+    pub(crate) body: Vec<u8>,
     /// The JSON body; null if it is not JSON.
     pub(crate) json: Value,
 }
@@ -349,6 +351,7 @@ fn read_request(reader: &mut impl BufRead) -> std::io::Result<Option<(Request, V
     let length = headers.get("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
     let start = bytes.len();
     reader.take(length).read_to_end(&mut bytes)?;
-    let json = serde_json::from_slice(&bytes[start..]).unwrap_or_default();
-    Ok(Some((Request { number: 0, method, path, headers, json }, bytes)))
+    let body = bytes[start..].to_vec();
+    let json = serde_json::from_slice(&body).unwrap_or_default();
+    Ok(Some((Request { number: 0, method, path, headers, body, json }, bytes)))
 }

@@ -71,7 +71,9 @@ fn no_command_opens_a_socket_even_with_a_key_and_a_server() {
     server.set_nonblocking(true).unwrap();
     let address = format!("http://{}", server.local_addr().unwrap());
     let mut world = World::with_kb().with_variable("OPENAI_API_KEY", "sk-not-a-real-key");
-    for name in ["OPENAI_BASE_URL", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_ENDPOINT"] {
+    for name in
+        ["OPENAI_BASE_URL", "OTEL_EXPORTER_OTLP_ENDPOINT", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_ENDPOINT"]
+    {
         world = world.with_variable(name, address.clone());
     }
     let commands: [&[&str]; 11] = [

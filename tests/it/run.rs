@@ -18,6 +18,9 @@ mod failures;
 /// Answers without the models that are configured.
 mod instead;
 
+/// Traces over OTLP: what a collector receives, and what it does not.
+pub(crate) mod traces;
+
 /// What earlier runs found.
 mod memory;
 

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use rmcp::model::{
     CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, GetPromptRequestParams, Implementation,
     ProgressNotificationParam, ReadResourceRequestParams, Request, ServerResult,
@@ -9,6 +11,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::{QUESTION, Server, call, done, eras, hello, refused, runs};
 use crate::common::{World, block_on, write_notes};
+use crate::run::traces::Collector;
 
 #[test]
 fn search_and_fetch_keep_the_contract_in_both_eras() {
@@ -164,6 +167,24 @@ fn research_goes_on_in_the_background_and_tells_its_events_once() {
         }
         client.cancel().await.unwrap();
     });
+}
+
+#[test]
+fn each_run_of_an_assistant_is_a_trace_of_its_own() {
+    let collector = Collector::start();
+    let world = World::indexed_text().with_variable("OTEL_EXPORTER_OTLP_ENDPOINT", collector.address());
+    let mut server = Server::start(&world, &[]);
+    block_on(async {
+        let client = server.connect((), ClientLifecycleMode::Initialize).await;
+        for (question, is_offline) in [(QUESTION, false), ("How is the siren silenced?", false), (QUESTION, true)] {
+            done(&client, "ask", json!({ "question": question, "offline": is_offline })).await;
+        }
+        client.cancel().await.unwrap();
+    });
+    assert_eq!(server.ended(), Some(0));
+    let traces: BTreeSet<_> = collector.spans().into_iter().map(|span| span.trace_id).collect();
+    assert_eq!(traces.len(), 2, "a question that is asked offline has no trace");
+    assert!(!collector.spans().iter().any(|span| span.attributes.is_empty()));
 }
 
 #[test]

@@ -1,0 +1,98 @@
+//! Attributes for the current span that are exported and not logged.
+//!
+//! Without an export these do nothing. [`super::shape`] has the name under which each leaves.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use opentelemetry::TraceId;
+use serde_json::{Value, json};
+use tracing::Span;
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+use super::identity::trace_of;
+use crate::base::id::RunId;
+
+/// Most bytes of one text. More would be cut by many collectors anyway, and a batch must fit one request.
+const MAX_TEXT: usize = 32_000;
+
+/// What leaves of a run other than its spans without texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// Nothing: the run is offline, while others of this process may not be.
+    Nothing,
+    /// Its texts too.
+    Texts,
+}
+
+/// Rules by the trace of a run.
+static RULES: Mutex<BTreeMap<[u8; 16], Rule>> = Mutex::new(BTreeMap::new());
+
+/// Whether any run has texts to export, so that no text is assembled in vain.
+static HAS_TEXTS: AtomicBool = AtomicBool::new(false);
+
+/// Sets the rule of a run, before it begins.
+pub(crate) fn rule(run: &RunId, rule: Rule) {
+    RULES.lock().unwrap_or_else(PoisonError::into_inner).insert(trace_of(run).to_bytes(), rule);
+    if rule == Rule::Texts {
+        HAS_TEXTS.store(true, Ordering::Release);
+    }
+}
+
+/// Returns the rule of a trace, if it has one.
+pub(super) fn rule_of(trace: TraceId) -> Option<Rule> {
+    RULES.lock().unwrap_or_else(PoisonError::into_inner).get(&trace.to_bytes()).copied()
+}
+
+/// Attaches a name or an id.
+pub(crate) fn word(key: &'static str, value: impl Into<String>) {
+    Span::current().set_attribute(key, value.into());
+}
+
+/// Attaches a number.
+pub(crate) fn count(key: &'static str, value: impl TryInto<i64>) {
+    if let Ok(value) = value.try_into() {
+        Span::current().set_attribute(key, value);
+    }
+}
+
+/// Attaches a cost in billionths of a dollar.
+pub(crate) fn dollars(key: &'static str, nanos: u64) {
+    #[expect(clippy::cast_precision_loss, reason = "exact up to nine million dollars")]
+    Span::current().set_attribute(key, nanos as f64 / 1e9);
+}
+
+/// Attaches a yes or no.
+pub(crate) fn flag(key: &'static str, value: bool) {
+    Span::current().set_attribute(key, value);
+}
+
+/// Attaches a text. It leaves only if the texts of its run may.
+pub(crate) fn text(key: &'static str, text: impl FnOnce() -> String) {
+    if HAS_TEXTS.load(Ordering::Acquire) {
+        let text = text();
+        Span::current().set_attribute(key, text[..text.floor_char_boundary(MAX_TEXT)].to_owned());
+    }
+}
+
+/// Attaches the messages of a conversation as the conventions write them; `finish` says why a reply ended.
+pub(crate) fn messages<'a>(
+    key: &'static str,
+    messages: impl IntoIterator<Item = (&'a str, &'a str)>,
+    finish: Option<&str>,
+) {
+    if !HAS_TEXTS.load(Ordering::Acquire) {
+        return;
+    }
+    let message = |(role, text): (&str, &str)| {
+        let text = &text[..text.floor_char_boundary(MAX_TEXT)];
+        let mut message = json!({ "role": role, "parts": [{ "type": "text", "content": text }] });
+        if let Some(finish) = finish {
+            message["finish_reason"] = Value::from(finish);
+        }
+        message
+    };
+    let messages: Vec<_> = messages.into_iter().map(message).collect();
+    Span::current().set_attribute(key, Value::from(messages).to_string());
+}

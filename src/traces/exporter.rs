@@ -1,0 +1,119 @@
+//! The gate before the exporter: shapes spans, and lets them through once the settings are known.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use opentelemetry_otlp::{Protocol, RetryPolicy, WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{SpanData, SpanExporter};
+
+use super::attach::{Rule, rule_of};
+use super::client::Collector;
+use super::settings::{NotExported, TraceSettings};
+use super::shape::shaped;
+use crate::base::line::with_causes;
+
+/// What the batches and the command share.
+pub(super) struct Door {
+    resource: Resource,
+    /// Set once the settings are known.
+    way: OnceLock<Result<opentelemetry_otlp::SpanExporter, NotExported>>,
+    /// Why the first request that failed did.
+    failure: Arc<OnceLock<String>>,
+    /// Spans that were exported.
+    sent: AtomicUsize,
+    /// Spans that were lost.
+    lost: AtomicUsize,
+}
+
+impl Door {
+    /// Returns a door that nothing passes yet.
+    pub(super) fn closed(resource: Resource) -> Self {
+        let (sent, lost) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { resource, way: OnceLock::new(), failure: Arc::default(), sent, lost }
+    }
+
+    /// Returns the description of this program.
+    pub(super) fn resource(&self) -> &Resource {
+        &self.resource
+    }
+
+    /// Lets spans pass as the settings say. Only the first call counts.
+    pub(super) fn open(&self, settings: Result<TraceSettings, NotExported>) {
+        self.way.get_or_init(|| self.exporter(&settings?));
+    }
+
+    fn exporter(&self, settings: &TraceSettings) -> Result<opentelemetry_otlp::SpanExporter, NotExported> {
+        let collector = Collector::new(settings, Arc::clone(&self.failure))?;
+        let exporter = opentelemetry_otlp::SpanExporter::builder()
+            .with_http()
+            .with_http_client(collector)
+            .with_protocol(Protocol::HttpBinary)
+            .with_endpoint(settings.address.to_string())
+            .with_timeout(settings.timeout)
+            // One more attempt: a collector that is down must not hold up a command.
+            .with_retry_policy(RetryPolicy::recommended().with_max_retries(1))
+            .build();
+        let mut exporter = exporter.map_err(|error| NotExported::Exporter { reason: error.to_string() })?;
+        exporter.set_resource(&self.resource);
+        Ok(exporter)
+    }
+
+    async fn pass(&self, spans: Vec<SpanData>) -> OTelSdkResult {
+        let Some(Ok(exporter)) = self.way.get() else {
+            self.lost.fetch_add(spans.len(), Ordering::Relaxed);
+            return Ok(());
+        };
+        let shape = |span: SpanData| match rule_of(span.span_context.trace_id()) {
+            Some(Rule::Nothing) => None,
+            Some(Rule::Texts) => shaped(span, true),
+            None => shaped(span, false),
+        };
+        let spans: Vec<_> = spans.into_iter().filter_map(shape).collect();
+        let number = spans.len();
+        if number > 0 {
+            let counter = if exporter.export(spans).await.is_ok() { &self.sent } else { &self.lost };
+            counter.fetch_add(number, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Returns why spans were lost; `None` if none were, or the user wants none. `waited` is how long the last of them
+    /// were waited for in vain.
+    pub(super) fn lost(&self, waited: Option<Duration>) -> Option<String> {
+        let reason = match self.way.get() {
+            // Without settings, the command has failed and says why.
+            None => return None,
+            Some(Err(why)) => Some(why).filter(|why| !why.is_wanted()).map(|why| with_causes(why)),
+            Some(Ok(_)) => self.failure.get().cloned(),
+        };
+        let late = waited.map(|waited| format!("the collector took longer than {} ms", waited.as_millis()));
+        let is_lost = self.lost.load(Ordering::Relaxed) > 0 || waited.is_some();
+        let reason = reason.or(late).filter(|_| is_lost)?;
+        let some = if self.sent.load(Ordering::Relaxed) > 0 { "some " } else { "" };
+        Some(format!("{some}traces were not exported: {reason}"))
+    }
+}
+
+/// The end of the batches.
+pub(super) struct Gate(Arc<Door>);
+
+impl Gate {
+    pub(super) fn at(door: Arc<Door>) -> Self {
+        Self(door)
+    }
+}
+
+impl SpanExporter for Gate {
+    async fn export(&self, spans: Vec<SpanData>) -> OTelSdkResult {
+        self.0.pass(spans).await
+    }
+}
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Gate")
+    }
+}

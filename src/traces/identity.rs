@@ -1,0 +1,96 @@
+//! The trace of a run. Its ids are made of the run's, so that a resumed run continues its trace.
+//!
+//! ```text
+//! first process:  run (root)          ids made of the run's
+//! resumed:        └─ run              an id of its own, its parent that root
+//! ```
+
+use std::cell::Cell;
+
+use opentelemetry::trace::{SpanBuilder, SpanContext, TraceContextExt, TraceFlags, TraceState, Tracer};
+use opentelemetry::{Context, SpanId, TraceId, Value};
+use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator, SdkTracer};
+
+use crate::base::id::RunId;
+
+thread_local! {
+    /// Ids of the root that this thread is starting.
+    static ROOT: Cell<Option<(TraceId, SpanId)>> = const { Cell::new(None) };
+}
+
+/// Returns the trace of a run.
+pub(super) fn trace_of(run: &RunId) -> TraceId {
+    ids_of(run.as_str()).0
+}
+
+fn ids_of(run: &str) -> (TraceId, SpanId) {
+    let hash = blake3::hash(format!("trace of run {run}").as_bytes());
+    let (mut trace, mut span) = ([0; 16], [0; 8]);
+    trace.copy_from_slice(&hash.as_bytes()[..16]);
+    span.copy_from_slice(&hash.as_bytes()[16..24]);
+    (TraceId::from_bytes(trace), SpanId::from_bytes(span))
+}
+
+/// Starts spans; that of a run in the trace of the run, wherever it is started.
+#[derive(Clone, Debug)]
+pub(super) struct RunTracer(SdkTracer);
+
+impl RunTracer {
+    pub(super) fn new(tracer: SdkTracer) -> Self {
+        Self(tracer)
+    }
+}
+
+impl Tracer for RunTracer {
+    type Span = <SdkTracer as Tracer>::Span;
+
+    fn build_with_context(&self, span: SpanBuilder, parent: &Context) -> Self::Span {
+        let Some(run) = attribute(&span, "id").filter(|_| span.name == "run") else {
+            return self.0.build_with_context(span, parent);
+        };
+        let (trace, root) = ids_of(&run.as_str());
+        if attribute(&span, "resumed").is_some() {
+            let root = SpanContext::new(trace, root, TraceFlags::SAMPLED, true, TraceState::default());
+            return self.0.build_with_context(span, &Context::new().with_remote_span_context(root));
+        }
+        ROOT.set(Some((trace, root)));
+        let started = self.0.build_with_context(span, &Context::new());
+        ROOT.set(None);
+        started
+    }
+}
+
+fn attribute(span: &SpanBuilder, key: &str) -> Option<Value> {
+    let attributes = span.attributes.as_ref()?;
+    attributes.iter().find(|attribute| attribute.key.as_str() == key).map(|attribute| attribute.value.clone())
+}
+
+/// Makes random ids, and those of a run for its root.
+#[derive(Debug, Default)]
+pub(super) struct RunIds(RandomIdGenerator);
+
+impl IdGenerator for RunIds {
+    fn new_trace_id(&self) -> TraceId {
+        ROOT.get().map_or_else(|| self.0.new_trace_id(), |(trace, _)| trace)
+    }
+
+    fn new_span_id(&self) -> SpanId {
+        ROOT.get().map_or_else(|| self.0.new_span_id(), |(_, span)| span)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A change would begin another trace for a run that an earlier build began.
+    #[test]
+    fn trace_of_a_run_is_the_same_in_every_build() {
+        let (trace, root) = ids_of("15e4ee4ad64af079");
+        assert_eq!(
+            (trace.to_string(), root.to_string()),
+            ("0293b631d859bb6ad6015487428dbb58".to_owned(), "03d9a9ff32e18e83".to_owned())
+        );
+        assert_eq!(trace_of(&RunId::random(0x15e4_ee4a_d64a_f079)), trace);
+    }
+}

@@ -1,0 +1,123 @@
+//! Traces of runs, exported over OTLP. Off unless `OTEL_EXPORTER_OTLP_ENDPOINT` is set.
+//!
+//! ```text
+//! tracing spans ─▶ layer ─▶ batches on a thread of their own ─▶ gate ─▶ OTLP over HTTP ─▶ collector
+//!                    │                                            │
+//!                    identity: the trace of a run                 shape: the attributes that leave, by an allow-list
+//! ```
+//!
+//! A span that [`shape`] does not know is not exported, nor a field that it does not list: what is logged on this machine
+//! is not automatically fit to leave it. Texts leave only if the rule of their run says so ([`attach::rule`]).
+//!
+//! Export never fails a command: a collector that is down, slow or wrong costs a note at the end.
+
+pub(crate) mod attach;
+
+mod identity;
+
+mod shape;
+
+mod settings;
+
+mod client;
+
+mod exporter;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use opentelemetry::KeyValue;
+use opentelemetry::trace::TracerProvider;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, SdkTracerProvider};
+use tracing::Metadata;
+use tracing_opentelemetry::OpenTelemetryLayer;
+use tracing_subscriber::layer::{Filter, Layer};
+use tracing_subscriber::registry::LookupSpan;
+
+use self::exporter::{Door, Gate};
+use self::identity::{RunIds, RunTracer};
+pub(crate) use self::settings::{NotExported, TraceOptions, TraceSettings};
+
+/// Most spans of one request, so that spans with texts fit the usual limit of a collector.
+const BATCH: usize = 64;
+
+/// Traces of this process, from its start to its end.
+pub(crate) struct Traces {
+    provider: SdkTracerProvider,
+    door: Arc<Door>,
+}
+
+impl Traces {
+    /// Begins to collect spans, if the environment names a collector. Nothing leaves before [`Self::open`].
+    pub(crate) fn begin() -> Option<Self> {
+        if !settings::is_requested() {
+            return None;
+        }
+        let door = Arc::new(Door::closed(resource()));
+        let batches = BatchSpanProcessor::builder(Gate::at(Arc::clone(&door)))
+            .with_batch_config(BatchConfigBuilder::default().with_max_export_batch_size(BATCH).build())
+            .build();
+        let provider = SdkTracerProvider::builder()
+            .with_id_generator(RunIds::default())
+            .with_resource(door.resource().clone())
+            .with_span_processor(batches)
+            .build();
+        Some(Self { provider, door })
+    }
+
+    /// Lets the spans leave as the settings say. Only the first call counts.
+    pub(crate) fn open(&self, settings: Result<TraceSettings, NotExported>) {
+        self.door.open(settings);
+    }
+
+    /// Returns the layer that makes spans of those of `tracing`: of the spans in [`shape`], and of no event.
+    pub(crate) fn layer<S>(&self) -> impl Layer<S> + use<S>
+    where
+        S: tracing::Subscriber + for<'span> LookupSpan<'span>,
+    {
+        OpenTelemetryLayer::new(RunTracer::new(self.provider.tracer("dr")))
+            .with_location(false)
+            .with_threads(false)
+            .with_level(false)
+            .with_target(false)
+            .with_tracked_inactivity(false)
+            .with_context_activation(false)
+            .with_filter(Known)
+    }
+
+    /// Exports what is left, in `patience` at most. Returns why spans were lost, if any were.
+    pub(crate) fn finish(self, patience: Duration) -> Option<String> {
+        let flushed = self.provider.shutdown_with_timeout(patience);
+        self.door.lost(flushed.is_err().then_some(patience))
+    }
+}
+
+/// Lets the spans of [`shape`] through.
+struct Known;
+
+impl<S> Filter<S> for Known {
+    fn enabled(&self, span: &Metadata<'_>, _: &tracing_subscriber::layer::Context<'_, S>) -> bool {
+        is_known(span)
+    }
+
+    fn callsite_enabled(&self, span: &'static Metadata<'static>) -> tracing::subscriber::Interest {
+        if is_known(span) { tracing::subscriber::Interest::always() } else { tracing::subscriber::Interest::never() }
+    }
+}
+
+fn is_known(span: &Metadata<'_>) -> bool {
+    span.is_span() && span.target().starts_with(concat!(env!("CARGO_CRATE_NAME"), "::")) && shape::knows(span.name())
+}
+
+/// Describes this program: `service.name` from the environment, else `dr`, and what `OTEL_RESOURCE_ATTRIBUTES` has.
+/// Nothing of the machine or the process.
+fn resource() -> Resource {
+    let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
+    let described = Resource::builder().with_attribute(version.clone()).build();
+    let name = described.get(&opentelemetry::Key::from_static_str("service.name"));
+    if name.is_some_and(|name| !name.as_str().starts_with("unknown_service")) {
+        return described;
+    }
+    Resource::builder().with_attribute(version).with_service_name("dr").build()
+}

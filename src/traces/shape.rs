@@ -1,0 +1,405 @@
+//! The form in which spans leave: names, kinds and attributes of the `GenAI` conventions, release 0.1.0
+//! (`semantic-conventions-genai`), and our own, which begin with `dr.`.
+//!
+//! An attribute leaves only if [`SPANS`] lists it, and only if its value has the form that the list says. What is
+//! recorded on a span by mistake stays here.
+
+use std::collections::BTreeMap;
+
+use opentelemetry::trace::{SpanKind, Status};
+use opentelemetry::{KeyValue, StringValue, Value};
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
+
+/// The form of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// A whole number.
+    Count,
+    /// US dollars.
+    Dollars,
+    /// Yes or no.
+    Flag,
+    /// A name or an id: one short word.
+    Word,
+    /// A list of one word.
+    Words,
+    /// The class of an error, which also marks the span as failed.
+    Error,
+    /// The name of a model. Of a path, which servers of one's own use as a name, the last part.
+    Model,
+    /// The key of a call, up to the first part that is not ours: a planner chooses the names of groups.
+    Key,
+    /// Any text. Leaves only if the texts of the run may.
+    Text,
+}
+
+use Form::{Count, Dollars, Error, Flag, Key, Model, Text, Word, Words};
+
+/// How the name of a span is made.
+#[derive(Clone, Copy, Debug)]
+enum Name {
+    Fixed(&'static str),
+    /// A word, then the value of an attribute.
+    With(&'static str, &'static str),
+    /// The value of an attribute.
+    Of(&'static str),
+}
+
+/// A span as it is exported.
+struct Shape {
+    /// Its name in this program.
+    span: &'static str,
+    name: Name,
+    kind: SpanKind,
+    /// Attributes that are the same for all.
+    fixed: &'static [(&'static str, &'static str)],
+    /// The key of an attribute in this program, its exported key, and its form.
+    attributes: &'static [(&'static str, &'static str, Form)],
+}
+
+const OPERATION: &str = "gen_ai.operation.name";
+const AGENT: &str = "gen_ai.agent.name";
+const REQUEST_MODEL: &str = "gen_ai.request.model";
+const DATA_SOURCE: &str = "gen_ai.data_source.id";
+const STEP: &str = "dr.step.name";
+const ERROR: (&str, &str, Form) = ("error", "error.type", Error);
+
+/// Every span that is exported.
+const SPANS: [Shape; 8] = [
+    Shape {
+        span: "run",
+        name: Name::Fixed("invoke_workflow dr"),
+        kind: SpanKind::Internal,
+        fixed: &[(OPERATION, "invoke_workflow"), (AGENT, "dr")],
+        attributes: &[
+            ("id", "dr.run.id", Word),
+            ("resumed", "dr.run.resumed", Flag),
+            ("by_rules", "dr.run.by_rules", Flag),
+            ("stop", "dr.run.stop_reason", Word),
+            ("rounds", "dr.run.rounds", Count),
+            ("nodes", "dr.run.nodes", Count),
+            ("tokens", "dr.run.tokens", Count),
+            ("cost", "dr.run.cost_usd", Dollars),
+            ("question", "dr.run.question", Text),
+            ERROR,
+        ],
+    },
+    Shape {
+        span: "round",
+        name: Name::Fixed("round"),
+        kind: SpanKind::Internal,
+        fixed: &[],
+        attributes: &[("number", "dr.round.number", Count)],
+    },
+    Shape {
+        span: "node",
+        name: Name::Fixed("invoke_agent worker"),
+        kind: SpanKind::Internal,
+        fixed: &[(OPERATION, "invoke_agent"), (AGENT, "worker")],
+        attributes: &[
+            ("id", "dr.node.id", Word),
+            ("route", "dr.node.route", Word),
+            ("findings", "dr.node.findings", Count),
+            ("quotes", "dr.node.quotes", Count),
+            ("question", "dr.node.question", Text),
+            ERROR,
+        ],
+    },
+    Shape {
+        span: "step",
+        name: Name::Of(STEP),
+        kind: SpanKind::Internal,
+        fixed: &[],
+        attributes: &[("name", STEP, Word), ("number", "dr.step.number", Count)],
+    },
+    Shape {
+        span: "call",
+        name: Name::With("chat", REQUEST_MODEL),
+        kind: SpanKind::Client,
+        fixed: &[(OPERATION, "chat")],
+        attributes: &[
+            ("key", "dr.call.key", Key),
+            ("role", "dr.call.role", Word),
+            ("on_record", "dr.call.on_record", Flag),
+            ("cost", "dr.cost_usd", Dollars),
+            ("provider", "gen_ai.provider.name", Word),
+            ("model", REQUEST_MODEL, Model),
+            ("max_tokens", "gen_ai.request.max_tokens", Count),
+            ("answered_by", "gen_ai.response.model", Model),
+            ("finish", "gen_ai.response.finish_reasons", Words),
+            ("input_tokens", "gen_ai.usage.input_tokens", Count),
+            ("cached_tokens", "gen_ai.usage.cache_read.input_tokens", Count),
+            ("output_tokens", "gen_ai.usage.output_tokens", Count),
+            ("reasoning_tokens", "gen_ai.usage.reasoning.output_tokens", Count),
+            ("host", "server.address", Word),
+            ("port", "server.port", Count),
+            ("input", "gen_ai.input.messages", Text),
+            ("output", "gen_ai.output.messages", Text),
+            ERROR,
+        ],
+    },
+    Shape {
+        span: "job",
+        name: Name::Fixed("invoke_agent deep_research"),
+        kind: SpanKind::Client,
+        fixed: &[(OPERATION, "invoke_agent"), (AGENT, "deep_research")],
+        attributes: &[
+            ("id", "gen_ai.response.id", Word),
+            ("call", "dr.call.id", Count),
+            ("cost", "dr.cost_usd", Dollars),
+            ("provider", "gen_ai.provider.name", Word),
+            ("model", REQUEST_MODEL, Model),
+            ("input_tokens", "gen_ai.usage.input_tokens", Count),
+            ("cached_tokens", "gen_ai.usage.cache_read.input_tokens", Count),
+            ("output_tokens", "gen_ai.usage.output_tokens", Count),
+            ("reasoning_tokens", "gen_ai.usage.reasoning.output_tokens", Count),
+            ("host", "server.address", Word),
+            ("port", "server.port", Count),
+            ("output", "gen_ai.output.messages", Text),
+            ERROR,
+        ],
+    },
+    Shape {
+        span: "search",
+        name: Name::With("retrieval", DATA_SOURCE),
+        kind: SpanKind::Client,
+        fixed: &[(OPERATION, "retrieval")],
+        attributes: &[
+            ("source", DATA_SOURCE, Word),
+            ("asked", "dr.source.asked", Flag),
+            ("hits", "dr.search.hits", Count),
+            ("query", "gen_ai.retrieval.query.text", Text),
+            ERROR,
+        ],
+    },
+    Shape {
+        span: "fetch",
+        name: Name::Fixed("execute_tool fetch"),
+        kind: SpanKind::Internal,
+        fixed: &[(OPERATION, "execute_tool"), ("gen_ai.tool.name", "fetch")],
+        attributes: &[
+            ("source", "dr.source.name", Word),
+            ("asked", "dr.source.asked", Flag),
+            ("host", "server.address", Word),
+            ("address", "url.full", Text),
+            ERROR,
+        ],
+    },
+];
+
+/// Parts of the keys of calls that are the same in every run. Others are numbers, nodes and hashes.
+const KEY_PARTS: [&str; 22] = [
+    "clarify", "brief", "outward", "plan", "skim", "step", "shorter", "report", "output", "page", "research", "fold",
+    "public", "group", "draft", "write", "outline", "section", "answer", "judge", "repair", "small",
+];
+
+/// Most letters of a word.
+const MAX_WORD: usize = 100;
+
+/// Returns whether spans of this name are exported.
+pub(super) fn knows(name: &str) -> bool {
+    SPANS.iter().any(|shape| shape.span == name)
+}
+
+/// Returns a span as it leaves; `None` if it does not.
+pub(super) fn shaped(span: SpanData, has_texts: bool) -> Option<SpanData> {
+    let shape = SPANS.iter().find(|shape| shape.span == span.name)?;
+    let mut attributes = BTreeMap::new();
+    for KeyValue { key, value, .. } in &span.attributes {
+        let listed = shape.attributes.iter().find(|(own, ..)| *own == key.as_str());
+        if let Some((_, exported, form)) = listed
+            && let Some(value) = form.of(value, has_texts)
+        {
+            // A later value replaces an earlier one.
+            attributes.insert(*exported, value);
+        }
+    }
+    let value = |key: &str| attributes.get(key).map(ToString::to_string);
+    let name = match shape.name {
+        Name::Fixed(name) => name.to_owned(),
+        Name::Of(key) => value(key)?,
+        Name::With(word, key) => value(key).map_or_else(|| word.to_owned(), |value| format!("{word} {value}")),
+    };
+    let status = if attributes.contains_key(ERROR.1) { Status::error("") } else { Status::Unset };
+    let attributes = attributes.into_iter().chain(shape.fixed.iter().map(|(key, value)| (*key, Value::from(*value))));
+    Some(SpanData {
+        name: name.into(),
+        span_kind: shape.kind.clone(),
+        attributes: attributes.map(|(key, value)| KeyValue::new(key, value)).collect(),
+        events: SpanEvents::default(),
+        links: SpanLinks::default(),
+        status,
+        ..span
+    })
+}
+
+impl Form {
+    /// Returns a value in this form; `None` if it does not have it.
+    fn of(self, value: &Value, has_texts: bool) -> Option<Value> {
+        match (self, value) {
+            (Count, Value::I64(_)) | (Dollars, Value::F64(_)) | (Flag, Value::Bool(_)) => Some(value.clone()),
+            // `tracing` has no unsigned numbers for its layers.
+            (Count, Value::String(digits)) => digits.as_str().parse::<i64>().ok().map(Value::I64),
+            (Word | Error, Value::String(word)) => word_of(word.as_str()).map(Value::from),
+            (Words, Value::String(word)) => {
+                let words = vec![StringValue::from(word_of(word.as_str())?)];
+                Some(Value::Array(words.into()))
+            }
+            (Model, Value::String(name)) => model_of(name.as_str()).map(Value::from),
+            (Key, Value::String(key)) => key_of(key.as_str()).map(Value::from),
+            (Text, Value::String(_)) => Some(value.clone()).filter(|_| has_texts),
+            _ => None,
+        }
+    }
+}
+
+/// Returns a text that is one short word of ASCII, as names and ids are.
+fn word_of(text: &str) -> Option<String> {
+    let is_letter = |letter: u8| letter.is_ascii_alphanumeric() || b"_-.:[]@+".contains(&letter);
+    (1..=MAX_WORD).contains(&text.len()).then_some(())?;
+    text.bytes().all(is_letter).then(|| text.to_owned())
+}
+
+/// Returns the name of a model: `openai/gpt-5` as it is, of `/models/a.gguf` the file.
+fn model_of(text: &str) -> Option<String> {
+    let is_path = text.starts_with(['/', '.', '~']) || text.contains('\\') || text.matches('/').count() > 1;
+    if is_path {
+        return word_of(text.rsplit(['/', '\\']).next()?);
+    }
+    text.split('/').map(word_of).collect::<Option<Vec<_>>>().map(|parts| parts.join("/"))
+}
+
+fn key_of(text: &str) -> Option<String> {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let is_hash = |part: &str| part.len() == 12 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_node = |part: &str| part.strip_prefix('n').is_some_and(is_number);
+    let is_ours = |part: &&str| KEY_PARTS.contains(part) || is_number(part) || is_hash(part) || is_node(part);
+    let parts: Vec<_> = text.split('/').take_while(is_ours).collect();
+    (!parts.is_empty()).then(|| parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::SystemTime;
+
+    use opentelemetry::trace::{SpanContext, TraceFlags, TraceState};
+    use opentelemetry::{InstrumentationScope, SpanId, TraceId};
+
+    use super::*;
+
+    fn span(name: &'static str, attributes: Vec<KeyValue>) -> SpanData {
+        let ids = (TraceId::from(7_u128), SpanId::from(7_u64));
+        SpanData {
+            span_context: SpanContext::new(ids.0, ids.1, TraceFlags::SAMPLED, false, TraceState::default()),
+            parent_span_id: SpanId::INVALID,
+            parent_span_is_remote: false,
+            span_kind: SpanKind::Internal,
+            name: name.into(),
+            start_time: SystemTime::UNIX_EPOCH,
+            end_time: SystemTime::UNIX_EPOCH,
+            attributes,
+            dropped_attributes_count: 0,
+            events: SpanEvents::default(),
+            links: SpanLinks::default(),
+            status: Status::error("the words of an error"),
+            instrumentation_scope: InstrumentationScope::default(),
+        }
+    }
+
+    /// Returns what leaves of a call with one attribute.
+    fn left(key: &'static str, value: impl Into<Value>) -> Option<String> {
+        let shaped = shaped(span("call", vec![KeyValue::new(key, value)]), false).unwrap();
+        let own = shaped.attributes.iter().find(|attribute| attribute.key.as_str() != OPERATION)?;
+        Some(format!("{}={}", own.key, own.value))
+    }
+
+    #[test]
+    fn attribute_that_is_not_listed_or_has_another_form_stays_here() {
+        assert_eq!(left("path", "/home/me/notes.md"), None);
+        assert_eq!(left("role", "worker"), Some("dr.call.role=worker".into()));
+        assert_eq!(left("role", "who killed whom?"), None);
+        assert_eq!(left("role", "a".repeat(MAX_WORD + 1)), None);
+        assert_eq!(left("role", 7), None);
+        assert_eq!(left("input_tokens", "12"), Some("gen_ai.usage.input_tokens=12".into()));
+        assert_eq!(left("input_tokens", "twelve"), None);
+        assert_eq!(left("input", "What is the plan?"), None);
+        assert_eq!(left("host", "[::1]"), Some("server.address=[::1]".into()));
+    }
+
+    #[test]
+    fn model_that_is_named_by_a_path_leaves_without_the_folder() {
+        for (name, exported) in [
+            ("gpt-5.4", Some("gpt-5.4")),
+            ("openai/gpt-5", Some("openai/gpt-5")),
+            ("qwen2.5:7b", Some("qwen2.5:7b")),
+            ("/home/me/secret-project/model.gguf", Some("model.gguf")),
+            ("C:\\models\\model.gguf", Some("model.gguf")),
+            ("./model.gguf", Some("model.gguf")),
+            ("home/me/secret/model.gguf", Some("model.gguf")),
+            ("tell me everything", None),
+        ] {
+            assert_eq!(model_of(name).as_deref(), exported, "{name}");
+        }
+    }
+
+    #[test]
+    fn key_of_a_call_ends_where_a_planner_named_a_group() {
+        for (key, exported) in [
+            ("n3/step/2/repair", "n3/step/2/repair"),
+            ("n2/page/0123456789ab", "n2/page/0123456789ab"),
+            ("group/Reactor cooling/1/2", "group"),
+            ("fold/1/n3/public", "fold/1/n3/public"),
+        ] {
+            assert_eq!(key_of(key).as_deref(), Some(exported));
+        }
+        assert_eq!(key_of("Reactor"), None);
+    }
+
+    #[test]
+    fn later_value_replaces_an_earlier_one_and_an_error_marks_the_span_without_its_words() {
+        let attributes = vec![KeyValue::new("error", "no_reply"), KeyValue::new("error", "quota")];
+        let failed = shaped(span("call", attributes), false).unwrap();
+        let errors: Vec<_> = failed.attributes.iter().filter(|known| known.key.as_str() == ERROR.1).collect();
+        assert_eq!((errors.len(), errors[0].value.to_string(), failed.status), (1, "quota".into(), Status::error("")));
+        assert_eq!(shaped(span("call", Vec::new()), false).unwrap().status, Status::Unset);
+    }
+
+    #[test]
+    fn text_leaves_if_the_texts_of_the_run_may() {
+        let text = || span("run", vec![KeyValue::new("question", "What is the plan?")]);
+        let has_question = |span: SpanData| span.attributes.iter().any(|known| known.key.as_str() == "dr.run.question");
+        assert!(has_question(shaped(text(), true).unwrap()) && !has_question(shaped(text(), false).unwrap()));
+    }
+
+    #[test]
+    fn span_that_is_not_listed_is_not_exported() {
+        assert!(shaped(span("command", Vec::new()), true).is_none() && !knows("command"));
+        // It has no name without its step.
+        assert!(shaped(span("step", Vec::new()), true).is_none());
+    }
+
+    /// An attribute that is attached under a key that no span lists would be lost in silence.
+    #[test]
+    fn every_attribute_that_is_attached_is_listed() {
+        let pattern = regex::Regex::new(r#"attach::\w+\(\s*"(\w+)""#).unwrap();
+        let mut seen = 0;
+        let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let text = std::fs::read_to_string(&path).unwrap_or_default();
+                for found in pattern.captures_iter(&text) {
+                    let is_listed = |shape: &Shape| shape.attributes.iter().any(|(key, ..)| *key == &found[1]);
+                    assert!(SPANS.iter().any(is_listed), "{}: {}", path.display(), &found[1]);
+                    seen += 1;
+                }
+            }
+        }
+        assert!(seen > 20, "{seen} were looked at");
+    }
+}
