@@ -325,7 +325,7 @@ async fn dispatch(ui: &mut Ui, cli: Cli, traces: Option<&Traces>) -> Result<Exit
         Command::Config(args) => config::config(ui, &engine(&flags)?, &args),
         // Before an engine, which is refused where this is needed.
         Command::Trust(args) => match &args.mcp {
-            Some(server) => trust::trust_server(ui, &Engine::new(&flags)?, server, args.json).await,
+            Some(server) => trust::trust_server(ui, &engine(&flags)?, server, args.json).await,
             None => trust::trust(ui, &args),
         },
         Command::Completions(args) => completions::completions(ui, &args),

@@ -202,11 +202,14 @@ impl Background {
     /// As [`Engine::status`].
     pub(crate) async fn status(&self, engine: &Engine, run: &str, since: u64) -> Result<RunStatus, EngineError> {
         let mut status = engine.status(run, since).await?;
-        match self.outcome_of(&status.run_id).as_deref() {
+        let Some(started) = self.started(&status.run_id) else { return Ok(status) };
+        match started.outcome.borrow().as_deref() {
+            // It may not have its lock yet, and its journal may say how it ended before it was resumed.
+            None => (status.state, status.reason) = (Standing::Running, None),
             Some(Err(reason)) => (status.state, status.reason) = (Standing::Failed, Some(reason.clone())),
             // Its lock may be held for a moment longer.
             Some(Ok(None)) if status.state == Standing::Running => status.state = Standing::Open,
-            Some(Ok(_)) | None => {}
+            Some(Ok(_)) => {}
         }
         Ok(status)
     }

@@ -270,6 +270,17 @@ impl EngineError {
         }
     }
 
+    /// Returns whether a run is in a state that does not allow what was asked.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(
+            self,
+            Self::Store(StoreError::Busy { .. })
+                | Self::StillRunning { .. }
+                | Self::NotStartedHere { .. }
+                | Self::OnlyPlanned { .. }
+        )
+    }
+
     /// Returns whether something was named that does not exist.
     pub(crate) fn is_missing(&self) -> bool {
         matches!(

@@ -69,9 +69,7 @@ impl From<EngineError> for Failure {
         let status = match &error {
             _ if error.is_missing() => StatusCode::NOT_FOUND,
             EngineError::TooManyRuns { .. } => StatusCode::TOO_MANY_REQUESTS,
-            EngineError::StillRunning { .. } | EngineError::NotStartedHere { .. } | EngineError::OnlyPlanned { .. } => {
-                StatusCode::CONFLICT
-            }
+            _ if error.is_busy() => StatusCode::CONFLICT,
             _ => match error.kind() {
                 ErrorKind::Usage | ErrorKind::Limit => StatusCode::UNPROCESSABLE_ENTITY,
                 ErrorKind::Cancelled => StatusCode::SERVICE_UNAVAILABLE,

@@ -366,8 +366,13 @@ async function runView(id) {
       await load();
       await report();
     });
-    signal.addEventListener("abort", () => { stream.close(); clearTimeout(timer); });
   }
+  // A browser opens six connections to a server: tabs that are not looked at give theirs back.
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) stream?.close();
+    else if (run?.state === "running") follow().catch((error) => problem.replaceChildren(errorBox(error)));
+  }, { signal });
+  signal.addEventListener("abort", () => { stream?.close(); clearTimeout(timer); });
   show("Run", head, problem, meters, answer,
     h("section", {}, h("h2", {}, "Research"), tree),
     h("details", {}, h("summary", {}, "Events"), log), more);

@@ -176,6 +176,8 @@ fn run_that_was_stopped_with_the_server_is_resumed_by_the_next_one_on_the_same_p
     let run = started["run_id"].as_str().unwrap().to_owned();
     assert_eq!(page.get(&format!("/api/v1/runs/{run}")).json()["state"], "running");
     assert_eq!(page.post(&format!("/api/v1/runs/{run}/resume"), &json!({})).status, 409);
+    let bearer = page.bearer();
+    assert_eq!(page.send("DELETE", &format!("/api/v1/runs/{run}"), &[("Authorization", &bearer)], b"").status, 409);
     send("TERM", &page.child);
     page.child.wait().unwrap();
     let (port, token) = (page.port, page.token.clone());
