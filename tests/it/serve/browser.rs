@@ -167,6 +167,14 @@ impl Browser {
     }
 }
 
+impl Drop for Browser {
+    /// Ends Chromium, which would outlive its driver.
+    fn drop(&mut self) {
+        let end = self.client.delete(&self.session).timeout(Duration::from_secs(10));
+        let _ = block_on(async { end.send().await });
+    }
+}
+
 #[test]
 fn question_is_asked_watched_stopped_resumed_and_read_in_a_browser() {
     let Some(driver) = Driver::start() else {
