@@ -49,7 +49,7 @@ impl QuestionForm {
     ///
     /// # Errors
     ///
-    /// Returns an error for a question, a limit or a topic that is invalid.
+    /// Returns an error for a question or a number of rounds that is invalid. The rest is checked by what takes the request.
     pub(crate) fn request(self, engine: &Engine, max_jobs: Option<usize>) -> Result<(Engine, AskRequest), EngineError> {
         let question = self.question.parse().map_err(RequestError::Question)?;
         if self.max_rounds == Some(0) {
@@ -71,6 +71,6 @@ impl QuestionForm {
         let (follow, fresh) = (self.follow, self.fresh);
         let request = AskRequest { run, follow, max_jobs, lower, fresh, ..AskRequest::new(question) };
         let engine = if self.offline { engine.offline()? } else { engine.clone() };
-        Ok((engine, request.checked()?))
+        Ok((engine, request))
     }
 }

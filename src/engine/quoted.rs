@@ -44,8 +44,11 @@ impl Engine {
     ///
     /// Returns an error if there is no such run, or it cannot be read.
     pub(crate) async fn quoted(&self, run: &str, evidence: &str) -> Result<Option<Quoted>, EngineError> {
-        let details = self.show(Some(run)).await?;
-        let mut quotes = details.branches.values().flat_map(|branch| &branch.evidence);
+        let store = self.known_runs()?;
+        let run = store.find(Some(run)).await?;
+        let (_, state) = store.read(&run).await?;
+        self.check_run_served(&store, &state).await?;
+        let mut quotes = state.branches.values().flat_map(|branch| &branch.evidence);
         let found = quotes.find(|quote| quote.id.to_string() == evidence);
         let Some(evidence) = found else { return Ok(None) };
         let (text, note) = match &evidence.source {

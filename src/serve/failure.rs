@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::base::line::{shortened, with_causes};
-use crate::engine::{EngineError, ErrorKind, RequestError};
+use crate::engine::{EngineError, ErrorKind};
 use crate::render::RenderError;
 
 /// A request that was not carried out.
@@ -77,12 +77,6 @@ impl From<EngineError> for Failure {
             },
         };
         Self { status, error: with_causes(&error), hint: error.hint() }
-    }
-}
-
-impl From<RequestError> for Failure {
-    fn from(error: RequestError) -> Self {
-        EngineError::from(error).into()
     }
 }
 

@@ -5,12 +5,17 @@ use aide::generate::GenContext;
 use aide::openapi::Operation;
 use axum::Json;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::failure::Failure;
 use crate::base::line::shortened;
+
+fn unreadable(status: StatusCode, reason: &str) -> Failure {
+    Failure::new(status, shortened(reason))
+}
 
 /// Parameters after the `?` of an address.
 pub(super) struct Parameters<T>(pub(super) T);
@@ -21,7 +26,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Parameters<T> 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
         let Query(value) = Query::from_request_parts(parts, state)
             .await
-            .map_err(|error| Failure::new(error.status(), shortened(&error.body_text())))?;
+            .map_err(|error| unreadable(error.status(), &error.body_text()))?;
         Ok(Self(value))
     }
 }
@@ -41,7 +46,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for InPath<
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
         let Path(value) = Path::from_request_parts(parts, state)
             .await
-            .map_err(|error| Failure::new(error.status(), shortened(&error.body_text())))?;
+            .map_err(|error| unreadable(error.status(), &error.body_text()))?;
         Ok(Self(value))
     }
 }
@@ -59,9 +64,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Failure;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
-        let Json(value) = Json::from_request(request, state)
-            .await
-            .map_err(|error| Failure::new(error.status(), shortened(&error.body_text())))?;
+        let Json(value) =
+            Json::from_request(request, state).await.map_err(|error| unreadable(error.status(), &error.body_text()))?;
         Ok(Self(value))
     }
 }

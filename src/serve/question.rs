@@ -69,7 +69,7 @@ pub(super) struct Asking {
 impl Asking {
     fn request(self, app: &App) -> Result<(Engine, AskRequest), Failure> {
         let (engine, request) = self.question.request(&app.engine, app.max_jobs)?;
-        Ok((engine, AskRequest { plan: self.plan, ..request }.checked()?))
+        Ok((engine, AskRequest { plan: self.plan, ..request }))
     }
 }
 

@@ -16,9 +16,6 @@ use crate::render::document;
 /// Most hits of a search.
 const MAX_HITS: usize = 100;
 
-/// Longest text of a hit that is sent, in characters; the passage itself has the rest.
-const MAX_PART_CHARACTERS: usize = 4_000;
-
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SearchQuery {
@@ -114,9 +111,9 @@ impl From<Hit> for HitReply {
         let text = &hit.snippet.text;
         let mut snippet = Vec::new();
         let mut add = |part: Option<&str>, is_match| {
-            let text: String = part.unwrap_or_default().chars().take(MAX_PART_CHARACTERS).collect();
+            let text = part.unwrap_or_default();
             if !text.is_empty() {
-                snippet.push(Part { text, is_match });
+                snippet.push(Part { text: text.to_owned(), is_match });
             }
         };
         let mut done = 0;

@@ -110,6 +110,15 @@ async function open(path) {
   }
 }
 
+/** Lets the numbers of a report open their quotes. They are looked up inside of it: two reports have the same ids. */
+function citations(report, run) {
+  report.querySelectorAll(".cite a").forEach((a) => a.addEventListener("click", (event) => {
+    event.preventDefault();
+    const quote = report.querySelector(`#quote-${CSS.escape(a.getAttribute("href").replace("#source-", ""))}`);
+    if (quote) open(`/runs/${run}/quotes/${quote.dataset.quote}`);
+  }));
+}
+
 // ---- ask
 
 const SOURCES = [["", "as planned"], ["internal", "knowledge base"], ["web", "web"], ["mixed", "both"]];
@@ -321,11 +330,7 @@ async function runView(id) {
       const html = await request(`/runs/${run.run_id}/report?format=fragment`, { as: "text", signal });
       answer.innerHTML = html;
       finished = html;
-      answer.querySelectorAll(".cite a").forEach((a) => a.addEventListener("click", (event) => {
-        event.preventDefault();
-        const quote = answer.querySelector(`#quote-${CSS.escape(a.getAttribute("href").replace("#source-", ""))}`);
-        if (quote) open(`/runs/${run.run_id}/quotes/${quote.dataset.quote}`);
-      }));
+      citations(answer, run.run_id);
       answer.querySelectorAll("[data-quote]").forEach((quote) => quote.after(" ", h("button", { type: "button", class: "cite-button",
         onclick: () => open(`/runs/${run.run_id}/quotes/${quote.dataset.quote}`) }, "show in its document")));
       draw();
@@ -492,11 +497,7 @@ async function compareView(first, second) {
     if (html instanceof Error) report.append(errorBox(html));
     else {
       report.innerHTML = html;
-      // Two reports on one page have the same ids.
-      report.querySelectorAll(".cite a").forEach((a) => {
-        const quote = report.querySelector(`#quote-${CSS.escape(a.getAttribute("href").replace("#source-", ""))}`);
-        a.addEventListener("click", (event) => { event.preventDefault(); if (quote) open(`/runs/${id}/quotes/${quote.dataset.quote}`); });
-      });
+      citations(report, id);
     }
     return h("section", {}, h("h2", {}, h("a", { href: `#/runs/${id}` }, run.question)),
       h("p", { class: "quiet" }, `${run.reason ?? run.state} · ${run.nodes.length} sub-questions · ${thousands(run.tokens)} tokens · ${dollars(run.cost_usd)} · ${time(run.seconds)}`), report);
