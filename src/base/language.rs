@@ -1,7 +1,12 @@
-//! The language of a text, judged by its function words, and those words.
+//! The language of a text, judged by its script and its function words; its stemmer and stop words.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::LazyLock;
+
+use frostem::{Algorithm, Stemmer};
+
+use super::script::Script;
 
 /// English words without a subject of their own: function words, and the verbs questions are phrased with.
 const ENGLISH: &str = "a about above after again against all also am an and any are as at be because been before \
@@ -12,26 +17,47 @@ const ENGLISH: &str = "a about above after again against all also am an and any 
     these they this those through to too under until up upon us use used using very via was we were what when where \
     which while who whom whose why will with within without would you your yours yourself yourselves s t d ll re ve m";
 
-/// Other languages that are told apart: those whose words stand apart, with their codes.
-const OTHERS: [(&str, &str); 17] = [
-    ("cs", "Czech"),
-    ("da", "Danish"),
-    ("de", "German"),
-    ("el", "Greek"),
-    ("es", "Spanish"),
-    ("fi", "Finnish"),
-    ("fr", "French"),
-    ("hu", "Hungarian"),
-    ("it", "Italian"),
-    ("nl", "Dutch"),
-    ("no", "Norwegian"),
-    ("pl", "Polish"),
-    ("pt", "Portuguese"),
-    ("ro", "Romanian"),
-    ("ru", "Russian"),
-    ("sv", "Swedish"),
-    ("tr", "Turkish"),
+/// The languages that are told apart beside English: code, name, script and stemmer. The first of a script stands for it: a
+/// text of that script without function words is taken to be in it, and so are words in a text of another script.
+const OTHERS: &[(&str, &str, Script, Option<Algorithm>)] = &[
+    ("cs", "Czech", Script::Latin, None),
+    ("da", "Danish", Script::Latin, Some(Algorithm::Danish)),
+    ("de", "German", Script::Latin, Some(Algorithm::German)),
+    ("es", "Spanish", Script::Latin, Some(Algorithm::Spanish)),
+    ("fi", "Finnish", Script::Latin, Some(Algorithm::Finnish)),
+    ("fr", "French", Script::Latin, Some(Algorithm::French)),
+    ("hu", "Hungarian", Script::Latin, Some(Algorithm::Hungarian)),
+    ("it", "Italian", Script::Latin, Some(Algorithm::Italian)),
+    ("nl", "Dutch", Script::Latin, Some(Algorithm::Dutch)),
+    ("no", "Norwegian", Script::Latin, Some(Algorithm::Norwegian)),
+    ("pl", "Polish", Script::Latin, None),
+    ("pt", "Portuguese", Script::Latin, Some(Algorithm::Portuguese)),
+    ("ro", "Romanian", Script::Latin, Some(Algorithm::Romanian)),
+    ("sv", "Swedish", Script::Latin, Some(Algorithm::Swedish)),
+    ("tr", "Turkish", Script::Latin, Some(Algorithm::Turkish)),
+    ("ca", "Catalan", Script::Latin, None),
+    ("hr", "Croatian", Script::Latin, None),
+    ("id", "Indonesian", Script::Latin, None),
+    (VIETNAMESE, "Vietnamese", Script::Latin, None),
+    ("yo", "Yoruba", Script::Latin, None),
+    ("ru", "Russian", Script::Cyrillic, Some(Algorithm::Russian)),
+    ("uk", "Ukrainian", Script::Cyrillic, Some(Algorithm::Russian)),
+    ("bg", "Bulgarian", Script::Cyrillic, Some(Algorithm::Russian)),
+    ("el", "Greek", Script::Greek, Some(Algorithm::Greek)),
+    ("ar", "Arabic", Script::Arabic, Some(Algorithm::Arabic)),
+    ("fa", "Persian", Script::Arabic, None),
+    ("he", "Hebrew", Script::Hebrew, None),
+    ("hi", "Hindi", Script::Devanagari, None),
+    ("mr", "Marathi", Script::Devanagari, None),
+    ("ta", "Tamil", Script::Tamil, Some(Algorithm::Tamil)),
+    ("ko", "Korean", Script::Hangul, None),
+    ("ja", "Japanese", Script::Kana, None),
+    ("zh", "Chinese", Script::Han, None),
+    ("th", "Thai", Script::Thai, None),
 ];
+
+/// Tells words apart by tones, which are written as accents.
+const VIETNAMESE: &str = "vi";
 
 /// Words that questions are asked with and that the lists lack.
 const ASKING: [(&str, &str); 6] = [
@@ -46,43 +72,106 @@ const ASKING: [(&str, &str); 6] = [
 /// Fewest different function words that show a language.
 const FEWEST: usize = 2;
 
-/// A language and its function words, lower-cased.
+/// A language.
 pub(crate) struct Language {
+    /// ISO 639-1 code.
+    pub(crate) code: &'static str,
+    /// Name in English.
     pub(crate) name: &'static str,
+    script: Script,
+    stemmer: Option<Stemmer>,
+    /// Lower-cased.
     stop_words: HashSet<&'static str>,
 }
 
+impl fmt::Debug for Language {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code)
+    }
+}
+
 static LANGUAGES: LazyLock<Vec<Language>> = LazyLock::new(|| {
-    let english = Language { name: "English", stop_words: ENGLISH.split_whitespace().collect() };
-    let others = OTHERS.iter().filter_map(|(code, name)| {
-        let asking = ASKING.iter().filter(|(own, _)| own == code).flat_map(|(_, words)| words.split(' '));
-        Some(Language { name, stop_words: stop_words::lookup(code)?.iter().copied().chain(asking).collect() })
+    let english = Language {
+        code: "en",
+        name: "English",
+        script: Script::Latin,
+        stemmer: Some(Stemmer::new(Algorithm::English)),
+        stop_words: ENGLISH.split_whitespace().collect(),
+    };
+    let others = OTHERS.iter().map(|&(code, name, script, stemmer)| {
+        let asking = ASKING.iter().filter(|(own, _)| *own == code).flat_map(|(_, words)| words.split(' '));
+        let known = stop_words::lookup(code).unwrap_or_default();
+        let stop_words = known.iter().copied().chain(asking).collect();
+        Language { code, name, script, stemmer: stemmer.map(Stemmer::new), stop_words }
     });
     std::iter::once(english).chain(others).collect()
 });
 
 impl Language {
-    /// Returns the language of a text of these lower-case words: the one with the most function words among them, or `None`
-    /// if there are too few. Another language than English needs twice as many as English: a few words of code are function
-    /// words somewhere.
+    /// Returns the language of a text of these lower-case words: the one with the most function words among them; if there
+    /// are too few, the one of its script, or `None` in Latin letters. Another language than English needs twice as many as
+    /// English: a few words of code are function words somewhere.
     pub(crate) fn of<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<&'static Self> {
         let words: HashSet<&str> = words.into_iter().collect();
         let count = |language: &Self| words.iter().filter(|word| language.stop_words.contains(*word)).count();
+        let script = main_script(&words)?;
         let english = count(Self::english());
-        let others = LANGUAGES[1..].iter().map(|language| (count(language), language));
+        let others = LANGUAGES[1..].iter().filter(|language| language.script == script);
         // Of equals the first.
+        let others = others.map(|language| (count(language), language));
         let best = others.reduce(|best, next| if next.0 > best.0 { next } else { best });
-        let best = best.filter(|(count, _)| *count >= FEWEST.max(2 * english)).map(|(_, language)| language);
+        let fewest = if script == Script::Latin { FEWEST.max(2 * english) } else { 0 };
+        let best = best.filter(|(count, _)| *count >= fewest).map(|(_, language)| language);
         best.or_else(|| (english >= FEWEST).then(Self::english))
+    }
+
+    /// Returns the language with an ISO 639-1 code, such as `de` or `de-AT`.
+    pub(crate) fn with_code(code: &str) -> Option<&'static Self> {
+        let code = code.split(['-', '_']).next().unwrap_or_default();
+        LANGUAGES.iter().find(|language| language.code.eq_ignore_ascii_case(code))
     }
 
     pub(crate) fn english() -> &'static Self {
         &LANGUAGES[0]
     }
 
+    pub(crate) fn is_english(&self) -> bool {
+        self.code == Self::english().code
+    }
+
     pub(crate) fn is_stop_word(&self, word: &str) -> bool {
         self.stop_words.contains(word)
     }
+
+    /// Returns the stemmer for words of a script: that of this language if it is written so, else that of the script.
+    pub(super) fn stemmer_of(&self, script: Script) -> Option<&Stemmer> {
+        let of_script = || LANGUAGES.iter().find(|language| language.script == script);
+        if self.script == script { self.stemmer.as_ref() } else { of_script()?.stemmer.as_ref() }
+    }
+
+    /// Returns whether words differ in nothing but accents.
+    pub(crate) fn has_tones(&self) -> bool {
+        self.code == VIETNAMESE
+    }
+
+    /// Returns a word in lower case. Turkish has an `i` with and one without a dot in either case.
+    pub(super) fn lower_cased(&self, word: &str) -> String {
+        if self.code == "tr" { word.replace('I', "ı").replace('İ', "i").to_lowercase() } else { word.to_lowercase() }
+    }
+}
+
+/// Returns the script of most words. Kana decides over Han, which Japanese has as well.
+fn main_script(words: &HashSet<&str>) -> Option<Script> {
+    let mut counts: Vec<(Script, usize)> = Vec::new();
+    for script in words.iter().map(|word| Script::of_word(word)).filter(|script| *script != Script::Other) {
+        match counts.iter_mut().find(|(own, _)| *own == script) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((script, 1)),
+        }
+    }
+    let has_kana = counts.iter().any(|(script, _)| *script == Script::Kana);
+    let (script, _) = counts.into_iter().max_by_key(|(script, count)| (*count, *script as u8))?;
+    Some(if script == Script::Han && has_kana { Script::Kana } else { script })
 }
 
 #[cfg(test)]
@@ -105,6 +194,12 @@ mod tests {
             ("quanti giorni di ferie ho", "Italian"),
             ("hoeveel vakantiedagen heb ik", "Dutch"),
             ("сколько у меня дней отпуска", "Russian"),
+            ("резервная копия", "Russian"),
+            ("скільки днів відпустки я маю", "Ukrainian"),
+            ("πόσες ημέρες άδειας έχω", "Greek"),
+            ("كم يوما إجازة لدي", "Arabic"),
+            ("如何 备份", "Chinese"),
+            ("バックアップ の 方法", "Japanese"),
         ] {
             assert_eq!(of(text), name, "{text}");
         }

@@ -31,6 +31,11 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     }
 }
 
+/// Returns the beginning of a text, at most so many bytes, cut between characters.
+pub(crate) fn beginning(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}
+
 /// Removes control and invisible characters other than line feeds and tabs.
 pub(crate) fn printable(text: &str) -> String {
     text.chars()

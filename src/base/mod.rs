@@ -12,6 +12,8 @@ pub(crate) mod folder;
 
 pub(crate) mod file;
 
+pub mod script;
+
 pub(crate) mod language;
 
 pub mod line;

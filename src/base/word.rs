@@ -1,34 +1,44 @@
-//! Splits text into words as the full-text index does: lower-cased, stemmed, with positions.
+//! Splits text into words and shortens them to stems, by the rules of their language and script.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::Range;
 
-use rust_stemmers::{Algorithm, Stemmer};
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
 
 use super::language::Language;
+use super::script::{Script, breaks};
 
 /// A word of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
-    /// Lower-cased and stemmed.
+    /// Lower-cased, stemmed, without accents.
     pub(crate) stem: String,
     /// Position in the text, in bytes.
     pub(crate) range: Range<usize>,
 }
 
-/// Splits text into words with the English stemmer that the full-text index uses.
+/// Splits text into words and stems them by the rules of one language.
+#[derive(Clone)]
 pub struct WordSplitter {
-    stemmer: Stemmer,
+    language: &'static Language,
 }
 
 impl Default for WordSplitter {
+    /// Returns a splitter for English.
     fn default() -> Self {
-        Self { stemmer: Stemmer::create(Algorithm::English) }
+        Self::of(Language::english())
     }
 }
 
 impl WordSplitter {
-    /// Returns all words of `text`: runs of letters and digits; each ideograph is a word.
+    /// Returns a splitter for texts that are mostly in this language.
+    pub(crate) fn of(language: &'static Language) -> Self {
+        Self { language }
+    }
+
+    /// Returns all words of `text`: runs of letters and digits, cut by a dictionary if the script has no spaces.
     pub fn words(&self, text: &str) -> Vec<Word> {
         let place = |range: Range<usize>| Word { stem: self.stem(&text[range.clone()]), range };
         runs(text).into_iter().map(place).collect()
@@ -48,7 +58,7 @@ impl WordSplitter {
         let mut key = Vec::new();
         let mut all = Vec::new();
         for (_, word) in &words {
-            let stem = self.stemmer.stem(word).into_owned();
+            let stem = self.stem(word);
             let stems = if language.is_stop_word(word) { &mut all } else { &mut key };
             if !stems.contains(&stem) {
                 stems.push(stem);
@@ -57,16 +67,20 @@ impl WordSplitter {
         if key.is_empty() { all } else { key }
     }
 
-    /// Returns `text` without its stop words, or unchanged if nothing else remains.
+    /// Returns `text` without its stop words, or unchanged if nothing else remains. Words that touched still do.
     pub fn without_stop_words(&self, text: &str) -> String {
         let words = lower_cased(text);
         let language = language(&words);
-        let kept: Vec<_> = words
-            .iter()
-            .filter(|(_, word)| !language.is_stop_word(word))
-            .map(|(range, _)| &text[range.clone()])
-            .collect();
-        if kept.is_empty() { text.to_owned() } else { kept.join(" ") }
+        let mut kept = String::new();
+        let mut end = None;
+        for (range, _) in words.iter().filter(|(_, word)| !language.is_stop_word(word)) {
+            if end.is_some_and(|end| end != range.start) {
+                kept.push(' ');
+            }
+            kept.push_str(&text[range.clone()]);
+            end = Some(range.end);
+        }
+        if kept.is_empty() { text.to_owned() } else { kept }
     }
 
     /// Returns whether `text` has a word that is not a stop word.
@@ -76,12 +90,54 @@ impl WordSplitter {
         words.iter().any(|(_, word)| !language.is_stop_word(word))
     }
 
-    fn stem(&self, word: &str) -> String {
-        self.stemmer.stem(&word.to_lowercase()).into_owned()
+    /// Returns a word lower-cased, stemmed and without accents.
+    pub(crate) fn stem(&self, word: &str) -> String {
+        let word = self.language.lower_cased(word);
+        let script = Script::of_word(&word);
+        match self.language.stemmer_of(script) {
+            Some(stemmer) => folded(&stemmer.stem(&word), script).into_owned(),
+            None if self.language.has_tones() => word.nfc().collect(),
+            None => folded(&word, script).into_owned(),
+        }
     }
 }
 
-/// Returns the language of a text, if it has enough function words to tell.
+/// Returns a lower-case word without accents and with one spelling for letters that are written in several ways.
+pub(crate) fn folded(word: &str, script: Script) -> Cow<'_, str> {
+    if word.is_ascii() {
+        return Cow::Borrowed(word);
+    }
+    let is_letter = |letter: &char| !is_ignored(*letter) && (script.has_mark_letters() || !is_combining_mark(*letter));
+    let mut plain = String::with_capacity(word.len());
+    for letter in word.nfkd().filter(is_letter) {
+        match letter {
+            'ß' => plain.push_str("ss"),
+            'æ' => plain.push_str("ae"),
+            'œ' => plain.push_str("oe"),
+            'þ' => plain.push_str("th"),
+            'ø' => plain.push('o'),
+            'đ' | 'ð' => plain.push('d'),
+            'ł' => plain.push('l'),
+            'ħ' => plain.push('h'),
+            'ı' => plain.push('i'),
+            'ς' => plain.push('σ'),
+            // Alef, yeh and heh have forms that are exchanged in typing.
+            'ٱ' => plain.push('ا'),
+            'ى' | 'ی' => plain.push('ي'),
+            'ة' => plain.push('ه'),
+            'ک' => plain.push('ك'),
+            letter => plain.push(letter),
+        }
+    }
+    if script.has_mark_letters() { Cow::Owned(plain.nfc().collect()) } else { Cow::Owned(plain) }
+}
+
+/// Returns whether a character in a word is only a matter of layout: joiners, soft hyphen, Arabic tatweel.
+fn is_ignored(letter: char) -> bool {
+    matches!(letter, '\u{AD}' | '\u{200B}'..='\u{200D}' | '\u{640}')
+}
+
+/// Returns the language of a text, if it can be told.
 pub(crate) fn language_of(text: &str) -> Option<&'static Language> {
     Language::of(lower_cased(text).iter().map(|(_, word)| word.as_str()))
 }
@@ -95,37 +151,63 @@ fn lower_cased(text: &str) -> Vec<(Range<usize>, String)> {
 }
 
 /// Returns the byte ranges of the words of `text`.
-fn runs(text: &str) -> Vec<Range<usize>> {
+pub(crate) fn runs(text: &str) -> Vec<Range<usize>> {
     let mut runs = Vec::new();
-    let mut start = None;
+    // The start of the run that is open, and whether it is of a script without spaces.
+    let mut open: Option<(usize, bool)> = None;
     for (at, letter) in text.char_indices() {
-        let is_ideograph = is_ideograph(letter);
-        if letter.is_alphanumeric() && !is_ideograph {
-            start.get_or_insert(at);
-            continue;
-        }
-        runs.extend(start.take().map(|start| start..at));
-        if is_ideograph {
-            runs.push(at..at + letter.len_utf8());
+        let is_unspaced = match open {
+            Some((_, is_unspaced)) if continues(letter) => is_unspaced,
+            _ if letter.is_alphanumeric() => Script::of(letter).is_unspaced(),
+            _ => {
+                close(text, open.take(), at, &mut runs);
+                continue;
+            }
+        };
+        if open.is_none_or(|(_, before)| before != is_unspaced) {
+            close(text, open.take(), at, &mut runs);
+            open = Some((at, is_unspaced));
         }
     }
-    runs.extend(start.map(|start| start..text.len()));
+    close(text, open, text.len(), &mut runs);
     runs
 }
 
-/// Returns whether a character belongs to a script written without spaces between words (Thai, Lao, Japanese, Chinese).
-fn is_ideograph(letter: char) -> bool {
-    matches!(u32::from(letter), 0x0E00..=0x0EFF | 0x3040..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x20000..=0x3FFFF)
+/// Returns whether a character that is no letter continues a word.
+fn continues(letter: char) -> bool {
+    !letter.is_ascii() && (is_combining_mark(letter) || is_ignored(letter))
+}
+
+/// Adds the words of a run that ends at `end`.
+fn close(text: &str, run: Option<(usize, bool)>, end: usize, runs: &mut Vec<Range<usize>>) {
+    match run {
+        None => {}
+        Some((start, false)) => runs.push(start..end),
+        Some((start, true)) => {
+            let breaks: Vec<_> = breaks(&text[start..end]).map(|offset| start + offset).collect();
+            let words = breaks.windows(2).map(|pair| pair[0]..pair[1]);
+            runs.extend(words.filter(|word| text[word.clone()].chars().any(char::is_alphanumeric)));
+        }
+    }
 }
 
 /// Returns the first position of `words` in `text` at word boundaries, in bytes.
 pub(crate) fn find_words(text: &str, words: &str) -> Option<usize> {
-    let is_edge = |letter: Option<char>| letter.is_none_or(|letter| !letter.is_alphanumeric());
-    let is_whole =
-        |at: &usize| is_edge(text[..*at].chars().next_back()) && is_edge(text[at + words.len()..].chars().next());
-    text.match_indices(words).map(|(at, _)| at).find(is_whole)
+    text.match_indices(words).map(|(at, _)| at).find(|at| is_whole(text, *at..at + words.len()))
 }
 
+/// Returns whether a part of a text begins and ends where words do. In a script without spaces that is everywhere.
+pub(crate) fn is_whole(text: &str, part: Range<usize>) -> bool {
+    let joined = |before: Option<char>, after: Option<char>| {
+        let joins = |letter: Option<char>| {
+            letter.is_some_and(|letter| letter.is_alphanumeric() && !Script::of(letter).is_unspaced())
+        };
+        joins(before) && joins(after)
+    };
+    let inside = &text[part.clone()];
+    !joined(text[..part.start].chars().next_back(), inside.chars().next())
+        && !joined(inside.chars().next_back(), text[part.end..].chars().next())
+}
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::ui::Ui;
 use crate::base::line::{counted, printable};
-use crate::engine::IngestEvent;
+use crate::engine::{IngestEvent, Rebuild};
 
 /// Shortest interval between two lines about the same step.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
@@ -48,9 +48,16 @@ impl IngestProgress {
     pub(crate) fn take(&self, event: &IngestEvent) {
         let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match event {
-            IngestEvent::Opened { is_new } => {
-                let verb = if *is_new { "creating" } else { "using" };
+            IngestEvent::Opened { is_new, rebuild } => {
+                let verb = match rebuild {
+                    _ if *is_new => "creating",
+                    Rebuild::No => "using",
+                    Rebuild::Text | Rebuild::All => "rebuilding",
+                };
                 self.say(&format!("{verb} index `{}`", self.location));
+                if *rebuild == Rebuild::Text {
+                    self.say("its text index is of an earlier version; all files are read again, and vectors are kept");
+                }
             }
             IngestEvent::Compared { to_read: 0 } => {}
             IngestEvent::Compared { to_read } => {

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use super::{Engine, EngineError, create_folder};
-use crate::kb::index::{Index, IndexError, Manifest, leads_out_of};
-use crate::kb::ingest::{CollectionSource, IngestError, IngestEvent, IngestOptions, IngestSummary, Listener, ingest};
+use crate::kb::index::{Index, IndexError, Manifest, TEXT_INDEX_VERSION, leads_out_of};
+use crate::kb::ingest::{
+    CollectionSource, IngestError, IngestEvent, IngestOptions, IngestSummary, Listener, Rebuild, ingest,
+};
 
 /// Options of [`Engine::index`].
 #[derive(Clone, Debug, Default)]
@@ -21,7 +23,7 @@ pub struct IndexRequest {
     pub prune: bool,
     /// See [`IngestOptions::verify`].
     pub verify: bool,
-    /// See [`IngestOptions::rebuild`].
+    /// Whether to read, split and embed everything again.
     pub rebuild: bool,
 }
 
@@ -47,18 +49,23 @@ impl Engine {
         let stored = Index::known(&self.location).await;
         let choice = self.embedder_choice(stored.as_ref(), request.rebuild);
         let embedder = self.load_embedder(&choice).await?;
-        let (sources, forget) = self.sources(request, stored.as_ref())?;
+        let rebuild = match &stored {
+            _ if request.rebuild => Rebuild::All,
+            Some(manifest) if manifest.text_index != TEXT_INDEX_VERSION => Rebuild::Text,
+            _ => Rebuild::No,
+        };
+        let (sources, forget) = self.sources(request, rebuild, stored.as_ref())?;
         let options = IngestOptions {
             sources,
             forget,
             embed: request.embed,
             prune: request.prune,
             verify: request.verify,
-            rebuild: request.rebuild,
+            rebuild,
         };
         let is_new = stored.is_none();
         self.make_folder()?;
-        watcher(IngestEvent::Opened { is_new });
+        watcher(IngestEvent::Opened { is_new, rebuild });
         Ok(ingest(&self.location, &embedder, &choice.to_string(), &options, watcher, cancel).await?)
     }
 
@@ -69,6 +76,7 @@ impl Engine {
     fn sources(
         &self,
         request: &IndexRequest,
+        rebuild: Rebuild,
         stored: Option<&Manifest>,
     ) -> Result<(Vec<CollectionSource>, Vec<String>), EngineError> {
         let mut sources = Vec::new();
@@ -88,7 +96,7 @@ impl Engine {
             sources.push(CollectionSource { name, root });
         }
         let mut forget = Vec::new();
-        if request.folders.is_empty() || request.rebuild {
+        if request.folders.is_empty() || rebuild != Rebuild::No {
             let collections = stored.map(|manifest| manifest.collections.clone()).unwrap_or_default();
             for (name, root) in collections {
                 if sources.iter().any(|source| source.name == name) {

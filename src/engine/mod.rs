@@ -89,7 +89,7 @@ pub(crate) use self::verify::{CitationState, VerifiedCitation, VerifiedReport, V
 pub(crate) use self::watch::{CallStep, LINE_CHARACTERS, Progress, RunEvent, Watcher, event_line};
 pub(crate) use crate::kb::embed::EmbedderChoice;
 pub(crate) use crate::kb::eval::Figures;
-pub(crate) use crate::kb::ingest::{IngestEvent, IngestSummary, SkippedFile};
+pub(crate) use crate::kb::ingest::{IngestEvent, IngestSummary, Rebuild, SkippedFile};
 pub use crate::kb::search::Scope;
 pub(crate) use crate::kb::search::{Hit, SearchMode, Snippet, Support};
 pub(crate) use crate::research::branch::Finding;

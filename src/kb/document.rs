@@ -10,6 +10,9 @@ use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use serde_json::{Map, Value};
 
 use crate::base::id::ContentHash;
+use crate::base::language::Language;
+use crate::base::line::beginning;
+use crate::base::word::language_of;
 
 /// Larger files are skipped: they are logs or dumps rather than documents, and a file is held in memory whole.
 pub(crate) const MAX_DOCUMENT_BYTES: u64 = 4 * 1024 * 1024;
@@ -23,6 +26,9 @@ const MAX_YAML_NODES: usize = 20_000;
 /// Limits on each title, tag and alias, and on how many tags or aliases are kept.
 const MAX_NAME_CHARS: usize = 200;
 const MAX_NAMES: usize = 256;
+
+/// Bytes at the beginning of a document whose words tell its language.
+const READ_FOR_LANGUAGE: usize = 8 * 1024;
 
 const BOM: char = '\u{feff}';
 
@@ -46,6 +52,8 @@ pub(crate) struct Document {
     pub(crate) tags: Vec<String>,
     /// Date from the first field of [`DATE_FIELDS`] that has one.
     pub(crate) date: Option<Date>,
+    /// Language from the front matter.
+    own_language: Option<&'static Language>,
     /// Hash of the bytes of the file.
     pub(crate) content_hash: ContentHash,
     /// Problems that do not keep the file out of the index.
@@ -139,6 +147,7 @@ impl Document {
             aliases: Vec::new(),
             tags: Vec::new(),
             date: None,
+            own_language: None,
             content_hash,
             warnings: Vec::new(),
         };
@@ -160,6 +169,12 @@ impl Document {
     /// Only this title is embedded, so that renaming a file changes no vector.
     pub(crate) fn own_title(&self) -> Option<&str> {
         self.has_own_title.then_some(self.title.as_str())
+    }
+
+    /// Returns the language of the front matter (`lang: de`), else the one the text is in, else English.
+    pub(crate) fn language(&self) -> &'static Language {
+        let read = || beginning(&self.text[self.body.clone()], READ_FOR_LANGUAGE);
+        self.own_language.or_else(|| language_of(read())).unwrap_or_else(Language::english)
     }
 
     fn take_front_matter(&mut self) {
@@ -205,6 +220,8 @@ impl Document {
             *tag = tag.trim_start_matches('#').to_owned();
         }
         self.tags.retain(|tag| !tag.is_empty());
+        self.own_language =
+            find(&["lang", "language", "locale"]).and_then(|(_, value)| Language::with_code(&scalar(value)?));
         self.date = DATE_FIELDS.iter().find_map(|name| date(&scalar(find(&[name])?.1)?));
     }
 

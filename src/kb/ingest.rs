@@ -25,7 +25,9 @@ use super::index::{
 };
 use super::walk::{FoundFile, Skipped, read_inside, walk};
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
+use crate::base::language::Language;
 use crate::base::line::with_causes;
+use crate::base::script::share_read;
 
 /// Chunks per commit. Small commits leave many fragments to compact; large ones delay the first searchable file.
 const CHUNKS_PER_COMMIT: usize = 8_192;
@@ -68,8 +70,20 @@ pub struct IngestOptions {
     pub prune: bool,
     /// Whether to compare content even if size and modification time are unchanged.
     pub verify: bool,
-    /// Whether to read, split and embed everything again.
-    pub rebuild: bool,
+    /// What to do again.
+    pub rebuild: Rebuild,
+}
+
+/// How much of an index is built again. Readers use the old one until the new one is complete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rebuild {
+    /// Nothing but what changed.
+    #[default]
+    No,
+    /// Everything is read and split again; the vectors of unchanged chunks are kept.
+    Text,
+    /// Everything is read, split and embedded again.
+    All,
 }
 
 /// Progress of [`ingest`].
@@ -79,6 +93,8 @@ pub enum IngestEvent {
     Opened {
         /// Whether it was created by this run.
         is_new: bool,
+        /// How much of it is built again.
+        rebuild: Rebuild,
     },
     /// A folder was listed and compared with the index.
     Compared {
@@ -252,7 +268,12 @@ pub async fn ingest(
 ) -> Result<IngestSummary, IngestError> {
     let started = Instant::now();
     let writer = open_writer(location, embedder, choice, options).await?;
-    let mut run = Run { writer, embedder, options, listener, cancel, summary: IngestSummary::default() };
+    let donor = match options.rebuild {
+        Rebuild::Text => Some(Index::open(location).await?),
+        Rebuild::No | Rebuild::All => None,
+    };
+    let summary = IngestSummary::default();
+    let mut run = Run { writer, donor, embedder, options, listener, cancel, summary };
     run.finish(started).await?;
     Ok(run.summary)
 }
@@ -264,13 +285,21 @@ async fn open_writer(
     options: &IngestOptions,
 ) -> Result<IndexWriter, IngestError> {
     let wanted = manifest(embedder, choice);
-    let mut writer = if options.rebuild {
-        let collections = Index::known(location).await.map(|manifest| manifest.collections).unwrap_or_default();
-        IndexWriter::rebuild(location, Manifest { collections, ..wanted }).await?
-    } else {
-        let writer = IndexWriter::open(location, &wanted).await?;
-        check_same(writer.index().manifest(), &wanted)?;
-        writer
+    let mut writer = match options.rebuild {
+        Rebuild::No => {
+            let writer = IndexWriter::open(location, &wanted).await?;
+            check_same(writer.index().manifest(), &wanted)?;
+            check_text_index(writer.index().manifest(), &wanted)?;
+            writer
+        }
+        Rebuild::Text | Rebuild::All => {
+            let known = Index::known(location).await;
+            if let Some(known) = known.as_ref().filter(|_| options.rebuild == Rebuild::Text) {
+                check_same(known, &wanted)?;
+            }
+            let collections = known.map(|manifest| manifest.collections).unwrap_or_default();
+            IndexWriter::rebuild(location, Manifest { collections, ..wanted }).await?
+        }
     };
     let mut named = writer.index().manifest().clone();
     named.collections.retain(|name, _| !options.forget.contains(name));
@@ -290,12 +319,19 @@ async fn open_writer(
             }
         }
     }
-    if named != *writer.index().manifest() && !options.rebuild {
-        writer.save_manifest(named).await?;
-    } else if options.rebuild {
-        writer.name_collections(named.collections);
+    if named != *writer.index().manifest() {
+        set_manifest(&mut writer, named, options.rebuild).await?;
     }
     Ok(writer)
+}
+
+/// Changes the manifest: at once, or when the index that is built again is published.
+async fn set_manifest(writer: &mut IndexWriter, manifest: Manifest, rebuild: Rebuild) -> Result<(), IngestError> {
+    match rebuild {
+        Rebuild::No => writer.save_manifest(manifest).await?,
+        Rebuild::Text | Rebuild::All => writer.set_manifest(manifest),
+    }
+    Ok(())
 }
 
 fn manifest(embedder: &Arc<dyn Embedder>, choice: &str) -> Manifest {
@@ -304,6 +340,7 @@ fn manifest(embedder: &Arc<dyn Embedder>, choice: &str) -> Manifest {
         generation: 1,
         chunker: format!("{CHUNKER_VERSION}/{}/{}", options.target_tokens, options.max_tokens),
         text_index: TEXT_INDEX_VERSION.to_owned(),
+        languages: Vec::new(),
         embedder: EmbedderRecord {
             choice: choice.to_owned(),
             name: embedder.name().to_owned(),
@@ -321,24 +358,31 @@ pub(crate) fn chunk_options(embedder: &dyn Embedder) -> ChunkOptions {
 }
 
 fn check_same(stored: &Manifest, wanted: &Manifest) -> Result<(), IngestError> {
-    let mismatch = |what, stored: &str, current: &str| {
-        Err(IngestError::Mismatch { what, stored: stored.to_owned(), current: current.to_owned() })
-    };
     if stored.embedder.fingerprint != wanted.embedder.fingerprint {
-        return mismatch("embedder", &stored.embedder.name, &wanted.embedder.name);
+        return Err(mismatch("embedder", &stored.embedder.name, &wanted.embedder.name));
     }
     if stored.chunker != wanted.chunker {
-        return mismatch("chunker", &stored.chunker, &wanted.chunker);
-    }
-    if stored.text_index != wanted.text_index {
-        return mismatch("text index", &stored.text_index, &wanted.text_index);
+        return Err(mismatch("chunker", &stored.chunker, &wanted.chunker));
     }
     Ok(())
+}
+
+fn check_text_index(stored: &Manifest, wanted: &Manifest) -> Result<(), IngestError> {
+    if stored.text_index == wanted.text_index {
+        return Ok(());
+    }
+    Err(mismatch("text index", &stored.text_index, &wanted.text_index))
+}
+
+fn mismatch(what: &'static str, stored: &str, current: &str) -> IngestError {
+    IngestError::Mismatch { what, stored: stored.to_owned(), current: current.to_owned() }
 }
 
 /// The state of one run.
 struct Run<'a> {
     writer: IndexWriter,
+    /// The index that is built again, whose vectors are kept.
+    donor: Option<Index>,
     embedder: &'a Arc<dyn Embedder>,
     options: &'a IngestOptions,
     listener: Listener<'a>,
@@ -396,7 +440,7 @@ impl Run<'_> {
             }
             self.writer.finish_text_index().await?;
         }
-        if self.options.rebuild && !self.cancel.is_cancelled() {
+        if self.options.rebuild != Rebuild::No && !self.cancel.is_cancelled() {
             self.writer.publish().await?;
         }
         if self.options.embed {
@@ -555,7 +599,8 @@ impl Run<'_> {
     async fn commit(&mut self, batch: &mut Batch<'_>) -> Result<(), IngestError> {
         let Batch { mut replacements, touched, donors, files, .. } =
             std::mem::replace(batch, Batch::new(batch.comparison));
-        let vectors = self.writer.index().vectors_by_key(&donors).await?;
+        let vectors = self.vectors_of(&replacements, &donors).await?;
+        self.name_languages(&replacements).await?;
         let mut chunks = 0;
         for row in replacements.iter_mut().flat_map(|replacement| &mut replacement.chunks) {
             chunks += 1;
@@ -569,6 +614,41 @@ impl Run<'_> {
         self.summary.chunks += chunks;
         (self.listener)(IngestEvent::Committed { files, chunks });
         Ok(())
+    }
+
+    /// Returns the vectors that chunks of a batch may keep, by key.
+    async fn vectors_of(
+        &self,
+        replacements: &[Replacement],
+        donors: &[DocumentId],
+    ) -> Result<HashMap<String, Vec<f32>>, IngestError> {
+        Ok(match &self.donor {
+            Some(donor) => {
+                let documents: Vec<_> = replacements.iter().map(|new| new.document.id.clone()).collect();
+                donor.vectors_by_key(&documents).await?
+            }
+            None => self.writer.index().vectors_by_key(donors).await?,
+        })
+    }
+
+    /// Adds the languages of a batch to the manifest before the batch is committed, the most frequent first, so that
+    /// searches find its words.
+    async fn name_languages(&mut self, batch: &[Replacement]) -> Result<(), IngestError> {
+        let known = &self.writer.index().manifest().languages;
+        let mut new: Vec<(&str, usize)> = Vec::new();
+        for code in batch.iter().map(|new| new.language.code).filter(|code| !known.iter().any(|own| own == code)) {
+            match new.iter_mut().find(|(own, _)| *own == code) {
+                Some((_, count)) => *count += 1,
+                None => new.push((code, 1)),
+            }
+        }
+        if new.is_empty() {
+            return Ok(());
+        }
+        new.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let mut manifest = self.writer.index().manifest().clone();
+        manifest.languages.extend(new.into_iter().map(|(code, _)| code.to_owned()));
+        set_manifest(&mut self.writer, manifest, self.options.rebuild).await
     }
 
     async fn embed_missing(&mut self) -> Result<(), IngestError> {
@@ -693,7 +773,8 @@ fn read(source: &CollectionSource, file: ToRead, embedder: &dyn Embedder) -> Rea
         Ok(document) => document,
         Err(reason) => return skipped(reason),
     };
-    let chunks = chunk_rows(&source.name, &document, embedder);
+    let language = document.language();
+    let chunks = chunk_rows(&source.name, &document, language, embedder);
     let row = DocumentRow {
         id: DocumentId::new(&source.name, &document.path),
         collection: source.name.clone(),
@@ -705,7 +786,7 @@ fn read(source: &CollectionSource, file: ToRead, embedder: &dyn Embedder) -> Rea
         chunks: u32::try_from(chunks.len()).unwrap_or(u32::MAX),
     };
     let warnings = document.warnings.iter().map(ToString::to_string).collect();
-    Read::New { replacement: Replacement { document: row, chunks }, is_known: known.is_some(), warnings }
+    Read::New { replacement: Replacement { document: row, chunks, language }, is_known: known.is_some(), warnings }
 }
 
 /// Returns the modification time, or `None` if it is younger than [`TRUSTED_AGE`].
@@ -714,7 +795,12 @@ fn trusted_time(modified_ns: i64, read_at: SystemTime) -> Option<i64> {
     (i128::from(modified_ns) < i128::try_from(age_limit.as_nanos()).ok()?).then_some(modified_ns)
 }
 
-fn chunk_rows(collection: &str, document: &Document, embedder: &dyn Embedder) -> Vec<ChunkRow> {
+fn chunk_rows(
+    collection: &str,
+    document: &Document,
+    language: &'static Language,
+    embedder: &dyn Embedder,
+) -> Vec<ChunkRow> {
     let id = DocumentId::new(collection, &document.path);
     let names = names(document);
     let date = document.date.map(|date| date.to_string());
@@ -742,9 +828,11 @@ fn chunk_rows(collection: &str, document: &Document, embedder: &dyn Embedder) ->
             tokens: u32::try_from(chunk.tokens).unwrap_or(u32::MAX),
             content_hash: document.content_hash.clone(),
             embed_key: None,
+            searched: String::new(),
             vector: None,
         };
         row.embed_key = embed_key(embedder, &row);
+        row.searched = row.terms(language);
         row
     });
     rows.collect()
@@ -773,9 +861,15 @@ fn text_to_embed(row: &ChunkRow) -> String {
     embed_text(title, &row.heading_path, row.context.as_deref(), &row.text)
 }
 
-/// Returns the key under which a vector is reused, or `None` for a chunk without words, which is not embedded.
+/// Least fraction of a chunk's letters that the embedder reads for the chunk to be embedded: the vector of a text that it
+/// does not read is near to those of all such texts.
+const LEAST_READ: f32 = 0.4;
+
+/// Returns the key under which a vector is reused, or `None` for a chunk without words that the embedder reads, which is
+/// not embedded.
 fn embed_key(embedder: &dyn Embedder, row: &ChunkRow) -> Option<String> {
-    if !row.text.chars().any(char::is_alphanumeric) {
+    let has_words = row.text.chars().any(char::is_alphanumeric);
+    if !has_words || share_read(&row.text, |script| embedder.reads(script)) < LEAST_READ {
         return None;
     }
     let mut hasher = blake3::Hasher::new();

@@ -206,7 +206,7 @@ async fn survives(first: Option<&IngestOptions>, prepare: Preparation, options: 
             Err(error) => panic!("stopped after {steps} steps, the run fails otherwise: {error:?}"),
         }
         // A killed rebuild need not be repeated: an ordinary run must be enough.
-        let finish = IngestOptions { rebuild: false, ..options.clone() };
+        let finish = IngestOptions { rebuild: Rebuild::No, ..options.clone() };
         let finished = world.ingest(&finish, None).await;
         finished.unwrap_or_else(|error| panic!("stopped after {steps} steps, the next run fails: {error:?}"));
         let state = world.state().await;
@@ -241,7 +241,7 @@ async fn update_killed_at_any_step_is_finished_by_the_next_run() {
 
 #[tokio::test]
 async fn rebuild_killed_at_any_step_leaves_the_old_index_or_the_new_one() {
-    let rebuild = IngestOptions { rebuild: true, ..vectors() };
+    let rebuild = IngestOptions { rebuild: Rebuild::All, ..vectors() };
     let steps = survives(Some(&vectors()), nothing, &rebuild).await;
     assert!(steps >= 8, "{steps} steps");
 }

@@ -16,7 +16,8 @@ use super::batch;
 use super::bert_tokens::BertTokens;
 use super::matches::TokenVectors;
 use super::word_piece::WordPiece;
-use super::{EmbedError, Embedder, Matches};
+use super::{EmbedError, Embedder, Matches, is_latin};
+use crate::base::script::Script;
 use crate::base::token::CountTokens;
 
 static MODEL: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/all-MiniLM-L6-v2-int8/model.onnx"));
@@ -92,6 +93,10 @@ impl Embedder for Builtin {
 
     fn tokens(&self) -> &dyn CountTokens {
         &self.tokens
+    }
+
+    fn reads(&self, script: Script) -> bool {
+        is_latin(script)
     }
 
     fn embed_passages(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {

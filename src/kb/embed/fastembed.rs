@@ -21,7 +21,8 @@ use super::catalogue::{self, CatalogueModel};
 use super::family::Family;
 use super::model_files::ModelFiles;
 use super::recipe::Recipe;
-use super::{Cause, EmbedError, Embedder, EmbedderOptions, onnx_runtime};
+use super::{Cause, EmbedError, Embedder, EmbedderOptions, is_latin, onnx_runtime};
+use crate::base::script::Script;
 use crate::base::token::CountTokens;
 
 /// Tokens of the largest batch. Larger ones gain nothing, since ONNX Runtime spreads one batch over all threads, and
@@ -35,6 +36,8 @@ pub(super) struct Fastembed {
     /// Tokens of the window that remain for a passage, after special tokens and prefix.
     max_tokens: usize,
     tokens: Box<dyn CountTokens>,
+    /// Whether the vocabulary is that of the English BERT.
+    is_english: bool,
     files: ModelFiles,
     traits: Traits,
     environment: Environment,
@@ -90,12 +93,12 @@ impl Fastembed {
         let name = format!("fastembed:{name}");
         let tokenizer_bytes = files.tokenizer_bytes()?;
         let fingerprint = traits.fingerprint(recipe_name, &files.weights_hash()?, &tokenizer_bytes);
-        let (tokens, special) =
-            counter(&tokenizer_bytes).map_err(|source| EmbedError::Load { model: name.clone(), source })?;
+        let Vocabulary { tokens, special, is_english } =
+            vocabulary(&tokenizer_bytes).map_err(|source| EmbedError::Load { model: name.clone(), source })?;
         let taken = special + tokens.count(&traits.passage_prefix);
         let max_tokens = traits.max_length.saturating_sub(taken).max(1);
         let session = Mutex::new(None);
-        Ok(Self { name, fingerprint, max_tokens, tokens, files, traits, environment, threads, session })
+        Ok(Self { name, fingerprint, max_tokens, tokens, is_english, files, traits, environment, threads, session })
     }
 
     /// Embeds texts that already have their prefixes.
@@ -184,6 +187,10 @@ impl Embedder for Fastembed {
         &*self.tokens
     }
 
+    fn reads(&self, script: Script) -> bool {
+        !self.is_english || is_latin(script)
+    }
+
     fn embed_passages(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let prefix = &self.traits.passage_prefix;
         self.embed(&texts.iter().map(|text| format!("{prefix}{text}")).collect::<Vec<_>>())
@@ -266,16 +273,29 @@ impl CountTokens for EncodedTokens {
     }
 }
 
-/// Returns the fastest counter for a tokenizer, and the number of special tokens it adds to a text.
-fn counter(tokenizer_json: &[u8]) -> Result<(Box<dyn CountTokens>, usize), Cause> {
+/// Tokens of the English BERT, whose vocabulary many English models share. Those of other languages differ in size.
+const ENGLISH_TOKENS: usize = 30_522;
+
+/// What is known of a tokenizer.
+struct Vocabulary {
+    /// The fastest counter for it.
+    tokens: Box<dyn CountTokens>,
+    /// Special tokens that it adds to a text.
+    special: usize,
+    /// Whether it is that of the English BERT.
+    is_english: bool,
+}
+
+fn vocabulary(tokenizer_json: &[u8]) -> Result<Vocabulary, Cause> {
     let mut tokenizer = Tokenizer::from_bytes(tokenizer_json)?;
     tokenizer.with_padding(None);
     tokenizer.with_truncation(None)?;
     let special = tokenizer.get_post_processor().map_or(0, |processor| processor.added_tokens(false));
     if is_uncased_bert(&tokenizer) {
-        return Ok((Box::new(BertTokens::from_bytes(tokenizer_json)?), special));
+        let is_english = tokenizer.get_vocab_size(true) == ENGLISH_TOKENS;
+        return Ok(Vocabulary { tokens: Box::new(BertTokens::from_bytes(tokenizer_json)?), special, is_english });
     }
-    Ok((Box::new(EncodedTokens(tokenizer)), special))
+    Ok(Vocabulary { tokens: Box::new(EncodedTokens(tokenizer)), special, is_english: false })
 }
 
 /// Returns whether [`BertTokens`] is exact for this tokenizer.

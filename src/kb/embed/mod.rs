@@ -43,6 +43,7 @@ pub use self::matches::Matches;
 pub(crate) use self::matches::windows;
 pub(crate) use self::model_files::ModelFilesError;
 pub(crate) use self::onnx_runtime::{RuntimeError, find_runtime};
+use crate::base::script::Script;
 use crate::base::token::CountTokens;
 
 /// Turns texts into vectors.
@@ -65,6 +66,12 @@ pub trait Embedder: Send + Sync {
 
     /// Returns the token counter of this embedder's model.
     fn tokens(&self) -> &dyn CountTokens;
+
+    /// Returns whether the vocabulary of the model has the words of a script, or only its letters, by which nothing is
+    /// understood.
+    fn reads(&self, _script: Script) -> bool {
+        true
+    }
 
     /// Returns a unit vector for each text, in the order of the texts.
     ///
@@ -110,6 +117,11 @@ pub trait Embedder: Send + Sync {
 pub(crate) fn is_english(word: &str) -> bool {
     let word = word.to_lowercase();
     builtin::VOCABULARY.lines().any(|own| own == word)
+}
+
+/// Returns whether an English vocabulary has the words of a script. Digits and names in other letters are read with them.
+fn is_latin(script: Script) -> bool {
+    matches!(script, Script::Latin)
 }
 
 /// Returns the cosine of two unit vectors.

@@ -8,9 +8,9 @@ use lancedb::{DistanceType, Table};
 use super::schema::SEARCHED;
 use super::{During, IndexError, step};
 
-/// Tokenizer settings of the text index, part of the manifest. Increase the number when they change, so that existing
-/// indexes are rebuilt.
-pub(crate) const TEXT_INDEX_VERSION: &str = "icu-split/en-stem/positions/2";
+/// Version of the terms of the text index, part of the manifest. Increase the number when [`super::terms`] changes, so that
+/// existing indexes are rebuilt.
+pub(crate) const TEXT_INDEX_VERSION: &str = "terms/positions/3";
 
 pub(super) const TEXT_INDEX: &str = "searched_idx";
 
@@ -43,8 +43,11 @@ pub(super) async fn build_text_index(chunks: &Table) -> Result<(), IndexError> {
     let action = "build the text index";
     step(action)?;
     let params = FtsIndexBuilder::default()
-        .base_tokenizer("icu/split".into())
+        .base_tokenizer("whitespace".into())
         .with_position(true)
+        .lower_case(false)
+        .stem(false)
+        .ascii_folding(false)
         .remove_stop_words(false)
         .max_token_length(Some(MAX_WORD_BYTES))
         .memory_limit_mb(TEXT_INDEX_MEMORY_MB);

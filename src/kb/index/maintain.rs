@@ -128,6 +128,7 @@ mod tests {
 
     use super::*;
     use crate::base::id::{ChunkId, ContentHash, DocumentId};
+    use crate::base::language::Language;
     use crate::kb::index::{
         ChunkRow, DocumentRow, EmbedderRecord, Filter, Index, IndexLocation, Manifest, Replacement, TEXT_INDEX_VERSION,
     };
@@ -137,6 +138,7 @@ mod tests {
             generation: 1,
             chunker: "1".into(),
             text_index: TEXT_INDEX_VERSION.into(),
+            languages: Vec::new(),
             embedder: EmbedderRecord {
                 choice: "builtin".into(),
                 name: "random".into(),
@@ -167,6 +169,7 @@ mod tests {
             tokens: 2,
             content_hash: ContentHash::of(b"a"),
             embed_key: Some(number.to_string()),
+            searched: String::new(),
             vector: Some(vector),
         }
     }
@@ -196,7 +199,7 @@ mod tests {
             chunks: 2_000,
         };
         let mut writer = IndexWriter::open(&location, &manifest(dimension)).await.unwrap();
-        writer.replace(vec![Replacement { document, chunks }]).await.unwrap();
+        writer.replace(vec![Replacement { document, chunks, language: Language::english() }]).await.unwrap();
         build_vector_index(&writer.index().chunks, dimension, 2_000).await.unwrap();
         drop(writer);
 

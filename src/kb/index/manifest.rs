@@ -15,8 +15,10 @@ pub struct Manifest {
     pub(crate) generation: u32,
     /// Version and parameters of the chunker.
     pub(crate) chunker: String,
-    /// Tokenizer settings of the text index.
+    /// Version of the terms of the text index.
     pub(crate) text_index: String,
+    /// Codes of the languages that texts were stemmed by, first the main one.
+    pub(crate) languages: Vec<String>,
     /// The embedder of the vectors.
     pub(crate) embedder: EmbedderRecord,
     /// Root of each collection by name: relative to the folder that the index belongs to if inside it, else absolute.
@@ -78,6 +80,7 @@ impl Manifest {
             ("generation".to_owned(), self.generation.to_string()),
             ("chunker".to_owned(), self.chunker.clone()),
             ("text_index".to_owned(), self.text_index.clone()),
+            ("languages".to_owned(), self.languages.join(" ")),
             ("embedder".to_owned(), embedder),
         ];
         let collections = self.collections.iter();
@@ -105,6 +108,8 @@ impl Manifest {
             generation: number(&take("generation")?, "generation")?,
             chunker: take("chunker")?,
             text_index: take("text_index")?,
+            // Missing in an index of an earlier version of the terms.
+            languages: take("languages").unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
             embedder: serde_json::from_str(&take("embedder")?).map_err(|_| ManifestError::Entry { key: "embedder" })?,
             collections: entries
                 .into_iter()
@@ -156,6 +161,7 @@ mod tests {
             generation: 3,
             chunker: "1/216/254".into(),
             text_index: "1".into(),
+            languages: vec!["de".into(), "en".into()],
             embedder: EmbedderRecord {
                 choice: "builtin".into(),
                 name: "all-MiniLM-L6-v2-int8".into(),

@@ -6,10 +6,13 @@
 //! # Where to look
 //!
 //! - [`schema`] defines the tables, [`manifest`] the metadata.
-//! - `indexes` has the settings of the text and vector index; `query` the two legs of a search and their filter.
+//! - `indexes` has the settings of the text and vector index, `terms` what a text is found by; `query` the two legs of a
+//!   search and their filter.
 //! - `write` has the commits and their order, `maintain` the upkeep.
 
 pub(crate) mod location;
+
+pub(crate) mod terms;
 
 pub(crate) mod schema;
 
@@ -47,11 +50,13 @@ pub use write::lock_writer;
 pub(crate) use write::{IndexWriter, Replacement, writer};
 
 use crate::base::id::DocumentId;
+use crate::base::language::Language;
 use crate::base::lock::FileLockError;
 use schema::Columns;
 #[cfg(test)]
 pub(crate) use step::STEPS_LEFT;
 use step::step;
+use terms::Terms;
 
 /// Limits of LanceDB's caches, whose defaults are several gigabytes.
 const INDEX_CACHE_BYTES: usize = 256 * 1024 * 1024;
@@ -281,6 +286,15 @@ impl Index {
     /// Returns the metadata of the index.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    /// Returns how the words of a query become terms of this index.
+    pub(crate) fn terms(&self) -> Terms {
+        if self.manifest.text_index != TEXT_INDEX_VERSION {
+            return Terms::AsTyped;
+        }
+        let languages: Vec<_> = self.manifest.languages.iter().filter_map(|code| Language::with_code(code)).collect();
+        Terms::Stemmed(if languages.is_empty() { vec![Language::english()] } else { languages })
     }
 
     /// Returns the folder that a collection was indexed from; `None` for an unknown collection, and for one whose folder

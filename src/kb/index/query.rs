@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use futures::TryStreamExt;
 use lancedb::DistanceType;
-use lancedb::index::scalar::{FtsQuery, FullTextSearchQuery, MatchQuery, PhraseQuery};
+use lancedb::index::scalar::{BooleanQuery, FtsQuery, FullTextSearchQuery, MatchQuery, Occur, PhraseQuery};
 use lancedb::query::{ExecutableQuery, Query, QueryBase, Select};
 
 use super::indexes::RERANKED;
@@ -80,7 +80,7 @@ pub(super) fn literal(text: &str) -> String {
 impl Index {
     /// Returns up to `limit` chunks by BM25F over names, headings and text, best first.
     pub(crate) async fn text_leg(&self, terms: &str, filter: &Filter, limit: usize) -> Result<Vec<LegHit>, IndexError> {
-        let query = MatchQuery::new(terms.to_owned()).with_column(Some(SEARCHED.to_owned()));
+        let query = MatchQuery::new(self.terms().of_query(terms)).with_column(Some(SEARCHED.to_owned()));
         self.text_hits(FtsQuery::Match(query), filter, limit).await
     }
 
@@ -93,7 +93,8 @@ impl Index {
         limit: usize,
     ) -> Result<Vec<LegHit>, IndexError> {
         let errors = u32::try_from(errors).unwrap_or(u32::MAX);
-        let query = MatchQuery::new(word.to_owned()).with_column(Some(SEARCHED.to_owned()));
+        let stem = self.terms().of_phrase(word).into_iter().next().unwrap_or_default();
+        let query = MatchQuery::new(stem).with_column(Some(SEARCHED.to_owned()));
         let query = query.with_fuzziness(Some(errors)).with_prefix_length(1);
         self.text_hits(FtsQuery::Match(query), filter, limit).await
     }
@@ -101,8 +102,8 @@ impl Index {
     /// Returns the number of chunks that have a word with the stem of `word`.
     pub(crate) async fn count_with(&self, word: &str, filter: &Filter) -> Result<usize, IndexError> {
         let action = "count the chunks that have a word";
-        let query = MatchQuery::new(word.to_owned()).with_column(Some(SEARCHED.to_owned()));
-        let query = self.chunks.query().full_text_search(FullTextSearchQuery::new_query(FtsQuery::Match(query)));
+        let Some(query) = self.phrase(word) else { return Ok(0) };
+        let query = self.chunks.query().full_text_search(FullTextSearchQuery::new_query(query));
         let query = filter.apply(query).select(Select::columns(&["_score"])).with_row_id().limit(usize::MAX >> 1);
         let mut stream = query.execute().await.during(action)?;
         let mut count = 0;
@@ -119,8 +120,27 @@ impl Index {
         filter: &Filter,
         limit: usize,
     ) -> Result<Vec<LegHit>, IndexError> {
-        let query = PhraseQuery::new(phrase.to_owned()).with_column(Some(SEARCHED.to_owned()));
-        self.text_hits(FtsQuery::Phrase(query), filter, limit).await
+        match self.phrase(phrase) {
+            Some(query) => self.text_hits(query, filter, limit).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns the query for a word or a phrase as any language of the index has it; `None` if it has no words.
+    fn phrase(&self, phrase: &str) -> Option<FtsQuery> {
+        let query = |phrase: String| -> FtsQuery {
+            let column = Some(SEARCHED.to_owned());
+            if phrase.contains(char::is_whitespace) {
+                PhraseQuery::new(phrase).with_column(column).into()
+            } else {
+                MatchQuery::new(phrase).with_column(column).into()
+            }
+        };
+        let mut queries: Vec<_> = self.terms().of_phrase(phrase).into_iter().map(query).collect();
+        match queries.len() {
+            0 | 1 => queries.pop(),
+            _ => Some(BooleanQuery::new(queries.into_iter().map(|query| (Occur::Should, query))).into()),
+        }
     }
 
     async fn text_hits(&self, query: FtsQuery, filter: &Filter, limit: usize) -> Result<Vec<LegHit>, IndexError> {

@@ -17,7 +17,9 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 
+use super::terms::of_text;
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
+use crate::base::language::Language;
 
 /// Version of the columns. An index with any other version is refused.
 pub(crate) const SCHEMA_VERSION: u32 = 2;
@@ -89,6 +91,8 @@ pub struct ChunkRow {
     pub content_hash: ContentHash,
     /// Hash of embedder and embedded text; `None` if the passage has no words to embed.
     pub embed_key: Option<String>,
+    /// The terms of the text index. Written but not read back; empty in rows from storage.
+    pub searched: String,
     /// The vector. Written but not read back; always `None` in rows from storage.
     pub vector: Option<Vec<f32>>,
 }
@@ -99,19 +103,18 @@ impl ChunkRow {
         self.names.first().map_or("", String::as_str)
     }
 
-    /// Returns the text of the [`SEARCHED`] column: names and headings, repeated by weight, and the text.
+    /// Returns what the text index finds the chunk by: names and headings, repeated by weight, and the text.
     ///
     /// BM25 over this column equals BM25F over the three fields: repeating a field multiplies its term frequencies and
     /// its length. A single column can be searched best first, while several columns have to be merged completely.
-    fn searched(&self) -> String {
+    pub(crate) fn terms(&self, language: &'static Language) -> String {
         let names = std::iter::repeat_n(&self.names, NAMES_WEIGHT).flatten();
         let headings = std::iter::repeat_n(&self.heading_path, HEADINGS_WEIGHT).flatten();
-        let parts: Vec<_> = names.chain(headings).chain([&self.text]).map(String::as_str).collect();
-        parts.join(PART_SEPARATOR)
+        of_text(names.chain(headings).chain([&self.text]).map(String::as_str), language)
     }
 }
 
-/// The column of the text index. Derived from the other columns on write and never read back.
+/// The column of the text index: [`ChunkRow::searched`].
 pub(super) const SEARCHED: &str = "searched";
 
 /// Columns of a [`ChunkRow`] except the vector.
@@ -228,7 +231,7 @@ pub(super) fn chunks_batch(rows: &[ChunkRow], dimension: usize) -> Result<Record
             texts(rows.iter().map(|row| row.heading_path.join(PART_SEPARATOR))),
             optional_texts(rows.iter().map(|row| row.context.as_deref())),
             texts(rows.iter().map(|row| &row.text)),
-            texts(rows.iter().map(ChunkRow::searched)),
+            texts(rows.iter().map(|row| &row.searched)),
             text_lists(rows.iter().map(|row| &row.tags)),
             optional_texts(rows.iter().map(|row| row.date.as_deref())),
             Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.line_start))),
@@ -371,6 +374,7 @@ impl<'a> Columns<'a> {
                     tokens: tokens.value(row),
                     content_hash: ContentHash::from_stored(hashes.value(row)),
                     embed_key: optional(embed_keys, row),
+                    searched: String::new(),
                     vector: None,
                 })
             })

@@ -25,6 +25,7 @@ use super::{
 };
 use crate::base::folder::create_private;
 use crate::base::id::{ChunkId, DocumentId};
+use crate::base::language::Language;
 use crate::base::lock::{FileLock, FileLockError};
 
 /// Lock file of a local index. Readers do not take it and never wait.
@@ -49,6 +50,8 @@ pub(crate) struct Replacement {
     pub(crate) document: DocumentRow,
     /// All chunks; empty for a document without text.
     pub(crate) chunks: Vec<ChunkRow>,
+    /// The language that the chunks were stemmed by.
+    pub(crate) language: &'static Language,
 }
 
 impl IndexWriter {
@@ -157,9 +160,9 @@ impl IndexWriter {
         self.copy_manifest()
     }
 
-    /// Sets the collections of a generation that is not published yet, without a commit.
-    pub(crate) fn name_collections(&mut self, collections: std::collections::BTreeMap<String, String>) {
-        self.index.manifest.collections = collections;
+    /// Changes the manifest of a generation that is not published yet, without a commit.
+    pub(crate) fn set_manifest(&mut self, manifest: Manifest) {
+        self.index.manifest = manifest;
     }
 
     /// Replaces the rows and all chunks of some documents.
@@ -167,7 +170,7 @@ impl IndexWriter {
     /// The chunks change in one commit, so a reader never sees a document half replaced.
     pub(crate) async fn replace(&mut self, batch: Vec<Replacement>) -> Result<(), IndexError> {
         let (mut documents, mut fresh, mut stale, mut stale_ids) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for Replacement { document, chunks } in batch {
+        for Replacement { document, chunks, .. } in batch {
             if self.chunked.contains(&document.id) {
                 stale_ids.push(document.id.clone());
                 stale.extend(chunks);

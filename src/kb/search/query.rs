@@ -1,6 +1,6 @@
 //! Parses what the user typed into a [`Query`]: words to rank by, phrases that must occur, identifiers that should.
 
-use crate::base::word::WordSplitter;
+use crate::base::word::{WordSplitter, is_whole};
 
 /// Limit on phrases and on identifiers, each of which costs a search; further ones are ranked by their words.
 const MAX_EXACT: usize = 4;
@@ -103,13 +103,7 @@ fn normalized(text: &str) -> String {
 
 /// Returns whether `text` contains `part` at word boundaries.
 fn contains_whole(text: &str, part: &str) -> bool {
-    let ends_word = |letter: Option<char>| !letter.is_some_and(char::is_alphanumeric);
-    let starts_with_letter = part.starts_with(char::is_alphanumeric);
-    let ends_with_letter = part.ends_with(char::is_alphanumeric);
-    text.match_indices(part).any(|(at, _)| {
-        (!starts_with_letter || ends_word(text[..at].chars().next_back()))
-            && (!ends_with_letter || ends_word(text[at + part.len()..].chars().next()))
-    })
+    text.match_indices(part).any(|(at, _)| is_whole(text, at..at + part.len()))
 }
 
 #[cfg(test)]

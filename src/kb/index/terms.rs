@@ -1,0 +1,169 @@
+//! The terms of the text index: what a chunk is found by, and what a query looks for.
+//!
+//! A text is indexed by its words in order, stemmed by the rules of its language, so that phrases can be found. Behind
+//! them stand *near forms*, by which words are found that a stemmer does not join: the first letters of a word, pairs of
+//! Chinese characters, a Vietnamese word without its tones. English has none: they gained nothing there.
+//!
+//! A query has the language of no chunk, so it looks for the stems by every language of the index.
+
+use std::collections::{BTreeSet, HashSet};
+
+use unicode_normalization::UnicodeNormalization;
+
+use crate::base::language::Language;
+use crate::base::script::Script;
+use crate::base::word::{WordSplitter, folded, runs};
+
+/// Letters of a near form. Four were as good as any other number in 17 languages, see `kb/decisions/languages.md`.
+const NEAR_LETTERS: usize = 4;
+
+/// Syllables of a near form in Korean, which appends particles to words of mostly two.
+const NEAR_SYLLABLES: usize = 2;
+
+/// Ends a near form, so that it is not taken for a word.
+const NEAR: char = '*';
+
+/// How the words of a query become terms of an index.
+#[derive(Clone)]
+pub(crate) enum Terms {
+    /// By the languages of the index, never none.
+    Stemmed(Vec<&'static Language>),
+    /// As typed: an index of an earlier version, in which the storage engine stems.
+    AsTyped,
+}
+
+impl Terms {
+    /// Returns the main language of the index.
+    pub(crate) fn language(&self) -> &'static Language {
+        match self {
+            Self::Stemmed(languages) => languages.first().copied().unwrap_or_else(Language::english),
+            Self::AsTyped => Language::english(),
+        }
+    }
+
+    /// Returns what a query looks for, without repetitions.
+    pub(crate) fn of_query(&self, words: &str) -> String {
+        let Self::Stemmed(languages) = self else { return words.to_owned() };
+        let mut seen = HashSet::new();
+        let mut terms = Vec::new();
+        let forms = languages
+            .iter()
+            .flat_map(|language| in_order(words, language).into_iter().chain(near_forms(words, language)));
+        for term in forms {
+            if seen.insert(term.clone()) {
+                terms.push(term);
+            }
+        }
+        terms.join(" ")
+    }
+
+    /// Returns a phrase, or a word, as each language of the index has it, without repetitions.
+    pub(crate) fn of_phrase(&self, phrase: &str) -> Vec<String> {
+        let Self::Stemmed(languages) = self else { return vec![phrase.to_owned()] };
+        let phrases: BTreeSet<_> = languages.iter().map(|language| in_order(phrase, language).join(" ")).collect();
+        phrases.into_iter().filter(|phrase| !phrase.is_empty()).collect()
+    }
+}
+
+/// Returns what a chunk is found by, given its texts and their language.
+pub(crate) fn of_text<'a>(texts: impl Iterator<Item = &'a str> + Clone, language: &'static Language) -> String {
+    let words = texts.clone().flat_map(|text| in_order(text, language));
+    words.chain(texts.flat_map(|text| near_forms(text, language))).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the words of a text in order: stems, or single characters where words have no spaces and few letters.
+fn in_order(text: &str, language: &'static Language) -> Vec<String> {
+    let splitter = WordSplitter::of(language);
+    let mut terms = Vec::new();
+    for range in runs(text) {
+        let word = &text[range];
+        if Script::of_word(word).is_ideographic() {
+            terms.extend(word.nfkc().filter(|letter| letter.is_alphanumeric()).map(String::from));
+        } else {
+            terms.push(splitter.stem(word));
+        }
+    }
+    terms
+}
+
+fn near_forms(text: &str, language: &'static Language) -> Vec<String> {
+    let mut forms = Vec::new();
+    let mut before: Option<(usize, char)> = None;
+    for range in runs(text) {
+        let word = &text[range.clone()];
+        let script = Script::of_word(word);
+        if script.is_ideographic() {
+            // Pairs run across words: what is one word here may be two elsewhere.
+            let joined = before.filter(|(end, _)| *end == range.start).map(|(_, letter)| letter);
+            let letters: Vec<char> = joined.into_iter().chain(word.nfkc()).collect();
+            forms.extend(letters.windows(2).map(|pair| format!("{}{}{NEAR}", pair[0], pair[1])));
+            before = letters.last().map(|letter| (range.end, *letter));
+            continue;
+        }
+        forms.extend(near_form(word, script, language));
+    }
+    forms
+}
+
+fn near_form(word: &str, script: Script, language: &'static Language) -> Option<String> {
+    let letters = match script {
+        Script::Latin if language.is_english() => return None,
+        Script::Latin if language.has_tones() => usize::MAX,
+        Script::Han | Script::Kana | Script::Thai => return None,
+        Script::Hangul => NEAR_SYLLABLES,
+        _ => NEAR_LETTERS,
+    };
+    let word = word.to_lowercase();
+    let plain = folded(&word, script);
+    if plain.chars().all(|letter| letter.is_ascii_digit()) {
+        return None;
+    }
+    let mut form: String = plain.chars().take(letters).collect();
+    let is_whole = form.chars().count() < letters && !language.has_tones();
+    form.push(NEAR);
+    (!is_whole).then_some(form)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn language(code: &str) -> &'static Language {
+        Language::with_code(code).unwrap()
+    }
+
+    fn found_by(text: &str, code: &str) -> String {
+        of_text([text].into_iter(), language(code))
+    }
+
+    #[test]
+    fn english_is_found_by_its_stems_alone() {
+        assert_eq!(found_by("Indexes, naïve re-runs of UTF-8", "en"), "index naiv re run of utf 8");
+    }
+
+    #[test]
+    fn other_languages_are_found_by_stems_and_first_letters() {
+        assert_eq!(found_by("Die Häuser am See", "de"), "die haus am see haus*");
+        assert_eq!(found_by("резервные копии", "ru"), "резервн коп резе* копи*");
+        assert_eq!(found_by("백업을 복원", "ko"), "백업을 복원 백업* 복원*");
+        assert_eq!(found_by("sao lưu tệp", "vi"), "sao lưu tệp sao* luu* tep*");
+    }
+
+    #[test]
+    fn chinese_is_found_by_characters_and_pairs_across_words() {
+        assert_eq!(found_by("备份数据库", "zh"), "备 份 数 据 库 备份* 份数* 数据* 据库*");
+        assert_eq!(found_by("用 SSH 备份", "zh"), "用 ssh 备 份 备份*", "no pair across a space");
+    }
+
+    #[test]
+    fn thai_is_cut_into_words() {
+        let found = found_by("การสำรองข้อมูล", "th");
+        assert!(found.split(' ').any(|word| word == "ข้อมูล"), "{found}");
+    }
+
+    #[test]
+    fn a_query_looks_for_the_stems_by_every_language_of_the_index() {
+        let terms = Terms::Stemmed(vec![language("en"), language("de")]);
+        assert_eq!(terms.of_query("Häuser indexes"), "hauser index haus indexe haus* inde*");
+    }
+}
