@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use futures::future::BoxFuture;
 
+use super::completions;
 use super::error::CliError;
 use super::exit::Exit;
 use super::limits::LimitArgs;
@@ -42,7 +43,7 @@ pub(super) struct AskArgs {
     dry_run: bool,
 
     /// Follow up an earlier run, named by its id or a prefix of it
-    #[arg(long, value_name = "RUN")]
+    #[arg(long, value_name = "RUN", add = completions::runs())]
     follow: Option<String>,
 
     /// Also answer in the form of this JSON Schema, in `output` of the JSON report

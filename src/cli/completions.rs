@@ -1,18 +1,25 @@
 //! `dr completions` and `dr man`: what a shell and `man` read of the command line.
 
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory};
-use clap_complete::Shell;
+use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
+use clap_complete::env::{Bash, EnvCompleter, Fish, Zsh};
+use clap_complete::{CompleteEnv, Shell};
 
 use super::Cli;
 use super::error::CliError;
 use super::exit::Exit;
 use super::ui::Ui;
+use crate::base::line::cut;
+use crate::config::Flags;
+use crate::engine::Engine;
 
 /// Print a completion script for a shell
 ///
-/// Completes commands, flags and their values. Names of collections and ids of runs are not completed.
+/// In bash, zsh and fish it completes commands, flags and their values, and asks `dr` for the names of collections, runs,
+/// settings and servers. In the others it completes what is known beforehand. Write it again after an update of `dr`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr completions bash > ~/.local/share/bash-completion/completions/dr
@@ -35,12 +42,102 @@ pub(super) struct ManArgs {
     folder: PathBuf,
 }
 
+/// Variable by which a script asks for the words that may come next.
+const ASKING: &str = "DR_COMPLETE";
+
+/// Zsh loads a script from `fpath` when a word is completed first, and takes the script for the function that completes it.
+const ZSH_FIRST: &str = "[[ $funcstack[1] != _dr ]] || _clap_dynamic_completer_dr\n";
+
 /// Prints the script.
 pub(super) fn completions(ui: &mut Ui, args: &CompletionsArgs) -> Result<Exit, CliError> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "dr", &mut script);
+    let mut asking = |shell: &dyn EnvCompleter| shell.write_registration(ASKING, "dr", "dr", "dr", &mut script);
+    match args.shell {
+        Shell::Bash => asking(&Bash)?,
+        Shell::Fish => asking(&Fish)?,
+        Shell::Zsh => {
+            asking(&Zsh)?;
+            script.extend_from_slice(ZSH_FIRST.as_bytes());
+        }
+        // The script for PowerShell that asks would run `$(…)` of the line that is being typed.
+        shell => clap_complete::generate(shell, &mut Cli::command(), "dr", &mut script),
+    }
     ui.pass(&script)?;
     Ok(Exit::Done)
+}
+
+/// Prints the words that may come next, if a script asks for them. Returns whether one did.
+pub(super) fn answered() -> bool {
+    if std::env::var_os(ASKING).is_none() {
+        return false;
+    }
+    // What goes wrong would be printed over the line that is being typed.
+    std::panic::set_hook(Box::new(|_| ()));
+    let folder = std::env::current_dir().ok();
+    let asked = CompleteEnv::with_factory(Cli::command).var(ASKING);
+    let answer = AssertUnwindSafe(|| asked.try_complete(std::env::args_os(), folder.as_deref()));
+    let answer = std::panic::catch_unwind(answer);
+    !matches!(answer, Ok(Ok(false)))
+}
+
+/// Completes ids of runs, with their questions.
+pub(super) fn runs() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let runs = engine().map(|engine| engine.run_names()).unwrap_or_default();
+        runs.into_iter().filter_map(|(run, question)| candidate(run.as_str(), Some(&question))).collect()
+    })
+}
+
+/// Completes names of collections.
+pub(super) fn collections() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let (Some(engine), Ok(runtime)) = (engine(), runtime) else { return Vec::new() };
+        let names = runtime.block_on(engine.collection_names());
+        names.iter().filter_map(|name| candidate(name, None)).collect()
+    })
+}
+
+/// Completes names of settings, with what they are for.
+pub(super) fn settings() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let settings = engine().map(|engine| engine.explained_settings()).unwrap_or_default();
+        settings.iter().filter_map(|setting| candidate(&setting.key, setting.description.as_deref())).collect()
+    })
+}
+
+/// Completes names of tool servers.
+pub(super) fn servers() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let names = engine().map(|engine| engine.server_names()).unwrap_or_default();
+        names.iter().filter_map(|name| candidate(name, None)).collect()
+    })
+}
+
+/// Returns the engine of the line that is being typed, if there can be one.
+fn engine() -> Option<Engine> {
+    let mut words = std::env::args().skip_while(|word| word != "--");
+    let mut index = None;
+    while let Some(word) = words.next() {
+        match word.strip_prefix("--index") {
+            Some("") => index = words.next(),
+            Some(joined) => index = joined.strip_prefix('=').map(str::to_owned),
+            None => {}
+        }
+    }
+    Engine::new(&Flags::default().set("index", index)).ok()
+}
+
+/// Characters of a question or a description that a shell shows.
+const MAX_HELP: usize = 60;
+
+/// Returns a name with its description. Names that a shell would take for more than a word are left out: they may come from
+/// elsewhere, and are put on the line as they are.
+fn candidate(name: &str, help: Option<&str>) -> Option<CompletionCandidate> {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "._/-".contains(letter);
+    let help = help.map(|help| cut(help, MAX_HELP)).filter(|help| !help.is_empty());
+    (name.chars().all(is_plain) && !name.starts_with('-'))
+        .then(|| CompletionCandidate::new(name).help(help.map(Into::into)))
 }
 
 /// Writes `dr.1` and a page for each command.

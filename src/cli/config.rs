@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::OutputArgs;
+use super::completions;
 use super::error::CliError;
 use super::exit::Exit;
 use super::ui::{QUIET, Ui, styled};
@@ -20,15 +21,20 @@ use crate::render::json::versioned;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr config
+  dr config max_cost models              these alone, a table with all it has
   dr config --json | jq -r '.settings[] | select(.key == \"limit\").origin'")]
 pub(super) struct ConfigArgs {
+    /// Print only these settings, by name or the name of their table
+    #[arg(value_name = "SETTING", add = completions::settings())]
+    names: Vec<String>,
+
     #[command(flatten)]
     output: OutputArgs,
 }
 
 /// Runs the command.
 pub(super) fn config(ui: &mut Ui, engine: &Engine, args: &ConfigArgs) -> Result<Exit, CliError> {
-    let settings = engine.explained_settings();
+    let settings = named(engine.explained_settings(), &args.names)?;
     if args.output.is_json() {
         ui.print(&versioned(&json!({ "settings": settings }))?)?;
     } else {
@@ -37,6 +43,19 @@ pub(super) fn config(ui: &mut Ui, engine: &Engine, args: &ConfigArgs) -> Result<
     // Printed before the check, because the values help to understand its error.
     engine.check_settings()?;
     Ok(Exit::Done)
+}
+
+/// Returns the settings with one of these names, or in one of these tables; all if no name is given.
+fn named(settings: Vec<ExplainedSetting>, names: &[String]) -> Result<Vec<ExplainedSetting>, CliError> {
+    let is_of = |key: &str, name: &String| {
+        key.strip_prefix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    if let Some(name) = names.iter().find(|name| !settings.iter().any(|setting| is_of(&setting.key, name))) {
+        let hint = Some("`dr config` prints all that are set".to_owned());
+        return Err(CliError::Usage { message: format!("no setting `{}`", one_line(name)), hint });
+    }
+    let is_wanted = |setting: &ExplainedSetting| names.is_empty() || names.iter().any(|name| is_of(&setting.key, name));
+    Ok(settings.into_iter().filter(is_wanted).collect())
 }
 
 /// Returns settings as a table: name, value, origin.

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use super::OutputArgs;
+use super::completions;
 use super::error::CliError;
 use super::exit::Exit;
 use super::ui::Ui;
@@ -36,7 +37,7 @@ pub(super) struct EvalArgs {
     mode: Option<SearchMode>,
 
     /// Measure only this collection
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = completions::collections())]
     collection: Option<String>,
 
     #[command(flatten)]

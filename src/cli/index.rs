@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::OutputArgs;
+use super::completions;
 use super::error::CliError;
 use super::exit::Exit;
 use super::progress::IngestProgress;
@@ -30,7 +31,7 @@ pub(super) struct IndexArgs {
     folders: Vec<PathBuf>,
 
     /// Name of the folder's collection; repeat once per folder (default: the folder's name)
-    #[arg(long = "collection", value_name = "NAME")]
+    #[arg(long = "collection", value_name = "NAME", add = completions::collections())]
     collections: Vec<String>,
 
     /// Skip embedding; the text is searchable, and a later run adds the vectors

@@ -12,6 +12,8 @@ pub(crate) mod error;
 
 pub(crate) mod progress;
 
+mod completions;
+
 mod signal;
 
 mod allocator;
@@ -59,8 +61,6 @@ mod doctor;
 mod config;
 
 mod trust;
-
-mod completions;
 
 use std::io::IsTerminal;
 use std::panic::AssertUnwindSafe;
@@ -224,6 +224,9 @@ const TRACES_AFTER_SIGNAL: Duration = Duration::from_millis(300);
 
 /// Parses the command line, runs the command, and returns the exit code.
 pub fn run() -> ExitCode {
+    if completions::answered() {
+        return Exit::Done.into();
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::completions;
 use super::error::CliError;
 use super::exit::Exit;
 use super::report::ReportArgs;
@@ -17,7 +18,7 @@ use crate::engine::Engine;
   dr replay 4f1c09a2 --format html -o report.html")]
 pub(super) struct ReplayArgs {
     /// Id of the run, or a prefix of it (default: the newest run)
-    #[arg(value_name = "RUN")]
+    #[arg(value_name = "RUN", add = completions::runs())]
     run: Option<String>,
 
     #[command(flatten)]

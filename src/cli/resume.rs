@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::completions;
 use super::error::CliError;
 use super::exit::Exit;
 use super::report::ReportArgs;
@@ -24,7 +25,7 @@ use crate::engine::{Engine, Raise, ResumeRequest};
   dr resume 4f1c09a2 --add-budget 1      raise the limit that ended it")]
 pub(super) struct ResumeArgs {
     /// Id of the run, or a prefix of it (default: the newest run that has not ended)
-    #[arg(value_name = "RUN")]
+    #[arg(value_name = "RUN", add = completions::runs())]
     run: Option<String>,
 
     /// Raise the cost limit by this many US dollars

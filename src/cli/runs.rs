@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
+use super::completions;
 use super::error::CliError;
 use super::exit::Exit;
 use super::ui::{QUIET, Ui, styled};
@@ -34,7 +35,7 @@ pub(super) struct RunsArgs {
   dr rm 4f1c09a2")]
 pub(super) struct RmArgs {
     /// Ids of the runs, or prefixes of them
-    #[arg(value_name = "RUN", required = true)]
+    #[arg(value_name = "RUN", required = true, add = completions::runs())]
     runs: Vec<String>,
 
     /// Print as JSON
@@ -48,7 +49,7 @@ pub(super) struct RmArgs {
   dr export 4f1c09a2 > run.jsonl")]
 pub(super) struct ExportArgs {
     /// Id of the run, or a prefix of it (default: the newest run)
-    #[arg(value_name = "RUN")]
+    #[arg(value_name = "RUN", add = completions::runs())]
     run: Option<String>,
 
     /// Write to this file

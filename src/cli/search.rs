@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
+use super::completions;
 use super::error::CliError;
 use super::exit::Exit;
 use super::ui::{MATCH, NOTE, PLACE, QUIET, Ui, file_address, linked, styled};
@@ -62,7 +63,7 @@ pub(super) struct SearchArgs {
 #[derive(Args, Debug, Default)]
 pub(super) struct FilterArgs {
     /// Search only this collection; may be repeated
-    #[arg(long = "collection", value_name = "NAME")]
+    #[arg(long = "collection", value_name = "NAME", add = completions::collections())]
     collections: Vec<String>,
 
     /// Search only paths that match this glob, for example `docs/**/*.md`; may be repeated

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use clap::Args;
 use serde_json::json;
 
+use super::completions;
 use super::error::CliError;
 use super::exit::Exit;
 use super::ui::Ui;
@@ -21,7 +22,7 @@ use crate::render::tree::{TreeStyle, tree_lines};
   dr show 4f1c09a2 --egress              what left this machine")]
 pub(super) struct ShowArgs {
     /// Id of the run, or a prefix of it (default: the newest run)
-    #[arg(value_name = "RUN")]
+    #[arg(value_name = "RUN", add = completions::runs())]
     run: Option<String>,
 
     /// Show the tree

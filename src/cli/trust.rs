@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
+use super::completions;
 use super::error::CliError;
 use super::exit::Exit;
 use super::ui::Ui;
@@ -34,7 +35,7 @@ pub(super) struct TrustArgs {
     revoke: bool,
 
     /// Accept the tools of this server as they are described now
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["folder", "revoke"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["folder", "revoke"], add = completions::servers())]
     pub(super) mcp: Option<String>,
 
     /// Print as JSON

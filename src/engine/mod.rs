@@ -54,6 +54,8 @@ mod contents;
 
 mod quoted;
 
+mod names;
+
 mod doctor;
 
 mod model_checks;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::event::Record;
-use super::journal::{Journal, JournalError, LockedRun, Salvaged};
+use super::journal::{Journal, JournalError, LockedRun, RunRow, Salvaged};
 use super::tree::{FoldError, RunState};
 use crate::base::folder::{create_private, in_the_way};
 use crate::base::id::RunId;
@@ -151,6 +151,11 @@ impl Store {
     /// Opens an empty store in memory, for offline questions in a read-only folder.
     pub(crate) fn in_memory() -> Result<Self, StoreError> {
         Ok(Self { journal: Journal::in_memory()?, keeping: Keeping::Forgotten })
+    }
+
+    /// Returns the newest runs in `folder`, as [`Journal::glance`].
+    pub(crate) fn glance(folder: &Path) -> Option<Vec<RunRow>> {
+        Journal::glance(&folder.join(STATE_FILE))
     }
 
     /// Returns the journal of all runs.

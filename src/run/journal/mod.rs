@@ -515,6 +515,53 @@ mod tests {
         assert_eq!(journal.check().await.unwrap(), "");
     }
 
+    /// Returns the files of a folder.
+    fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let mut files: Vec<_> = entries.map(|path| (path.clone(), std::fs::read(&path).unwrap())).collect();
+        files.sort();
+        files
+    }
+
+    /// Returns the questions that a glance finds, which changes no file.
+    fn glanced(path: &Path) -> Option<Vec<String>> {
+        let before = files(path.parent().unwrap());
+        let found = Journal::glance(path);
+        assert!(files(path.parent().unwrap()) == before, "a file was changed");
+        found.map(|runs| runs.into_iter().map(|run| run.question).collect())
+    }
+
+    #[tokio::test]
+    async fn glance_at_a_journal_finds_its_newest_runs_and_changes_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.db");
+        assert_eq!(glanced(&path), None);
+
+        // Formats of earlier versions are read as they are.
+        let mut old = Connection::open(&path).unwrap();
+        migrate(&mut old, &MIGRATIONS[..1]).unwrap();
+        old.execute("INSERT INTO runs VALUES ('0000000000000005', 'old?', 7)", []).unwrap();
+        drop(old);
+        assert_eq!(glanced(&path).unwrap(), ["old?"]);
+
+        let journal = Journal::open(&path).unwrap();
+        let newer = Record { at: Moment(8), ..started() };
+        LockedRun::new(RunId::random(1), journal.clone(), None).create("new?", &newer).await.unwrap();
+        // As after a kill, and as another process sees it: with a log that has the newest run alone.
+        let killed = tempfile::tempdir().unwrap();
+        for (file, bytes) in files(folder.path()) {
+            std::fs::write(killed.path().join(file.file_name().unwrap()), bytes).unwrap();
+        }
+        assert_eq!(glanced(&killed.path().join("state.db")).unwrap(), ["new?", "old?"]);
+        drop(journal);
+        assert_eq!(glanced(&path).unwrap(), ["new?", "old?"]);
+
+        Connection::open(&path).unwrap().execute_batch("CREATE VIEW foreign_part AS SELECT 1").unwrap();
+        assert_eq!(glanced(&path), None, "a journal that dr did not write");
+        std::fs::write(&path, "no database").unwrap();
+        assert_eq!(glanced(&path), None);
+    }
+
     #[tokio::test]
     async fn event_with_a_number_that_is_taken_is_refused() {
         let run = LockedRun::new(RunId::random(5), Journal::in_memory().unwrap(), None);

@@ -1,10 +1,16 @@
 //! Runs and their events.
 
-use rusqlite::{Connection, Row, named_params};
+use std::path::Path;
+
+use reqwest::Url;
+use rusqlite::{Connection, OpenFlags, Row, named_params};
 use serde::Serialize;
 
 use super::salvage::runs_with_events;
-use super::{Journal, JournalError, Json, LockedRun, Plain, json, plain, read_failed, rows};
+use super::schema::{differences, harden};
+use super::{
+    Journal, JournalError, Json, LockedRun, MIGRATIONS, Plain, json, plain, read_failed, rows, side_file, version,
+};
 use crate::base::clock::Moment;
 use crate::base::id::RunId;
 use crate::base::line::with_causes;
@@ -28,6 +34,9 @@ pub(crate) struct RunList {
     /// Why the list may not be complete.
     pub(crate) damage: Option<String>,
 }
+
+/// Most runs of [`Journal::glance`]: as many as a terminal can list.
+const GLANCED: usize = 50;
 
 const INSERT_EVENT: &str = "INSERT INTO events (run, seq, at, body) VALUES (:run, :seq, :at, :body)";
 
@@ -91,6 +100,22 @@ impl Journal {
         .await
     }
 
+    /// Returns the newest runs of the database at `path`, for the completion of a shell: nothing is created, migrated,
+    /// locked or waited for. `None` if they cannot be had that way.
+    pub(crate) fn glance(path: &Path) -> Option<Vec<RunRow>> {
+        // A link here could lead to another file.
+        if !path.symlink_metadata().ok()?.is_file() {
+            return None;
+        }
+        // The log has rows while a process has the database open, and after one that was killed. Without it, the file alone
+        // is read: SQLite would create the log, and a file of locks beside it.
+        let has_log = side_file(path, "-wal").metadata().is_ok_and(|log| log.len() > 0);
+        let mut address = Url::from_file_path(path).ok()?;
+        address.set_query(Some(if has_log { "mode=ro&readonly_shm=1" } else { "mode=ro&immutable=1" }));
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        newest(&Connection::open_with_flags(address.as_str(), flags).ok()?)
+    }
+
     /// Returns all runs, newest first, as far as they can be read.
     pub(crate) async fn runs(&self) -> Result<RunList, JournalError> {
         self.read(|connection| {
@@ -114,6 +139,19 @@ impl Journal {
         })
         .await
     }
+}
+
+/// Returns the newest runs of a database, if `dr` made it, and not a newer one.
+fn newest(connection: &Connection) -> Option<Vec<RunRow>> {
+    harden(connection).ok()?;
+    if version(connection).ok()? > MIGRATIONS.len() || !differences(connection).ok()?.is_empty() {
+        return None;
+    }
+    let sql = format!("SELECT id, question, started_at FROM runs ORDER BY started_at DESC, id LIMIT {GLANCED}");
+    let runs = rows(connection, &sql, [], |row| {
+        Ok(RunRow { id: plain(row, "id")?, question: lossy(row, "question"), started_at: plain(row, "started_at")? })
+    });
+    runs.ok()
 }
 
 /// Reads the table of runs up to the first row that SQLite cannot reach.

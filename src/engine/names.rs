@@ -1,0 +1,31 @@
+//! Names that a shell completes, read on each press of a key: nothing is created, migrated, locked or sent, and what cannot
+//! be read is left out.
+
+use super::Engine;
+use crate::base::id::RunId;
+use crate::kb::index::{Index, IndexLocation};
+use crate::run::store::Store;
+
+impl Engine {
+    /// Returns the newest runs with their questions, newest first.
+    pub(crate) fn run_names(&self) -> Vec<(RunId, String)> {
+        let runs = Store::glance(&self.runs_folder()).unwrap_or_default();
+        runs.into_iter().map(|run| (run.id, run.question)).collect()
+    }
+
+    /// Returns the collections of an index on this machine.
+    pub(crate) async fn collection_names(&self) -> Vec<String> {
+        match &self.location {
+            IndexLocation::Local { .. } => {
+                let known = Index::known(&self.location).await;
+                known.map(|manifest| manifest.collections.into_keys().collect()).unwrap_or_default()
+            }
+            IndexLocation::Remote { .. } => Vec::new(),
+        }
+    }
+
+    /// Returns the tool servers of the settings.
+    pub(crate) fn server_names(&self) -> Vec<String> {
+        self.settings.values.mcp.keys().cloned().collect()
+    }
+}
