@@ -5,10 +5,17 @@
 
 #![expect(clippy::print_stdout, reason = "the table is the point")]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+#[path = "../tests/it/serve/client.rs"]
+mod client;
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use client::Page;
 
 /// Open event streams.
 const STREAMS: usize = 50;
@@ -19,57 +26,19 @@ const EVERY: Duration = Duration::from_millis(50);
 /// Searches that are measured.
 const SEARCHES: usize = 400;
 
-struct Page {
-    child: Child,
-    host: String,
-    token: String,
+/// Starts `dr serve` in a folder, with a model.
+fn serve(folder: &str, model: &str) -> Page {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dr"));
+    command.args(["serve", "--port", "0"]).current_dir(folder);
+    command.env("OPENAI_BASE_URL", model).env("OPENAI_API_KEY", "none").env("DR_MODEL", "silent");
+    Page::start(command.env("DR_MAX_COST", "inf"))
 }
 
-impl Page {
-    fn start(folder: &str, model: &str) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dr"));
-        command.args(["serve", "--port", "0"]).current_dir(folder).stderr(Stdio::piped());
-        command.env("OPENAI_BASE_URL", model).env("OPENAI_API_KEY", "none").env("DR_MODEL", "silent");
-        let mut child = command.env("DR_MAX_COST", "inf").spawn().expect("dr starts");
-        let mut line = String::new();
-        BufReader::new(child.stderr.as_mut().expect("it is piped")).read_line(&mut line).expect("it says where it is");
-        let address = line.trim().strip_prefix("listening at http://").unwrap_or_else(|| panic!("{line}"));
-        let (host, token) = address.split_once("/?token=").expect("the address has a token");
-        Self { child, host: host.to_owned(), token: token.to_owned() }
-    }
-
-    fn begin(&self, method: &str, path: &str, body: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(&self.host).expect("the server listens");
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\
-             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-            self.host,
-            self.token,
-            body.len()
-        );
-        stream.write_all(head.as_bytes()).expect("the request is sent");
-        stream
-    }
-
-    fn send(&self, method: &str, path: &str, body: &str) -> String {
-        let mut reply = String::new();
-        let _ = self.begin(method, path, body).read_to_string(&mut reply);
-        reply
-    }
-
-    /// Returns the resident memory in megabytes; 0 where the system does not say.
-    fn memory(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok()).unwrap_or_default() / 1_024
-    }
-}
-
-impl Drop for Page {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Returns the resident memory of a process in megabytes; 0 where the system does not say.
+fn memory(process: &Child) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok()).unwrap_or_default() / 1_024
 }
 
 /// Starts an endpoint of models that lists one and never replies to a prompt. Returns its address.
@@ -107,16 +76,18 @@ fn main() {
     let queries: Vec<_> = queries.lines().filter(|line| !line.trim().is_empty()).map(encoded).collect();
     assert!(!queries.is_empty(), "the file has no query");
     let started = Instant::now();
-    let page = Page::start(&folder, &silent_model());
+    let page = serve(&folder, &silent_model());
     let listens = started.elapsed();
-    page.send("GET", "/", "");
+    page.get("/");
     let shows = started.elapsed();
-    page.send("GET", &format!("/api/v1/search?q={}", queries[0]), "");
+    page.get(&format!("/api/v1/search?q={}", queries[0]));
     let first = started.elapsed();
-    let run = page.send("POST", "/api/v1/runs", r#"{"question":{"question":"What is known of this?","mode":"deep"}}"#);
-    let id =
-        run.split("\"run_id\":\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_else(|| panic!("{run}"));
-    let streams: Vec<_> = (0..STREAMS).map(|_| page.begin("GET", &format!("/api/v1/runs/{id}/events"), "")).collect();
+    let asked = json!({ "question": { "question": "What is known of this?", "mode": "deep" } });
+    let started = page.post("/api/v1/runs", &asked).json();
+    let id = started["run_id"].as_str().expect("a run has an id");
+    let (path, bearer) = (format!("/api/v1/runs/{id}/events"), page.bearer());
+    let open = |_| page.begin("GET", &path, &[("Authorization", bearer.as_str())], b"");
+    let streams: Vec<_> = (0..STREAMS).map(open).collect();
 
     // Searches start at fixed times, whether or not those before have ended: a slow server does not get fewer.
     let begun = Instant::now();
@@ -128,8 +99,8 @@ fn main() {
                     let due = EVERY * u32::try_from(number).unwrap_or(u32::MAX);
                     std::thread::sleep(due.saturating_sub(begun.elapsed()));
                     let started = Instant::now();
-                    let reply = page.send("GET", &format!("/api/v1/search?q={query}"), "");
-                    assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+                    let reply = page.get(&format!("/api/v1/search?q={query}"));
+                    assert_eq!(reply.status, 200, "{}", reply.body);
                     started.elapsed()
                 })
             })
@@ -145,6 +116,6 @@ fn main() {
     println!("search p50                {:8.1} ms", at(50));
     println!("search p95                {:8.1} ms", at(95));
     println!("search p99                {:8.1} ms", at(99));
-    println!("memory                    {:8} MB", page.memory());
+    println!("memory                    {:8} MB", memory(&page.child));
     drop(streams);
 }

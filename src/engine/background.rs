@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::run::{Asked, Begun};
 use super::stored::Replayed;
 use super::watch::{RunEvent, Watcher};
-use super::{AskRequest, Engine, EngineError, Planned, Report, ResumeRequest, RunStatus, Standing};
+use super::{AskRequest, Engine, EngineError, Planned, Report, ResumeRequest, RunStatus, RunView, Standing};
 use crate::base::id::RunId;
 use crate::base::line::with_causes;
 
@@ -201,8 +201,22 @@ impl Background {
     ///
     /// As [`Engine::status`].
     pub(crate) async fn status(&self, engine: &Engine, run: &str, since: u64) -> Result<RunStatus, EngineError> {
-        let mut status = engine.status(run, since).await?;
-        let Some(started) = self.started(&status.run_id) else { return Ok(status) };
+        Ok(self.as_known_here(engine.status(run, since).await?))
+    }
+
+    /// Returns a run with what it has found, spent and sent so far.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::view`].
+    pub(crate) async fn view(&self, engine: &Engine, run: &str) -> Result<RunView, EngineError> {
+        let view = engine.view(run).await?;
+        Ok(RunView { status: self.as_known_here(view.status), ..view })
+    }
+
+    /// Adds to the state of a run what its journal does not say.
+    fn as_known_here(&self, mut status: RunStatus) -> RunStatus {
+        let Some(started) = self.started(&status.run_id) else { return status };
         match started.outcome.borrow().as_deref() {
             // It may not have its lock yet, and its journal may say how it ended before it was resumed.
             None => (status.state, status.reason) = (Standing::Running, None),
@@ -211,7 +225,7 @@ impl Background {
             Some(Ok(None)) if status.state == Standing::Running => status.state = Standing::Open,
             Some(Ok(_)) => {}
         }
-        Ok(status)
+        status
     }
 
     /// Returns the report of a run that has ended or was stopped.

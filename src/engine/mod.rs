@@ -84,7 +84,7 @@ pub(crate) use self::search::{SearchRequest, Searched};
 pub(crate) use self::servers::AcceptedTools;
 #[cfg(test)]
 pub(crate) use self::status::{EventEntry, NodeStanding};
-pub(crate) use self::status::{RunStatus, Standing};
+pub(crate) use self::status::{RunStatus, RunView, Standing};
 pub use self::stored::report_of;
 pub(crate) use self::stored::{RunDetails, RunSummary, StoredRuns};
 pub(crate) use self::verify::{CitationState, VerifiedCitation, VerifiedReport, VerifyRequest};

@@ -5,8 +5,16 @@ use serde::Serialize;
 
 use super::watch::event_line;
 use super::{Engine, EngineError};
+use crate::base::id::RunId;
 use crate::render::figure;
-use crate::run::store::StoreError;
+use crate::research::branch::Branch;
+use crate::research::node::Node;
+use crate::research::report::UsageTable;
+use crate::run::budget::BudgetLimits;
+use crate::run::event::Record;
+use crate::run::journal::EgressRow;
+use crate::run::store::{Store, StoreError};
+use crate::run::tree::RunState;
 use crate::run::usage::usage_of;
 
 /// Where a run stands.
@@ -71,6 +79,31 @@ pub(crate) struct EventEntry {
     pub(crate) text: String,
 }
 
+/// A run with what it has found, spent and sent so far.
+#[derive(Debug)]
+pub(crate) struct RunView {
+    /// Without events.
+    pub(crate) status: RunStatus,
+    pub(crate) limits: BudgetLimits,
+    /// What the answer has to cover.
+    pub(crate) aspects: Vec<String>,
+    /// Where each sub-question was looked into, and its findings.
+    pub(crate) branches: Vec<(Node, Branch)>,
+    pub(crate) usage: UsageTable,
+    /// Texts that left this machine, and texts that were withheld.
+    pub(crate) egress: Vec<EgressRow>,
+}
+
+/// What the journal has of a run.
+struct Stored {
+    store: Store,
+    run: RunId,
+    is_running: bool,
+    events: Vec<Record>,
+    state: RunState,
+    usage: UsageTable,
+}
+
 impl Engine {
     /// Returns how far a stored run is, with its events after number `since`.
     ///
@@ -78,18 +111,46 @@ impl Engine {
     ///
     /// Returns an error if there is no such run, the audience may not see it, or its journal cannot be read.
     pub(crate) async fn status(&self, run: &str, since: u64) -> Result<RunStatus, EngineError> {
+        Ok(self.stored(run).await?.status(since))
+    }
+
+    /// Returns a stored run with what it has found, spent and sent so far.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::status`].
+    pub(crate) async fn view(&self, run: &str) -> Result<RunView, EngineError> {
+        let stored = self.stored(run).await?;
+        let status = stored.status(u64::MAX);
+        let Stored { store, run, mut state, usage, .. } = stored;
+        let egress = store.journal().egress(&run).await.map_err(StoreError::from)?;
+        let aspects = state.brief().iter().flat_map(|brief| &brief.aspects).map(|aspect| aspect.text.clone()).collect();
+        let nodes = state.tree.nodes.into_iter();
+        let branches = nodes.filter_map(|node| state.branches.remove(&node.id).map(|branch| (node, branch))).collect();
+        Ok(RunView { status, limits: state.settings.limits, aspects, branches, usage, egress })
+    }
+
+    async fn stored(&self, run: &str) -> Result<Stored, EngineError> {
         let store = self.known_runs()?;
         let run = store.find(Some(run)).await?;
         let is_running = store.is_busy(&run);
         let (events, state) = store.read(&run).await?;
         self.check_run_served(&store, &state).await?;
-        let usage = usage_of(store.journal(), &run).await.map_err(StoreError::from)?.total;
+        let usage = usage_of(store.journal(), &run).await.map_err(StoreError::from)?;
+        Ok(Stored { store, run, is_running, events, state, usage })
+    }
+}
+
+impl Stored {
+    fn status(&self, since: u64) -> RunStatus {
+        let Self { run, is_running, events, state, usage, .. } = self;
+        let usage = &usage.total;
         let last_event = events.last().map_or(0, |event| event.seq);
         let new = events.iter().filter(|event| event.seq > since);
-        Ok(RunStatus {
+        RunStatus {
             run_id: run.to_string(),
             question: state.question.to_string(),
-            state: match (is_running, state.is_over()) {
+            state: match (*is_running, state.is_over()) {
                 (true, _) => Standing::Running,
                 (false, true) => Standing::Ended,
                 (false, false) => Standing::Open,
@@ -116,6 +177,6 @@ impl Engine {
                 .map(|event| EventEntry { number: event.seq, at: event.at.0, text: event_line(event) })
                 .collect(),
             last_event,
-        })
+        }
     }
 }

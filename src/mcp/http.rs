@@ -82,15 +82,16 @@ impl Gate {
     /// Returns whether a request has the token, if one is needed.
     fn admits(&self, headers: &HeaderMap) -> bool {
         let Some(token) = &self.token else { return true };
-        let sent = headers.get(header::AUTHORIZATION).map(header::HeaderValue::as_bytes);
-        let sent = sent.and_then(|value| value.split_at_checked(BEARER.len()));
-        let sent = sent.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(BEARER)).map(|(_, sent)| sent);
-        sent.is_some_and(|sent| blake3::hash(sent) == *token)
+        bearer(headers).is_some_and(|sent| blake3::hash(sent) == *token)
     }
 }
 
-/// The scheme of an `Authorization` header. Its letter case does not matter.
-const BEARER: &[u8] = b"Bearer ";
+/// Returns the token that a request was sent with.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    const SCHEME: &[u8] = b"Bearer ";
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.as_bytes().split_at_checked(SCHEME.len())?;
+    scheme.eq_ignore_ascii_case(SCHEME).then_some(token.trim_ascii())
+}
 
 /// Returns the routes of the server. Every request is checked by `gate`.
 pub(crate) fn routes(server: &Server, gate: Gate, stop: CancellationToken) -> Router {

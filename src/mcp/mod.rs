@@ -46,6 +46,6 @@ mod client;
 
 pub(crate) use self::client::{Client, Launch};
 pub(crate) use self::failure::ServeError;
-pub(crate) use self::http::{Gate, LOOPBACK_NAMES, Listening, TOKEN_VARIABLE, routes, serve_until};
+pub(crate) use self::http::{Gate, LOOPBACK_NAMES, Listening, TOKEN_VARIABLE, bearer, routes, serve_until};
 pub(crate) use self::server::Server;
 pub(crate) use self::stdio::serve_stdio;

@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 
-use crate::mcp::LOOPBACK_NAMES;
+use crate::mcp::{LOOPBACK_NAMES, bearer};
 
 /// Parameter of the printed address.
 const PARAMETER: &str = "token=";
@@ -66,12 +66,7 @@ impl Gate {
                 .filter_map(|cookie| cookie.trim().strip_prefix(&name))
                 .any(|value| self.is_own(value.as_bytes()))
         });
-        let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let bearer = bearer.and_then(|value| value.split_once(' '));
-        let is_bearer = |(scheme, token): (&str, &str)| {
-            scheme.eq_ignore_ascii_case("bearer") && self.is_own(token.trim().as_bytes())
-        };
-        has_cookie || bearer.is_some_and(is_bearer)
+        has_cookie || bearer(headers).is_some_and(|token| self.is_own(token))
     }
 
     /// Returns whether a request is for this machine by a name of its own.

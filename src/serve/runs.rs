@@ -15,7 +15,7 @@ use super::failure::Failure;
 use super::form::{Body, InPath, Parameters};
 use super::question::{Limits, StartedRun};
 use super::search::PassageReply;
-use crate::engine::{Finding, Raise, ResumeRequest, RunDetails, RunStatus, RunSummary, SourceHint, UsageTable};
+use crate::engine::{Finding, Raise, ResumeRequest, RunStatus, RunSummary, RunView, SourceHint, UsageTable};
 use crate::render::{self, ReportFormat};
 
 /// The runs, newest first.
@@ -116,34 +116,23 @@ pub(super) async fn show(
     State(app): State<App>,
     InPath(RunPath { run }): InPath<RunPath>,
 ) -> Result<Json<RunReply>, Failure> {
-    let status = app.runs.status(&app.engine, &run, u64::MAX).await?;
-    let RunDetails { settings, brief, tree, branches, usage, egress, .. } =
-        app.engine.show(Some(&status.run_id)).await?;
-    let source = |id| tree.nodes.iter().find(|node| &node.id == id).map(|node| node.source_hint);
+    let RunView { status, limits, aspects, branches, usage, egress } = app.runs.view(&app.engine, &run).await?;
     let findings = branches.iter().map(|(node, branch)| NodeFindings {
-        node: node.to_string(),
-        source: source(node).unwrap_or_default(),
+        node: node.id.to_string(),
+        source: node.source_hint,
         confidence: branch.report.confidence,
         findings: branch.report.findings.iter().map(FindingReply::from).collect(),
         notes: branch.notes.clone(),
     });
-    Ok(Json(RunReply {
-        status,
-        limits: settings.limits.into(),
-        aspects: brief.iter().flat_map(|brief| &brief.aspects).map(|aspect| aspect.text.clone()).collect(),
-        findings: findings.collect(),
-        usage,
-        egress: egress
-            .into_iter()
-            .map(|row| Left {
-                node: row.node.to_string(),
-                kind: row.kind.to_string(),
-                target: row.target,
-                text: row.text,
-                withheld: row.withheld,
-            })
-            .collect(),
-    }))
+    let left = egress.into_iter().map(|row| Left {
+        node: row.node.to_string(),
+        kind: row.kind.to_string(),
+        target: row.target,
+        text: row.text,
+        withheld: row.withheld,
+    });
+    let (findings, egress) = (findings.collect(), left.collect());
+    Ok(Json(RunReply { status, limits: limits.into(), aspects, findings, usage, egress }))
 }
 
 impl From<&Finding> for FindingReply {

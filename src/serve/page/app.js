@@ -72,6 +72,7 @@ function action(button, work) {
 }
 
 const dollars = (value) => value === null || value === undefined ? "cost unknown" : `$${value === 0 ? 0 : value.toFixed(value < 1 ? 4 : 2)}`;
+const counted = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 const thousands = (value) => Math.round(value).toLocaleString("en");
 function time(seconds) {
   if (seconds < 90) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
@@ -294,13 +295,13 @@ async function runView(id) {
     });
     const format = ([name, text]) => [" ", h("a", { download: "", href: `/api/v1/runs/${run.run_id}/report?format=${name}` }, text)];
     const formats = [["markdown", "Markdown"], ["note", "note"], ["html", "HTML"], ["json", "JSON"]];
-    const isOver = run.state !== "running";
+    const isOver = run.state !== "running", isLimited = isOver && run.reason?.endsWith("_exceeded");
     return h("div", {}, h("div", { class: "row" },
       run.state === "running" ? stop : null,
-      run.state === "open" || run.state === "failed" ? resume : null,
+      (run.state === "open" || run.state === "failed") && !isLimited ? resume : null,
       isOver && run.round > 0 ? h("a", { class: "button", href: `#/ask/${run.run_id}` }, "Follow up") : null,
       isOver && finished ? h("span", { class: "quiet" }, "Save as", formats.map(format)) : null),
-      isOver && run.reason?.includes("limit") ? h("div", { class: "row" }, raise, h("label", {}, "$ ", amount)) : null);
+      isLimited ? h("div", { class: "row" }, raise, h("label", {}, "$ ", amount)) : null);
   }
   function children(parent) {
     return run.nodes.filter((node) => node.parent === parent).map((node) => {
@@ -425,7 +426,7 @@ async function searchView() {
     try {
       const found = await request(`/search?${values}`, { signal: last.signal });
       status.textContent = found.hits.length === 0 ? "Nothing was found."
-        : `${found.hits.length} ${found.hits.length === 1 ? "passage" : "passages"} in ${found.milliseconds.toFixed(0)} ms, ${found.mode}${found.support === "none" ? "; none seems to bear on it" : ""}.`;
+        : `${counted(found.hits.length, "passage")} in ${found.milliseconds.toFixed(0)} ms, ${found.mode}${found.support === "none" ? "; none seems to bear on it" : ""}.`;
       hits.replaceChildren(...found.notes.map((note) => h("li", { class: "quiet" }, note)), ...found.hits.map(hit));
     } catch (error) {
       if (error.name === "AbortError") return;
@@ -500,7 +501,7 @@ async function compareView(first, second) {
       citations(report, id);
     }
     return h("section", {}, h("h2", {}, h("a", { href: `#/runs/${id}` }, run.question)),
-      h("p", { class: "quiet" }, `${run.reason ?? run.state} · ${run.nodes.length} sub-questions · ${thousands(run.tokens)} tokens · ${dollars(run.cost_usd)} · ${time(run.seconds)}`), report);
+      h("p", { class: "quiet" }, `${(run.reason ?? STATES[run.state]).replaceAll("_", " ")} · ${counted(run.nodes.length, "sub-question")} · ${thousands(run.tokens)} tokens · ${dollars(run.cost_usd)} · ${time(run.seconds)}`), report);
   }));
   show("Compare", h("h1", {}, "Two runs"), h("div", { class: "compare" }, sides));
 }

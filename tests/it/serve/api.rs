@@ -1,18 +1,22 @@
 use std::io::Read;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::Page;
-use crate::common::World;
+use super::{PATIENCE, Page, serve, serve_at};
+use crate::common::{World, peak_memory};
 use crate::mcp::{hanging, world_at};
 use crate::run::kills::send;
 
 const QUESTION: &str = "When does the siren sound?";
 
+/// What a client of the tools accepts.
+const ACCEPT: (&str, &str) = ("Accept", "application/json, text/event-stream");
+
 #[test]
 fn question_is_asked_watched_and_read_over_http() {
     let world = World::indexed_text();
-    let page = Page::start(&world);
+    let page = serve(&world);
     let started = page.post("/api/v1/runs", &json!({ "question": { "question": QUESTION } })).json();
     let run = started["run_id"].as_str().unwrap();
     let events = page.events(run, None);
@@ -48,7 +52,7 @@ fn question_is_asked_watched_and_read_over_http() {
 #[test]
 fn hits_have_marked_snippets_and_lead_to_their_document() {
     let world = World::indexed_text();
-    let page = Page::start(&world);
+    let page = serve(&world);
     let found = page.get("/api/v1/search?q=siren&limit=3").json();
     let hit = &found["hits"][0];
     let marked: Vec<_> = hit["snippet"].as_array().unwrap().iter().filter(|part| part["is_match"] == true).collect();
@@ -77,7 +81,7 @@ fn hits_have_marked_snippets_and_lead_to_their_document() {
 #[test]
 fn description_has_every_route_and_its_types() {
     let world = World::indexed_text();
-    let page = Page::start(&world);
+    let page = serve(&world);
     let document = page.get("/api/openapi.json").json();
     let paths = document["paths"].as_object().unwrap();
     for path in ["/api/v1/search", "/api/v1/runs", "/api/v1/runs/{run}/events", "/api/v1/passages", "/api/v1/plans"] {
@@ -93,7 +97,7 @@ fn description_has_every_route_and_its_types() {
 #[test]
 fn only_the_page_and_those_with_the_token_are_let_in() {
     let world = World::indexed_text();
-    let page = Page::start(&world);
+    let page = serve(&world);
     let (bearer, path) = (page.bearer(), "/api/v1/collections");
     let status = |headers: &[(&str, &str)]| page.send("GET", path, headers, b"").status;
     let authorized = ("Authorization", bearer.as_str());
@@ -130,13 +134,25 @@ fn only_the_page_and_those_with_the_token_are_let_in() {
 #[test]
 fn huge_and_malformed_bodies_are_refused_and_the_server_goes_on() {
     let world = World::indexed_text();
-    let page = Page::start(&world);
+    let page = serve(&world);
+    assert_eq!(page.get("/api/v1/search?q=siren").status, 200);
+    let before = peak_memory(&page.child);
     let huge = vec![b'a'; 50 * 1024 * 1024];
-    assert_eq!(page.send("POST", "/api/v1/runs", &[("Authorization", &page.bearer())], &huge).status, 413);
+    let authorization = ("Authorization", page.bearer());
+    let headers = [(authorization.0, authorization.1.as_str())];
+    for path in ["/api/v1/runs", "/api/v1/plans", "/mcp"] {
+        let reply = page.send("POST", path, &[headers[0], ACCEPT], &huge);
+        assert_eq!(reply.status, 413, "{path}: {}", reply.body);
+        let reply = page.send_chunked("POST", path, &[headers[0], ACCEPT], &huge);
+        assert_eq!(reply.status, 413, "{path} in chunks: {}", reply.body);
+    }
+    // What is too long is not kept: six times 50 MB were sent.
+    let grown = peak_memory(&page.child).saturating_sub(before);
+    assert!(grown < 40 * 1024, "{grown} kB more");
     for (body, status) in
         [("{", 400), ("[]", 422), ("{\"question\":{}}", 422), ("{\"question\":{\"question\":\" \"}}", 422)]
     {
-        let reply = page.send("POST", "/api/v1/runs", &[("Authorization", &page.bearer())], body.as_bytes());
+        let reply = page.send("POST", "/api/v1/runs", &headers, body.as_bytes());
         assert_eq!(reply.status, status, "{body}: {}", reply.body);
         let told: Value = serde_json::from_str(&reply.body).unwrap();
         assert!(!told["error"].as_str().unwrap().is_empty());
@@ -147,31 +163,79 @@ fn huge_and_malformed_bodies_are_refused_and_the_server_goes_on() {
 }
 
 #[test]
-fn idle_event_streams_are_limited_and_others_are_served() {
+fn search_and_passages_have_no_more_than_their_limits() {
+    let world = World::with_kb();
+    let sections = (0..300).map(|number| format!("## Part {number}\n\nThe lantern hangs on hook {number}.\n\n"));
+    world.write("kb/lanterns.md", &format!("# Lanterns\n\n{}", sections.collect::<String>()));
+    for number in 0..150 {
+        world.write(&format!("kb/lantern-{number}.md"), &format!("# Lantern {number}\n\nA lantern of iron.\n"));
+    }
+    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    let page = serve(&world);
+    let hits =
+        |limit: &str| page.get(&format!("/api/v1/search?q=lantern{limit}")).json()["hits"].as_array().unwrap().len();
+    assert_eq!((hits("&limit=7"), hits("&limit=100"), hits("&limit=100000"), hits("&limit=0")), (7, 100, 100, 1));
+    let long = format!("/api/v1/search?q={}", "lantern+".repeat(20_000));
+    assert!([414, 422, 431].contains(&page.get(&long).status));
+    let whole = page.get("/api/v1/passages?id=lanterns.md").json();
+    assert!(whole["text"].as_str().unwrap().trim_end().ends_with("hook 299."));
+}
+
+#[test]
+fn thousand_event_streams_are_limited_others_are_served_and_all_end_with_their_clients() {
     let (model, _asked) = hanging();
     let world = world_at(&model);
-    let page = Page::start(&world);
+    let page = serve(&world);
     let started = page.post("/api/v1/runs", &json!({ "question": { "question": QUESTION, "mode": "deep" } })).json();
     let path = format!("/api/v1/runs/{}/events", started["run_id"].as_str().unwrap());
     let bearer = page.bearer();
+    assert_eq!(page.get("/api/v1/search?q=siren").status, 200);
+    let before = peak_memory(&page.child);
     let mut streams = Vec::new();
     let mut refused = 0;
-    for _ in 0..300 {
+    for _ in 0..1_000 {
         let mut stream = page.begin("GET", &path, &[("Authorization", &bearer)], b"");
         let mut head = [0; 12];
         stream.read_exact(&mut head).unwrap();
-        refused += usize::from(&head == b"HTTP/1.1 503");
-        streams.push(stream);
+        if &head == b"HTTP/1.1 503" {
+            let mut rest = String::new();
+            stream.read_to_string(&mut rest).unwrap();
+            assert!(rest.contains("too many event streams are open"), "{rest}");
+            refused += 1;
+        } else {
+            assert_eq!(&head, b"HTTP/1.1 200");
+            streams.push(stream);
+        }
     }
-    assert_eq!(refused, 300 - 256);
+    assert_eq!((refused, streams.len()), (1_000 - 256, 256));
     assert_eq!(page.get("/api/v1/search?q=siren").status, 200);
+    assert_eq!(open_streams(&page), 256);
+    let grown = peak_memory(&page.child).saturating_sub(before);
+    assert!(grown < 64 * 1024, "{grown} kB more");
+
+    drop(streams);
+    let until = Instant::now() + PATIENCE;
+    while open_streams(&page) > 0 {
+        assert!(Instant::now() < until, "streams outlive their clients");
+    }
+    let mut stream = page.begin("GET", &path, &[("Authorization", &bearer)], b"");
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200");
+    assert_eq!(page.post(&format!("{}/cancel", path.trim_end_matches("/events")), &json!({})).status, 200);
+}
+
+fn open_streams(page: &Page) -> u32 {
+    let figures = page.get("/metrics").body;
+    let line = figures.lines().find_map(|line| line.strip_prefix("dr_event_streams "));
+    line.unwrap_or_else(|| panic!("{figures}")).parse().unwrap()
 }
 
 #[test]
 fn run_that_was_stopped_with_the_server_is_resumed_by_the_next_one_on_the_same_port_with_the_same_token() {
     let (model, _asked) = hanging();
     let world = world_at(&model);
-    let mut page = Page::start(&world);
+    let mut page = serve(&world);
     let started = page.post("/api/v1/runs", &json!({ "question": { "question": QUESTION, "mode": "deep" } })).json();
     let run = started["run_id"].as_str().unwrap().to_owned();
     assert_eq!(page.get(&format!("/api/v1/runs/{run}")).json()["state"], "running");
@@ -182,7 +246,7 @@ fn run_that_was_stopped_with_the_server_is_resumed_by_the_next_one_on_the_same_p
     page.child.wait().unwrap();
     let (port, token) = (page.port, page.token.clone());
     drop(page);
-    let page = Page::at(&world, port);
+    let page = serve_at(&world, port);
     assert_eq!(page.token, token);
     let events = page.events(&run, Some("1"));
     assert_eq!(events.last().unwrap().2["state"], "open");

@@ -1,12 +1,13 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{PATIENCE, Page};
+use super::{PATIENCE, serve};
 use crate::common::block_on;
 use crate::model_server::ModelServer;
 use crate::outside::greenhouse;
@@ -14,6 +15,9 @@ use crate::reader;
 
 /// Folder for screenshots, to look at.
 const SCREENSHOTS: &str = "DR_SCREENSHOTS";
+
+/// Returns the texts of the page whose contrast is below WCAG AA, and how many texts there are.
+const CONTRAST: &str = include_str!("contrast.js");
 
 /// A door that calls of models wait at while it is closed.
 #[derive(Default)]
@@ -152,7 +156,23 @@ impl Browser {
         self.command(&format!("/element/{id}/value"), &json!({ "text": text }));
     }
 
-    /// Keeps pictures of the page at two widths, for a person to look at.
+    /// Checks the contrast of all texts in light and dark, and keeps pictures of the page for a person to look at.
+    fn look(&self, name: &str) {
+        for scheme in ["dark", "light"] {
+            let feature = |name: &str, value: &str| json!({ "name": name, "value": value });
+            // A mark that pulses has another contrast at each moment.
+            let features = [feature("prefers-color-scheme", scheme), feature("prefers-reduced-motion", "reduce")];
+            let emulated = json!({ "cmd": "Emulation.setEmulatedMedia", "params": { "features": features } });
+            self.command("/goog/cdp/execute", &emulated);
+            let seen = self.run(CONTRAST, &[]);
+            assert!(seen["texts"].as_u64().unwrap() > 5, "{name}: {seen}");
+            assert_eq!(seen["scheme"], scheme);
+            assert_eq!(seen["faint"], json!([]), "{name} in {scheme}");
+        }
+        self.picture(name);
+    }
+
+    /// Keeps pictures of the page at two widths.
     fn picture(&self, name: &str) {
         let Some(folder) = std::env::var_os(SCREENSHOTS) else { return };
         for width in [1280, 390] {
@@ -176,18 +196,21 @@ impl Drop for Browser {
 }
 
 #[test]
-fn question_is_asked_watched_stopped_resumed_and_read_in_a_browser() {
+fn question_is_asked_watched_stopped_resumed_raised_compared_and_read_in_a_browser() {
     let Some(driver) = Driver::start() else {
         eprintln!("skipped: ChromeDriver is not installed");
         return;
     };
     let door = Arc::new(Door::default());
-    let kept = Arc::clone(&door);
+    let (kept, is_dear) = (Arc::clone(&door), Arc::new(AtomicBool::new(false)));
+    let dear = Arc::clone(&is_dear);
     let models = ModelServer::start(move |request| {
-        if request.form() == Some("step") {
+        let is_step = request.form() == Some("step");
+        if is_step {
             kept.pass();
         }
-        request.reply(&reader::say(request), 500, 80)
+        let tokens = if is_step && dear.load(Ordering::SeqCst) { 59_500 } else { 500 };
+        request.reply(&reader::say(request), tokens, 80)
     });
     let world = greenhouse();
     world.write(
@@ -197,7 +220,7 @@ fn question_is_asked_watched_stopped_resumed_and_read_in_a_browser() {
     world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
     let world = world.with_variable("OPENAI_BASE_URL", models.url()).with_variable("OPENAI_API_KEY", "sk-test");
     let world = world.with_variable("DR_MODEL", "fixture").with_variable("DR_MAX_COST", "inf");
-    let page = Page::start(&world);
+    let page = serve(&world);
     let profile = tempfile::tempdir().unwrap();
     let eyes = match driver.browser(profile.path()) {
         Ok(eyes) => eyes,
@@ -210,20 +233,20 @@ fn question_is_asked_watched_stopped_resumed_and_read_in_a_browser() {
     eyes.sees("#question");
     let address = eyes.run("return location.href", &[]).to_string();
     assert!(!address.contains(&page.token), "the token leaves the address: {address}");
-    eyes.picture("ask");
+    eyes.look("ask");
 
     // A plan is edited before anything else is spent.
     eyes.types("#question", "How do we water the greenhouse beds, and what is <script>alert(1)</script>?");
     eyes.click("#plan");
     eyes.reads("#estimate", "tokens");
-    eyes.picture("plan");
+    eyes.look("plan");
     eyes.types("#node-0", " Please.");
     door.set(true);
     eyes.click("#run-plan");
 
     // It is watched, reloaded in the middle, stopped and resumed.
     eyes.sees(".tree .running");
-    eyes.picture("watch");
+    eyes.look("watch");
     eyes.command("/refresh", &json!({}));
     eyes.sees(".tree .running");
     eyes.reads("h1", "<script>alert(1)</script>");
@@ -235,18 +258,18 @@ fn question_is_asked_watched_stopped_resumed_and_read_in_a_browser() {
 
     // The report is read, and a quote in its document.
     eyes.sees(".report .cite a");
-    eyes.picture("report");
+    eyes.look("report");
     eyes.click(".report .cite a");
     eyes.sees("#reader[open] mark");
     eyes.reads("#reader-text mark", "greenhouse");
-    eyes.picture("quote");
+    eyes.look("quote");
     eyes.click("#reader-close");
 
     // Searching as one types, in a document that would like to run a script.
     eyes.open(&format!("http://127.0.0.1:{}/#/search", page.port));
     eyes.types("#q", "zebra");
     eyes.reads(".hits mark", "zebra");
-    eyes.picture("search");
+    eyes.look("search");
     eyes.click(".hits h3 button");
     eyes.reads("#reader-text mark", "striped");
     eyes.reads("#reader-text", "<b>striped</b>");
@@ -255,7 +278,34 @@ fn question_is_asked_watched_stopped_resumed_and_read_in_a_browser() {
     let made = "return document.querySelectorAll('#view script, #reader script, #view img, #reader img').length";
     assert_eq!(eyes.run(made, &[]), json!(0));
 
+    // A run that a limit ended goes on when its limits are raised.
+    is_dear.store(true, Ordering::SeqCst);
+    eyes.open(&format!("http://127.0.0.1:{}/#/ask", page.port));
+    eyes.types("#question", "How many litres of water do the beds of the greenhouse take?");
+    eyes.run("document.querySelector('#tokens').value = '60000'", &[]);
+    eyes.click("#ask");
+    eyes.reads("h1 + p", "stopped tokens exceeded");
+    eyes.sees(".report .cite a");
+    eyes.look("limit");
+    is_dear.store(false, Ordering::SeqCst);
+    eyes.click("#raise");
+    eyes.reads("h1 + p", "ended complete");
+
     eyes.open(&format!("http://127.0.0.1:{}/#/runs", page.port));
     eyes.reads(".runs", "How do we water the greenhouse beds");
-    eyes.picture("runs");
+    eyes.reads(".runs", "How many litres");
+    eyes.look("runs");
+    // The newest and the oldest: between them is the run by rules that answered in the meantime.
+    eyes.run("for (const at of [0, -1]) [...document.querySelectorAll('.runs [type=checkbox]')].at(at).click()", &[]);
+    eyes.click("#compare:enabled");
+    eyes.until("return document.querySelectorAll('.compare > section .report .cite').length > 1", &[]);
+    let lines = eyes.run("return [...document.querySelectorAll('.compare .quiet')].map((e) => e.textContent)", &[]);
+    let counts: Vec<_> = lines.as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+    assert_eq!(counts.len(), 2, "{counts:?}");
+    for line in counts {
+        let (number, _) = line.split_once(" sub-question").unwrap_or_else(|| panic!("{line}"));
+        let number = number.rsplit(' ').next().unwrap();
+        assert_eq!(line.contains(" sub-question ·"), number == "1", "{line}");
+    }
+    eyes.look("compare");
 }
