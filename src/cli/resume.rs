@@ -78,7 +78,7 @@ impl ResumeArgs {
             time: self.add_time.unwrap_or_default(),
             rounds: self.add_rounds.unwrap_or_default(),
         };
-        ResumeRequest { run: self.run.clone(), raise, retry_unknown: self.retry_unknown }
+        ResumeRequest { run: self.run.clone(), raise, retry_unknown: self.retry_unknown, ..ResumeRequest::default() }
     }
 }
 

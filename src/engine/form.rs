@@ -1,4 +1,4 @@
-//! A question as a client of a server sends it. It may lower the limits of the settings and raise none.
+//! What a client of a server asks for. It may lower the limits of the settings and raise none.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::request::{AskRequest, LowerLimits, RequestError};
-use super::{Engine, EngineError, Mode, RunRequest, Scope, SourceHint};
+use super::{Engine, EngineError, Mode, ResumeRequest, RunRequest, Scope, SourceHint};
 
 /// A question of a client. What is left out is decided by the settings and the plan.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -72,5 +72,40 @@ impl QuestionForm {
         let request = AskRequest { run, follow, max_jobs, lower, fresh, ..AskRequest::new(question) };
         let engine = if self.offline { engine.offline()? } else { engine.clone() };
         Ok((engine, request))
+    }
+}
+
+/// A run that a client resumes. What is left out stays as it is.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ResumeForm {
+    /// The run.
+    pub(crate) run_id: String,
+    /// Raise its limit to so many US dollars; at most the server's limit. A limit that is higher stays.
+    max_cost: Option<f64>,
+    /// Raise its limit to so many tokens; at most the server's limit.
+    max_tokens: Option<u64>,
+    /// Raise its limit to so many seconds of work; at most the server's limit.
+    max_seconds: Option<u32>,
+    /// Raise its limit to so many rounds of research; at most the server's limit.
+    #[schemars(range(min = 1))]
+    max_rounds: Option<u32>,
+}
+
+impl ResumeForm {
+    /// Returns the request. The run may start up to `max_jobs` Deep Research jobs.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a limit above that of the settings.
+    pub(crate) fn request(self, engine: &Engine, max_jobs: Option<usize>) -> Result<ResumeRequest, EngineError> {
+        let at_least = LowerLimits {
+            dollars: self.max_cost,
+            tokens: self.max_tokens,
+            time: self.max_seconds.map(|seconds| Duration::from_secs(seconds.into())),
+            rounds: self.max_rounds,
+        };
+        at_least.of(engine.limits())?;
+        Ok(ResumeRequest { run: Some(self.run_id), at_least, max_jobs, ..ResumeRequest::default() })
     }
 }

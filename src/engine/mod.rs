@@ -72,7 +72,7 @@ pub(crate) use self::background::{Background, RunReport};
 pub(crate) use self::contents::{CollectionEntry, document_address};
 pub(crate) use self::doctor::{CheckStatus, Checkup, ExplainedSetting};
 pub(crate) use self::error::{EngineError, ErrorKind};
-pub(crate) use self::form::QuestionForm;
+pub(crate) use self::form::{QuestionForm, ResumeForm};
 pub use self::indexing::IndexRequest;
 pub(crate) use self::passage::{Excerpt, Extent, ParseSelectorError, Selector};
 pub(crate) use self::place::FilePlace;

@@ -31,7 +31,7 @@ pub(crate) struct AskRequest {
     pub(crate) fresh: bool,
 }
 
-/// Limits that a caller sets for one run. Those of the settings are not exceeded: a higher one is refused.
+/// Limits that a caller sets for one run. None may be above that of the settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct LowerLimits {
     /// US dollars.

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::before::AskedBefore;
 use super::instead::Obstacle;
+use super::request::LowerLimits;
 use super::setup::{JobFlags, check_same_models};
 use super::stored::{Origins, report_of};
 use super::watch::{RunEvent, Watcher, silent};
@@ -80,6 +81,10 @@ pub(crate) struct ResumeRequest {
     pub(crate) run: Option<String>,
     /// Increase of its limits.
     pub(crate) raise: Raise,
+    /// Limits that are raised to these values; those that are higher stay.
+    pub(crate) at_least: LowerLimits,
+    /// Most Deep Research jobs this run may start; `None` uses the settings.
+    pub(crate) max_jobs: Option<usize>,
     /// Whether to start a background job again if the outcome of its first start is unknown; both may be charged.
     pub(crate) retry_unknown: bool,
 }
@@ -94,6 +99,20 @@ pub(crate) struct Raise {
     pub(crate) time: Duration,
     /// Rounds of research.
     pub(crate) rounds: u32,
+}
+
+impl ResumeRequest {
+    /// Returns the limits of a run that has `limits` now.
+    fn limits(&self, limits: BudgetLimits) -> BudgetLimits {
+        let LowerLimits { dollars, tokens, time, rounds } = self.at_least;
+        let limits = self.raise.of(limits);
+        BudgetLimits {
+            cost_nanos: limits.cost_nanos.max(limits.cost_nanos.and(dollars.map(nanos))),
+            tokens: limits.tokens.max(limits.tokens.and(tokens)),
+            time: limits.time.max(limits.time.and(time)),
+            rounds: limits.rounds.max(limits.rounds.and(rounds)),
+        }
+    }
 }
 
 impl Raise {
@@ -247,10 +266,10 @@ impl Engine {
         if !can_go_on(&store, &run, &state, &request).await? {
             return as_it_is(&store, run, &state).await;
         }
-        let limits = request.raise.of(state.settings.limits);
+        let limits = request.limits(state.settings.limits);
         let is_done = state.is_over() && limits == state.settings.limits;
         let models = if state.settings.by_rules { None } else { self.models(&limits)? };
-        let flags = JobFlags { max_jobs: None, retry_unknown: request.retry_unknown };
+        let flags = JobFlags { max_jobs: request.max_jobs, retry_unknown: request.retry_unknown };
         let origins = Origins::of(&store, &state).await?;
         let setup = self.set_up(&state.settings.request.scope, origins, models, &limits, flags).await?;
         // In a run that has ended, only its jobs can be retried.
@@ -315,7 +334,7 @@ async fn resumable(store: &Store, request: &ResumeRequest) -> Result<RunRow, Eng
 
 /// Returns whether a run has not ended, its limits are raised, or jobs of it can be tried again.
 async fn can_go_on(store: &Store, run: &RunId, state: &RunState, request: &ResumeRequest) -> Result<bool, EngineError> {
-    if !state.is_over() || request.raise.of(state.settings.limits) != state.settings.limits {
+    if !state.is_over() || request.limits(state.settings.limits) != state.settings.limits {
         return Ok(true);
     }
     let calls = store.journal().calls_in_short(run).await.map_err(StoreError::from)?;
@@ -347,5 +366,14 @@ mod tests {
         let raised = Raise { dollars: 1.0, tokens: 5, time: Duration::from_secs(1), rounds: 1 }.of(limits);
         assert_eq!(raised, BudgetLimits { tokens: Some(15), ..limits });
         assert_eq!(Raise::default().of(limits), limits);
+    }
+
+    #[test]
+    fn limit_is_raised_to_a_value_and_one_that_is_higher_or_was_lifted_stays() {
+        let limits = BudgetLimits { cost_nanos: None, tokens: Some(10), rounds: Some(3), ..BudgetLimits::NONE };
+        let at_least = LowerLimits { dollars: Some(1.0), tokens: Some(20), rounds: Some(2), ..LowerLimits::default() };
+        let request = ResumeRequest { at_least, ..ResumeRequest::default() };
+        assert_eq!(request.limits(limits), BudgetLimits { tokens: Some(20), ..limits });
+        assert_eq!(ResumeRequest::default().limits(limits), limits);
     }
 }

@@ -1,5 +1,5 @@
-//! `research_start`, `research_status`, `research_result` and `research_cancel`: runs that take longer than a client waits
-//! for a reply.
+//! `research_start`, `research_status`, `research_result`, `research_cancel` and `research_resume`: runs that take longer
+//! than a client waits for a reply.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use super::answer::Answer;
 use super::failure::ToolError;
 use super::server::Shared;
 use crate::base::id::RunId;
-use crate::engine::{QuestionForm, RunStatus};
+use crate::engine::{QuestionForm, ResumeForm, RunStatus};
 
 /// Most events and sub-questions in a status. Each is a line of up to 100 characters, so both are some 10,000 tokens.
 const MAX_EVENTS: usize = 200;
@@ -16,7 +16,7 @@ const MAX_NODES: usize = 200;
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct StartedRun {
-    /// Pass it to `research_status`, `research_result` and `research_cancel`.
+    /// Pass it to `research_status`, `research_result`, `research_cancel` and `research_resume`.
     run_id: String,
 }
 
@@ -97,6 +97,14 @@ pub(super) struct CancelArguments {
 pub(super) async fn cancel(shared: &Shared, arguments: CancelArguments) -> Result<Status, ToolError> {
     let run = run_id("research_cancel", &arguments.run_id)?;
     Ok(Status::of(shared.runs.cancel(&shared.engine, run.as_str()).await?))
+}
+
+pub(super) async fn resume(shared: &Shared, form: ResumeForm) -> Result<StartedRun, ToolError> {
+    run_id("research_resume", &form.run_id)?;
+    let request = form.request(&shared.engine, shared.max_jobs)?;
+    let run = shared.runs.resume(&shared.engine, request).await?;
+    tracing::info!(%run, "run resumed");
+    Ok(StartedRun { run_id: run.to_string() })
 }
 
 /// Parses the id of a run. Prefixes, which people may type, could name a run that the client does not know.

@@ -14,7 +14,7 @@ use super::passage::{FetchArguments, Fetched, ReadArguments, ReadText, fetch, re
 use super::research::{self, CancelArguments, ResultArguments, StartedRun, Status, StatusArguments};
 use super::search::{Collections, SearchArguments, SearchResults, list_collections, search};
 use super::server::Shared;
-use crate::engine::QuestionForm;
+use crate::engine::{QuestionForm, ResumeForm};
 
 /// A tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +28,12 @@ pub(super) enum Tool {
     ResearchStatus,
     ResearchResult,
     ResearchCancel,
+    ResearchResume,
 }
 
 impl Tool {
     /// Every tool, in the order in which clients list them.
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Search,
         Self::Fetch,
         Self::Read,
@@ -42,6 +43,7 @@ impl Tool {
         Self::ResearchStatus,
         Self::ResearchResult,
         Self::ResearchCancel,
+        Self::ResearchResume,
     ];
 
     pub(super) fn named(name: &str) -> Option<Self> {
@@ -59,6 +61,7 @@ impl Tool {
             Self::ResearchStatus => "research_status",
             Self::ResearchResult => "research_result",
             Self::ResearchCancel => "research_cancel",
+            Self::ResearchResume => "research_resume",
         }
     }
 
@@ -73,6 +76,7 @@ impl Tool {
             Self::ResearchStatus => "Progress of research",
             Self::ResearchResult => "Report of research",
             Self::ResearchCancel => "Stop research",
+            Self::ResearchResume => "Go on with research",
         }
     }
 
@@ -103,7 +107,11 @@ impl Tool {
             }
             Self::ResearchResult => "Returns the report of a run that has ended or was stopped, as `ask` does.",
             Self::ResearchCancel => {
-                "Stops a run that this server works on. What it has found is kept, and `dr resume` goes on with it."
+                "Stops a run that this server works on. What it has found is kept, and `research_resume` goes on with it."
+            }
+            Self::ResearchResume => {
+                "Goes on in the background with a run that was stopped, or that a limit ended if you raise that limit. \
+                 Returns its run id at once; nothing that was paid for is paid again."
             }
         }
     }
@@ -118,7 +126,7 @@ impl Tool {
             | Self::ResearchStatus
             | Self::ResearchResult => reads,
             // A run is stored, may cost money, and may ask the web.
-            Self::Ask | Self::ResearchStart => {
+            Self::Ask | Self::ResearchStart | Self::ResearchResume => {
                 ToolAnnotations::with_title(self.title()).read_only(false).destructive(false).open_world(true)
             }
             Self::ResearchCancel => reads.read_only(false).destructive(false).idempotent(true),
@@ -142,6 +150,7 @@ impl Tool {
             Self::ResearchStatus => with_schemas::<StatusArguments, Status>(tool),
             Self::ResearchResult => with_schemas::<ResultArguments, Answer>(tool),
             Self::ResearchCancel => with_schemas::<CancelArguments, Status>(tool),
+            Self::ResearchResume => with_schemas::<ResumeForm, StartedRun>(tool),
         };
         tool.with_title(self.title()).with_annotations(self.annotations())
     }
@@ -170,6 +179,7 @@ impl Tool {
             Self::ResearchStatus => result(&research::status(shared, self.parsed(arguments)?).await?),
             Self::ResearchResult => result(&research::result(shared, self.parsed(arguments)?).await?),
             Self::ResearchCancel => result(&research::cancel(shared, self.parsed(arguments)?).await?),
+            Self::ResearchResume => result(&research::resume(shared, self.parsed(arguments)?).await?),
         }
     }
 

@@ -239,7 +239,7 @@ pub(super) async fn resume(
         time: Duration::from_secs(raise.seconds.into()),
         rounds: raise.rounds,
     };
-    let request = ResumeRequest { run: Some(run), raise, retry_unknown: false };
+    let request = ResumeRequest { run: Some(run), raise, max_jobs: app.max_jobs, ..ResumeRequest::default() };
     let run = app.runs.resume(&app.engine, request).await?;
     Ok((StatusCode::ACCEPTED, Json(StartedRun { run_id: run.to_string() })))
 }

@@ -162,6 +162,53 @@ fn run_in_the_background_is_cancelled_by_its_id() {
 }
 
 #[test]
+fn run_that_was_stopped_is_resumed_with_its_limits_or_with_higher_ones_up_to_those_of_the_server() {
+    let (model, asked) = hanging();
+    let world = world_at(&model);
+    let asked = &asked;
+    block_on(async {
+        let mut server = Server::start(&world, &["--max-tokens", "90000"]);
+        let client = server.connect((), ClientLifecycleMode::Initialize).await;
+        let is_asked = || tokio::task::block_in_place(|| asked.recv_timeout(PATIENCE).expect("the model is asked"));
+        let args = json!({ "question": QUESTION, "max_tokens": 50_000, "max_rounds": 2 });
+        let run = done(&client, "research_start", args).await["run_id"].clone();
+        is_asked();
+        let told = super::refused(&client, "research_resume", json!({ "run_id": run })).await;
+        assert!(told.contains("is being worked on"), "{told}");
+        done(&client, "research_cancel", json!({ "run_id": run })).await;
+
+        for (more, said) in [
+            (json!({ "max_tokens": 90_001 }), "`max_tokens` is 90001, and the limit is 90000"),
+            (json!({ "max_rounds": 7 }), "`max_rounds` is 7, and the limit is 6"),
+            (json!({ "max_cost": -1 }), "`max_cost` is not an amount"),
+            (json!({ "retry_unknown": true }), "unknown field"),
+        ] {
+            let mut args = more.as_object().unwrap().clone();
+            args.insert("run_id".into(), run.clone());
+            let told = super::refused(&client, "research_resume", json!(args)).await;
+            assert!(told.contains(said), "{told}");
+        }
+        let limits = || {
+            let limits = world.dr(["show", "--json"]).succeeded().json()["settings"]["limits"].clone();
+            (limits["tokens"].as_u64().unwrap(), limits["rounds"].as_u64().unwrap())
+        };
+        for (args, expected) in [
+            (json!({ "run_id": run }), (50_000, 2)),
+            // A limit that is higher stays.
+            (json!({ "run_id": run, "max_tokens": 60_000, "max_rounds": 1 }), (60_000, 2)),
+        ] {
+            assert_eq!(done(&client, "research_resume", args).await["run_id"], run);
+            is_asked();
+            assert_eq!(done(&client, "research_status", json!({ "run_id": run })).await["state"], "running");
+            assert_eq!(limits(), expected);
+            done(&client, "research_cancel", json!({ "run_id": run })).await;
+        }
+        client.cancel().await.unwrap();
+    });
+    assert!(was_stopped(&world), "{:?}", runs(&world));
+}
+
+#[test]
 fn no_more_runs_are_started_than_the_server_works_on() {
     let (model, _asked) = hanging();
     let world = world_at(&model);

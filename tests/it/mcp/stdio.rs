@@ -70,6 +70,7 @@ fn results_match_the_schemas_and_every_tool_says_whether_it_changes_anything() {
             ("research_cancel", json!({ "run_id": id })),
             ("research_status", json!({ "run_id": id })),
             ("research_result", json!({ "run_id": id })),
+            ("research_resume", json!({ "run_id": id })),
         ] {
             let result = done(&client, tool, args.clone()).await;
             let errors: Vec<_> = schema(tool).iter_errors(&result).map(|error| error.to_string()).collect();
@@ -161,7 +162,7 @@ fn research_goes_on_in_the_background_and_tells_its_events_once() {
         assert_eq!(runs(&world)[0]["id"], run);
         // Ids of other projects, prefixes and things that are no id name no run.
         for wrong in ["0123456789abcdef", &run.as_str().unwrap()[..6], "../state.db", ""] {
-            for tool in ["research_status", "research_result", "research_cancel"] {
+            for tool in ["research_status", "research_result", "research_cancel", "research_resume"] {
                 refused(&client, tool, json!({ "run_id": wrong })).await;
             }
         }
