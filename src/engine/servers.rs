@@ -1,7 +1,5 @@
 //! The user's own tool servers: what they offer, and what the user accepts of it.
 
-use std::path::PathBuf;
-
 use serde::Serialize;
 
 use super::doctor::Check;
@@ -9,7 +7,6 @@ use super::setup::PAGES;
 use super::{Engine, EngineError};
 use crate::base::line::{counted, with_causes};
 use crate::source::mcp::{ListedTool, Server, ServerError, ServerSettings, ToolState};
-use crate::source::web::DateRange;
 
 /// Subject of the checks.
 const NAME: &str = "tool server";
@@ -73,14 +70,6 @@ impl Engine {
             checks.extend(checks_of(server).await);
         }
         servers.end().await;
-        let can_search = self
-            .settings
-            .web(PathBuf::new(), DateRange::default())
-            .is_ok_and(|web| web.is_some_and(|web| web.can_search));
-        if !servers.public.is_empty() && !can_search {
-            let detail = "public servers are asked where the web is searched, and no search engine is set up";
-            checks.push(Check::note(NAME, detail, Some("name an engine in `[web]`".to_owned())));
-        }
         checks
     }
 }

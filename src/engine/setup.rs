@@ -218,10 +218,11 @@ impl Engine {
         let dates = DateRange { since: day(&scope.since), until: day(&scope.until) };
         let web = self.settings.web(self.runs_folder().join(PAGES), dates)?;
         let can_search = web.as_ref().is_some_and(|web| web.can_search);
-        // Without a search engine, pages are only read to verify the claims of a job.
-        let web = web.filter(|_| can_search || jobs.is_some()).map(|web| web.source);
         let is_offline = self.settings.is_offline();
         let servers = if models.is_some() { self.servers_for(&collections)? } else { McpServers::default() };
+        // Without a search engine, pages are read that a job cites, and that the user names where servers are asked.
+        let has_outside = can_search || jobs.is_some() || !servers.public.is_empty();
+        let web = web.filter(|_| has_outside).map(|web| web.source);
         let sources = Sources { internal: Arc::new(internal), web, can_search, is_offline, servers };
         Ok(Setup { searcher, models, jobs, sources, collections })
     }
@@ -373,7 +374,7 @@ impl Engine {
             (
                 "no search engine is set up, and no Deep Research",
                 "name an engine in `[web]`, export `SEARXNG_URL`, or allow Deep Research, which needs a key and a \
-                 language model; `dr doctor` shows what is missing",
+                 language model (a public server in `[mcp]` needs a model too); `dr doctor` shows what is missing",
             )
         } else {
             return Ok(());

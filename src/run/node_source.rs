@@ -34,6 +34,9 @@ const MAX_NAMED: usize = 5;
 /// Heads the links of a page that are shown with it.
 const LINKS: &str = "Links of this page:";
 
+/// Why the web is not searched where a worker can look outside all the same.
+const NO_ENGINE: &str = "the web was not searched: no search engine is set up";
+
 /// Name of the web as a source.
 const WEB: &str = "web";
 
@@ -126,12 +129,13 @@ fn called<'a, Q: ?Sized + Arguments + 'static>(
     tool: &'a str,
     arguments: &'a Q,
 ) -> BoxFuture<'a, Result<Passage, SourceError>> {
-    Box::pin(async move {
+    let called = async move {
         match servers {
             Some(servers) => servers.call(tool, arguments).await,
             None => Err(SourceError::Refused { reason: format!("there is no tool `{tool}`") }),
         }
-    })
+    };
+    Box::pin(spanned(debug_span!("tool"), called))
 }
 
 /// Pages of the web, for one node: those the user named, that a search found, that a job cites, or that such a page links.
@@ -158,6 +162,8 @@ pub(crate) struct Outside {
     named: BTreeMap<String, Passage>,
     /// Tools of public servers, for a worker with a model.
     servers: Option<NodeServers<Outbound>>,
+    /// Whether a search engine is set up. Without one, a search finds the pages the user named.
+    can_search: bool,
 }
 
 /// What the sources of one node share with those of all others in a run.
@@ -277,12 +283,21 @@ impl Outside {
     /// Returns the web for a node; `version` says what results depend on.
     pub(crate) fn new(web: Arc<WebSource>, shared: &Shared, node: NodeId, version: String) -> Self {
         let breaker = Arc::clone(&shared.breaker);
-        Self { pages: WebPages::new(web, shared, node, version), breaker, named: BTreeMap::new(), servers: None }
+        let pages = WebPages::new(web, shared, node, version);
+        Self { pages, breaker, named: BTreeMap::new(), servers: None, can_search: true }
     }
 
-    /// Returns why tools of servers are not offered.
-    pub(crate) fn notes(&self) -> &[String] {
-        self.servers.as_ref().map_or(&[], NodeServers::notes)
+    /// Sends no query.
+    #[must_use]
+    pub(crate) fn without_engine(self) -> Self {
+        Self { can_search: false, ..self }
+    }
+
+    /// Returns why the web is not searched, and why tools of servers are not offered.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let no_engine = (!self.can_search).then(|| NO_ENGINE.to_owned());
+        let of_servers = self.servers.as_ref().map_or(&[][..], NodeServers::notes);
+        no_engine.into_iter().chain(of_servers.iter().cloned()).collect()
     }
 
     /// Offers tools of public servers.
@@ -361,7 +376,8 @@ impl Source<Outbound> for Outside {
             let WebPages { cache, egress, version, .. } = &self.pages;
             let lookup = self.pages.lookup("search", format!("{limit}: {}", normalised(query.as_str())), version);
             let ask = Box::pin(asking(self.ask(query, limit)));
-            let searched: Result<Found, _> = Box::pin(cache.answer(lookup, ask)).await;
+            let searched: Result<Found, _> =
+                if self.can_search { Box::pin(cache.answer(lookup, ask)).await } else { Ok(Found::default()) };
             let named = self.named.values().cloned();
             let found = match searched {
                 Ok(rest) => {

@@ -19,6 +19,7 @@ use crate::base::outbound::Outbound;
 use crate::research::node::NodeId;
 use crate::source::mcp::{ListedTool, Server, Words};
 use crate::source::{OfferedTool, Passage, Place, SourceError, SourceFile};
+use crate::traces::attach;
 
 /// Most tools that a worker is offered. Their descriptions are in each of its prompts.
 const MAX_OFFERED: usize = 30;
@@ -187,6 +188,9 @@ impl<Q: ?Sized + Arguments> NodeServers<Q> {
         let known = self.shared.servers.iter().find(is_its);
         let known = known.ok_or_else(|| refused(format!("there is no server for `{tool}`")))?;
         let said = serde_json::Value::Object(offered.arguments(arguments.words()).await.map_err(refused)?);
+        // Not what the model wrote: a name that is offered is one the user chose.
+        attach::word("name", offered.name.as_str());
+        attach::text("arguments", || said.to_string());
         let CallContext { cache, egress, day, .. } = &self.shared.context;
         let lookup = Lookup {
             node: self.node.clone(),
@@ -202,6 +206,7 @@ impl<Q: ?Sized + Arguments> NodeServers<Q> {
     }
 
     async fn ask(&self, known: &RunServer<Q>, tool: &OfferedTool, arguments: &Q) -> Result<Passage, SourceError> {
+        attach::flag("asked", true);
         let RunServer { server, breaker, calls } = known;
         let CallContext { egress, patience, .. } = &self.shared.context;
         breaker

@@ -20,9 +20,9 @@ use crate::source::{Label, Source, SourceError};
 pub struct Sources {
     /// The knowledge base.
     pub internal: Arc<dyn Source>,
-    /// The web, if pages may be fetched.
+    /// The web, if anything outside may be asked.
     pub web: Option<Arc<WebSource>>,
-    /// Whether a search engine is set up; without one only pages that a job cites are opened.
+    /// Whether a search engine is set up; without one, pages are opened that the user or a job names.
     pub can_search: bool,
     /// Whether `dr` is offline, which is then the reason for not searching the web.
     pub is_offline: bool,
@@ -48,14 +48,14 @@ pub(crate) struct RunSources {
 }
 
 impl RunSources {
-    /// Returns the web if it can be searched.
-    fn searchable(&self) -> Option<&Arc<WebSource>> {
-        self.sources.web.as_ref().filter(|_| self.sources.can_search)
-    }
-
     /// Returns whether the web can be searched.
     pub(crate) fn can_search(&self) -> bool {
-        self.searchable().is_some()
+        self.sources.web.is_some() && self.sources.can_search
+    }
+
+    /// Returns whether a worker can look outside: with a search engine, or with the tools of public servers.
+    pub(crate) fn has_outside(&self) -> bool {
+        self.can_search() || self.sources.web.is_some() && self.public_servers.is_some()
     }
 
     /// Returns the lookup that finds the job of a task among all that were started. `version` says what their reports
@@ -106,11 +106,12 @@ impl RunSources {
         }
     }
 
-    /// Returns the web for a node, if it can be searched; long pages are read for `question`.
+    /// Returns the web for a node, if a worker can look outside; long pages are read for `question`.
     pub(crate) fn outside(&self, node: &NodeId, question: &Outbound, asked: &Outbound) -> Option<Outside> {
-        let web = Arc::clone(self.searchable()?);
-        let version = self.version_today(&web);
-        let outside = Outside::new(web, &self.shared, node.clone(), version);
+        let web = self.sources.web.as_ref().filter(|_| self.has_outside())?;
+        let version = self.version_today(web);
+        let outside = Outside::new(Arc::clone(web), &self.shared, node.clone(), version);
+        let outside = if self.sources.can_search { outside } else { outside.without_engine() };
         Some(outside.read_for(self.reading.clone(), question.clone()).naming(asked))
     }
 

@@ -147,10 +147,11 @@ impl Steps {
             () if !jobs.can_pay() => JobWay::TooDear,
             () => JobWay::Open,
         };
-        let job = self.jobs.as_deref().map(job_way);
+        let job = self.jobs.as_deref().map(job_way).unwrap_or_default();
         Ways {
-            web: self.sources.can_search(),
-            job: job.unwrap_or_default(),
+            // A job searches the whole web, and tools of servers what they have.
+            web: self.sources.can_search() || self.sources.has_outside() && job != JobWay::Open,
+            job,
             is_offline: self.sources.sources.is_offline,
             is_strict: !state.settings.by_rules || state.settings.request.source == Some(SourceHint::Web),
         }

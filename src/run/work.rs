@@ -180,7 +180,7 @@ impl Steps {
         }
         let outside = self.outside(work, task)?.with_servers(self.sources.public_tools(&work.node.id).await?);
         let mut gathered = outward_worker::gathered(desk, &outside, &work.node, &work.outward, task).await?;
-        remark_all(&mut gathered, outside.notes());
+        remark_all(&mut gathered, &outside.notes());
         Ok(gathered)
     }
 
@@ -226,7 +226,7 @@ impl Steps {
         };
         let outside = outside.with_servers(self.sources.public_tools(&work.node.id).await?);
         let mut branch = outward_worker::searched(Mind::Model(desk), &outside, &work.node, &work.outward, task).await?;
-        branch.notes.extend(outside.notes().iter().cloned());
+        branch.notes.extend(outside.notes());
         Ok(branch)
     }
 

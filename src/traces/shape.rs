@@ -53,25 +53,44 @@ struct Shape {
     kind: SpanKind,
     /// Attributes that are the same for all.
     fixed: &'static [(&'static str, &'static str)],
-    /// The key of an attribute in this program, its exported key, and its form.
-    attributes: &'static [(&'static str, &'static str, Form)],
+    /// Attributes in groups, of which some are those of several spans.
+    attributes: &'static [&'static [Attribute]],
 }
+
+/// The key of an attribute in this program, its exported key, and its form.
+type Attribute = (&'static str, &'static str, Form);
 
 const OPERATION: &str = "gen_ai.operation.name";
 const AGENT: &str = "gen_ai.agent.name";
 const REQUEST_MODEL: &str = "gen_ai.request.model";
 const DATA_SOURCE: &str = "gen_ai.data_source.id";
 const STEP: &str = "dr.step.name";
-const ERROR: (&str, &str, Form) = ("error", "error.type", Error);
+const TOOL: &str = "gen_ai.tool.name";
+const ERROR: Attribute = ("error", "error.type", Error);
+
+/// Who was paid for what.
+const PAID: &[Attribute] = &[
+    ("cost", "dr.cost_usd", Dollars),
+    ("provider", "gen_ai.provider.name", Word),
+    ("model", REQUEST_MODEL, Model),
+    ("input_tokens", "gen_ai.usage.input_tokens", Count),
+    ("cached_tokens", "gen_ai.usage.cache_read.input_tokens", Count),
+    ("output_tokens", "gen_ai.usage.output_tokens", Count),
+    ("reasoning_tokens", "gen_ai.usage.reasoning.output_tokens", Count),
+    ("host", "server.address", Word),
+    ("port", "server.port", Count),
+    ("output", "gen_ai.output.messages", Text),
+    ERROR,
+];
 
 /// Every span that is exported.
-const SPANS: [Shape; 8] = [
+const SPANS: [Shape; 9] = [
     Shape {
         span: "run",
         name: Name::Fixed("invoke_workflow dr"),
         kind: SpanKind::Internal,
         fixed: &[(OPERATION, "invoke_workflow"), (AGENT, "dr")],
-        attributes: &[
+        attributes: &[&[
             ("id", "dr.run.id", Word),
             ("resumed", "dr.run.resumed", Flag),
             ("by_rules", "dr.run.by_rules", Flag),
@@ -82,35 +101,35 @@ const SPANS: [Shape; 8] = [
             ("cost", "dr.run.cost_usd", Dollars),
             ("question", "dr.run.question", Text),
             ERROR,
-        ],
+        ]],
     },
     Shape {
         span: "round",
         name: Name::Fixed("round"),
         kind: SpanKind::Internal,
         fixed: &[],
-        attributes: &[("number", "dr.round.number", Count)],
+        attributes: &[&[("number", "dr.round.number", Count)]],
     },
     Shape {
         span: "node",
         name: Name::Fixed("invoke_agent worker"),
         kind: SpanKind::Internal,
         fixed: &[(OPERATION, "invoke_agent"), (AGENT, "worker")],
-        attributes: &[
+        attributes: &[&[
             ("id", "dr.node.id", Word),
             ("route", "dr.node.route", Word),
             ("findings", "dr.node.findings", Count),
             ("quotes", "dr.node.quotes", Count),
             ("question", "dr.node.question", Text),
             ERROR,
-        ],
+        ]],
     },
     Shape {
         span: "step",
         name: Name::Of(STEP),
         kind: SpanKind::Internal,
         fixed: &[],
-        attributes: &[("name", STEP, Word), ("number", "dr.step.number", Count)],
+        attributes: &[&[("name", STEP, Word), ("number", "dr.step.number", Count)]],
     },
     Shape {
         span: "call",
@@ -118,24 +137,16 @@ const SPANS: [Shape; 8] = [
         kind: SpanKind::Client,
         fixed: &[(OPERATION, "chat")],
         attributes: &[
-            ("key", "dr.call.key", Key),
-            ("role", "dr.call.role", Word),
-            ("on_record", "dr.call.on_record", Flag),
-            ("cost", "dr.cost_usd", Dollars),
-            ("provider", "gen_ai.provider.name", Word),
-            ("model", REQUEST_MODEL, Model),
-            ("max_tokens", "gen_ai.request.max_tokens", Count),
-            ("answered_by", "gen_ai.response.model", Model),
-            ("finish", "gen_ai.response.finish_reasons", Words),
-            ("input_tokens", "gen_ai.usage.input_tokens", Count),
-            ("cached_tokens", "gen_ai.usage.cache_read.input_tokens", Count),
-            ("output_tokens", "gen_ai.usage.output_tokens", Count),
-            ("reasoning_tokens", "gen_ai.usage.reasoning.output_tokens", Count),
-            ("host", "server.address", Word),
-            ("port", "server.port", Count),
-            ("input", "gen_ai.input.messages", Text),
-            ("output", "gen_ai.output.messages", Text),
-            ERROR,
+            PAID,
+            &[
+                ("key", "dr.call.key", Key),
+                ("role", "dr.call.role", Word),
+                ("on_record", "dr.call.on_record", Flag),
+                ("max_tokens", "gen_ai.request.max_tokens", Count),
+                ("answered_by", "gen_ai.response.model", Model),
+                ("finish", "gen_ai.response.finish_reasons", Words),
+                ("input", "gen_ai.input.messages", Text),
+            ],
         ],
     },
     Shape {
@@ -143,47 +154,45 @@ const SPANS: [Shape; 8] = [
         name: Name::Fixed("invoke_agent deep_research"),
         kind: SpanKind::Client,
         fixed: &[(OPERATION, "invoke_agent"), (AGENT, "deep_research")],
-        attributes: &[
-            ("id", "gen_ai.response.id", Word),
-            ("call", "dr.call.id", Count),
-            ("cost", "dr.cost_usd", Dollars),
-            ("provider", "gen_ai.provider.name", Word),
-            ("model", REQUEST_MODEL, Model),
-            ("input_tokens", "gen_ai.usage.input_tokens", Count),
-            ("cached_tokens", "gen_ai.usage.cache_read.input_tokens", Count),
-            ("output_tokens", "gen_ai.usage.output_tokens", Count),
-            ("reasoning_tokens", "gen_ai.usage.reasoning.output_tokens", Count),
-            ("host", "server.address", Word),
-            ("port", "server.port", Count),
-            ("output", "gen_ai.output.messages", Text),
-            ERROR,
-        ],
+        attributes: &[PAID, &[("id", "gen_ai.response.id", Word), ("call", "dr.call.id", Count)]],
     },
     Shape {
         span: "search",
         name: Name::With("retrieval", DATA_SOURCE),
         kind: SpanKind::Client,
         fixed: &[(OPERATION, "retrieval")],
-        attributes: &[
+        attributes: &[&[
             ("source", DATA_SOURCE, Word),
             ("asked", "dr.source.asked", Flag),
             ("hits", "dr.search.hits", Count),
             ("query", "gen_ai.retrieval.query.text", Text),
             ERROR,
-        ],
+        ]],
     },
     Shape {
         span: "fetch",
         name: Name::Fixed("execute_tool fetch"),
         kind: SpanKind::Internal,
-        fixed: &[(OPERATION, "execute_tool"), ("gen_ai.tool.name", "fetch")],
-        attributes: &[
+        fixed: &[(OPERATION, "execute_tool"), (TOOL, "fetch")],
+        attributes: &[&[
             ("source", "dr.source.name", Word),
             ("asked", "dr.source.asked", Flag),
             ("host", "server.address", Word),
             ("address", "url.full", Text),
             ERROR,
-        ],
+        ]],
+    },
+    Shape {
+        span: "tool",
+        name: Name::With("execute_tool", TOOL),
+        kind: SpanKind::Client,
+        fixed: &[(OPERATION, "execute_tool")],
+        attributes: &[&[
+            ("name", TOOL, Word),
+            ("asked", "dr.source.asked", Flag),
+            ("arguments", "gen_ai.tool.call.arguments", Text),
+            ERROR,
+        ]],
     },
 ];
 
@@ -206,7 +215,7 @@ pub(super) fn shaped(span: SpanData, has_texts: bool) -> Option<SpanData> {
     let shape = SPANS.iter().find(|shape| shape.span == span.name)?;
     let mut attributes = BTreeMap::new();
     for KeyValue { key, value, .. } in &span.attributes {
-        let listed = shape.attributes.iter().find(|(own, ..)| *own == key.as_str());
+        let listed = shape.attributes.iter().copied().flatten().find(|(own, ..)| *own == key.as_str());
         if let Some((_, exported, form)) = listed
             && let Some(value) = form.of(value, has_texts)
         {
@@ -394,7 +403,8 @@ mod tests {
                 }
                 let text = std::fs::read_to_string(&path).unwrap_or_default();
                 for found in pattern.captures_iter(&text) {
-                    let is_listed = |shape: &Shape| shape.attributes.iter().any(|(key, ..)| *key == &found[1]);
+                    let is_listed =
+                        |shape: &Shape| shape.attributes.iter().copied().flatten().any(|(key, ..)| *key == &found[1]);
                     assert!(SPANS.iter().any(is_listed), "{}: {}", path.display(), &found[1]);
                     seen += 1;
                 }

@@ -84,7 +84,7 @@ fn failed(span: &Span) -> bool {
 }
 
 /// Asserts that no span has a text: names, ids and figures have no spaces in them.
-fn assert_no_texts(spans: &[Span]) {
+pub(crate) fn assert_no_texts(spans: &[Span]) {
     assert!(!spans.is_empty());
     for span in spans {
         assert!(span.events.is_empty() && span.links.is_empty(), "{span:#?}");

@@ -5,6 +5,7 @@ use crate::common::World;
 use crate::model_server::{ModelServer, Request, Response};
 use crate::reader;
 use crate::researcher::nodes;
+use crate::run::traces::{Collector, assert_no_texts};
 
 /// What must not leave.
 const SECRETS: [&str; 2] = ["CANARY-7f3a9c", "the board agreed to buy the mill next spring"];
@@ -70,6 +71,21 @@ fn find() -> String {
 
 #[test]
 fn public_server_gets_nothing_of_the_knowledge_base_and_every_call_is_in_the_egress_log() {
+    is_asked_beside("provider = \"fixture:hits.json\"\n", &[]);
+}
+
+/// A public server is a way out of its own.
+#[test]
+fn public_server_is_asked_without_a_search_engine() {
+    for source in ["mixed", "web"] {
+        let said = is_asked_beside("", &["--source", source, "--no-deep-research"]);
+        assert!(said.contains("the web was not searched: no search engine is set up"), "{said}");
+        assert!(!said.contains("query: "), "no query is sent: {said}");
+    }
+}
+
+/// Asks with an internal and a public server, and returns the report and the egress log.
+fn is_asked_beside(engine: &str, args: &[&str]) -> String {
     let models = ModelServer::start(reply);
     let world = World::empty();
     world.write_on_day(
@@ -88,15 +104,15 @@ fn public_server_gets_nothing_of_the_knowledge_base_and_every_call_is_in_the_egr
     wiki.answers(WIKI);
     let fixture = world.home("hits.json");
     std::fs::write(&fixture, "{}").unwrap();
+    let engine = engine.replace("hits.json", &fixture.display().to_string());
     let server = |name: &str, script: &Script, label: &str| {
         format!("[mcp.{name}]\ncommand = {}\ntools = [\"find\"]\nlabel = \"{label}\"\n", script.command())
     };
     let (inside, outside) = (server("tickets", &tickets, "internal"), server("wiki", &wiki, "public"));
-    crate::outside::set(
-        &world,
-        &format!("[web]\nprovider = \"fixture:{}\"\nfetch = false\n{inside}{outside}", fixture.display()),
-    );
-    let run = world.dr(["ask", "--json", "--yes", QUESTION]);
+    crate::outside::set(&world, &format!("[web]\n{engine}fetch = false\n{inside}{outside}"));
+    let collector = Collector::start();
+    let world = world.with_variable("OTEL_EXPORTER_OTLP_ENDPOINT", collector.address());
+    let run = world.dr([&["ask", "--json", "--yes", QUESTION], args].concat());
     let report = run.json();
 
     let sent = wiki.read("calls");
@@ -105,7 +121,8 @@ fn public_server_gets_nothing_of_the_knowledge_base_and_every_call_is_in_the_egr
         assert!(!sent.contains(secret), "{sent}");
     }
     let all = models.received();
-    assert!(SECRETS.iter().all(|secret| all.contains(secret)), "a model was shown the secrets");
+    let reads_inside = !args.contains(&"web");
+    assert!(SECRETS.iter().all(|secret| all.contains(secret) == reads_inside), "a model was shown the secrets");
     for request in models.requests().into_iter().filter(|request| request.form() == Some("step")) {
         let words = request.said();
         let (inside, outside) = (words.contains("`tickets.find`:"), words.contains("`wiki.find`:"));
@@ -115,7 +132,11 @@ fn public_server_gets_nothing_of_the_knowledge_base_and_every_call_is_in_the_egr
     let quote = super::from_tools(&report).into_iter().find(|quote| quote["source"]["server"] == "wiki");
     let quote = quote.unwrap_or_else(|| panic!("{run}"));
     assert_eq!((&quote["quote"], &quote["label"], &quote["checked"]), (&json!(WIKI), &json!("public"), &json!(true)));
+    let spans = collector.spans();
+    assert!(spans.iter().any(|span| span.name == "execute_tool wiki.find"), "{spans:#?}");
+    assert_no_texts(&spans);
     let egress = world.dr(["show", "--egress"]).succeeded().stdout;
     assert!(egress.contains("call: ") && egress.contains("mcp:wiki"), "{egress}");
     assert!(!egress.contains("mcp:tickets"), "an internal server is not outside: {egress}");
+    format!("{report:#}\n{egress}")
 }
