@@ -1,6 +1,6 @@
 //! The language of a text, judged by its script and its function words; its stemmer and stop words.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::LazyLock;
 
@@ -60,17 +60,36 @@ const OTHERS: &[(&str, &str, Script, Option<Algorithm>)] = &[
 const VIETNAMESE: &str = "vi";
 
 /// Words that questions are asked with and that the lists lack.
-const ASKING: [(&str, &str); 6] = [
+const ASKING: &[(&str, &str)] = &[
+    ("ar", "كم متى أين كيف لماذا هل ما ماذا من أي يمكن يمكنني يستطيع أستطيع يجب"),
+    ("cs", "kolik kdy kde kam jak proč kdo co který která které lze může mohu"),
     ("de", "wer wen wem wessen wann warum wieso woher wohin wozu womit viele gibt"),
+    ("el", "ποιος ποια ποιο ποιοι ποιες τι πώς πότε πού πόσο πόσος πόση πόσα πόσες πόσοι γιατί μπορώ μπορεί επιτρέπεται πρέπει"),
     ("es", "cuánto cuánta cuántos cuántas cuál cuáles cuándo cómo dónde quién quiénes"),
+    ("fi", "kuinka milloin missä mihin mitä kuka miksi mikä miten voiko saako"),
     ("fr", "combien comment quand où quel quelle quels quelles quoi pourquoi lequel laquelle faut"),
+    ("hi", "क्या कैसे कब कहाँ कौन किसे क्यों कितना कितने कितनी सकता सकते सकती"),
+    ("hu", "mennyi hány mikor hol hová hogyan ki mi miért melyik lehet"),
     ("it", "quando quali perché"),
+    ("ja", "何 いつ どこ 誰 なぜ どう どの いくら どれ ですか ますか"),
+    ("ko", "무엇 무엇을 무엇이 어떻게 언제 어디 어디서 어디에 누가 왜 얼마 얼마나 몇"),
     ("nl", "hoeveel welke welk waar wanneer waarom"),
+    ("pl", "ile kiedy gdzie dokąd jak dlaczego kto co który która które czy można"),
     ("pt", "quanto quantos quanta quantas quais onde"),
+    ("ro", "cât câtă câți câte când unde cum cine ce care poate"),
+    ("ru", "сколько когда где куда как почему зачем кто кому что какой какая какие какое можно нужно"),
+    ("sv", "hur när var vart vem vad varför vilken vilket vilka"),
+    ("th", "อะไร ใคร เมื่อไร เมื่อไหร่ ไหน ที่ไหน อย่างไร ยังไง ทำไม เท่าไร เท่าไหร่ กี่ ไหม ได้"),
+    ("tr", "ne nasıl neden niçin nerede nereye kim kime hangi kaç mı mi mu mü"),
+    ("uk", "скільки коли де куди як чому хто кому що який яка які можна"),
+    ("zh", "什么 谁 哪里 哪儿 哪 怎么 怎样 如何 为什么 为何 多少 几 几点 时候 可以 能 吗 呢"),
 ];
 
 /// Fewest different function words that show a language.
 const FEWEST: usize = 2;
+
+/// The function words of a document's language are at least one word in this many.
+const LEAST_SHARE: usize = 10;
 
 /// A language.
 pub(crate) struct Language {
@@ -125,6 +144,25 @@ impl Language {
         best.or_else(|| (english >= FEWEST).then(Self::english))
     }
 
+    /// Returns the language of a document of these lower-case words: of those in its script the one whose function words
+    /// are the largest share of all words, else as [`Self::of`].
+    pub(crate) fn of_document<'a>(words: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'static Self> {
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        for word in words.clone() {
+            *counts.entry(word).or_default() += 1;
+        }
+        let all: usize = counts.values().sum();
+        let script = main_script(&counts.keys().copied().collect())?;
+        let share = |language: &Self| {
+            let own = counts.iter().filter(|(word, _)| word.chars().count() > 1 && language.stop_words.contains(*word));
+            own.map(|(_, count)| count).sum::<usize>()
+        };
+        let of_script = LANGUAGES.iter().filter(|language| language.script == script);
+        let counted = of_script.map(|language| (share(language), language));
+        let (count, best) = counted.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
+        if count * LEAST_SHARE >= all { Some(best) } else { Self::of(words) }
+    }
+
     /// Returns the language with an ISO 639-1 code, such as `de` or `de-AT`.
     pub(crate) fn with_code(code: &str) -> Option<&'static Self> {
         let code = code.split(['-', '_']).next().unwrap_or_default();
@@ -139,8 +177,10 @@ impl Language {
         self.code == Self::english().code
     }
 
+    /// Returns whether a lower-case word has no subject of its own. Vietnamese writes syllables apart, and most of those in
+    /// its list are parts of other words too.
     pub(crate) fn is_stop_word(&self, word: &str) -> bool {
-        self.stop_words.contains(word)
+        !self.has_tones() && self.stop_words.contains(word)
     }
 
     /// Returns the stemmer for words of a script: that of this language if it is written so, else that of the script.
@@ -195,7 +235,7 @@ mod tests {
             ("hoeveel vakantiedagen heb ik", "Dutch"),
             ("сколько у меня дней отпуска", "Russian"),
             ("резервная копия", "Russian"),
-            ("скільки днів відпустки я маю", "Ukrainian"),
+            ("що таке резервна копія і як її зробити", "Ukrainian"),
             ("πόσες ημέρες άδειας έχω", "Greek"),
             ("كم يوما إجازة لدي", "Arabic"),
             ("如何 备份", "Chinese"),

@@ -12,7 +12,7 @@ pub(crate) mod folder;
 
 pub(crate) mod file;
 
-pub mod script;
+pub(crate) mod script;
 
 pub(crate) mod language;
 

@@ -7,20 +7,13 @@ use icu_segmenter::{WordSegmenter, WordSegmenterBorrowed};
 
 /// The script of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Script {
-    /// Latin.
+pub(crate) enum Script {
     Latin,
-    /// Cyrillic.
     Cyrillic,
-    /// Greek.
     Greek,
-    /// Arabic.
     Arabic,
-    /// Hebrew.
     Hebrew,
-    /// Devanagari.
     Devanagari,
-    /// Tamil.
     Tamil,
     /// The syllables of Korean.
     Hangul,
@@ -74,15 +67,15 @@ impl Script {
     }
 }
 
-/// Returns the fraction of the letters of a text that are of a script for which `is_read` holds, or 1 if it has none.
+/// Returns the fraction of the letters of a text that are of a script, or 1 if it has no letters.
 #[expect(clippy::cast_precision_loss, reason = "texts are far shorter than 2^24 letters")]
-pub(crate) fn share_read(text: &str, is_read: impl Fn(Script) -> bool) -> f32 {
-    let (mut letters, mut read) = (0_usize, 0_usize);
+pub(crate) fn share_of(text: &str, script: Script) -> f32 {
+    let (mut letters, mut own) = (0_usize, 0_usize);
     for letter in text.chars().filter(|letter| letter.is_alphabetic()) {
         letters += 1;
-        read += usize::from(is_read(Script::of(letter)));
+        own += usize::from(Script::of(letter) == script);
     }
-    if letters == 0 { 1.0 } else { read as f32 / letters as f32 }
+    if letters == 0 { 1.0 } else { own as f32 / letters as f32 }
 }
 
 /// Returns the ends of the words of a text without spaces, in bytes, the first of which is 0.

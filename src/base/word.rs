@@ -129,7 +129,7 @@ pub(crate) fn folded(word: &str, script: Script) -> Cow<'_, str> {
             letter => plain.push(letter),
         }
     }
-    if script.has_mark_letters() { Cow::Owned(plain.nfc().collect()) } else { Cow::Owned(plain) }
+    Cow::Owned(plain.nfc().collect())
 }
 
 /// Returns whether a character in a word is only a matter of layout: joiners, soft hyphen, Arabic tatweel.
@@ -140,6 +140,12 @@ fn is_ignored(letter: char) -> bool {
 /// Returns the language of a text, if it can be told.
 pub(crate) fn language_of(text: &str) -> Option<&'static Language> {
     Language::of(lower_cased(text).iter().map(|(_, word)| word.as_str()))
+}
+
+/// Returns the language of a document, if it can be told.
+pub(crate) fn language_of_document(text: &str) -> Option<&'static Language> {
+    let words = lower_cased(text);
+    Language::of_document(words.iter().map(|(_, word)| word.as_str()))
 }
 
 fn language(words: &[(Range<usize>, String)]) -> &'static Language {
@@ -191,6 +197,15 @@ fn close(text: &str, run: Option<(usize, bool)>, end: usize, runs: &mut Vec<Rang
     }
 }
 
+/// Counts the words of a text: runs between spaces, cut by a dictionary if their script has no spaces.
+pub(crate) fn count_words(text: &str) -> usize {
+    let count = |piece: &str| {
+        let is_unspaced = piece.chars().any(|letter| Script::of(letter).is_unspaced());
+        if is_unspaced { runs(piece).len().max(1) } else { 1 }
+    };
+    text.split_whitespace().map(count).sum()
+}
+
 /// Returns the first position of `words` in `text` at word boundaries, in bytes.
 pub(crate) fn find_words(text: &str, words: &str) -> Option<usize> {
     text.match_indices(words).map(|(at, _)| at).find(|at| is_whole(text, *at..at + words.len()))
@@ -220,10 +235,27 @@ mod tests {
     }
 
     #[test]
-    fn ideographs_are_words_by_themselves() {
-        let words = WordSplitter::default().words("知识 base");
-        let shown: Vec<_> = words.iter().map(|word| word.stem.as_str()).collect();
-        assert_eq!(shown, ["知", "识", "base"]);
+    fn scripts_without_spaces_are_cut_by_a_dictionary() {
+        let shown =
+            |text: &str| WordSplitter::default().words(text).into_iter().map(|word| word.stem).collect::<Vec<_>>();
+        assert_eq!(shown("知识 base"), ["知识", "base"]);
+        assert_eq!(shown("如何备份数据"), ["如何", "备份", "数据"]);
+        assert_eq!(shown("ข้อมูลดี").len(), 2);
+    }
+
+    #[test]
+    fn words_are_counted_with_and_without_spaces() {
+        assert_eq!(["two words", "re-run `dr`", "如何备份数据。", "用 SSH 备份"].map(count_words), [2, 2, 3, 3]);
+    }
+
+    #[test]
+    fn words_are_stemmed_and_folded_by_their_script_and_language() {
+        let stem = |code: &str, word: &str| WordSplitter::of(Language::with_code(code).unwrap()).stem(word);
+        assert_eq!([stem("en", "Naïve"), stem("en", "копии")], ["naiv", "коп"]);
+        assert_eq!([stem("de", "Häusern"), stem("de", "Straße")], ["haus", "strass"]);
+        assert_eq!([stem("tr", "IŞIK"), stem("vi", "Tệp")], ["isik", "tệp"]);
+        assert_eq!([stem("he", "שָׁלוֹם"), stem("fa", "کتاب")], ["שלום", "كتاب"]);
+        assert_eq!(stem("hi", "हिन्दी"), "हिन्दी", "vowel signs are letters");
     }
 
     #[test]

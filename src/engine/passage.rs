@@ -76,7 +76,7 @@ pub(crate) enum Extent {
 
 /// What a [`Selector`] names.
 pub(super) enum Located {
-    Chunk(ChunkRow),
+    Chunk(Box<ChunkRow>),
     Document(DocumentRow),
 }
 
@@ -177,7 +177,7 @@ impl Engine {
     pub(crate) async fn get(&self, selector: &Selector, extent: Extent) -> Result<Excerpt, EngineError> {
         let index = &self.open_index().await?;
         match (self.located(index, selector).await?, selector) {
-            (Located::Chunk(chunk), _) => read_chunk(index, chunk, extent).await,
+            (Located::Chunk(chunk), _) => read_chunk(index, *chunk, extent).await,
             (Located::Document(document), Selector::Path { lines, .. }) => read_document(index, document, *lines).await,
             (Located::Document(document), Selector::Id(_)) => read_document(index, document, None).await,
         }
@@ -201,7 +201,7 @@ impl Engine {
         };
         if let Some(chunk) = chunk {
             self.check_served(&chunk.collection)?;
-            return Ok(Located::Chunk(chunk));
+            return Ok(Located::Chunk(Box::new(chunk)));
         }
         let document = index.documents(None).await?.into_iter().find(|row| row.id.as_str() == id);
         let document = document.ok_or_else(|| GetError::NoSuchId { id: id.clone() })?;

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::base::id::ContentHash;
 use crate::base::language::Language;
 use crate::base::line::beginning;
-use crate::base::word::language_of;
+use crate::base::word::language_of_document;
 
 /// Larger files are skipped: they are logs or dumps rather than documents, and a file is held in memory whole.
 pub(crate) const MAX_DOCUMENT_BYTES: u64 = 4 * 1024 * 1024;
@@ -174,7 +174,7 @@ impl Document {
     /// Returns the language of the front matter (`lang: de`), else the one the text is in, else English.
     pub(crate) fn language(&self) -> &'static Language {
         let read = || beginning(&self.text[self.body.clone()], READ_FOR_LANGUAGE);
-        self.own_language.or_else(|| language_of(read())).unwrap_or_else(Language::english)
+        self.own_language.or_else(|| language_of_document(read())).unwrap_or_else(Language::english)
     }
 
     fn take_front_matter(&mut self) {

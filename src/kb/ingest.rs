@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::chunk::{CHUNKER_VERSION, ChunkOptions, chunk, embed_text};
 use super::document::{Document, SkipReason};
-use super::embed::{EmbedError, Embedder};
+use super::embed::{EmbedError, Embedder, readable};
 use super::index::{
     ChunkRow, DocumentRow, EmbedderRecord, Index, IndexError, IndexLocation, IndexWriter, Manifest, Replacement,
     TEXT_INDEX_VERSION,
@@ -27,7 +27,6 @@ use super::walk::{FoundFile, Skipped, read_inside, walk};
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
 use crate::base::language::Language;
 use crate::base::line::with_causes;
-use crate::base::script::share_read;
 
 /// Chunks per commit. Small commits leave many fragments to compact; large ones delay the first searchable file.
 const CHUNKS_PER_COMMIT: usize = 8_192;
@@ -831,7 +830,7 @@ fn chunk_rows(
             searched: String::new(),
             vector: None,
         };
-        row.embed_key = embed_key(embedder, &row);
+        row.embed_key = embed_key(embedder, &row, language);
         row.searched = row.terms(language);
         row
     });
@@ -861,15 +860,15 @@ fn text_to_embed(row: &ChunkRow) -> String {
     embed_text(title, &row.heading_path, row.context.as_deref(), &row.text)
 }
 
-/// Least fraction of a chunk's letters that the embedder reads for the chunk to be embedded: the vector of a text that it
-/// does not read is near to those of all such texts.
-const LEAST_READ: f32 = 0.4;
+/// How well an embedder reads a chunk at least if the chunk is embedded. The vector of a text that it does not read is near
+/// to those of all such texts.
+const LEAST_READ: f32 = 0.2;
 
 /// Returns the key under which a vector is reused, or `None` for a chunk without words that the embedder reads, which is
 /// not embedded.
-fn embed_key(embedder: &dyn Embedder, row: &ChunkRow) -> Option<String> {
+fn embed_key(embedder: &dyn Embedder, row: &ChunkRow, language: &Language) -> Option<String> {
     let has_words = row.text.chars().any(char::is_alphanumeric);
-    if !has_words || share_read(&row.text, |script| embedder.reads(script)) < LEAST_READ {
+    if !has_words || readable(embedder, &row.text, language) < LEAST_READ {
         return None;
     }
     let mut hasher = blake3::Hasher::new();

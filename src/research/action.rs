@@ -19,6 +19,7 @@ use super::question::{Aspect, AspectId};
 use super::skim::Answer;
 use super::worker::Conversation;
 use crate::base::line::{counted, one_line};
+use crate::base::word::count_words;
 use crate::llm::call::CallError;
 use crate::source::{Found, Passage, Place, Source, SourceError, Support};
 
@@ -354,7 +355,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
     fn note(&self, draft: &ActionDraft) -> Result<Action<Q>, String> {
         let at = self.place(draft)?;
         let quote = draft.quote.as_deref().unwrap_or_default();
-        if quote.split_whitespace().count() < MIN_QUOTE_WORDS || quote.len() > MAX_QUOTE_BYTES {
+        if count_words(quote) < MIN_QUOTE_WORDS || quote.len() > MAX_QUOTE_BYTES {
             return Err("`quote` is not a sentence or two".to_owned());
         }
         let passage = &self.shown[at].passage;

@@ -1,6 +1,7 @@
 //! Truncates text to a number of tokens, at sentence boundaries where possible.
 
 use super::evidence::EvidenceId;
+use super::sentence::{is_end, is_wide_end};
 
 /// A model's token counter.
 pub(crate) type Count<'a> = &'a dyn Fn(&str) -> u64;
@@ -53,10 +54,14 @@ fn ends(text: &str) -> Vec<usize> {
         let after = at + letter.len_utf8();
         match letter {
             '\n' => ends.push(after),
-            '.' | '!' | '?' if text[after..].starts_with(char::is_whitespace) && !is_abbreviated(&text[..after]) => {
+            letter if is_wide_end(letter) => ends.push(after + citations(&text[after..])),
+            letter
+                if is_end(letter)
+                    && text[after..].starts_with(char::is_whitespace)
+                    && !is_abbreviated(&text[..after]) =>
+            {
                 ends.push(after + citations(&text[after..]));
             }
-            '。' | '！' | '？' => ends.push(after + citations(&text[after..])),
             _ => {}
         }
     }

@@ -12,7 +12,7 @@ use super::node::NodeId;
 use super::question::Question;
 use super::sentence::Sentence;
 use super::unit::{Unit, UnitKind, units, units_of_page};
-use crate::base::word::WordSplitter;
+use crate::base::word::{WordSplitter, count_words};
 use crate::kb::embed::{EmbedError, Embedder, Matches, windows};
 use crate::source::{Passage, Place};
 
@@ -248,7 +248,7 @@ fn candidates<'a>(
         };
         let text = &candidate.reading.document.text[candidate.unit.range.clone()];
         #[expect(clippy::cast_precision_loss, reason = "a unit has a few hundred words")]
-        let fullness = FULLNESS * (text.split_whitespace().count() as f32 / FULL_WORDS).min(1.0);
+        let fullness = FULLNESS * (count_words(text) as f32 / FULL_WORDS).min(1.0);
         let opening = if candidate.is_first { OPENING } else { 0.0 };
         candidate.score +=
             WORDS * share + suits + fullness + opening - penalty(candidate) - POINTS * pointing(&candidate.unit);
@@ -324,7 +324,7 @@ fn in_window(candidate: &Candidate<'_>, weights: &Weights, about: &HashSet<Strin
 /// Returns what is taken off the score of a unit that says little by itself.
 fn penalty(candidate: &Candidate<'_>) -> f32 {
     let text = &candidate.reading.document.text[candidate.unit.range.clone()];
-    let words = text.split_whitespace().count();
+    let words = count_words(text);
     let is_code = candidate.unit.kind == UnitKind::Code;
     let is_prose = candidate.unit.kind == UnitKind::Paragraph;
     let is_open = text.trim_end_matches(['*', '_']).ends_with([':', '?']);

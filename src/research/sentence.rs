@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
+use crate::base::word::count_words;
+
 /// Shortest sentence worth quoting, in words. Fragments below it are labels and list stubs such as `See also`.
 const MIN_WORDS: usize = 4;
 
@@ -78,7 +80,7 @@ pub(crate) fn every_sentence_of_page(page: &str) -> Vec<Sentence> {
 fn worth_quoting(mut sentences: Vec<Sentence>) -> Vec<Sentence> {
     sentences.retain(|sentence| {
         sentence.range.len() <= MAX_BYTES
-            && sentence.plain.split_whitespace().count() >= MIN_WORDS
+            && count_words(&sentence.plain) >= MIN_WORDS
             // `The options are:` says nothing without the list that follows.
             && !sentence.plain.ends_with(':')
     });
@@ -162,10 +164,10 @@ fn split(passage: &str, block: &Block) -> Vec<Sentence> {
         let is_verbatim = passage.get(range.clone()) == Some(text.as_str());
         let mut done = 0;
         if is_verbatim {
-            for (at, _) in text.match_indices(['.', '!', '?', '。', '！', '？']) {
+            for (at, _) in text.match_indices(is_end) {
                 let end = at + text[at..].chars().next().map_or(1, char::len_utf8);
                 let after = passage[range.start + end..].trim_start_matches(CLOSING);
-                if ends_sentence(&text[..end], after.chars().next(), at) {
+                if text[at..end].starts_with(is_wide_end) || ends_sentence(&text[..end], after.chars().next(), at) {
                     plain.push_str(&text[done..end]);
                     let from = start.take().unwrap_or(range.start + done);
                     push_sentence(&mut sentences, passage, from..range.start + end, &plain);
@@ -202,6 +204,16 @@ fn balanced(passage: &str, range: Range<usize>) -> Range<usize> {
     let tail = &passage[end..];
     let closing = tail.len() - tail.trim_start_matches(CLOSING).len();
     start..end + closing
+}
+
+/// Returns whether a character ends sentences in any script.
+pub(crate) fn is_end(letter: char) -> bool {
+    matches!(letter, '.' | '!' | '?' | '؟' | '۔' | '।' | '॥' | '።' | '။' | '។') || is_wide_end(letter)
+}
+
+/// Returns whether a character ends a sentence although no space follows it.
+pub(crate) fn is_wide_end(letter: char) -> bool {
+    matches!(letter, '。' | '！' | '？' | '｡')
 }
 
 fn ends_sentence(before: &str, next: Option<char>, at: usize) -> bool {

@@ -8,8 +8,9 @@ use std::ops::Range;
 
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
-use super::sentence::{Sentence, every_sentence, every_sentence_of_page};
+use super::sentence::{Sentence, every_sentence, every_sentence_of_page, is_end};
 use crate::base::line::{is_directive, is_tag};
+use crate::base::word::count_words;
 
 /// Longest paragraph that is taken whole as the lead-in of a code block, in bytes; of a longer one the last sentence is.
 const MAX_LEAD_IN: usize = 400;
@@ -217,7 +218,7 @@ fn with_lead_ins(document: &str, blocks: Vec<Unit>) -> Vec<Unit> {
 fn lead_in(document: &str, paragraph: &Unit, kind: UnitKind) -> Option<(usize, bool)> {
     let text = &document[paragraph.range.clone()];
     let ends_open = text.trim_end_matches(['*', '_']).ends_with([':', '：']);
-    let is_label = text.split_whitespace().count() <= MAX_LABEL_WORDS && !text.ends_with(['.', '!', '?', '。']);
+    let is_label = count_words(text) <= MAX_LABEL_WORDS && !text.ends_with(is_end);
     let is_short = text.len() <= MAX_LEAD_IN;
     match kind {
         UnitKind::Paragraph => None,

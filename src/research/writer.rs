@@ -26,7 +26,7 @@ use super::question::{Brief, Mode};
 use super::report::{Draft, Section, marks, quotes_of, strike};
 use super::verdict::Verdict;
 use crate::base::line::{counted, one_line};
-use crate::base::word::{WordSplitter, find_words};
+use crate::base::word::{WordSplitter, count_words, find_words};
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Role};
 use crate::llm::structured::{structured_checked, structured_value};
@@ -391,7 +391,7 @@ impl<'a> Writer<'a> {
         let share = shared as f32 / stems.len().max(1) as f32;
         let said = self.words.len();
         match () {
-            () if plain.split_whitespace().count() < MIN_WORDS => Err("it is too short to be an answer".to_owned()),
+            () if count_words(&plain) < MIN_WORDS => Err("it is too short to be an answer".to_owned()),
             () if PLACEHOLDERS.iter().any(|known| find_words(&lower, known).is_some() && !self.is_found(known)) => {
                 Err("it is a placeholder, not an answer".to_owned())
             }

@@ -107,3 +107,4 @@ mod signals;
 
 /// Journals of earlier formats: listed, shown, replayed, resumed.
 mod journals;
+mod languages;

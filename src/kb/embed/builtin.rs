@@ -16,8 +16,7 @@ use super::batch;
 use super::bert_tokens::BertTokens;
 use super::matches::TokenVectors;
 use super::word_piece::WordPiece;
-use super::{EmbedError, Embedder, Matches, is_latin};
-use crate::base::script::Script;
+use super::{EmbedError, Embedder, Matches};
 use crate::base::token::CountTokens;
 
 static MODEL: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/all-MiniLM-L6-v2-int8/model.onnx"));
@@ -95,8 +94,8 @@ impl Embedder for Builtin {
         &self.tokens
     }
 
-    fn reads(&self, script: Script) -> bool {
-        is_latin(script)
+    fn is_english(&self) -> bool {
+        true
     }
 
     fn embed_passages(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {

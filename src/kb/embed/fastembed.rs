@@ -21,8 +21,7 @@ use super::catalogue::{self, CatalogueModel};
 use super::family::Family;
 use super::model_files::ModelFiles;
 use super::recipe::Recipe;
-use super::{Cause, EmbedError, Embedder, EmbedderOptions, is_latin, onnx_runtime};
-use crate::base::script::Script;
+use super::{Cause, EmbedError, Embedder, EmbedderOptions, onnx_runtime};
 use crate::base::token::CountTokens;
 
 /// Tokens of the largest batch. Larger ones gain nothing, since ONNX Runtime spreads one batch over all threads, and
@@ -187,8 +186,8 @@ impl Embedder for Fastembed {
         &*self.tokens
     }
 
-    fn reads(&self, script: Script) -> bool {
-        !self.is_english || is_latin(script)
+    fn is_english(&self) -> bool {
+        self.is_english
     }
 
     fn embed_passages(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {

@@ -36,12 +36,13 @@ pub(crate) struct Candidate {
 
 /// Combines two legs, each sorted best first. The result is sorted best first, exact ties by chunk id.
 ///
-/// If one leg is empty, the other has the full weight. `read` is the fraction of the query that the embedder reads.
+/// If one leg is empty, the other has the full weight. `read` is how well the embedder reads the
+/// query, from 0 to 1.
 pub(crate) fn fuse(text: &[LegHit], vector: &[LegHit], read: f32) -> Vec<Candidate> {
     let vector_weight = match (text.is_empty(), vector.is_empty()) {
         (_, true) => 0.0,
         (true, _) => 1.0,
-        _ => VECTOR_WEIGHT * read * std::env::var("ZZ_W").ok().and_then(|w| w.parse().ok()).unwrap_or(1.0_f32),
+        _ => VECTOR_WEIGHT * read,
     };
     let mut candidates: HashMap<&ChunkId, Candidate> = HashMap::new();
     let best_text = text.first().map_or(1.0, |hit| hit.score.max(f32::MIN_POSITIVE));

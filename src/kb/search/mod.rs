@@ -44,11 +44,10 @@ use fusion::{Candidate, fuse};
 pub(crate) use signals::Measured;
 use signals::headings;
 
-use super::embed::{EmbedError, Embedder};
+use super::embed::{EmbedError, Embedder, readable};
 use super::index::{ChunkRow, Filter, Index, IndexError, LegHit};
 use super::rerank::Rerank;
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
-use crate::base::script::share_read;
 use crate::base::word::{WordSplitter, language_of};
 
 /// Minimum number of candidates per leg.
@@ -456,9 +455,11 @@ impl Searcher {
         Ok(options)
     }
 
-    /// Returns the fraction of a query that the embedder reads, from 0 to 1.
+    /// Returns how well the embedder reads a query, from 0 to 1. A query whose words do not tell is taken to be in the
+    /// language of the index.
     fn read_of(&self, query: &Query) -> f32 {
-        self.embedder.as_ref().map_or(1.0, |embedder| share_read(&query.text, |script| embedder.reads(script)))
+        let language = language_of(&query.text).unwrap_or_else(|| self.index.terms().language());
+        self.embedder.as_ref().map_or(1.0, |embedder| readable(embedder.as_ref(), &query.text, language))
     }
 
     async fn text_leg(&self, query: &Query, options: &SearchOptions, depth: usize) -> Result<Vec<LegHit>, IndexError> {

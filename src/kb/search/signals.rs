@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::{Hit, SearchError, Searcher, Support};
+use crate::base::word::count_words;
 use crate::kb::embed::{EmbedError, Embedder, windows};
 use crate::kb::index::Filter;
 
@@ -144,6 +145,7 @@ impl Searcher {
     ) -> Result<(Signals, Vec<KeyWord>), SearchError> {
         let keys = self.key_words(question, filter).await?;
         let mut signals = self.by_words(hits, &keys);
+        signals.text_score /= self.index.terms().forms(&keys.iter().map(|key| key.text.as_str()).collect::<Vec<_>>());
         signals.relevance = hits.iter().filter_map(|hit| hit.explain.relevance).reduce(f32::max);
         let similarity = hits.iter().filter_map(|hit| hit.explain.vector_similarity).reduce(f32::max);
         // The weights are fitted to the cosines of the embedder that compares tokens.
@@ -175,7 +177,7 @@ impl Searcher {
             }
             all.extend(self.splitter.stems(&headings(hit)));
             all.extend(stems.into_iter().flatten());
-            longest = longest.max(hit.text.split_whitespace().count());
+            longest = longest.max(count_words(&hit.text));
         }
         let missing = keys.iter().filter(|key| !all.contains(&key.stem)).map(|key| key.weight);
         let score = hits.iter().filter_map(|hit| hit.explain.lexical_score).fold(0.0, f32::max);

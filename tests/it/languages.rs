@@ -1,0 +1,88 @@
+//! Folders in languages that the built-in model does not read.
+
+use std::fs::read_to_string;
+use std::path::PathBuf;
+
+use crate::common::World;
+
+const LANGUAGES: [&str; 6] = ["ar", "de", "el", "ru", "th", "zh"];
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/languages")
+}
+
+/// Returns the questions about a folder with the file that answers each.
+fn questions(language: &str) -> Vec<(String, String)> {
+    let lines = read_to_string(folder().join(format!("{language}.tsv"))).unwrap();
+    let pair = |line: &str| line.split_once('\t').map(|(question, file)| (question.to_owned(), file.to_owned()));
+    lines.lines().map(|line| pair(line).unwrap()).collect()
+}
+
+/// Returns the paths of the hits of a search, best first.
+fn found(world: &World, question: &str, mode: &str) -> Vec<String> {
+    let json = world.dr(["search", question, "--mode", mode, "--json"]).json();
+    json["hits"].as_array().unwrap().iter().map(|hit| hit["path"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_note_that_answers_comes_first_in_six_languages() {
+    for language in LANGUAGES {
+        let world = World::with_copy_of(&folder().join(language));
+        world.dr(["index", "kb", "--quiet"]).succeeded();
+        for (question, file) in questions(language) {
+            assert_eq!(found(&world, &question, "hybrid")[0], file, "{question}");
+        }
+    }
+}
+
+#[test]
+fn six_languages_in_one_folder_do_not_disturb_each_other() {
+    let world = World::with_copy_of(&folder());
+    world.dr(["index", "kb", "--quiet"]).succeeded();
+    for language in LANGUAGES {
+        for (question, file) in questions(language) {
+            assert_eq!(found(&world, &question, "hybrid")[0], format!("{language}/{file}"), "{question}");
+        }
+    }
+}
+
+#[test]
+fn notes_that_the_model_does_not_read_get_no_vectors_and_are_not_reported_as_missing_them() {
+    let world = World::with_copy_of(&folder().join("ru"));
+    let indexed = world.dr(["index", "kb", "--json", "--quiet"]).succeeded().json();
+    assert_eq!((&indexed["embedded"], &indexed["vectors_missing"]), (&0.into(), &0.into()));
+    let run = world.dr(["search", "ключи от ворот"]).succeeded();
+    assert!(!run.stderr.contains("vectors"), "{}", run.stderr);
+}
+
+#[test]
+fn answers_without_a_model_quote_whole_sentences_in_any_script() {
+    for (language, question, said) in [
+        ("zh", "谁可以用电锯？", "只有参加过培训的人才能使用电锯。"),
+        ("ru", "Сколько платит студент?", "Студенты платят половину"),
+        ("th", "นักศึกษาจ่ายค่าบำรุงเท่าไร", "นักศึกษาจ่ายครึ่งเดียว"),
+        ("el", "Πόσα πληρώνει ένας φοιτητής;", "Οι φοιτητές πληρώνουν τα μισά"),
+    ] {
+        let world = World::with_copy_of(&folder().join(language));
+        world.dr(["index", "kb", "--quiet"]).succeeded();
+        let answer = world.dr(["ask", "--offline", question]).succeeded().stdout;
+        assert!(answer.contains(said), "{answer}");
+    }
+}
+
+#[test]
+fn quoted_phrase_is_found_in_a_script_without_spaces() {
+    let world = World::with_copy_of(&folder().join("zh"));
+    world.dr(["index", "kb", "--quiet", "--no-embed"]).succeeded();
+    assert_eq!(found(&world, "\"普通垃圾桶\"", "hybrid"), ["duifei.md"]);
+    assert!(found(&world, "\"垃圾普通桶\"", "hybrid").is_empty());
+}
+
+#[test]
+fn front_matter_names_the_language_of_a_note() {
+    let world = World::empty();
+    world.write("kb/a.md", "---\nlang: tr\n---\nKitaplarımızdan\n");
+    world.write("kb/b.md", "Masa\n");
+    world.dr(["index", "kb", "--quiet", "--no-embed"]).succeeded();
+    assert_eq!(found(&world, "kitap", "lexical"), ["a.md"]);
+}
