@@ -8,6 +8,7 @@ use super::answer::Answer;
 use super::failure::ToolError;
 use super::server::Shared;
 use crate::base::id::RunId;
+use crate::base::line::counted;
 use crate::engine::{QuestionForm, ResumeForm, RunStatus};
 
 /// Most events and sub-questions in a status. Each is a line of up to 100 characters, so both are some 10,000 tokens.
@@ -60,12 +61,12 @@ impl Status {
             run.events.truncate(MAX_EVENTS);
             run.last_event = run.events.last().map_or(run.last_event, |event| event.number);
             let (rest, last) = (events - MAX_EVENTS, run.last_event);
-            cut.push(format!("{rest} later events are left out; pass {last} as `since` for them"));
+            cut.push(format!("left out: {}; pass {last} as `since` for more", counted(rest, "later event")));
         }
         if run.nodes.len() > MAX_NODES {
             let rest = run.nodes.len() - MAX_NODES;
             run.nodes.truncate(MAX_NODES);
-            cut.push(format!("{rest} sub-questions are left out; the events name each of them"));
+            cut.push(format!("left out: {}; the events name all", counted(rest, "sub-question")));
         }
         Self { run, cut: (!cut.is_empty()).then(|| cut.join("; ")) }
     }
@@ -147,8 +148,8 @@ mod tests {
         };
         let Status { run, cut } = Status::of(run);
         assert_eq!((run.nodes.len(), run.events.len(), run.last_event), (200, 200, 210));
-        let said = "100 later events are left out; pass 210 as `since` for them; 1 sub-questions are left out; the events \
-                    name each of them";
+        let said =
+            "left out: 100 later events; pass 210 as `since` for more; left out: 1 sub-question; the events name all";
         assert_eq!(cut.as_deref(), Some(said));
     }
 }
