@@ -64,7 +64,10 @@ const ASKING: &[(&str, &str)] = &[
     ("ar", "كم متى أين كيف لماذا هل ما ماذا من أي يمكن يمكنني يستطيع أستطيع يجب"),
     ("cs", "kolik kdy kde kam jak proč kdo co který která které lze může mohu"),
     ("de", "wer wen wem wessen wann warum wieso woher wohin wozu womit viele gibt"),
-    ("el", "ποιος ποια ποιο ποιοι ποιες τι πώς πότε πού πόσο πόσος πόση πόσα πόσες πόσοι γιατί μπορώ μπορεί επιτρέπεται πρέπει"),
+    (
+        "el",
+        "ποιος ποια ποιο ποιοι ποιες τι πώς πότε πού πόσο πόσος πόση πόσα πόσες πόσοι γιατί μπορώ μπορεί επιτρέπεται πρέπει",
+    ),
     ("es", "cuánto cuánta cuántos cuántas cuál cuáles cuándo cómo dónde quién quiénes"),
     ("fi", "kuinka milloin missä mihin mitä kuka miksi mikä miten voiko saako"),
     ("fr", "combien comment quand où quel quelle quels quelles quoi pourquoi lequel laquelle faut"),

@@ -56,7 +56,7 @@ impl IngestProgress {
                 };
                 self.say(&format!("{verb} index `{}`", self.location));
                 if *rebuild == Rebuild::Text {
-                    self.say("its text index is of an earlier version; all files are read again, and vectors are kept");
+                    self.say("it is of an earlier version; all files are read again, and vectors are kept");
                 }
             }
             IngestEvent::Compared { to_read: 0 } => {}

@@ -91,6 +91,10 @@ impl Check {
     }
 }
 
+/// What helps a collection that the embedder does not read.
+const MULTILINGUAL: &str =
+    "to search by meaning as well, run `dr index --rebuild --embedder fastembed:MultilingualE5Small`";
+
 /// Fragments above which searches become noticeably slower.
 const MANY_FRAGMENTS: usize = 200;
 
@@ -232,6 +236,17 @@ impl Engine {
             0 => Check::ok("vectors", format!("{vectors}, none missing")),
             missing => Check::note("vectors", format!("{vectors}, {missing} missing"), rerun.clone()),
         });
+        for name in index.manifest().collections.keys() {
+            let (all, unread) = index.count_unread(name).await?;
+            if unread * 2 > all {
+                let model = &index.manifest().embedder.name;
+                let detail = format!(
+                    "{unread} of {} of `{name}` are in a script that `{model}` does not read, and are searched by words",
+                    counted(all, "chunk")
+                );
+                checks.push(Check::note("vectors", detail, Some(MULTILINGUAL.to_owned())));
+            }
+        }
         checks.push(match stats.unindexed_text_rows {
             0 => Check::ok("text index", "covers every chunk"),
             rows => Check::note("text index", format!("{rows} chunks not covered yet"), rerun.clone()),

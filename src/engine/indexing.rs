@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use super::{Engine, EngineError, create_folder};
-use crate::kb::index::{Index, IndexError, Manifest, TEXT_INDEX_VERSION, leads_out_of};
+use crate::kb::index::{Index, IndexError, Manifest, leads_out_of};
 use crate::kb::ingest::{
-    CollectionSource, IngestError, IngestEvent, IngestOptions, IngestSummary, Listener, Rebuild, ingest,
+    CollectionSource, IngestError, IngestEvent, IngestOptions, IngestSummary, Listener, Rebuild, ingest, upgrade,
 };
 
 /// Options of [`Engine::index`].
@@ -51,8 +51,8 @@ impl Engine {
         let embedder = self.load_embedder(&choice).await?;
         let rebuild = match &stored {
             _ if request.rebuild => Rebuild::All,
-            Some(manifest) if manifest.text_index != TEXT_INDEX_VERSION => Rebuild::Text,
-            _ => Rebuild::No,
+            Some(manifest) => upgrade(manifest, &embedder),
+            None => Rebuild::No,
         };
         let (sources, forget) = self.sources(request, rebuild, stored.as_ref())?;
         let options = IngestOptions {

@@ -288,15 +288,10 @@ async fn open_writer(
         Rebuild::No => {
             let writer = IndexWriter::open(location, &wanted).await?;
             check_same(writer.index().manifest(), &wanted)?;
-            check_text_index(writer.index().manifest(), &wanted)?;
             writer
         }
         Rebuild::Text | Rebuild::All => {
-            let known = Index::known(location).await;
-            if let Some(known) = known.as_ref().filter(|_| options.rebuild == Rebuild::Text) {
-                check_same(known, &wanted)?;
-            }
-            let collections = known.map(|manifest| manifest.collections).unwrap_or_default();
+            let collections = Index::known(location).await.map(|manifest| manifest.collections).unwrap_or_default();
             IndexWriter::rebuild(location, Manifest { collections, ..wanted }).await?
         }
     };
@@ -363,18 +358,21 @@ fn check_same(stored: &Manifest, wanted: &Manifest) -> Result<(), IngestError> {
     if stored.chunker != wanted.chunker {
         return Err(mismatch("chunker", &stored.chunker, &wanted.chunker));
     }
-    Ok(())
-}
-
-fn check_text_index(stored: &Manifest, wanted: &Manifest) -> Result<(), IngestError> {
-    if stored.text_index == wanted.text_index {
-        return Ok(());
+    if stored.text_index != wanted.text_index {
+        return Err(mismatch("text index", &stored.text_index, &wanted.text_index));
     }
-    Err(mismatch("text index", &stored.text_index, &wanted.text_index))
+    Ok(())
 }
 
 fn mismatch(what: &'static str, stored: &str, current: &str) -> IngestError {
     IngestError::Mismatch { what, stored: stored.to_owned(), current: current.to_owned() }
+}
+
+/// Returns what a new version of `dr` has to build again in an index with vectors of the same embedder.
+pub(crate) fn upgrade(stored: &Manifest, embedder: &Arc<dyn Embedder>) -> Rebuild {
+    let wanted = manifest(embedder, &stored.embedder.choice);
+    let is_same = stored.chunker == wanted.chunker && stored.text_index == wanted.text_index;
+    if is_same || stored.embedder.fingerprint != wanted.embedder.fingerprint { Rebuild::No } else { Rebuild::Text }
 }
 
 /// The state of one run.

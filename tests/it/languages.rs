@@ -53,6 +53,8 @@ fn notes_that_the_model_does_not_read_get_no_vectors_and_are_not_reported_as_mis
     assert_eq!((&indexed["embedded"], &indexed["vectors_missing"]), (&0.into(), &0.into()));
     let run = world.dr(["search", "ключи от ворот"]).succeeded();
     assert!(!run.stderr.contains("vectors"), "{}", run.stderr);
+    let checked = world.dr(["doctor"]).stdout;
+    assert!(checked.contains("6 of 6 chunks of `kb` are in a script that"), "{checked}");
 }
 
 #[test]
@@ -85,4 +87,23 @@ fn front_matter_names_the_language_of_a_note() {
     world.write("kb/b.md", "Masa\n");
     world.dr(["index", "kb", "--quiet", "--no-embed"]).succeeded();
     assert_eq!(found(&world, "kitap", "lexical"), ["a.md"]);
+}
+
+/// `fixtures/text-index-2` was written by a `dr` that left splitting and stemming to the storage engine.
+#[test]
+fn an_earlier_text_index_is_searched_and_then_upgraded_with_its_vectors() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/text-index-2");
+    let world = World::with_copy_of(&folder);
+    let hits = |mode: &str| {
+        let json = world.dr(["--index", "kb/index", "search", "restore a backup", "--mode", mode, "--json"]);
+        json.succeeded().json()["hits"][0]["path"].clone()
+    };
+    assert_eq!([hits("lexical"), hits("hybrid")], ["backup.md", "backup.md"]);
+    let upgraded = world.dr(["--index", "kb/index", "index", "--json"]).succeeded();
+    assert!(upgraded.stderr.contains("of an earlier version"), "{}", upgraded.stderr);
+    let summary = upgraded.json();
+    assert_eq!([&summary["chunks"], &summary["embedded"], &summary["vectors_missing"]], [2, 0, 0]);
+    assert_eq!([hits("lexical"), hits("hybrid"), hits("vector")], ["backup.md", "backup.md", "backup.md"]);
+    let again = world.dr(["--index", "kb/index", "index", "--json"]).succeeded();
+    assert_eq!(again.json()["unchanged"], 2, "the upgrade is made once");
 }

@@ -349,6 +349,16 @@ impl Index {
         self.chunks.count_rows(None).await.during("count the chunks")
     }
 
+    /// Returns the number of chunks of a collection, and how many of them are not to be embedded: they have no words, or none
+    /// that the embedder reads.
+    pub(crate) async fn count_unread(&self, collection: &str) -> Result<(usize, usize), IndexError> {
+        let action = "count the chunks of a collection";
+        let own = format!("collection = {}", query::literal(collection));
+        let unread = format!("{own} AND embed_key IS NULL");
+        let count = async |filter: String| self.chunks.count_rows(Some(filter)).await.during(action);
+        Ok((count(own).await?, count(unread).await?))
+    }
+
     /// Computes the statistics of the index.
     pub async fn stats(&self) -> Result<IndexStats, IndexError> {
         let action = "count the rows of the index";
