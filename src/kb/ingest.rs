@@ -37,6 +37,9 @@ const BYTES_PER_COMMIT: usize = 16 * 1024 * 1024;
 /// Files per blocking task, so that the cost of a task does not exceed that of reading small files.
 const FILES_PER_TASK: usize = 16;
 
+/// The counts of languages are stored if more than one in this many documents is new.
+const COUNTED_AGAIN: usize = 10;
+
 /// Vectors per commit.
 const VECTORS_PER_COMMIT: usize = 2_048;
 
@@ -272,7 +275,8 @@ pub async fn ingest(
         Rebuild::No | Rebuild::All => None,
     };
     let summary = IngestSummary::default();
-    let mut run = Run { writer, donor, embedder, options, listener, cancel, summary };
+    let languages = BTreeMap::new();
+    let mut run = Run { writer, donor, languages, embedder, options, listener, cancel, summary };
     run.finish(started).await?;
     Ok(run.summary)
 }
@@ -334,7 +338,7 @@ fn manifest(embedder: &Arc<dyn Embedder>, choice: &str) -> Manifest {
         generation: 1,
         chunker: format!("{CHUNKER_VERSION}/{}/{}", options.target_tokens, options.max_tokens),
         text_index: TEXT_INDEX_VERSION.to_owned(),
-        languages: Vec::new(),
+        languages: BTreeMap::new(),
         embedder: EmbedderRecord {
             choice: choice.to_owned(),
             name: embedder.name().to_owned(),
@@ -380,6 +384,8 @@ struct Run<'a> {
     writer: IndexWriter,
     /// The index that is built again, whose vectors are kept.
     donor: Option<Index>,
+    /// Documents read in each language that the manifest does not count yet, by code.
+    languages: BTreeMap<&'static str, usize>,
     embedder: &'a Arc<dyn Embedder>,
     options: &'a IngestOptions,
     listener: Listener<'a>,
@@ -426,6 +432,11 @@ impl Run<'_> {
             let gone: Vec<_> = self.writer.index().documents(Some(name)).await?.into_iter().map(|row| row.id).collect();
             self.writer.remove(&gone).await?;
             self.summary.removed += gone.len();
+        }
+        // A few more documents do not change which languages are frequent, and a commit for each run adds up.
+        let counted = self.writer.index().manifest().languages.values().sum::<usize>();
+        if self.languages.values().sum::<usize>() * COUNTED_AGAIN > counted {
+            self.save_languages().await?;
         }
         if !self.cancel.is_cancelled() {
             let known = self.writer.index().documents(None).await?.into_iter().map(|row| row.id).collect();
@@ -597,7 +608,7 @@ impl Run<'_> {
         let Batch { mut replacements, touched, donors, files, .. } =
             std::mem::replace(batch, Batch::new(batch.comparison));
         let vectors = self.vectors_of(&replacements, &donors).await?;
-        self.name_languages(&replacements).await?;
+        self.count_languages(&replacements).await?;
         let mut chunks = 0;
         for row in replacements.iter_mut().flat_map(|replacement| &mut replacement.chunks) {
             chunks += 1;
@@ -628,23 +639,25 @@ impl Run<'_> {
         })
     }
 
-    /// Adds the languages of a batch to the manifest before the batch is committed, the most frequent first, so that
-    /// searches find its words.
-    async fn name_languages(&mut self, batch: &[Replacement]) -> Result<(), IngestError> {
-        let known = &self.writer.index().manifest().languages;
-        let mut new: Vec<(&str, usize)> = Vec::new();
-        for code in batch.iter().map(|new| new.language.code).filter(|code| !known.iter().any(|own| own == code)) {
-            match new.iter_mut().find(|(own, _)| *own == code) {
-                Some((_, count)) => *count += 1,
-                None => new.push((code, 1)),
-            }
+    /// Counts the languages of a batch. A new one is added to the manifest before the batch is committed, so that searches
+    /// find its words.
+    async fn count_languages(&mut self, batch: &[Replacement]) -> Result<(), IngestError> {
+        for code in batch.iter().map(|new| new.language.code) {
+            *self.languages.entry(code).or_default() += 1;
         }
-        if new.is_empty() {
+        let known = &self.writer.index().manifest().languages;
+        if self.languages.keys().all(|code| known.contains_key(*code)) {
             return Ok(());
         }
-        new.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        self.save_languages().await
+    }
+
+    /// Adds the languages that were counted to the manifest.
+    async fn save_languages(&mut self) -> Result<(), IngestError> {
         let mut manifest = self.writer.index().manifest().clone();
-        manifest.languages.extend(new.into_iter().map(|(code, _)| code.to_owned()));
+        for (code, count) in std::mem::take(&mut self.languages) {
+            *manifest.languages.entry(code.to_owned()).or_default() += count;
+        }
         set_manifest(&mut self.writer, manifest, self.options.rebuild).await
     }
 

@@ -138,7 +138,7 @@ mod tests {
             generation: 1,
             chunker: "1".into(),
             text_index: TEXT_INDEX_VERSION.into(),
-            languages: Vec::new(),
+            languages: [].into(),
             embedder: EmbedderRecord {
                 choice: "builtin".into(),
                 name: "random".into(),

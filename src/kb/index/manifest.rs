@@ -17,8 +17,8 @@ pub struct Manifest {
     pub(crate) chunker: String,
     /// Version of the terms of the text index.
     pub(crate) text_index: String,
-    /// Codes of the languages that texts were stemmed by, first the main one.
-    pub(crate) languages: Vec<String>,
+    /// How many documents were read in each language, by code. Those that are removed or read again are not taken off.
+    pub(crate) languages: BTreeMap<String, usize>,
     /// The embedder of the vectors.
     pub(crate) embedder: EmbedderRecord,
     /// Root of each collection by name: relative to the folder that the index belongs to if inside it, else absolute.
@@ -80,7 +80,7 @@ impl Manifest {
             ("generation".to_owned(), self.generation.to_string()),
             ("chunker".to_owned(), self.chunker.clone()),
             ("text_index".to_owned(), self.text_index.clone()),
-            ("languages".to_owned(), self.languages.join(" ")),
+            ("languages".to_owned(), serde_json::to_string(&self.languages).unwrap_or_default()),
             ("embedder".to_owned(), embedder),
         ];
         let collections = self.collections.iter();
@@ -109,7 +109,7 @@ impl Manifest {
             chunker: take("chunker")?,
             text_index: take("text_index")?,
             // Missing in an index of an earlier version of the terms.
-            languages: take("languages").unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
+            languages: take("languages").ok().and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default(),
             embedder: serde_json::from_str(&take("embedder")?).map_err(|_| ManifestError::Entry { key: "embedder" })?,
             collections: entries
                 .into_iter()
@@ -161,7 +161,7 @@ mod tests {
             generation: 3,
             chunker: "1/216/254".into(),
             text_index: "1".into(),
-            languages: vec!["de".into(), "en".into()],
+            languages: [("de".to_owned(), 3), ("en".to_owned(), 1)].into(),
             embedder: EmbedderRecord {
                 choice: "builtin".into(),
                 name: "all-MiniLM-L6-v2-int8".into(),

@@ -56,7 +56,7 @@ use schema::Columns;
 #[cfg(test)]
 pub(crate) use step::STEPS_LEFT;
 use step::step;
-use terms::Terms;
+pub(crate) use terms::Terms;
 
 /// Limits of LanceDB's caches, whose defaults are several gigabytes.
 const INDEX_CACHE_BYTES: usize = 256 * 1024 * 1024;
@@ -288,13 +288,18 @@ impl Index {
         &self.manifest
     }
 
-    /// Returns how the words of a query become terms of this index.
-    pub(crate) fn terms(&self) -> Terms {
-        if self.manifest.text_index != TEXT_INDEX_VERSION {
-            return Terms::AsTyped;
+    /// Returns how the words of a query become terms of this index, given the language of the query if it can be told.
+    pub(crate) fn terms(&self, asked: Option<&'static Language>) -> Terms {
+        if self.manifest.text_index == TEXT_INDEX_VERSION {
+            Terms::stemmed(asked, &self.manifest.languages)
+        } else {
+            Terms::AsTyped
         }
-        let languages: Vec<_> = self.manifest.languages.iter().filter_map(|code| Language::with_code(code)).collect();
-        Terms::Stemmed(if languages.is_empty() { vec![Language::english()] } else { languages })
+    }
+
+    /// Returns the language of most documents.
+    pub(crate) fn main_language(&self) -> &'static Language {
+        terms::main_language(&self.manifest.languages)
     }
 
     /// Returns the folder that a collection was indexed from; `None` for an unknown collection, and for one whose folder
@@ -396,8 +401,9 @@ impl Index {
         }
         if self.unindexed_rows(indexes::TEXT_INDEX).await?.is_some() {
             self.chunks.prewarm_index(indexes::TEXT_INDEX).await.during("read the text index")?;
-            self.text_leg(TEXT_PROBE, &Filter::default(), 1).await?;
-            self.phrase_leg(TEXT_PROBE, &Filter::default(), 1).await?;
+            let terms = self.terms(None);
+            self.text_leg(&terms, TEXT_PROBE, &Filter::default(), 1).await?;
+            self.phrase_leg(&terms, TEXT_PROBE, &Filter::default(), 1).await?;
         }
         let probe = vec![1.0; self.manifest.embedder.dimension];
         self.vector_leg(&probe, &Filter::default(), 1).await?;

@@ -9,6 +9,7 @@ use lancedb::query::{ExecutableQuery, Query, QueryBase, Select};
 
 use super::indexes::RERANKED;
 use super::schema::{CHUNK_COLUMNS, Columns, SEARCHED};
+use super::terms::Terms;
 use super::{ChunkRow, During, Index, IndexError, collect};
 use crate::base::id::{ChunkId, DocumentId};
 
@@ -79,30 +80,37 @@ pub(super) fn literal(text: &str) -> String {
 
 impl Index {
     /// Returns up to `limit` chunks by BM25F over names, headings and text, best first.
-    pub(crate) async fn text_leg(&self, terms: &str, filter: &Filter, limit: usize) -> Result<Vec<LegHit>, IndexError> {
-        let query = MatchQuery::new(self.terms().of_query(terms)).with_column(Some(SEARCHED.to_owned()));
+    pub(crate) async fn text_leg(
+        &self,
+        terms: &Terms,
+        words: &str,
+        filter: &Filter,
+        limit: usize,
+    ) -> Result<Vec<LegHit>, IndexError> {
+        let query = MatchQuery::new(terms.of_query(words)).with_column(Some(SEARCHED.to_owned()));
         self.text_hits(FtsQuery::Match(query), filter, limit).await
     }
 
     /// Returns up to `limit` chunks that have a word with at most so many letters added, lost or changed.
     pub(crate) async fn similar_leg(
         &self,
+        terms: &Terms,
         word: &str,
         errors: usize,
         filter: &Filter,
         limit: usize,
     ) -> Result<Vec<LegHit>, IndexError> {
         let errors = u32::try_from(errors).unwrap_or(u32::MAX);
-        let stem = self.terms().of_phrase(word).into_iter().next().unwrap_or_default();
+        let stem = terms.of_phrase(word).into_iter().next().unwrap_or_default();
         let query = MatchQuery::new(stem).with_column(Some(SEARCHED.to_owned()));
         let query = query.with_fuzziness(Some(errors)).with_prefix_length(1);
         self.text_hits(FtsQuery::Match(query), filter, limit).await
     }
 
     /// Returns the number of chunks that have a word with the stem of `word`.
-    pub(crate) async fn count_with(&self, word: &str, filter: &Filter) -> Result<usize, IndexError> {
+    pub(crate) async fn count_with(&self, terms: &Terms, word: &str, filter: &Filter) -> Result<usize, IndexError> {
         let action = "count the chunks that have a word";
-        let Some(query) = self.phrase(word) else { return Ok(0) };
+        let Some(query) = phrase_query(terms, word) else { return Ok(0) };
         let query = self.chunks.query().full_text_search(FullTextSearchQuery::new_query(query));
         let query = filter.apply(query).select(Select::columns(&["_score"])).with_row_id().limit(usize::MAX >> 1);
         let mut stream = query.execute().await.during(action)?;
@@ -116,30 +124,14 @@ impl Index {
     /// Returns up to `limit` chunks that contain the stems of `phrase` in sequence, best first.
     pub(crate) async fn phrase_leg(
         &self,
+        terms: &Terms,
         phrase: &str,
         filter: &Filter,
         limit: usize,
     ) -> Result<Vec<LegHit>, IndexError> {
-        match self.phrase(phrase) {
+        match phrase_query(terms, phrase) {
             Some(query) => self.text_hits(query, filter, limit).await,
             None => Ok(Vec::new()),
-        }
-    }
-
-    /// Returns the query for a word or a phrase as any language of the index has it; `None` if it has no words.
-    fn phrase(&self, phrase: &str) -> Option<FtsQuery> {
-        let query = |phrase: String| -> FtsQuery {
-            let column = Some(SEARCHED.to_owned());
-            if phrase.contains(char::is_whitespace) {
-                PhraseQuery::new(phrase).with_column(column).into()
-            } else {
-                MatchQuery::new(phrase).with_column(column).into()
-            }
-        };
-        let mut queries: Vec<_> = self.terms().of_phrase(phrase).into_iter().map(query).collect();
-        match queries.len() {
-            0 | 1 => queries.pop(),
-            _ => Some(BooleanQuery::new(queries.into_iter().map(|query| (Occur::Should, query))).into()),
         }
     }
 
@@ -274,6 +266,23 @@ impl Index {
             }
         }
         Ok(documents)
+    }
+}
+
+/// Returns the query for a word or a phrase as any language of the index has it; `None` if it has no words.
+fn phrase_query(terms: &Terms, phrase: &str) -> Option<FtsQuery> {
+    let query = |phrase: String| -> FtsQuery {
+        let column = Some(SEARCHED.to_owned());
+        if phrase.contains(char::is_whitespace) {
+            PhraseQuery::new(phrase).with_column(column).into()
+        } else {
+            MatchQuery::new(phrase).with_column(column).into()
+        }
+    };
+    let mut queries: Vec<_> = terms.of_phrase(phrase).into_iter().map(query).collect();
+    match queries.len() {
+        0 | 1 => queries.pop(),
+        _ => Some(BooleanQuery::new(queries.into_iter().map(|query| (Occur::Should, query))).into()),
     }
 }
 

@@ -4,9 +4,9 @@
 //! them stand *near forms*, by which words are found that a stemmer does not join: the first letters of a word, pairs of
 //! Chinese characters, a Vietnamese word without its tones. English has none: they gained nothing there.
 //!
-//! A query has the language of no chunk, so it looks for the stems by every language of the index.
+//! A query looks for the stems by its own language, as far as its words tell it, and by the frequent ones of the index.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use unicode_normalization::UnicodeNormalization;
 
@@ -23,53 +23,64 @@ const NEAR_SYLLABLES: usize = 2;
 /// Ends a near form, so that it is not taken for a word.
 const NEAR: char = '*';
 
+/// Languages with at least one in this many documents are looked for whatever the language of the query. A rarer one would
+/// do harm: its terms stand in few chunks and so weigh more than those of the query's own language.
+const LEAST_SHARE: usize = 5;
+
 /// How the words of a query become terms of an index.
 #[derive(Clone)]
 pub(crate) enum Terms {
-    /// By the languages of the index, never none.
-    Stemmed(Vec<&'static Language>),
+    /// By stemming.
+    Stemmed {
+        /// The language of the query, else the main one of the index. Near forms are by this one.
+        own: &'static Language,
+        /// Other languages that the words may have been stemmed by.
+        others: Vec<&'static Language>,
+    },
     /// As typed: an index of an earlier version, in which the storage engine stems.
     AsTyped,
 }
 
+/// Returns the language of most documents.
+pub(super) fn main_language(documents: &BTreeMap<String, usize>) -> &'static Language {
+    let main = documents.iter().max_by_key(|(_, count)| **count);
+    main.and_then(|(code, _)| Language::with_code(code)).unwrap_or_else(Language::english)
+}
+
 impl Terms {
-    /// Returns the main language of the index.
-    pub(crate) fn language(&self) -> &'static Language {
-        match self {
-            Self::Stemmed(languages) => languages.first().copied().unwrap_or_else(Language::english),
-            Self::AsTyped => Language::english(),
-        }
+    /// Returns the terms for a query in the language `asked`, given how many documents are in each language, by code.
+    pub(super) fn stemmed(asked: Option<&'static Language>, documents: &BTreeMap<String, usize>) -> Self {
+        let main = main_language(documents);
+        let own = asked.filter(|asked| documents.contains_key(asked.code)).unwrap_or(main);
+        let all: usize = documents.values().sum();
+        let frequent = documents.iter().filter(|(_, count)| **count * LEAST_SHARE >= all);
+        let frequent = frequent.filter_map(|(code, _)| Language::with_code(code));
+        let others = frequent.filter(|other| other.code != own.code).collect();
+        Self::Stemmed { own, others }
     }
 
     /// Returns what a query looks for, without repetitions.
     pub(crate) fn of_query(&self, words: &str) -> String {
-        let Self::Stemmed(languages) = self else { return words.to_owned() };
+        let Self::Stemmed { own, others } = self else { return words.to_owned() };
+        let stems = std::iter::once(own).chain(others).flat_map(|language| in_order(words, language));
         let mut seen = HashSet::new();
-        let mut terms = Vec::new();
-        let forms = languages
-            .iter()
-            .flat_map(|language| in_order(words, language).into_iter().chain(near_forms(words, language)));
-        for term in forms {
-            if seen.insert(term.clone()) {
-                terms.push(term);
-            }
-        }
-        terms.join(" ")
+        let new = stems.chain(near_forms(words, own)).filter(|term| seen.insert(term.clone()));
+        new.collect::<Vec<_>>().join(" ")
     }
 
-    /// Returns how many terms of a text in the main language stand for one of these words: 1 in English.
+    /// Returns how many terms of a text in the language of the query stand for one of these words: 1 in English.
     #[expect(clippy::cast_precision_loss, reason = "a query has few words")]
     pub(crate) fn forms(&self, words: &[&str]) -> f32 {
-        let Self::Stemmed(_) = self else { return 1.0 };
-        let terms =
-            words.iter().map(|word| in_order(word, self.language()).len() + near_forms(word, self.language()).len());
+        let Self::Stemmed { own, .. } = self else { return 1.0 };
+        let terms = words.iter().map(|word| in_order(word, own).len() + near_forms(word, own).len());
         terms.sum::<usize>().max(words.len()).max(1) as f32 / words.len().max(1) as f32
     }
 
-    /// Returns a phrase, or a word, as each language of the index has it, without repetitions.
+    /// Returns a phrase, or a word, as each of the languages has it, without repetitions.
     pub(crate) fn of_phrase(&self, phrase: &str) -> Vec<String> {
-        let Self::Stemmed(languages) = self else { return vec![phrase.to_owned()] };
-        let phrases: BTreeSet<_> = languages.iter().map(|language| in_order(phrase, language).join(" ")).collect();
+        let Self::Stemmed { own, others } = self else { return vec![phrase.to_owned()] };
+        let languages = std::iter::once(own).chain(others);
+        let phrases: BTreeSet<_> = languages.map(|language| in_order(phrase, language).join(" ")).collect();
         phrases.into_iter().filter(|phrase| !phrase.is_empty()).collect()
     }
 }
@@ -171,8 +182,16 @@ mod tests {
     }
 
     #[test]
-    fn a_query_looks_for_the_stems_by_every_language_of_the_index() {
-        let terms = Terms::Stemmed(vec![language("en"), language("de")]);
-        assert_eq!(terms.of_query("Häuser indexes"), "hauser index haus haus* inde*");
+    fn a_query_looks_for_stems_by_its_language_and_by_frequent_ones() {
+        let documents =
+            |counts: &[(&str, usize)]| counts.iter().map(|(code, count)| ((*code).to_owned(), *count)).collect();
+        let of = |asked: Option<&str>, counts: &[(&str, usize)]| {
+            Terms::stemmed(asked.map(language), &documents(counts)).of_query("Häuser indexes")
+        };
+        assert_eq!(of(None, &[]), "hauser index");
+        assert_eq!(of(None, &[("en", 99), ("de", 1)]), "hauser index", "one note does not outweigh the others");
+        assert_eq!(of(Some("de"), &[("en", 99), ("de", 1)]), "haus index hauser haus* inde*");
+        assert_eq!(of(Some("fr"), &[("en", 99), ("de", 1)]), "hauser index");
+        assert_eq!(of(None, &[("en", 60), ("de", 40)]), "hauser index haus");
     }
 }

@@ -45,7 +45,7 @@ pub(crate) use signals::Measured;
 use signals::headings;
 
 use super::embed::{EmbedError, Embedder, readable};
-use super::index::{ChunkRow, Filter, Index, IndexError, LegHit};
+use super::index::{ChunkRow, Filter, Index, IndexError, LegHit, Terms};
 use super::rerank::Rerank;
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
 use crate::base::word::{WordSplitter, language_of};
@@ -315,7 +315,7 @@ impl Searcher {
             let current = embedder.name().to_owned();
             Err(VectorsUnusable::OtherEmbedder { stored: stored.name.clone(), current })
         });
-        let splitter = WordSplitter::of(index.terms().language());
+        let splitter = WordSplitter::of(index.main_language());
         Self { index, embedder, splitter, rerank: Rerank::Off }
     }
 
@@ -458,15 +458,20 @@ impl Searcher {
     /// Returns how well the embedder reads a query, from 0 to 1. A query whose words do not tell is taken to be in the
     /// language of the index.
     fn read_of(&self, query: &Query) -> f32 {
-        let language = language_of(&query.text).unwrap_or_else(|| self.index.terms().language());
+        let language = language_of(&query.text).unwrap_or_else(|| self.index.main_language());
         self.embedder.as_ref().map_or(1.0, |embedder| readable(embedder.as_ref(), &query.text, language))
+    }
+
+    /// Returns how the words of a query become terms of the index.
+    fn terms_for(&self, query: &str) -> Terms {
+        self.index.terms(language_of(query))
     }
 
     async fn text_leg(&self, query: &Query, options: &SearchOptions, depth: usize) -> Result<Vec<LegHit>, IndexError> {
         if options.mode == SearchMode::Vector || !query.terms.chars().any(char::is_alphanumeric) {
             return Ok(Vec::new());
         }
-        self.index.text_leg(&query.terms, &options.filter, depth).await
+        self.index.text_leg(&self.terms_for(&query.text), &query.terms, &options.filter, depth).await
     }
 
     async fn vector_leg(
@@ -501,7 +506,8 @@ impl Searcher {
     /// text.
     async fn exact_legs(&self, query: &Query, options: &SearchOptions) -> Result<Vec<LegHit>, IndexError> {
         let phrases = query.phrases.iter().chain(&query.identifiers);
-        let legs = phrases.map(|phrase| self.index.phrase_leg(phrase, &options.filter, EXACT_DEPTH));
+        let terms = self.terms_for(&query.text);
+        let legs = phrases.map(|phrase| self.index.phrase_leg(&terms, phrase, &options.filter, EXACT_DEPTH));
         let legs = futures::future::try_join_all(legs).await?;
         let mut seen = HashSet::new();
         Ok(legs.into_iter().flatten().filter(|hit| seen.insert(hit.chunk_id.clone())).collect())

@@ -145,7 +145,8 @@ impl Searcher {
     ) -> Result<(Signals, Vec<KeyWord>), SearchError> {
         let keys = self.key_words(question, filter).await?;
         let mut signals = self.by_words(hits, &keys);
-        signals.text_score /= self.index.terms().forms(&keys.iter().map(|key| key.text.as_str()).collect::<Vec<_>>());
+        let words: Vec<_> = keys.iter().map(|key| key.text.as_str()).collect();
+        signals.text_score /= self.terms_for(question).forms(&words);
         signals.relevance = hits.iter().filter_map(|hit| hit.explain.relevance).reduce(f32::max);
         let similarity = hits.iter().filter_map(|hit| hit.explain.vector_similarity).reduce(f32::max);
         // The weights are fitted to the cosines of the embedder that compares tokens.
@@ -210,8 +211,9 @@ impl Searcher {
             let word = words.iter().find(|word| word.stem == stem)?;
             Some((stem, question[word.range.clone()].to_owned()))
         });
+        let terms = &self.terms_for(question);
         let counted = keys.map(async |(stem, text)| {
-            let count = self.index.count_with(&text, filter).await? as f32;
+            let count = self.index.count_with(terms, &text, filter).await? as f32;
             let weight = (1.0 + (all - count + 0.5).max(0.5) / (count + 0.5)).ln();
             Ok::<_, SearchError>(KeyWord { is_known: count > 0.0, weight, stem, text })
         });

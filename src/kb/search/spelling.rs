@@ -91,7 +91,11 @@ impl Searcher {
                 errors if place >= MOST || errors == 0 => Vec::new(),
                 errors => {
                     // A word that cannot be compared has no similar ones: the search itself succeeded.
-                    let legs = self.index.similar_leg(&word, errors, filter, READ).await.unwrap_or_default();
+                    let legs = self
+                        .index
+                        .similar_leg(&self.terms_for(&word), &word, errors, filter, READ)
+                        .await
+                        .unwrap_or_default();
                     let rows = self.index.rows(&legs.iter().map(|hit| hit.row_id).collect::<Vec<_>>()).await?;
                     let similar = rows.values().map(|row| Cow::from(super::searched_text(row)));
                     self.nearest(&word, errors, similar.chain(hits.iter().map(|hit| Cow::from(&hit.text))))
