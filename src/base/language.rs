@@ -92,7 +92,7 @@ const ASKING: &[(&str, &str)] = &[
 const FEWEST: usize = 2;
 
 /// The function words of a document's language are at least one word in this many.
-const LEAST_SHARE: usize = 10;
+const FUNCTION_WORDS: usize = 10;
 
 /// A language.
 pub(crate) struct Language {
@@ -156,14 +156,17 @@ impl Language {
         }
         let all: usize = counts.values().sum();
         let script = main_script(&counts.keys().copied().collect())?;
-        let share = |language: &Self| {
+        let count = |language: &Self| {
             let own = counts.iter().filter(|(word, _)| word.chars().count() > 1 && language.stop_words.contains(*word));
-            own.map(|(_, count)| count).sum::<usize>()
+            own.fold((0, 0), |(all, distinct), (_, count)| (all + count, distinct + 1))
         };
         let of_script = LANGUAGES.iter().filter(|language| language.script == script);
-        let counted = of_script.map(|language| (share(language), language));
-        let (count, best) = counted.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
-        if count * LEAST_SHARE >= all { Some(best) } else { Self::of(words) }
+        let counted = of_script.map(|language| (count(language), language));
+        let ((most, distinct), best) = counted.reduce(|best, next| if next.0.0 > best.0.0 { next } else { best })?;
+        // A few words of English are function words somewhere.
+        let is_clear = best.is_english() || most >= 2 * count(Self::english()).0;
+        let is_told = most * FUNCTION_WORDS >= all && distinct >= FEWEST && is_clear;
+        if is_told { Some(best) } else { Self::of(words) }
     }
 
     /// Returns the language with an ISO 639-1 code, such as `de` or `de-AT`.

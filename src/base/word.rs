@@ -92,14 +92,23 @@ impl WordSplitter {
 
     /// Returns a word lower-cased, stemmed and without accents.
     pub(crate) fn stem(&self, word: &str) -> String {
-        let word = self.language.lower_cased(word);
+        let word = self.language.lower_cased(&composed(word));
         let script = Script::of_word(&word);
         match self.language.stemmer_of(script) {
             Some(stemmer) => folded(&stemmer.stem(&word), script).into_owned(),
-            None if self.language.has_tones() => word.nfc().collect(),
+            None if self.language.has_tones() => word,
             None => folded(&word, script).into_owned(),
         }
     }
+}
+
+/// Returns a text with one spelling for letters that are typed in several ways, such as an accented letter in one or two
+/// characters or a full-width one, and without what is only a matter of layout.
+pub(crate) fn composed(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.nfkc().filter(|letter| !is_ignored(*letter)).collect())
 }
 
 /// Returns a lower-case word without accents and with one spelling for letters that are written in several ways.
@@ -134,7 +143,7 @@ pub(crate) fn folded(word: &str, script: Script) -> Cow<'_, str> {
 
 /// Returns whether a character in a word is only a matter of layout: joiners, soft hyphen, Arabic tatweel.
 fn is_ignored(letter: char) -> bool {
-    matches!(letter, '\u{AD}' | '\u{200B}'..='\u{200D}' | '\u{640}')
+    matches!(letter, '\u{AD}' | '\u{200B}'..='\u{200D}' | '\u{640}' | '\u{FE00}'..='\u{FE0F}')
 }
 
 /// Returns the language of a text, if it can be told.
@@ -153,7 +162,7 @@ fn language(words: &[(Range<usize>, String)]) -> &'static Language {
 }
 
 fn lower_cased(text: &str) -> Vec<(Range<usize>, String)> {
-    runs(text).into_iter().map(|range| (range.clone(), text[range].to_lowercase())).collect()
+    runs(text).into_iter().map(|range| (range.clone(), composed(&text[range]).to_lowercase())).collect()
 }
 
 /// Returns the byte ranges of the words of `text`.
@@ -215,7 +224,9 @@ pub(crate) fn find_words(text: &str, words: &str) -> Option<usize> {
 pub(crate) fn is_whole(text: &str, part: Range<usize>) -> bool {
     let joined = |before: Option<char>, after: Option<char>| {
         let joins = |letter: Option<char>| {
-            letter.is_some_and(|letter| letter.is_alphanumeric() && !Script::of(letter).is_unspaced())
+            letter.is_some_and(|letter| {
+                (letter.is_alphanumeric() || is_combining_mark(letter)) && !Script::of(letter).is_unspaced()
+            })
         };
         joins(before) && joins(after)
     };

@@ -220,8 +220,7 @@ impl Document {
             *tag = tag.trim_start_matches('#').to_owned();
         }
         self.tags.retain(|tag| !tag.is_empty());
-        self.own_language =
-            find(&["lang", "language", "locale"]).and_then(|(_, value)| Language::with_code(&scalar(value)?));
+        self.own_language = find(&["lang"]).and_then(|(_, value)| Language::with_code(&scalar(value)?));
         self.date = DATE_FIELDS.iter().find_map(|name| date(&scalar(find(&[name])?.1)?));
     }
 

@@ -21,7 +21,7 @@ use super::document::{Document, SkipReason};
 use super::embed::{EmbedError, Embedder, readable};
 use super::index::{
     ChunkRow, DocumentRow, EmbedderRecord, Index, IndexError, IndexLocation, IndexWriter, Manifest, Replacement,
-    TEXT_INDEX_VERSION,
+    TEXT_INDEX_BY_ENGINE, TEXT_INDEX_VERSION,
 };
 use super::walk::{FoundFile, Skipped, read_inside, walk};
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
@@ -36,9 +36,6 @@ const BYTES_PER_COMMIT: usize = 16 * 1024 * 1024;
 
 /// Files per blocking task, so that the cost of a task does not exceed that of reading small files.
 const FILES_PER_TASK: usize = 16;
-
-/// The counts of languages are stored if more than one in this many documents is new.
-const COUNTED_AGAIN: usize = 10;
 
 /// Vectors per commit.
 const VECTORS_PER_COMMIT: usize = 2_048;
@@ -372,11 +369,20 @@ fn mismatch(what: &'static str, stored: &str, current: &str) -> IngestError {
     IngestError::Mismatch { what, stored: stored.to_owned(), current: current.to_owned() }
 }
 
+/// Returns whether no part of an index is of a later version.
+fn is_earlier(stored: &Manifest) -> bool {
+    let chunker = stored.chunker.split('/').next().and_then(|version| version.parse::<u32>().ok());
+    let chunker = chunker.is_some_and(|version| version <= CHUNKER_VERSION);
+    chunker && (stored.text_index == TEXT_INDEX_VERSION || stored.text_index.starts_with(TEXT_INDEX_BY_ENGINE))
+}
+
 /// Returns what a new version of `dr` has to build again in an index with vectors of the same embedder.
 pub(crate) fn upgrade(stored: &Manifest, embedder: &Arc<dyn Embedder>) -> Rebuild {
     let wanted = manifest(embedder, &stored.embedder.choice);
-    let is_same = stored.chunker == wanted.chunker && stored.text_index == wanted.text_index;
-    if is_same || stored.embedder.fingerprint != wanted.embedder.fingerprint { Rebuild::No } else { Rebuild::Text }
+    // What a later version wrote is left alone: `check_same` refuses it.
+    let is_current = stored.chunker == wanted.chunker && stored.text_index == wanted.text_index;
+    let is_earlier = is_earlier(stored) && stored.embedder.fingerprint == wanted.embedder.fingerprint;
+    if is_earlier && !is_current { Rebuild::Text } else { Rebuild::No }
 }
 
 /// The state of one run.
@@ -385,7 +391,7 @@ struct Run<'a> {
     /// The index that is built again, whose vectors are kept.
     donor: Option<Index>,
     /// Documents read in each language that the manifest does not count yet, by code.
-    languages: BTreeMap<&'static str, usize>,
+    languages: BTreeMap<&'static str, u32>,
     embedder: &'a Arc<dyn Embedder>,
     options: &'a IngestOptions,
     listener: Listener<'a>,
@@ -433,9 +439,7 @@ impl Run<'_> {
             self.writer.remove(&gone).await?;
             self.summary.removed += gone.len();
         }
-        // A few more documents do not change which languages are frequent, and a commit for each run adds up.
-        let counted = self.writer.index().manifest().languages.values().sum::<usize>();
-        if self.languages.values().sum::<usize>() * COUNTED_AGAIN > counted {
+        if !self.languages.is_empty() {
             self.save_languages().await?;
         }
         if !self.cancel.is_cancelled() {
@@ -510,6 +514,7 @@ impl Run<'_> {
         gone.sort_by(|a, b| a.path.cmp(&b.path));
         let renamed = find_renamed(&source.root, &to_read, &gone).await?;
         let lost = gone.len() - renamed.len();
+        self.check_donor(source, &to_read).await?;
         if lost * 2 > known_count && !self.options.prune {
             return Err(IngestError::WouldRemove {
                 collection: source.name.clone(),
@@ -519,6 +524,19 @@ impl Run<'_> {
             });
         }
         Ok(Comparison { collection: source.name.clone(), to_read, gone, renamed })
+    }
+
+    /// Checks that an index that is built again by itself does not lose more than half of a collection.
+    async fn check_donor(&self, source: &CollectionSource, to_read: &[ToRead]) -> Result<(), IngestError> {
+        let Some(donor) = self.donor.as_ref().filter(|_| !self.options.prune) else { return Ok(()) };
+        let known = donor.documents(Some(&source.name)).await?;
+        let found: HashSet<&str> = to_read.iter().map(|file| file.file.path.as_str()).collect();
+        let gone = known.iter().filter(|row| !found.contains(row.path.as_str())).count();
+        if gone * 2 <= known.len() {
+            return Ok(());
+        }
+        let (collection, root) = (source.name.clone(), source.root.clone());
+        Err(IngestError::WouldRemove { collection, root, gone, known: known.len() })
     }
 
     /// Reads the files of a comparison and commits them in batches. Returns indexed documents that cannot be indexed
@@ -608,7 +626,7 @@ impl Run<'_> {
         let Batch { mut replacements, touched, donors, files, .. } =
             std::mem::replace(batch, Batch::new(batch.comparison));
         let vectors = self.vectors_of(&replacements, &donors).await?;
-        self.count_languages(&replacements).await?;
+        self.count_languages(&replacements, &donors).await?;
         let mut chunks = 0;
         for row in replacements.iter_mut().flat_map(|replacement| &mut replacement.chunks) {
             chunks += 1;
@@ -639,11 +657,15 @@ impl Run<'_> {
         })
     }
 
-    /// Counts the languages of a batch. A new one is added to the manifest before the batch is committed, so that searches
-    /// find its words.
-    async fn count_languages(&mut self, batch: &[Replacement]) -> Result<(), IngestError> {
-        for code in batch.iter().map(|new| new.language.code) {
-            *self.languages.entry(code).or_default() += 1;
+    /// Counts the languages of the new documents of a batch. A new one is added to the manifest before the batch is
+    /// committed, so that searches find its words.
+    async fn count_languages(&mut self, batch: &[Replacement], known: &[DocumentId]) -> Result<(), IngestError> {
+        let known: HashSet<_> = known.iter().collect();
+        let languages = &self.writer.index().manifest().languages;
+        for Replacement { document, language, .. } in batch {
+            if !known.contains(&document.id) || !languages.contains_key(language.code) {
+                *self.languages.entry(language.code).or_default() += 1;
+            }
         }
         let known = &self.writer.index().manifest().languages;
         if self.languages.keys().all(|code| known.contains_key(*code)) {
@@ -656,7 +678,8 @@ impl Run<'_> {
     async fn save_languages(&mut self) -> Result<(), IngestError> {
         let mut manifest = self.writer.index().manifest().clone();
         for (code, count) in std::mem::take(&mut self.languages) {
-            *manifest.languages.entry(code.to_owned()).or_default() += count;
+            let counted = manifest.languages.entry(code.to_owned()).or_default();
+            *counted = counted.saturating_add(count);
         }
         set_manifest(&mut self.writer, manifest, self.options.rebuild).await
     }

@@ -15,6 +15,9 @@ const MAX_BYTES: usize = 600;
 /// Closing marks that belong to the sentence before them.
 const CLOSING: [char; 6] = ['*', '_', '"', '”', ')', '~'];
 
+/// Closing marks that belong to the sentence before them where no space follows a sentence.
+const WIDE_CLOSING: [char; 8] = ['」', '』', '）', '”', '’', '》', '〉', '】'];
+
 /// Abbreviations whose dot does not end a sentence.
 const ABBREVIATIONS: [&str; 14] =
     ["e.g.", "i.e.", "etc.", "cf.", "vs.", "dr.", "mr.", "mrs.", "ms.", "fig.", "no.", "approx.", "al.", "st."];
@@ -165,9 +168,13 @@ fn split(passage: &str, block: &Block) -> Vec<Sentence> {
         let mut done = 0;
         if is_verbatim {
             for (at, _) in text.match_indices(is_end) {
-                let end = at + text[at..].chars().next().map_or(1, char::len_utf8);
+                let mut end = at + text[at..].chars().next().map_or(1, char::len_utf8);
+                let is_wide = text[at..].starts_with(is_wide_end);
+                if is_wide {
+                    end += text[end..].len() - text[end..].trim_start_matches(WIDE_CLOSING).len();
+                }
                 let after = passage[range.start + end..].trim_start_matches(CLOSING);
-                if text[at..end].starts_with(is_wide_end) || ends_sentence(&text[..end], after.chars().next(), at) {
+                if is_wide || ends_sentence(&text[..end], after.chars().next(), at) {
                     plain.push_str(&text[done..end]);
                     let from = start.take().unwrap_or(range.start + done);
                     push_sentence(&mut sentences, passage, from..range.start + end, &plain);
@@ -251,6 +258,14 @@ mod tests {
         for sentence in sentences_of_page(page) {
             assert_eq!(&page[sentence.range], sentence.plain);
         }
+    }
+
+    #[test]
+    fn sentences_without_spaces_end_with_their_closing_quote() {
+        let text = "他说：“今天是节日。”然后大家都回家了。「明日は休みの日だ。」と先生は言った。";
+        let said: Vec<_> = every_sentence(text).into_iter().map(|sentence| text[sentence.range].to_owned()).collect();
+        assert_eq!(said.concat(), text);
+        assert_eq!(said[0], "他说：“今天是节日。”");
     }
 
     fn plain(passage: &str) -> Vec<String> {

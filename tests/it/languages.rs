@@ -107,3 +107,58 @@ fn an_earlier_text_index_is_searched_and_then_upgraded_with_its_vectors() {
     let again = world.dr(["--index", "kb/index", "index", "--json"]).succeeded();
     assert_eq!(again.json()["unchanged"], 2, "the upgrade is made once");
 }
+
+/// Returns a world of English notes and one in another language, indexed as text.
+fn mostly_english(other: &str) -> World {
+    let world = World::empty();
+    for number in 0..12 {
+        world.write(
+            &format!("kb/{number}.md"),
+            "# Release notes\n\nThe server is restarted after each of the updates.\n",
+        );
+    }
+    world.write("kb/other.md", other);
+    world.dr(["index", "kb", "--quiet", "--no-embed"]).succeeded();
+    world
+}
+
+#[test]
+fn a_word_that_stands_in_the_one_note_of_another_language_is_found() {
+    let world =
+        mostly_english("# Reisen\n\nDie Häuser der Verwaltung sind nicht für alle geöffnet, und das ist auch gut.\n");
+    for query in ["Verwaltung", "Häuser", "\"Häuser der Verwaltung\"", "wann sind die Häuser der Verwaltung geöffnet"]
+    {
+        assert_eq!(found(&world, query, "lexical")[0], "other.md", "{query}");
+    }
+}
+
+#[test]
+fn a_short_english_note_is_not_taken_for_another_language() {
+    for (note, query) in [
+        ("# Los Angeles office\n\nParking, badges, meeting rooms.\n", "parking"),
+        ("# Die casting\n\nDie casting: tooling, cooling, finishing.\n", "tooling"),
+    ] {
+        assert_eq!(found(&mostly_english(note), query, "lexical"), ["other.md"], "{query}");
+    }
+}
+
+#[test]
+fn letters_are_found_however_they_are_typed() {
+    let world = mostly_english("# Frais\n\nLa somme payée par le client est remboursée dans les trois jours.\n");
+    for query in ["payée", "PAYÉE", "paye\u{301}e", "ｐａｙｅ\u{301}ｅ", "\"somme paye\u{301}e\""] {
+        assert_eq!(found(&world, query, "lexical"), ["other.md"], "{query}");
+    }
+}
+
+#[test]
+fn an_upgrade_does_not_forget_a_folder_that_lost_its_files() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/text-index-2");
+    let world = World::with_copy_of(&folder);
+    for file in ["kb/kb/backup.md", "kb/kb/garden.md"] {
+        std::fs::remove_file(world.path(file)).unwrap();
+    }
+    let run = world.dr(["--index", "kb/index", "index"]);
+    assert_eq!(run.exit, Some(1), "{run}");
+    assert!(run.stderr.contains("2 of 2 files of collection `kb` are no longer in"), "{}", run.stderr);
+    world.dr(["--index", "kb/index", "search", "backups", "--mode", "lexical"]).succeeded();
+}

@@ -12,6 +12,9 @@ use super::{During, IndexError, step};
 /// existing indexes are rebuilt.
 pub(crate) const TEXT_INDEX_VERSION: &str = "terms/positions/3";
 
+/// How the versions began in which the storage engine split and stemmed.
+pub(crate) const TEXT_INDEX_BY_ENGINE: &str = "icu-split/";
+
 pub(super) const TEXT_INDEX: &str = "searched_idx";
 
 pub(super) const VECTOR_INDEX: &str = "vector_idx";

@@ -17,8 +17,8 @@ pub struct Manifest {
     pub(crate) chunker: String,
     /// Version of the terms of the text index.
     pub(crate) text_index: String,
-    /// How many documents were read in each language, by code. Those that are removed or read again are not taken off.
-    pub(crate) languages: BTreeMap<String, usize>,
+    /// How many documents were read in each language, by code. Those that are removed are not taken off.
+    pub(crate) languages: BTreeMap<String, u32>,
     /// The embedder of the vectors.
     pub(crate) embedder: EmbedderRecord,
     /// Root of each collection by name: relative to the folder that the index belongs to if inside it, else absolute.

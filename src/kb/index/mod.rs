@@ -40,7 +40,7 @@ use lancedb::arrow::SendableRecordBatchStream;
 use lancedb::query::{ExecutableQuery, QueryBase, Select};
 use lancedb::{Connection, Session, Table};
 
-pub(crate) use indexes::TEXT_INDEX_VERSION;
+pub(crate) use indexes::{TEXT_INDEX_BY_ENGINE, TEXT_INDEX_VERSION};
 pub(crate) use location::leads_out_of;
 pub use location::{DR_FOLDER, IndexLocation, LocationError};
 pub(crate) use manifest::{EmbedderRecord, Manifest, ManifestError};
@@ -290,10 +290,10 @@ impl Index {
 
     /// Returns how the words of a query become terms of this index, given the language of the query if it can be told.
     pub(crate) fn terms(&self, asked: Option<&'static Language>) -> Terms {
-        if self.manifest.text_index == TEXT_INDEX_VERSION {
-            Terms::stemmed(asked, &self.manifest.languages)
-        } else {
+        if self.manifest.text_index.starts_with(TEXT_INDEX_BY_ENGINE) {
             Terms::AsTyped
+        } else {
+            Terms::stemmed(asked, &self.manifest.languages)
         }
     }
 

@@ -4,9 +4,10 @@
 //! them stand *near forms*, by which words are found that a stemmer does not join: the first letters of a word, pairs of
 //! Chinese characters, a Vietnamese word without its tones. English has none: they gained nothing there.
 //!
-//! A query looks for the stems by its own language, as far as its words tell it, and by the frequent ones of the index.
+//! A query looks for the stems by its own language, as far as its words tell it, by the frequent ones of the index, and by
+//! English: words in Latin letters are indexed by their English stems too, so that each is found whatever its language.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use unicode_normalization::UnicodeNormalization;
 
@@ -25,7 +26,10 @@ const NEAR: char = '*';
 
 /// Languages with at least one in this many documents are looked for whatever the language of the query. A rarer one would
 /// do harm: its terms stand in few chunks and so weigh more than those of the query's own language.
-const LEAST_SHARE: usize = 5;
+const FREQUENT: u64 = 5;
+
+/// Most terms of a query. A pasted text has more.
+const MAX_TERMS: usize = 1_024;
 
 /// How the words of a query become terms of an index.
 #[derive(Clone)]
@@ -36,36 +40,40 @@ pub(crate) enum Terms {
         own: &'static Language,
         /// Other languages that the words may have been stemmed by.
         others: Vec<&'static Language>,
+        /// Every language of the index.
+        all: Vec<&'static Language>,
     },
     /// As typed: an index of an earlier version, in which the storage engine stems.
     AsTyped,
 }
 
 /// Returns the language of most documents.
-pub(super) fn main_language(documents: &BTreeMap<String, usize>) -> &'static Language {
+pub(super) fn main_language(documents: &BTreeMap<String, u32>) -> &'static Language {
     let main = documents.iter().max_by_key(|(_, count)| **count);
     main.and_then(|(code, _)| Language::with_code(code)).unwrap_or_else(Language::english)
 }
 
 impl Terms {
     /// Returns the terms for a query in the language `asked`, given how many documents are in each language, by code.
-    pub(super) fn stemmed(asked: Option<&'static Language>, documents: &BTreeMap<String, usize>) -> Self {
+    pub(super) fn stemmed(asked: Option<&'static Language>, documents: &BTreeMap<String, u32>) -> Self {
         let main = main_language(documents);
         let own = asked.filter(|asked| documents.contains_key(asked.code)).unwrap_or(main);
-        let all: usize = documents.values().sum();
-        let frequent = documents.iter().filter(|(_, count)| **count * LEAST_SHARE >= all);
+        let all: u64 = documents.values().copied().map(u64::from).sum();
+        let frequent = documents.iter().filter(|(_, count)| u64::from(**count) * FREQUENT >= all);
         let frequent = frequent.filter_map(|(code, _)| Language::with_code(code));
-        let others = frequent.filter(|other| other.code != own.code).collect();
-        Self::Stemmed { own, others }
+        // Every text is found by its English stems as well, in whatever language it is.
+        let english = std::iter::once(Language::english());
+        let mut others: Vec<_> = frequent.chain(english).filter(|other| other.code != own.code).collect();
+        others.dedup_by_key(|other| other.code);
+        let all = documents.keys().filter_map(|code| Language::with_code(code)).collect();
+        Self::Stemmed { own, others, all }
     }
 
     /// Returns what a query looks for, without repetitions.
     pub(crate) fn of_query(&self, words: &str) -> String {
-        let Self::Stemmed { own, others } = self else { return words.to_owned() };
+        let Self::Stemmed { own, others, .. } = self else { return words.to_owned() };
         let stems = std::iter::once(own).chain(others).flat_map(|language| in_order(words, language));
-        let mut seen = HashSet::new();
-        let new = stems.chain(near_forms(words, own)).filter(|term| seen.insert(term.clone()));
-        new.collect::<Vec<_>>().join(" ")
+        distinct(stems.chain(near_forms(words, own)).take(MAX_TERMS)).join(" ")
     }
 
     /// Returns how many terms of a text in the language of the query stand for one of these words: 1 in English.
@@ -76,13 +84,19 @@ impl Terms {
         terms.sum::<usize>().max(words.len()).max(1) as f32 / words.len().max(1) as f32
     }
 
-    /// Returns a phrase, or a word, as each of the languages has it, without repetitions.
+    /// Returns a phrase, or a word, as each language of the index has it, first that of the query, without repetitions.
     pub(crate) fn of_phrase(&self, phrase: &str) -> Vec<String> {
-        let Self::Stemmed { own, others } = self else { return vec![phrase.to_owned()] };
-        let languages = std::iter::once(own).chain(others);
-        let phrases: BTreeSet<_> = languages.map(|language| in_order(phrase, language).join(" ")).collect();
-        phrases.into_iter().filter(|phrase| !phrase.is_empty()).collect()
+        let Self::Stemmed { own, others, all } = self else { return vec![phrase.to_owned()] };
+        let languages = std::iter::once(own).chain(others).chain(all);
+        let phrases = languages.map(|language| in_order(phrase, language).join(" "));
+        distinct(phrases.filter(|phrase| !phrase.is_empty()))
     }
+}
+
+/// Returns the terms without repetitions, in their order.
+fn distinct(terms: impl Iterator<Item = String>) -> Vec<String> {
+    let mut seen = HashSet::new();
+    terms.filter(|term| seen.insert(term.clone())).collect()
 }
 
 /// Returns what a chunk is found by, given its texts and their language.
@@ -119,6 +133,9 @@ fn near_forms(text: &str, language: &'static Language) -> Vec<String> {
             forms.extend(letters.windows(2).map(|pair| format!("{}{}{NEAR}", pair[0], pair[1])));
             before = letters.last().map(|letter| (range.end, *letter));
             continue;
+        }
+        if script == Script::Latin && !language.is_english() {
+            forms.push(WordSplitter::default().stem(word));
         }
         forms.extend(near_form(word, script, language));
     }
@@ -163,16 +180,16 @@ mod tests {
 
     #[test]
     fn other_languages_are_found_by_stems_and_first_letters() {
-        assert_eq!(found_by("Die Häuser am See", "de"), "die haus am see haus*");
+        assert_eq!(found_by("Die Häuser am See", "de"), "die haus am see die hauser haus* am see");
         assert_eq!(found_by("резервные копии", "ru"), "резервн коп резе* копи*");
         assert_eq!(found_by("백업을 복원", "ko"), "백업을 복원 백업* 복원*");
-        assert_eq!(found_by("sao lưu tệp", "vi"), "sao lưu tệp sao* luu* tep*");
+        assert_eq!(found_by("sao lưu tệp", "vi"), "sao lưu tệp sao sao* luu luu* tep tep*");
     }
 
     #[test]
     fn chinese_is_found_by_characters_and_pairs_across_words() {
         assert_eq!(found_by("备份数据库", "zh"), "备 份 数 据 库 备份* 份数* 数据* 据库*");
-        assert_eq!(found_by("用 SSH 备份", "zh"), "用 ssh 备 份 备份*", "no pair across a space");
+        assert_eq!(found_by("用 SSH 备份", "zh"), "用 ssh 备 份 ssh 备份*", "no pair across a space");
     }
 
     #[test]
@@ -184,13 +201,14 @@ mod tests {
     #[test]
     fn a_query_looks_for_stems_by_its_language_and_by_frequent_ones() {
         let documents =
-            |counts: &[(&str, usize)]| counts.iter().map(|(code, count)| ((*code).to_owned(), *count)).collect();
-        let of = |asked: Option<&str>, counts: &[(&str, usize)]| {
+            |counts: &[(&str, u32)]| counts.iter().map(|(code, count)| ((*code).to_owned(), *count)).collect();
+        let of = |asked: Option<&str>, counts: &[(&str, u32)]| {
             Terms::stemmed(asked.map(language), &documents(counts)).of_query("Häuser indexes")
         };
         assert_eq!(of(None, &[]), "hauser index");
         assert_eq!(of(None, &[("en", 99), ("de", 1)]), "hauser index", "one note does not outweigh the others");
         assert_eq!(of(Some("de"), &[("en", 99), ("de", 1)]), "haus index hauser haus* inde*");
+        assert_eq!(of(None, &[("de", 99), ("en", 1)]), "haus index hauser haus* inde*");
         assert_eq!(of(Some("fr"), &[("en", 99), ("de", 1)]), "hauser index");
         assert_eq!(of(None, &[("en", 60), ("de", 40)]), "hauser index haus");
     }

@@ -1,6 +1,6 @@
 //! Parses what the user typed into a [`Query`]: words to rank by, phrases that must occur, identifiers that should.
 
-use crate::base::word::{WordSplitter, is_whole};
+use crate::base::word::{WordSplitter, composed, is_whole};
 
 /// Limit on phrases and on identifiers, each of which costs a search; further ones are ranked by their words.
 const MAX_EXACT: usize = 4;
@@ -98,7 +98,7 @@ fn is_identifier(word: &str) -> bool {
 }
 
 fn normalized(text: &str) -> String {
-    text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
+    composed(text).to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Returns whether `text` contains `part` at word boundaries.

@@ -116,7 +116,7 @@ impl Searcher {
                 let spelled = text[own.range].to_lowercase();
                 if spelled.chars().count().abs_diff(wanted.chars().count()) <= errors {
                     let distance = damerau_levenshtein(&spelled, &wanted);
-                    if distance <= errors && spelled.chars().next() == wanted.chars().next() {
+                    if (1..=errors).contains(&distance) && spelled.chars().next() == wanted.chars().next() {
                         *near.entry((distance, own.stem)).or_default().entry(spelled).or_default() += 1;
                     }
                 }
