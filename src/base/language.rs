@@ -53,7 +53,7 @@ const OTHERS: &[(&str, &str, Script, Option<Algorithm>)] = &[
     ("ko", "Korean", Script::Hangul, None),
     ("ja", "Japanese", Script::Kana, None),
     ("zh", "Chinese", Script::Han, None),
-    ("th", "Thai", Script::Thai, None),
+    ("th", "Thai", Script::SoutheastAsian, None),
 ];
 
 /// Tells words apart by tones, which are written as accents.

@@ -22,7 +22,7 @@ pub(crate) enum Script {
     /// The syllables of Japanese.
     Kana,
     /// Thai, Lao, Burmese and Khmer, which put no spaces between words.
-    Thai,
+    SoutheastAsian,
     /// Every other script, and digits.
     Other,
 }
@@ -38,7 +38,7 @@ impl Script {
             0x600..=0x6FF | 0x750..=0x77F | 0x8A0..=0x8FF | 0xFB50..=0xFDFF | 0xFE70..=0xFEFF => Self::Arabic,
             0x900..=0x97F => Self::Devanagari,
             0xB80..=0xBFF => Self::Tamil,
-            0xE00..=0xEFF | 0x1000..=0x109F | 0x1780..=0x17FF => Self::Thai,
+            0xE00..=0xEFF | 0x1000..=0x109F | 0x1780..=0x17FF => Self::SoutheastAsian,
             0x1100..=0x11FF | 0x3130..=0x318F | 0xAC00..=0xD7A3 => Self::Hangul,
             0x3005..=0x3007 | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x2_0000..=0x3_FFFF => Self::Han,
             0x3040..=0x30FF | 0x31F0..=0x31FF | 0xFF66..=0xFF9F => Self::Kana,
@@ -53,7 +53,7 @@ impl Script {
 
     /// Returns whether the script puts no spaces between words.
     pub(crate) fn is_unspaced(self) -> bool {
-        matches!(self, Self::Han | Self::Kana | Self::Thai)
+        matches!(self, Self::Han | Self::Kana | Self::SoutheastAsian)
     }
 
     /// Returns whether each letter is about a syllable or a word.
@@ -63,7 +63,7 @@ impl Script {
 
     /// Returns whether combining marks are letters of the script, such as vowels, and not accents.
     pub(crate) fn has_mark_letters(self) -> bool {
-        matches!(self, Self::Devanagari | Self::Tamil | Self::Thai | Self::Kana | Self::Other)
+        matches!(self, Self::Devanagari | Self::Tamil | Self::SoutheastAsian | Self::Kana | Self::Other)
     }
 }
 

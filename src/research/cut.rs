@@ -51,18 +51,12 @@ pub(crate) fn pieces(text: &str) -> Vec<&str> {
 fn ends(text: &str) -> Vec<usize> {
     let mut ends = Vec::new();
     for (at, letter) in text.char_indices() {
-        let after = at + letter.len_utf8();
-        match letter {
-            '\n' => ends.push(after),
-            letter if is_wide_end(letter) => ends.push(after + citations(&text[after..])),
-            letter
-                if is_end(letter)
-                    && text[after..].starts_with(char::is_whitespace)
-                    && !is_abbreviated(&text[..after]) =>
-            {
-                ends.push(after + citations(&text[after..]));
-            }
-            _ => {}
+        let (before, after) = text.split_at(at + letter.len_utf8());
+        let ends_before_space = || is_end(letter) && after.starts_with(char::is_whitespace) && !is_abbreviated(before);
+        if letter == '\n' {
+            ends.push(before.len());
+        } else if is_wide_end(letter) || ends_before_space() {
+            ends.push(before.len() + citations(after));
         }
     }
     ends.push(text.len());

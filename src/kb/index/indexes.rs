@@ -10,7 +10,7 @@ use super::{During, IndexError, step};
 
 /// Version of the terms of the text index, part of the manifest. Increase the number when [`super::terms`] changes, so that
 /// existing indexes are rebuilt.
-pub(crate) const TEXT_INDEX_VERSION: &str = "terms/positions/3";
+pub(crate) const TEXT_INDEX_VERSION: &str = "terms/positions/4";
 
 /// How the versions began in which the storage engine split and stemmed.
 pub(crate) const TEXT_INDEX_BY_ENGINE: &str = "icu-split/";

@@ -115,12 +115,17 @@ fn in_order(text: &str, language: &'static Language) -> Vec<String> {
     for range in runs(text) {
         let word = &text[range];
         if Script::of_word(word).is_ideographic() {
-            terms.extend(word.nfkc().filter(|letter| letter.is_alphanumeric()).map(String::from));
+            terms.extend(characters(word).map(String::from));
         } else {
             terms.push(splitter.stem(word));
         }
     }
     terms
+}
+
+/// Returns the letters and digits of a word, each as one spelling of its forms.
+fn characters(word: &str) -> impl Iterator<Item = char> {
+    word.nfkc().filter(|letter| letter.is_alphanumeric())
 }
 
 /// Returns the English stems of the words in Latin letters of a text in another language.
@@ -141,7 +146,7 @@ fn near_forms(text: &str, language: &'static Language) -> Vec<String> {
         if script.is_ideographic() {
             // Pairs run across words: what is one word here may be two elsewhere.
             let joined = before.filter(|(end, _)| *end == range.start).map(|(_, letter)| letter);
-            let letters: Vec<char> = joined.into_iter().chain(word.nfkc()).collect();
+            let letters: Vec<char> = joined.into_iter().chain(characters(word)).collect();
             forms.extend(letters.windows(2).map(|pair| format!("{}{}{NEAR}", pair[0], pair[1])));
             before = letters.last().map(|letter| (range.end, *letter));
             continue;
@@ -155,7 +160,7 @@ fn near_form(word: &str, script: Script, language: &'static Language) -> Option<
     let letters = match script {
         Script::Latin if language.is_english() => return None,
         Script::Latin if language.has_tones() => usize::MAX,
-        Script::Han | Script::Kana | Script::Thai => return None,
+        Script::Han | Script::Kana | Script::SoutheastAsian => return None,
         Script::Hangul => NEAR_SYLLABLES,
         _ => NEAR_LETTERS,
     };

@@ -91,8 +91,10 @@ async fn measure() {
                 _ => Kind::Near,
             };
             let options = SearchOptions::default();
-            let hits = searcher.search(&query.text, &options).await.unwrap().hits;
-            let (signals, _) = searcher.signals(&query.text, &hits, &options.filter, Measured::Tokens).await.unwrap();
+            let parsed = searcher.query(&query.text);
+            let hits = searcher.find(&parsed, &options).await.unwrap().hits;
+            let keys = searcher.key_words(&parsed, &options.filter).await.unwrap();
+            let signals = searcher.signals(&parsed, &hits, &keys, Measured::Tokens).await.unwrap();
             let set = index.rsplit('/').next().unwrap_or_default().to_owned();
             let case = Case {
                 set,

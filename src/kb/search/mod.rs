@@ -45,7 +45,7 @@ pub(crate) use signals::Measured;
 use signals::headings;
 
 use super::embed::{EmbedError, Embedder, readable};
-use super::index::{ChunkRow, Filter, Index, IndexError, LegHit, Terms};
+use super::index::{ChunkRow, Filter, Index, IndexError, LegHit};
 use super::rerank::Rerank;
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
 use crate::base::word::{WordSplitter, language_of};
@@ -230,9 +230,9 @@ impl Judged {
 const READ_FOR_LANGUAGE: usize = 3;
 
 /// Returns the languages of a query and of what was found, if both can be told and they differ.
-fn other_language(typed: &str, hits: &[Hit]) -> Option<[&'static str; 2]> {
+fn other_language(query: &Query, hits: &[Hit]) -> Option<[&'static str; 2]> {
     let texts: Vec<_> = hits.iter().take(READ_FOR_LANGUAGE).map(|hit| hit.text.as_str()).collect();
-    let (asked, notes) = (language_of(typed)?.name, language_of(&texts.join("\n"))?.name);
+    let (asked, notes) = (query.language?.name, language_of(&texts.join("\n"))?.name);
     (asked != notes).then_some([asked, notes])
 }
 
@@ -361,7 +361,14 @@ impl Searcher {
     /// Returns [`SearchError::Vectors`] if the mode is [`SearchMode::Vector`] and vectors are unusable. A hybrid search
     /// uses the text leg alone in that case and sets [`Found::without_vectors`].
     pub async fn search(&self, typed: &str, options: &SearchOptions) -> Result<Found, SearchError> {
-        let query = Query::parse(typed, &self.splitter);
+        self.find(&self.query(typed), options).await
+    }
+
+    fn query(&self, typed: &str) -> Query {
+        Query::parse(typed, &self.splitter)
+    }
+
+    async fn find(&self, query: &Query, options: &SearchOptions) -> Result<Found, SearchError> {
         let wanted = options.limit;
         let mut options = self.with_documents(options).await?;
         if let Rerank::By(reranker) = &self.rerank {
@@ -370,13 +377,13 @@ impl Searcher {
         let options = &options;
         let depth = MIN_DEPTH.max(DEPTH_FACTOR.saturating_mul(options.limit));
         let (text, vector, exact) = futures::join!(
-            self.text_leg(&query, options, depth),
-            self.vector_leg(&query, options, depth),
-            self.exact_legs(&query, options),
+            self.text_leg(query, options, depth),
+            self.vector_leg(query, options, depth),
+            self.exact_legs(query, options),
         );
         let (vector, without_vectors) = vector?;
-        let candidates = with_exact(fuse(&text?, &vector, self.read_of(&query)), exact?);
-        let (rows, candidates) = self.select(&query, candidates, options).await?;
+        let candidates = with_exact(fuse(&text?, &vector, self.read_of(query)), exact?);
+        let (rows, candidates) = self.select(query, candidates, options).await?;
         let stems = self.splitter.key_stems(&query.text);
         let hits: Vec<_> =
             rows.into_iter().zip(&candidates).map(|(row, candidate)| self.hit(row, candidate, &stems)).collect();
@@ -427,20 +434,18 @@ impl Searcher {
         options: &SearchOptions,
         most: Measured,
     ) -> Result<Judged, SearchError> {
-        let found = self.search(typed, options).await?;
-        let (support, unknown) = self.assess(typed, &found.hits, &options.filter, most).await?;
-        let languages = other_language(typed, &found.hits);
-        let has_phrase = !Query::parse(typed, &self.splitter).phrases.is_empty();
-        let unknown = if has_phrase {
-            unknown.into_iter().map(|word| Unknown { word, similar: Vec::new() }).collect()
-        } else {
+        let query = self.query(typed);
+        let (found, support, unknown) = self.find_and_assess(&query, options, most).await?;
+        let languages = other_language(&query, &found.hits);
+        let unknown = if query.phrases.is_empty() {
             self.spelled_like(unknown, &found.hits, &options.filter).await?
+        } else {
+            unknown.into_iter().map(|word| Unknown { word, similar: Vec::new() }).collect()
         };
         let Some(corrected) = spelling::corrected(typed, &unknown, &self.splitter) else {
             return Ok(Judged { found, support, unknown, corrected: None, languages });
         };
-        let found = self.search(&corrected, options).await?;
-        let (support, _) = self.assess(&corrected, &found.hits, &options.filter, most).await?;
+        let (found, support, _) = self.find_and_assess(&self.query(&corrected), options, most).await?;
         Ok(Judged { found, support, unknown, corrected: Some(corrected), languages })
     }
 
@@ -458,20 +463,15 @@ impl Searcher {
     /// Returns how well the embedder reads a query, from 0 to 1. A query whose words do not tell is taken to be in the
     /// language of the index.
     fn read_of(&self, query: &Query) -> f32 {
-        let language = language_of(&query.text).unwrap_or_else(|| self.index.main_language());
+        let language = query.language.unwrap_or_else(|| self.index.main_language());
         self.embedder.as_ref().map_or(1.0, |embedder| readable(embedder.as_ref(), &query.text, language))
     }
 
-    /// Returns how the words of a query become terms of the index.
-    fn terms_for(&self, query: &str) -> Terms {
-        self.index.terms(language_of(query))
-    }
-
     async fn text_leg(&self, query: &Query, options: &SearchOptions, depth: usize) -> Result<Vec<LegHit>, IndexError> {
-        if options.mode == SearchMode::Vector || !query.terms.chars().any(char::is_alphanumeric) {
+        if options.mode == SearchMode::Vector || !query.words.chars().any(char::is_alphanumeric) {
             return Ok(Vec::new());
         }
-        self.index.text_leg(&self.terms_for(&query.text), &query.terms, &options.filter, depth).await
+        self.index.text_leg(&self.index.terms(query.language), &query.words, &options.filter, depth).await
     }
 
     async fn vector_leg(
@@ -506,7 +506,7 @@ impl Searcher {
     /// text.
     async fn exact_legs(&self, query: &Query, options: &SearchOptions) -> Result<Vec<LegHit>, IndexError> {
         let phrases = query.phrases.iter().chain(&query.identifiers);
-        let terms = self.terms_for(&query.text);
+        let terms = self.index.terms(query.language);
         let legs = phrases.map(|phrase| self.index.phrase_leg(&terms, phrase, &options.filter, EXACT_DEPTH));
         let legs = futures::future::try_join_all(legs).await?;
         let mut seen = HashSet::new();

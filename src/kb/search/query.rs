@@ -1,17 +1,20 @@
 //! Parses what the user typed into a [`Query`]: words to rank by, phrases that must occur, identifiers that should.
 
-use crate::base::word::{WordSplitter, composed, is_whole};
+use crate::base::language::Language;
+use crate::base::word::{WordSplitter, composed, is_whole, language_of};
 
 /// Limit on phrases and on identifiers, each of which costs a search; further ones are ranked by their words.
 const MAX_EXACT: usize = 4;
 
 /// A parsed search query.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Query {
     /// The whole query without quotation marks. This text is embedded.
     pub(crate) text: String,
+    /// Its language, if that can be told.
+    pub(crate) language: Option<&'static Language>,
     /// The words to rank by, without stop words.
-    pub(crate) terms: String,
+    pub(crate) words: String,
     /// Quoted phrases. Every hit contains all of them, ignoring case and white space.
     pub(crate) phrases: Vec<String>,
     /// Words like `foo_bar`, `2026.4.10` or `--no-rerank`. Hits that contain them as written rank higher.
@@ -29,7 +32,8 @@ impl Query {
             words.iter().filter(|word| is_identifier(word)).map(|word| (*word).to_owned()).collect();
         let text = format!("{rest} {}", phrases.join(" ")).split_whitespace().collect::<Vec<_>>().join(" ");
         Self {
-            terms: splitter.without_stop_words(&text),
+            language: language_of(&text),
+            words: splitter.without_stop_words(&text),
             identifier_share: share(identifiers.len(), words.len() + phrases.len()),
             identifiers: identifiers.into_iter().take(MAX_EXACT).collect(),
             phrases: phrases.into_iter().take(MAX_EXACT).collect(),

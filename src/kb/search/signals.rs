@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::{Hit, SearchError, Searcher, Support};
+use super::query::Query;
+use super::{Found, Hit, SearchError, SearchOptions, Searcher, Support};
 use crate::base::word::count_words;
 use crate::kb::embed::{EmbedError, Embedder, windows};
 use crate::kb::index::Filter;
@@ -118,51 +119,53 @@ pub(super) struct KeyWord {
 }
 
 impl Searcher {
-    /// Judges how well the hits of a search support an answer to the question. Returns the words of the question that the
-    /// folder does not have as well.
+    /// Searches, and judges how well the hits support an answer. Returns the words of the query that the folder does not have
+    /// as well.
     ///
     /// # Errors
     ///
-    /// Returns an error if the index or the embedder fails.
-    pub(super) async fn assess(
+    /// As [`Self::search`].
+    pub(super) async fn find_and_assess(
         &self,
-        question: &str,
-        hits: &[Hit],
-        filter: &Filter,
+        query: &Query,
+        options: &SearchOptions,
         most: Measured,
-    ) -> Result<(Support, Vec<String>), SearchError> {
-        let (signals, keys) = self.signals(question, hits, filter, most).await?;
-        let support = if hits.is_empty() { Support::None } else { Support::judge(&signals) };
-        Ok((support, keys.into_iter().filter(|key| !key.is_known).map(|key| key.text).collect()))
+    ) -> Result<(Found, Support, Vec<String>), SearchError> {
+        let (found, keys) = futures::try_join!(self.find(query, options), self.key_words(query, &options.filter))?;
+        let support = match found.hits.as_slice() {
+            [] => Support::None,
+            hits => Support::judge(&self.signals(query, hits, &keys, most).await?),
+        };
+        let unknown = keys.into_iter().filter(|key| !key.is_known).map(|key| key.text).collect();
+        Ok((found, support, unknown))
     }
 
     pub(super) async fn signals(
         &self,
-        question: &str,
+        query: &Query,
         hits: &[Hit],
-        filter: &Filter,
+        keys: &[KeyWord],
         most: Measured,
-    ) -> Result<(Signals, Vec<KeyWord>), SearchError> {
-        let keys = self.key_words(question, filter).await?;
-        let mut signals = self.by_words(hits, &keys);
+    ) -> Result<Signals, SearchError> {
+        let mut signals = self.by_words(hits, keys);
         let words: Vec<_> = keys.iter().map(|key| key.text.as_str()).collect();
-        signals.text_score /= self.terms_for(question).forms(&words);
+        signals.text_score /= self.index.terms(query.language).forms(&words);
         signals.relevance = hits.iter().filter_map(|hit| hit.explain.relevance).reduce(f32::max);
         let similarity = hits.iter().filter_map(|hit| hit.explain.vector_similarity).reduce(f32::max);
         // The weights are fitted to the cosines of the embedder that compares tokens.
         let embedder = self.embedder.as_ref().ok().filter(|embedder| embedder.compares_tokens());
-        let (Some(similarity), Some(embedder)) = (similarity, embedder) else { return Ok((signals, keys)) };
+        let (Some(similarity), Some(embedder)) = (similarity, embedder) else { return Ok(signals) };
         signals.measured = most;
         signals.similarity = similarity;
         if most == Measured::Tokens {
-            let words = question.split_whitespace().map(|word| (word.to_owned(), self.weight(word, &keys)));
+            let words = query.text.split_whitespace().map(|word| (word.to_owned(), self.weight(word, keys)));
             let words: Vec<_> = words.collect();
             let texts: Vec<_> = hits.iter().take(READ).map(|hit| (headings(hit), hit.text.clone())).collect();
             let embedder = Arc::clone(embedder);
             let compared = tokio::task::spawn_blocking(move || by_meaning(&words, &texts, embedder.as_ref()));
             (signals.passage, signals.sentence, signals.worst) = compared.await??;
         }
-        Ok((signals, keys))
+        Ok(signals)
     }
 
     #[expect(clippy::cast_precision_loss, reason = "counts of words are small")]
@@ -201,17 +204,17 @@ impl Searcher {
         own.fold(0.0, f32::max) / rarest(keys)
     }
 
-    /// Returns the key words of a question with their weights.
+    /// Returns the key words of a query with their weights.
     #[expect(clippy::cast_precision_loss, reason = "a folder has less than 16 million chunks")]
-    async fn key_words(&self, question: &str, filter: &Filter) -> Result<Vec<KeyWord>, SearchError> {
+    pub(super) async fn key_words(&self, query: &Query, filter: &Filter) -> Result<Vec<KeyWord>, SearchError> {
         let all = self.index.count_chunks().await?.max(LEAST_CHUNKS) as f32;
-        let words = self.splitter.words(question);
-        let keys = self.splitter.key_stems(question).into_iter().take(MAX_KEY_WORDS);
+        let words = self.splitter.words(&query.text);
+        let keys = self.splitter.key_stems(&query.text).into_iter().take(MAX_KEY_WORDS);
         let keys = keys.filter_map(|stem| {
             let word = words.iter().find(|word| word.stem == stem)?;
-            Some((stem, question[word.range.clone()].to_owned()))
+            Some((stem, query.text[word.range.clone()].to_owned()))
         });
-        let terms = &self.terms_for(question);
+        let terms = &self.index.terms(query.language);
         let counted = keys.map(async |(stem, text)| {
             let count = self.index.count_with(terms, &text, filter).await? as f32;
             let weight = (1.0 + (all - count + 0.5).max(0.5) / (count + 0.5)).ln();

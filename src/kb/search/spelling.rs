@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use strsim::damerau_levenshtein;
 
 use super::{Hit, SearchError, Searcher, Support};
-use crate::base::word::WordSplitter;
+use crate::base::word::{WordSplitter, language_of};
 use crate::kb::embed::is_english;
 use crate::kb::index::Filter;
 
@@ -93,7 +93,7 @@ impl Searcher {
                     // A word that cannot be compared has no similar ones: the search itself succeeded.
                     let legs = self
                         .index
-                        .similar_leg(&self.terms_for(&word), &word, errors, filter, READ)
+                        .similar_leg(&self.index.terms(language_of(&word)), &word, errors, filter, READ)
                         .await
                         .unwrap_or_default();
                     let rows = self.index.rows(&legs.iter().map(|hit| hit.row_id).collect::<Vec<_>>()).await?;
