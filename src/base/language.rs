@@ -17,8 +17,8 @@ const ENGLISH: &str = "a about above after again against all also am an and any 
     these they this those through to too under until up upon us use used using very via was we were what when where \
     which while who whom whose why will with within without would you your yours yourself yourselves s t d ll re ve m";
 
-/// The languages that are told apart beside English: code, name, script and stemmer. The first of a script stands for it: a
-/// text of that script without function words is taken to be in it, and so are words in a text of another script.
+/// The languages that are recognized besides English: code, name, script and stemmer. The first of each script is its main
+/// language, which is assumed for a text without function words and for words in a text of another script.
 const OTHERS: &[(&str, &str, Script, Option<Algorithm>)] = &[
     ("cs", "Czech", Script::Latin, None),
     ("da", "Danish", Script::Latin, Some(Algorithm::Danish)),
@@ -56,7 +56,7 @@ const OTHERS: &[(&str, &str, Script, Option<Algorithm>)] = &[
     ("th", "Thai", Script::SoutheastAsian, None),
 ];
 
-/// Tells words apart by tones, which are written as accents.
+/// Vietnamese, whose words may differ in nothing but tone, which is written as an accent.
 const VIETNAMESE: &str = "vi";
 
 /// Words that questions are asked with and that the lists lack.
@@ -91,7 +91,7 @@ const ASKING: &[(&str, &str)] = &[
 /// Fewest different function words that show a language.
 const FEWEST: usize = 2;
 
-/// The function words of a document's language are at least one word in this many.
+/// At least one word in this many is a function word of the document's language.
 const FUNCTION_WORDS: usize = 10;
 
 /// A language.
@@ -130,9 +130,9 @@ static LANGUAGES: LazyLock<Vec<Language>> = LazyLock::new(|| {
 });
 
 impl Language {
-    /// Returns the language of a text of these lower-case words: the one with the most function words among them; if there
-    /// are too few, the one of its script, or `None` in Latin letters. Another language than English needs twice as many as
-    /// English: a few words of code are function words somewhere.
+    /// Returns the language of a text, given its lower-case words: the one with the most function words among them. Without
+    /// enough of those it is the main language of the script, or `None` for Latin letters. Other languages need twice as many
+    /// as English, because common English words and names in code are function words of some language.
     pub(crate) fn of<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<&'static Self> {
         let words: HashSet<&str> = words.into_iter().collect();
         let count = |language: &Self| words.iter().filter(|word| language.stop_words.contains(*word)).count();
@@ -147,8 +147,8 @@ impl Language {
         best.or_else(|| (english >= FEWEST).then(Self::english))
     }
 
-    /// Returns the language of a document of these lower-case words: of those in its script the one whose function words
-    /// are the largest share of all words, else as [`Self::of`].
+    /// Returns the language of a document, given its lower-case words: of the languages of its script, the one whose function
+    /// words make up most of the text; otherwise as [`Self::of`].
     pub(crate) fn of_document<'a>(words: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'static Self> {
         let mut counts: HashMap<&str, usize> = HashMap::new();
         for word in words.clone() {
@@ -183,24 +183,25 @@ impl Language {
         self.code == Self::english().code
     }
 
-    /// Returns whether a lower-case word has no subject of its own. Vietnamese writes syllables apart, and most of those in
-    /// its list are parts of other words too.
+    /// Returns whether a lower-case word is a stop word. Vietnamese has none here: it separates syllables by spaces, and most
+    /// syllables of its stop words occur in other words too.
     pub(crate) fn is_stop_word(&self, word: &str) -> bool {
         !self.has_tones() && self.stop_words.contains(word)
     }
 
-    /// Returns the stemmer for words of a script: that of this language if it is written so, else that of the script.
+    /// Returns the stemmer for words in `script`: that of this language if it uses the script, else that of the script's main
+    /// language.
     pub(super) fn stemmer_of(&self, script: Script) -> Option<&Stemmer> {
         let of_script = || LANGUAGES.iter().find(|language| language.script == script);
         if self.script == script { self.stemmer.as_ref() } else { of_script()?.stemmer.as_ref() }
     }
 
-    /// Returns whether words differ in nothing but accents.
+    /// Returns whether words of the language may differ only in their accents.
     pub(crate) fn has_tones(&self) -> bool {
         self.code == VIETNAMESE
     }
 
-    /// Returns a word in lower case. Turkish has an `i` with and one without a dot in either case.
+    /// Converts a word to lower case. In Turkish, `I` becomes `ı` and `İ` becomes `i`.
     pub(super) fn lower_cased(&self, word: &str) -> String {
         if self.code == "tr" { word.replace('I', "ı").replace('İ', "i").to_lowercase() } else { word.to_lowercase() }
     }

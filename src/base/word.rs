@@ -67,7 +67,8 @@ impl WordSplitter {
         if key.is_empty() { all } else { key }
     }
 
-    /// Returns `text` without its stop words, or unchanged if nothing else remains. Words that touched still do.
+    /// Returns `text` without its stop words, or unchanged if nothing else remains. No space is inserted between words that had
+    /// none.
     pub fn without_stop_words(&self, text: &str) -> String {
         let words = lower_cased(text);
         let language = language(&words);
@@ -102,8 +103,8 @@ impl WordSplitter {
     }
 }
 
-/// Returns a text with one spelling for letters that are typed in several ways, such as an accented letter in one or two
-/// characters or a full-width one, and without what is only a matter of layout.
+/// Returns a text in Unicode normalization form KC, so that a letter has one spelling however it was typed, without
+/// characters that only affect layout.
 pub(crate) fn composed(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);
@@ -111,7 +112,7 @@ pub(crate) fn composed(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.nfkc().filter(|letter| !is_ignored(*letter)).collect())
 }
 
-/// Returns a lower-case word without accents and with one spelling for letters that are written in several ways.
+/// Returns a lower-case word without accents, and with interchangeable letters unified.
 pub(crate) fn folded(word: &str, script: Script) -> Cow<'_, str> {
     if word.is_ascii() {
         return Cow::Borrowed(word);
@@ -141,7 +142,7 @@ pub(crate) fn folded(word: &str, script: Script) -> Cow<'_, str> {
     Cow::Owned(plain.nfc().collect())
 }
 
-/// Returns whether a character in a word is only a matter of layout: joiners, soft hyphen, Arabic tatweel.
+/// Returns whether a character only affects layout: a joiner, a variation selector, a soft hyphen, an Arabic tatweel.
 fn is_ignored(letter: char) -> bool {
     matches!(letter, '\u{AD}' | '\u{200B}'..='\u{200D}' | '\u{640}' | '\u{FE00}'..='\u{FE0F}')
 }
@@ -188,7 +189,7 @@ pub(crate) fn runs(text: &str) -> Vec<Range<usize>> {
     runs
 }
 
-/// Returns whether a character that is no letter continues a word.
+/// Returns whether a character other than a letter continues a word.
 fn continues(letter: char) -> bool {
     !letter.is_ascii() && (is_combining_mark(letter) || is_ignored(letter))
 }

@@ -18,7 +18,7 @@ use crate::mcp::{Client, Gate, Launch, Listening, ServeError, Server, TOKEN_VARI
 /// Serve the index to an assistant, over the Model Context Protocol
 ///
 /// Speaks the protocol on stdin and stdout until stdin ends, or over HTTP with `--http`. The tools search and read the
-/// index, answer questions, and start research in the background. A client may lower the limits of a run and raise none.
+/// index, answer questions, and start research in the background. A client may lower the limits of a run but not raise them.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr mcp --print-config claude           the settings of an assistant

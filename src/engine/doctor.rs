@@ -91,7 +91,7 @@ impl Check {
     }
 }
 
-/// What helps a collection that the embedder does not read.
+/// Hint for a collection in a language that the embedder does not read.
 const MULTILINGUAL: &str =
     "to search by meaning as well, run `dr index --rebuild --embedder fastembed:MultilingualE5Small`";
 

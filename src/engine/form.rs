@@ -1,4 +1,4 @@
-//! What a client of a server asks for. It may lower the limits of the settings and raise none.
+//! Requests of clients of a server, which may lower the limits of the settings but not raise them.
 
 use std::time::Duration;
 

@@ -31,7 +31,7 @@ pub(crate) struct AskRequest {
     pub(crate) fresh: bool,
 }
 
-/// Limits that a caller sets for one run. None may be above that of the settings.
+/// Limits that a caller sets for one run, each at most that of the settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct LowerLimits {
     /// US dollars.

@@ -8,7 +8,7 @@
 //!
 //! What a tool does is a method of the engine; this module has what the protocol adds: schemas of arguments and results,
 //! progress, cancellation, and a limit on the length of a result. A client is not trusted: its ids and paths are looked up
-//! in the index and never become paths of the file system, it can lower limits and raise none, and its texts are not
+//! in the index and never become paths of the file system, it can lower limits but not raise them, and its texts are not
 //! logged.
 //!
 //! # Where to look

@@ -68,8 +68,8 @@ pub trait Embedder: Send + Sync {
     /// Returns the token counter of this embedder's model.
     fn tokens(&self) -> &dyn CountTokens;
 
-    /// Returns whether the vocabulary of the model is English. Of other scripts it has the letters, by which nothing is
-    /// understood; other languages in Latin letters it spells in pieces, by which something is.
+    /// Returns whether the vocabulary of the model is English. It then reads other scripts letter by letter, which yields no
+    /// meaning, and other languages in Latin letters piece by piece, which yields some.
     fn is_english(&self) -> bool {
         false
     }
@@ -124,7 +124,7 @@ pub(crate) fn is_english(word: &str) -> bool {
 /// helped most in German and Hungarian, see `kb/decisions/languages.md`.
 const OTHER_LATIN: f32 = 0.5;
 
-/// Returns how well an embedder reads a text, from 0 to 1. `language` is that of the text as far as it is known.
+/// Returns how well an embedder reads a text, from 0 to 1, given the language of the text or the likeliest one.
 pub(crate) fn readable(embedder: &dyn Embedder, text: &str, language: &Language) -> f32 {
     if !embedder.is_english() {
         return 1.0;

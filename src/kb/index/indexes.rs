@@ -12,7 +12,7 @@ use super::{During, IndexError, step};
 /// existing indexes are rebuilt.
 pub(crate) const TEXT_INDEX_VERSION: &str = "terms/positions/4";
 
-/// How the versions began in which the storage engine split and stemmed.
+/// Prefix of the versions whose terms were made by the storage engine.
 pub(crate) const TEXT_INDEX_BY_ENGINE: &str = "icu-split/";
 
 pub(super) const TEXT_INDEX: &str = "searched_idx";

@@ -17,7 +17,7 @@ pub struct Manifest {
     pub(crate) chunker: String,
     /// Version of the terms of the text index.
     pub(crate) text_index: String,
-    /// How many documents were read in each language, by code. Those that are removed are not taken off.
+    /// Number of documents indexed in each language, by code. Not reduced when a document is removed.
     pub(crate) languages: BTreeMap<String, u32>,
     /// The embedder of the vectors.
     pub(crate) embedder: EmbedderRecord,

@@ -6,8 +6,8 @@
 //! # Where to look
 //!
 //! - [`schema`] defines the tables, [`manifest`] the metadata.
-//! - `indexes` has the settings of the text and vector index, `terms` what a text is found by; `query` the two legs of a
-//!   search and their filter.
+//! - `indexes` has the settings of the text and vector index, `terms` the terms of the text index; `query` the two legs of
+//!   a search and their filter.
 //! - `write` has the commits and their order, `maintain` the upkeep.
 
 pub(crate) mod location;
@@ -354,8 +354,8 @@ impl Index {
         self.chunks.count_rows(None).await.during("count the chunks")
     }
 
-    /// Returns the number of chunks of a collection, and how many of them are not to be embedded: they have no words, or none
-    /// that the embedder reads.
+    /// Returns the number of chunks of a collection, and how many of them get no vector because they have no words that the
+    /// embedder can read.
     pub(crate) async fn count_unread(&self, collection: &str) -> Result<(usize, usize), IndexError> {
         let action = "count the chunks of a collection";
         let own = format!("collection = {}", query::literal(collection));

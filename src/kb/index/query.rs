@@ -269,7 +269,7 @@ impl Index {
     }
 }
 
-/// Returns the query for a word or a phrase as any language of the index has it; `None` if it has no words.
+/// Returns the query for a word or a phrase, stemmed by any language of the index; `None` if it has no words.
 fn phrase_query(terms: &Terms, phrase: &str) -> Option<FtsQuery> {
     let query = |phrase: String| -> FtsQuery {
         let column = Some(SEARCHED.to_owned());

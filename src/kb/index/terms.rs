@@ -1,12 +1,12 @@
-//! The terms of the text index: what a chunk is found by, and what a query looks for.
+//! The terms of the text index, for chunks and for queries.
 //!
-//! A text is indexed by its words in order, stemmed by the rules of its language, so that phrases can be found. Behind
-//! them stand *near forms*, by which words are found that a stemmer does not join: the first letters of a word, pairs of
-//! Chinese characters, a Vietnamese word without its tones. English has none: they gained nothing there.
+//! The terms of a chunk begin with its words in order, stemmed by the rules of its language, so that phrases can be found.
+//! Then come *near forms*, which join words that a stemmer keeps apart: the first letters of a word, pairs of Chinese
+//! characters, a Vietnamese word without its tones. English has none: they gained nothing there.
 //!
-//! A query looks for the stems by its own language, as far as its words tell it, by the frequent ones of the index, and by
-//! English if some text is: words in Latin letters are indexed by their English stems too, so that each is found whatever
-//! its language.
+//! The terms of a query are its words stemmed by its own language, by the frequent languages of the index, and by English
+//! if some document is English. Words in Latin letters are indexed by their English stems too, so that each can be found
+//! whatever the language of the query.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -25,11 +25,11 @@ const NEAR_SYLLABLES: usize = 2;
 /// Ends a near form, so that it is not taken for a word.
 const NEAR: char = '*';
 
-/// Languages with at least one in this many documents are looked for whatever the language of the query. A rarer one would
-/// do harm: its terms stand in few chunks and so weigh more than those of the query's own language.
+/// A query is also stemmed by each language with at least one in this many documents. A rarer one would do harm: its terms
+/// occur in few chunks and so weigh more than those of the query's own language.
 const FREQUENT: u64 = 5;
 
-/// Most terms of a query. A pasted text has more.
+/// Limit on the terms of a query, which a pasted text exceeds.
 const MAX_TERMS: usize = 1_024;
 
 /// How the words of a query become terms of an index.
@@ -71,14 +71,14 @@ impl Terms {
         Self::Stemmed { own, others, all }
     }
 
-    /// Returns what a query looks for, without repetitions.
+    /// Returns the terms of a query, without repetitions.
     pub(crate) fn of_query(&self, words: &str) -> String {
         let Self::Stemmed { own, others, .. } = self else { return words.to_owned() };
         let stems = std::iter::once(own).chain(others).flat_map(|language| in_order(words, language));
         distinct(stems.chain(near_forms(words, own)).take(MAX_TERMS)).join(" ")
     }
 
-    /// Returns how many terms of a text in the language of the query stand for one of these words: 1 in English.
+    /// Returns the average number of terms for each of these words: 1 in English, more with near forms.
     #[expect(clippy::cast_precision_loss, reason = "a query has few words")]
     pub(crate) fn forms(&self, words: &[&str]) -> f32 {
         let Self::Stemmed { own, .. } = self else { return 1.0 };
@@ -86,7 +86,7 @@ impl Terms {
         terms.sum::<usize>().max(words.len()).max(1) as f32 / words.len().max(1) as f32
     }
 
-    /// Returns a phrase, or a word, as each language of the index has it, first that of the query, without repetitions.
+    /// Returns a phrase, or a word, stemmed by each language of the index, that of the query first, without repetitions.
     pub(crate) fn of_phrase(&self, phrase: &str) -> Vec<String> {
         let Self::Stemmed { own, others, all } = self else { return vec![phrase.to_owned()] };
         let languages = std::iter::once(own).chain(others).chain(all);
@@ -101,7 +101,7 @@ fn distinct(terms: impl Iterator<Item = String>) -> Vec<String> {
     terms.filter(|term| seen.insert(term.clone())).collect()
 }
 
-/// Returns what a chunk is found by, given its texts and their language.
+/// Returns the terms of a chunk, given its texts and their language.
 pub(crate) fn of_text<'a>(texts: impl Iterator<Item = &'a str> + Clone, language: &'static Language) -> String {
     let words = texts.clone().flat_map(|text| in_order(text, language));
     let english = texts.clone().flat_map(|text| english_stems(text, language));
