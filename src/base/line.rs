@@ -85,7 +85,11 @@ pub(crate) fn is_directive(line: &str) -> bool {
 pub(crate) fn is_tag(line: &str) -> bool {
     line.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).is_some_and(|inner| {
         let name = inner.strip_prefix('/').unwrap_or(inner);
-        name.starts_with(char::is_alphabetic) && !inner.contains(['<', '>']) && !inner.contains("://")
+        // Values of attributes stand between quotation marks and may contain anything.
+        let outside_values = || inner.split('"').step_by(2);
+        name.starts_with(char::is_alphabetic)
+            && inner.matches('"').count().is_multiple_of(2)
+            && outside_values().all(|part| !part.contains(['<', '>']) && !part.contains("://"))
     })
 }
 
@@ -98,5 +102,11 @@ mod tests {
         assert_eq!(one_line(" a\r\n\tb\u{1b}[31mc\u{202e}d\u{200b} "), "a b [31mcd");
         assert_eq!((cut("as it is", 8), cut("as \n it is", 3)), ("as it is".to_owned(), "as…".to_owned()));
         assert_eq!(printable("a\n\u{1b}]0;x\u{7}\tb\u{feff}"), "a\n]0;x\tb");
+    }
+
+    #[test]
+    fn tag_may_have_anything_in_the_values_of_its_attributes() {
+        assert!(is_tag("<Listing number=\"1\" caption=\"an `Arc<T>`, see https://a.b\">") && is_tag("</Listing>"));
+        assert!(!is_tag("<https://a.b>") && !is_tag("<a> and <b>") && !is_tag("<a title=\"Arc<T>"));
     }
 }

@@ -64,10 +64,17 @@ pub(crate) fn units(document: &str) -> Vec<Unit> {
     for (event, range) in Parser::new_ext(document, options).into_offset_iter() {
         reader.take(&event, range);
     }
+    reader.units.retain(|unit| unit.kind != UnitKind::Code || has_code(&document[unit.range.clone()]));
     with_lead_ins(document, reader.units)
         .into_iter()
         .map(|unit| Unit { sentences: sentences_in(document, &unit.range, every_sentence), ..unit })
         .collect()
+}
+
+/// Returns whether a code block has lines other than its fence and directives, which include code from another file.
+fn has_code(block: &str) -> bool {
+    let is_fence = |line: &str| line.starts_with("```") || line.starts_with("~~~");
+    block.lines().map(str::trim).any(|line| !line.is_empty() && !is_fence(line) && !is_directive(line))
 }
 
 /// Returns the units of a web page, whose text was extracted from HTML: blank lines end a unit.
@@ -434,6 +441,12 @@ mod tests {
         assert_eq!(units[1].pieces.len(), 2);
         assert_eq!(&document[units[3].head()], "**Limits**\n\n| a | b |\n|---|---|\n");
         assert!(units.iter().all(|unit| unit.headings == ["Setup"]));
+    }
+
+    #[test]
+    fn code_that_is_included_from_another_file_is_no_unit() {
+        let included = "Run it:\n\n```console\n{{#include ../out.txt}}\n```\n\nIt ran.\n";
+        assert_eq!(shown(included), ["Paragraph: Run it:", "Paragraph: It ran."]);
     }
 
     #[test]
