@@ -21,7 +21,7 @@ use super::document::{Document, SkipReason};
 use super::embed::{EmbedError, Embedder, readable};
 use super::index::{
     ChunkRow, DocumentRow, EmbedderRecord, Index, IndexError, IndexLocation, IndexWriter, Manifest, Replacement,
-    TEXT_INDEX_BY_ENGINE, TEXT_INDEX_VERSION,
+    TEXT_INDEX_VERSION, text_index_number,
 };
 use super::walk::{FoundFile, Skipped, read_inside, walk};
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
@@ -373,7 +373,8 @@ fn mismatch(what: &'static str, stored: &str, current: &str) -> IngestError {
 fn is_earlier(stored: &Manifest) -> bool {
     let chunker = stored.chunker.split('/').next().and_then(|version| version.parse::<u32>().ok());
     let chunker = chunker.is_some_and(|version| version <= CHUNKER_VERSION);
-    chunker && (stored.text_index == TEXT_INDEX_VERSION || stored.text_index.starts_with(TEXT_INDEX_BY_ENGINE))
+    let text_index = text_index_number(&stored.text_index);
+    chunker && text_index.is_some() && text_index <= text_index_number(TEXT_INDEX_VERSION)
 }
 
 /// Returns what a new version of `dr` has to build again in an index with vectors of the same embedder.

@@ -257,3 +257,17 @@ async fn fresh_index_with_vectors_killed_at_any_step_is_finished_by_the_next_run
     let steps = survives(None, nothing, &vectors()).await;
     assert!(steps >= 9, "{steps} steps");
 }
+
+#[test]
+fn an_earlier_version_is_upgraded_and_a_later_one_is_left_alone() {
+    let embedder: Arc<dyn Embedder> = Arc::new(HashEmbedder);
+    let wanted = |text_index: &str| {
+        let stored = Manifest { text_index: text_index.to_owned(), ..manifest(&embedder, "hash") };
+        upgrade(&stored, &embedder)
+    };
+    assert_eq!([wanted("icu-split/x"), wanted("terms/positions/3")], [Rebuild::Text, Rebuild::Text]);
+    assert_eq!(
+        [wanted(TEXT_INDEX_VERSION), wanted("terms/positions/999"), wanted("else")],
+        [Rebuild::No, Rebuild::No, Rebuild::No]
+    );
+}

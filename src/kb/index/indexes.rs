@@ -9,11 +9,21 @@ use super::schema::SEARCHED;
 use super::{During, IndexError, step};
 
 /// Version of the terms of the text index, part of the manifest. Increase the number when [`super::terms`] changes, so that
-/// existing indexes are rebuilt.
+/// existing indexes are upgraded.
 pub(crate) const TEXT_INDEX_VERSION: &str = "terms/positions/4";
 
+const TEXT_INDEX_PREFIX: &str = "terms/positions/";
+
 /// Prefix of the versions whose terms were made by the storage engine.
-pub(crate) const TEXT_INDEX_BY_ENGINE: &str = "icu-split/";
+const TEXT_INDEX_BY_ENGINE: &str = "icu-split/";
+
+/// Returns the number of a version of the terms: 0 if the storage engine made them, `None` if the version is unknown.
+pub(crate) fn text_index_number(version: &str) -> Option<u32> {
+    if version.starts_with(TEXT_INDEX_BY_ENGINE) {
+        return Some(0);
+    }
+    version.strip_prefix(TEXT_INDEX_PREFIX)?.parse().ok()
+}
 
 pub(super) const TEXT_INDEX: &str = "searched_idx";
 

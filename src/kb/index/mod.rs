@@ -40,7 +40,7 @@ use lancedb::arrow::SendableRecordBatchStream;
 use lancedb::query::{ExecutableQuery, QueryBase, Select};
 use lancedb::{Connection, Session, Table};
 
-pub(crate) use indexes::{TEXT_INDEX_BY_ENGINE, TEXT_INDEX_VERSION};
+pub(crate) use indexes::{TEXT_INDEX_VERSION, text_index_number};
 pub(crate) use location::leads_out_of;
 pub use location::{DR_FOLDER, IndexLocation, LocationError};
 pub(crate) use manifest::{EmbedderRecord, Manifest, ManifestError};
@@ -290,7 +290,7 @@ impl Index {
 
     /// Returns how the words of a query become terms of this index, given the language of the query if it can be told.
     pub(crate) fn terms(&self, asked: Option<&'static Language>) -> Terms {
-        if self.manifest.text_index.starts_with(TEXT_INDEX_BY_ENGINE) {
+        if text_index_number(&self.manifest.text_index) == Some(0) {
             Terms::AsTyped
         } else {
             Terms::stemmed(asked, &self.manifest.languages)
