@@ -3,6 +3,10 @@
 //! The weights are int8, and activations are quantised at run time to the range of the whole batch. In a batch the
 //! vector of a text would depend on the other texts (cosines down to 0.96 were measured for short ones), so every text
 //! runs by itself. That costs no speed: threads work on different texts, and nothing is padded.
+//!
+//! Vectors differ a little between processors: on x86 without AVX-512 VNNI, the int8 kernel adds products in pairs that
+//! saturate at 16 bits. The cosine to the vectors of the unquantised model is 0.992 with VNNI and 0.990 without it
+//! (means of 91 passages), so an index may be searched on another machine than the one that made it.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -350,11 +354,18 @@ mod tests {
 
     #[test]
     fn vectors_are_the_published_ones_but_for_rounding() {
+        // The first components of what sentence-transformers computes from the published float weights.
+        let published = [
+            0.0677, 0.0635, 0.0487, 0.0793, 0.0374, 0.0027, 0.0394, -0.0071, 0.0594, 0.0315, 0.0601, -0.0529, 0.0406,
+            -0.0259, 0.0298, 0.0011, 0.0735, -0.0504, -0.1224, 0.0237, 0.0297, 0.0425, 0.0256, 0.0020, -0.0569,
+            -0.0272, -0.0329, 0.0660, 0.1190, -0.0459, -0.0726, -0.0326, 0.0523, 0.0451, 0.0083, 0.0367, -0.0139,
+            0.0654, -0.0264, 0.0002, -0.0137, -0.0363, -0.0195, -0.0290, 0.0394, -0.0884, 0.0026, 0.0137,
+        ];
         let vector = Builtin::new(Some(1)).embed_query("This is an example sentence").unwrap();
-        let published = [0.0677, 0.0635, 0.0487, 0.0793];
-        for (found, published) in vector.iter().zip(published) {
-            assert!((found - published).abs() < 0.01, "{:?} is not like {published:?}", &vector[..4]);
-        }
+        let start = &vector[..published.len()];
+        let similarity = cosine(start, &published) / (cosine(start, start) * cosine(&published, &published)).sqrt();
+        // 0.986 with AVX-512 VNNI, about 0.98 without it.
+        assert!(similarity > 0.96, "{similarity}: {start:?}");
         assert_eq!(vector.len(), DIMENSION);
         assert!((cosine(&vector, &vector) - 1.0).abs() < 1e-5);
     }
