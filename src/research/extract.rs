@@ -7,7 +7,7 @@ use futures::future::{BoxFuture, join_all};
 use super::branch::{Branch, BranchReport, BranchStop, Finding};
 use super::evidence::{Evidence, line_range};
 use super::node::{Node, NodeId};
-use super::pick::{Picked, Reading};
+use super::pick::{Picked, Reading, lacks_value};
 use super::question::Question;
 use crate::base::line::counted;
 use crate::source::{Documents, Found, Passage, Place, Source, SourceError, SourceFile, Support};
@@ -102,7 +102,11 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
             let passages = with_pages(&found.passages, source, &mut found.notes).await?;
             let corrected = found.corrected.as_deref().and_then(|text| text.parse().ok());
             let question = corrected.as_ref().unwrap_or(question);
-            picker.pick(node, question, &readings(&passages, source).await).await?
+            let picked = picker.pick(node, question, &readings(&passages, source).await).await?;
+            if lacks_value(question, &picked) {
+                found.support = Support::Weak;
+            }
+            picked
         }
     };
     Ok((found, picked))

@@ -111,6 +111,23 @@ const FULLNESS: f32 = 0.06;
 /// Added for the first unit of a section, which tells what the section is about.
 const OPENING: f32 = 0.03;
 
+/// Openings of a question that only a value answers.
+const ASKS_FOR_VALUE: [&str; 9] = [
+    "how many ",
+    "how old ",
+    "what year ",
+    "which year ",
+    "what date ",
+    "what version ",
+    "which version ",
+    "what percent",
+    "what share ",
+];
+
+/// Words that are values.
+const VALUES: &str = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|hundred|thousand|million|billion|\
+    dozen|half|once|twice|single|both|none|unlimited|infinite";
+
 /// A document in which something was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
@@ -198,6 +215,23 @@ pub(crate) fn pick(
         picked.push(Picked { text, quotes, document: document.clone() });
     }
     Ok(picked)
+}
+
+/// Returns whether a question asks for a value, as in "which version", and no unit has one: the units are about the
+/// subject, and do not answer.
+pub(super) fn lacks_value(question: &Question, picked: &[Picked]) -> bool {
+    let is_value = |word: &str| {
+        word.contains(|letter: char| letter.is_ascii_digit()) || VALUES.split('|').any(|value| value == word)
+    };
+    let has_value = |text: &str| text.to_lowercase().split(|letter: char| !letter.is_alphanumeric()).any(is_value);
+    let quotes = || picked.iter().flat_map(|picked| &picked.quotes);
+    has_phrase(question.as_str(), &ASKS_FOR_VALUE) && !quotes().any(|quote| has_value(&quote.quote))
+}
+
+/// Returns whether a text has one of some phrases, each in lower case, at the start of a word.
+fn has_phrase(text: &str, phrases: &[&str]) -> bool {
+    let text = text.to_lowercase();
+    phrases.iter().any(|phrase| text.starts_with(phrase) || text.contains(&format!(" {phrase}")))
 }
 
 type Weights = HashMap<String, f32>;
@@ -489,13 +523,13 @@ fn shown(unit: &Unit, weights: &Weights, text: &str, splitter: &WordSplitter) ->
 
 impl Asked {
     fn of(question: &str) -> Self {
-        let text = question.to_lowercase();
-        let has = |phrases: &[&str]| {
-            phrases.iter().any(|phrase| text.starts_with(phrase) || text.contains(&format!(" {phrase}")))
-        };
+        let has = |phrases: &[&str]| has_phrase(question, phrases);
         match () {
             () if has(&[
                 "how many ",
+                "what version ",
+                "which version ",
+                "what percent",
                 "how much ",
                 "how long ",
                 "how large ",
@@ -600,6 +634,19 @@ mod tests {
         let document = "# Valves\n\nA valve of brass lasts.\n\nSo, what closes a brass valve? The night rule does.\n";
         let found = picked(document, "What closes a brass valve at night?");
         assert!(found[0].quotes[0].quote.starts_with("A valve of brass lasts."));
+    }
+
+    #[test]
+    fn question_for_a_value_is_not_answered_by_units_without_one() {
+        let lacks = |document, question: &str| lacks_value(&question.parse().unwrap(), &picked(document, question));
+        let document = "# Valves\n\nBrass valves arrived in a later version of the garden.\n";
+        assert!(lacks(document, "Which version introduced brass valves?"));
+        assert!(!lacks(document, "Why did the garden introduce brass valves?"));
+        for value in
+            ["In version 1.4 the garden got brass valves.", "The garden has twelve brass valves in this version."]
+        {
+            assert!(!lacks(value, "Which version introduced brass valves?"), "{value}");
+        }
     }
 
     #[test]
