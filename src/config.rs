@@ -469,9 +469,10 @@ impl Settings {
         }
         // Setting one of these variables configures a search engine, so they are listed like settings.
         for engine in SearchEngine::all() {
-            if let Some(value) = environment.get(engine.variable()) {
+            let Some(variable) = engine.variable() else { continue };
+            if let Some(value) = environment.get(variable) {
                 let shown = if engine.has_key() { "set".to_owned() } else { address_shown(value) };
-                explained.push((engine.variable().to_lowercase(), shown, engine.variable().to_owned()));
+                explained.push((variable.to_lowercase(), shown, variable.to_owned()));
             }
         }
         explained

@@ -129,6 +129,15 @@ impl BaseUrl {
         format!("{self}{path}")
     }
 
+    /// Appends segments of a path, percent-encoded: none of them can leave its place.
+    pub(crate) fn with_segments(&self, segments: &[&str]) -> String {
+        let mut url = self.0.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(segments);
+        }
+        url.into()
+    }
+
     /// Returns the host name or IP address; an IPv6 address is in brackets.
     pub(crate) fn host(&self) -> &str {
         self.0.host_str().unwrap_or_default()

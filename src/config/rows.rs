@@ -123,11 +123,13 @@ pub(crate) const SETTINGS: &[Setting] = &[
     own(
         "web.provider",
         Kind::Text,
-        "`searxng`, `tavily`, `brave`, `exa`, `fixture:FILE` or `none`",
+        "`searxng`, `tavily`, `brave`, `exa`, `wikipedia`, `arxiv`, `openalex`, `crossref`, `europepmc`, or several of these \
+         separated by commas; `fixture:FILE`; `none`",
         "the first of these whose variable is set",
     ),
     own("web.base_url", Kind::Address, "address of the engine", "its own; that of SearXNG is in `SEARXNG_URL`"),
-    own("web.key_env", Kind::Variable, KEY_ENV, "`TAVILY_API_KEY`, `BRAVE_API_KEY`, `EXA_API_KEY`"),
+    own("web.key_env", Kind::Variable, KEY_ENV, "`TAVILY_API_KEY`, `BRAVE_API_KEY`, `EXA_API_KEY`, `OPENALEX_API_KEY`"),
+    own("web.contact", Kind::Text, "your mail address or web page, for engines that ask who is asking", "not sent"),
     own("web.fetch", Kind::Bool, "whether pages are fetched; otherwise nothing from the web is verified", "`true`"),
     own(
         "web.allowed_hosts",

@@ -493,7 +493,7 @@ mod tests {
             };
             pages.put(&page).unwrap();
         }
-        let web = Arc::new(WebSource::new(Arc::new(engine), None, pages, Arc::clone(&clock)));
+        let web = Arc::new(WebSource::new(vec![Arc::new(engine)], None, pages, Arc::clone(&clock)));
         let run = store.lock(&RunId::random(1)).unwrap();
         let settings = json!({
             "mode": "quick", "limits": BudgetLimits::default(), "parallel": 1, "summary_tokens": 200, "by_rules": true,

@@ -132,7 +132,7 @@ impl<'a> Outside<'a> {
         let fetcher = Fetcher::new(options, self.hangs.pages.on(&self.clock)).unwrap();
         let engine = SearxNg::new(origin.parse().unwrap()).unwrap().on(self.hangs.searches.on(&self.clock));
         let pages = PageStore::new(self.pages.path().join("pages"), self.pages.path().join("key"));
-        let web = WebSource::new(Arc::new(engine), Some(Arc::new(fetcher)), pages, Arc::clone(&clock));
+        let web = WebSource::new(vec![Arc::new(engine)], Some(Arc::new(fetcher)), pages, Arc::clone(&clock));
         let web = Some(Arc::new(web));
         Resources {
             store: self.store.clone(),

@@ -2,7 +2,7 @@
 //! verified.
 //!
 //! ```text
-//! query ─▶ provider ─▶ hits ─▶ passages          (search: what an engine shows; no evidence yet)
+//! query ─▶ providers ─▶ hits ─▶ passages         (search: what an engine shows; no evidence yet)
 //!                        │
 //!                        └─▶ fetcher ─▶ page ─▶ page store      (open; read returns the stored page)
 //! ```
@@ -12,7 +12,8 @@
 //!
 //! # Where to look
 //!
-//! - [`provider`] is shared by all search engines; [`fixture`] is the one without a network.
+//! - [`provider`] is shared by all search engines; [`fixture`] is the one without a network. [`polite`] is for those without
+//!   a key, [`work`] for those of scholarly works.
 //! - [`fetch`] is the only way to a page; [`address`] restricts the machines it may contact, [`robots`] the pages.
 //! - [`readable`] converts HTML to text, [`dom`] parses it within limits; [`links`] keeps the addresses a page names;
 //!   [`mod@relevant`] selects the parts for a prompt.
@@ -32,6 +33,20 @@ mod tavily;
 mod brave;
 
 mod exa;
+
+mod wikipedia;
+
+mod arxiv;
+
+mod open_alex;
+
+mod crossref;
+
+mod europe_pmc;
+
+mod work;
+
+mod polite;
 
 mod fixture;
 
@@ -54,25 +69,24 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::future::join_all;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::address::{AllowedHost, ParseAllowedHostError};
-pub(crate) use self::brave::Brave;
-pub(crate) use self::exa::Exa;
 pub(crate) use self::fetch::{FetchOptions, Fetcher};
 pub(crate) use self::fixture::{FixtureError, FixtureProvider};
 pub(crate) use self::links::{Link, links_on};
 pub(crate) use self::pages::{Page, PageStore};
+use self::provider::WebError;
 pub(crate) use self::provider::{DateRange, SearchProvider, WebHit, WebQuery, search_patiently};
 pub(crate) use self::relevant::{joined, relevant};
 pub(crate) use self::search_engine::SearchEngine;
 pub(crate) use self::searxng::SearxNg;
 pub(crate) use self::settings::{WebAccess, WebOptions, WebSettingsError};
-pub(crate) use self::tavily::Tavily;
 pub(crate) use self::url::{WebUrl, named_in};
 use super::{Found, Label, Passage, Place, SourceError, SourceFile, Support};
 use crate::base::clock::{Clock, Moment};
@@ -80,8 +94,11 @@ use crate::base::line::with_causes;
 use crate::base::outbound::Outbound;
 use crate::base::word::WordSplitter;
 
-/// Most hits of one site in one search.
-const MAX_PER_DOMAIN: usize = 2;
+/// Hits of one site in one search, if there are several sites to choose from.
+const PER_DOMAIN: usize = 2;
+
+/// Added to the place of a hit in the ranking of one engine, whose reciprocal is its score among several.
+const RANK_OFFSET: f32 = 60.0;
 
 /// Factor by which more hits are requested than needed, since some are dropped.
 const HITS_PER_PASSAGE: usize = 2;
@@ -114,9 +131,10 @@ pub(crate) struct Unread {
     pub(crate) reason: String,
 }
 
-/// The web, through one search engine and one fetcher.
+/// The web, through search engines and one fetcher.
 pub struct WebSource {
-    provider: Arc<dyn SearchProvider>,
+    /// All are asked; none if only named pages are opened.
+    providers: Vec<Arc<dyn SearchProvider>>,
     fetcher: Option<Arc<Fetcher>>,
     pages: PageStore,
     clock: Arc<dyn Clock>,
@@ -137,13 +155,13 @@ struct Given {
 impl WebSource {
     /// Returns a source. Without a fetcher, only stored pages can be opened.
     pub(crate) fn new(
-        provider: Arc<dyn SearchProvider>,
+        providers: Vec<Arc<dyn SearchProvider>>,
         fetcher: Option<Arc<Fetcher>>,
         pages: PageStore,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
-            provider,
+            providers,
             fetcher,
             pages,
             clock,
@@ -183,12 +201,15 @@ impl WebSource {
     /// Converts hits to passages in the engine's order: each page once, and few per site.
     fn passages(&self, query: &str, hits: Vec<WebHit>, limit: usize) -> Vec<Passage> {
         let stems = self.splitter.key_stems(query);
+        let sites: HashSet<_> = hits.iter().map(|hit| hit.url.domain()).collect();
+        // An engine of one site, such as a wiki, has nothing else.
+        let most = PER_DOMAIN.max(limit / sites.len().max(1));
         let mut domains: HashMap<String, usize> = HashMap::new();
         let mut passages: Vec<Passage> = Vec::new();
         for hit in hits {
             let id = hit.url.canonical().to_string();
             let of_domain = domains.entry(hit.url.domain().to_owned()).or_default();
-            if passages.len() == limit || *of_domain == MAX_PER_DOMAIN || passages.iter().any(|known| known.id == id) {
+            if passages.len() == limit || *of_domain == most || passages.iter().any(|known| known.id == id) {
                 continue;
             }
             *of_domain += 1;
@@ -244,28 +265,52 @@ impl WebSource {
 impl WebSource {
     /// Returns the name of what is searched, for reports.
     pub(crate) fn scope(&self) -> String {
-        format!("the web ({})", self.provider.name())
+        format!("the web ({})", self.names(", "))
     }
 
-    /// Returns what results depend on besides the query: the engine and the range of days.
+    fn names(&self, between: &str) -> String {
+        self.providers.iter().map(|provider| provider.name()).collect::<Vec<_>>().join(between)
+    }
+
+    /// Returns what results depend on besides the query: the engines and the range of days.
     pub(crate) fn version(&self) -> String {
         let day = |day: Option<jiff::civil::Date>| day.map(|day| day.to_string()).unwrap_or_default();
-        format!("{}:{}..{}", self.provider.name(), day(self.dates.since), day(self.dates.until))
+        format!("{}:{}..{}", self.names("+"), day(self.dates.since), day(self.dates.until))
     }
 
-    /// Searches with the engine.
+    /// Searches with all engines. One that fails is noted, if another answers.
     ///
     /// # Errors
     ///
-    /// Returns an error if the engine fails in spite of retries.
+    /// Returns an error if every engine fails in spite of retries.
     pub(crate) async fn search(&self, query: &Outbound, limit: usize) -> Result<Found, SourceError> {
         let asked = WebQuery { text: query.clone(), limit: limit.saturating_mul(HITS_PER_PASSAGE), dates: self.dates };
-        let hits = search_patiently(&*self.provider, &asked, &*self.clock, rand::random).await;
-        let hits = hits.map_err(|error| {
-            let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-            let reason = format!("{error}{hint}");
-            if error.is_about_query() { failed(reason) } else { SourceError::Down { name: NAME.to_owned(), reason } }
-        })?;
+        let searches =
+            self.providers.iter().map(|engine| search_patiently(&**engine, &asked, &*self.clock, rand::random));
+        let (mut rankings, mut errors) = (Vec::new(), Vec::new());
+        for found in join_all(searches).await {
+            match found {
+                Ok(hits) => rankings.push(hits),
+                Err(error) => errors.push(error),
+            }
+        }
+        let said = |error: &WebError| match error.hint() {
+            Some(hint) => format!("{error}; {hint}"),
+            None => error.to_string(),
+        };
+        if rankings.is_empty()
+            && let Some(error) = errors.first()
+        {
+            let reason = errors.iter().map(said).collect::<Vec<_>>().join("; ");
+            let is_about_query = error.is_about_query();
+            return Err(if is_about_query {
+                failed(reason)
+            } else {
+                SourceError::Down { name: NAME.to_owned(), reason }
+            });
+        }
+        let notes = errors.iter().map(|error| format!("a search engine was left out: {}", said(error))).collect();
+        let hits = merged(rankings);
         {
             let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
             for hit in &hits {
@@ -277,7 +322,7 @@ impl WebSource {
         let passages = self.passages(query.as_str(), hits, limit);
         let coverage = passages.iter().map(|passage| passage.score).fold(0.0, f32::max);
         let support = Support::of_coverage(coverage);
-        Ok(Found { passages, support, ..Found::default() })
+        Ok(Found { passages, support, notes, ..Found::default() })
     }
 
     /// Opens the page at an address.
@@ -313,6 +358,21 @@ impl WebSource {
         let page = tokio::task::spawn_blocking(move || pages.get(&hash)).await;
         page.ok().flatten().map_or(SourceFile::Gone, |page| SourceFile::AsIndexed(page.text))
     }
+}
+
+/// Merges the rankings of several engines: the score of a page is the sum of the reciprocals of its places (Cormack,
+/// Clarke and Büttcher 2009). Of equals, that of the first engine comes first.
+fn merged(rankings: Vec<Vec<WebHit>>) -> Vec<WebHit> {
+    let mut scores: HashMap<WebUrl, f32> = HashMap::new();
+    for ranking in &rankings {
+        for (hit, place) in ranking.iter().zip(1_u8..) {
+            *scores.entry(hit.url.canonical()).or_default() += 1.0 / (RANK_OFFSET + f32::from(place));
+        }
+    }
+    let mut hits: Vec<WebHit> = rankings.into_iter().flatten().collect();
+    let score = |hit: &WebHit| scores.get(&hit.url.canonical()).copied().unwrap_or_default();
+    hits.sort_by(|a, b| score(b).total_cmp(&score(a)));
+    hits
 }
 
 /// Returns whether a page need not be fetched again. One from the future never counts: it would stay fresh until then.

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use jiff::civil::Date;
-use reqwest::header::{HeaderMap, LOCATION};
+use reqwest::header::{HeaderMap, HeaderValue, LOCATION, USER_AGENT};
 use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::Value;
 
+use super::polite::{Contact, Pace, agent};
 use super::url::WebUrl;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::http::{BaseUrl, BodyError, Exchange, HttpError, NoReply, Secret, client_for, exchange, retry_after};
@@ -224,12 +225,37 @@ pub(super) struct Endpoint {
     clock: Arc<dyn Clock>,
     /// Remedy shown when the engine rejects a search.
     refusal_hint: Option<&'static str>,
+    /// Agent string in place of the usual one.
+    agent: Option<HeaderValue>,
+    /// How often requests may be sent.
+    pace: Option<&'static Pace>,
 }
 
 impl Endpoint {
     pub(super) fn new(provider: &'static str, address: BaseUrl, key: Option<Secret>) -> Result<Self, HttpError> {
         let client = client_for(&address)?;
-        Ok(Self { provider, client, address, key, clock: Arc::new(SystemClock), refusal_hint: None })
+        let clock = Arc::new(SystemClock);
+        Ok(Self { provider, client, address, key, clock, refusal_hint: None, agent: None, pace: None })
+    }
+
+    /// Returns a client for an engine without a key, and its address: `public` if none is given. Only the public one has
+    /// a pace; a mirror is the user's.
+    pub(super) fn keyless(
+        provider: &'static str,
+        address: Option<BaseUrl>,
+        public: &str,
+        pace: &'static Pace,
+        contact: Option<&Contact>,
+    ) -> Result<(Self, BaseUrl), HttpError> {
+        let pace = address.is_none().then_some(pace);
+        let address = address.unwrap_or_else(|| public.parse().expect("the address is one"));
+        let endpoint = Self::new(provider, address.clone(), None)?;
+        Ok((Self { agent: Some(agent(contact)), pace, ..endpoint }, address))
+    }
+
+    /// Removes a key from what the engine answers.
+    pub(super) fn hiding(self, key: Option<Secret>) -> Self {
+        Self { key, ..self }
     }
 
     /// Sets the remedy shown when the engine rejects a search.
@@ -253,6 +279,19 @@ impl Endpoint {
 
     /// Sends a request and parses the answer as JSON.
     pub(super) async fn send(&self, request: RequestBuilder) -> Result<Value, WebError> {
+        serde_json::from_str(&self.send_text(request).await?).map_err(|_| self.bad_reply("not JSON"))
+    }
+
+    /// Sends a request when it is its turn, and returns the answer.
+    pub(super) async fn send_text(&self, request: RequestBuilder) -> Result<String, WebError> {
+        let request = match &self.agent {
+            Some(agent) => request.header(USER_AGENT, agent),
+            None => request,
+        };
+        let _turn = match self.pace {
+            Some(pace) => Some(pace.turn(&*self.clock).await),
+            None => None,
+        };
         let sent = exchange(request, MAX_REPLY_BYTES, self.clock.deadline(TIMEOUT)).await;
         let Exchange { status, headers, body } = sent.map_err(|error| match &error {
             NoReply::TimedOut => self.transient(None, &format!("no answer within {} s", TIMEOUT.as_secs())),
@@ -260,11 +299,7 @@ impl Endpoint {
             NoReply::Body(BodyError::TooLarge { .. }) => self.bad_reply(&error.to_string()),
         })?;
         let text = self.scrubbed(&String::from_utf8_lossy(&body));
-        if status.is_success() {
-            serde_json::from_str(&text).map_err(|_| self.bad_reply("not JSON"))
-        } else {
-            Err(self.answered(status, &headers, &text))
-        }
+        if status.is_success() { Ok(text) } else { Err(self.answered(status, &headers, &text)) }
     }
 
     /// Returns the list at the JSON pointer `place`.
@@ -332,22 +367,24 @@ fn said(body: &str) -> String {
 
 /// Parses one result. Returns `None` if it has no web address, or neither title nor snippet.
 pub(super) fn hit(entry: &Value, snippet: Option<&str>, published: &str) -> Option<WebHit> {
-    let text = |name: &str| entry[name].as_str().map(str::trim).filter(|text| !text.is_empty());
-    let url: WebUrl = text("url")?.parse().ok()?;
-    let snippet = cut(&one_line(snippet.unwrap_or_default()), MAX_SNIPPET_CHARS);
-    let title = cut(&one_line(text("title").unwrap_or_default()), MAX_TITLE_CHARS);
+    let text = |name: &str| entry[name].as_str();
+    let hit = page(text("url")?, text("title").unwrap_or_default(), snippet.unwrap_or_default(), text(published))?;
+    #[expect(clippy::cast_possible_truncation, reason = "a score needs no more digits")]
+    let score = entry["score"].as_f64().map(|score| score as f32).filter(|score| score.is_finite());
+    Some(WebHit { score, ..hit })
+}
+
+/// Returns a result. Returns `None` if it has no web address, or neither title nor snippet.
+pub(super) fn page(url: &str, title: &str, snippet: &str, published: Option<&str>) -> Option<WebHit> {
+    let url: WebUrl = url.trim().parse().ok()?;
+    let snippet = cut(&one_line(snippet), MAX_SNIPPET_CHARS);
+    let title = cut(&one_line(title), MAX_TITLE_CHARS);
     if snippet.is_empty() && title.is_empty() {
         return None;
     }
-    #[expect(clippy::cast_possible_truncation, reason = "a score needs no more digits")]
-    let score = entry["score"].as_f64().map(|score| score as f32).filter(|score| score.is_finite());
-    Some(WebHit {
-        title: if title.is_empty() { url.host().to_owned() } else { title },
-        url,
-        snippet,
-        published: text(published).map(shortened),
-        score,
-    })
+    let published = published.map(str::trim).filter(|published| !published.is_empty()).map(shortened);
+    let title = if title.is_empty() { url.host().to_owned() } else { title };
+    Some(WebHit { url, title, snippet, published, score: None })
 }
 
 /// Returns the first `max_chars` characters of a text.
@@ -355,12 +392,22 @@ pub(super) fn cut(text: &str, max_chars: usize) -> String {
     text.chars().take(max_chars).collect()
 }
 
-/// Removes the highlighting tags and entities that engines put into snippets.
+/// Removes the tags and entities that engines put into titles and snippets.
 pub(super) fn without_markup(text: &str) -> String {
-    let mut words = text.to_owned();
-    for tag in ["<strong>", "</strong>", "<b>", "</b>", "<em>", "</em>"] {
-        words = words.replace(tag, "");
+    let mut words = String::new();
+    let mut rest = text;
+    while let Some((before, tag)) = rest.split_once('<') {
+        words.push_str(before);
+        let name = tag.strip_prefix('/').unwrap_or(tag);
+        rest = match tag.split_once('>') {
+            Some((_, after)) if name.starts_with(|letter: char| letter.is_ascii_alphabetic()) => after,
+            _ => {
+                words.push('<');
+                tag
+            }
+        };
     }
+    words.push_str(rest);
     for (entity, letter) in
         [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#x27;", "'"), ("&#39;", "'"), ("&amp;", "&")]
     {

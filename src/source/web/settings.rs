@@ -5,14 +5,21 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::arxiv::Arxiv;
+use super::brave::{self, Brave};
+use super::crossref::Crossref;
+use super::europe_pmc::EuropePmc;
+use super::exa::{self, Exa};
+use super::open_alex::{self, OpenAlex};
+use super::polite::{Contact, ParseContactError};
 use super::search_engine::SearchEngine;
-use super::{
-    AllowedHost, Brave, DateRange, Exa, FetchOptions, Fetcher, FixtureProvider, PageStore, SearchProvider, SearxNg,
-    Tavily, WebSource,
-};
+use super::searxng::{self, SearxNg};
+use super::tavily::{self, Tavily};
+use super::wikipedia::Wikipedia;
+use super::{AllowedHost, DateRange, FetchOptions, Fetcher, FixtureProvider, PageStore, SearchProvider, WebSource};
 use crate::base::clock::Clock;
 use crate::base::environment::{Environment, KeyError};
-use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret, shown};
+use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, shown};
 
 /// Prefix of `provider` for a file of recorded results.
 const FIXTURE: &str = "fixture:";
@@ -21,12 +28,14 @@ const FIXTURE: &str = "fixture:";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WebOptions {
-    /// Name of an engine, `fixture:FILE` or `none`; see [`Choice`].
+    /// Names of engines, separated by commas, `fixture:FILE` or `none`; see [`Choice`].
     pub(crate) provider: Option<String>,
-    /// Address of the engine; `None` for its public one.
+    /// Address of the engine; `None` for its public one. Needs a single engine.
     pub(crate) base_url: Option<String>,
-    /// The variable that holds its key; `None` for the engine's usual one.
+    /// The variable that holds its key; `None` for the engine's usual one. Needs a single engine.
     pub(crate) key_env: Option<String>,
+    /// Where the operators of engines without a key can reach the user.
+    pub(crate) contact: Option<String>,
     /// Whether pages are fetched. Without them a run has only snippets, so quotes from the web cannot be verified.
     pub(crate) fetch: Option<bool>,
     /// Intranet machines that pages may be fetched from: hosts, `host:port`, or networks.
@@ -41,8 +50,8 @@ enum Choice {
     Off,
     /// `fixture:FILE`: a file of recorded results.
     Fixture(PathBuf),
-    /// An engine by its name.
-    Engine(SearchEngine),
+    /// Engines by their names, at least one and each once.
+    Engines(Vec<SearchEngine>),
 }
 
 /// Settings in `[web]` cannot be used.
@@ -67,6 +76,12 @@ pub enum WebSettingsError {
     /// An allowed host is neither a host nor a network.
     #[error("invalid entry in `allowed_hosts` of `[web]`")]
     Host(#[from] super::ParseAllowedHostError),
+    /// One address or one key is set for several engines.
+    #[error("`{setting}` in `[web]` is for one engine, and `provider` names several")]
+    ForOne { setting: &'static str },
+    /// The contact cannot be sent.
+    #[error("invalid `contact` in `[web]`")]
+    Contact(#[from] ParseContactError),
     /// The engine has no public address, and none is set.
     #[error("no address for `{engine}`")]
     NoAddress { engine: SearchEngine },
@@ -90,9 +105,10 @@ impl WebSettingsError {
                 Some(format!("{}, or name another engine in `[web]`", source.hint()))
             }
             Self::Key { source, .. } => Some(source.hint()),
-            Self::NoAddress { engine } => Some(format!("set `base_url` in `[web]`, or export `{}`", engine.variable())),
+            Self::NoAddress { .. } => Some(format!("set `base_url` in `[web]`, or export `{}`", searxng::VARIABLE)),
+            Self::ForOne { .. } => Some("name one engine, or leave the others at their public addresses".into()),
             Self::Host(error) => Some(error.hint()),
-            Self::Address(_) | Self::Fixture(_) | Self::Http(_) => None,
+            Self::Contact(_) | Self::Address(_) | Self::Fixture(_) | Self::Http(_) => None,
         }
     }
 }
@@ -121,8 +137,8 @@ impl WebOptions {
         dates: DateRange,
         clock: Arc<dyn Clock>,
     ) -> Result<WebAccess, WebSettingsError> {
-        let provider = self.provider(environment)?;
-        let can_search = provider.is_some();
+        let providers = self.providers(environment)?;
+        let can_search = !providers.is_empty();
         let allowed_hosts =
             self.allowed_hosts.iter().map(|host| host.parse()).collect::<Result<Vec<AllowedHost>, _>>()?;
         let options = FetchOptions { allowed_hosts, ..FetchOptions::default() };
@@ -130,59 +146,87 @@ impl WebOptions {
             Some(false) => None,
             Some(true) | None => Some(Arc::new(Fetcher::new(options, Arc::clone(&clock))?)),
         };
-        let provider = provider.unwrap_or_else(|| Arc::new(FixtureProvider::default()));
-        let source = WebSource::new(provider, fetcher, pages, clock).with_dates(dates);
+        let source = WebSource::new(providers, fetcher, pages, clock).with_dates(dates);
         Ok(WebAccess { source: Arc::new(source), can_search })
     }
 
-    /// Returns the engine the settings name, else the first whose variable is set.
+    /// Returns the engines the settings name, else the first whose variable is set.
+    fn providers(&self, environment: &Environment) -> Result<Vec<Arc<dyn SearchProvider>>, WebSettingsError> {
+        let engines = match self.choice(environment)? {
+            Choice::Off => return Ok(Vec::new()),
+            Choice::Fixture(file) => return Ok(vec![Arc::new(FixtureProvider::from_file(&file)?)]),
+            Choice::Engines(engines) => engines,
+        };
+        let for_one = [("base_url", &self.base_url), ("key_env", &self.key_env)];
+        if let Some((setting, _)) = for_one.into_iter().find(|(_, text)| engines.len() > 1 && text.is_some()) {
+            return Err(WebSettingsError::ForOne { setting });
+        }
+        engines.into_iter().map(|engine| self.provider(engine, environment)).collect()
+    }
+
+    /// Sets an engine up.
     ///
     /// The match is exhaustive, so that a key is sent only to the engine it was resolved for.
-    fn provider(&self, environment: &Environment) -> Result<Option<Arc<dyn SearchProvider>>, WebSettingsError> {
-        let engine = match self.choice(environment)? {
-            Choice::Off => return Ok(None),
-            Choice::Fixture(file) => return Ok(Some(Arc::new(FixtureProvider::from_file(&file)?))),
-            Choice::Engine(engine) => engine,
+    fn provider(
+        &self,
+        engine: SearchEngine,
+        environment: &Environment,
+    ) -> Result<Arc<dyn SearchProvider>, WebSettingsError> {
+        let own: Option<BaseUrl> = self.base_url.as_deref().map(str::parse).transpose()?;
+        let contact: Option<Contact> = self.contact.as_deref().map(str::parse).transpose()?;
+        let contact = contact.as_ref();
+        let key = |usual: &str| {
+            let variable = self.key_env.as_deref().unwrap_or(usual);
+            environment.key(variable).map_err(|source| WebSettingsError::Key { engine, source })
         };
-        let own = self.base_url.as_deref().map(str::parse).transpose()?;
-        let key = || self.key(engine, environment);
-        Ok(Some(match engine {
+        Ok(match engine {
             SearchEngine::SearxNg => Arc::new(SearxNg::new(own.map_or_else(|| address_in(engine, environment), Ok)?)?),
-            SearchEngine::Tavily => Arc::new(Tavily::new(key()?, own)?),
-            SearchEngine::Brave => Arc::new(Brave::new(key()?, own)?),
-            SearchEngine::Exa => Arc::new(Exa::new(key()?, own)?),
-        }))
+            SearchEngine::Tavily => Arc::new(Tavily::new(key(tavily::VARIABLE)?, own)?),
+            SearchEngine::Brave => Arc::new(Brave::new(key(brave::VARIABLE)?, own)?),
+            SearchEngine::Exa => Arc::new(Exa::new(key(exa::VARIABLE)?, own)?),
+            SearchEngine::Wikipedia => Arc::new(Wikipedia::new(own, contact)?),
+            SearchEngine::Arxiv => Arc::new(Arxiv::new(own, contact)?),
+            SearchEngine::OpenAlex => {
+                let has_key = self.key_env.is_some() || environment.get(open_alex::VARIABLE).is_some();
+                let key = has_key.then(|| key(open_alex::VARIABLE)).transpose()?;
+                Arc::new(OpenAlex::new(key, own, contact)?)
+            }
+            SearchEngine::Crossref => Arc::new(Crossref::new(own, contact)?),
+            SearchEngine::EuropePmc => Arc::new(EuropePmc::new(own, contact)?),
+        })
     }
 
     fn choice(&self, environment: &Environment) -> Result<Choice, WebSettingsError> {
-        let Some(name) = self.provider.as_deref() else {
-            let mut engines = SearchEngine::all();
-            return Ok(match engines.find(|engine| environment.get(engine.variable()).is_some()) {
+        let Some(names) = self.provider.as_deref() else {
+            let is_set = |engine: &SearchEngine| engine.variable().is_some_and(|name| environment.get(name).is_some());
+            return Ok(match SearchEngine::all().find(is_set) {
                 // `base_url` without `provider` can only mean SearXNG, the one engine without a public address.
-                _ if self.base_url.is_some() => Choice::Engine(SearchEngine::SearxNg),
-                Some(engine) => Choice::Engine(engine),
+                _ if self.base_url.is_some() => Choice::Engines(vec![SearchEngine::SearxNg]),
+                Some(engine) => Choice::Engines(vec![engine]),
                 None => Choice::Off,
             });
         };
-        if let Some(file) = name.strip_prefix(FIXTURE) {
+        if let Some(file) = names.strip_prefix(FIXTURE) {
             return Ok(Choice::Fixture(file.into()));
         }
-        match SearchEngine::all().find(|engine| engine.name() == name) {
-            Some(engine) => Ok(Choice::Engine(engine)),
-            None if name == "none" => Ok(Choice::Off),
-            None => Err(WebSettingsError::UnknownProvider { name: shown(name) }),
+        if names == "none" {
+            return Ok(Choice::Off);
         }
-    }
-
-    fn key(&self, engine: SearchEngine, environment: &Environment) -> Result<Secret, WebSettingsError> {
-        let variable = self.key_env.as_deref().unwrap_or(engine.variable());
-        environment.key(variable).map_err(|source| WebSettingsError::Key { engine, source })
+        let mut engines = Vec::new();
+        for name in names.split(',').map(str::trim) {
+            let engine = SearchEngine::all().find(|engine| engine.name() == name);
+            let engine = engine.ok_or_else(|| WebSettingsError::UnknownProvider { name: shown(name) })?;
+            if !engines.contains(&engine) {
+                engines.push(engine);
+            }
+        }
+        Ok(Choice::Engines(engines))
     }
 }
 
-/// Returns the address in the variable of an engine.
+/// Returns the address in the variable of an engine that has no public one.
 fn address_in(engine: SearchEngine, environment: &Environment) -> Result<BaseUrl, WebSettingsError> {
-    let address = environment.get(engine.variable()).ok_or(WebSettingsError::NoAddress { engine })?;
+    let address = environment.get(searxng::VARIABLE).ok_or(WebSettingsError::NoAddress { engine })?;
     Ok(address.parse()?)
 }
 
@@ -218,16 +262,35 @@ mod tests {
 
     #[test]
     fn each_engine_is_the_one_that_gets_its_key() {
-        for engine in SearchEngine::all() {
+        let variables = SearchEngine::all().filter_map(|engine| Some((engine, engine.variable()?)));
+        for (engine, variable) in variables {
             let text = if engine == SearchEngine::SearxNg { "http://localhost:8888" } else { "k" };
             let named = format!(r#"{{"provider": "{engine}"}}"#);
-            let other = SearchEngine::all().find(|other| *other != engine).unwrap();
+            let other = SearchEngine::all().find(|other| *other != engine).and_then(SearchEngine::variable).unwrap();
             for toml in ["{}", named.as_str()] {
-                assert_eq!(scope(toml, &[(engine.variable(), text)]), format!("the web ({engine})"));
+                assert_eq!(scope(toml, &[(variable, text)]), format!("the web ({engine})"));
             }
-            let error = resolve(&named, &[(other.variable(), "http://localhost:8888")]).err().unwrap();
-            assert!(error.hint().unwrap().contains(engine.variable()), "{engine}: {error}");
+            if engine == SearchEngine::OpenAlex {
+                continue;
+            }
+            let error = resolve(&named, &[(other, "http://localhost:8888")]).err().unwrap();
+            assert!(error.hint().unwrap().contains(variable), "{engine}: {error}");
         }
+    }
+
+    #[test]
+    fn engines_without_a_key_are_asked_if_they_are_named_alone_or_beside_others() {
+        let names: Vec<_> = SearchEngine::all().filter(|engine| engine.variable().is_none()).collect();
+        for engine in names.iter().chain([&SearchEngine::OpenAlex]) {
+            assert_eq!(scope(&format!(r#"{{"provider": "{engine}"}}"#), &[]), format!("the web ({engine})"));
+        }
+        let several = r#"{"provider": "wikipedia, exa,wikipedia", "contact": "ada@example.org"}"#;
+        assert_eq!(scope(several, &[("EXA_API_KEY", "k")]), "the web (wikipedia, exa)");
+        let error = |toml: &str| with_causes(&resolve(toml, &[("EXA_API_KEY", "k")]).err().unwrap());
+        let for_one = "`base_url` in `[web]` is for one engine, and `provider` names several";
+        assert_eq!(error(r#"{"provider": "wikipedia,exa", "base_url": "http://localhost:1"}"#), for_one);
+        assert_eq!(error(r#"{"provider": "wikipedia,"}"#), "`` is not a search engine");
+        assert!(error(r#"{"provider": "wikipedia", "contact": "me\r\nX: y"}"#).starts_with("invalid `contact`"));
     }
 
     #[test]
@@ -235,7 +298,8 @@ mod tests {
         let error = |toml: &str, variables: &[(&str, &str)]| resolve(toml, variables).err().unwrap();
         assert_eq!(
             error(r#"{"provider": "gopher"}"#, &[]).hint().unwrap(),
-            "`searxng`, `tavily`, `brave`, `exa` and `fixture:FILE` are known"
+            "`searxng`, `tavily`, `brave`, `exa`, `wikipedia`, `arxiv`, `openalex`, `crossref`, `europepmc` and `fixture:FILE` \
+             are known"
         );
         assert_eq!(with_causes(&error(r#"{"provider": "exa"}"#, &[])), "no key for `exa`: `EXA_API_KEY` is not set");
         let no_address = error(r#"{"provider": "searxng"}"#, &[]);

@@ -1,0 +1,97 @@
+//! arXiv: preprints, without a key.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use roxmltree::{Document, Node};
+
+use super::polite::{Contact, Pace};
+use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery};
+use super::work::Work;
+use crate::base::http::{BaseUrl, HttpError};
+use crate::base::word::WordSplitter;
+
+/// Name in settings and journals.
+pub(super) const NAME: &str = "arxiv";
+
+/// Its public address.
+const ADDRESS: &str = "https://export.arxiv.org";
+
+/// Its terms of use: one request every three seconds, over one connection.
+static PACE: Pace = Pace::new(Duration::from_secs(3));
+
+/// Most results per search.
+const MAX_RESULTS: usize = 25;
+
+/// Most words of a query.
+const MAX_WORDS: usize = 12;
+
+/// Client for arXiv.
+#[derive(Clone, Debug)]
+pub(crate) struct Arxiv(Endpoint);
+
+impl Arxiv {
+    /// Returns a client. `None` as the address selects the public one.
+    pub(crate) fn new(address: Option<BaseUrl>, contact: Option<&Contact>) -> Result<Self, HttpError> {
+        Ok(Self(Endpoint::keyless(NAME, address, ADDRESS, &PACE, contact)?.0))
+    }
+}
+
+impl SearchProvider for Arxiv {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
+        Box::pin(async move {
+            let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
+            let words = [("search_query", asked(query)), ("max_results", limit), ("sortBy", "relevance".into())];
+            let reply = self.0.send_text(self.0.get("/api/query").query(&words)).await?;
+            // Without document types, so an entity cannot expand.
+            let document = Document::parse(&reply).ok();
+            let feed = document.as_ref().map(Document::root_element).filter(|root| root.tag_name().name() == "feed");
+            let feed = feed.ok_or_else(|| self.0.bad_reply("not Atom"))?;
+            let entries = feed.children().filter(|node| node.tag_name().name() == "entry");
+            Ok(entries.filter_map(|entry| read(&entry).hit()).collect())
+        })
+    }
+}
+
+/// Returns the query in the engine's language: any of the words, best matches first, within the dates.
+fn asked(query: &WebQuery) -> String {
+    let words = WordSplitter::default().without_stop_words(query.text.as_str());
+    let words = words.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
+    let any = words.take(MAX_WORDS).map(|word| format!("all:{word}")).collect::<Vec<_>>().join(" OR ");
+    if let (None, None) = (query.dates.since, query.dates.until) {
+        return any;
+    }
+    let day = |day: Option<jiff::civil::Date>, open: &str, time: &str| {
+        let day = day.map_or_else(|| open.to_owned(), |day| day.strftime("%Y%m%d").to_string());
+        format!("{day}{time}")
+    };
+    let since = day(query.dates.since, "19900101", "0000");
+    let until = day(query.dates.until, "21000101", "2359");
+    format!("({any}) AND submittedDate:[{since} TO {until}]")
+}
+
+fn read(entry: &Node<'_, '_>) -> Work {
+    let children = |name: &'static str| entry.children().filter(move |child| child.tag_name().name() == name);
+    let text = |name: &'static str| {
+        children(name).find_map(|child| child.text().map(|text| text.trim().to_owned())).unwrap_or_default()
+    };
+    let author = |author: Node<'_, '_>| {
+        let name = author.children().find(|child| child.tag_name().name() == "name")?;
+        name.text().map(|name| name.trim().to_owned())
+    };
+    let venue = text("journal_ref");
+    Work {
+        // Its ids are plain HTTP addresses of pages that are served over HTTPS as well.
+        url: Some(text("id").replacen("http://", "https://", 1)),
+        title: text("title"),
+        authors: children("author").filter_map(author).collect(),
+        published: text("published"),
+        venue: if venue.is_empty() { "arXiv".to_owned() } else { venue },
+        doi: text("doi"),
+        summary: text("summary"),
+    }
+}

@@ -1,0 +1,86 @@
+//! Crossref: what publishers register of scholarly works, without a key.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use super::polite::{Contact, Pace};
+use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery, without_markup};
+use super::work::Work;
+use crate::base::http::{BaseUrl, HttpError};
+
+/// Name in settings and journals.
+pub(super) const NAME: &str = "crossref";
+
+/// Its public address.
+const ADDRESS: &str = "https://api.crossref.org";
+
+/// Its public pool takes one request a second for lists.
+static PACE: Pace = Pace::new(Duration::from_secs(1));
+
+/// Most results per search.
+const MAX_RESULTS: usize = 20;
+
+/// The fields that are read; a whole record has lists of references.
+const FIELDS: &str = "DOI,title,author,container-title,issued,abstract";
+
+/// Client for Crossref.
+#[derive(Clone, Debug)]
+pub(crate) struct Crossref {
+    endpoint: Endpoint,
+    contact: Option<Contact>,
+}
+
+impl Crossref {
+    /// Returns a client. `None` as the address selects the public one.
+    pub(crate) fn new(address: Option<BaseUrl>, contact: Option<&Contact>) -> Result<Self, HttpError> {
+        let (endpoint, _) = Endpoint::keyless(NAME, address, ADDRESS, &PACE, contact)?;
+        Ok(Self { endpoint, contact: contact.cloned() })
+    }
+}
+
+impl SearchProvider for Crossref {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
+        Box::pin(async move {
+            let mut words = vec![
+                ("query", query.text.as_str().to_owned()),
+                ("rows", query.limit.clamp(1, MAX_RESULTS).to_string()),
+                ("select", FIELDS.to_owned()),
+            ];
+            let since = query.dates.since.map(|day| format!("from-pub-date:{day}"));
+            let until = query.dates.until.map(|day| format!("until-pub-date:{day}"));
+            let dates: Vec<_> = since.into_iter().chain(until).collect();
+            words.extend((!dates.is_empty()).then(|| ("filter", dates.join(","))));
+            let mail = self.contact.as_ref().and_then(Contact::mail);
+            words.extend(mail.map(|mail| ("mailto", mail.to_owned())));
+            let reply = self.endpoint.send(self.endpoint.get("/works").query(&words)).await?;
+            let entries = self.endpoint.list(&reply, "/message/items")?;
+            Ok(entries.iter().filter_map(|entry| read(entry).hit()).collect())
+        })
+    }
+}
+
+fn read(entry: &Value) -> Work {
+    let text = |place: &str| without_markup(entry.pointer(place).and_then(Value::as_str).unwrap_or_default());
+    let author = |author: &Value| {
+        let part = |name: &str| author[name].as_str().unwrap_or_default();
+        let name = format!("{} {}", part("given"), part("family")).trim().to_owned();
+        if name.is_empty() { part("name").to_owned() } else { name }
+    };
+    let authors = entry["author"].as_array().into_iter().flatten().map(author);
+    let date = entry.pointer("/issued/date-parts/0").and_then(Value::as_array).into_iter().flatten();
+    Work {
+        url: None,
+        title: text("/title/0"),
+        authors: authors.filter(|name| !name.is_empty()).collect(),
+        published: date.filter_map(Value::as_u64).map(|part| format!("{part:02}")).collect::<Vec<_>>().join("-"),
+        venue: text("/container-title/0"),
+        doi: text("/DOI"),
+        summary: text("/abstract"),
+    }
+}

@@ -1,0 +1,83 @@
+//! Europe PMC: literature of the life sciences, without a key.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use super::polite::{Contact, Pace};
+use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery, without_markup};
+use super::work::Work;
+use crate::base::http::{BaseUrl, HttpError};
+
+/// Name in settings and journals.
+pub(super) const NAME: &str = "europepmc";
+
+/// Its public address.
+const ADDRESS: &str = "https://www.ebi.ac.uk";
+
+/// It takes ten requests a second and asks for restraint.
+static PACE: Pace = Pace::new(Duration::from_millis(200));
+
+/// Most results per search.
+const MAX_RESULTS: usize = 25;
+
+/// Client for Europe PMC.
+#[derive(Clone, Debug)]
+pub(crate) struct EuropePmc(Endpoint);
+
+impl EuropePmc {
+    /// Returns a client. `None` as the address selects the public one.
+    pub(crate) fn new(address: Option<BaseUrl>, contact: Option<&Contact>) -> Result<Self, HttpError> {
+        Ok(Self(Endpoint::keyless(NAME, address, ADDRESS, &PACE, contact)?.0))
+    }
+}
+
+impl SearchProvider for EuropePmc {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
+        Box::pin(async move {
+            let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
+            let words = [("query", asked(query)), ("format", "json".into()), ("resultType", "core".into())];
+            let path = "/europepmc/webservices/rest/search";
+            let request = self.0.get(path).query(&words).query(&[("pageSize", limit)]);
+            let reply = self.0.send(request).await?;
+            let entries = self.0.list(&reply, "/resultList/result")?;
+            Ok(entries.iter().filter_map(|entry| read(entry).hit()).collect())
+        })
+    }
+}
+
+/// Returns the query in the engine's language, in which brackets, quotes and colons mean something.
+fn asked(query: &WebQuery) -> String {
+    let words = query.text.as_str().split(|letter: char| !letter.is_alphanumeric() && letter != '-');
+    let mut asked = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    if let (None, None) = (query.dates.since, query.dates.until) {
+        return asked;
+    }
+    let day = |day: Option<jiff::civil::Date>, open: &str| day.map_or_else(|| open.to_owned(), |day| day.to_string());
+    let (since, until) = (day(query.dates.since, "1800-01-01"), day(query.dates.until, "2100-01-01"));
+    asked.push_str(&format!(" AND (FIRST_PDATE:[{since} TO {until}])"));
+    asked
+}
+
+fn read(entry: &Value) -> Work {
+    let text = |place: &str| without_markup(entry.pointer(place).and_then(Value::as_str).unwrap_or_default());
+    let doi = text("/doi");
+    let (source, id) = (text("/source"), text("/id"));
+    let own = (!source.is_empty() && !id.is_empty()).then(|| format!("https://europepmc.org/article/{source}/{id}"));
+    let authors = text("/authorString");
+    let published = text("/firstPublicationDate");
+    Work {
+        url: own.filter(|_| doi.is_empty()),
+        title: text("/title"),
+        authors: authors.trim_end_matches('.').split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+        published: if published.is_empty() { text("/pubYear") } else { published },
+        venue: text("/journalInfo/journal/title"),
+        doi,
+        summary: text("/abstractText"),
+    }
+}

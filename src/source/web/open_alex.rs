@@ -1,0 +1,103 @@
+//! `OpenAlex`: an open index of scholarly works. Without a key it takes a few searches a day.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use super::polite::{Contact, Pace};
+use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery, without_markup};
+use super::work::Work;
+use crate::base::http::{BaseUrl, HttpError, Secret};
+
+/// Name in settings and journals.
+pub(super) const NAME: &str = "openalex";
+
+/// The variable that holds its key.
+pub(super) const VARIABLE: &str = "OPENALEX_API_KEY";
+
+/// Its public address.
+const ADDRESS: &str = "https://api.openalex.org";
+
+/// It takes many requests a second and counts them by the day.
+static PACE: Pace = Pace::new(Duration::from_millis(100));
+
+/// Most results per search.
+const MAX_RESULTS: usize = 25;
+
+/// The fields that are read.
+const FIELDS: &str =
+    "doi,display_name,publication_date,authorships,primary_location,best_oa_location,abstract_inverted_index";
+
+/// Most words of an abstract.
+const MAX_WORDS: u64 = 2_000;
+
+/// Client for `OpenAlex`.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenAlex {
+    endpoint: Endpoint,
+    key: Option<Secret>,
+}
+
+impl OpenAlex {
+    /// Returns a client. `None` as the address selects the public one.
+    pub(crate) fn new(
+        key: Option<Secret>,
+        address: Option<BaseUrl>,
+        contact: Option<&Contact>,
+    ) -> Result<Self, HttpError> {
+        let (endpoint, _) = Endpoint::keyless(NAME, address, ADDRESS, &PACE, contact)?;
+        Ok(Self { endpoint: endpoint.hiding(key.clone()), key })
+    }
+}
+
+impl SearchProvider for OpenAlex {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
+        Box::pin(async move {
+            let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
+            let mut words =
+                vec![("search", query.text.as_str().to_owned()), ("per_page", limit), ("select", FIELDS.to_owned())];
+            let since = query.dates.since.map(|day| format!("from_publication_date:{day}"));
+            let until = query.dates.until.map(|day| format!("to_publication_date:{day}"));
+            let dates: Vec<_> = since.into_iter().chain(until).collect();
+            words.extend((!dates.is_empty()).then(|| ("filter", dates.join(","))));
+            let mut request = self.endpoint.get("/works").query(&words);
+            if let Some(key) = &self.key {
+                request = request.header(reqwest::header::AUTHORIZATION, key.bearer());
+            }
+            let reply = self.endpoint.send(request).await?;
+            let entries = self.endpoint.list(&reply, "/results")?;
+            Ok(entries.iter().filter_map(|entry| read(entry).hit()).collect())
+        })
+    }
+}
+
+fn read(entry: &Value) -> Work {
+    let text = |place: &str| without_markup(entry.pointer(place).and_then(Value::as_str).unwrap_or_default());
+    let name = |author: &Value| author.pointer("/author/display_name").and_then(Value::as_str).map(str::to_owned);
+    let open = text("/best_oa_location/landing_page_url");
+    Work {
+        url: (!open.is_empty()).then_some(open),
+        title: text("/display_name"),
+        authors: entry["authorships"].as_array().into_iter().flatten().filter_map(name).collect(),
+        published: text("/publication_date"),
+        venue: text("/primary_location/source/display_name"),
+        doi: text("/doi"),
+        summary: in_order(&entry["abstract_inverted_index"]),
+    }
+}
+
+/// Returns the abstract, of which `OpenAlex` gives each word with its places.
+fn in_order(index: &Value) -> String {
+    let mut words = BTreeMap::new();
+    for (word, places) in index.as_object().into_iter().flatten() {
+        let places = places.as_array().into_iter().flatten().filter_map(Value::as_u64);
+        words.extend(places.filter(|place| *place < MAX_WORDS).map(|place| (place, word.as_str())));
+    }
+    words.into_values().collect::<Vec<_>>().join(" ")
+}

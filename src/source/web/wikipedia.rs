@@ -1,0 +1,69 @@
+//! Wikipedia, or another wiki on `MediaWiki`, without a key.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use super::polite::{Contact, Pace};
+use super::provider::{Endpoint, SearchProvider, WebError, WebHit, WebQuery, cut, page, without_markup};
+use crate::base::http::{BaseUrl, HttpError};
+
+/// Name in settings and journals.
+pub(super) const NAME: &str = "wikipedia";
+
+/// The English one. Those in other languages are set as `base_url`.
+const ADDRESS: &str = "https://en.wikipedia.org";
+
+/// Wikimedia asks for one request after the other, and sets no time between them.
+static PACE: Pace = Pace::new(Duration::ZERO);
+
+/// Most results per search.
+const MAX_RESULTS: usize = 50;
+
+/// Longest query, in characters.
+const MAX_QUERY_CHARS: usize = 300;
+
+/// Client for one wiki. Its API has no range of dates.
+#[derive(Clone, Debug)]
+pub(crate) struct Wikipedia {
+    endpoint: Endpoint,
+    address: BaseUrl,
+}
+
+impl Wikipedia {
+    /// Returns a client. `None` as the address selects the English Wikipedia.
+    pub(crate) fn new(address: Option<BaseUrl>, contact: Option<&Contact>) -> Result<Self, HttpError> {
+        let (endpoint, address) = Endpoint::keyless(NAME, address, ADDRESS, &PACE, contact)?;
+        Ok(Self { endpoint, address })
+    }
+
+    /// Parses one result: the `key` of a page is its title in its address.
+    fn read(&self, entry: &Value) -> Option<WebHit> {
+        let text = |name: &str| entry[name].as_str().unwrap_or_default();
+        let key = Some(text("key")).filter(|key| !key.is_empty())?;
+        let url = self.address.with_segments(&["wiki", key]);
+        let excerpt = without_markup(text("excerpt"));
+        let snippet = match text("description") {
+            "" => excerpt,
+            description => format!("{description}: {excerpt}"),
+        };
+        page(&url, &format!("{} (Wikipedia)", text("title")), &snippet, None)
+    }
+}
+
+impl SearchProvider for Wikipedia {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn search<'a>(&'a self, query: &'a WebQuery) -> BoxFuture<'a, Result<Vec<WebHit>, WebError>> {
+        Box::pin(async move {
+            let limit = query.limit.clamp(1, MAX_RESULTS).to_string();
+            let words = [("q", cut(query.text.as_str(), MAX_QUERY_CHARS)), ("limit", limit)];
+            let reply = self.endpoint.send(self.endpoint.get("/w/rest.php/v1/search/page").query(&words)).await?;
+            let entries = self.endpoint.list(&reply, "/pages")?;
+            Ok(entries.iter().filter_map(|entry| self.read(entry)).collect())
+        })
+    }
+}
