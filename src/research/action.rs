@@ -493,10 +493,14 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
     fn take_found(&mut self, found: Found) -> (String, Vec<usize>) {
         self.support = self.support.max(found.support);
         self.remark(found.notes);
+        // Of a page that was not opened only a snippet is known, which says little about the page.
+        let is_judged = !found.passages.iter().all(is_hit);
         let places: Vec<_> = found.passages.into_iter().map(|passage| self.place_of(passage, false)).collect();
         let mut said = match (places.len(), found.support) {
             (0, _) => "nothing found".to_owned(),
-            (number, Support::None) => format!("{}, none of which seems to bear on it", counted(number, "passage")),
+            (number, Support::None) if is_judged => {
+                format!("{}, none of which seems relevant", counted(number, "passage"))
+            }
             (number, _) => counted(number, "passage"),
         };
         let (new, known): (Vec<_>, Vec<_>) = places.into_iter().partition(|(_, is_to_show)| *is_to_show);
