@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const TOKENS: u128 = 1_000_000;
 
 /// Returns what tokens cost at a price for a million of them, in billionths of a dollar, rounded up.
-pub(in crate::kb) fn cost_nanos(price: u64, tokens: u64) -> u64 {
+pub(in crate::kb::embed) fn cost_nanos(price: u64, tokens: u64) -> u64 {
     u64::try_from((u128::from(price) * u128::from(tokens)).div_ceil(TOKENS)).unwrap_or(u64::MAX)
 }
 
