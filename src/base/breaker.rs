@@ -14,7 +14,7 @@ const PAUSE: Duration = Duration::from_mins(1);
 /// The server failed before, and is not asked for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it failed before")]
-pub(crate) struct Paused;
+pub struct Paused;
 
 /// Counts the failures of one server.
 #[derive(Debug)]

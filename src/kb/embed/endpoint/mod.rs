@@ -42,7 +42,7 @@ use super::recipe::Recipe;
 use super::{EmbedError, Embedded, Embedder, Sent, Server, builtin};
 use crate::base::breaker::Breaker;
 use crate::base::clock::Clock;
-use crate::base::http::{client_for, exchange};
+use crate::base::http::{Exchange, NoReply, client_for, exchange};
 use crate::base::retry::{Policy, retry};
 use crate::base::token::{CountTokens, TokenCounter};
 
@@ -63,6 +63,8 @@ const LAST_REPLIES: Duration = Duration::from_millis(500);
 pub(super) struct Endpoint {
     shared: Arc<Shared>,
     meter: Arc<Meter>,
+    /// Passages that were cut to the window, or to what the server takes.
+    shortened: AtomicUsize,
 }
 
 /// What all limited copies of an endpoint share.
@@ -77,8 +79,6 @@ struct Shared {
     is_offline: bool,
     threads: Option<usize>,
     companion: OnceLock<Arc<dyn Embedder>>,
-    /// Passages that were cut to the window.
-    shortened: AtomicUsize,
 }
 
 /// The vectors of a batch, as far as they came, and why no further ones did.
@@ -121,11 +121,10 @@ impl Endpoint {
             is_offline,
             threads,
             companion: OnceLock::new(),
-            shortened: AtomicUsize::new(0),
             settings,
         };
         let meter = Arc::new(Meter::new(shared.settings.server.price, None));
-        Ok(Self { shared: Arc::new(shared), meter })
+        Ok(Self { shared: Arc::new(shared), meter, shortened: AtomicUsize::new(0) })
     }
 
     /// Returns a text with its prefix, and whether it was cut to the window.
@@ -217,7 +216,7 @@ impl Endpoint {
                     }
                     texts[range.start] = self.cut(text, most).0.into_owned();
                     if !std::mem::replace(&mut shortened[range.start], true) {
-                        self.shared.shortened.fetch_add(1, Ordering::Relaxed);
+                        self.shortened.fetch_add(1, Ordering::Relaxed);
                     }
                     left.push(range);
                 }
@@ -283,7 +282,7 @@ impl Endpoint {
 
     fn read(
         &self,
-        reply: Result<crate::base::http::Exchange, crate::base::http::NoReply>,
+        reply: Result<Exchange, NoReply>,
         texts: usize,
     ) -> Result<Vectors, EndpointError> {
         let key = self.shared.settings.key.as_ref();
@@ -383,7 +382,7 @@ impl Embedder for Endpoint {
 
     fn within(&self, limit_nanos: Option<u64>) -> Option<Arc<dyn Embedder>> {
         let meter = Arc::new(Meter::new(self.shared.settings.server.price, limit_nanos));
-        Some(Arc::new(Self { shared: Arc::clone(&self.shared), meter }))
+        Some(Arc::new(Self { shared: Arc::clone(&self.shared), meter, shortened: AtomicUsize::new(0) }))
     }
 
     fn check_cost(&self, tokens: u64, texts: usize) -> Result<(), EmbedError> {
@@ -400,7 +399,7 @@ impl Embedder for Endpoint {
         Sent {
             tokens: spent.tokens,
             cost_nanos: self.shared.settings.server.price.map(|_| spent.nanos),
-            shortened: self.shared.shortened.load(Ordering::Relaxed),
+            shortened: self.shortened.load(Ordering::Relaxed),
         }
     }
 
@@ -418,7 +417,7 @@ impl Embedder for Endpoint {
             Err(error) => return Embedded { vectors: none(), error: Some(self.failed(error)) },
         };
         let cut = prepared.iter().filter(|(_, is_cut)| *is_cut).count();
-        self.shared.shortened.fetch_add(cut, Ordering::Relaxed);
+        self.shortened.fetch_add(cut, Ordering::Relaxed);
         let texts = prepared.into_iter().map(|(text, _)| text).collect();
         match self.wait(self.embed(texts, stop)) {
             Ok(Part { vectors, error }) => {

@@ -140,6 +140,14 @@ pub struct EndpointSettings {
     pub(super) timeout: Duration,
 }
 
+impl EndpointSettings {
+    /// Returns what a million tokens cost in billionths of a dollar, if that is known.
+    #[cfg(test)]
+    pub(crate) fn price(&self) -> Option<u64> {
+        self.server.price
+    }
+}
+
 impl EndpointOptions {
     /// Resolves the settings for a model. `known_price` is what a million tokens of it cost by the table of prices, in
     /// billionths of a dollar.
