@@ -143,12 +143,12 @@ pub trait Embedder: Send + Sync {
         tokens
     }
 
-    /// Checks that passages of so many tokens can be paid for within the limit.
+    /// Checks that so many tokens can be paid for within the limit.
     ///
     /// # Errors
     ///
     /// Returns an error if they cannot. Nothing is sent.
-    fn check_cost(&self, _tokens: u64, _texts: usize) -> Result<(), EmbedError> {
+    fn check_cost(&self, _tokens: u64) -> Result<(), EmbedError> {
         Ok(())
     }
 

@@ -385,8 +385,8 @@ impl Embedder for Endpoint {
         Some(Arc::new(Self { shared: Arc::clone(&self.shared), meter, shortened: AtomicUsize::new(0) }))
     }
 
-    fn check_cost(&self, tokens: u64, texts: usize) -> Result<(), EmbedError> {
-        self.meter.check(self.tokens_of(tokens, texts)).map_err(|over| self.failed(over.into()))
+    fn check_cost(&self, tokens: u64) -> Result<(), EmbedError> {
+        self.meter.check(tokens).map_err(|over| self.failed(over.into()))
     }
 
     fn tokens_of(&self, tokens: u64, texts: usize) -> u64 {
