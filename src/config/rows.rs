@@ -74,7 +74,11 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("mode", Kind::OneOf(&["hybrid", "lexical", "vector"]), "how `dr search` searches").default("\"hybrid\"").flag(),
     row("limit", LIMIT, "hits of `dr search`, quotes of `dr recall`").default("10").flag(),
     row("model", Kind::Name, "the language model of every role").unset("by role").flag(),
-    row("max_cost", Kind::Dollars { zero: true, most: f64::INFINITY }, "cost limit of a run")
+    row(
+        "max_cost",
+        Kind::Dollars { zero: true, most: f64::INFINITY },
+        "cost limit of a run, and of the vectors that `dr index` has made",
+    )
         .default("10")
         .flag()
         .user_only(),
