@@ -431,7 +431,8 @@ impl Settings {
     pub(crate) fn check_outside(&self) -> Result<(), ConfigError> {
         let web = self.web_as_set(PathBuf::new(), DateRange::default()).map(drop);
         let servers = self.servers().map(drop);
-        let checked = [web, self.check_embedding(), self.reranker().map(drop), self.deep_research_as_set().map(drop), servers];
+        let checked =
+            [web, self.check_embedding(), self.reranker().map(drop), self.deep_research_as_set().map(drop), servers];
         let is_harmless = |error: &ConfigError| self.is_offline() && error.is_missing_key();
         checked.into_iter().find(|checked| checked.as_ref().is_err_and(|error| !is_harmless(error))).unwrap_or(Ok(()))
     }
@@ -614,7 +615,8 @@ mod tests {
 
     #[test]
     fn project_may_not_say_where_the_index_is_or_which_file_to_load() {
-        for text in ["index = \"s3://bucket/kb\"", "embedder = \"fastembed:./model\"", "embedder = \"endpoint:bge-m3\""] {
+        for text in ["index = \"s3://bucket/kb\"", "embedder = \"fastembed:./model\"", "embedder = \"endpoint:bge-m3\""]
+        {
             let error = resolve("", text, &Flags::default()).unwrap_err();
             assert!(matches!(error, ConfigError::NotForProjects { .. }), "{text}");
         }
@@ -671,7 +673,10 @@ mod tests {
         let keyed = checked(&format!("{server}key_env = \"NOT_SET_ANYWHERE\"")).unwrap_err();
         assert!(matches!(&keyed, ConfigError::Embedding { place, .. } if place.contains("config.toml")), "{keyed:?}");
         let unknown = checked(&format!("embedder = \"endpoint:mine\"\n{server}")).unwrap_err();
-        assert_eq!(crate::base::line::with_causes(&unknown).split(": ").last(), Some("dimensions of `mine` are not known"));
+        assert_eq!(
+            crate::base::line::with_causes(&unknown).split(": ").last(),
+            Some("dimensions of `mine` are not known")
+        );
         assert!(checked("embedder = \"endpoint:bge-m3\"").is_err(), "no server is named");
     }
 

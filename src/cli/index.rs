@@ -133,7 +133,11 @@ fn text(summary: &IngestSummary) -> String {
     let _ = writeln!(text, "{:<9} {:>7}", "chunks", summary.chunks);
     let _ = writeln!(text, "{:<9} {:>7}", "embedded", summary.embedded);
     if summary.shortened > 0 {
-        let _ = writeln!(text, "{:<9} {:>7}   longer than the model reads, embedded without their end", "shortened", summary.shortened);
+        let _ = writeln!(
+            text,
+            "{:<9} {:>7}   longer than the model reads, embedded without their end",
+            "shortened", summary.shortened
+        );
     }
     if let Some(cost) = summary.cost_usd.filter(|cost| *cost > 0.0) {
         let _ = writeln!(text, "{:<9} {:>7}", "cost", dollars_text(nanos(cost)));
@@ -149,7 +153,8 @@ fn text(summary: &IngestSummary) -> String {
 
 /// Returns an estimate for people.
 fn estimate_text(estimate: &IndexEstimate) -> String {
-    let IndexEstimate { files, unchanged, skipped, removed, chunks, to_embed, kept, tokens, seconds, server } = estimate;
+    let IndexEstimate { files, unchanged, skipped, removed, chunks, to_embed, kept, tokens, seconds, server } =
+        estimate;
     let mut text = String::new();
     let mut line = |what: &str, number: &dyn Display, more: String| {
         let _ = writeln!(text, "{}", format!("{what:<9} {number:>10}   {more}").trim_end());

@@ -79,9 +79,9 @@ pub(crate) const SETTINGS: &[Setting] = &[
         Kind::Dollars { zero: true, most: f64::INFINITY },
         "cost limit of a run, and of the vectors that `dr index` has made",
     )
-        .default("10")
-        .flag()
-        .user_only(),
+    .default("10")
+    .flag()
+    .user_only(),
     row("max_tokens", Kind::COUNT, "token limit of a run; the [plan](../concepts/budget.md) lowers the default")
         .default("300000")
         .flag()
@@ -173,7 +173,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
     own("embedding.batch", Kind::Whole { least: 1, most: 2_048 }, "texts of one request", "32"),
     own("embedding.concurrency", Kind::Whole { least: 1, most: 64 }, "requests in flight", "4"),
     own("embedding.timeout_seconds", FROM_ONE, "seconds one request may take", "60"),
-    own("embedding.price", PRICE, "a million tokens", "that in the table of [prices](prices.md); 0 for a server of your own"),
+    own(
+        "embedding.price",
+        PRICE,
+        "a million tokens",
+        "that in the table of [prices](prices.md); 0 for a server of your own",
+    ),
     own("embedding.local", Kind::Bool, LOCAL, "only servers on this machine"),
     own("rerank.base_url", Kind::Address, "address of a server with a route `/rerank`", "no reranking"),
     own("rerank.model", Kind::Name, "name of the model at that server", "the only one"),

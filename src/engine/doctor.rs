@@ -374,7 +374,7 @@ impl Engine {
                 ),
                 _ => self.embedder_in_use(embedder.as_ref(), index),
             },
-            Err(error) => Check::trouble("embedder", format!("`{choice}`: {error}"), error.hint()),
+            Err(error) => Check::trouble("embedder", format!("`{choice}`: {}", with_causes(&error)), error.hint()),
         }
     }
 }
@@ -391,7 +391,9 @@ impl Engine {
         let collections = index.map(|index| &index.manifest().collections);
         let closed = collections.into_iter().flat_map(BTreeMap::keys).find(|name| self.is_local_only(name));
         match closed {
-            _ if self.is_offline() => Check::note("embedder", format!("{detail}; not asked, since dr is offline"), None),
+            _ if self.is_offline() => {
+                Check::note("embedder", format!("{detail}; not asked, since dr is offline"), None)
+            }
             Some(name) if !server.is_local => {
                 let mend = "set `local = true` in `[embedding]` if the server is your own, or index with `builtin`";
                 Check::trouble("embedder", format!("{detail}; `{name}` is for local models only"), mend.to_owned())

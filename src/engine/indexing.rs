@@ -132,7 +132,9 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let Some(server) = embedder.server().filter(|server| options.embed && !server.is_local) else { return Ok(()) };
         let known = stored.into_iter().flat_map(|manifest| manifest.collections.keys());
-        let mut embedded = known.filter(|name| !options.forget.contains(name)).chain(options.sources.iter().map(|source| &source.name));
+        let mut embedded = known
+            .filter(|name| !options.forget.contains(name))
+            .chain(options.sources.iter().map(|source| &source.name));
         match embedded.find(|name| self.is_local_only(name)) {
             Some(collection) => Err(EngineError::EmbedderNotLocal {
                 collection: collection.clone(),

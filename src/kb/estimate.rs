@@ -10,8 +10,8 @@ use serde::Serialize;
 use super::embed::{Embedder, Server};
 use super::index::{ChunkRow, DocumentRow, Index, IndexError, IndexLocation, Replacement};
 use super::ingest::{
-    CollectionSource, Differences, IngestError, IngestOptions, Read, Rebuild, ToRead, check_same, differences, manifest,
-    read, text_to_embed, with_sources,
+    CollectionSource, Differences, IngestError, IngestOptions, Read, Rebuild, ToRead, check_same, differences,
+    manifest, read, text_to_embed, with_sources,
 };
 use crate::base::id::DocumentId;
 use crate::base::money::dollars;

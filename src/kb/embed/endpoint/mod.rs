@@ -34,9 +34,9 @@ pub(super) use self::meter::cost_nanos;
 use self::meter::{Meter, OverLimit};
 pub use self::request::EndpointError;
 use self::request::Vectors;
-pub use self::settings::{EndpointSettings, EndpointSettingsError};
 pub(crate) use self::settings::EndpointOptions;
 use self::settings::Shorten;
+pub use self::settings::{EndpointSettings, EndpointSettingsError};
 use super::batch::normalised;
 use super::recipe::Recipe;
 use super::{EmbedError, Embedded, Embedder, Sent, Server, builtin};
@@ -280,11 +280,7 @@ impl Endpoint {
         }
     }
 
-    fn read(
-        &self,
-        reply: Result<Exchange, NoReply>,
-        texts: usize,
-    ) -> Result<Vectors, EndpointError> {
+    fn read(&self, reply: Result<Exchange, NoReply>, texts: usize) -> Result<Vectors, EndpointError> {
         let key = self.shared.settings.key.as_ref();
         let scrubbed = |text: &str| key.map_or_else(|| text.to_owned(), |key| key.scrub(text));
         let reply = reply.map_err(|error| request::without_reply(&error, scrubbed))?;

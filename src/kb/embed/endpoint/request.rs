@@ -171,9 +171,11 @@ impl EndpointError {
     pub(super) fn may_be_paid(&self) -> bool {
         match self {
             Self::NoReply { may_be_done, .. } => *may_be_done,
-            Self::TooMuch { .. } | Self::Form { .. } | Self::WrongDimensions { .. } | Self::NoDirection | Self::Stopped => {
-                true
-            }
+            Self::TooMuch { .. }
+            | Self::Form { .. }
+            | Self::WrongDimensions { .. }
+            | Self::NoDirection
+            | Self::Stopped => true,
             Self::Offline
             | Self::Key { .. }
             | Self::Quota { .. }
