@@ -11,6 +11,7 @@ mod common;
 mod model_server;
 
 /// Scripted replies for each step of a run.
+mod embeddings;
 mod rerank;
 mod researcher;
 
