@@ -11,7 +11,6 @@ mod common;
 mod model_server;
 
 /// Scripted replies for each step of a run.
-mod embeddings;
 mod rerank;
 mod researcher;
 
@@ -32,6 +31,9 @@ mod index;
 
 /// `dr search`: hits, output formats, filters.
 mod search;
+
+/// Embedding servers: what they are sent, their failures, prices, `dr index --dry-run`.
+mod embeddings;
 
 /// `dr get`: chunks, sections, documents, lines.
 mod get;
