@@ -39,9 +39,7 @@ fn words(request: &Request) -> usize {
 
 /// As OpenAI answers; the order of the vectors is not that of the texts.
 fn openai(request: &Request) -> Response {
-    let entry = |(index, text): (usize, &String)| {
-        json!({ "object": "embedding", "index": index, "embedding": vector(text, DIMENSIONS) })
-    };
+    let entry = |(index, text): (usize, &String)| json!({ "object": "embedding", "index": index, "embedding": vector(text, DIMENSIONS) });
     let mut data: Vec<_> = texts(request).iter().enumerate().map(entry).collect();
     data.reverse();
     let usage = json!({ "prompt_tokens": words(request), "total_tokens": words(request) });
@@ -213,7 +211,8 @@ fn search_goes_on_with_text_if_the_server_does_not_answer() {
     set(&world, &settings(&broken.url(), ""));
     let run = world.dr(["search", QUERY, "--json"]).succeeded();
     let text = world.dr(["search", QUERY, "--mode", "lexical", "--json"]).succeeded();
-    let paths = |json: &Value| json["hits"].as_array().unwrap().iter().map(|hit| hit["path"].clone()).collect::<Vec<_>>();
+    let paths =
+        |json: &Value| json["hits"].as_array().unwrap().iter().map(|hit| hit["path"].clone()).collect::<Vec<_>>();
     assert_eq!(paths(&run.json()), paths(&text.json()));
     assert!(run.stderr.contains("query was not embedded") && run.stderr.contains("no reply"), "{run}");
     let vectors = world.dr(["search", QUERY, "--mode", "vector"]);

@@ -312,7 +312,7 @@ fn key_is_sent_and_shown_nowhere() {
     let keyed = endpoint(&server, EndpointOptions { key_env: Some("MY_KEY".into()), ..options() });
     let error = keyed.embed_query("a").unwrap_err();
     assert_eq!(server.requests()[0].headers["authorization"], "Bearer sk-very-secret");
-    let said = format!("{error:?} {}", source(error));
+    let said = format!("{error:?} {}", crate::base::line::with_causes(&error));
     assert!(said.contains("[key]") && !said.contains("secret"), "{said}");
 }
 
