@@ -165,7 +165,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     own("embedding.query_prefix", Kind::Text, "put in front of a query", "the model's, if it is known; else none"),
     own("embedding.passage_prefix", Kind::Text, "put in front of a passage", "the model's, if it is known; else none"),
     own(
-        "embedding.max_tokens",
+        "embedding.window_tokens",
         Kind::Whole { least: 64, most: 32_768 },
         "tokens of the longest passage, its prefix included",
         "512, or less for models that read less",

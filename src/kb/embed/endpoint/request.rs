@@ -145,7 +145,7 @@ impl EndpointError {
                  server wants it, mostly in `/v1`"
                     .to_owned()
             }
-            Self::TooLarge { .. } => "set a smaller `max_tokens` or `batch` in `[embedding]`".to_owned(),
+            Self::TooLarge { .. } => "set a smaller `window_tokens` or `batch` in `[embedding]`".to_owned(),
             Self::WrongDimensions { found, expected } if found > expected => format!(
                 "set `dimensions = {found}` in `[embedding]`, or `shorten = \"here\"` if the model was trained for \
                  shorter vectors"

@@ -57,7 +57,7 @@ pub(crate) struct EndpointOptions {
     pub(crate) shorten: Option<Shorten>,
     pub(crate) query_prefix: Option<String>,
     pub(crate) passage_prefix: Option<String>,
-    pub(crate) max_tokens: Option<usize>,
+    pub(crate) window_tokens: Option<usize>,
     pub(crate) batch: Option<usize>,
     pub(crate) concurrency: Option<usize>,
     pub(crate) timeout_seconds: Option<u64>,
@@ -193,7 +193,7 @@ impl EndpointOptions {
             shorten: self.shorten,
             query_prefix: prefix(&self.query_prefix, family.query_prefix),
             passage_prefix: prefix(&self.passage_prefix, family.passage_prefix),
-            window: self.max_tokens.unwrap_or_else(|| family.window()),
+            window: self.window_tokens.unwrap_or_else(|| family.window()),
             timeout: self.timeout_seconds.map_or(TIMEOUT, Duration::from_secs),
         })
     }

@@ -197,7 +197,7 @@ fn reply_that_is_not_one_finite_vector_for_each_text_is_refused_and_not_asked_fo
         (of(vec![entry(0, good.clone()), entry(1, good.clone()), entry(2, good.clone())]), "3 vectors for 2 texts"),
         (of(vec![entry(0, good.clone()), entry(1, json!([1.0, 2.0]))]), "2 dimensions, not 4"),
         (of(vec![entry(0, good.clone()), entry(1, json!([0.0, 0.0, 0.0, 0.0]))]), "no direction"),
-        (of(vec![entry(0, good.clone()), entry(1, json!([1e39, 0.0, 0.0, 0.0]))]), "no direction"),
+        (of(vec![entry(0, good.clone()), entry(1, json!([1e39, 0.0, 0.0, 0.0]))]), "form of the API"),
         (of(vec![entry(0, good.clone()), entry(1, json!([null, 0.0, 0.0, 0.0]))]), "form of the API"),
         (of(vec![entry(0, good.clone()), entry(1, json!("AACAPwAAAEAAAEBA"))]), "form of the API"),
         (Response::text(200, "{\"data\": [{\"index\": 0, \"embedding\": [NaN, 1, 1, 1]}]}"), "form of the API"),
@@ -228,7 +228,7 @@ fn text_that_is_too_long_for_the_model_is_cut_and_counted() {
     let long = "word ".repeat(200);
     // The window of our settings: nothing longer is sent.
     let server = ModelServer::start(answered);
-    let narrow = endpoint(&server, EndpointOptions { max_tokens: Some(64), ..options() });
+    let narrow = endpoint(&server, EndpointOptions { window_tokens: Some(64), ..options() });
     narrow.embed_passages(&["short", &long]).unwrap();
     let sent = texts(&server.requests()[0]);
     assert!(narrow.tokens().count(&sent[1]) <= 62 && sent[1].len() > 100 && long.starts_with(&sent[1]), "{sent:?}");
@@ -361,7 +361,7 @@ fn fingerprint_changes_with_what_decides_the_vectors_and_not_with_the_server() {
         fingerprint(EndpointOptions { shorten: Some(Shorten::Here), ..options() }, "mine", here),
         fingerprint(EndpointOptions { query_prefix: Some("q".into()), ..options() }, "mine", here),
         fingerprint(EndpointOptions { passage_prefix: Some("p".into()), ..options() }, "mine", here),
-        fingerprint(EndpointOptions { max_tokens: Some(256), ..options() }, "mine", here),
+        fingerprint(EndpointOptions { window_tokens: Some(256), ..options() }, "mine", here),
     ];
     others.sort();
     others.dedup();
