@@ -49,8 +49,8 @@ fn openai(request: &Request) -> Response {
 /// As Ollama answers, which has long vectors only.
 fn ollama(request: &Request) -> Response {
     let entry = |(index, text): (usize, &String)| {
-        let head = vector(text, DIMENSIONS);
-        json!({ "object": "embedding", "embedding": [head, vec![0.5; 32]].concat(), "index": index })
+        let long = [vector(text, DIMENSIONS), vec![0.5; 32]].concat();
+        json!({ "object": "embedding", "embedding": long, "index": index })
     };
     let data: Vec<_> = texts(request).iter().enumerate().map(entry).collect();
     let usage = json!({ "prompt_tokens": words(request), "total_tokens": words(request) });
