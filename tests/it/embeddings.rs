@@ -2,12 +2,12 @@
 //! fails.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::common::{World, write_notes};
+use crate::common::World;
 use crate::model_server::{ModelServer, Request, Response};
 use crate::outside::set;
 
@@ -156,7 +156,7 @@ fn run_that_a_server_ends_is_gone_on_with_and_nothing_is_embedded_twice() {
 #[test]
 fn vectors_that_were_stored_before_a_kill_are_not_made_again() {
     // Vectors are stored 512 at a time; the ninth request of 64 texts comes after that.
-    let victim = Arc::new(AtomicU32::new(0));
+    let victim = Arc::new(std::sync::atomic::AtomicU32::new(0));
     let pid = Arc::clone(&victim);
     let server = ModelServer::start(move |request| {
         if request.number != 9 {
@@ -173,7 +173,7 @@ fn vectors_that_were_stored_before_a_kill_are_not_made_again() {
         Response::Hang
     });
     let world = World::empty();
-    write_notes(&world, 600, 1);
+    crate::common::write_notes(&world, 600, 1);
     set(&world, &settings(&server.url(), "batch = 64\nconcurrency = 1\n"));
     let mut child = world.command(["index", "notes", "--quiet"]).spawn().unwrap();
     victim.store(child.id(), Ordering::SeqCst);
@@ -294,6 +294,21 @@ fn server_that_costs_money_is_sent_nothing_that_could_pass_the_limit() {
     assert!(told.contains(&server.url()), "{told}");
     let cost = sent(&server.requests()).iter().map(|text| text.split_whitespace().count()).sum::<usize>();
     assert!(paid.stdout.contains(&format!("cost      ${}.{:03}0", cost / 1_000, cost % 1_000)), "{paid}, not {cost}");
+}
+
+#[test]
+fn run_under_a_cost_limit_embeds_its_queries_for_a_hundredth_of_it() {
+    const QUESTION: &str = "When are the valves closed at night?";
+    let server = ModelServer::start(openai);
+    // A dollar for a thousand tokens, and some fifteen tokens for the question.
+    let world = world_at(&server, "price = 1000\n");
+    world.dr(["index", "kb", "--max-cost", "1000"]).succeeded();
+    let before = server.count();
+    let poor = world.dr(["ask", QUESTION, "--max-cost", "1"]);
+    assert!(poor.exit.is_some_and(|exit| [0, 3].contains(&exit)), "{poor}");
+    assert_eq!(server.count(), before, "a cent does not pay for it");
+    world.dr(["ask", QUESTION, "--max-cost", "100"]).succeeded();
+    assert!(server.count() > before);
 }
 
 #[test]

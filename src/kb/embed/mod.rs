@@ -449,7 +449,9 @@ impl EmbedError {
             Self::UnknownModel { .. } => {
                 Some("the names are those of fastembed's catalogue; a folder is given as `fastembed:FOLDER`".into())
             }
-            Self::NotCached { .. } => Some("run the command once without `--offline`, which downloads it".into()),
+            Self::NotCached { .. } => {
+                Some("run the command once without `--offline` and `--dry-run`, which downloads it".into())
+            }
             Self::Download { .. } => {
                 Some("check the connection, or set HF_ENDPOINT to a mirror; `builtin` needs no download".into())
             }
