@@ -84,7 +84,8 @@ fn row(name: &str, value: impl std::fmt::Display, unit: &str) {
 
 fn embedder(cache_dir: PathBuf) -> Result<Arc<dyn Embedder>, AnyError> {
     let choice = EmbedderChoice::Builtin;
-    Ok(embed::load(&EmbedderOptions { choice, offline: true, cache_dir, data_dir: None, threads: None })?)
+    let options = EmbedderOptions { choice, offline: true, cache_dir, data_dir: None, threads: None, endpoint: None };
+    Ok(embed::load(&options)?)
 }
 
 async fn run(

@@ -38,9 +38,10 @@ use self::layers::{DEFAULT, Found, Layer, complaint, find};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::environment::{Dotenv, Environment, KeyError, OPENAI_BASE_URL, OPENAI_KEY};
 use crate::base::money::nanos;
-use crate::kb::embed::EmbedderChoice;
+use crate::kb::embed::{EmbedderChoice, EndpointOptions, EndpointSettings, EndpointSettingsError};
 use crate::kb::rerank::{RerankOptions, RerankSettingsError, Reranker};
 use crate::kb::search::SearchMode;
+use crate::llm::message::Usage;
 use crate::llm::price::{PriceOptions, PriceTable};
 use crate::llm::roles::{Models, ModelsError, ModelsOptions};
 use crate::research::plan::TreeLimits;
@@ -84,6 +85,8 @@ pub(crate) struct Values {
     pub(crate) prices: BTreeMap<String, PriceOptions>,
     #[serde(default)]
     pub(crate) web: WebOptions,
+    #[serde(default)]
+    embedding: EndpointOptions,
     #[serde(default)]
     pub(crate) rerank: RerankOptions,
     #[serde(default)]
@@ -173,6 +176,16 @@ pub enum ConfigError {
         source: WebSettingsError,
     },
 
+    /// The table `[embedding]` is invalid.
+    #[error("settings of {place} cannot be used")]
+    Embedding {
+        /// The table, and its file if one sets it.
+        place: String,
+        /// Why it is invalid.
+        #[source]
+        source: EndpointSettingsError,
+    },
+
     /// The table `[rerank]` is invalid.
     #[error("settings of {place} cannot be used")]
     Rerank {
@@ -225,6 +238,7 @@ impl ConfigError {
                 Some("`kb/reference/configuration.md` in dr's manual lists the settings".into())
             }
             Self::Web { source, .. } => source.hint(),
+            Self::Embedding { source, .. } => source.hint(),
             Self::Rerank { source, .. } => source.hint(),
             Self::DeepResearch { source, .. } => source.hint(),
             Self::Mcp { source, .. } => source.hint(),
@@ -238,6 +252,7 @@ impl ConfigError {
             Self::Web { source, .. } => {
                 matches!(source, WebSettingsError::Key { source: KeyError::NotSet { .. }, .. })
             }
+            Self::Embedding { source, .. } => source.is_missing_key(),
             Self::Rerank { source, .. } => {
                 matches!(source, RerankSettingsError::Key(KeyError::NotSet { .. }))
             }
@@ -323,6 +338,32 @@ impl Settings {
         PageStore::new(folder, self.paths.data.join(PAGE_KEY))
     }
 
+    /// Returns the server that embeds with `endpoint:MODEL`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for settings that cannot be used. Nothing is sent.
+    pub(crate) fn embedding(&self, model: &str) -> Result<EndpointSettings, EndpointSettingsError> {
+        let million = Usage { input_tokens: 1_000_000, ..Usage::default() };
+        let price = self.prices().find(model).map(|price| price.cost_nanos(&million));
+        self.values.embedding.resolve(model, &self.environment, price)
+    }
+
+    /// Checks the table `[embedding]` if it is set or needed.
+    fn check_embedding(&self) -> Result<(), ConfigError> {
+        let model = match &self.values.embedder {
+            Some(EmbedderChoice::Endpoint(model)) => model.as_str(),
+            _ if self.values.embedding == EndpointOptions::default() => return Ok(()),
+            // The index may name the model.
+            Some(EmbedderChoice::Builtin | EmbedderChoice::Fastembed(_)) | None => "",
+        };
+        match self.embedding(model) {
+            Ok(_) => Ok(()),
+            Err(EndpointSettingsError::NoDimensions { .. }) if model.is_empty() => Ok(()),
+            Err(source) => Err(ConfigError::Embedding { place: self.place_of("embedding"), source }),
+        }
+    }
+
     /// Returns the server that reranks hits, if one is configured.
     ///
     /// # Errors
@@ -390,7 +431,8 @@ impl Settings {
     pub(crate) fn check_outside(&self) -> Result<(), ConfigError> {
         let web = self.web_as_set(PathBuf::new(), DateRange::default()).map(drop);
         let servers = self.servers().map(drop);
-        let checked = [web, self.reranker().map(drop), self.deep_research_as_set().map(drop), servers];
+        let checked =
+            [web, self.check_embedding(), self.reranker().map(drop), self.deep_research_as_set().map(drop), servers];
         let is_harmless = |error: &ConfigError| self.is_offline() && error.is_missing_key();
         checked.into_iter().find(|checked| checked.as_ref().is_err_and(|error| !is_harmless(error))).unwrap_or(Ok(()))
     }
@@ -574,7 +616,8 @@ mod tests {
 
     #[test]
     fn project_may_not_say_where_the_index_is_or_which_file_to_load() {
-        for text in ["index = \"s3://bucket/kb\"", "embedder = \"fastembed:./model\""] {
+        for text in ["index = \"s3://bucket/kb\"", "embedder = \"fastembed:./model\"", "embedder = \"endpoint:bge-m3\""]
+        {
             let error = resolve("", text, &Flags::default()).unwrap_err();
             assert!(matches!(error, ConfigError::NotForProjects { .. }), "{text}");
         }
@@ -610,6 +653,34 @@ mod tests {
         assert!(chain.contains("limti") && chain.contains("dr.toml"), "{chain}");
     }
 
+    #[test]
+    fn embedding_costs_what_its_settings_say_else_the_table_of_prices() {
+        let price = |text: &str, model: &str| {
+            let settings = resolve(&format!("[embedding]\nlocal = false\n{text}"), "", &Flags::default()).unwrap();
+            settings.embedding(model).map(|settings| settings.price())
+        };
+        let elsewhere = "base_url = \"https://embed.example/v1\"\n";
+        assert_eq!(price(elsewhere, "text-embedding-3-small").unwrap(), Some(20_000_000));
+        assert_eq!(price(elsewhere, "bge-m3").unwrap(), None);
+        assert_eq!(price(&format!("{elsewhere}price = 0.5"), "bge-m3").unwrap(), Some(500_000_000));
+        assert!(matches!(price("", "bge-m3"), Err(EndpointSettingsError::NoAddress)));
+    }
+
+    #[test]
+    fn table_of_the_embedding_server_is_checked_also_if_the_index_names_the_model() {
+        let checked = |text: &str| resolve(text, "", &Flags::default()).unwrap().check_outside();
+        let server = "[embedding]\nbase_url = \"http://localhost:1/v1\"\n";
+        assert!(checked(server).is_ok());
+        let keyed = checked(&format!("{server}key_env = \"NOT_SET_ANYWHERE\"")).unwrap_err();
+        assert!(matches!(&keyed, ConfigError::Embedding { place, .. } if place.contains("config.toml")), "{keyed:?}");
+        let unknown = checked(&format!("embedder = \"endpoint:mine\"\n{server}")).unwrap_err();
+        assert_eq!(
+            crate::base::line::with_causes(&unknown).split(": ").last(),
+            Some("dimensions of `mine` are not known")
+        );
+        assert!(checked("embedder = \"endpoint:bge-m3\"").is_err(), "no server is named");
+    }
+
     const LOCAL: &str = "[models]\nbase_url = \"http://localhost:1234/v1\"\n";
 
     fn names(settings: &Settings) -> Vec<String> {
@@ -642,6 +713,8 @@ mod tests {
             ("[prices.\"gpt-6-astra\"]\ninput = 0.0\noutput = 0.0", "prices.gpt-6-astra.input"),
             ("max_cost = 1", "max_cost"),
             ("[web]\nprovider = \"none\"", "web.provider"),
+            ("[embedding]\nbase_url = \"https://elsewhere.example\"", "embedding.base_url"),
+            ("[embedding]\nlocal = true", "embedding.local"),
             ("[deep_research]\nmax_jobs = 0", "deep_research.max_jobs"),
             ("[deep_research.mcp]\nlabel = \"a\"", "deep_research.mcp.label"),
             ("[mcp.tickets]\ncommand = [\"sh\"]", "mcp.tickets.command"),
@@ -745,7 +818,9 @@ mod tests {
         let web = json(serde_json::to_value(WebOptions::default()));
         let jobs = json(serde_json::to_value(DeepResearchOptions::default()));
         let mcp = json(serde_json::to_value(McpOptions::default()));
+        let embedding = json(serde_json::to_value(EndpointOptions::default()));
         let outside = fields("web", web).into_iter().chain(fields("deep_research", jobs));
+        let outside = outside.chain(fields("embedding", embedding));
         for name in fields("models", models).into_iter().chain(outside).chain(fields("mcp.NAME", mcp)) {
             let is_of = |setting: &&Setting| setting.name == name || setting.name.starts_with(&format!("{name}."));
             assert!(SETTINGS.iter().any(|setting| is_of(&setting)), "`{name}` has no row");
@@ -797,7 +872,7 @@ mod tests {
             vec![code(setting.name), setting.description(), default(setting), flag, variable]
         });
         let mut tables = vec![table(&["setting", "values", "default", "flag", "variable"], top)];
-        for name in ["models", "prices", "web", "rerank", "deep_research", "mcp", "collections"] {
+        for name in ["models", "prices", "web", "embedding", "rerank", "deep_research", "mcp", "collections"] {
             let rows = SETTINGS.iter().filter(|setting| setting.table() == Some(name)).map(|setting| {
                 let short = setting.name.trim_start_matches(&format!("{name}."));
                 let short = short.trim_start_matches("MODEL.").trim_start_matches("NAME.");

@@ -28,6 +28,8 @@ pub mod word;
 
 pub mod retry;
 
+pub(crate) mod breaker;
+
 pub(crate) mod http;
 
 pub(crate) mod environment;

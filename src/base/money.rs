@@ -9,6 +9,12 @@ pub(crate) fn nanos(dollars: f64) -> u64 {
     (dollars * NANOS).ceil() as u64
 }
 
+/// Converts billionths to dollars.
+#[expect(clippy::cast_precision_loss, reason = "exact up to 2^53 billionths, nine million dollars")]
+pub(crate) fn dollars(nanos: u64) -> f64 {
+    nanos as f64 / NANOS
+}
+
 /// Formats an amount for display: `$0.0042`, rounded; a positive amount below $0.0001 is never shown as zero.
 pub(crate) fn dollars_text(nanos: u64) -> String {
     if 0 < nanos && nanos < 100_000 {

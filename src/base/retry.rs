@@ -51,6 +51,10 @@ impl Policy {
     pub const SEARCH: Self = Self::new(5, 1, 1, 60);
     /// A page of the web: others may say the same, so it gets one more chance.
     pub const PAGE: Self = Self::new(2, 1, 1, 10);
+    /// Passages to embed. Indexing has time, and a lost reply is cheap.
+    pub const PASSAGES: Self = Self::new(6, 3, 1, 60);
+    /// A query to embed: its user waits, and the text is searched in any case.
+    pub const QUERY: Self = Self::new(2, 1, 1, 5);
 
     const fn new(attempts: u32, unanswered: u32, first_seconds: u64, longest_seconds: u64) -> Self {
         Self {
@@ -134,8 +138,16 @@ mod tests {
         }
     }
 
-    const POLICIES: [Policy; 6] =
-        [Policy::PROMPT, Policy::OPTIONAL_PROMPT, Policy::JOB_START, Policy::JOB_STATUS, Policy::SEARCH, Policy::PAGE];
+    const POLICIES: [Policy; 8] = [
+        Policy::PROMPT,
+        Policy::OPTIONAL_PROMPT,
+        Policy::JOB_START,
+        Policy::JOB_STATUS,
+        Policy::SEARCH,
+        Policy::PAGE,
+        Policy::PASSAGES,
+        Policy::QUERY,
+    ];
 
     /// Returns the requests made and the waits between them, in milliseconds, where each request fails like this.
     async fn waits(policy: &Policy, failures: impl Fn(usize) -> Again, chance: f64) -> (usize, Vec<u128>) {

@@ -21,7 +21,8 @@ use crate::render::json::versioned;
   dr doctor
   dr doctor --model                      also test the language models")]
 pub(super) struct DoctorArgs {
-    /// Also test each language model with two short prompts; this may incur a small cost
+    /// Also test each language model with two short prompts, and a server that embeds with a word; this may incur a small
+    /// cost
     #[arg(long)]
     model: bool,
 
@@ -40,6 +41,7 @@ pub(super) async fn doctor(ui: &mut Ui, engine: &Engine, args: &DoctorArgs) -> R
     checkup.repairs = repairs;
     if args.model {
         checkup.checks.extend(engine.model_checks().await);
+        checkup.checks.extend(engine.embedder_answers().await);
     }
     if args.output.is_json() {
         ui.print(&versioned(&checkup)?)?;

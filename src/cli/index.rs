@@ -1,6 +1,6 @@
 //! `dr index`: updates the index from folders.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -13,7 +13,9 @@ use super::progress::IngestProgress;
 use super::signal::interruptible;
 use super::ui::{BAD, GOOD, NOTE, Ui, styled};
 use crate::base::line::{counted, one_line};
-use crate::engine::{Engine, IndexRequest, IngestSummary, SkippedFile};
+use crate::base::money::{dollars_text, nanos};
+use crate::config::{Flags, dollars};
+use crate::engine::{Engine, IndexEstimate, IndexRequest, IngestSummary, ServerEstimate, SkippedFile};
 use crate::render::json::versioned;
 
 /// Index folders of Markdown, or update their index
@@ -24,6 +26,7 @@ use crate::render::json::versioned;
 #[command(after_help = "Examples:
   dr index docs                        index a folder, or update its index
   dr index                             update all folders of the index
+  dr index --dry-run docs              say what that would take and cost
   dr index --collection wiki ~/wiki    name the collection")]
 pub(super) struct IndexArgs {
     /// Folders to index
@@ -50,8 +53,23 @@ pub(super) struct IndexArgs {
     #[arg(long)]
     rebuild: bool,
 
+    /// Only say what would be read and embedded, how long it takes and what it costs; write and send nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Limit in US dollars on embedding with a server that costs money; `inf` for no limit (default: 10)
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+    max_cost: Option<f64>,
+
     #[command(flatten)]
     output: OutputArgs,
+}
+
+impl IndexArgs {
+    /// Adds these flags to those of every command.
+    pub(super) fn flags(&self, flags: Flags) -> Flags {
+        flags.set("max_cost", self.max_cost)
+    }
 }
 
 /// Runs the command.
@@ -74,6 +92,11 @@ pub(super) async fn index(ui: &mut Ui, engine: &Engine, args: IndexArgs) -> Resu
         verify: args.verify,
         rebuild: args.rebuild,
     };
+    if args.dry_run {
+        let estimate = engine.index_estimate(&request).await?;
+        ui.print(&if args.output.is_json() { versioned(&estimate)? } else { estimate_text(&estimate) })?;
+        return Ok(Exit::Done);
+    }
     let summary = run(ui, engine, &request).await?;
     if args.output.is_json() {
         ui.print(&versioned(&summary)?)?;
@@ -109,6 +132,16 @@ fn text(summary: &IngestSummary) -> String {
     }
     let _ = writeln!(text, "{:<9} {:>7}", "chunks", summary.chunks);
     let _ = writeln!(text, "{:<9} {:>7}", "embedded", summary.embedded);
+    if summary.shortened > 0 {
+        let _ = writeln!(
+            text,
+            "{:<9} {:>7}   longer than the model reads, embedded without their end",
+            "shortened", summary.shortened
+        );
+    }
+    if let Some(cost) = summary.cost_usd.filter(|cost| *cost > 0.0) {
+        let _ = writeln!(text, "{:<9} {:>7}", "cost", dollars_text(nanos(cost)));
+    }
     if summary.vectors_missing > 0 {
         let waiting = format!("without a vector: {}; `dr index` adds them", counted(summary.vectors_missing, "chunk"));
         let _ = writeln!(text, "{}", styled(NOTE, &waiting));
@@ -116,6 +149,53 @@ fn text(summary: &IngestSummary) -> String {
     let (style, word) = if summary.interrupted { (BAD, "interrupted after") } else { (GOOD, "done in") };
     let _ = writeln!(text, "{}", styled(style, &format!("{word} {:.1} s", summary.seconds)));
     text
+}
+
+/// Returns an estimate for people.
+fn estimate_text(estimate: &IndexEstimate) -> String {
+    let IndexEstimate { files, unchanged, skipped, removed, chunks, to_embed, kept, tokens, seconds, server } =
+        estimate;
+    let mut text = String::new();
+    let mut line = |what: &str, number: &dyn Display, more: String| {
+        let _ = writeln!(text, "{}", format!("{what:<9} {number:>10}   {more}").trim_end());
+    };
+    let removed = if *removed > 0 { format!(", {removed} to remove") } else { String::new() };
+    line("files", files, format!("to read; {unchanged} unchanged, {skipped} skipped{removed}"));
+    line("chunks", chunks, format!("to write; {kept} of them keep their vector"));
+    line("embed", to_embed, "chunks".to_owned());
+    line("tokens", tokens, "to embed, at most".to_owned());
+    match server {
+        None => line("cost", &"nothing", "this machine embeds".to_owned()),
+        Some(ServerEstimate { address, cost_usd, max_cost_usd, .. }) => {
+            let limit = match (cost_usd, max_cost_usd) {
+                (_, None) => "no limit is set",
+                (None, Some(_)) => "the price is not known and the limit is {}, so nothing would be sent",
+                (Some(cost), Some(limit)) if cost > limit => "more than the limit of {}, so nothing would be sent",
+                (Some(_), Some(_)) => "the limit is {}",
+            };
+            let limit = limit.replace("{}", &dollars_text(nanos(max_cost_usd.unwrap_or_default())));
+            let cost = cost_usd.map_or_else(|| "unknown".to_owned(), |cost| dollars_text(nanos(cost)));
+            line("cost", &cost, format!("at most, at {}; {limit}", one_line(address)));
+        }
+    }
+    let basis = match server {
+        None => "on this machine".to_owned(),
+        Some(ServerEstimate { requests, seconds_per_request, .. }) => {
+            format!("{}, if each takes {seconds_per_request} s", counted(*requests, "request"))
+        }
+    };
+    line("time", &about(*seconds), basis);
+    let _ = writeln!(text, "{}", styled(GOOD, "nothing was written or sent"));
+    text
+}
+
+/// Returns a time as people say it.
+fn about(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds < 90.0 => format!("{seconds:.0} s"),
+        seconds if seconds < 5_400.0 => format!("{:.0} min", seconds / 60.0),
+        seconds => format!("{:.1} h", seconds / 3_600.0),
+    }
 }
 
 fn list(text: &mut String, files: &[SkippedFile]) {

@@ -106,7 +106,7 @@ struct GlobalArgs {
     #[arg(long, global = true, value_name = "URI")]
     index: Option<String>,
 
-    /// Compute embeddings with `builtin`, `fastembed:MODEL` or `fastembed:FOLDER` [env: `DR_EMBEDDER`]
+    /// Compute embeddings with `builtin`, `fastembed:MODEL`, `fastembed:FOLDER` or `endpoint:MODEL` [env: `DR_EMBEDDER`]
     #[arg(long, global = true, value_name = "EMBEDDER")]
     embedder: Option<EmbedderChoice>,
 
@@ -304,7 +304,7 @@ async fn dispatch(ui: &mut Ui, cli: Cli, traces: Option<&Traces>) -> Result<Exit
         Ok::<_, CliError>(engine)
     };
     match cli.command {
-        Command::Index(args) => index::index(ui, &engine(&flags)?, args).await,
+        Command::Index(args) => index::index(ui, &engine(&args.flags(flags))?, args).await,
         Command::Search(args) => search::search(ui, &engine(&args.flags(flags))?, args).await,
         Command::Get(args) => get::get(ui, &engine(&flags)?, args).await,
         Command::Open(args) => open::open(ui, &engine(&flags)?, args).await,

@@ -8,7 +8,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::ui::Ui;
 use crate::base::line::{counted, printable};
-use crate::engine::{IngestEvent, Rebuild};
+use crate::base::money::dollars_text;
+use crate::engine::{IngestEvent, Rebuild, ToSend};
 
 /// Shortest interval between two lines about the same step.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
@@ -73,10 +74,21 @@ impl IngestProgress {
                 self.tell_now_and_then(&mut state, &line);
             }
             IngestEvent::IndexingText => self.start(STEP, 0, "indexing text"),
-            IngestEvent::EmbeddingStarted { chunks } => {
+            IngestEvent::EmbeddingStarted { chunks, to_send } => {
                 state.to_embed = *chunks;
                 state.told = None;
-                self.start(CHUNKS, *chunks, &format!("{} to embed", counted(*chunks, "chunk")));
+                let to_embed = format!("{} to embed", counted(*chunks, "chunk"));
+                if let Some(ToSend { address, tokens, cost_nanos }) = to_send {
+                    let cost = match cost_nanos {
+                        Some(0) => String::new(),
+                        Some(nanos) => format!(", up to {}", dollars_text(*nanos)),
+                        None => ", at an unknown price".to_owned(),
+                    };
+                    self.say(&format!("{to_embed} at {address}: up to {tokens} tokens{cost}"));
+                    self.draw(CHUNKS, *chunks, "");
+                } else {
+                    self.start(CHUNKS, *chunks, &to_embed);
+                }
             }
             IngestEvent::Embedded { chunks } => {
                 self.advance(*chunks, "");
@@ -95,16 +107,21 @@ impl IngestProgress {
     }
 
     fn start(&self, template: &str, length: usize, line: &str) {
-        match &self.bar {
-            Some(bar) => {
-                if let Ok(style) = ProgressStyle::with_template(template) {
-                    bar.set_style(style);
-                }
-                bar.reset();
-                bar.set_length(length as u64);
-                bar.set_message(if template == STEP { line.to_owned() } else { String::new() });
+        if self.bar.is_none() {
+            self.tell(line);
+        }
+        self.draw(template, length, if template == STEP { line } else { "" });
+    }
+
+    /// Starts a bar anew, if there is one.
+    fn draw(&self, template: &str, length: usize, message: &str) {
+        if let Some(bar) = &self.bar {
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                bar.set_style(style);
             }
-            None => self.tell(line),
+            bar.reset();
+            bar.set_length(length as u64);
+            bar.set_message(message.to_owned());
         }
     }
 

@@ -30,7 +30,7 @@ const EFFORT: Kind = Kind::OneOf(&["none", "minimal", "low", "medium", "high", "
 
 const EMBEDDER: Kind = Kind::Checked {
     check: |text| text.parse::<EmbedderChoice>().is_ok(),
-    values: "`builtin`, `fastembed:MODEL` or `fastembed:FOLDER`",
+    values: "`builtin`, `fastembed:MODEL`, `fastembed:FOLDER` or `endpoint:MODEL`",
     example: "builtin",
 };
 
@@ -63,7 +63,10 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("embedder", EMBEDDER, "embedder that makes the vectors")
         .unset("the one of the index, else builtin")
         .flag()
-        .project_only(is_harmless_embedder, "names without `.`, `/` or `\\`; a folder to load a model from is refused"),
+        .project_only(
+            is_harmless_embedder,
+            "names without `.`, `/` or `\\`; a folder to load a model from and a server are refused",
+        ),
     row("offline", Kind::Switch, "open no network socket").default("false").flag().stricter(Strictness::True),
     row("threads", Kind::Whole { least: 1, most: 256 }, "threads the embedder computes with")
         .unset("all cores")
@@ -71,10 +74,14 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("mode", Kind::OneOf(&["hybrid", "lexical", "vector"]), "how `dr search` searches").default("\"hybrid\"").flag(),
     row("limit", LIMIT, "hits of `dr search`, quotes of `dr recall`").default("10").flag(),
     row("model", Kind::Name, "the language model of every role").unset("by role").flag(),
-    row("max_cost", Kind::Dollars { zero: true, most: f64::INFINITY }, "cost limit of a run")
-        .default("10")
-        .flag()
-        .user_only(),
+    row(
+        "max_cost",
+        Kind::Dollars { zero: true, most: f64::INFINITY },
+        "cost limit of a run, and of the vectors that `dr index` has made",
+    )
+    .default("10")
+    .flag()
+    .user_only(),
     row("max_tokens", Kind::COUNT, "token limit of a run; the [plan](../concepts/budget.md) lowers the default")
         .default("300000")
         .flag()
@@ -138,6 +145,43 @@ pub(crate) const SETTINGS: &[Setting] = &[
          `/8` (IPv6: `/7`)",
         "none",
     ),
+    own(
+        "embedding.base_url",
+        Kind::Address,
+        "address of a server with a route `/embeddings`, with its `/v1`",
+        "needed with `endpoint:MODEL`",
+    ),
+    own("embedding.key_env", Kind::Variable, KEY_ENV, "`OPENAI_API_KEY` with OpenAI, else no key"),
+    own(
+        "embedding.dimensions",
+        Kind::Whole { least: 1, most: 8_192 },
+        "components of a vector",
+        "the model's, if it is known; else needed",
+    ),
+    own(
+        "embedding.shorten",
+        Kind::OneOf(&["server", "here"]),
+        "who shortens the vectors to `dimensions`, with a model trained for it (Matryoshka)",
+        "nobody",
+    ),
+    own("embedding.query_prefix", Kind::Text, "put in front of a query", "the model's, if it is known; else none"),
+    own("embedding.passage_prefix", Kind::Text, "put in front of a passage", "the model's, if it is known; else none"),
+    own(
+        "embedding.window_tokens",
+        Kind::Whole { least: 64, most: 32_768 },
+        "tokens of the longest passage, its prefix included",
+        "512, or less for models that read less",
+    ),
+    own("embedding.batch", Kind::Whole { least: 1, most: 2_048 }, "texts of one request", "32"),
+    own("embedding.concurrency", Kind::Whole { least: 1, most: 64 }, "requests in flight", "4"),
+    own("embedding.timeout_seconds", FROM_ONE, "seconds one request may take", "60"),
+    own(
+        "embedding.price",
+        PRICE,
+        "a million tokens",
+        "that in the table of [prices](prices.md); 0 for a server of your own",
+    ),
+    own("embedding.local", Kind::Bool, LOCAL, "only servers on this machine"),
     own("rerank.base_url", Kind::Address, "address of a server with a route `/rerank`", "no reranking"),
     own("rerank.model", Kind::Name, "name of the model at that server", "the only one"),
     own("rerank.api", Kind::OneOf(&["cohere", "tei"]), "form of the requests", "`cohere`"),
@@ -233,7 +277,8 @@ fn is_harmless_embedder(value: &Value) -> bool {
     match value.as_str().unwrap_or_default().parse() {
         Ok(EmbedderChoice::Fastembed(model)) => !model.contains(['/', '\\', '.']) && !Path::new(&model).exists(),
         Ok(EmbedderChoice::Builtin) => true,
-        Err(_) => false,
+        // It contacts a server, and may cost money.
+        Ok(EmbedderChoice::Endpoint(_)) | Err(_) => false,
     }
 }
 

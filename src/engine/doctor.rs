@@ -1,6 +1,6 @@
 //! Checks the installation. Each problem comes with the command that fixes it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use serde::Serialize;
@@ -9,8 +9,9 @@ use super::stored::details;
 use super::{Engine, EngineError};
 use crate::base::bounded::caught;
 use crate::base::line::{counted, with_causes};
+use crate::base::money::dollars_text;
 use crate::kb::document::Document;
-use crate::kb::embed::{EmbedderChoice, find_runtime};
+use crate::kb::embed::{Embedder, EmbedderChoice, find_runtime};
 use crate::kb::index::{DocumentRow, Index, IndexStats, writer};
 use crate::kb::walk::{read_inside, walk};
 use crate::llm::roles::ModelsError;
@@ -371,14 +372,44 @@ impl Engine {
                     format!("index has vectors of `{}`, settings ask for `{}`", stored.name, embedder.name()),
                     "run `dr index --rebuild`".to_owned(),
                 ),
-                _ => {
-                    let (name, dimension) = (embedder.name(), embedder.dimension());
-                    Check::ok("embedder", format!("{name}, {dimension} dimensions, {}", embedder.fingerprint()))
-                }
+                _ => self.embedder_in_use(embedder.as_ref(), index),
             },
-            Err(error) => Check::trouble("embedder", format!("`{choice}`: {error}"), error.hint()),
+            Err(error) => Check::trouble("embedder", format!("`{choice}`: {}", with_causes(&error)), error.hint()),
         }
     }
+}
+
+impl Engine {
+    fn embedder_in_use(&self, embedder: &dyn Embedder, index: Option<&Index>) -> Check {
+        let Some(server) = embedder.server() else { return Check::ok("embedder", described(embedder, "")) };
+        let price = match server.price {
+            Some(0) => "free".to_owned(),
+            Some(price) => format!("{} for a million tokens", dollars_text(price)),
+            None => "at an unknown price".to_owned(),
+        };
+        let detail = described(embedder, &format!(" at {}, {price}", server.address));
+        let collections = index.map(|index| &index.manifest().collections);
+        let closed = collections.into_iter().flat_map(BTreeMap::keys).find(|name| self.is_local_only(name));
+        match closed {
+            _ if self.is_offline() => {
+                Check::note("embedder", format!("{detail}; not asked, since dr is offline"), None)
+            }
+            Some(name) if !server.is_local => {
+                let mend = "set `local = true` in `[embedding]` if the server is your own, or index with `builtin`";
+                Check::trouble("embedder", format!("{detail}; `{name}` is for local models only"), mend.to_owned())
+            }
+            None if server.price.is_none() && self.limits().cost_nanos.is_some() => {
+                let mend = "set `price` in `[embedding]`, or `--max-cost inf`".to_owned();
+                Check::note("embedder", format!("{detail}; not asked while the cost is limited"), Some(mend))
+            }
+            Some(_) | None => Check::ok("embedder", detail),
+        }
+    }
+}
+
+fn described(embedder: &dyn Embedder, place: &str) -> String {
+    let (name, dimension) = (embedder.name(), embedder.dimension());
+    format!("{name}{place}, {dimension} dimensions, {}", embedder.fingerprint())
 }
 
 fn damaged_index(problem: String) -> Check {

@@ -139,6 +139,21 @@ pub enum EngineError {
         /// Endpoint of the model.
         endpoint: String,
     },
+    /// A `local_only` collection would be sent to an embedding server on another machine.
+    #[error("collection `{collection}` is for local models only, and the embedder `{embedder}` is at `{address}`")]
+    EmbedderNotLocal {
+        collection: String,
+        /// Name of the embedder.
+        embedder: String,
+        /// Address of its server.
+        address: String,
+    },
+    /// The cost is limited, and the price of the embedder is unknown.
+    #[error("price of the embedder `{embedder}` is not known, and the cost is limited")]
+    EmbedderUnpriced {
+        /// Name of the embedder.
+        embedder: String,
+    },
     /// A `local_only` collection would be shown to clients on other machines.
     #[error("collection `{collection}` is for this machine only, and this server answers other machines")]
     LocalOnly { collection: String },
@@ -253,6 +268,8 @@ impl EngineError {
             | Self::Models(_)
             | Self::CannotKeep { .. }
             | Self::NotLocal { .. }
+            | Self::EmbedderNotLocal { .. }
+            | Self::EmbedderUnpriced { .. }
             | Self::LocalOnly { .. }
             | Self::NotStartedHere { .. }
             | Self::TooManyRuns { .. }
@@ -330,6 +347,16 @@ impl EngineError {
             Self::NotLocal { .. } => {
                 Some("ask other collections with `--collection`, or set up a model of your own".into())
             }
+            Self::EmbedderNotLocal { .. } => Some(
+                "index it with `--embedder builtin`, without vectors (`--no-embed`), or by itself (`--index`); `local = \
+                 true` in `[embedding]` says that the server is your own"
+                    .into(),
+            ),
+            Self::EmbedderUnpriced { .. } => Some(
+                "set `price` in `[embedding]`, `local = true` for a server of your own, or lift the limit with \
+                 `--max-cost inf`"
+                    .into(),
+            ),
             Self::LocalOnly { .. } => Some(
                 "it is served over stdio and on a loopback address; `local_only` in `[collections]` of the server's \
                  settings says so"

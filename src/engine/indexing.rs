@@ -1,10 +1,13 @@
 //! Builds and updates the index of folders.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
 use super::{Engine, EngineError, create_folder};
+use crate::kb::embed::{EmbedError, Embedder, EndpointError};
+use crate::kb::estimate::{IndexEstimate, estimate};
 use crate::kb::index::{Index, IndexError, Manifest, leads_out_of};
 use crate::kb::ingest::{
     CollectionSource, IngestError, IngestEvent, IngestOptions, IngestSummary, Listener, Rebuild, ingest, upgrade,
@@ -27,6 +30,16 @@ pub struct IndexRequest {
     pub rebuild: bool,
 }
 
+/// What is needed to index.
+struct Indexing {
+    embedder: Arc<dyn Embedder>,
+    /// The embedder as the index records it.
+    choice: String,
+    options: IngestOptions,
+    /// The manifest of the index as it is; `None` if there is none.
+    stored: Option<Manifest>,
+}
+
 impl Engine {
     /// Updates the index from folders, and creates it if necessary.
     ///
@@ -39,6 +52,28 @@ impl Engine {
         watcher: Listener<'_>,
         cancel: &CancellationToken,
     ) -> Result<IngestSummary, EngineError> {
+        let Indexing { embedder, choice, options, stored } = self.indexing(request, self.is_offline()).await?;
+        let embedder = self.payable(embedder, &options, stored.as_ref())?;
+        self.make_folder()?;
+        watcher(IngestEvent::Opened { is_new: stored.is_none(), rebuild: options.rebuild });
+        Ok(ingest(&self.location, &embedder, &choice, &options, watcher, cancel).await?)
+    }
+
+    /// Returns what [`Self::index`] would do, and what that would take and cost. Writes nothing, downloads nothing and asks
+    /// no server.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::index`], except that a limit on the cost is no error.
+    pub(crate) async fn index_estimate(&self, request: &IndexRequest) -> Result<IndexEstimate, EngineError> {
+        let Indexing { embedder, choice, options, stored } = self.indexing(request, true).await?;
+        self.check_open(&embedder, &options, stored.as_ref())?;
+        let max_cost = self.limits().cost_nanos;
+        Ok(estimate(&self.location, &embedder, &choice, &options, max_cost).await?)
+    }
+
+    /// Prepares indexing. Writes nothing, and downloads a model only if it may.
+    async fn indexing(&self, request: &IndexRequest, offline: bool) -> Result<Indexing, EngineError> {
         // A rebuild starts from the files, and opens nothing that may be damaged.
         if !request.rebuild {
             match Index::open(&self.location).await {
@@ -48,7 +83,7 @@ impl Engine {
         }
         let stored = Index::known(&self.location).await;
         let choice = self.embedder_choice(stored.as_ref(), request.rebuild);
-        let embedder = self.load_embedder(&choice).await?;
+        let embedder = self.load_embedder_as(&choice, offline).await?;
         let rebuild = match &stored {
             _ if request.rebuild => Rebuild::All,
             Some(manifest) => upgrade(manifest, &embedder),
@@ -63,10 +98,51 @@ impl Engine {
             verify: request.verify,
             rebuild,
         };
-        let is_new = stored.is_none();
-        self.make_folder()?;
-        watcher(IngestEvent::Opened { is_new, rebuild });
-        Ok(ingest(&self.location, &embedder, &choice.to_string(), &options, watcher, cancel).await?)
+        Ok(Indexing { embedder, choice: choice.to_string(), options, stored })
+    }
+
+    /// Returns the embedder with the limit on what it may spend, if it is a server that may be sent everything that is to be
+    /// embedded.
+    fn payable(
+        &self,
+        embedder: Arc<dyn Embedder>,
+        options: &IngestOptions,
+        stored: Option<&Manifest>,
+    ) -> Result<Arc<dyn Embedder>, EngineError> {
+        let Some(server) = embedder.server().filter(|_| options.embed) else { return Ok(embedder) };
+        if self.is_offline() {
+            let (model, address) = (embedder.name().to_owned(), server.address.to_string());
+            return Err(EmbedError::Endpoint { model, address, source: EndpointError::Offline }.into());
+        }
+        self.check_open(&embedder, options, stored)?;
+        let limit = self.limits().cost_nanos;
+        if server.price.is_none() && limit.is_some() {
+            return Err(EngineError::EmbedderUnpriced { embedder: embedder.name().to_owned() });
+        }
+        Ok(embedder.within(limit).unwrap_or(embedder))
+    }
+
+    /// Refuses to send a `local_only` collection to a server on another machine. Collections that are not read may have
+    /// chunks that wait for their vector.
+    fn check_open(
+        &self,
+        embedder: &Arc<dyn Embedder>,
+        options: &IngestOptions,
+        stored: Option<&Manifest>,
+    ) -> Result<(), EngineError> {
+        let Some(server) = embedder.server().filter(|server| options.embed && !server.is_local) else { return Ok(()) };
+        let known = stored.into_iter().flat_map(|manifest| manifest.collections.keys());
+        let mut embedded = known
+            .filter(|name| !options.forget.contains(name))
+            .chain(options.sources.iter().map(|source| &source.name));
+        match embedded.find(|name| self.is_local_only(name)) {
+            Some(collection) => Err(EngineError::EmbedderNotLocal {
+                collection: collection.clone(),
+                embedder: embedder.name().to_owned(),
+                address: server.address.to_string(),
+            }),
+            None => Ok(()),
+        }
     }
 
     /// Returns the folders to index, and the collections to remove because their folder is missing or a link out of the

@@ -8,6 +8,7 @@ use super::Engine;
 use super::doctor::Check;
 use super::instead::window_trouble;
 use crate::base::line::with_causes;
+use crate::kb::index::Index;
 use crate::llm::message::Role;
 use crate::llm::model::ModelError;
 use crate::llm::probe::{Form, Probe, probe};
@@ -41,6 +42,20 @@ impl Engine {
             }
         }
         all
+    }
+}
+
+impl Engine {
+    /// Has the server of the embedder embed a word, if a server embeds. Offline, nothing is sent.
+    pub(crate) async fn embedder_answers(&self) -> Option<Check> {
+        let index = Index::known(&self.location).await;
+        let embedder = self.load_embedder(&self.embedder_choice(index.as_ref(), false)).await.ok()?;
+        let address = embedder.server().filter(|_| !self.is_offline())?.address.to_string();
+        let asked = tokio::task::spawn_blocking(move || embedder.embed_query("ready").map(|vector| vector.len()));
+        Some(match asked.await.ok()? {
+            Ok(dimensions) => Check::ok("embedder", format!("{address} answers with {dimensions} dimensions")),
+            Err(error) => Check::trouble("embedder", with_causes(&error), error.hint()),
+        })
     }
 }
 

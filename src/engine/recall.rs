@@ -49,7 +49,7 @@ impl Engine {
         check_query(query)?;
         let Some(store) = self.runs_if_any()? else { return Ok(Vec::new()) };
         let searcher = self.searcher(SearchMode::Vector).await?;
-        let embedder = Arc::clone(searcher.needed_embedder()?);
+        let embedder = Arc::clone(searcher.needed_companion()?);
         let Some(recall) = Recall::known(&self.runs_folder(), embedder).await? else { return Ok(Vec::new()) };
         let mut found = Vec::new();
         for earlier in quotes(&recall, &store, query, self.settings.values.limit).await? {

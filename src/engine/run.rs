@@ -19,6 +19,7 @@ use crate::research::plan::{PlanDraft, SavedPlan};
 use crate::research::report::Report;
 use crate::run::budget::BudgetLimits;
 use crate::run::estimate::Estimate;
+use crate::run::event::Event;
 use crate::run::jobs::to_try_again;
 use crate::run::journal::RunRow;
 use crate::run::orchestrator::{AskBack, Orchestrator};
@@ -261,7 +262,7 @@ impl Engine {
             Some(name) => store.find(Some(name)).await?,
             None => resumable(&store, &request).await?.id,
         };
-        let (_, state) = store.read(&run).await?;
+        let (records, state) = store.read(&run).await?;
         self.check_run_served(&store, &state).await?;
         if !can_go_on(&store, &run, &state, &request).await? {
             return as_it_is(&store, run, &state).await;
@@ -271,7 +272,9 @@ impl Engine {
         let models = if state.settings.by_rules { None } else { self.models(&limits)? };
         let flags = JobFlags { max_jobs: request.max_jobs, retry_unknown: request.retry_unknown };
         let origins = Origins::of(&store, &state).await?;
-        let setup = self.set_up(&state.settings.request.scope, origins, models, &limits, flags).await?;
+        let resumed = records.iter().filter(|record| matches!(record.event, Event::Resumed { .. })).count();
+        let scope = &state.settings.request.scope;
+        let setup = self.set_up(scope, origins, models, &limits, flags, 1 + resumed as u64).await?;
         // In a run that has ended, only its jobs can be retried.
         if is_done && setup.jobs.is_none() {
             return as_it_is(&store, run, &state).await;

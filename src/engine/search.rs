@@ -80,6 +80,7 @@ impl Engine {
         check_collections(&searcher, &request.scope.collections)?;
         options.filter.collections = self.served(searcher.index().manifest(), &request.scope)?.collections;
         let searcher = self.reranking(searcher, &options.filter.collections, false)?;
+        let searcher = self.fenced(searcher, &options.filter.collections);
         let started = Instant::now();
         // Token vectors would take half of the search.
         let judged = searcher.search_and_judge(query, &options, Measured::Similarity).await?;
@@ -113,6 +114,7 @@ impl Engine {
         let filter = Filter { collections: collection.map(str::to_owned).into_iter().collect(), ..Filter::default() };
         check_collections(&searcher, &filter.collections)?;
         let searcher = self.reranking(searcher, &filter.collections, false)?;
+        let searcher = self.fenced(searcher, &filter.collections);
         let documents = searcher.index().documents(collection).await?;
         let indexed: HashSet<_> = documents.into_iter().map(|row| row.path).collect();
         check_indexed(&judgments, &indexed)?;
@@ -161,6 +163,25 @@ impl Engine {
         }))
     }
 
+    /// Returns a searcher whose queries stay on machines of the user if a collection that is searched is `local_only` (all
+    /// of the index are searched if none is named): a query may be made from its texts.
+    pub(super) fn fenced<'a>(&self, searcher: Searcher, collections: impl IntoIterator<Item = &'a String>) -> Searcher {
+        let Some(server) = searcher.server() else { return searcher };
+        let mut searched: Vec<_> = collections.into_iter().collect();
+        if searched.is_empty() {
+            searched.extend(searcher.index().manifest().collections.keys());
+        }
+        let closed = searched.iter().find(|name| self.is_local_only(name));
+        let why = match closed {
+            _ if self.settings.is_offline() => "dr is offline".to_owned(),
+            Some(name) if !server.is_local => {
+                format!("`{name}` is for local models only, and the server is at {}", server.address)
+            }
+            Some(_) | None => return searcher,
+        };
+        searcher.without_vectors(VectorsUnusable::Withheld(why))
+    }
+
     /// Returns the embedder to use: that of the settings, else that of the index, else the built-in one.
     pub(super) fn embedder_choice(&self, stored: Option<&Manifest>, rebuild: bool) -> EmbedderChoice {
         let stored = stored.filter(|_| !rebuild).and_then(|manifest| manifest.embedder.choice.parse().ok());
@@ -187,9 +208,23 @@ impl Engine {
     }
 
     pub(super) async fn load_embedder(&self, choice: &EmbedderChoice) -> Result<Arc<dyn Embedder>, EmbedError> {
+        self.load_embedder_as(choice, self.settings.is_offline()).await
+    }
+
+    /// Loads an embedder, with a download only if `offline` is unset.
+    pub(super) async fn load_embedder_as(
+        &self,
+        choice: &EmbedderChoice,
+        offline: bool,
+    ) -> Result<Arc<dyn Embedder>, EmbedError> {
+        let endpoint = match choice {
+            EmbedderChoice::Endpoint(model) => Some(self.settings.embedding(model)?),
+            EmbedderChoice::Builtin | EmbedderChoice::Fastembed(_) => None,
+        };
         let options = EmbedderOptions {
             choice: choice.clone(),
-            offline: self.settings.is_offline(),
+            offline,
+            endpoint,
             cache_dir: self.settings.paths.models.clone(),
             data_dir: Some(self.settings.paths.data.clone()),
             threads: self.settings.values.threads,

@@ -18,7 +18,7 @@ use super::{AskRequest, Engine, EngineError};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::id::RunId;
 use crate::base::line::with_causes;
-use crate::kb::search::{Scope, SearchMode, Searcher};
+use crate::kb::search::{Scope, SearchMode, Searcher, VectorsUnusable};
 use crate::llm::message::Role;
 use crate::llm::roles::{Models, ModelsError};
 use crate::research::extract::Pick;
@@ -51,6 +51,10 @@ const TIME_BY_PLAN: PlanShare<Duration> = PlanShare { base: Duration::from_mins(
 /// Models on this machine are given so many times as long.
 const LOCAL_TIMES: u32 = 3;
 
+/// The part of a run's cost limit that is set aside for embedding its queries, in each process that works on it, where that
+/// costs money. A query has some twenty tokens, of which a million cost cents.
+const EMBEDDING_PART: u64 = 100;
+
 /// Folder of fetched pages in `.dr`.
 pub(super) const PAGES: &str = "pages";
 
@@ -77,6 +81,8 @@ pub(super) struct Setup {
     sources: Sources,
     /// Collections whose rules apply to the run.
     pub(super) collections: BTreeSet<String>,
+    /// What queries may cost in this process and did cost in earlier ones at most, in billionths of a dollar.
+    set_aside_nanos: u64,
 }
 
 /// Refuses a plan that was made with the answer of a run in view for a run that does not follow that one: its wording
@@ -103,7 +109,7 @@ impl Engine {
     ) -> Result<Prepared, EngineError> {
         let mut limits = self.settings.limits();
         // The time limit depends on whether jobs can be started.
-        request.lower.of(BudgetLimits { time: None, ..limits })?;
+        let lowered = request.lower.of(BudgetLimits { time: None, ..limits })?;
         if let Some(SavedPlan { brief: Some(brief), draft, .. }) = &request.plan
             && brief.question == request.question
         {
@@ -118,7 +124,7 @@ impl Engine {
             None => (None, Origins::Known(BTreeSet::new())),
         };
         check_follows(request.plan.as_ref(), follows.as_ref())?;
-        let setup = self.set_up(&request.run.scope, origins, models, &limits, flags).await?;
+        let setup = self.set_up(&request.run.scope, origins, models, &lowered, flags, 0).await?;
         if request.run.source == Some(SourceHint::Web) {
             self.check_way_out(&setup)?;
         }
@@ -198,7 +204,7 @@ impl Engine {
     }
 
     /// Sets up models, jobs and sources, after checking that the models may see the collections that are searched and
-    /// those that text of earlier runs is from.
+    /// those that text of earlier runs is from. `earlier_processes` have worked on the run before.
     pub(super) async fn set_up(
         &self,
         scope: &Scope,
@@ -206,11 +212,14 @@ impl Engine {
         models: Option<Models>,
         limits: &BudgetLimits,
         flags: JobFlags,
+        earlier_processes: u64,
     ) -> Result<Setup, EngineError> {
         let searcher = self.searcher(SearchMode::Hybrid).await?;
         check_collections(&searcher, &scope.collections)?;
         let searcher = self.reranking(searcher, &scope.collections, limits.cost_nanos.is_some())?;
         let collections = self.collections(&searcher, scope, origins);
+        let searcher = self.fenced(searcher, &collections);
+        let (searcher, set_aside_nanos) = with_allowance(searcher, limits.cost_nanos, earlier_processes);
         self.check_trust(&collections, models.as_ref())?;
         let jobs = self.jobs(models.as_ref(), limits, flags)?;
         let internal = KbSource::new(searcher.clone(), check_scope(scope)?).await?;
@@ -224,7 +233,7 @@ impl Engine {
         let has_outside = can_search || jobs.is_some() || !servers.public.is_empty();
         let web = web.filter(|_| has_outside).map(|web| web.source);
         let sources = Sources { internal: Arc::new(internal), web, can_search, is_offline, servers };
-        Ok(Setup { searcher, models, jobs, sources, collections })
+        Ok(Setup { searcher, models, jobs, sources, collections, set_aside_nanos })
     }
 
     /// Completes the resources of a run.
@@ -235,8 +244,8 @@ impl Engine {
         watcher: Watcher,
         stop: CancellationToken,
     ) -> Resources {
-        let Setup { searcher, models, jobs, sources, .. } = setup;
-        let embedder = searcher.embedder().map(Arc::clone);
+        let Setup { searcher, models, jobs, sources, set_aside_nanos, .. } = setup;
+        let embedder = searcher.companion().map(Arc::clone);
         let recall = match (&embedder, store.is_kept()) {
             (Some(embedder), true) => {
                 let watcher = Arc::clone(&watcher);
@@ -260,6 +269,7 @@ impl Engine {
             stop,
             seed: rand::random(),
             jobs,
+            set_aside_nanos,
         }
     }
 
@@ -383,6 +393,24 @@ impl Engine {
     }
 }
 
+/// Lets a server that embeds queries spend a part of the cost limit of a run. Returns what is set aside for that in all
+/// processes that have worked on the run, whose queries are not on record. A server without a price has no place under a
+/// limit.
+fn with_allowance(searcher: Searcher, cost_limit: Option<u64>, earlier_processes: u64) -> (Searcher, u64) {
+    let price = searcher.server().filter(|server| !server.is_free()).map(|server| server.price);
+    match (price, cost_limit) {
+        (None, _) | (Some(_), None) => (searcher, 0),
+        (Some(None), Some(_)) => {
+            let why = "it has no price, and the cost of the run is limited; set `price` in `[embedding]`";
+            (searcher.without_vectors(VectorsUnusable::Withheld(why.to_owned())), 0)
+        }
+        (Some(Some(_)), Some(limit)) => {
+            let each = limit / EMBEDDING_PART;
+            (searcher.within(each), each.saturating_mul(earlier_processes.saturating_add(1)).min(limit))
+        }
+    }
+}
+
 impl Setup {
     /// Returns what the run may ask outside; see [`RunSettings::outside`].
     fn outside(&self) -> String {
@@ -422,7 +450,7 @@ impl Pick for Picker {
         Box::pin(async move {
             let failed = |reason: String| SourceError::Failed { name: "embedder".to_owned(), reason };
             let picked = tokio::task::spawn_blocking(move || {
-                let embedder = searcher.embedder().map(AsRef::as_ref);
+                let embedder = searcher.companion().map(AsRef::as_ref);
                 pick(&node, &question, &readings, searcher.splitter(), embedder)
             });
             picked.await.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::chunk::{CHUNKER_VERSION, ChunkOptions, chunk, embed_text};
 use super::document::{Document, SkipReason};
-use super::embed::{EmbedError, Embedder, readable};
+use super::embed::{EmbedError, Embedded, Embedder, readable};
 use super::index::{
     ChunkRow, DocumentRow, EmbedderRecord, Index, IndexError, IndexLocation, IndexWriter, Manifest, Replacement,
     TEXT_INDEX_VERSION, text_index_number,
@@ -27,6 +27,7 @@ use super::walk::{FoundFile, Skipped, read_inside, walk};
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
 use crate::base::language::Language;
 use crate::base::line::with_causes;
+use crate::base::money::dollars;
 
 /// Chunks per commit. Small commits leave many fragments to compact; large ones delay the first searchable file.
 const CHUNKS_PER_COMMIT: usize = 8_192;
@@ -40,8 +41,8 @@ const FILES_PER_TASK: usize = 16;
 /// Vectors per commit.
 const VECTORS_PER_COMMIT: usize = 2_048;
 
-/// Chunks embedded between two checks for cancellation.
-const CHUNKS_PER_EMBEDDING: usize = 32;
+/// Vectors per commit if a server makes them. Those that a kill loses may be paid for.
+const VECTORS_PER_COMMIT_OF_SERVER: usize = 512;
 
 /// Age from which a modification time is trusted. Some file systems have a resolution of two seconds, so a file may
 /// change again within that time and keep its modification time.
@@ -113,6 +114,8 @@ pub enum IngestEvent {
     EmbeddingStarted {
         /// Chunks to embed.
         chunks: usize,
+        /// What is sent, if a server embeds them.
+        to_send: Option<ToSend>,
     },
     /// More chunks were embedded.
     Embedded {
@@ -121,6 +124,17 @@ pub enum IngestEvent {
     },
     /// The vector index is being brought up to date.
     IndexingVectors,
+}
+
+/// What a server is to embed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToSend {
+    /// Its address.
+    pub(crate) address: String,
+    /// Tokens at most.
+    pub(crate) tokens: u64,
+    /// What they cost at most, in billionths of a dollar; `None` if the price is not known.
+    pub(crate) cost_nanos: Option<u64>,
 }
 
 /// A file with a problem, for the summary.
@@ -157,10 +171,21 @@ pub struct IngestSummary {
     pub embedded: usize,
     /// Chunks still to be embedded.
     pub vectors_missing: usize,
+    /// Chunks that were embedded without their end, because the model reads no longer ones.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub shortened: usize,
+    /// What embedding cost in US dollars, if a server embeds and its price is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
     /// Whether the run was cancelled; its commits are kept.
     pub interrupted: bool,
     /// Duration in seconds.
     pub seconds: f64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// [`ingest`] failed.
@@ -296,11 +321,23 @@ async fn open_writer(
             IndexWriter::rebuild(location, Manifest { collections, ..wanted }).await?
         }
     };
-    let mut named = writer.index().manifest().clone();
-    named.collections.retain(|name, _| !options.forget.contains(name));
+    let named = with_sources(location, writer.index().manifest().clone(), options)?;
+    if named != *writer.index().manifest() {
+        set_manifest(&mut writer, named, options.rebuild).await?;
+    }
+    Ok(writer)
+}
+
+/// Adds the collections to index to a manifest, and removes those to forget.
+pub(super) fn with_sources(
+    location: &IndexLocation,
+    mut manifest: Manifest,
+    options: &IngestOptions,
+) -> Result<Manifest, IngestError> {
+    manifest.collections.retain(|name, _| !options.forget.contains(name));
     for source in &options.sources {
         let root = location.store_root(&source.root);
-        match named.collections.get(&source.name) {
+        match manifest.collections.get(&source.name) {
             Some(known) if *known != root => {
                 return Err(IngestError::OtherRoot {
                     collection: source.name.clone(),
@@ -310,14 +347,11 @@ async fn open_writer(
             }
             Some(_) => {}
             None => {
-                named.collections.insert(source.name.clone(), root);
+                manifest.collections.insert(source.name.clone(), root);
             }
         }
     }
-    if named != *writer.index().manifest() {
-        set_manifest(&mut writer, named, options.rebuild).await?;
-    }
-    Ok(writer)
+    Ok(manifest)
 }
 
 /// Changes the manifest: at once, or when the index that is built again is published.
@@ -329,7 +363,7 @@ async fn set_manifest(writer: &mut IndexWriter, manifest: Manifest, rebuild: Reb
     Ok(())
 }
 
-fn manifest(embedder: &Arc<dyn Embedder>, choice: &str) -> Manifest {
+pub(super) fn manifest(embedder: &Arc<dyn Embedder>, choice: &str) -> Manifest {
     let options = chunk_options(embedder.as_ref());
     Manifest {
         generation: 1,
@@ -352,7 +386,7 @@ pub(crate) fn chunk_options(embedder: &dyn Embedder) -> ChunkOptions {
     ChunkOptions { max_tokens, target_tokens: max_tokens * 7 / 8 }
 }
 
-fn check_same(stored: &Manifest, wanted: &Manifest) -> Result<(), IngestError> {
+pub(super) fn check_same(stored: &Manifest, wanted: &Manifest) -> Result<(), IngestError> {
     if stored.embedder.fingerprint != wanted.embedder.fingerprint {
         return Err(mismatch("embedder", &stored.embedder.name, &wanted.embedder.name));
     }
@@ -410,15 +444,26 @@ struct Comparison {
     renamed: HashMap<String, DocumentId>,
 }
 
+/// How a folder differs from what is indexed of it.
+pub(super) struct Differences {
+    pub(super) to_read: Vec<ToRead>,
+    /// Indexed documents whose file no longer exists.
+    pub(super) gone: Vec<DocumentRow>,
+    /// New paths that have the content of a gone document.
+    pub(super) renamed: HashMap<String, DocumentId>,
+    pub(super) skipped: Vec<Skipped>,
+    pub(super) unchanged: usize,
+}
+
 /// A file to read and its row in the index, if it has one.
 #[derive(Clone)]
-struct ToRead {
-    file: FoundFile,
-    known: Option<DocumentRow>,
+pub(super) struct ToRead {
+    pub(super) file: FoundFile,
+    pub(super) known: Option<DocumentRow>,
 }
 
 /// The result of reading a file.
-enum Read {
+pub(super) enum Read {
     /// The content is unchanged; the row has the new size and time.
     Same(DocumentRow),
     /// The file is new or its content has changed.
@@ -466,6 +511,9 @@ impl Run<'_> {
             }
         }
         self.summary.vectors_missing = self.writer.index().stats().await?.vectors_missing;
+        let sent = self.embedder.sent();
+        self.summary.shortened = sent.shortened;
+        self.summary.cost_usd = sent.cost_nanos.map(dollars);
         self.summary.interrupted = self.cancel.is_cancelled();
         self.summary.seconds = started.elapsed().as_secs_f64();
         Ok(())
@@ -490,54 +538,13 @@ impl Run<'_> {
 
     async fn compare(&mut self, source: &CollectionSource) -> Result<Comparison, IngestError> {
         let known = self.writer.index().documents(Some(&source.name)).await?;
-        let root = source.root.clone();
-        let listing = tokio::task::spawn_blocking(move || walk(&root)).await.map_err(IngestError::Task)?;
-        let mut known: HashMap<String, DocumentRow> = known.into_iter().map(|row| (row.path.clone(), row)).collect();
-        let known_count = known.len();
-        for Skipped { path, reason } in listing.skipped {
-            if matches!(reason, SkipReason::Unreadable { .. }) {
-                known.remove(&path);
-            }
+        let Differences { to_read, gone, renamed, skipped, unchanged } =
+            differences(source, known, self.donor.as_ref(), self.options).await?;
+        for Skipped { path, reason } in skipped {
             self.skip(&source.name, path, &reason);
         }
-        let mut to_read = Vec::new();
-        for file in listing.files {
-            let row = known.remove(&file.path);
-            let is_same =
-                row.as_ref().is_some_and(|row| row.size == file.size && row.modified_ns == Some(file.modified_ns));
-            if is_same && !self.options.verify {
-                self.summary.unchanged += 1;
-            } else {
-                to_read.push(ToRead { file, known: row });
-            }
-        }
-        let mut gone: Vec<_> = known.into_values().collect();
-        gone.sort_by(|a, b| a.path.cmp(&b.path));
-        let renamed = find_renamed(&source.root, &to_read, &gone).await?;
-        let lost = gone.len() - renamed.len();
-        self.check_donor(source, &to_read).await?;
-        if lost * 2 > known_count && !self.options.prune {
-            return Err(IngestError::WouldRemove {
-                collection: source.name.clone(),
-                root: source.root.clone(),
-                gone: lost,
-                known: known_count,
-            });
-        }
+        self.summary.unchanged += unchanged;
         Ok(Comparison { collection: source.name.clone(), to_read, gone, renamed })
-    }
-
-    /// Checks that an index that is built again by itself does not lose more than half of a collection.
-    async fn check_donor(&self, source: &CollectionSource, to_read: &[ToRead]) -> Result<(), IngestError> {
-        let Some(donor) = self.donor.as_ref().filter(|_| !self.options.prune) else { return Ok(()) };
-        let known = donor.documents(Some(&source.name)).await?;
-        let found: HashSet<&str> = to_read.iter().map(|file| file.file.path.as_str()).collect();
-        let gone = known.iter().filter(|row| !found.contains(row.path.as_str())).count();
-        if gone * 2 <= known.len() {
-            return Ok(());
-        }
-        let (collection, root) = (source.name.clone(), source.root.clone());
-        Err(IngestError::WouldRemove { collection, root, gone, known: known.len() })
     }
 
     /// Reads the files of a comparison and commits them in batches. Returns indexed documents that cannot be indexed
@@ -690,39 +697,67 @@ impl Run<'_> {
         if total == 0 {
             return Ok(());
         }
-        (self.listener)(IngestEvent::EmbeddingStarted { chunks: total });
+        let to_send = match self.embedder.server() {
+            Some(server) => {
+                let waiting = self.writer.index().missing_tokens().await?;
+                let tokens = waiting.iter().map(|(_, tokens)| u64::from(*tokens)).sum();
+                let tokens = self.embedder.tokens_of(tokens, waiting.len());
+                let (address, cost_nanos) = (server.address.to_string(), server.cost_nanos(tokens));
+                Some(ToSend { address, tokens, cost_nanos })
+            }
+            None => None,
+        };
+        let tokens = to_send.as_ref().map_or(0, |to_send| to_send.tokens);
+        (self.listener)(IngestEvent::EmbeddingStarted { chunks: total, to_send });
+        self.embedder.check_cost(tokens)?;
+        let is_sent = self.embedder.server().is_some();
+        let per_commit = if is_sent { VECTORS_PER_COMMIT_OF_SERVER } else { VECTORS_PER_COMMIT };
         while !self.cancel.is_cancelled() {
-            let rows = self.writer.index().missing_vectors(VECTORS_PER_COMMIT).await?;
+            let rows = self.writer.index().missing_vectors(per_commit).await?;
             if rows.is_empty() {
                 (self.listener)(IngestEvent::IndexingVectors);
                 break;
             }
-            let vectors = self.embed(rows).await?;
-            self.writer.set_vectors(&vectors).await?;
+            let (vectors, error) = self.embed(rows).await?;
+            if !vectors.is_empty() {
+                self.writer.set_vectors(&vectors).await?;
+            }
             self.summary.embedded += vectors.len();
+            if let Some(error) = error {
+                return Err(error.into());
+            }
         }
         Ok(())
     }
 
-    /// Embeds `rows` in order of length until done or cancelled. Returns the vectors so far.
-    async fn embed(&self, mut rows: Vec<ChunkRow>) -> Result<Vec<(ChunkId, Vec<f32>)>, IngestError> {
+    /// Embeds `rows` in order of length until done, cancelled or failed. Returns the vectors so far, and what failed.
+    async fn embed(&self, mut rows: Vec<ChunkRow>) -> Result<(Made, Option<EmbedError>), IngestError> {
         rows.sort_by(|a, b| a.tokens.cmp(&b.tokens).then_with(|| a.id.cmp(&b.id)));
-        let mut vectors = Vec::with_capacity(rows.len());
+        let mut made = Vec::with_capacity(rows.len());
+        let at_once = self.embedder.at_once().max(1);
         while !rows.is_empty() && !self.cancel.is_cancelled() {
-            let part: Vec<_> = rows.drain(..rows.len().min(CHUNKS_PER_EMBEDDING)).collect();
-            let embedder = Arc::clone(self.embedder);
+            let part: Vec<_> = rows.drain(..rows.len().min(at_once)).collect();
+            let (embedder, stop) = (Arc::clone(self.embedder), self.cancel.clone());
             let embedded = tokio::task::spawn_blocking(move || {
                 let texts: Vec<_> = part.iter().map(text_to_embed).collect();
                 let texts: Vec<_> = texts.iter().map(String::as_str).collect();
-                let vectors = embedder.embed_passages(&texts)?;
-                Ok::<_, EmbedError>(part.into_iter().map(|row| row.id).zip(vectors).collect::<Vec<_>>())
+                let Embedded { vectors, error } = embedder.embed_until(&texts, &stop);
+                let with_ids = part.into_iter().zip(vectors).filter_map(|(row, vector)| Some((row.id, vector?)));
+                (with_ids.collect::<Made>(), error)
             });
-            vectors.extend(embedded.await.map_err(IngestError::Task)??);
-            (self.listener)(IngestEvent::Embedded { chunks: self.summary.embedded + vectors.len() });
+            let (vectors, error) = embedded.await.map_err(IngestError::Task)?;
+            made.extend(vectors);
+            if error.is_some() {
+                return Ok((made, error));
+            }
+            (self.listener)(IngestEvent::Embedded { chunks: self.summary.embedded + made.len() });
         }
-        Ok(vectors)
+        Ok((made, None))
     }
 }
+
+/// Vectors and the chunks that they are of.
+type Made = Vec<(ChunkId, Vec<f32>)>;
 
 /// The contents of one commit.
 struct Batch<'a> {
@@ -764,6 +799,62 @@ impl<'a> Batch<'a> {
     }
 }
 
+/// Compares a folder with the documents that are known of it.
+///
+/// # Errors
+///
+/// Returns [`IngestError::WouldRemove`] if more than half of them would be removed without being asked for, also from the
+/// index `donor` that is built again.
+pub(super) async fn differences(
+    source: &CollectionSource,
+    known: Vec<DocumentRow>,
+    donor: Option<&Index>,
+    options: &IngestOptions,
+) -> Result<Differences, IngestError> {
+    let root = source.root.clone();
+    let listing = tokio::task::spawn_blocking(move || walk(&root)).await.map_err(IngestError::Task)?;
+    let mut known: HashMap<String, DocumentRow> = known.into_iter().map(|row| (row.path.clone(), row)).collect();
+    let known_count = known.len();
+    for Skipped { path, reason } in &listing.skipped {
+        if matches!(reason, SkipReason::Unreadable { .. }) {
+            known.remove(path);
+        }
+    }
+    let (mut to_read, mut unchanged) = (Vec::new(), 0);
+    for file in listing.files {
+        let row = known.remove(&file.path);
+        let is_same =
+            row.as_ref().is_some_and(|row| row.size == file.size && row.modified_ns == Some(file.modified_ns));
+        if is_same && !options.verify {
+            unchanged += 1;
+        } else {
+            to_read.push(ToRead { file, known: row });
+        }
+    }
+    let mut gone: Vec<_> = known.into_values().collect();
+    gone.sort_by(|a, b| a.path.cmp(&b.path));
+    let renamed = find_renamed(&source.root, &to_read, &gone).await?;
+    let lost = gone.len() - renamed.len();
+    let would_remove = |gone, known| IngestError::WouldRemove {
+        collection: source.name.clone(),
+        root: source.root.clone(),
+        gone,
+        known,
+    };
+    if let Some(donor) = donor.filter(|_| !options.prune) {
+        let known = donor.documents(Some(&source.name)).await?;
+        let found: HashSet<&str> = to_read.iter().map(|file| file.file.path.as_str()).collect();
+        let gone = known.iter().filter(|row| !found.contains(row.path.as_str())).count();
+        if gone * 2 > known.len() {
+            return Err(would_remove(gone, known.len()));
+        }
+    }
+    if lost * 2 > known_count && !options.prune {
+        return Err(would_remove(lost, known_count));
+    }
+    Ok(Differences { to_read, gone, renamed, skipped: listing.skipped, unchanged })
+}
+
 /// Finds new files with the content of gone documents. Reads only files whose size equals that of a gone document.
 async fn find_renamed(
     root: &Path,
@@ -790,7 +881,7 @@ async fn find_renamed(
     Ok(hashed.into_iter().filter_map(pair).collect())
 }
 
-fn read(source: &CollectionSource, file: ToRead, embedder: &dyn Embedder) -> Read {
+pub(super) fn read(source: &CollectionSource, file: ToRead, embedder: &dyn Embedder) -> Read {
     let ToRead { file, known } = file;
     let known_id = known.as_ref().map(|row| row.id.clone());
     let skipped = |reason| Read::Skipped { path: file.path.clone(), reason, known: known_id.clone() };
@@ -890,7 +981,7 @@ fn file_stem(path: &str) -> &str {
 /// Returns the text of a chunk as embedded.
 ///
 /// A title that is only the file name is left out, so that a renamed file keeps its vectors.
-fn text_to_embed(row: &ChunkRow) -> String {
+pub(super) fn text_to_embed(row: &ChunkRow) -> String {
     let title = Some(row.title()).filter(|title| *title != file_stem(&row.path));
     embed_text(title, &row.heading_path, row.context.as_deref(), &row.text)
 }

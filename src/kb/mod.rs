@@ -27,6 +27,8 @@ pub(crate) mod walk;
 
 pub mod ingest;
 
+pub mod estimate;
+
 pub(crate) mod rerank;
 
 pub mod search;

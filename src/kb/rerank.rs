@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Client;
@@ -13,7 +13,8 @@ use reqwest::header::AUTHORIZATION;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::base::clock::{Clock, Moment};
+use crate::base::breaker::{Breaker, Paused};
+use crate::base::clock::Clock;
 use crate::base::environment::{Environment, KeyError};
 use crate::base::http::{BaseUrl, HttpError, NoReply, ParseBaseUrlError, Secret, client_for, exchange};
 use crate::base::line::{shortened, with_causes};
@@ -26,11 +27,6 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest reply read, in bytes.
 const MAX_REPLY_BYTES: usize = 1 << 20;
-
-/// Failures in a row after which the server is left alone for [`PAUSE`].
-const MAX_FAILURES: u32 = 2;
-
-const PAUSE: Duration = Duration::from_mins(1);
 
 /// The table `[rerank]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -105,8 +101,8 @@ pub(crate) enum RerankError {
     #[error("reply does not score every passage once")]
     Form,
     /// The last requests of this process failed.
-    #[error("it failed before")]
-    Paused,
+    #[error(transparent)]
+    Paused(#[from] Paused),
 }
 
 /// A reranking server.
@@ -122,14 +118,7 @@ pub(crate) struct Reranker {
     pub(crate) is_local: bool,
     client: Client,
     clock: Arc<dyn Clock>,
-    failures: Mutex<Failures>,
-}
-
-/// Failures in a row, and when the last one was.
-#[derive(Clone, Copy, Debug, Default)]
-struct Failures {
-    number: u32,
-    last: Moment,
+    breaker: Breaker,
 }
 
 impl fmt::Debug for Reranker {
@@ -184,8 +173,8 @@ impl RerankOptions {
             key,
             timeout: self.timeout_seconds.map_or(TIMEOUT, Duration::from_secs),
             candidates: self.candidates.unwrap_or(CANDIDATES),
+            breaker: Breaker::new(Arc::clone(&clock)),
             clock,
-            failures: Mutex::default(),
         }))
     }
 }
@@ -195,24 +184,9 @@ impl Reranker {
     ///
     /// # Errors
     ///
-    /// Returns an error if the server gives no usable reply, and at once for [`PAUSE`] after [`MAX_FAILURES`] of them.
+    /// Returns an error if the server gives no usable reply, and at once for a while after it failed twice.
     pub(crate) async fn scores(&self, query: &str, texts: &[&str]) -> Result<Vec<f32>, RerankError> {
-        let failures = *self.failures();
-        if failures.number >= MAX_FAILURES && self.clock.now().since(failures.last) < PAUSE {
-            return Err(RerankError::Paused);
-        }
-        let scores = self.asked(query, texts).await;
-        let mut failures = self.failures();
-        *failures = match &scores {
-            Ok(_) => Failures::default(),
-            Err(_) => Failures { number: failures.number + 1, last: self.clock.now() },
-        };
-        drop(failures);
-        scores
-    }
-
-    fn failures(&self) -> MutexGuard<'_, Failures> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+        self.breaker.ask(self.asked(query, texts)).await
     }
 
     async fn asked(&self, query: &str, texts: &[&str]) -> Result<Vec<f32>, RerankError> {
@@ -266,7 +240,7 @@ fn scores_in(reply: &Value, number: usize) -> Option<Vec<f32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::clock::ManualClock;
+    use crate::base::clock::{ManualClock, Moment};
 
     #[test]
     fn scores_are_read_from_the_replies_of_the_known_servers() {
@@ -285,14 +259,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn server_that_fails_twice_is_left_alone_for_a_minute() {
+    async fn server_that_fails_twice_is_left_alone_for_a_while() {
         let clock = Arc::new(ManualClock::at(Moment(5)));
         // Nothing listens on port 9 of this machine.
         let options = RerankOptions { base_url: Some("http://127.0.0.1:9".into()), ..RerankOptions::default() };
         let reranker = options.resolve(&Environment::default(), clock.clone()).unwrap().unwrap();
         let asked = async || matches!(reranker.scores("q", &["a"]).await, Err(RerankError::NoReply(_)));
         assert!(asked().await && asked().await && !asked().await);
-        clock.advance(PAUSE);
+        clock.advance(Duration::from_mins(1));
         assert!(asked().await && !asked().await);
     }
 

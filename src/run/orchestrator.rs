@@ -92,6 +92,17 @@ pub struct Resources {
     pub seed: u64,
     /// Background jobs, if a provider is configured.
     pub jobs: Option<Arc<DeepResearch>>,
+    /// What else the run may spend of its cost limit, in billionths of a dollar: the vectors of its queries.
+    pub set_aside_nanos: u64,
+}
+
+impl Resources {
+    /// Returns the limits of what the run pays for itself.
+    fn limits(&self, state: &RunState) -> BudgetLimits {
+        let limits = state.settings.limits;
+        let cost_nanos = limits.cost_nanos.map(|limit| limit.saturating_sub(self.set_aside_nanos));
+        BudgetLimits { cost_nanos, ..limits }
+    }
 }
 
 /// A run stopped before its end. Its events are stored, and it can be resumed.
@@ -633,7 +644,7 @@ impl Orchestrator {
 
     /// Applies the limits of the plan, and sets aside what the rest of the run will need.
     fn plan_ahead(&self) {
-        self.budget.limit(self.state.settings.limits);
+        self.budget.limit(self.resources.limits(&self.state));
         if let Some(desk) = &self.steps.desk {
             desk.plan_ahead(&self.state);
         }
@@ -717,7 +728,7 @@ pub(crate) fn check_plan(draft: &PlanDraft, tree: &Tree, brief: &Brief, limits: 
 
 /// Sets up the budget of a run, with the amounts already spent according to its journal.
 fn budget(state: &RunState, calls: &[CallRow], resources: &Resources) -> Budget {
-    let limits = state.settings.limits;
+    let limits = resources.limits(state);
     let reserve = resources.models.as_ref().map(|models| writing_reserve(models, &limits)).unwrap_or_default();
     let mut spent = Spent { rounds: state.rounds_ended(), active: state.active, ..Spent::default() };
     // A job in flight stays charged at its worst case until it is polled again.

@@ -32,6 +32,9 @@ mod index;
 /// `dr search`: hits, output formats, filters.
 mod search;
 
+/// Embedding servers: what they are sent, their failures, prices, `dr index --dry-run`.
+mod embeddings;
+
 /// `dr get`: chunks, sections, documents, lines.
 mod get;
 

@@ -375,6 +375,7 @@ mod tests {
             cache_dir: "/no/cache".into(),
             data_dir: None,
             threads: Some(2),
+            endpoint: None,
         }
     }
 

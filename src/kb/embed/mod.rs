@@ -1,14 +1,15 @@
 //! Embedders: texts in, unit vectors out.
 //!
 //! [`load`] creates the [`Embedder`] for an [`EmbedderChoice`]. The built-in one needs no download, network or native
-//! library. The others run in fastembed, on an ONNX Runtime that is loaded at run time.
+//! library. Others run in fastembed, on an ONNX Runtime that is loaded at run time, or on a server.
 //!
 //! Every vector has length one, so the cosine of two vectors is their dot product. Vectors of embedders with different
 //! fingerprints must never be compared.
 //!
 //! # Where to look
 //!
-//! - [`builtin`] is the model in the binary, [`fastembed`] every other model; both use [`batch`].
+//! - [`builtin`] is the model in the binary, [`fastembed`] every other model on this machine; both use [`batch`].
+//!   [`endpoint`] asks a server.
 //! - [`word_piece`] tokenizes for the built-in model; [`bert_tokens`] counts tokens for every BERT tokenizer.
 //! - [`mod@catalogue`] lists fastembed's models by name, [`model_files`] finds the files of one, and [`family`] has the
 //!   facts that those files leave out. [`recipe`] computes the fingerprint.
@@ -32,17 +33,24 @@ mod onnx_runtime;
 
 mod fastembed;
 
+mod endpoint;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::endpoint::EndpointOptions;
+pub use self::endpoint::{EndpointError, EndpointSettings, EndpointSettingsError};
 pub use self::matches::Matches;
 pub(crate) use self::matches::windows;
 pub(crate) use self::model_files::ModelFilesError;
 pub(crate) use self::onnx_runtime::{RuntimeError, find_runtime};
+use crate::base::clock::SystemClock;
+use crate::base::http::BaseUrl;
 use crate::base::language::Language;
 use crate::base::script::{Script, share_of};
 use crate::base::token::CountTokens;
@@ -112,6 +120,105 @@ pub trait Embedder: Send + Sync {
     ///
     /// Errors are dropped here: the next embedding call returns them.
     fn warm_up(&self) {}
+
+    /// Returns the server that makes the vectors; `None` if they are made on this machine.
+    fn server(&self) -> Option<&Server> {
+        None
+    }
+
+    /// Returns the embedder for texts that are not compared with vectors of the index, if that is another one: a server is
+    /// sent no more than it has to be.
+    fn companion(&self) -> Option<Arc<dyn Embedder>> {
+        None
+    }
+
+    /// Returns a copy that spends no more than a limit in billionths of a dollar, and counts what it spends from zero; `None`
+    /// if embedding costs nothing.
+    fn within(&self, _limit_nanos: Option<u64>) -> Option<Arc<dyn Embedder>> {
+        None
+    }
+
+    /// Returns the tokens that are charged at most for passages of so many tokens, prefixes included.
+    fn tokens_of(&self, tokens: u64, _texts: usize) -> u64 {
+        tokens
+    }
+
+    /// Checks that so many tokens can be paid for within the limit.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if they cannot. Nothing is sent.
+    fn check_cost(&self, _tokens: u64) -> Result<(), EmbedError> {
+        Ok(())
+    }
+
+    /// Returns what this copy has sent.
+    fn sent(&self) -> Sent {
+        Sent::default()
+    }
+
+    /// Returns how many passages [`Self::embed_until`] is best given.
+    fn at_once(&self) -> usize {
+        TEXTS_AT_ONCE
+    }
+
+    /// Embeds passages as far as possible: until all have a vector, one fails, or `stop` is cancelled. Vectors that were
+    /// made before a failure may be paid for, so they are returned with it.
+    fn embed_until(&self, texts: &[&str], _stop: &CancellationToken) -> Embedded {
+        match self.embed_passages(texts) {
+            Ok(vectors) => Embedded { vectors: vectors.into_iter().map(Some).collect(), error: None },
+            Err(error) => Embedded { vectors: vec![None; texts.len()], error: Some(error) },
+        }
+    }
+}
+
+/// Passages embedded on this machine between two checks for cancellation.
+const TEXTS_AT_ONCE: usize = 32;
+
+/// A server that makes vectors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    pub(crate) address: BaseUrl,
+    /// Whether it is on this machine, or the user says that it is theirs.
+    pub(crate) is_local: bool,
+    /// What a million tokens cost in billionths of a dollar; `None` if that is not known.
+    pub(crate) price: Option<u64>,
+    /// Texts of one request.
+    pub(crate) batch: usize,
+    /// Requests in flight.
+    pub(crate) concurrency: usize,
+}
+
+impl Server {
+    /// Returns what tokens cost in billionths of a dollar, rounded up; `None` if that is not known.
+    pub(crate) fn cost_nanos(&self, tokens: u64) -> Option<u64> {
+        self.price.map(|price| endpoint::cost_nanos(price, tokens))
+    }
+
+    /// Returns whether it is known to cost nothing.
+    pub(crate) fn is_free(&self) -> bool {
+        self.price == Some(0)
+    }
+}
+
+/// What was sent to a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Tokens that are charged, as far as known.
+    pub(crate) tokens: u64,
+    /// What they cost at most, in billionths of a dollar; `None` if the price is not known.
+    pub(crate) cost_nanos: Option<u64>,
+    /// Passages that were cut because the model reads no longer ones.
+    pub(crate) shortened: usize,
+}
+
+/// Vectors of passages, as far as they were made.
+#[derive(Debug)]
+pub struct Embedded {
+    /// The unit vector of each passage, in the order of the passages; `None` for those that have none yet.
+    pub(crate) vectors: Vec<Option<Vec<f32>>>,
+    /// What failed, if anything did.
+    pub(crate) error: Option<EmbedError>,
 }
 
 /// Returns whether a word is a common English one: the vocabulary of the built-in model has it whole.
@@ -142,7 +249,7 @@ pub(crate) fn cosine(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// An embedder as configured: `builtin`, `fastembed:MODEL` or `fastembed:FOLDER`.
+/// An embedder as configured: `builtin`, `fastembed:MODEL`, `fastembed:FOLDER` or `endpoint:MODEL`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum EmbedderChoice {
@@ -151,11 +258,13 @@ pub enum EmbedderChoice {
     Builtin,
     /// The name of a model in fastembed's catalogue, or a folder with an ONNX model and its tokenizer.
     Fastembed(String),
+    /// A model at the server of the settings.
+    Endpoint(String),
 }
 
 /// The text does not name an embedder.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is not an embedder (expected `builtin`, `fastembed:MODEL` or `fastembed:FOLDER`)")]
+#[error("`{0}` is not an embedder (expected `builtin`, `fastembed:MODEL`, `fastembed:FOLDER` or `endpoint:MODEL`)")]
 pub struct ParseEmbedderChoiceError(String);
 
 impl FromStr for EmbedderChoice {
@@ -165,6 +274,7 @@ impl FromStr for EmbedderChoice {
         match text.trim().split_once(':') {
             None if text.trim() == "builtin" => Ok(Self::Builtin),
             Some(("fastembed", model)) if !model.trim().is_empty() => Ok(Self::Fastembed(model.trim().to_owned())),
+            Some(("endpoint", model)) if !model.trim().is_empty() => Ok(Self::Endpoint(model.trim().to_owned())),
             _ => Err(ParseEmbedderChoiceError(text.to_owned())),
         }
     }
@@ -175,6 +285,7 @@ impl fmt::Display for EmbedderChoice {
         match self {
             Self::Builtin => f.write_str("builtin"),
             Self::Fastembed(model) => write!(f, "fastembed:{model}"),
+            Self::Endpoint(model) => write!(f, "endpoint:{model}"),
         }
     }
 }
@@ -206,22 +317,29 @@ pub struct EmbedderOptions {
     pub data_dir: Option<PathBuf>,
     /// Compute threads; defaults to the number of cores.
     pub threads: Option<usize>,
+    /// The server of [`EmbedderChoice::Endpoint`].
+    pub endpoint: Option<EndpointSettings>,
 }
 
 /// Returns the configured embedder.
 ///
-/// The built-in one costs nothing until it is used. For the others this finds and loads the ONNX Runtime, downloads the
-/// model if it is not cached (never offline) and hashes its files for the fingerprint. The model itself is loaded on
-/// the first text.
+/// The built-in one costs nothing until it is used. For those of fastembed this finds and loads the ONNX Runtime,
+/// downloads the model if it is not cached (never offline) and hashes its files for the fingerprint. The model itself is
+/// loaded on the first text. A server is sent nothing yet.
 ///
 /// # Errors
 ///
-/// Returns an error if the model is unknown, if it is not on disk while offline, if its files are unusable, or if no
-/// ONNX Runtime is found. Lexical search works without an embedder; [`EmbedError::hint`] tells the user how to get one.
+/// Returns an error if the model is unknown, if it is not on disk while offline, if its files are unusable, if no ONNX
+/// Runtime is found, or if no server is set up. Lexical search works without an embedder; [`EmbedError::hint`] tells the user how to get one.
 pub fn load(options: &EmbedderOptions) -> Result<Arc<dyn Embedder>, EmbedError> {
     match &options.choice {
         EmbedderChoice::Builtin => Ok(Arc::new(builtin::Builtin::new(options.threads))),
         EmbedderChoice::Fastembed(model) => Ok(Arc::new(fastembed::Fastembed::load(model, options)?)),
+        EmbedderChoice::Endpoint(_) => {
+            let settings = options.endpoint.clone().ok_or(EndpointSettingsError::NoAddress)?;
+            let clock = Arc::new(SystemClock);
+            Ok(Arc::new(endpoint::Endpoint::new(settings, options.offline, options.threads, clock)?))
+        }
     }
 }
 
@@ -303,6 +421,22 @@ pub enum EmbedError {
         /// Name of the embedder.
         model: String,
     },
+
+    /// The settings of the server cannot be used.
+    #[error("settings of `[embedding]` cannot be used")]
+    Settings(#[from] EndpointSettingsError),
+
+    /// The server gave no vectors.
+    #[error("no vectors of `{model}` from {address}")]
+    Endpoint {
+        /// Name of the model.
+        model: String,
+        /// The server.
+        address: String,
+        /// Why.
+        #[source]
+        source: EndpointError,
+    },
 }
 
 impl EmbedError {
@@ -315,12 +449,16 @@ impl EmbedError {
             Self::UnknownModel { .. } => {
                 Some("the names are those of fastembed's catalogue; a folder is given as `fastembed:FOLDER`".into())
             }
-            Self::NotCached { .. } => Some("run the command once without `--offline`, which downloads it".into()),
+            Self::NotCached { .. } => {
+                Some("run the command once without `--offline` and `--dry-run`, which downloads it".into())
+            }
             Self::Download { .. } => {
                 Some("check the connection, or set HF_ENDPOINT to a mirror; `builtin` needs no download".into())
             }
             Self::Files(error) => error.hint(),
             Self::Runtime(error) => Some(error.hint()),
+            Self::Settings(error) => error.hint(),
+            Self::Endpoint { source, .. } => source.hint(),
             Self::Load { .. } | Self::Run { .. } | Self::WrongShape { .. } | Self::UnusableVector { .. } => None,
         }
     }
@@ -331,5 +469,6 @@ impl EmbedError {
 pub(crate) fn builtin_for_tests() -> Arc<dyn Embedder> {
     let choice = EmbedderChoice::Builtin;
     let cache_dir = std::env::temp_dir();
-    load(&EmbedderOptions { choice, offline: true, cache_dir, data_dir: None, threads: Some(1) }).unwrap()
+    load(&EmbedderOptions { choice, offline: true, cache_dir, data_dir: None, threads: Some(1), endpoint: None })
+        .unwrap()
 }

@@ -223,6 +223,34 @@ impl Index {
         collect(stream, action, |columns| columns.chunks()).await
     }
 
+    /// Returns the document and the tokens of every chunk that is still to be embedded.
+    pub(crate) async fn missing_tokens(&self) -> Result<Vec<(DocumentId, u32)>, IndexError> {
+        let action = "read the chunks that wait for a vector";
+        let query = self.chunks.query().only_if(MISSING_VECTOR).select(Select::columns(&["document_id", "tokens"]));
+        let stream = query.limit(usize::MAX >> 1).execute().await.during(action)?;
+        collect(stream, action, |columns| {
+            let (documents, tokens) = (columns.text("document_id")?, columns.tokens()?);
+            let row = |row| Ok((super::schema::stored_id(documents.value(row))?, tokens.value(row)));
+            (0..columns.0.num_rows()).map(row).collect()
+        })
+        .await
+    }
+
+    /// Returns [`ChunkRow::embed_key`] of the chunks of `documents` that have a vector.
+    pub(crate) async fn embedded_keys(&self, documents: &[DocumentId]) -> Result<HashSet<String>, IndexError> {
+        let action = "read which vectors can be reused";
+        if documents.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let of_these = format!("vector IS NOT NULL AND {}", of_documents(documents));
+        let query = self.chunks.query().only_if(of_these).select(Select::columns(&["embed_key"]));
+        let stream = query.limit(usize::MAX >> 1).execute().await.during(action)?;
+        let keys = collect(stream, action, |columns| {
+            Ok(columns.text("embed_key")?.iter().flatten().map(str::to_owned).collect())
+        });
+        Ok(keys.await?.into_iter().collect())
+    }
+
     /// Returns the vectors of `documents` by [`ChunkRow::embed_key`], to reuse them for unchanged text.
     pub(crate) async fn vectors_by_key(
         &self,

@@ -311,6 +311,10 @@ impl<'a> Columns<'a> {
         self.column(name)
     }
 
+    pub(super) fn tokens(&self) -> Result<&'a UInt32Array, ArrowError> {
+        self.column("tokens")
+    }
+
     pub(super) fn row_ids(&self) -> Result<&'a UInt64Array, ArrowError> {
         self.column("_rowid")
     }
@@ -353,7 +357,7 @@ impl<'a> Columns<'a> {
             (self.column("line_start")?, self.column("line_end")?);
         let (byte_starts, byte_ends): (&UInt64Array, &UInt64Array) =
             (self.column("byte_start")?, self.column("byte_end")?);
-        let tokens: &UInt32Array = self.column("tokens")?;
+        let tokens = self.tokens()?;
         (0..self.0.num_rows())
             .map(|row| {
                 Ok(ChunkRow {

@@ -78,6 +78,7 @@ async fn measure() {
             cache_dir: PathBuf::new(),
             data_dir: None,
             threads: None,
+            endpoint: None,
         };
         let index_of = Index::open(&IndexLocation::parse(index).unwrap()).await.unwrap();
         let searcher = Searcher::new(index_of, Ok(load(&options).unwrap()));

@@ -44,10 +44,11 @@ use fusion::{Candidate, fuse};
 pub(crate) use signals::Measured;
 use signals::headings;
 
-use super::embed::{EmbedError, Embedder, readable};
+use super::embed::{EmbedError, Embedder, Server, readable};
 use super::index::{ChunkRow, Filter, Index, IndexError, LegHit};
 use super::rerank::Rerank;
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
+use crate::base::line::with_causes;
 use crate::base::word::{WordSplitter, language_of};
 
 /// Minimum number of candidates per leg.
@@ -253,6 +254,12 @@ pub enum VectorsUnusable {
     /// The embedder of the index could not be loaded.
     #[error("embedder of the index is not available: {0}")]
     NoEmbedder(String),
+    /// The embedder of the index may not be asked.
+    #[error("embedder of the index is not asked: {0}")]
+    Withheld(String),
+    /// The server that embeds gave no vector for the query.
+    #[error("query was not embedded: {0}")]
+    NoAnswer(String),
 }
 
 impl VectorsUnusable {
@@ -261,6 +268,8 @@ impl VectorsUnusable {
         match self {
             Self::OtherEmbedder { .. } => "run `dr index --rebuild`, or search with `--mode lexical`".into(),
             Self::NoneYet => "run `dr index` without `--no-embed`".into(),
+            Self::Withheld(_) => "search with `--mode lexical` for the same hits without this note".into(),
+            Self::NoAnswer(_) => "try again when the server answers, or search with `--mode lexical`".into(),
             Self::NoEmbedder(_) => "run `dr doctor` to see what is missing, or search with `--mode lexical`".into(),
         }
     }
@@ -300,6 +309,8 @@ impl SearchError {
 pub struct Searcher {
     index: Index,
     embedder: Result<Arc<dyn Embedder>, VectorsUnusable>,
+    /// The embedder for texts that are not compared with vectors of the index.
+    companion: Result<Arc<dyn Embedder>, VectorsUnusable>,
     splitter: WordSplitter,
     rerank: Rerank,
 }
@@ -316,7 +327,22 @@ impl Searcher {
             Err(VectorsUnusable::OtherEmbedder { stored: stored.name.clone(), current })
         });
         let splitter = WordSplitter::of(index.main_language());
-        Self { index, embedder, splitter, rerank: Rerank::Off }
+        let companion = embedder.as_ref().map(|embedder| embedder.companion().unwrap_or_else(|| Arc::clone(embedder)));
+        let companion = companion.map_err(Clone::clone);
+        Self { index, embedder, companion, splitter, rerank: Rerank::Off }
+    }
+
+    /// Searches text alone, for a reason.
+    #[must_use]
+    pub(crate) fn without_vectors(self, reason: VectorsUnusable) -> Self {
+        Self { embedder: Err(reason), ..self }
+    }
+
+    /// Embeds queries for no more than so many billionths of a dollar in all. Vectors are not searched when they are spent.
+    #[must_use]
+    pub(crate) fn within(self, limit_nanos: u64) -> Self {
+        let limited = self.embedder.as_ref().ok().and_then(|embedder| embedder.within(Some(limit_nanos)));
+        Self { embedder: limited.map_or(self.embedder, Ok), ..self }
     }
 
     /// Reranks the first hits of every search.
@@ -340,18 +366,24 @@ impl Searcher {
         &self.splitter
     }
 
-    /// Returns the embedder, if its fingerprint is that of the index.
-    pub(crate) fn embedder(&self) -> Option<&Arc<dyn Embedder>> {
-        self.embedder.as_ref().ok()
+    /// Returns the server that embeds the queries, if one does.
+    pub(crate) fn server(&self) -> Option<&Server> {
+        self.embedder.as_ref().ok()?.server()
     }
 
-    /// Returns the embedder.
+    /// Returns the embedder for texts that are not compared with vectors of the index, if the fingerprint of the embedder is
+    /// that of the index. It is on this machine.
+    pub(crate) fn companion(&self) -> Option<&Arc<dyn Embedder>> {
+        self.companion.as_ref().ok()
+    }
+
+    /// Returns the embedder for texts that are not compared with vectors of the index.
     ///
     /// # Errors
     ///
-    /// Returns [`SearchError::Vectors`] if it cannot be loaded, or its fingerprint is not that of the index.
-    pub(crate) fn needed_embedder(&self) -> Result<&Arc<dyn Embedder>, SearchError> {
-        self.embedder.as_ref().map_err(|reason| SearchError::Vectors(reason.clone()))
+    /// Returns [`SearchError::Vectors`] if it cannot be loaded, or the fingerprint of the embedder is not that of the index.
+    pub(crate) fn needed_companion(&self) -> Result<&Arc<dyn Embedder>, SearchError> {
+        self.companion.as_ref().map_err(|reason| SearchError::Vectors(reason.clone()))
     }
 
     /// Searches for a query as the user typed it.
@@ -493,8 +525,13 @@ impl Searcher {
             Ok(embedder) => Arc::clone(embedder),
             Err(reason) => return unusable(reason.clone()),
         };
-        let text = query.text.clone();
-        let vector = tokio::task::spawn_blocking(move || embedder.embed_query(&text)).await??;
+        let (text, is_asked) = (query.text.clone(), embedder.server().is_some());
+        let vector = match tokio::task::spawn_blocking(move || embedder.embed_query(&text)).await? {
+            Ok(vector) => vector,
+            // A server may be down for a while, and the text is as good as ever.
+            Err(error) if is_asked => return unusable(VectorsUnusable::NoAnswer(with_causes(&error))),
+            Err(error) => return Err(error.into()),
+        };
         let hits = self.index.vector_leg(&vector, &options.filter, depth).await?;
         if hits.is_empty() && !self.index.has_vectors().await? {
             return unusable(VectorsUnusable::NoneYet);

@@ -88,6 +88,7 @@ impl World {
             stop: self.stop.clone(),
             seed: 7,
             jobs: None,
+            set_aside_nanos: 0,
         }
     }
 

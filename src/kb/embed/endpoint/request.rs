@@ -1,0 +1,323 @@
+//! Requests to `/embeddings` and what servers make of them.
+
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use reqwest::header::HeaderMap;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::settings::{EndpointSettings, Shorten};
+use crate::base::breaker::Paused;
+use crate::base::http::{BodyError, NoReply, retry_after};
+use crate::base::line::{shortened, with_causes};
+use crate::base::money::dollars_text;
+use crate::base::retry::{Again, Failure};
+
+/// Longest reply for one text, in bytes: 8,192 components of 32 characters each.
+const MAX_REPLY_BYTES_PER_TEXT: usize = 8_192 * 32;
+
+/// Further bytes of a reply.
+const MAX_REPLY_FRAME_BYTES: usize = 1 << 20;
+
+/// Phrases in the errors of various servers for a text, or a number of texts, that is too large. Text Embeddings Inference:
+/// `must have less than`, `batch size`; Ollama, OpenAI, vLLM: `context length`; llama.cpp: `too large to process`, `context
+/// size`, `physical batch size`.
+const TOO_LARGE: [&str; 9] = [
+    "too long",
+    "too large",
+    "too many",
+    "must have less than",
+    "batch size",
+    "context length",
+    "context size",
+    "context window",
+    "maximum input length",
+];
+
+/// An embedding server gave no vectors.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EndpointError {
+    /// `dr` is offline.
+    #[error("dr is offline")]
+    Offline,
+    /// The server was not reached, or gave no complete reply.
+    #[error("{reason}")]
+    NoReply {
+        /// What happened.
+        reason: String,
+        /// Whether the request may have been carried out; it was not if no connection was made.
+        may_be_done: bool,
+    },
+    /// The reply is larger than the vectors could be.
+    #[error("reply is larger than {max_bytes} bytes")]
+    TooMuch {
+        /// The limit.
+        max_bytes: usize,
+    },
+    /// The key is refused.
+    #[error("status {status}: the key is missing or refused")]
+    Key {
+        /// The status.
+        status: u16,
+    },
+    /// The account has no money left.
+    #[error("status {status}: the quota of the account is used up")]
+    Quota {
+        /// The status.
+        status: u16,
+    },
+    /// The server cannot take the request now.
+    #[error("status {status}: {reason}")]
+    Busy {
+        /// The status.
+        status: u16,
+        /// What the server says.
+        reason: String,
+        /// When it wants to be asked again.
+        retry_after: Option<Duration>,
+    },
+    /// A text, or their number, is too large for the server.
+    #[error("status {status}: {reason}")]
+    TooLarge {
+        /// The status.
+        status: u16,
+        /// What the server says.
+        reason: String,
+    },
+    /// The server refused the request.
+    #[error("status {status}: {reason}")]
+    Refused {
+        /// The status.
+        status: u16,
+        /// What the server says.
+        reason: String,
+    },
+    /// The reply is not in the form of the API.
+    #[error("reply is not in the form of the API: {reason}")]
+    Form {
+        /// What is wrong.
+        reason: String,
+    },
+    /// A vector has another length than the settings say.
+    #[error("vectors have {found} dimensions, not {expected}")]
+    WrongDimensions {
+        /// Components received.
+        found: usize,
+        /// Components expected.
+        expected: usize,
+    },
+    /// A vector is all zero or not finite.
+    #[error("a vector has no direction")]
+    NoDirection,
+    /// A text without words was to be embedded.
+    #[error("a text is empty")]
+    EmptyText,
+    /// The limit on the cost would be passed.
+    #[error("embedding costs up to {}, and the limit is {}", dollars_text(*needed), dollars_text(*limit))]
+    OverLimit {
+        /// What it would come to, in billionths of a dollar.
+        needed: u64,
+        /// The limit, in billionths of a dollar.
+        limit: u64,
+    },
+    /// The server failed before.
+    #[error(transparent)]
+    Paused(#[from] Paused),
+    /// The user stopped the work.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl EndpointError {
+    /// Returns what the user can do about this error.
+    pub(crate) fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Offline => "run it without `--offline`, or skip the vectors: `dr index --no-embed`".to_owned(),
+            Self::NoReply { .. } => {
+                "check that the server runs at the `base_url` in `[embedding]`; what was embedded is kept, and the next \
+                 `dr index` goes on from there"
+                    .to_owned()
+            }
+            Self::Key { .. } => "name the variable that holds the key with `key_env` in `[embedding]`".to_owned(),
+            Self::Refused { status: 404, .. } => {
+                "check the name of the model in `endpoint:MODEL`, and that `base_url` in `[embedding]` ends as the \
+                 server wants it, mostly in `/v1`"
+                    .to_owned()
+            }
+            Self::TooLarge { .. } => "set a smaller `window_tokens` or `batch` in `[embedding]`".to_owned(),
+            Self::WrongDimensions { found, expected } if found > expected => format!(
+                "set `dimensions = {found}` in `[embedding]`, or `shorten = \"here\"` if the model was trained for \
+                 shorter vectors"
+            ),
+            Self::WrongDimensions { found, .. } => format!("set `dimensions = {found}` in `[embedding]`"),
+            Self::OverLimit { .. } => {
+                "raise the limit with `--max-cost`, or skip the vectors: `dr index --no-embed`".to_owned()
+            }
+            Self::Quota { .. } | Self::Busy { .. } => {
+                "what was embedded is kept; run `dr index` again later".to_owned()
+            }
+            Self::TooMuch { .. }
+            | Self::Refused { .. }
+            | Self::Form { .. }
+            | Self::NoDirection
+            | Self::EmptyText
+            | Self::Paused(_)
+            | Self::Stopped => return None,
+        })
+    }
+
+    /// Returns whether the server carried the request out, or may have, so that it may be paid for.
+    pub(super) fn may_be_paid(&self) -> bool {
+        match self {
+            Self::NoReply { may_be_done, .. } => *may_be_done,
+            Self::TooMuch { .. }
+            | Self::Form { .. }
+            | Self::WrongDimensions { .. }
+            | Self::NoDirection
+            | Self::Stopped => true,
+            Self::Offline
+            | Self::Key { .. }
+            | Self::Quota { .. }
+            | Self::Busy { .. }
+            | Self::TooLarge { .. }
+            | Self::Refused { .. }
+            | Self::EmptyText
+            | Self::OverLimit { .. }
+            | Self::Paused(_) => false,
+        }
+    }
+}
+
+impl Failure for EndpointError {
+    fn again(&self) -> Again {
+        match self {
+            Self::NoReply { may_be_done: true, .. } => Again::Unanswered,
+            Self::NoReply { may_be_done: false, .. } => Again::Later(None),
+            Self::Busy { retry_after, .. } => Again::Later(*retry_after),
+            Self::Offline
+            | Self::TooMuch { .. }
+            | Self::Key { .. }
+            | Self::Quota { .. }
+            | Self::TooLarge { .. }
+            | Self::Refused { .. }
+            | Self::Form { .. }
+            | Self::WrongDimensions { .. }
+            | Self::NoDirection
+            | Self::EmptyText
+            | Self::OverLimit { .. }
+            | Self::Paused(_)
+            | Self::Stopped => Again::Never,
+        }
+    }
+}
+
+/// Returns the body of a request.
+pub(super) fn body(settings: &EndpointSettings, texts: &[String]) -> Value {
+    let mut body = json!({ "model": settings.model, "input": texts, "encoding_format": "float" });
+    if settings.shorten == Some(Shorten::Server) {
+        body["dimensions"] = settings.dimensions.into();
+    }
+    body
+}
+
+/// Returns the longest reply that so many texts may have, in bytes.
+pub(super) fn max_reply_bytes(texts: usize) -> usize {
+    MAX_REPLY_FRAME_BYTES + texts * MAX_REPLY_BYTES_PER_TEXT
+}
+
+/// Classifies a request without a complete reply.
+pub(super) fn without_reply(error: &NoReply, scrubbed: impl Fn(&str) -> String) -> EndpointError {
+    let no_reply = |may_be_done| EndpointError::NoReply { reason: scrubbed(&with_causes(error)), may_be_done };
+    match error {
+        NoReply::Failed(cause) => no_reply(!cause.is_connect()),
+        NoReply::TimedOut | NoReply::Body(BodyError::Broken(_)) => no_reply(true),
+        NoReply::Body(BodyError::TooLarge { max_bytes }) => EndpointError::TooMuch { max_bytes: *max_bytes },
+    }
+}
+
+/// Classifies a reply with an error status. `body` is without the key.
+pub(super) fn refused(status: StatusCode, headers: &HeaderMap, body: &str) -> EndpointError {
+    let (reason, lower) = (reason(body), body.to_lowercase());
+    let status = status.as_u16();
+    let is_too_large = status == 413 || TOO_LARGE.iter().any(|words| lower.contains(words));
+    let is_of_quota = lower.contains("insufficient_quota") || lower.contains("exceeded your current quota");
+    match status {
+        401 | 403 => EndpointError::Key { status },
+        402 => EndpointError::Quota { status },
+        429 if is_of_quota => EndpointError::Quota { status },
+        429 => EndpointError::Busy { status, reason, retry_after: retry_after(headers) },
+        // Llama.cpp reports a text that is too long with the status of an internal error.
+        400 | 413 | 422 | 500 if is_too_large => EndpointError::TooLarge { status, reason },
+        408 | 409 | 500..=599 => EndpointError::Busy { status, reason, retry_after: retry_after(headers) },
+        _ => EndpointError::Refused { status, reason },
+    }
+}
+
+/// Returns what an error body says, in any of the forms that servers use.
+fn reason(body: &str) -> String {
+    let said = match serde_json::from_str::<Value>(body) {
+        Ok(value) => {
+            let error = value.get("error").filter(|error| !error.is_null()).unwrap_or(&value);
+            let text = ["message", "detail", "error"].iter().find_map(|name| error[*name].as_str());
+            text.or(error.as_str()).map_or_else(|| error.to_string(), str::to_owned)
+        }
+        // The HTML error page of a proxy has no useful message.
+        Err(_) if body.trim_start().starts_with('<') => String::new(),
+        Err(_) => body.to_owned(),
+    };
+    if said.trim().is_empty() { "the server does not say why".to_owned() } else { shortened(&said) }
+}
+
+/// The vectors of a reply in the order of the texts, and the tokens that the server charges, if it says so.
+#[derive(Debug)]
+pub(super) struct Vectors {
+    pub(super) vectors: Vec<Vec<f32>>,
+    pub(super) tokens: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Reply {
+    data: Vec<Entry>,
+    #[serde(default)]
+    usage: Option<Usage>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    /// Left out by some servers, whose vectors are in the order of the texts.
+    #[serde(default)]
+    index: Option<usize>,
+    embedding: Vec<f32>,
+}
+
+#[derive(Deserialize)]
+struct Usage {
+    #[serde(default)]
+    prompt_tokens: Option<u64>,
+    #[serde(default)]
+    total_tokens: Option<u64>,
+}
+
+/// Reads the reply for so many texts.
+///
+/// # Errors
+///
+/// Returns [`EndpointError::Form`] unless each text has one vector of numbers.
+pub(super) fn read(body: &[u8], texts: usize) -> Result<Vectors, EndpointError> {
+    let form = |reason: String| EndpointError::Form { reason: shortened(&reason) };
+    let reply: Reply = serde_json::from_slice(body).map_err(|error| form(error.to_string()))?;
+    let found = reply.data.len();
+    let mut vectors = vec![None; texts];
+    for (place, Entry { index, embedding }) in reply.data.into_iter().enumerate() {
+        match vectors.get_mut(index.unwrap_or(place)) {
+            Some(vector @ None) => *vector = Some(embedding),
+            Some(Some(_)) => return Err(form("two vectors are for the same text".to_owned())),
+            None => return Err(form(format!("{found} vectors for {texts} texts"))),
+        }
+    }
+    let vectors: Option<Vec<_>> = vectors.into_iter().collect();
+    let vectors = vectors.ok_or_else(|| form(format!("{found} vectors for {texts} texts")))?;
+    let tokens = reply.usage.and_then(|usage| usage.prompt_tokens.or(usage.total_tokens));
+    Ok(Vectors { vectors, tokens })
+}

@@ -1,0 +1,283 @@
+//! Says what indexing would do, take and cost. Reads the folders and the index, writes nothing, and asks no server.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures::StreamExt;
+use serde::Serialize;
+
+use super::embed::{Embedder, Server};
+use super::index::{ChunkRow, DocumentRow, Index, IndexError, IndexLocation, Replacement};
+use super::ingest::{
+    CollectionSource, Differences, IngestError, IngestOptions, Read, Rebuild, ToRead, check_same, differences,
+    manifest, read, text_to_embed, with_sources,
+};
+use crate::base::id::DocumentId;
+use crate::base::money::dollars;
+
+/// Files per blocking task.
+const FILES_PER_TASK: usize = 16;
+
+/// Passages that are embedded on this machine to measure how long it takes.
+const SAMPLE: usize = 24;
+
+/// What a request to a server is taken to last, in seconds. It depends on the server, which is not asked.
+const SECONDS_PER_REQUEST: f64 = 2.0;
+
+/// What indexing would do.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct IndexEstimate {
+    /// Files that would be read: new ones, and those whose size or time has changed.
+    pub files: usize,
+    /// Files that would not.
+    pub unchanged: usize,
+    /// Files that cannot be indexed.
+    pub skipped: usize,
+    /// Files that would be removed from the index.
+    pub removed: usize,
+    /// Chunks that would be written.
+    pub chunks: usize,
+    /// Chunks that would be embedded, those included that wait for it since an earlier run.
+    pub to_embed: usize,
+    /// Chunks that would be written and keep the vector of an earlier run.
+    pub kept: usize,
+    /// Tokens that would be embedded, at most.
+    pub tokens: u64,
+    /// How long embedding would take, about, in seconds.
+    pub seconds: f64,
+    /// What a server would be sent; `None` if this machine embeds.
+    pub server: Option<ServerEstimate>,
+}
+
+/// What a server would be sent.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ServerEstimate {
+    /// Its address.
+    pub address: String,
+    pub requests: usize,
+    /// Seconds that a request is taken to last.
+    pub seconds_per_request: f64,
+    /// What the tokens cost at most in US dollars; `None` if their price is not known.
+    pub cost_usd: Option<f64>,
+    /// The limit in US dollars; `None` for no limit.
+    pub max_cost_usd: Option<f64>,
+}
+
+/// Returns what [`ingest`](super::ingest::ingest) would do with the same parameters. Embedding would stop at a cost of
+/// `max_cost`, in billionths of a dollar.
+///
+/// # Errors
+///
+/// Returns the error that it would begin with.
+pub async fn estimate(
+    location: &IndexLocation,
+    embedder: &Arc<dyn Embedder>,
+    choice: &str,
+    options: &IngestOptions,
+    max_cost: Option<u64>,
+) -> Result<IndexEstimate, IngestError> {
+    let wanted = manifest(embedder, choice);
+    let index = match options.rebuild {
+        // It starts from the files, and opens nothing that may be damaged.
+        Rebuild::All => None,
+        Rebuild::No | Rebuild::Text => match Index::open(location).await {
+            Ok(index) => Some(index),
+            Err(IndexError::Missing { .. }) => None,
+            Err(error) => return Err(error.into()),
+        },
+    };
+    let stored = index.as_ref().map(|index| index.manifest().clone());
+    if let Some(stored) = stored.as_ref().filter(|_| options.rebuild == Rebuild::No) {
+        check_same(stored, &wanted)?;
+    }
+    with_sources(location, stored.unwrap_or(wanted), options)?;
+    let mut draft = Draft { embedder, options, index, estimate: IndexEstimate::default(), sample: Vec::new() };
+    let mut read_again = HashSet::new();
+    for source in &options.sources {
+        read_again.extend(draft.add(source).await?);
+    }
+    draft.add_forgotten(&mut read_again).await?;
+    if options.embed {
+        draft.add_waiting(&read_again).await?;
+        draft.finish(max_cost).await
+    } else {
+        Ok(IndexEstimate { to_embed: 0, tokens: 0, ..draft.estimate })
+    }
+}
+
+struct Draft<'a> {
+    embedder: &'a Arc<dyn Embedder>,
+    options: &'a IngestOptions,
+    /// The index as it is; `None` if it is not used.
+    index: Option<Index>,
+    estimate: IndexEstimate,
+    /// Some of the texts to embed.
+    sample: Vec<String>,
+}
+
+impl Draft<'_> {
+    /// Adds a folder. Returns the documents whose chunks would be replaced or removed.
+    async fn add(&mut self, source: &CollectionSource) -> Result<Vec<DocumentId>, IngestError> {
+        let indexed = match &self.index {
+            Some(index) => index.documents(Some(&source.name)).await?,
+            None => Vec::new(),
+        };
+        let is_again = self.options.rebuild != Rebuild::No;
+        let (known, donor) = if is_again { (Vec::new(), self.index.as_ref()) } else { (indexed.clone(), None) };
+        let Differences { to_read, gone, renamed, skipped, unchanged } =
+            differences(source, known, donor, self.options).await?;
+        self.estimate.files += to_read.len();
+        self.estimate.unchanged += unchanged;
+        self.estimate.skipped += skipped.len();
+        self.estimate.removed += gone.len() - renamed.len();
+        let vectors = self.keys_kept(&indexed, &to_read, &renamed).await?;
+        let mut replaced: Vec<_> = gone.into_iter().map(|row| row.id).collect();
+        replaced.extend(to_read.iter().filter_map(|file| file.known.as_ref()).map(|row| row.id.clone()));
+        self.read(source, to_read, &vectors).await?;
+        Ok(replaced)
+    }
+
+    /// Returns the keys of vectors that chunks of the files to read may keep.
+    async fn keys_kept(
+        &self,
+        indexed: &[DocumentRow],
+        to_read: &[ToRead],
+        renamed: &HashMap<String, DocumentId>,
+    ) -> Result<HashSet<String>, IngestError> {
+        let Some(index) = &self.index else { return Ok(HashSet::new()) };
+        let donors: Vec<_> = match self.options.rebuild {
+            Rebuild::All => Vec::new(),
+            Rebuild::Text => indexed.iter().map(|row| row.id.clone()).collect(),
+            Rebuild::No => {
+                let known = to_read.iter().filter_map(|file| file.known.as_ref());
+                known.map(|row| row.id.clone()).chain(renamed.values().cloned()).collect()
+            }
+        };
+        Ok(index.embedded_keys(&donors).await?)
+    }
+
+    async fn read(
+        &mut self,
+        source: &CollectionSource,
+        to_read: Vec<ToRead>,
+        vectors: &HashSet<String>,
+    ) -> Result<(), IngestError> {
+        let threads = std::thread::available_parallelism().map_or(2, usize::from);
+        let tasks: Vec<_> = to_read.chunks(FILES_PER_TASK).map(<[_]>::to_vec).collect();
+        let mut reads = futures::stream::iter(tasks)
+            .map(|files| {
+                let (source, embedder) = (source.clone(), Arc::clone(self.embedder));
+                tokio::task::spawn_blocking(move || {
+                    files.into_iter().map(|file| read(&source, file, embedder.as_ref())).collect::<Vec<_>>()
+                })
+            })
+            .buffered(threads);
+        while let Some(read) = reads.next().await {
+            for read in read.map_err(IngestError::Task)? {
+                match read {
+                    Read::Same(_) => {
+                        self.estimate.files -= 1;
+                        self.estimate.unchanged += 1;
+                    }
+                    Read::Skipped { .. } => {
+                        self.estimate.files -= 1;
+                        self.estimate.skipped += 1;
+                    }
+                    Read::New { replacement: Replacement { chunks, .. }, .. } => {
+                        self.estimate.chunks += chunks.len();
+                        let (estimate, sample) = (&mut self.estimate, &mut self.sample);
+                        chunks.iter().for_each(|row| add_chunk(estimate, sample, row, vectors));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the collections that would be removed.
+    async fn add_forgotten(&mut self, read_again: &mut HashSet<DocumentId>) -> Result<(), IngestError> {
+        let Some(index) = &self.index else { return Ok(()) };
+        for name in &self.options.forget {
+            let gone = index.documents(Some(name)).await?;
+            self.estimate.removed += gone.len();
+            read_again.extend(gone.into_iter().map(|row| row.id));
+        }
+        Ok(())
+    }
+
+    /// Adds chunks that wait for their vector since an earlier run.
+    async fn add_waiting(&mut self, read_again: &HashSet<DocumentId>) -> Result<(), IngestError> {
+        let Some(index) = self.index.as_ref().filter(|_| self.options.rebuild == Rebuild::No) else { return Ok(()) };
+        for (document, tokens) in index.missing_tokens().await? {
+            if !read_again.contains(&document) {
+                self.estimate.to_embed += 1;
+                self.estimate.tokens += u64::from(tokens);
+            }
+        }
+        if self.sample.is_empty() {
+            self.sample = index.missing_vectors(SAMPLE).await?.iter().map(text_to_embed).collect();
+        }
+        Ok(())
+    }
+
+    async fn finish(self, max_cost: Option<u64>) -> Result<IndexEstimate, IngestError> {
+        let IndexEstimate { to_embed, tokens, .. } = self.estimate;
+        let tokens = self.embedder.tokens_of(tokens, to_embed);
+        if let Some(server) = self.embedder.server() {
+            let requests = to_embed.div_ceil(server.batch);
+            return Ok(IndexEstimate {
+                tokens,
+                seconds: seconds_at(server, requests),
+                server: Some(ServerEstimate {
+                    address: server.address.to_string(),
+                    requests,
+                    seconds_per_request: SECONDS_PER_REQUEST,
+                    cost_usd: server.cost_nanos(tokens).map(dollars),
+                    max_cost_usd: max_cost.map(dollars),
+                }),
+                ..self.estimate
+            });
+        }
+        let (embedder, sample) = (Arc::clone(self.embedder), self.sample);
+        let measured = tokio::task::spawn_blocking(move || seconds_per_token(embedder.as_ref(), &sample));
+        let each = measured.await.map_err(IngestError::Task)??;
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        let seconds = each * tokens as f64;
+        Ok(IndexEstimate { tokens, seconds, ..self.estimate })
+    }
+}
+
+fn add_chunk(estimate: &mut IndexEstimate, sample: &mut Vec<String>, row: &ChunkRow, vectors: &HashSet<String>) {
+    match &row.embed_key {
+        None => {}
+        Some(key) if vectors.contains(key) => estimate.kept += 1,
+        Some(_) => {
+            estimate.to_embed += 1;
+            estimate.tokens += u64::from(row.tokens);
+            if sample.len() < SAMPLE {
+                sample.push(text_to_embed(row));
+            }
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+fn seconds_at(server: &Server, requests: usize) -> f64 {
+    requests.div_ceil(server.concurrency) as f64 * SECONDS_PER_REQUEST
+}
+
+/// Measures how long a token takes on this machine.
+fn seconds_per_token(embedder: &dyn Embedder, sample: &[String]) -> Result<f64, IngestError> {
+    let texts: Vec<_> = sample.iter().map(String::as_str).collect();
+    let tokens: usize = texts.iter().map(|text| embedder.tokens().count(text)).sum();
+    if tokens == 0 {
+        return Ok(0.0);
+    }
+    embedder.warm_up();
+    let started = Instant::now();
+    embedder.embed_passages(&texts)?;
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    let each = started.elapsed().as_secs_f64() / tokens as f64;
+    Ok(each)
+}
