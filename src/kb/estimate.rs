@@ -55,6 +55,7 @@ pub struct IndexEstimate {
 pub struct ServerEstimate {
     /// Its address.
     pub address: String,
+    /// Requests.
     pub requests: usize,
     /// Seconds that a request is taken to last.
     pub seconds_per_request: f64,
@@ -187,7 +188,9 @@ impl Draft<'_> {
                     Read::New { replacement: Replacement { chunks, .. }, .. } => {
                         self.estimate.chunks += chunks.len();
                         let (estimate, sample) = (&mut self.estimate, &mut self.sample);
-                        chunks.iter().for_each(|row| add_chunk(estimate, sample, row, vectors));
+                        for row in &chunks {
+                            add_chunk(estimate, sample, row, vectors);
+                        }
                     }
                 }
             }

@@ -191,7 +191,8 @@ impl Endpoint {
     ) -> Part {
         let mut vectors = vec![None; texts.len()];
         let mut shortened = vec![false; texts.len()];
-        let mut left: Vec<Range<usize>> = vec![0..texts.len()];
+        // The ranges of texts that are left, the next one last.
+        let mut left: Vec<Range<usize>> = std::iter::once(0..texts.len()).collect();
         while let Some(range) = left.pop() {
             let answer = if halt.is_cancelled() {
                 Err(EndpointError::Stopped)

@@ -26,7 +26,7 @@ const MAX_REPLY_FRAME_BYTES: usize = 1 << 20;
 const TOO_LARGE: [&str; 9] = [
     "too long",
     "too large",
-    "too many",
+    "too many inputs",
     "must have less than",
     "batch size",
     "context length",
@@ -246,10 +246,9 @@ pub(super) fn refused(status: StatusCode, headers: &HeaderMap, body: &str) -> En
         401 | 403 => EndpointError::Key { status },
         402 => EndpointError::Quota { status },
         429 if is_of_quota => EndpointError::Quota { status },
-        429 => EndpointError::Busy { status, reason, retry_after: retry_after(headers) },
         // Llama.cpp reports a text that is too long with the status of an internal error.
         400 | 413 | 422 | 500 if is_too_large => EndpointError::TooLarge { status, reason },
-        408 | 409 | 500..=599 => EndpointError::Busy { status, reason, retry_after: retry_after(headers) },
+        408 | 409 | 429 | 500..=599 => EndpointError::Busy { status, reason, retry_after: retry_after(headers) },
         _ => EndpointError::Refused { status, reason },
     }
 }
