@@ -85,6 +85,7 @@ use self::provider::WebError;
 pub(crate) use self::provider::{DateRange, SearchProvider, WebHit, WebQuery, search_patiently};
 pub(crate) use self::relevant::{joined, relevant};
 pub(crate) use self::search_engine::SearchEngine;
+#[cfg(test)]
 pub(crate) use self::searxng::SearxNg;
 pub(crate) use self::settings::{WebAccess, WebOptions, WebSettingsError};
 pub(crate) use self::url::{WebUrl, named_in};
