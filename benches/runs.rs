@@ -58,6 +58,7 @@ async fn measure(nodes: usize, delay: Duration) {
         stop: CancellationToken::new(),
         seed: 1,
         jobs: None,
+        set_aside_nanos: 0,
     };
     let settings = RunSettings {
         request: RunRequest { mode: Mode::Deep, ..RunRequest::default() },
