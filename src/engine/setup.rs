@@ -55,6 +55,9 @@ const LOCAL_TIMES: u32 = 3;
 /// costs money. A query has some twenty tokens, of which a million cost cents.
 const EMBEDDING_PART: u64 = 100;
 
+/// Tokens that this part has to pay for; with less, queries are not embedded at all.
+const LEAST_QUERY_TOKENS: u64 = 64;
+
 /// Folder of fetched pages in `.dr`.
 pub(super) const PAGES: &str = "pages";
 
@@ -406,7 +409,14 @@ fn with_allowance(searcher: Searcher, cost_limit: Option<u64>, earlier_processes
         }
         (Some(Some(_)), Some(limit)) => {
             let each = limit / EMBEDDING_PART;
-            (searcher.within(each), each.saturating_mul(earlier_processes.saturating_add(1)).min(limit))
+            let set_aside = each.saturating_mul(earlier_processes.saturating_add(1)).min(limit);
+            let searcher = searcher.within(each);
+            if searcher.can_pay_for(LEAST_QUERY_TOKENS) {
+                (searcher, set_aside)
+            } else {
+                let why = "a hundredth of the cost limit does not pay for a query";
+                (searcher.without_vectors(VectorsUnusable::Withheld(why.to_owned())), set_aside)
+            }
         }
     }
 }

@@ -35,8 +35,9 @@ impl KbSource {
             Rerank::By(reranker) => format!(":{reranker}"),
             Rerank::Off | Rerank::Withheld(_) => String::new(),
         };
+        let withheld = if searcher.withholds_vectors() { ":by words" } else { "" };
         let state = format!(
-            "{}{}:{}:{:?}:{:?}:{:?}:{:?}{reranked}",
+            "{}{}:{}:{:?}:{:?}:{:?}:{:?}{reranked}{withheld}",
             contents.collect::<String>(),
             index.version().await?,
             index.manifest().embedder.fingerprint,

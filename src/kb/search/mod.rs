@@ -366,6 +366,16 @@ impl Searcher {
         &self.splitter
     }
 
+    /// Returns whether text alone is searched because the embedder may not be asked.
+    pub(crate) fn withholds_vectors(&self) -> bool {
+        matches!(self.embedder, Err(VectorsUnusable::Withheld(_)))
+    }
+
+    /// Returns whether the limit on the cost of embedding has room for so many tokens.
+    pub(crate) fn can_pay_for(&self, tokens: u64) -> bool {
+        self.embedder.as_ref().is_ok_and(|embedder| embedder.check_cost(tokens).is_ok())
+    }
+
     /// Returns the server that embeds the queries, if one does.
     pub(crate) fn server(&self) -> Option<&Server> {
         self.embedder.as_ref().ok()?.server()
