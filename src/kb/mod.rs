@@ -27,6 +27,8 @@ pub(crate) mod walk;
 
 pub mod ingest;
 
+pub(crate) mod watch;
+
 pub mod estimate;
 
 pub(crate) mod rerank;

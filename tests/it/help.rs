@@ -2,8 +2,9 @@ use std::process::Stdio;
 
 use crate::common::World;
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 22] = [
     "index",
+    "watch",
     "search",
     "get",
     "open",
