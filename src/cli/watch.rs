@@ -176,7 +176,7 @@ impl Messages {
     }
 
     fn tell_problems(&mut self, ui: &mut Ui, summary: &IngestSummary) {
-        let lines = |what: &'static str, files: &[_]| {
+        let lines = |what: &'static str, files: &[SkippedFile]| {
             let line = move |file: &SkippedFile| {
                 let path = one_line(&format!("{}/{}", file.collection, file.path));
                 format!("{what} {path}: {}", one_line(&file.reason))

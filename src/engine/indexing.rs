@@ -107,7 +107,8 @@ impl Engine {
         }
         let stored = Index::known(&self.location).await;
         let choice = self.embedder_choice(stored.as_ref(), request.rebuild);
-        let embedder = match kept.filter(|(known, _)| *known == choice.to_string()) {
+        let name = choice.to_string();
+        let embedder = match kept.filter(|(known, _)| *known == name) {
             Some((_, embedder)) => Arc::clone(embedder),
             None => self.load_embedder_as(&choice, offline).await?,
         };
@@ -125,7 +126,7 @@ impl Engine {
             verify: request.verify,
             rebuild,
         };
-        Ok(Indexing { embedder, choice: choice.to_string(), options, stored })
+        Ok(Indexing { embedder, choice: name, options, stored })
     }
 
     /// Returns the embedder with the limit on what it may spend, if it is a server that may be sent everything that is to be

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 
 use super::indexing::KeptEmbedder;
@@ -153,7 +154,8 @@ impl IndexWatch {
         let Some(request) = self.request() else { return Ok(()) };
         // A folder that was made again may have brought a `.dr` along.
         let indexed = match self.engine.check_trusted() {
-            Ok(()) => self.engine.index_again(&request, &mut self.embedder, listener, cancel).await,
+            // Boxed, because the compiler gives up on whether the future of a watch, with all of this in it, is `Send`.
+            Ok(()) => self.engine.index_again(&request, &mut self.embedder, listener, cancel).boxed().await,
             Err(error) => Err(error),
         };
         let failure = indexed.as_ref().err().map(|error| with_causes(error));
