@@ -192,7 +192,7 @@ impl Messages {
 
 /// Returns a summary as one line.
 fn text(summary: &IngestSummary) -> String {
-    let IngestSummary { added, changed, renamed, removed, unchanged, embedded, vectors_missing, .. } = summary;
+    let IngestSummary { added, changed, renamed, removed, unchanged, embedded, .. } = summary;
     let counts = [("added", added), ("changed", changed), ("renamed", renamed), ("removed", removed)];
     let mut parts: Vec<_> =
         counts.iter().filter(|(_, count)| **count > 0).map(|(what, count)| format!("{count} {what}")).collect();
@@ -201,9 +201,6 @@ fn text(summary: &IngestSummary) -> String {
     }
     if *embedded > 0 {
         parts.push(format!("{} embedded", counted(*embedded, "chunk")));
-    }
-    if *vectors_missing > 0 {
-        parts.push(format!("{} without a vector", counted(*vectors_missing, "chunk")));
     }
     parts.extend(summary.cost_usd.filter(|cost| *cost > 0.0).map(|cost| dollars_text(nanos(cost))));
     let interrupted = if summary.interrupted { "interrupted after " } else { "" };

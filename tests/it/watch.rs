@@ -176,7 +176,7 @@ fn page_finds_what_has_changed_since_it_was_opened() {
     // The page has no process of its own to end.
     let child = std::process::Command::new("true").spawn().unwrap();
     let page = Page { child, port: port.parse().unwrap(), token: token.to_owned() };
-    let found = page.get("/api/v1/search?q=marmalade&mode=lexical").json();
+    let found = page.get("/api/v1/search?q=marmalade").json();
     assert_eq!(found["hits"][0]["path"], "new.md");
     send("TERM", &watching.child);
     assert_eq!(watching.child.wait().unwrap().code(), Some(0));
