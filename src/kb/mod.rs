@@ -33,4 +33,6 @@ pub(crate) mod rerank;
 
 pub mod search;
 
+pub(crate) mod about;
+
 pub(crate) mod eval;
