@@ -93,10 +93,10 @@ async fn measure() {
             };
             let options = SearchOptions::default();
             let parsed = searcher.query(&query.text);
-            let found = searcher.find(&parsed, &options).await.unwrap();
+            let hits = searcher.find(&parsed, &options).await.unwrap().hits;
             let keys = searcher.key_words(&parsed, &options.filter).await.unwrap();
-            let signals = searcher.signals(&parsed, &found, &keys, Measured::Tokens).await.unwrap();
-            let set = index.rsplit('/').next().unwrap_or_default().to_owned();
+            let signals = searcher.signals(&parsed, &hits, &keys, Measured::Tokens).await.unwrap();
+            let set = index.rsplit('/').find(|part| ![".dr", "index"].contains(part)).unwrap_or_default().to_owned();
             let case = Case {
                 set,
                 question: query.text,
@@ -254,14 +254,13 @@ fn weights() {
         quantile(judged, |case| case.kind == Kind::Own && case.set == *largest, 0.2)
     };
     let about = std::env::var("DR_FIT_ABOUT").unwrap_or("similarity passage unknown hits".into());
-    let says = std::env::var("DR_FIT_SAYS")
-        .unwrap_or("hits unknown text_score similarity lead passage worst length words".into());
+    let says = std::env::var("DR_FIT_SAYS").unwrap_or("hits text_score similarity passage worst length words".into());
     let words = ["window", "hits", "missing", "unknown", "text_score", "words"];
     fit("ABOUT", &cases, &about.split(' ').collect::<Vec<_>>(), Kind::Foreign, foreign);
     fit("SAYS", &cases, &says.split(' ').collect::<Vec<_>>(), Kind::Near, near);
     let by_similarity = ["similarity", "unknown", "hits"];
     fit("ABOUT_BY_SIMILARITY", &cases, &by_similarity, Kind::Foreign, foreign);
-    let by_similarity = ["window", "hits", "unknown", "text_score", "length", "similarity", "lead", "words"];
+    let by_similarity = ["window", "hits", "text_score", "length", "similarity", "words"];
     fit("SAYS_BY_SIMILARITY", &cases, &by_similarity, Kind::Near, near);
     // Words alone tell less: more of both kinds are taken for the other.
     let by_words = |judged: &[(&Case, f64)]| quantile(judged, |case| case.kind == Kind::Foreign, 0.96);

@@ -64,9 +64,6 @@ const EXACT_DEPTH: usize = 200;
 /// Minimum weight of identifiers in the score of a query that has some.
 const MIN_IDENTIFIER_WEIGHT: f32 = 0.3;
 
-/// Rank in the vector leg that the best is compared with.
-const COMPARED_RANK: usize = 10;
-
 /// Hits per document before the scores of further ones are reduced.
 const DEFAULT_PER_DOCUMENT: PerDocument = PerDocument::First(5);
 
@@ -202,9 +199,6 @@ pub struct Found {
     pub without_vectors: Option<VectorsUnusable>,
     /// Why the hits were not reranked although a reranker is configured.
     pub(crate) not_reranked: Option<String>,
-    /// How far the best cosine is above the one at rank [`COMPARED_RANK`] of the vector leg, or above the last if there are
-    /// fewer.
-    lead: f32,
 }
 
 /// The result of a search, judged.
@@ -430,7 +424,6 @@ impl Searcher {
             self.exact_legs(query, options),
         );
         let (vector, without_vectors) = vector?;
-        let lead = lead(&vector);
         let candidates = with_exact(fuse(&text?, &vector, self.read_of(query)), exact?);
         let (rows, candidates) = self.select(query, candidates, options).await?;
         let stems = self.splitter.key_stems(&query.text);
@@ -438,7 +431,7 @@ impl Searcher {
             rows.into_iter().zip(&candidates).map(|(row, candidate)| self.hit(row, candidate, &stems)).collect();
         let (mut hits, not_reranked) = self.reranked(&query.text, hits).await;
         hits.truncate(wanted);
-        Ok(Found { hits, without_vectors, not_reranked, lead })
+        Ok(Found { hits, without_vectors, not_reranked })
     }
 
     /// Orders the first hits by their relevance, or returns them as they are with the reason why not.
@@ -631,14 +624,6 @@ impl Searcher {
             date: row.date,
             byte_start: row.byte_start,
         }
-    }
-}
-
-/// Returns how far the best hit of the vector leg is above the others.
-fn lead(vector: &[LegHit]) -> f32 {
-    match (vector.first(), vector.iter().take(COMPARED_RANK).last()) {
-        (Some(best), Some(compared)) => best.score - compared.score,
-        _ => 0.0,
     }
 }
 

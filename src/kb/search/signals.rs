@@ -24,7 +24,7 @@ const MAX_KEY_WORDS: usize = 32;
 const LEAST_CHUNKS: usize = 200;
 
 /// Number of [`Signals::values`].
-pub(super) const COUNT: usize = 12;
+pub(super) const COUNT: usize = 11;
 
 /// What the [`Signals`] were measured with, and so which of them are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,8 +57,6 @@ pub(crate) struct Signals {
     length: f32,
     /// Largest cosine of the question and a hit.
     similarity: f32,
-    /// How far the best cosine is above the one at rank 10. What is said in one place stands out.
-    lead: f32,
     /// Largest `MaxSim` of the question in a hit.
     passage: f32,
     /// Largest `MaxSim` of the question within about two sentences of a hit.
@@ -85,7 +83,6 @@ impl Signals {
             text_score: found,
             length: 5.0,
             similarity,
-            lead: similarity / 4.0,
             passage: f32::midpoint(similarity, found),
             sentence: f32::midpoint(similarity, found),
             worst: 1.0 - found,
@@ -104,7 +101,6 @@ impl Signals {
             ("text_score", self.text_score),
             ("length", self.length),
             ("similarity", self.similarity),
-            ("lead", self.lead),
             ("passage", self.passage),
             ("sentence", self.sentence),
             ("worst", self.worst),
@@ -136,10 +132,9 @@ impl Searcher {
         most: Measured,
     ) -> Result<(Found, Support, Vec<String>), SearchError> {
         let (found, keys) = futures::try_join!(self.find(query, options), self.key_words(query, &options.filter))?;
-        let support = if found.hits.is_empty() {
-            Support::None
-        } else {
-            Support::judge(&self.signals(query, &found, &keys, most).await?)
+        let support = match found.hits.as_slice() {
+            [] => Support::None,
+            hits => Support::judge(&self.signals(query, hits, &keys, most).await?),
         };
         let unknown = keys.into_iter().filter(|key| !key.is_known).map(|key| key.text).collect();
         Ok((found, support, unknown))
@@ -148,11 +143,10 @@ impl Searcher {
     pub(super) async fn signals(
         &self,
         query: &Query,
-        found: &Found,
+        hits: &[Hit],
         keys: &[KeyWord],
         most: Measured,
     ) -> Result<Signals, SearchError> {
-        let hits = &found.hits;
         let mut signals = self.by_words(hits, keys);
         let words: Vec<_> = keys.iter().map(|key| key.text.as_str()).collect();
         signals.text_score /= self.index.terms(query.language).forms(&words);
@@ -162,7 +156,7 @@ impl Searcher {
         let embedder = self.embedder.as_ref().ok().filter(|embedder| embedder.compares_tokens());
         let (Some(similarity), Some(embedder)) = (similarity, embedder) else { return Ok(signals) };
         signals.measured = most;
-        (signals.similarity, signals.lead) = (similarity, found.lead);
+        signals.similarity = similarity;
         if most == Measured::Tokens {
             let words = query.text.split_whitespace().map(|word| (word.to_owned(), self.weight(word, keys)));
             let words: Vec<_> = words.collect();

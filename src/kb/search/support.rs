@@ -48,28 +48,27 @@ impl Model {
 // questions of `tests/answers` that are not held out; foreign are those of aws-docs-qa and of each other.
 
 /// Whether the folder is about the question at all, fitted on its questions and on those about other things.
-const ABOUT: Model =
-    Model { bias: -8.047, weights: [0.0, 1.781, 0.0, -2.726, 0.0, 0.0, 7.675, 0.0, 9.372, 0.0, 0.0, 0.0] };
+const ABOUT: Model = Model { bias: -8.047, weights: [0.0, 1.781, 0.0, -2.726, 0.0, 0.0, 7.675, 9.372, 0.0, 0.0, 0.0] };
 
 /// Whether the hits say it, fitted on answerable questions and near misses.
 const SAYS: Model =
-    Model { bias: 7.334, weights: [0.0, 0.463, 0.0, 0.0, -1.575, -2.426, 4.87, 0.0, 7.95, 0.0, -4.447, 0.112] };
+    Model { bias: 7.334, weights: [0.0, 0.463, 0.0, 0.0, -1.575, -2.426, 4.87, 7.95, 0.0, -4.447, 0.112] };
 
 /// The same as [`ABOUT`], without token vectors.
 const ABOUT_BY_SIMILARITY: Model =
-    Model { bias: -6.586, weights: [0.0, 2.911, 0.0, -2.989, 0.0, 0.0, 12.121, 0.0, 0.0, 0.0, 0.0, 0.0] };
+    Model { bias: -6.586, weights: [0.0, 2.911, 0.0, -2.989, 0.0, 0.0, 12.121, 0.0, 0.0, 0.0, 0.0] };
 
 /// The same as [`SAYS`], without token vectors.
 const SAYS_BY_SIMILARITY: Model =
-    Model { bias: 4.774, weights: [3.0, 0.96, 0.0, 0.0, -1.31, -2.154, 8.943, 0.0, 0.0, 0.0, 0.0, -0.119] };
+    Model { bias: 4.774, weights: [3.0, 0.96, 0.0, 0.0, -1.31, -2.154, 8.943, 0.0, 0.0, 0.0, -0.119] };
 
 /// The same as [`ABOUT`], without vectors.
 const ABOUT_BY_WORDS: Model =
-    Model { bias: -5.430, weights: [6.273, 2.001, 0.306, -2.864, 3.085, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.745] };
+    Model { bias: -5.430, weights: [6.273, 2.001, 0.306, -2.864, 3.085, 0.0, 0.0, 0.0, 0.0, 0.0, 0.745] };
 
 /// The same as [`SAYS`], without vectors.
 const SAYS_BY_WORDS: Model =
-    Model { bias: -4.890, weights: [4.721, 1.942, 0.226, 1.764, -0.642, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.789] };
+    Model { bias: -4.890, weights: [4.721, 1.942, 0.226, 1.764, -0.642, 0.0, 0.0, 0.0, 0.0, 0.0, 0.789] };
 
 impl Support {
     /// Judges the signals of a search.
