@@ -78,7 +78,7 @@ pub(crate) use self::form::{QuestionForm, ResumeForm};
 pub use self::indexing::IndexRequest;
 pub(crate) use self::passage::{Excerpt, Extent, ParseSelectorError, Selector};
 pub(crate) use self::place::FilePlace;
-pub(crate) use self::pull::{PullError, Pulled};
+pub(crate) use self::pull::Pulled;
 pub(crate) use self::quoted::Quoted;
 pub(crate) use self::recall::{FileState, FoundBefore};
 pub(crate) use self::request::{AskRequest, RequestError};

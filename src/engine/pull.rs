@@ -27,7 +27,7 @@ pub(crate) struct Pulled {
 
 /// A repository could not be pulled.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum PullError {
+pub enum PullError {
     #[error("repositories are not pulled offline")]
     Offline,
     #[error("none of the folders is in a git repository")]
