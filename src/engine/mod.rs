@@ -28,6 +28,8 @@ mod search;
 
 mod indexing;
 
+mod pull;
+
 mod watch;
 
 mod passage;
@@ -79,6 +81,7 @@ pub use self::indexing::IndexRequest;
 pub(crate) use self::observer::{CallStep, LINE_CHARACTERS, Observer, Progress, RunEvent, event_line};
 pub(crate) use self::passage::{Excerpt, Extent, ParseSelectorError, Selector};
 pub(crate) use self::place::FilePlace;
+pub(crate) use self::pull::Pulled;
 pub(crate) use self::quoted::Quoted;
 pub(crate) use self::recall::{FileState, FoundBefore};
 pub(crate) use self::request::{AskRequest, RequestError};

@@ -35,4 +35,6 @@ pub(crate) mod rerank;
 
 pub mod search;
 
+pub(crate) mod about;
+
 pub(crate) mod eval;

@@ -5,6 +5,7 @@ use futures::future::BoxFuture;
 use super::{Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile};
 use crate::base::id::{ChunkId, ContentHash};
 use crate::base::line::{counted, with_causes};
+use crate::kb::about::About;
 use crate::kb::index::{ChunkRow, Index, IndexError};
 
 use crate::kb::rerank::Rerank;
@@ -16,6 +17,7 @@ pub(crate) struct KbSource {
     searcher: Searcher,
     options: SearchOptions,
     scope: String,
+    about: Vec<String>,
     version: String,
 }
 
@@ -25,7 +27,7 @@ impl KbSource {
     /// # Errors
     ///
     /// Returns an error if the index cannot be read.
-    pub(crate) async fn new(searcher: Searcher, options: SearchOptions) -> Result<Self, IndexError> {
+    pub(crate) async fn new(searcher: Searcher, options: SearchOptions, about: &About) -> Result<Self, IndexError> {
         let index = searcher.index();
         let documents = index.documents(None).await?;
         // What is found depends on what every file says, on the vectors there are, and on what may be searched; never on
@@ -52,7 +54,8 @@ impl KbSource {
         let names: Vec<_> = index.manifest().collections.keys().filter(is_searched).cloned().collect();
         let count = documents.iter().filter(|row| names.contains(&row.collection)).count();
         let scope = format!("{} of {}", counted(count, "file"), names.join(", "));
-        Ok(Self { searcher, options, scope, version })
+        let about = about.lines(&names).collect();
+        Ok(Self { searcher, options, scope, about, version })
     }
 }
 
@@ -99,6 +102,10 @@ impl Source for KbSource {
 
     fn scope(&self) -> String {
         self.scope.clone()
+    }
+
+    fn about(&self) -> &[String] {
+        &self.about
     }
 
     fn version(&self) -> String {
