@@ -25,7 +25,7 @@ const MAX_RUNS: u32 = 4;
 /// Ended runs whose outcome is kept here. Those before are read from the journal.
 const MAX_KEPT: usize = 32;
 
-/// Events that a observer may be behind. One that is further behind loses some, and reads the journal.
+/// Events that an observer may be behind. One that is further behind loses some, and reads the journal.
 const MAX_BEHIND: usize = 256;
 
 /// Longest wait for a run that was told to stop. It does so between steps, and a call of a model may take minutes: the

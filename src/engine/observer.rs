@@ -94,12 +94,12 @@ pub(crate) struct Progress {
 /// Receives the events of a run, in order. It is called on the tasks that execute the run, so it must not block.
 pub(crate) type Observer = Arc<dyn Fn(RunEvent) + Send + Sync>;
 
-/// Returns a observer that tells no one.
+/// Returns an observer that tells no one.
 pub(super) fn silent() -> Observer {
     Arc::new(|_| ())
 }
 
-/// Forwards the events of a run to a observer.
+/// Forwards the events of a run to an observer.
 pub(super) fn listener(observer: Observer) -> RunListener {
     Arc::new(move |notice| observer(RunEvent::from(notice)))
 }
