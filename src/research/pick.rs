@@ -298,8 +298,10 @@ fn with_what_they_refer_to(text: &str, units: Vec<Unit>) -> Vec<Unit> {
     for mut unit in units {
         let before = extended.last().filter(|before| before.section == unit.section);
         let own = &text[unit.range.clone()];
-        let is_open =
-            |before: &Unit| before.kind == UnitKind::Paragraph && text[before.range.clone()].trim_end().ends_with(':');
+        let is_open = |before: &Unit| {
+            let between = text.get(before.range.end..unit.range.start).unwrap_or_default();
+            text[before.range.clone()].trim_end().ends_with(':') && !between.trim().is_empty()
+        };
         let refers = unit.kind == UnitKind::Paragraph
             && (before.is_some_and(is_open) || REFERRING.iter().any(|opening| own.starts_with(opening)));
         if let Some(before) = before.filter(|before| refers && unit.range.end - before.range.start <= MAX_EXTENDED) {
