@@ -387,7 +387,7 @@ impl EngineError {
             Self::Run(error) => error.hint(),
             Self::Store(error) => error.hint(),
             Self::Recall(error) => error.hint(),
-            Self::Pull(error) => error.hint().map(str::to_owned),
+            Self::Pull(error) => Some(error.hint().to_owned()),
             Self::Verify(error) => error.hint(),
             Self::Request(error) => error.hint(),
             Self::Folder { action: "create", path, source } => in_the_way(path, source),

@@ -40,12 +40,12 @@ pub enum PullError {
 
 impl PullError {
     /// Returns what the user can do about this error.
-    pub(crate) fn hint(&self) -> Option<&'static str> {
+    pub(crate) fn hint(&self) -> &'static str {
         match self {
-            Self::Offline | Self::NoRepository => Some("run `dr index` without `--pull`"),
-            Self::Start(_) => Some("install git, or run `dr index` without `--pull`"),
+            Self::Offline | Self::NoRepository => "run `dr index` without `--pull`",
+            Self::Start(_) => "install git, or run `dr index` without `--pull`",
             Self::TooLong { .. } | Self::Failed { .. } => {
-                Some("nothing was indexed; run `git pull --ff-only` there to see more, or `dr index` without `--pull`")
+                "nothing was indexed; run `git pull --ff-only` there to see more, or `dr index` without `--pull`"
             }
         }
     }

@@ -230,9 +230,9 @@ fn matters(event: &notify::Event, known: &HashSet<PathBuf>, roots: &[PathBuf]) -
     let is_entry = match event.kind {
         // Indexing itself opens files.
         EventKind::Access(kind) if kind != AccessKind::Close(AccessMode::Write) => return false,
-        EventKind::Create(_) | EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)) => true,
-        EventKind::Any | EventKind::Other => true,
+        EventKind::Modify(ModifyKind::Name(_)) => true,
         EventKind::Access(_) | EventKind::Modify(_) => false,
+        EventKind::Create(_) | EventKind::Remove(_) | EventKind::Any | EventKind::Other => true,
     };
     let is_folder = |path: &Path| !is_hidden(path) && (known.contains(path) || path.is_dir());
     event.need_rescan()
