@@ -230,8 +230,8 @@ fn matters(event: &notify::Event, known: &HashSet<PathBuf>, roots: &[PathBuf]) -
     let is_entry = match event.kind {
         // Indexing itself opens files.
         EventKind::Access(kind) if kind != AccessKind::Close(AccessMode::Write) => return false,
-        EventKind::Modify(ModifyKind::Name(_)) => true,
-        EventKind::Access(_) | EventKind::Modify(_) => false,
+        EventKind::Access(_) => false,
+        EventKind::Modify(kind) => matches!(kind, ModifyKind::Name(_)),
         EventKind::Create(_) | EventKind::Remove(_) | EventKind::Any | EventKind::Other => true,
     };
     let is_folder = |path: &Path| !is_hidden(path) && (known.contains(path) || path.is_dir());
