@@ -32,6 +32,8 @@ mod passage;
 
 mod place;
 
+mod links;
+
 mod setup;
 
 mod stored;
@@ -74,6 +76,9 @@ pub(crate) use self::doctor::{CheckStatus, Checkup, ExplainedSetting};
 pub(crate) use self::error::{EngineError, ErrorKind};
 pub(crate) use self::form::{QuestionForm, ResumeForm};
 pub use self::indexing::IndexRequest;
+pub(crate) use self::links::{
+    Backlink, BrokenLink, DocumentLinks, LinkCheck, LinkEntry, LinkState, Neighbourhood, NoteName,
+};
 pub(crate) use self::passage::{Excerpt, Extent, ParseSelectorError, Selector};
 pub(crate) use self::place::FilePlace;
 pub(crate) use self::quoted::Quoted;

@@ -2,11 +2,12 @@ use std::process::Stdio;
 
 use crate::common::World;
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 22] = [
     "index",
     "search",
     "get",
     "open",
+    "links",
     "ask",
     "plan",
     "resume",
