@@ -270,7 +270,6 @@ mod tests {
     fn brackets_inside_a_link_belong_to_its_text() {
         assert_eq!(links("[a [b] `]` c](a(1).md)"), ["1 Path a(1).md"]);
         assert_eq!(links("[![badge](b.svg)](a.md)"), ["1 Path a.md"]);
-        assert_eq!(links("[![[Embedded]]](a.md)").len(), 2);
         assert_eq!(links("[[a]](b.md)")[..1], ["1 Wikilink a"]);
     }
 

@@ -54,10 +54,14 @@ pub(crate) struct Chunk {
     pub(crate) tokens: usize,
 }
 
-/// Returns the headings of sections, in order: where its line begins in the document's text, level and text.
+/// Returns the headings of sections, in order: where one begins in the document's text, its level and its text.
 pub(crate) fn headings(document: &Document) -> impl Iterator<Item = (usize, u8, String)> {
     outline::leaves(document).into_iter().filter_map(|leaf| match leaf.kind {
-        LeafKind::Heading { level, title } => Some((leaf.start, level, title)),
+        LeafKind::Heading { level, title } => {
+            // A leaf begins with the blank lines before it.
+            let leaf = &document.text[leaf.start..];
+            Some((document.text.len() - leaf.trim_start().len(), level, title))
+        }
         LeafKind::Text | LeafKind::Lines { .. } | LeafKind::Table { .. } => None,
     })
 }
