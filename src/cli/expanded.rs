@@ -14,8 +14,9 @@ pub(super) fn around(found: &Neighbourhood, indent: &str) -> String {
         let _ = writeln!(text, "{indent}Outline:");
     }
     let width = outline.iter().map(|heading| heading.line.to_string().len()).max().unwrap_or_default();
+    let top = outline.iter().map(|heading| heading.level).min().unwrap_or_default();
     for heading in outline {
-        let deep = "  ".repeat(usize::from(heading.level).saturating_sub(1));
+        let deep = "  ".repeat(usize::from(heading.level - top));
         let line = styled(QUIET, &format!("{:>width$}", heading.line));
         let _ = writeln!(text, "{indent}  {line}  {deep}{}", one_line(&heading.text));
     }

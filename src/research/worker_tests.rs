@@ -609,7 +609,7 @@ async fn where_no_unit_answers_support_is_weak_until_every_aspect_has_a_note() {
 #[tokio::test]
 async fn links_below_an_opened_note_are_shown_although_it_is_cut_and_open_in_turn() {
     let node = node();
-    let long = "The lock is a file. ".repeat(200);
+    let long = format!("The lock is a file.\n\n{}", "It is held by one writer. ".repeat(200));
     let source = ScriptedSource::of(&[("locks.md", long.as_str()), ("other note.md", "A reader takes no lock.")])
         .linking("\n\nLinks of this page: `other note.md` (Other)");
     let open = |passage: &str| json!({"tool": "open", "passage": passage});
