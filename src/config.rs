@@ -38,6 +38,7 @@ use self::layers::{DEFAULT, Found, Layer, complaint, find};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::environment::{Dotenv, Environment, KeyError, OPENAI_BASE_URL, OPENAI_KEY};
 use crate::base::money::nanos;
+use crate::kb::about::About;
 use crate::kb::embed::{EmbedderChoice, EndpointOptions, EndpointSettings, EndpointSettingsError};
 use crate::kb::rerank::{RerankOptions, RerankSettingsError, Reranker};
 use crate::kb::search::SearchMode;
@@ -111,6 +112,9 @@ pub(crate) struct CollectionOptions {
     pub(crate) allow_egress: bool,
     /// Where its documents are published.
     pub(crate) url: Option<String>,
+    /// A sentence for each folder, for readers of its passages.
+    #[serde(default)]
+    about: BTreeMap<String, String>,
 }
 
 /// Folders of the user, and the working directory.
@@ -304,6 +308,11 @@ impl Settings {
             model => values.models.all.model = values.models.all.model.take().or(model),
         }
         Ok(Self { values, paths, explained: explained(&figment), environment })
+    }
+
+    /// Returns what the user says of folders.
+    pub(crate) fn about(&self) -> About {
+        About::new(self.values.collections.iter().map(|(name, options)| (name, &options.about)))
     }
 
     /// Returns the language models. `None` if none is configured, or offline; rule-based steps are used then.

@@ -1,4 +1,4 @@
-//! `dr get`: prints a passage.
+//! `dr get`: prints passages.
 
 use clap::Args;
 use serde::Serialize;
@@ -7,23 +7,24 @@ use super::OutputArgs;
 use super::error::CliError;
 use super::exit::Exit;
 use super::expanded;
-use super::ui::{PLACE, Ui};
+use super::ui::{PLACE, Ui, styled};
 use crate::base::line::{one_line, printable};
 use crate::engine::{Engine, Excerpt, Extent, Neighbourhood, Selector};
 use crate::render::json::versioned;
 
-/// Read a chunk, its section, its document, or lines of a file
+/// Read chunks, their sections, their documents, or lines of files
 ///
-/// The text comes from the file if it is unchanged since it was indexed, otherwise from the index, with a note.
+/// Several passages are printed one after another, each below a line with its place. The text comes from the file if it is unchanged since it was indexed, otherwise from the index, with a note.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr get f2cb8db59abecbd4 --section      everything under the heading of a chunk
   dr get concepts/journal.md:36-41
-  dr get f2cb8db59abecbd4 --expand       the section, the outline, and linked notes")]
+  dr get f2cb8db59abecbd4 --expand       the section, the outline, and linked notes
+  dr get 'decisions/*.md' index.md       several, also by wildcards")]
 pub(super) struct GetArgs {
-    /// Id of a chunk or document, a path, or `path:from-to`
-    #[arg(value_name = "ID")]
-    selector: Selector,
+    /// Id of a chunk or document, a path, `path:from-to`, or a path with wildcards
+    #[arg(value_name = "ID", required = true)]
+    selectors: Vec<Selector>,
 
     /// Read everything under the chunk's heading
     #[arg(long, conflicts_with = "document")]
@@ -41,13 +42,14 @@ pub(super) struct GetArgs {
     output: OutputArgs,
 }
 
-/// A passage and what stands around it, as JSON.
+/// A passage as JSON.
 #[derive(Serialize)]
-struct Expanded<'a> {
+struct Entry {
     #[serde(flatten)]
-    passage: &'a Excerpt,
+    passage: Excerpt,
+    /// What stands around it, if that was asked for.
     #[serde(flatten)]
-    around: &'a Neighbourhood,
+    around: Option<Neighbourhood>,
 }
 
 /// Runs the command.
@@ -58,26 +60,61 @@ pub(super) async fn get(ui: &mut Ui, engine: &Engine, args: GetArgs) -> Result<E
         _ if args.expand => Extent::Section,
         _ => Extent::Chunk,
     };
-    let passage = engine.get(&args.selector, extent).await?;
-    let around = if args.expand { Some(engine.neighbourhood(&passage.document_id).await?) } else { None };
-    if passage.stale {
-        ui.warn(&format!("note: `{}` has changed since it was indexed; this is the indexed text", passage.path));
+    let (mut selectors, mut is_list) = (Vec::new(), args.selectors.len() > 1);
+    for selector in args.selectors {
+        match engine.matching(&selector).await? {
+            Some(found) => {
+                is_list = true;
+                selectors.extend(found);
+            }
+            None => selectors.push(selector),
+        }
     }
-    if args.output.is_json() {
-        let json = around.as_ref().map(|around| versioned(&Expanded { passage: &passage, around }));
-        ui.print(&json.unwrap_or_else(|| versioned(&passage))?)?;
-    } else {
-        let place = format!("{}:{}-{}", passage.path, passage.line_start, passage.line_end);
-        ui.tell_styled(PLACE, &one_line(&place));
-        if Ui::is_for_people() {
-            ui.print(&printable(&passage.text))?;
-        } else {
-            ui.pass(passage.text.as_bytes())?;
+    let mut passages = Vec::new();
+    for selector in &selectors {
+        let passage = engine.get(selector, extent).await?;
+        let around = if args.expand { Some(engine.neighbourhood(&passage.document_id).await?) } else { None };
+        if passage.stale {
+            ui.warn(&format!("note: `{}` has changed since it was indexed; this is the indexed text", passage.path));
         }
-        if let Some(around) = &around {
-            let end = if passage.text.ends_with('\n') { "" } else { "\n" };
-            ui.print(&format!("{end}\n{}", expanded::around(around, "")))?;
+        let entry = Entry { passage, around };
+        match (args.output.is_json(), is_list) {
+            (true, true) => passages.push(entry),
+            (true, false) => ui.print(&versioned(&entry)?)?,
+            (false, _) => print(ui, &entry, is_list)?,
         }
+    }
+    if args.output.is_json() && is_list {
+        ui.print(&versioned(&Passages { passages })?)?;
     }
     Ok(Exit::Done)
+}
+
+/// Several passages as JSON.
+#[derive(Serialize)]
+struct Passages {
+    passages: Vec<Entry>,
+}
+
+/// Prints the text of a passage. Its place is printed above it if there are several, else on stderr.
+fn print(ui: &mut Ui, Entry { passage, around }: &Entry, is_listed: bool) -> Result<(), CliError> {
+    let place = one_line(&format!("{}:{}-{}", passage.path, passage.line_start, passage.line_end));
+    if is_listed {
+        ui.print(&styled(PLACE, &format!("==> {place} <==")))?;
+    } else {
+        ui.tell_styled(PLACE, &place);
+    }
+    if Ui::is_for_people() {
+        ui.print(&printable(&passage.text))?;
+    } else {
+        ui.pass(passage.text.as_bytes())?;
+        if is_listed && !passage.text.ends_with('\n') {
+            ui.pass(b"\n")?;
+        }
+    }
+    if let Some(around) = around {
+        let end = if passage.text.ends_with('\n') || is_listed { "" } else { "\n" };
+        ui.print(&format!("{end}\n{}", expanded::around(around, "")))?;
+    }
+    Ok(())
 }

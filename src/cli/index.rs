@@ -15,7 +15,7 @@ use super::ui::{BAD, GOOD, NOTE, Ui, styled};
 use crate::base::line::{counted, one_line};
 use crate::base::money::{dollars_text, nanos};
 use crate::config::{Flags, dollars};
-use crate::engine::{Engine, IndexEstimate, IndexRequest, IngestSummary, ServerEstimate, SkippedFile};
+use crate::engine::{Engine, IndexEstimate, IndexRequest, IngestSummary, Pulled, ServerEstimate, SkippedFile};
 use crate::render::json::versioned;
 
 /// Index folders of Markdown, or update their index
@@ -36,6 +36,10 @@ pub(super) struct IndexArgs {
     /// Name of the folder's collection; repeat once per folder (default: the folder's name)
     #[arg(long = "collection", value_name = "NAME", add = completions::collections())]
     collections: Vec<String>,
+
+    /// Run `git pull --ff-only` first in the repositories of the folders
+    #[arg(long, conflicts_with = "dry_run")]
+    pull: bool,
 
     /// Skip embedding; the text is searchable, and a later run adds the vectors
     #[arg(long)]
@@ -96,6 +100,11 @@ pub(super) async fn index(ui: &mut Ui, engine: &Engine, args: IndexArgs) -> Resu
         let estimate = engine.index_estimate(&request).await?;
         ui.print(&if args.output.is_json() { versioned(&estimate)? } else { estimate_text(&estimate) })?;
         return Ok(Exit::Done);
+    }
+    if args.pull {
+        for Pulled { repository, said } in engine.pull(&request, &interruptible()).await? {
+            ui.tell(&format!("{}: {said}", one_line(&repository.display().to_string())));
+        }
     }
     let summary = run(ui, engine, &request).await?;
     if args.output.is_json() {

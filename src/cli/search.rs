@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
+use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -29,6 +30,7 @@ const MAX_SECTION_LINES: usize = 30;
 #[command(after_help = "Examples:
   dr search \"what if indexing is killed\" -k 3
   dr search --path 'docs/**/*.md' --tag adr '\"exact words\" write_lock'
+  dr search --format files -k 50 batteries | xargs wc -w
   dr search --json batteries | jq -r '.hits[].path'")]
 pub(super) struct SearchArgs {
     /// Words to search for
@@ -54,7 +56,7 @@ pub(super) struct SearchArgs {
     #[arg(long)]
     explain: bool,
 
-    /// Print the result as text, json or jsonl
+    /// Print the result as text, json, jsonl, csv or files
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     format: SearchFormat,
 
@@ -100,6 +102,10 @@ enum SearchFormat {
     Json,
     /// One hit a line
     Jsonl,
+    /// One hit a row, with a header
+    Csv,
+    /// The files of the hits, one a line, each once
+    Files,
 }
 
 impl SearchArgs {
@@ -146,7 +152,7 @@ struct HitEntry<'a> {
     #[serde(flatten)]
     hit: &'a Hit,
     /// What stands around it, if that was asked for.
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    #[serde(flatten)]
     around: Option<&'a Neighbourhood>,
 }
 
@@ -178,6 +184,14 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
                 ui.print(&line(&hit)?)?;
             }
         }
+        SearchFormat::Csv => ui.pass(&csv(&found.hits)?)?,
+        SearchFormat::Files => {
+            let folders = engine.folders().await;
+            let mut seen = HashSet::new();
+            for hit in found.hits.iter().filter(|hit| seen.insert(&hit.document_id)) {
+                ui.print(&one_line(&file_name(hit, &folders)))?;
+            }
+        }
         SearchFormat::Text if found.hits.is_empty() => ui.tell("nothing found"),
         SearchFormat::Text => {
             let folders = if ui.shows_links() { engine.folders().await } else { BTreeMap::new() };
@@ -190,10 +204,36 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
     Ok(Exit::Done)
 }
 
-/// Returns the hits for people, matched words marked. Places of collections with a folder are links.
+/// Returns the hits as CSV (RFC 4180, but for line ends).
+fn csv(hits: &[Hit]) -> Result<Vec<u8>, CliError> {
+    let mut rows = csv::Writer::from_writer(Vec::new());
+    rows.write_record(["path", "line_start", "line_end", "score", "title", "heading", "snippet", "collection", "id"])
+        .map_err(io::Error::from)?;
+    for hit in hits {
+        let lines = [hit.line_start.to_string(), hit.line_end.to_string(), hit.score.to_string()];
+        let heading = hit.heading_path.join(" › ");
+        let [first, last, score] = lines.each_ref().map(String::as_str);
+        let row =
+            [&hit.path, first, last, score, &hit.title, &heading, &hit.snippet.text, &hit.collection, hit.id.as_str()];
+        rows.write_record(row).map_err(io::Error::from)?;
+    }
+    Ok(rows.into_inner().map_err(csv::IntoInnerError::into_error)?)
+}
+
+/// Returns the file of a hit, relative to the working directory if it is inside; where the folder of the collection is not
+/// known, relative to that.
+fn file_name(hit: &Hit, folders: &BTreeMap<String, PathBuf>) -> String {
+    let Some(folder) = folders.get(&hit.collection) else { return hit.path.clone() };
+    let file = folder.join(&hit.path);
+    let current = std::env::current_dir().and_then(|current| current.canonicalize());
+    let inside = current.ok().and_then(|current| Some(file.strip_prefix(current).ok()?.to_path_buf()));
+    inside.unwrap_or(file).to_string_lossy().into_owned()
+}
+
+/// Returns the hits for people, matched words marked. Places of collections with a folder are links. What is said
+/// of a folder stands with its first hit.
 fn text<'a>(entries: impl Iterator<Item = HitEntry<'a>>, explain: bool, folders: &BTreeMap<String, PathBuf>) -> String {
-    let mut text = String::new();
-    let mut seen = HashSet::new();
+    let (mut text, mut said, mut seen) = (String::new(), HashSet::new(), HashSet::new());
     for HitEntry { hit, around } in entries {
         let place = format!("{}:{}-{}", hit.path, hit.line_start, hit.line_end);
         let place = styled(PLACE, &one_line(&place));
@@ -205,6 +245,9 @@ fn text<'a>(entries: impl Iterator<Item = HitEntry<'a>>, explain: bool, folders:
         let mut names = vec![hit.title.as_str()];
         names.extend(hit.heading_path.iter().map(String::as_str).filter(|heading| *heading != hit.title));
         let _ = writeln!(text, "  {}", styled(QUIET, &one_line(&names.join(" › "))));
+        if let Some(about) = hit.about.as_deref().filter(|about| said.insert(*about)) {
+            let _ = writeln!(text, "  {}", styled(NOTE, &one_line(about)));
+        }
         let _ = writeln!(text, "  {}", marked(&hit.snippet));
         if explain {
             let _ = writeln!(text, "  {}", styled(NOTE, &explained(hit)));

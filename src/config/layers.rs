@@ -131,7 +131,7 @@ pub(super) fn find(path: &[String]) -> Found {
         }
         path => path.iter().map(String::as_str).collect(),
     };
-    let is_free = |part: &str| matches!(part, "MODEL" | "NAME");
+    let is_free = |part: &str| matches!(part, "MODEL" | "NAME" | "PATH");
     let mut found = Found::Unknown;
     for setting in SETTINGS {
         let mut parts = setting.name.split('.');

@@ -258,6 +258,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "where its documents are published, for the addresses that `dr mcp` returns",
         "none",
     ),
+    row(
+        "collections.NAME.about.PATH",
+        Kind::Text,
+        "a sentence about a folder or file (`.` is the collection), shown with its hits and to workers that search it",
+    )
+    .unset("none"),
 ];
 
 /// Returns the bounds of an integer setting, for its flag.

@@ -16,6 +16,9 @@ pub(crate) struct CollectionEntry {
     pub(crate) name: String,
     /// Number of its documents.
     pub(crate) documents: usize,
+    /// What the user says of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) about: Option<String>,
     /// Whether only this machine, and models on it, may see it.
     pub(crate) local_only: bool,
     /// Whether it can be searched and read here.
@@ -47,9 +50,18 @@ impl Engine {
         for document in index.documents(None).await? {
             *counts.entry(document.collection).or_default() += 1;
         }
+        let about = self.settings.about();
         let entry = |(name, documents): (String, usize)| {
             let reason = self.check_served(&name).err().map(|error| error.to_string());
-            CollectionEntry { documents, local_only: self.is_local_only(&name), served: reason.is_none(), reason, name }
+            let about = about.of(&name, "").map(str::to_owned);
+            CollectionEntry {
+                documents,
+                about,
+                local_only: self.is_local_only(&name),
+                served: reason.is_none(),
+                reason,
+                name,
+            }
         };
         Ok(counts.into_iter().map(entry).collect())
     }

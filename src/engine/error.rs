@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::passage::GetError;
+use super::pull::PullError;
 use super::request::RequestError;
 use super::verify::VerifyError;
 use crate::base::folder::in_the_way;
@@ -215,6 +216,9 @@ pub enum EngineError {
     /// What runs found.
     #[error(transparent)]
     Recall(#[from] RecallError),
+    /// Pulling repositories.
+    #[error(transparent)]
+    Pull(#[from] PullError),
     /// Checking a report again.
     #[error(transparent)]
     Verify(#[from] VerifyError),
@@ -287,6 +291,7 @@ impl EngineError {
             | Self::Store(_)
             | Self::Recall(_)
             | Self::Verify(_)
+            | Self::Pull(_)
             | Self::Task(_) => ErrorKind::Failed,
         }
     }
@@ -387,6 +392,7 @@ impl EngineError {
             Self::Run(error) => error.hint(),
             Self::Store(error) => error.hint(),
             Self::Recall(error) => error.hint(),
+            Self::Pull(error) => error.hint().map(str::to_owned),
             Self::Verify(error) => error.hint(),
             Self::Request(error) => error.hint(),
             Self::Folder { action: "create", path, source } => in_the_way(path, source),

@@ -149,7 +149,7 @@ impl Engine {
     /// project.
     ///
     /// A rebuild, or a request without folders, includes every folder of the index, so that no collection is lost.
-    fn sources(
+    pub(super) fn sources(
         &self,
         request: &IndexRequest,
         rebuild: Rebuild,

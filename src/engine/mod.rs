@@ -28,6 +28,8 @@ mod search;
 
 mod indexing;
 
+mod pull;
+
 mod passage;
 
 mod place;
@@ -81,6 +83,7 @@ pub(crate) use self::links::{
 };
 pub(crate) use self::passage::{Excerpt, Extent, ParseSelectorError, Selector};
 pub(crate) use self::place::FilePlace;
+pub(crate) use self::pull::Pulled;
 pub(crate) use self::quoted::Quoted;
 pub(crate) use self::recall::{FileState, FoundBefore};
 pub(crate) use self::request::{AskRequest, RequestError};

@@ -5,9 +5,12 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
+use super::contents::DocumentEntry;
+use super::request::check_scope;
 use super::{Engine, EngineError};
 use crate::base::id::{ChunkId, DocumentId};
 use crate::kb::index::{ChunkRow, DocumentRow, Index};
+use crate::kb::search::Scope;
 use crate::source::{HeadingChunks, SourceFile, read_file};
 
 /// Name of a passage: an id, a path, or lines of a path.
@@ -116,6 +119,9 @@ pub enum GetError {
         /// Paths that end the same way.
         close: Vec<String>,
     },
+    /// No document matches the wildcards.
+    #[error("no document matches `{glob}`")]
+    NoMatch { glob: String },
     /// Several collections have this path.
     #[error("`{path}` is in several collections")]
     Ambiguous {
@@ -155,7 +161,7 @@ impl GetError {
             Self::NoSuchPath { close, .. } if !close.is_empty() => {
                 Some(format!("did you mean `{}`?", close.join("`, `")))
             }
-            Self::NoSuchPath { .. } => {
+            Self::NoSuchPath { .. } | Self::NoMatch { .. } => {
                 Some("paths are relative to the collection's root, as `dr search` prints them".into())
             }
             Self::Ambiguous { choices, .. } => Some(format!("say which: `{}`", choices.join("`, `"))),
@@ -164,6 +170,9 @@ impl GetError {
         }
     }
 }
+
+/// Letters that make a path a pattern.
+const WILDCARDS: [char; 4] = ['*', '?', '[', '{'];
 
 /// Longest list of alternatives in a hint.
 const MAX_CHOICES: usize = 5;
@@ -181,6 +190,29 @@ impl Engine {
             (Located::Document(document), Selector::Path { lines, .. }) => read_document(index, document, *lines).await,
             (Located::Document(document), Selector::Id(_)) => read_document(index, document, None).await,
         }
+    }
+
+    /// Returns a selector for each document that a path with wildcards matches, by path; `None` for any other selector, and
+    /// for the path of a document whose name has such letters.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`GetError::NoMatch`] if no document matches, or an error if the wildcards are invalid.
+    pub(crate) async fn matching(&self, selector: &Selector) -> Result<Option<Vec<Selector>>, EngineError> {
+        let glob = match selector {
+            Selector::Path { path, lines: None } if path.contains(WILDCARDS) => path,
+            _ => return Ok(None),
+        };
+        let documents = self.documents().await?;
+        let full = |document: &DocumentEntry| format!("{}/{}", document.collection, document.path);
+        if documents.iter().any(|document| document.path == *glob || full(document) == *glob) {
+            return Ok(None);
+        }
+        let globs = check_scope(&Scope { paths: vec![glob.clone()], ..Scope::default() })?.paths.unwrap_or_default();
+        let matches =
+            documents.iter().filter(|document| globs.is_match(&document.path) || globs.is_match(full(document)));
+        let found: Vec<_> = matches.map(|document| Selector::Path { path: full(document), lines: None }).collect();
+        if found.is_empty() { Err(GetError::NoMatch { glob: glob.clone() }.into()) } else { Ok(Some(found)) }
     }
 
     /// Finds the chunk or document of a name among those the audience may see.

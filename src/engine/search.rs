@@ -85,7 +85,11 @@ impl Engine {
         // Token vectors would take half of the search.
         let judged = searcher.search_and_judge(query, &options, Measured::Similarity).await?;
         let unknown = judged.said();
-        let Judged { found, support, .. } = judged;
+        let Judged { mut found, support, .. } = judged;
+        let about = self.settings.about();
+        for hit in &mut found.hits {
+            hit.about = about.of(&hit.collection, &hit.path).map(str::to_owned);
+        }
         Ok(Searched {
             mode: options.mode,
             hits: found.hits,

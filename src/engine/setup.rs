@@ -225,7 +225,7 @@ impl Engine {
         let (searcher, set_aside_nanos) = with_allowance(searcher, limits.cost_nanos, earlier_processes);
         self.check_trust(&collections, models.as_ref())?;
         let jobs = self.jobs(models.as_ref(), limits, flags)?;
-        let internal = KbSource::new(searcher.clone(), check_scope(scope)?).await?;
+        let internal = KbSource::new(searcher.clone(), check_scope(scope)?, &self.settings.about()).await?;
         let day = |day: &Option<String>| day.as_deref().and_then(|day| day.parse().ok());
         let dates = DateRange { since: day(&scope.since), until: day(&scope.until) };
         let web = self.settings.web(self.runs_folder().join(PAGES), dates)?;

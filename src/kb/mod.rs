@@ -37,4 +37,6 @@ pub(crate) mod rerank;
 
 pub mod search;
 
+pub(crate) mod about;
+
 pub(crate) mod eval;

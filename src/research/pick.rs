@@ -291,13 +291,17 @@ fn candidates<'a>(
     (candidates, weights)
 }
 
-/// Extends paragraphs that refer to the unit before them ("So, what is the difference?") to that unit.
+/// Extends paragraphs that refer to the unit before them ("So, what is the difference?") to that unit. A paragraph before
+/// code that is no unit, since it is included from another file, is open: the next one goes on from it.
 fn with_what_they_refer_to(text: &str, units: Vec<Unit>) -> Vec<Unit> {
     let mut extended: Vec<Unit> = Vec::with_capacity(units.len());
     for mut unit in units {
         let before = extended.last().filter(|before| before.section == unit.section);
         let own = &text[unit.range.clone()];
-        let refers = unit.kind == UnitKind::Paragraph && REFERRING.iter().any(|opening| own.starts_with(opening));
+        let is_open =
+            |before: &Unit| before.kind == UnitKind::Paragraph && text[before.range.clone()].trim_end().ends_with(':');
+        let refers = unit.kind == UnitKind::Paragraph
+            && (before.is_some_and(is_open) || REFERRING.iter().any(|opening| own.starts_with(opening)));
         if let Some(before) = before.filter(|before| refers && unit.range.end - before.range.start <= MAX_EXTENDED) {
             unit.range.start = before.range.start;
             unit.sentences = before.sentences.iter().cloned().chain(std::mem::take(&mut unit.sentences)).collect();
@@ -627,6 +631,14 @@ mod tests {
         assert!(found[0].quotes[0].quote.ends_with("200 MB in others."));
         let found = picked(document, "Which formats are accepted?");
         assert_eq!(quotes(&found[0]), ["These formats are accepted:\n\n- png\n- jpg"]);
+    }
+
+    #[test]
+    fn paragraph_before_code_from_another_file_is_shown_with_the_one_after() {
+        let document = "# Tests\n\nPass the name of a test to run only that one:\n\n```console\n{{#include ../out.txt}}\n```\n\n\
+                        Only the test named `one` ran, as the last line says.\n";
+        let found = picked(document, "How do I run only one test?");
+        assert!(quotes(&found[0])[0].starts_with("Pass the name") && quotes(&found[0])[0].ends_with("says."));
     }
 
     #[test]

@@ -450,6 +450,7 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
         let may = |tool| self.task.node.tools.contains(&tool);
         let context = json!({
             "scope": self.source.scope(),
+            "about": self.source.about().join("\n"),
             "may_search": may(Tool::Search),
             "may_open": may(Tool::Open),
             "has_links": self.source.has_links(),

@@ -98,6 +98,10 @@ impl Source for Inside {
         self.source.scope()
     }
 
+    fn about(&self) -> &[String] {
+        self.source.about()
+    }
+
     fn version(&self) -> String {
         self.version.clone()
     }

@@ -66,6 +66,8 @@ struct HitReply {
     line_end: u32,
     /// The part that matches best. Matched words are marked.
     snippet: Vec<Part>,
+    /// What the user says of the folder of the document.
+    about: Option<String>,
     /// From 0 to 1, comparable within one search.
     score: f32,
     /// Ranks and scores that the score was made of.
@@ -133,6 +135,7 @@ impl From<Hit> for HitReply {
             line_start: hit.line_start,
             line_end: hit.line_end,
             snippet,
+            about: hit.about,
             score: hit.score,
         }
     }

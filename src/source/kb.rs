@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use super::{Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile};
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
 use crate::base::line::{counted, cut, with_causes};
+use crate::kb::about::About;
 use crate::kb::index::{ChunkRow, DocumentRow, Index, IndexError};
 use crate::kb::links::{LinkMap, Note};
 use crate::kb::rerank::Rerank;
@@ -28,6 +29,7 @@ pub(crate) struct KbSource {
     searcher: Searcher,
     options: SearchOptions,
     scope: String,
+    about: Vec<String>,
     version: String,
     /// Links between notes; `None` if there are none.
     links: Option<Links>,
@@ -45,7 +47,7 @@ impl KbSource {
     /// # Errors
     ///
     /// Returns an error if the index cannot be read.
-    pub(crate) async fn new(searcher: Searcher, options: SearchOptions) -> Result<Self, IndexError> {
+    pub(crate) async fn new(searcher: Searcher, options: SearchOptions, about: &About) -> Result<Self, IndexError> {
         let index = searcher.index();
         let documents = index.documents(None).await?;
         // What is found depends on what every file says, on the vectors there are, and on what may be searched; never on
@@ -73,7 +75,8 @@ impl KbSource {
         let count = documents.iter().filter(|row| names.contains(&row.collection)).count();
         let scope = format!("{} of {}", counted(count, "file"), names.join(", "));
         let links = Links::read(&searcher, &options, &documents).await?;
-        Ok(Self { searcher, options, scope, version, links })
+        let about = about.lines(&names).collect();
+        Ok(Self { searcher, options, scope, about, version, links })
     }
 }
 
@@ -210,6 +213,10 @@ impl Source for KbSource {
 
     fn scope(&self) -> String {
         self.scope.clone()
+    }
+
+    fn about(&self) -> &[String] {
+        &self.about
     }
 
     fn version(&self) -> String {
@@ -363,7 +370,7 @@ mod tests {
         ingest(&location, &embedder, "hash", &options, &|_| {}, &CancellationToken::new()).await.unwrap();
         let searcher = Searcher::new(Index::open(&location).await.unwrap(), Ok(embedder));
         let options = SearchOptions { mode: SearchMode::Lexical, ..scope.options().unwrap() };
-        KbSource::new(searcher, options).await.unwrap()
+        KbSource::new(searcher, options, &About::default()).await.unwrap()
     }
 
     fn of(collections: &[&str]) -> Scope {

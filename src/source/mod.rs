@@ -275,6 +275,11 @@ pub trait Source<Q: ?Sized = str>: Documents {
     /// Describes the searched content for reports: `12 files of handbook`.
     fn scope(&self) -> String;
 
+    /// Returns what the user says of the searched content, a sentence for each folder.
+    fn about(&self) -> &[String] {
+        &[]
+    }
+
     /// Returns what a result depends on besides the query: the version of the index and its filters.
     ///
     /// A result on record is used again only under the same version.

@@ -101,3 +101,46 @@ fn file_is_passed_into_a_pipe_byte_by_byte() {
         assert_eq!(world.dr(["get", "bytes.md:5", "-q"]).succeeded().stdout, "No line feed at the end");
     }
 }
+
+#[test]
+fn several_passages_are_printed_below_their_places_and_wildcards_name_documents() {
+    let world = World::indexed_text();
+    let several = world.dr(["get", "guide/watering.md:13", "windows.md:5"]).succeeded();
+    let line = world.read("kb/guide/watering.md").lines().nth(12).unwrap().to_owned();
+    assert_eq!(
+        several.stdout,
+        format!("==> guide/watering.md:13-13 <==\n{line}\n==> windows.md:5-5 <==\n## Serial driver\r\n")
+    );
+
+    let paths = |args: &[&str]| {
+        let found = world.dr(args).succeeded().json();
+        let passages = found["passages"].as_array().unwrap().clone();
+        passages.iter().map(|passage| passage["path"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let guide = paths(&["get", "guide/*.md", "--json"]);
+    assert!(
+        guide.contains(&"guide/watering.md".into()) && guide.iter().all(|path| path.starts_with("guide/")),
+        "{guide:?}"
+    );
+    assert_eq!(
+        paths(&["get", "kb/window?.md", "--json"]),
+        ["windows.md"],
+        "a pattern gives a list whatever it matches"
+    );
+
+    let nothing = world.dr(["get", "guide/*.txt"]);
+    assert!(nothing.exit == Some(1) && nothing.stderr.contains("no document matches `guide/*.txt`"), "{nothing}");
+    let invalid = world.dr(["get", "guide/[.md"]);
+    assert!(invalid.exit == Some(2) && invalid.stderr.contains("guide/[.md"), "{invalid}");
+    let unknown = world.dr(["get", "windows.md", "gone.md", "--json"]);
+    assert!(unknown.exit == Some(1) && unknown.stdout.is_empty(), "{unknown}");
+}
+
+#[test]
+fn document_whose_name_has_wildcards_is_read_by_its_name() {
+    let world = World::empty();
+    world.write("kb/[draft].md", "# Draft\n\nThe kiln is cold.\n");
+    world.write("kb/d.md", "# Other\n\nThe kiln is hot.\n");
+    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    assert_eq!(world.dr(["get", "[draft].md"]).succeeded().stdout, world.read("kb/[draft].md"));
+}

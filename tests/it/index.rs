@@ -157,3 +157,50 @@ fn index_location_may_be_a_flag_or_a_variable() {
     world.dr(["search", "siren", "--mode", "lexical"]).succeeded();
     dr_snapshot!(world.dr(["search", "siren", "--index", "ftp://host/kb"]));
 }
+
+/// Runs git for a test; `None` where it is not installed.
+fn git(world: &World, folder: &str, args: &[&str]) -> Option<()> {
+    let mut command = std::process::Command::new("git");
+    command.args(["-c", "user.name=t", "-c", "user.email=t@localhost", "-c", "init.defaultBranch=main"]).args(args);
+    command.current_dir(world.path(folder)).env("HOME", world.home("")).env("GIT_CONFIG_NOSYSTEM", "1");
+    let output = command.output().ok()?;
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Some(())
+}
+
+#[test]
+fn repositories_are_pulled_first_and_what_cannot_be_fast_forwarded_is_left_alone() {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let world = World::empty().with_variable("PATH", path).with_variable("GIT_CONFIG_NOSYSTEM", "1");
+    world.write("upstream/a.md", "# A\n\nThe kiln is cold.\n");
+    if git(&world, "upstream", &["init", "-q"]).is_none() {
+        eprintln!("skipped: git is not installed");
+        return;
+    }
+    let commit = |folder: &str| {
+        git(&world, folder, &["add", "."]).unwrap();
+        git(&world, folder, &["commit", "-q", "-m", "notes"]).unwrap();
+    };
+    commit("upstream");
+    git(&world, "", &["clone", "-q", "upstream", "kb"]).unwrap();
+    world.dr(["index", "kb", "--no-embed", "-q"]).succeeded();
+    world.write("upstream/b.md", "# B\n\nThe kiln is hot.\n");
+    commit("upstream");
+    let pulled = world.dr(["index", "--pull", "--no-embed"]).succeeded();
+    assert!(pulled.stderr.contains("kb: Updating") && world.path("kb/b.md").exists(), "{pulled}");
+    assert_eq!(world.contents().documents.len(), 2);
+
+    world.write("upstream/c.md", "# C\n");
+    commit("upstream");
+    world.write("kb/own.md", "# Own\n");
+    commit("kb");
+    let refused = world.dr(["index", "kb", "--pull", "--no-embed"]);
+    assert!(refused.exit == Some(1) && refused.stderr.contains("`git pull` failed"), "{refused}");
+    assert_eq!((world.contents().documents.len(), world.path("kb/c.md").exists()), (2, false));
+
+    let offline = world.dr(["index", "kb", "--pull", "--offline"]);
+    assert!(offline.exit == Some(1) && offline.stderr.contains("not pulled offline"), "{offline}");
+    world.write("plain/d.md", "# D\n");
+    let plain = world.dr(["index", "plain", "--pull"]);
+    assert!(plain.exit == Some(1) && plain.stderr.contains("none of the folders is in a git repository"), "{plain}");
+}

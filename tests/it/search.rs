@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use dr::kb::index::Index;
 use dr::kb::search::{SearchMode, SearchOptions, Searcher, VectorsUnusable};
@@ -263,4 +264,44 @@ fn question_in_another_language_than_the_folder_is_named() {
     let german = world.dr(["search", "Wie oft wird im Garten mit water gegossen, und von wem?"]);
     let said = "the question seems to be in German, and what was found in English";
     assert!(german.stderr.contains(said), "{german}");
+}
+
+#[test]
+fn csv_has_a_row_a_hit_and_files_has_each_file_once_where_it_can_be_opened() {
+    let world = World::empty();
+    world.write("kb/a/cells, \"new\".md", "# Cells\n\nLithium cells charge cold.\n\n## More\n\nLithium cells rest.\n");
+    world.write("kb/b.md", "# Packs\n\nOne pack has four lithium cells.\n");
+    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    let csv = world.dr(["search", "lithium cells", "--mode", "lexical", "--format", "csv"]).succeeded().stdout;
+    let mut rows = csv::Reader::from_reader(csv.as_bytes());
+    let header = "path line_start line_end score title heading snippet collection id";
+    assert_eq!(rows.headers().unwrap().iter().collect::<Vec<_>>().join(" "), header);
+    let rows: Vec<_> = rows.records().map(Result::unwrap).collect();
+    let of_cells = rows.iter().find(|row| &row[0] == "a/cells, \"new\".md").unwrap();
+    assert_eq!((&of_cells[1], &of_cells[4], &of_cells[7]), ("1", "Cells", "kb"));
+
+    let files = world.dr(["search", "lithium cells", "--mode", "lexical", "--format", "files"]).succeeded().stdout;
+    assert_eq!(sorted(files.lines().map(str::to_owned).collect()), ["kb/a/cells, \"new\".md", "kb/b.md"]);
+    let mut elsewhere = world.command(["search", "pack", "--mode", "lexical", "--format", "files"]);
+    elsewhere.current_dir(world.path("kb/a"));
+    let inside = world.run_of(elsewhere.output().unwrap()).succeeded().stdout;
+    assert!(Path::new(inside.lines().next().unwrap()).is_absolute() && inside.ends_with("/kb/b.md\n"), "{inside}");
+}
+
+#[test]
+fn sentence_about_a_folder_is_shown_with_its_first_hit() {
+    let world = World::empty();
+    world.write("kb/adr/1.md", "# One\n\nThe kiln is fired with gas.\n");
+    world.write("kb/adr/2.md", "# Two\n\nThe kiln is fired with wood.\n");
+    world.write("kb/log.md", "# Log\n\nThe kiln was fired on Monday.\n");
+    world.write(
+        "dr.toml",
+        "[collections.kb.about]\n\"adr\" = \"Decisions, the last one counts\"\n\"log.md\" = \"Diary\"\n",
+    );
+    world.dr(["index", "kb", "--no-embed", "--quiet"]).succeeded();
+    dr_snapshot!(world.dr(["search", "kiln fired", "--mode", "lexical"]));
+    let json = world.dr(["search", "gas kiln", "--mode", "lexical", "--json", "-k", "1"]).succeeded().json();
+    assert_eq!(json["hits"][0]["about"], "Decisions, the last one counts");
+    let shown = world.dr(["config"]).succeeded().stdout;
+    assert!(shown.contains("collections.kb.about.log.md"), "{shown}");
 }

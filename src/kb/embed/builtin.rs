@@ -15,12 +15,13 @@ use std::thread;
 use rten::{Model, ModelOptions, NodeId, RunOptions, ThreadPool, ValueOrView};
 use rten_tensor::NdTensor;
 use rten_tensor::prelude::*;
+use tokio_util::sync::CancellationToken;
 
 use super::batch;
 use super::bert_tokens::BertTokens;
 use super::matches::TokenVectors;
 use super::word_piece::WordPiece;
-use super::{EmbedError, Embedder, Matches};
+use super::{EmbedError, Embedded, Embedder, Matches};
 use crate::base::token::CountTokens;
 
 static MODEL: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/all-MiniLM-L6-v2-int8/model.onnx"));
@@ -64,6 +65,20 @@ impl Builtin {
         Self { threads, tokens: Tokens::default(), model: OnceLock::new(), loading: Mutex::default() }
     }
 
+    /// Returns the vectors of the texts that were begun before `stop` was cancelled.
+    fn vectors(&self, texts: &[&str], stop: &CancellationToken) -> Result<Vec<Option<Vec<f32>>>, EmbedError> {
+        if texts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (words, model) = (self.tokens.words(), self.model()?);
+        batch::spread(model.workers.len(), texts.len(), |worker, text| {
+            if stop.is_cancelled() {
+                return Ok(None);
+            }
+            model.vector(&model_input(words, texts[text])?, &model.workers[worker]).map(Some)
+        })
+    }
+
     fn model(&self) -> Result<&MiniLm, EmbedError> {
         if let Some(model) = self.model.get() {
             return Ok(model);
@@ -103,13 +118,15 @@ impl Embedder for Builtin {
     }
 
     fn embed_passages(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        if texts.is_empty() {
-            return Ok(Vec::new());
+        let all = self.vectors(texts, &CancellationToken::new())?;
+        Ok(all.into_iter().map(|vector| vector.expect("nothing stops it")).collect())
+    }
+
+    fn embed_until(&self, texts: &[&str], stop: &CancellationToken) -> Embedded {
+        match self.vectors(texts, stop) {
+            Ok(vectors) => Embedded { vectors, error: None },
+            Err(error) => Embedded { vectors: vec![None; texts.len()], error: Some(error) },
         }
-        let (words, model) = (self.tokens.words(), self.model()?);
-        batch::spread(model.workers.len(), texts.len(), |worker, text| {
-            model.vector(&model_input(words, texts[text])?, &model.workers[worker])
-        })
     }
 
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
@@ -314,6 +331,15 @@ mod tests {
         assert!((whole.max_sim(0..3) - 1.0).abs() < 1e-4 && whole.max_sim(0..1) < 0.98);
         let asked = found(&["What", "rusts"]);
         assert!(asked.max_sim(2..3) > asked.max_sim(0..1));
+    }
+
+    #[test]
+    fn no_text_is_begun_after_a_stop() {
+        let stop = CancellationToken::new();
+        stop.cancel();
+        let Embedded { vectors, error } =
+            Builtin::new(Some(2)).embed_until(&["Brass valves last.", "Iron rusts."], &stop);
+        assert!(vectors == [None, None] && error.is_none());
     }
 
     #[test]

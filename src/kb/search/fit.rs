@@ -96,7 +96,7 @@ async fn measure() {
             let hits = searcher.find(&parsed, &options).await.unwrap().hits;
             let keys = searcher.key_words(&parsed, &options.filter).await.unwrap();
             let signals = searcher.signals(&parsed, &hits, &keys, Measured::Tokens).await.unwrap();
-            let set = index.rsplit('/').next().unwrap_or_default().to_owned();
+            let set = index.rsplit('/').find(|part| ![".dr", "index"].contains(part)).unwrap_or_default().to_owned();
             let case = Case {
                 set,
                 question: query.text,

@@ -159,6 +159,9 @@ pub struct Hit {
     pub score: f32,
     /// Components of the score.
     pub explain: Explain,
+    /// What the user says of the folder of the document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) about: Option<String>,
     /// Hash of the file that the passage was cut from.
     #[serde(skip)]
     pub content_hash: ContentHash,
@@ -620,6 +623,7 @@ impl Searcher {
                 vector_similarity: candidate.vector.map(|place| place.score),
                 relevance: None,
             },
+            about: None,
             content_hash: row.content_hash,
             date: row.date,
             byte_start: row.byte_start,

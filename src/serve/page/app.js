@@ -438,6 +438,7 @@ async function searchView() {
     h("h3", {}, h("button", { type: "button", onclick: () => open(`/passages?extent=document&id=${encodeURIComponent(one.id)}`) },
       [one.title, ...one.headings.filter((heading) => heading !== one.title)].join(" › "))),
     h("p", { class: "at" }, `${one.collection}/${one.path}:${one.line_start}-${one.line_end}`),
+    one.about ? h("p", { class: "at" }, one.about) : null,
     h("p", {}, one.snippet.map((part) => part.is_match ? h("mark", {}, part.text) : part.text)),
     explain.checked ? h("p", { class: "at" }, `score ${one.score.toFixed(3)} · `,
       Object.entries(one.explain).filter(([, value]) => value !== null).map(([name, value]) => `${name} ${typeof value === "number" ? +value.toFixed(3) : value}`).join(" · ")) : null);

@@ -1,0 +1,109 @@
+//! Pulls the git repositories that folders to index are in.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::Command;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::{Engine, EngineError, IndexRequest};
+use crate::base::line::one_line;
+use crate::kb::index::Index;
+use crate::kb::ingest::Rebuild;
+
+/// Time that one repository may take.
+const MOST: Duration = Duration::from_mins(10);
+
+/// A repository that was pulled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pulled {
+    pub(crate) repository: PathBuf,
+    /// What `git` says of it, on one line.
+    pub(crate) said: String,
+}
+
+/// A repository could not be pulled.
+#[derive(Debug, thiserror::Error)]
+pub enum PullError {
+    #[error("repositories are not pulled offline")]
+    Offline,
+    #[error("none of the folders is in a git repository")]
+    NoRepository,
+    #[error("failed to start `git`")]
+    Start(#[source] std::io::Error),
+    #[error("`git pull` in `{}` took longer than {} minutes", repository.display(), MOST.as_secs() / 60)]
+    TooLong { repository: PathBuf },
+    #[error("`git pull` failed in `{}`: {said}", repository.display())]
+    Failed { repository: PathBuf, said: String },
+}
+
+impl PullError {
+    /// Returns what the user can do about this error.
+    pub(crate) fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Offline | Self::NoRepository => Some("run `dr index` without `--pull`"),
+            Self::Start(_) => Some("install git, or run `dr index` without `--pull`"),
+            Self::TooLong { .. } | Self::Failed { .. } => {
+                Some("nothing was indexed; run `git pull --ff-only` there to see more, or `dr index` without `--pull`")
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Runs `git pull --ff-only` in every repository that has a folder of the request, or with an empty request a folder of
+    /// the index. Only fast-forwards: work of the user is never merged or lost.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`PullError`], or an error for folders that cannot be indexed. Repositories before the one that failed stay
+    /// pulled.
+    pub(crate) async fn pull(
+        &self,
+        request: &IndexRequest,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<Pulled>, EngineError> {
+        if self.is_offline() {
+            return Err(PullError::Offline.into());
+        }
+        let stored = Index::known(&self.location).await;
+        let (sources, _) = self.sources(request, Rebuild::No, stored.as_ref())?;
+        let repositories: BTreeSet<_> = sources.iter().filter_map(|source| repository_of(&source.root)).collect();
+        if repositories.is_empty() {
+            return Err(PullError::NoRepository.into());
+        }
+        let mut pulled = Vec::new();
+        for repository in repositories {
+            let pull = pull(&repository);
+            let said = cancel.run_until_cancelled(pull).await.ok_or(EngineError::Cancelled)??;
+            pulled.push(Pulled { repository, said });
+        }
+        Ok(pulled)
+    }
+}
+
+/// Returns the nearest folder above that is a work tree of git.
+fn repository_of(folder: &Path) -> Option<PathBuf> {
+    folder.ancestors().find(|folder| folder.join(".git").exists()).map(Path::to_path_buf)
+}
+
+async fn pull(repository: &Path) -> Result<String, PullError> {
+    let mut command = Command::new("git");
+    command.args(["pull", "--ff-only", "--no-stat"]).current_dir(repository);
+    // It could not be answered.
+    command.env("GIT_TERMINAL_PROMPT", "0").stdin(Stdio::null()).kill_on_drop(true);
+    let repository = || repository.to_path_buf();
+    let output = timeout(MOST, command.output()).await.map_err(|_| PullError::TooLong { repository: repository() })?;
+    let output = output.map_err(PullError::Start)?;
+    let first = |bytes: &[u8]| one_line(String::from_utf8_lossy(bytes).trim().lines().next().unwrap_or_default());
+    if output.status.success() {
+        return Ok(first(&output.stdout));
+    }
+    // Hints of git come first, the error last.
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let said = errors.trim().lines().rev().find(|line| line.starts_with("fatal:") || line.starts_with("error:"));
+    Err(PullError::Failed { repository: repository(), said: said.map_or_else(|| first(&output.stderr), one_line) })
+}
