@@ -10,12 +10,12 @@ use super::completions;
 use super::error::CliError;
 use super::exit::Exit;
 use super::limits::LimitArgs;
+use super::live::{EventFormat, Live};
 use super::plan::{print_plan, read_plan};
 use super::question::QuestionArgs;
 use super::report::ReportArgs;
 use super::signal::interruptible;
 use super::ui::Ui;
-use super::watch::{EventFormat, Watch};
 use crate::base::line::one_line;
 use crate::config::Flags;
 use crate::engine::{AskRequest, Engine, RequestError};
@@ -106,23 +106,23 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
         args.events.note(ui, "no model is configured, so the answer is made of passages from its sources");
     }
     let stop = interruptible();
-    let watch = Watch::new(ui, args.events);
+    let live = Live::new(ui, args.events);
     if args.dry_run {
-        let planned = engine.plan(request, watch.watcher(), stop).await;
-        watch.finish();
+        let planned = engine.plan(request, live.observer(), stop).await;
+        live.finish();
         return print_plan(ui, &planned?, args.report.is_json());
     }
     let asks_back = !args.yes && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     let ask_back = |question: String| -> BoxFuture<'static, Option<String>> {
-        let pause = watch.pause();
+        let pause = live.pause();
         Box::pin(async move {
             let answer = ask_back(&question).await;
             drop(pause);
             answer
         })
     };
-    let asked = engine.ask(request, asks_back.then_some(&ask_back as _), watch.watcher(), stop).await;
-    watch.finish();
+    let asked = engine.ask(request, asks_back.then_some(&ask_back as _), live.observer(), stop).await;
+    live.finish();
     let asked = asked?;
     let exit = args.report.end(ui, engine, &asked.report).await?;
     if let (Exit::Interrupted | Exit::Partial, Some(run)) = (exit, &asked.resumable) {

@@ -78,16 +78,7 @@ impl IndexArgs {
 
 /// Runs the command.
 pub(super) async fn index(ui: &mut Ui, engine: &Engine, args: IndexArgs) -> Result<Exit, CliError> {
-    if args.collections.len() > args.folders.len() {
-        return Err(CliError::Usage {
-            message: format!(
-                "{} for {}",
-                counted(args.collections.len(), "name"),
-                counted(args.folders.len(), "folder")
-            ),
-            hint: Some("repeat `--collection` once per folder, in the same order".into()),
-        });
-    }
+    check_names(&args.collections, &args.folders)?;
     let request = IndexRequest {
         folders: args.folders,
         names: args.collections,
@@ -113,6 +104,17 @@ pub(super) async fn index(ui: &mut Ui, engine: &Engine, args: IndexArgs) -> Resu
         ui.print(&text(&summary))?;
     }
     Ok(if summary.interrupted { Exit::Interrupted } else { Exit::Done })
+}
+
+/// Checks that there are no more names than folders.
+pub(super) fn check_names(names: &[String], folders: &[PathBuf]) -> Result<(), CliError> {
+    if names.len() <= folders.len() {
+        return Ok(());
+    }
+    Err(CliError::Usage {
+        message: format!("{} for {}", counted(names.len(), "name"), counted(folders.len(), "folder")),
+        hint: Some("repeat `--collection` once per folder, in the same order".into()),
+    })
 }
 
 /// Prints the location of the index, then indexes with progress on stderr.

@@ -11,6 +11,7 @@ use super::exit::Exit;
 use super::limits::LimitArgs;
 use super::signal::interruptible;
 use super::ui::Ui;
+use super::watch::beside;
 use crate::config::Flags;
 use crate::engine::Engine;
 use crate::mcp::{Client, Gate, Launch, Listening, ServeError, Server, TOKEN_VARIABLE, serve_stdio};
@@ -37,8 +38,12 @@ pub(super) struct McpArgs {
     #[arg(long = "allow-host", value_name = "NAME", requires = "http")]
     hosts: Vec<String>,
 
+    /// Keep the index up to date beside the server, as `dr watch` does (default: all folders of the index)
+    #[arg(long, value_name = "PATH", num_args = 0..)]
+    watch: Option<Vec<PathBuf>>,
+
     /// Print the settings for an assistant to start this server with, then stop
-    #[arg(long, value_enum, value_name = "ASSISTANT", conflicts_with = "http")]
+    #[arg(long, value_enum, value_name = "ASSISTANT", conflicts_with_all = ["http", "watch"])]
     print_config: Option<Assistant>,
 
     // Last, because its help heading applies to all arguments after it.
@@ -83,18 +88,24 @@ impl McpArgs {
 }
 
 /// Runs the command.
-pub(super) async fn mcp(ui: &mut Ui, engine: Engine, args: McpArgs) -> Result<Exit, CliError> {
+pub(super) async fn mcp(ui: &mut Ui, engine: Engine, mut args: McpArgs) -> Result<Exit, CliError> {
     if let Some(assistant) = args.print_config {
         return print_config(ui, &engine, assistant.into());
     }
     let stop = interruptible();
+    let gone = stop.child_token();
+    let watching = args.watch.take().map(|folders| beside(ui, &engine, folders, gone.clone()));
     match args.http {
         Some(address) => serve_http(ui, engine, address, args, stop).await?,
         None => {
-            let gone = stop.child_token();
             let server = Server::new(engine, args.limits.max_jobs(), gone.clone());
-            serve_stdio(&server, gone, stop).await?;
+            serve_stdio(&server, gone.clone(), stop).await?;
         }
+    }
+    gone.cancel();
+    if let Some(watching) = watching {
+        // A batch that is being indexed is committed. A panic was printed.
+        let _ = watching.await;
     }
     Ok(Exit::Done)
 }

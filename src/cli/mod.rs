@@ -20,6 +20,8 @@ mod allocator;
 
 mod index;
 
+mod watch;
+
 mod search;
 
 mod get;
@@ -34,7 +36,7 @@ mod report;
 
 mod limits;
 
-mod watch;
+mod live;
 
 mod question;
 
@@ -80,8 +82,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use self::error::CliError;
 use self::exit::Exit;
+use self::live::EventFormat;
 use self::ui::{Color, Ui};
-use self::watch::EventFormat;
 use crate::base::file::read_text;
 use crate::config::Flags;
 use crate::engine::{EmbedderChoice, Engine};
@@ -130,6 +132,7 @@ struct GlobalArgs {
 #[derive(Debug, Subcommand)]
 enum Command {
     Index(index::IndexArgs),
+    Watch(watch::WatchArgs),
     Search(search::SearchArgs),
     Get(get::GetArgs),
     Open(open::OpenArgs),
@@ -160,6 +163,7 @@ impl Command {
     fn name(&self) -> &'static str {
         match self {
             Self::Index(_) => "index",
+            Self::Watch(_) => "watch",
             Self::Search(_) => "search",
             Self::Get(_) => "get",
             Self::Open(_) => "open",
@@ -241,7 +245,7 @@ pub fn run() -> ExitCode {
             return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
         }
     };
-    if matches!(cli.command, Command::Index(_)) {
+    if matches!(cli.command, Command::Index(_) | Command::Watch(_)) {
         allocator::give_memory_back();
     }
     let mut ui = Ui::new(cli.global.color, cli.global.quiet);
@@ -311,6 +315,7 @@ async fn dispatch(ui: &mut Ui, cli: Cli, traces: Option<&Traces>) -> Result<Exit
     };
     match cli.command {
         Command::Index(args) => index::index(ui, &engine(&args.flags(flags))?, args).await,
+        Command::Watch(args) => watch::watch(ui, &engine(&args.flags(flags))?, args).await,
         Command::Search(args) => search::search(ui, &engine(&args.flags(flags))?, args).await,
         Command::Get(args) => get::get(ui, &engine(&flags)?, args).await,
         Command::Open(args) => open::open(ui, &engine(&flags)?, args).await,

@@ -8,10 +8,10 @@ use serde_json::json;
 use super::error::CliError;
 use super::exit::Exit;
 use super::limits::LimitArgs;
+use super::live::{EventFormat, Live};
 use super::question::QuestionArgs;
 use super::signal::interruptible;
 use super::ui::Ui;
-use super::watch::{EventFormat, Watch};
 use crate::base::line::one_line;
 use crate::config::Flags;
 use crate::engine::{AskRequest, Engine, Planned, SavedPlan};
@@ -55,9 +55,9 @@ pub(super) async fn plan(ui: &mut Ui, engine: &Engine, args: PlanArgs) -> Result
     let request = AskRequest { max_jobs: args.limits.max_jobs(), ..args.what.request()? };
     let Some(request) = args.what.updated(ui, engine, request).await? else { return Ok(Exit::Interrupted) };
     EventFormat::Text.note_ignored_key(ui, engine);
-    let watch = Watch::new(ui, EventFormat::Text);
-    let planned = engine.plan(request, watch.watcher(), interruptible()).await;
-    watch.finish();
+    let live = Live::new(ui, EventFormat::Text);
+    let planned = engine.plan(request, live.observer(), interruptible()).await;
+    live.finish();
     let planned = planned?;
     if let Some(file) = &args.save {
         std::fs::write(file, plain(&planned.plan)? + "\n").map_err(|source| CliError::File {

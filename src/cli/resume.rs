@@ -7,10 +7,10 @@ use clap::Args;
 use super::completions;
 use super::error::CliError;
 use super::exit::Exit;
+use super::live::{EventFormat, Live};
 use super::report::ReportArgs;
 use super::signal::interruptible;
 use super::ui::Ui;
-use super::watch::{EventFormat, Watch};
 use crate::base::line::one_line;
 use crate::config::{Flags, dollars, duration};
 use crate::engine::{Engine, Raise, ResumeRequest};
@@ -92,9 +92,9 @@ pub(super) async fn resume(ui: &mut Ui, engine: &Engine, args: ResumeArgs) -> Re
         args.events.note(ui, &format!("resuming run {}: {}", run.id, one_line(&run.question)));
         request.run = Some(run.id.to_string());
     }
-    let watch = Watch::new(ui, args.events);
-    let resumed = engine.resume(request, watch.watcher(), interruptible()).await;
-    watch.finish();
+    let live = Live::new(ui, args.events);
+    let resumed = engine.resume(request, live.observer(), interruptible()).await;
+    live.finish();
     let resumed = resumed?;
     args.report.end(ui, engine, &resumed.report).await
 }

@@ -1,5 +1,7 @@
 //! `dr serve`: serves a page to ask, watch, read and search in a browser.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use super::error::CliError;
@@ -7,6 +9,7 @@ use super::exit::Exit;
 use super::limits::LimitArgs;
 use super::signal::interruptible;
 use super::ui::Ui;
+use super::watch::beside;
 use crate::config::Flags;
 use crate::engine::Engine;
 use crate::serve::{App, PageServer, ServeError};
@@ -18,6 +21,7 @@ use crate::serve::{App, PageServer, ServeError};
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr serve --open
+  dr serve --watch                       index what changes meanwhile
   dr serve --port 8080 --max-cost 2      a run from the page costs at most 2 dollars")]
 pub(super) struct ServeArgs {
     /// Port to listen on; 0 takes a free one
@@ -27,6 +31,10 @@ pub(super) struct ServeArgs {
     /// Open the page in the browser
     #[arg(long)]
     open: bool,
+
+    /// Keep the index up to date beside the page, as `dr watch` does (default: all folders of the index)
+    #[arg(long, value_name = "PATH", num_args = 0..)]
+    watch: Option<Vec<PathBuf>>,
 
     // Last, because its help heading applies to all arguments after it.
     #[command(flatten)]
@@ -47,12 +55,18 @@ pub(super) async fn serve(ui: &mut Ui, engine: Engine, args: ServeArgs) -> Resul
     }
     let stop = interruptible();
     let token = engine.page_token();
-    let server = PageServer::at(args.port, token, App::new(engine, args.limits.max_jobs(), stop)).await?;
+    let app = App::new(engine.clone(), args.limits.max_jobs(), stop.clone());
+    let server = PageServer::at(args.port, token, app).await?;
     let address = server.url();
     ui.tell(&format!("listening at {address}"));
     if args.open && webbrowser::open(&address).is_err() {
         ui.tell("note: no browser was found; open the address above");
     }
+    let watching = args.watch.map(|folders| beside(ui, &engine, folders, stop));
     server.serve().await?;
+    if let Some(watching) = watching {
+        // A batch that is being indexed is committed. A panic was printed.
+        let _ = watching.await;
+    }
     Ok(Exit::Done)
 }

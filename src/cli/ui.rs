@@ -54,6 +54,11 @@ impl Ui {
         Self { out, err, color, quiet }
     }
 
+    /// Returns a handle on the same streams, for a background task.
+    pub(crate) fn another(&self) -> Self {
+        Self::new(self.color, self.quiet)
+    }
+
     /// Writes data to stdout, with a final newline.
     ///
     /// # Errors

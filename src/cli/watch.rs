@@ -1,220 +1,209 @@
-//! Progress of a run: a live tree on a terminal, lines elsewhere, JSON Lines with `--events jsonl`.
+//! `dr watch`: keeps the index up to date while folders change.
 
-use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde_json::json;
+use clap::Args;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
+use super::OutputArgs;
+use super::completions;
+use super::error::CliError;
+use super::exit::Exit;
+use super::index::check_names;
+use super::progress::IngestProgress;
+use super::signal::interruptible;
 use super::ui::Ui;
-use crate::base::line::{cut, one_line, printable};
-use crate::base::money::dollars_text;
-use crate::engine::{
-    BudgetLimits, CallStep, Engine, Event, LINE_CHARACTERS, Progress, RunEvent, Section, Spent, Watcher, event_line,
-};
-use crate::render::json::escaped;
-use crate::render::tree::{TreeStyle, tree_lines};
+use crate::base::line::{counted, one_line, with_causes};
+use crate::base::money::{dollars_text, nanos};
+use crate::config::{Flags, dollars, duration};
+use crate::engine::{Engine, IndexWatch, IngestEvent, IngestSummary, SkippedFile, WatchEvent, WatchRequest};
+use crate::render::json::versioned_line;
 
-/// Lines of a section shown as a preview.
-const PREVIEW_LINES: usize = 6;
+/// Keep the index up to date while folders change
+///
+/// Indexes as `dr index` does, then again whenever files have changed, until it is interrupted. Prints a line each time the
+/// index changes. A folder that disappears stays in the index, and is indexed again when it comes back.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  dr watch docs                        index a folder, then what changes in it
+  dr watch                             all folders of the index
+  dr watch --poll 1m ~/shared/wiki     a network file system, which does not tell of changes
+  dr serve --watch                     beside the page")]
+pub(super) struct WatchArgs {
+    /// Folders to watch
+    #[arg(value_name = "PATH")]
+    folders: Vec<PathBuf>,
 
-/// Redraw interval of the spinner.
-const TICK: Duration = Duration::from_millis(120);
+    /// Name of the folder's collection; repeat once per folder (default: the folder's name)
+    #[arg(long = "collection", value_name = "NAME", add = completions::collections())]
+    collections: Vec<String>,
 
-/// Format of the events of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum EventFormat {
-    /// For people
-    #[default]
-    Text,
-    /// One JSON object a line
-    Jsonl,
+    /// Skip embedding; the text is searchable, and a later `dr index` adds the vectors
+    #[arg(long)]
+    no_embed: bool,
+
+    /// Look for changes this often, for example `30s`, instead of being told of them by the system
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    poll: Option<Duration>,
+
+    /// Limit in US dollars on embedding, in all, with a server that costs money; `inf` for no limit (default: 10)
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+    max_cost: Option<f64>,
+
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
-impl EventFormat {
-    /// Says that a key in the project's `.env` is ignored, if there is one.
-    pub(super) fn note_ignored_key(self, ui: &mut Ui, engine: &Engine) {
-        if let Some(folder) = engine.ignored_key() {
-            let (file, folder) = (folder.join(".env"), folder.display());
-            self.note(ui, &format!("the key in `{}` is ignored; `dr trust {folder}` allows it", file.display()));
-        }
+impl WatchArgs {
+    /// Adds these flags to those of every command.
+    pub(super) fn flags(&self, flags: Flags) -> Flags {
+        flags.set("max_cost", self.max_cost)
     }
-
-    /// Prints a note in the format of the events.
-    pub(super) fn note(self, ui: &mut Ui, text: &str) {
-        match self {
-            Self::Text => ui.tell(&format!("note: {text}")),
-            Self::Jsonl => say(&escaped(&json!({ "kind": "note", "text": text }).to_string())),
-        }
-    }
 }
 
-/// Displays the progress of a run.
-pub(super) struct Watch {
-    shown: Arc<Shown>,
+/// Shortest interval of `--poll`.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = duration(text)?;
+    if interval < SHORTEST { Err(format!("`{text}` is shorter than a second")) } else { Ok(interval) }
 }
 
-struct Shown {
-    bar: Option<ProgressBar>,
-    format: Option<EventFormat>,
-    view: Mutex<LiveView>,
-}
-
-/// Contents of the live view.
-#[derive(Default)]
-struct LiveView {
-    progress: Option<Progress>,
-    call: String,
-    spent: Option<Spent>,
-    /// Preview of the section written last.
-    written: String,
-}
-
-impl Watch {
-    /// Draws on a terminal, prints lines elsewhere, and prints nothing with `--quiet`.
-    pub(super) fn new(ui: &Ui, format: EventFormat) -> Self {
-        let draws = ui.can_draw() && format == EventFormat::Text;
-        let bar = draws.then(|| {
-            let bar = ProgressBar::new_spinner();
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {msg}") {
-                bar.set_style(style);
+/// Runs the command.
+pub(super) async fn watch(ui: &mut Ui, engine: &Engine, args: WatchArgs) -> Result<Exit, CliError> {
+    check_names(&args.collections, &args.folders)?;
+    let request =
+        WatchRequest { folders: args.folders, names: args.collections, embed: !args.no_embed, every: args.poll };
+    let stop = interruptible();
+    let mut watch = engine.watch(request).await?;
+    let mut messages = Messages::default();
+    let mut exit = Exit::Done;
+    while let Some(event) = next(ui, engine, &mut watch, !messages.has_begun, &stop).await? {
+        let is_first = !messages.has_begun;
+        if let Some(summary) = messages.take(ui, &watch, event).filter(|summary| is_first || summary.has_changes()) {
+            let is_json = args.output.is_json();
+            ui.print(&if is_json { versioned_line(&summary)? } else { text(&summary) })?;
+            if summary.interrupted {
+                exit = Exit::Interrupted;
             }
-            bar.enable_steady_tick(TICK);
-            bar
-        });
-        let tells = bar.is_none() && (!ui.is_quiet() || format == EventFormat::Jsonl);
-        Self { shown: Arc::new(Shown { bar, format: tells.then_some(format), view: Mutex::default() }) }
-    }
-
-    /// Returns the watcher to give to the engine.
-    pub(super) fn watcher(&self) -> Watcher {
-        let shown = Arc::clone(&self.shown);
-        Arc::new(move |event| shown.take(event))
-    }
-
-    /// Frees the terminal for other output until the guard is dropped.
-    pub(super) fn pause(&self) -> Pause {
-        if let Some(bar) = &self.shown.bar {
-            bar.disable_steady_tick();
-            bar.set_draw_target(ProgressDrawTarget::hidden());
-        }
-        Pause(self.shown.bar.clone())
-    }
-
-    /// Clears the display.
-    pub(super) fn finish(&self) {
-        if let Some(bar) = &self.shown.bar {
-            bar.finish_and_clear();
         }
     }
+    Ok(exit)
 }
 
-/// Guard that keeps the display hidden until it is dropped.
-pub(super) struct Pause(Option<ProgressBar>);
-
-impl Drop for Pause {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.0 {
-            bar.set_draw_target(ProgressDrawTarget::stderr());
-            bar.enable_steady_tick(TICK);
+/// Returns the next event. The first indexing shows its progress as `dr index` does, and later ones where it can be drawn.
+async fn next(
+    ui: &Ui,
+    engine: &Engine,
+    watch: &mut IndexWatch,
+    is_first: bool,
+    stop: &CancellationToken,
+) -> Result<Option<WatchEvent>, CliError> {
+    let progress = Mutex::new(None);
+    let shown = || progress.lock().unwrap_or_else(PoisonError::into_inner);
+    let listener = |event: IngestEvent| {
+        if matches!(event, IngestEvent::Opened { .. }) && (is_first || ui.can_draw()) {
+            *shown() = Some(IngestProgress::new(ui, engine.index_address()));
         }
+        if let Some(progress) = shown().as_ref().filter(|_| is_first || !matches!(event, IngestEvent::Opened { .. })) {
+            progress.take(&event);
+        }
+    };
+    let event = watch.next(&listener, stop).await;
+    if let Some(progress) = shown().as_ref() {
+        progress.finish();
     }
+    Ok(event?)
 }
 
-impl Shown {
-    fn take(&self, event: RunEvent) {
-        match self.format {
-            Some(EventFormat::Jsonl) => say(&escaped(&json!(event).to_string())),
-            Some(EventFormat::Text) => match &event {
-                RunEvent::Event { event, progress } if is_worth_telling(progress) => say(&event_line(event)),
-                RunEvent::Written { section } => say(&format!("written: {}", cut(&section.title, LINE_CHARACTERS))),
-                RunEvent::Note { .. } | RunEvent::Instead { .. } => note(&event).iter().for_each(|note| say(note)),
-                RunEvent::Event { .. } | RunEvent::Call { .. } => {}
-            },
-            None => {}
-        }
-        if let Some(bar) = &self.bar {
-            if let Some(note) = note(&event) {
-                bar.println(printable(&note));
-            }
-            let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
-            view.take(event);
-            bar.set_message(view.text());
-        }
-    }
-}
-
-impl LiveView {
-    fn take(&mut self, event: RunEvent) {
-        match event {
-            RunEvent::Event { event, progress } => {
-                self.progress = Some(progress);
-                if !matches!(event.event, Event::NodeStarted { .. }) {
-                    self.call = event_line(&event);
+/// Watches folders beside a server until `stop`; all folders of the index if none are given. Messages go to stderr.
+pub(super) fn beside(ui: &Ui, engine: &Engine, folders: Vec<PathBuf>, stop: CancellationToken) -> JoinHandle<()> {
+    let (mut ui, engine) = (ui.another(), engine.clone());
+    tokio::spawn(async move {
+        let request = WatchRequest { folders, embed: true, ..WatchRequest::default() };
+        let watched = async {
+            let mut watch = engine.watch(request).await?;
+            let mut messages = Messages::default();
+            while let Some(event) = watch.next(&|_| (), &stop).await? {
+                if let Some(summary) = messages.take(&mut ui, &watch, event).filter(IngestSummary::has_changes) {
+                    ui.tell(&format!("indexed: {}", text(&summary)));
                 }
             }
-            RunEvent::Call { what, key, detail, spent } => {
-                self.spent = Some(spent);
-                self.call = match what {
-                    CallStep::Sent => format!("calling {detail} ({key})"),
-                    CallStep::Retried => format!("retrying {key}: {detail}"),
-                    CallStep::Replied => format!("{detail} replied ({key})"),
-                };
-            }
-            RunEvent::Written { section } => self.written = preview(&section),
-            // Printed above the view.
-            RunEvent::Note { .. } => {}
-            // As well. What follows is another run.
-            RunEvent::Instead { .. } => *self = Self::default(),
+            Ok::<_, CliError>(())
+        };
+        if let Err(error) = watched.await {
+            ui.warn(&format!("no folder is watched\n{}", error.message()));
         }
+    })
+}
+
+/// What stderr says while folders are watched.
+#[derive(Default)]
+struct Messages {
+    has_begun: bool,
+    /// Files with a problem, as of the latest indexing. They are named once.
+    problems: BTreeSet<String>,
+}
+
+impl Messages {
+    /// Says what happened, and returns the summary if folders were indexed.
+    fn take(&mut self, ui: &mut Ui, watch: &IndexWatch, event: WatchEvent) -> Option<IngestSummary> {
+        match event {
+            WatchEvent::Indexed(summary) => {
+                self.tell_problems(ui, &summary);
+                if !std::mem::replace(&mut self.has_begun, true) && !summary.interrupted {
+                    watch.folders().for_each(|folder| ui.tell(&format!("watching `{}`", folder.display())));
+                }
+                return Some(summary);
+            }
+            WatchEvent::Failed(error) => ui.warn(&CliError::from(error).message()),
+            WatchEvent::Waiting { holder } => ui.tell(&format!("note: waiting, because {holder} writes the index")),
+            WatchEvent::Gone(folder) => {
+                ui.tell(&format!("note: folder `{}` is gone; the index keeps what it has of it", folder.display()));
+            }
+            WatchEvent::Back(folder) => ui.tell(&format!("note: folder `{}` is back", folder.display())),
+            WatchEvent::Looking { every, why } => {
+                let hint = why.hint().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+                let (why, every) = (with_causes(&why), every.as_secs());
+                ui.tell(&format!("note: {why}; looking for changes every {every} s instead{hint}"));
+            }
+        }
+        None
     }
 
-    fn text(&self) -> String {
-        let limits = self.progress.as_ref().map_or(BudgetLimits::NONE, |progress| progress.limits);
-        let spent = self.spent.map(|spent| spent_text(spent, limits)).unwrap_or_default();
-        let head = printable(&format!("{}{spent}", cut(&self.call, LINE_CHARACTERS)));
-        let lines = self.progress.as_ref().map(|progress| tree_lines(&progress.tree, TreeStyle::default()));
-        let tree = lines.unwrap_or_default().join("\n");
-        format!("{head}\n{}{}", printable(&tree), printable(&self.written))
+    fn tell_problems(&mut self, ui: &mut Ui, summary: &IngestSummary) {
+        let lines = |what: &'static str, files: &[SkippedFile]| {
+            let line = move |file: &SkippedFile| {
+                let path = one_line(&format!("{}/{}", file.collection, file.path));
+                format!("{what} {path}: {}", one_line(&file.reason))
+            };
+            files.iter().map(line).collect::<Vec<_>>()
+        };
+        let problems: BTreeSet<_> =
+            [lines("skipped", &summary.skipped), lines("warning", &summary.warnings)].into_iter().flatten().collect();
+        problems.difference(&self.problems).for_each(|problem| ui.tell(problem));
+        self.problems = problems;
     }
 }
 
-/// Formats an event that is a note.
-fn note(event: &RunEvent) -> Option<String> {
-    let (text, hint) = match event {
-        RunEvent::Note { text, hint } => (text.clone(), hint.as_deref()),
-        RunEvent::Instead { why, hint } => (format!("answering without a model: {why}"), Some(hint.as_str())),
-        RunEvent::Event { .. } | RunEvent::Call { .. } | RunEvent::Written { .. } => return None,
-    };
-    let hint = hint.map(|hint| format!("\nhint: {}", one_line(hint))).unwrap_or_default();
-    Some(format!("note: {}{hint}", one_line(&text)))
-}
-
-/// Formats the amounts spent with their limits.
-fn spent_text(spent: Spent, limits: BudgetLimits) -> String {
-    let total = spent.total();
-    let money = match limits.cost_nanos {
-        Some(limit) => format!("{} of {}", dollars_text(total.cost_nanos), dollars_text(limit)),
-        None => dollars_text(total.cost_nanos),
-    };
-    let tokens = limits.tokens.map(|limit| format!(" of {limit}")).unwrap_or_default();
-    format!(" · {} tokens{tokens} · {money}", total.tokens)
-}
-
-/// Returns whether to print lines for a run. A single node without a model finishes too fast for them to be useful.
-fn is_worth_telling(progress: &Progress) -> bool {
-    progress.round > 0 && (!progress.by_rules || progress.tree.nodes.len() > 1)
-}
-
-/// Returns the start of a section as a preview.
-fn preview(section: &Section) -> String {
-    let lines = section.text.lines().filter(|line| !line.trim().is_empty()).take(PREVIEW_LINES);
-    let lines: Vec<_> = lines.map(|line| format!("  {}", cut(line, LINE_CHARACTERS))).collect();
-    format!("\n\nwriting: {}\n{}", cut(&section.title, LINE_CHARACTERS), lines.join("\n"))
-}
-
-fn say(line: &str) {
-    // Ignored: a closed stderr must not end a run.
-    let _ = writeln!(std::io::stderr(), "{}", printable(line));
+/// Returns a summary as one line.
+fn text(summary: &IngestSummary) -> String {
+    let IngestSummary { added, changed, renamed, removed, unchanged, embedded, .. } = summary;
+    let counts = [("added", added), ("changed", changed), ("renamed", renamed), ("removed", removed)];
+    let mut parts: Vec<_> =
+        counts.iter().filter(|(_, count)| **count > 0).map(|(what, count)| format!("{count} {what}")).collect();
+    if parts.is_empty() {
+        parts.push(format!("{unchanged} unchanged"));
+    }
+    if *embedded > 0 {
+        parts.push(format!("{} embedded", counted(*embedded, "chunk")));
+    }
+    parts.extend(summary.cost_usd.filter(|cost| *cost > 0.0).map(|cost| dollars_text(nanos(cost))));
+    let interrupted = if summary.interrupted { "interrupted after " } else { "" };
+    parts.push(format!("{interrupted}{:.1} s", summary.seconds));
+    parts.join(", ")
 }

@@ -11,9 +11,9 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::observer::{Observer, RunEvent};
 use super::run::{Asked, Begun};
 use super::stored::Replayed;
-use super::watch::{RunEvent, Watcher};
 use super::{AskRequest, Engine, EngineError, Planned, Report, ResumeRequest, RunStatus, RunView, Standing};
 use crate::base::id::RunId;
 use crate::base::line::with_causes;
@@ -25,7 +25,7 @@ const MAX_RUNS: u32 = 4;
 /// Ended runs whose outcome is kept here. Those before are read from the journal.
 const MAX_KEPT: usize = 32;
 
-/// Events that a watcher may be behind. One that is further behind loses some, and reads the journal.
+/// Events that an observer may be behind. One that is further behind loses some, and reads the journal.
 const MAX_BEHIND: usize = 256;
 
 /// Longest wait for a run that was told to stop. It does so between steps, and a call of a model may take minutes: the
@@ -59,7 +59,7 @@ struct Beginning {
 }
 
 impl Beginning {
-    fn watcher(&self) -> Watcher {
+    fn observer(&self) -> Observer {
         let events = self.events.clone();
         // An error means that no one watches.
         Arc::new(move |event| drop(events.send(event)))
@@ -93,7 +93,7 @@ impl Background {
         &self,
         engine: &Engine,
         request: AskRequest,
-        watcher: Watcher,
+        observer: Observer,
         cancelled: CancellationToken,
     ) -> Result<RunReport, EngineError> {
         let stop = self.stop.child_token();
@@ -102,7 +102,7 @@ impl Background {
             () = cancelled.cancelled() => return Err(EngineError::Cancelled),
             () = stop.cancelled() => return Err(EngineError::Cancelled),
         };
-        let asked = Box::pin(engine.ask(request, None, watcher, stop.clone()));
+        let asked = Box::pin(engine.ask(request, None, observer, stop.clone()));
         let either = async {
             tokio::select! {
                 () = cancelled.cancelled() => stop.cancel(),
@@ -119,7 +119,7 @@ impl Background {
     /// As [`Engine::plan`]; [`EngineError::TooManyRuns`].
     pub(crate) async fn plan(&self, engine: &Engine, request: AskRequest) -> Result<Planned, EngineError> {
         let beginning = self.beginning()?;
-        Box::pin(engine.plan(request, beginning.watcher(), beginning.stop.clone())).await
+        Box::pin(engine.plan(request, beginning.observer(), beginning.stop.clone())).await
     }
 
     /// Starts a run and returns its id. A question that a run has answered starts none: the id is that of the earlier run.
@@ -129,7 +129,7 @@ impl Background {
     /// As [`Engine::ask`], for everything that can be refused before anything is spent; [`EngineError::TooManyRuns`].
     pub(crate) async fn start(&self, engine: &Engine, request: AskRequest) -> Result<RunId, EngineError> {
         let beginning = self.beginning()?;
-        let begun = Box::pin(engine.begin(request, beginning.watcher(), beginning.stop.clone())).await?;
+        let begun = Box::pin(engine.begin(request, beginning.observer(), beginning.stop.clone())).await?;
         let run = match begun {
             Begun::Run(run) => run,
             Begun::Before(asked) => return asked.run_id().ok_or(EngineError::Cancelled),
@@ -152,9 +152,9 @@ impl Background {
             return Err(EngineError::StillRunning { run: run_id });
         }
         let id = engine.find_runs(&[run_id]).await?.remove(0);
-        let (engine, watcher, stop) = (engine.clone(), beginning.watcher(), beginning.stop.clone());
+        let (engine, observer, stop) = (engine.clone(), beginning.observer(), beginning.stop.clone());
         let request = ResumeRequest { run: Some(id.to_string()), ..request };
-        self.go_on(id.clone(), beginning, async move { Box::pin(engine.resume(request, watcher, stop)).await });
+        self.go_on(id.clone(), beginning, async move { Box::pin(engine.resume(request, observer, stop)).await });
         Ok(id)
     }
 

@@ -40,6 +40,9 @@ struct Indexing {
     stored: Option<Manifest>,
 }
 
+/// The embedder of an earlier indexing, and what the index calls it. It is loaded, and knows what it has spent.
+pub(super) type KeptEmbedder = Option<(String, Arc<dyn Embedder>)>;
+
 impl Engine {
     /// Updates the index from folders, and creates it if necessary.
     ///
@@ -49,14 +52,30 @@ impl Engine {
     pub async fn index(
         &self,
         request: &IndexRequest,
-        watcher: Listener<'_>,
+        listener: Listener<'_>,
         cancel: &CancellationToken,
     ) -> Result<IngestSummary, EngineError> {
-        let Indexing { embedder, choice, options, stored } = self.indexing(request, self.is_offline()).await?;
-        let embedder = self.payable(embedder, &options, stored.as_ref())?;
+        self.index_again(request, &mut None, listener, cancel).await
+    }
+
+    /// As [`Self::index`], with the embedder of an earlier indexing if it is still the right one. The limit on what it may
+    /// spend is that of all indexings together.
+    pub(super) async fn index_again(
+        &self,
+        request: &IndexRequest,
+        kept: &mut KeptEmbedder,
+        listener: Listener<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<IngestSummary, EngineError> {
+        let Indexing { embedder, choice, options, stored } =
+            self.indexing(request, self.is_offline(), kept.as_ref()).await?;
+        let is_kept = kept.as_ref().is_some_and(|(_, known)| Arc::ptr_eq(known, &embedder));
+        let payable = self.payable(&embedder, &options, stored.as_ref())?;
+        let embedder = if is_kept { embedder } else { payable };
+        *kept = Some((choice.clone(), Arc::clone(&embedder)));
         self.make_folder()?;
-        watcher(IngestEvent::Opened { is_new: stored.is_none(), rebuild: options.rebuild });
-        Ok(ingest(&self.location, &embedder, &choice, &options, watcher, cancel).await?)
+        listener(IngestEvent::Opened { is_new: stored.is_none(), rebuild: options.rebuild });
+        Ok(ingest(&self.location, &embedder, &choice, &options, listener, cancel).await?)
     }
 
     /// Returns what [`Self::index`] would do, and what that would take and cost. Writes nothing, downloads nothing and asks
@@ -66,14 +85,19 @@ impl Engine {
     ///
     /// As [`Self::index`], except that a limit on the cost is no error.
     pub(crate) async fn index_estimate(&self, request: &IndexRequest) -> Result<IndexEstimate, EngineError> {
-        let Indexing { embedder, choice, options, stored } = self.indexing(request, true).await?;
+        let Indexing { embedder, choice, options, stored } = self.indexing(request, true, None).await?;
         self.check_open(&embedder, &options, stored.as_ref())?;
         let max_cost = self.limits().cost_nanos;
         Ok(estimate(&self.location, &embedder, &choice, &options, max_cost).await?)
     }
 
     /// Prepares indexing. Writes nothing, and downloads a model only if it may.
-    async fn indexing(&self, request: &IndexRequest, offline: bool) -> Result<Indexing, EngineError> {
+    async fn indexing(
+        &self,
+        request: &IndexRequest,
+        offline: bool,
+        kept: Option<&(String, Arc<dyn Embedder>)>,
+    ) -> Result<Indexing, EngineError> {
         // A rebuild starts from the files, and opens nothing that may be damaged.
         if !request.rebuild {
             match Index::open(&self.location).await {
@@ -83,7 +107,11 @@ impl Engine {
         }
         let stored = Index::known(&self.location).await;
         let choice = self.embedder_choice(stored.as_ref(), request.rebuild);
-        let embedder = self.load_embedder_as(&choice, offline).await?;
+        let name = choice.to_string();
+        let embedder = match kept.filter(|(known, _)| *known == name) {
+            Some((_, embedder)) => Arc::clone(embedder),
+            None => self.load_embedder_as(&choice, offline).await?,
+        };
         let rebuild = match &stored {
             _ if request.rebuild => Rebuild::All,
             Some(manifest) => upgrade(manifest, &embedder),
@@ -98,28 +126,28 @@ impl Engine {
             verify: request.verify,
             rebuild,
         };
-        Ok(Indexing { embedder, choice: choice.to_string(), options, stored })
+        Ok(Indexing { embedder, choice: name, options, stored })
     }
 
     /// Returns the embedder with the limit on what it may spend, if it is a server that may be sent everything that is to be
     /// embedded.
     fn payable(
         &self,
-        embedder: Arc<dyn Embedder>,
+        embedder: &Arc<dyn Embedder>,
         options: &IngestOptions,
         stored: Option<&Manifest>,
     ) -> Result<Arc<dyn Embedder>, EngineError> {
-        let Some(server) = embedder.server().filter(|_| options.embed) else { return Ok(embedder) };
+        let Some(server) = embedder.server().filter(|_| options.embed) else { return Ok(Arc::clone(embedder)) };
         if self.is_offline() {
             let (model, address) = (embedder.name().to_owned(), server.address.to_string());
             return Err(EmbedError::Endpoint { model, address, source: EndpointError::Offline }.into());
         }
-        self.check_open(&embedder, options, stored)?;
+        self.check_open(embedder, options, stored)?;
         let limit = self.limits().cost_nanos;
         if server.price.is_none() && limit.is_some() {
             return Err(EngineError::EmbedderUnpriced { embedder: embedder.name().to_owned() });
         }
-        Ok(embedder.within(limit).unwrap_or(embedder))
+        Ok(embedder.within(limit).unwrap_or_else(|| Arc::clone(embedder)))
     }
 
     /// Refuses to send a `local_only` collection to a server on another machine. Collections that are not read may have
@@ -145,11 +173,22 @@ impl Engine {
         }
     }
 
+    /// Returns the folders that a request is about, as [`Self::index`] would read them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::index`] for folders that it refuses.
+    pub(super) async fn folders_of(&self, request: &IndexRequest) -> Result<Vec<CollectionSource>, EngineError> {
+        let stored = Index::known(&self.location).await;
+        let (sources, _) = self.sources(request, Rebuild::No, stored.as_ref())?;
+        Ok(sources)
+    }
+
     /// Returns the folders to index, and the collections to remove because their folder is missing or a link out of the
     /// project.
     ///
     /// A rebuild, or a request without folders, includes every folder of the index, so that no collection is lost.
-    pub(super) fn sources(
+    fn sources(
         &self,
         request: &IndexRequest,
         rebuild: Rebuild,

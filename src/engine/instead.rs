@@ -4,7 +4,7 @@
 use futures::future::join_all;
 
 use super::run::Asked;
-use super::{AskRequest, Engine, EngineError, RunEvent, Watcher};
+use super::{AskRequest, Engine, EngineError, Observer, RunEvent};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::folder::create_private;
 use crate::base::id::ContentHash;
@@ -43,8 +43,8 @@ impl Obstacle {
     }
 
     /// Tells the user.
-    pub(super) fn tell(&self, watcher: &Watcher) {
-        watcher(RunEvent::Instead { why: self.instead.why.clone(), hint: self.hint.clone() });
+    pub(super) fn tell(&self, observer: &Observer) {
+        observer(RunEvent::Instead { why: self.instead.why.clone(), hint: self.hint.clone() });
     }
 
     /// Returns why the outcome of a run with models is worth less than an answer without them; `None` if it is not, or
@@ -82,18 +82,23 @@ impl Obstacle {
 
 impl Engine {
     /// Returns why models cannot work under some limits, as far as this is known before a run and costs nothing. Call it
-    /// after every check that can refuse the request, because it sends something. The watcher is told of models whose
+    /// after every check that can refuse the request, because it sends something. The observer is told of models whose
     /// window is too small.
-    pub(super) async fn obstacle(&self, models: &Models, limits: &BudgetLimits, watcher: &Watcher) -> Option<Obstacle> {
+    pub(super) async fn obstacle(
+        &self,
+        models: &Models,
+        limits: &BudgetLimits,
+        observer: &Observer,
+    ) -> Option<Obstacle> {
         if let Some(too_small) = TooSmall::of(models, limits) {
             return Some(Obstacle::new(too_small.to_string(), too_small.hint()));
         }
-        self.unreachable(models, watcher).await.map(Obstacle::of_model)
+        self.unreachable(models, observer).await.map(Obstacle::of_model)
     }
 
     /// Returns why one of the models cannot be reached. Models that were reached today are not asked again, except those
     /// whose window is too small.
-    async fn unreachable(&self, models: &Models, watcher: &Watcher) -> Option<String> {
+    async fn unreachable(&self, models: &Models, observer: &Observer) -> Option<String> {
         let distinct = models.distinct().into_iter().map(|(_, model)| (hash(model), model));
         let mut reached = self.reached_today();
         let new: Vec<_> = distinct.filter(|(hash, _)| !reached.contains(hash)).collect();
@@ -102,7 +107,7 @@ impl Engine {
             match result {
                 Err(error) => return Some(format!("`{}` at {}: {error}", model.model.name(), model.endpoint)),
                 Ok(stated) => match window_trouble(model, stated) {
-                    Some((text, hint)) => watcher(RunEvent::Note { text, hint: Some(hint) }),
+                    Some((text, hint)) => observer(RunEvent::Note { text, hint: Some(hint) }),
                     None => reached.push(hash),
                 },
             }

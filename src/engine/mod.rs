@@ -1,4 +1,4 @@
-//! Every operation of `dr` as a method: index, search, get, open, ask, plan, resume, replay, recall, verify, show, export,
+//! Every operation of `dr` as a method: index, watch, search, get, open, ask, plan, resume, replay, recall, verify, show, export,
 //! eval, doctor.
 //!
 //! An engine holds the index and the resolved settings. It is independent of its caller: no terminal, no flags, no exit
@@ -18,7 +18,7 @@ mod request;
 
 mod form;
 
-mod watch;
+mod observer;
 
 mod opened;
 
@@ -29,6 +29,8 @@ mod search;
 mod indexing;
 
 mod pull;
+
+mod watch;
 
 mod passage;
 
@@ -81,6 +83,7 @@ pub use self::indexing::IndexRequest;
 pub(crate) use self::links::{
     Backlink, BrokenLink, DocumentLinks, LinkCheck, LinkEntry, LinkState, Neighbourhood, NoteName,
 };
+pub(crate) use self::observer::{CallStep, LINE_CHARACTERS, Observer, Progress, RunEvent, event_line};
 pub(crate) use self::passage::{Excerpt, Extent, ParseSelectorError, Selector};
 pub(crate) use self::place::FilePlace;
 pub(crate) use self::pull::Pulled;
@@ -96,7 +99,7 @@ pub(crate) use self::status::{RunStatus, RunView, Standing};
 pub use self::stored::report_of;
 pub(crate) use self::stored::{RunDetails, RunSummary, StoredRuns};
 pub(crate) use self::verify::{CitationState, VerifiedCitation, VerifiedReport, VerifyRequest};
-pub(crate) use self::watch::{CallStep, LINE_CHARACTERS, Progress, RunEvent, Watcher, event_line};
+pub(crate) use self::watch::{IndexWatch, WatchEvent, WatchRequest};
 pub(crate) use crate::kb::embed::EmbedderChoice;
 pub(crate) use crate::kb::estimate::{IndexEstimate, ServerEstimate};
 pub(crate) use crate::kb::eval::Figures;
@@ -155,13 +158,18 @@ impl Engine {
         let engine = Self { settings, location, project, audience: Audience::default(), opened: Arc::default() };
         engine.check_reachable()?;
         engine.location.check()?;
-        let trust = engine.settings.paths.trust();
-        match (engine.location.dr_folder(), engine.location.folder()) {
-            (Some(dr), _) => trust.check(dr)?,
-            (None, Some(folder)) => trust.check_named(folder)?,
-            (None, None) => {}
-        }
+        engine.check_trusted()?;
         Ok(engine)
+    }
+
+    /// Checks that the user trusts the `.dr`, or the folder of the index.
+    fn check_trusted(&self) -> Result<(), EngineError> {
+        let trust = self.settings.paths.trust();
+        match (self.location.dr_folder(), self.location.folder()) {
+            (Some(dr), _) => Ok(trust.check(dr)?),
+            (None, Some(folder)) => Ok(trust.check_named(folder)?),
+            (None, None) => Ok(()),
+        }
     }
 
     /// Returns an engine on the same index that opens no socket.

@@ -11,8 +11,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Engine, EngineError, IndexRequest};
 use crate::base::line::one_line;
-use crate::kb::index::Index;
-use crate::kb::ingest::Rebuild;
 
 /// Time that one repository may take.
 const MOST: Duration = Duration::from_mins(10);
@@ -69,8 +67,7 @@ impl Engine {
         if self.is_offline() {
             return Err(PullError::Offline.into());
         }
-        let stored = Index::known(&self.location).await;
-        let (sources, _) = self.sources(request, Rebuild::No, stored.as_ref())?;
+        let sources = self.folders_of(request).await?;
         let repositories: BTreeSet<_> = sources.iter().filter_map(|source| repository_of(&source.root)).collect();
         if repositories.is_empty() {
             return Err(PullError::NoRepository.into());

@@ -7,10 +7,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::before::AskedBefore;
 use super::instead::Obstacle;
+use super::observer::{Observer, RunEvent, silent};
 use super::request::LowerLimits;
 use super::setup::{JobFlags, check_same_models};
 use super::stored::{Origins, report_of};
-use super::watch::{RunEvent, Watcher, silent};
 use super::{AskRequest, Engine, EngineError};
 use crate::base::id::RunId;
 use crate::base::money::nanos;
@@ -52,7 +52,7 @@ pub(super) enum Begun {
 pub(super) struct BegunRun {
     run: Orchestrator,
     request: AskRequest,
-    watcher: Watcher,
+    observer: Observer,
     stop: CancellationToken,
 }
 
@@ -139,10 +139,10 @@ impl Engine {
         &self,
         request: AskRequest,
         ask_back: Option<AskBack<'_>>,
-        watcher: Watcher,
+        observer: Observer,
         stop: CancellationToken,
     ) -> Result<Asked, EngineError> {
-        match Box::pin(self.begin(request, watcher, stop)).await? {
+        match Box::pin(self.begin(request, observer, stop)).await? {
             Begun::Before(asked) => Ok(*asked),
             Begun::Run(run) => Box::pin(self.carry_out(*run, ask_back)).await,
         }
@@ -157,7 +157,7 @@ impl Engine {
     pub(super) async fn begin(
         &self,
         request: AskRequest,
-        watcher: Watcher,
+        observer: Observer,
         stop: CancellationToken,
     ) -> Result<Begun, EngineError> {
         let request = self.served_request(request.checked()?).await?;
@@ -165,11 +165,11 @@ impl Engine {
         if let Some(AskedBefore { report, day }) = Box::pin(self.asked_before(&request, &prepared)).await? {
             let run = report.run_id.as_deref().unwrap_or_default();
             let text = format!("asked before, in run {run} on {day}, against the same index; --fresh asks again");
-            watcher(RunEvent::Note { text, hint: None });
+            observer(RunEvent::Note { text, hint: None });
             return Ok(Begun::Before(Box::new(Asked { report, resumable: None })));
         }
-        let run = Box::pin(self.start(&request.question, prepared, Arc::clone(&watcher), stop.clone())).await?;
-        Ok(Begun::Run(Box::new(BegunRun { run, request, watcher, stop })))
+        let run = Box::pin(self.start(&request.question, prepared, Arc::clone(&observer), stop.clone())).await?;
+        Ok(Begun::Run(Box::new(BegunRun { run, request, observer, stop })))
     }
 
     /// Carries out a run that was begun.
@@ -178,10 +178,10 @@ impl Engine {
     ///
     /// As [`Self::ask`].
     pub(super) async fn carry_out(&self, begun: BegunRun, ask_back: Option<AskBack<'_>>) -> Result<Asked, EngineError> {
-        let BegunRun { run, request, watcher, stop } = begun;
+        let BegunRun { run, request, observer, stop } = begun;
         let (id, by_rules) = (run.id().clone(), run.state().settings.by_rules);
         let asked = Box::pin(ask_of(run, &request, ask_back)).await;
-        if by_rules { asked } else { Box::pin(self.or_by_rules(asked, id, &request, watcher, stop)).await }
+        if by_rules { asked } else { Box::pin(self.or_by_rules(asked, id, &request, observer, stop)).await }
     }
 
     /// Returns the outcome of a run with models, or of a run by rules if the models found nothing and the rules do.
@@ -190,7 +190,7 @@ impl Engine {
         asked: Result<Asked, EngineError>,
         id: RunId,
         request: &AskRequest,
-        watcher: Watcher,
+        observer: Observer,
         stop: CancellationToken,
     ) -> Result<Asked, EngineError> {
         let Some(obstacle) = Obstacle::behind(&asked, request).filter(|_| !stop.is_cancelled()) else {
@@ -202,7 +202,7 @@ impl Engine {
         if answered.report.is_refusal() {
             return asked;
         }
-        obstacle.tell(&watcher);
+        obstacle.tell(&observer);
         let resumable = asked.map_or(Some(id), |asked| asked.resumable);
         Ok(Asked { resumable, ..answered })
     }
@@ -215,12 +215,12 @@ impl Engine {
     pub(crate) async fn plan(
         &self,
         request: AskRequest,
-        watcher: Watcher,
+        observer: Observer,
         stop: CancellationToken,
     ) -> Result<Planned, EngineError> {
         let request = self.served_request(request.checked()?).await?;
         let prepared = Box::pin(self.prepare(&request, None)).await?;
-        let mut run = Box::pin(self.start(&request.question, prepared, watcher, stop)).await?;
+        let mut run = Box::pin(self.start(&request.question, prepared, observer, stop)).await?;
         run.plan(request.plan.as_ref()).await?;
         let state = run.state();
         let models = if state.settings.by_rules { None } else { self.settings.models()? };
@@ -254,7 +254,7 @@ impl Engine {
     pub(crate) async fn resume(
         &self,
         request: ResumeRequest,
-        watcher: Watcher,
+        observer: Observer,
         stop: CancellationToken,
     ) -> Result<Asked, EngineError> {
         let store = self.known_runs()?;
@@ -281,7 +281,7 @@ impl Engine {
         }
         check_same_models(&state, &setup)?;
         self.rule_traces(&run, &setup.collections);
-        let resources = self.resources(setup, store, Arc::clone(&watcher), stop.clone()).await;
+        let resources = self.resources(setup, store, Arc::clone(&observer), stop.clone()).await;
         let asked = Box::pin(finish(Orchestrator::resume(run.clone(), Some(limits), resources).await?)).await;
         if state.settings.by_rules {
             return asked;
@@ -291,7 +291,7 @@ impl Engine {
             follow: state.settings.follows.as_ref().map(|followed| followed.run.to_string()),
             ..AskRequest::new(state.question.clone())
         };
-        Box::pin(self.or_by_rules(asked, run, &request, watcher, stop)).await
+        Box::pin(self.or_by_rules(asked, run, &request, observer, stop)).await
     }
 
     /// Returns whether a language model is configured. Without one, rule-based steps are used.

@@ -10,10 +10,10 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
+use super::observer::{Observer, RunEvent, listener};
 use super::request::check_scope;
 use super::search::check_collections;
 use super::stored::{Origins, followed, is_read_only};
-use super::watch::{RunEvent, Watcher, listener};
 use super::{AskRequest, Engine, EngineError};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::id::RunId;
@@ -178,7 +178,7 @@ impl Engine {
     }
 
     /// Starts a prepared run and records its first event. If the models cannot work on it, it uses none and tells the
-    /// watcher.
+    /// observer.
     ///
     /// # Errors
     ///
@@ -187,20 +187,20 @@ impl Engine {
         &self,
         question: &Question,
         prepared: Prepared,
-        watcher: Watcher,
+        observer: Observer,
         stop: CancellationToken,
     ) -> Result<Orchestrator, EngineError> {
         let Prepared { mut setup, mut settings } = prepared;
         if let Some(models) = setup.models.as_ref().filter(|_| settings.request.source != Some(SourceHint::Web))
-            && let Some(obstacle) = self.obstacle(models, &settings.limits, &watcher).await
+            && let Some(obstacle) = self.obstacle(models, &settings.limits, &observer).await
         {
-            obstacle.tell(&watcher);
+            obstacle.tell(&observer);
             (setup.models, setup.jobs) = (None, None);
             (settings.by_rules, settings.models) = (true, BTreeMap::new());
             settings.instead = Some(obstacle.instead);
         }
         let store = self.store_for(&setup)?;
-        let resources = self.resources(setup, store, watcher, stop).await;
+        let resources = self.resources(setup, store, observer, stop).await;
         let run = RunId::random(rand::random());
         self.rule_traces(&run, &settings.collections);
         Ok(Orchestrator::start(run, question.clone(), settings, resources).await?)
@@ -244,17 +244,17 @@ impl Engine {
         &self,
         setup: Setup,
         store: Store,
-        watcher: Watcher,
+        observer: Observer,
         stop: CancellationToken,
     ) -> Resources {
         let Setup { searcher, models, jobs, sources, set_aside_nanos, .. } = setup;
         let embedder = searcher.companion().map(Arc::clone);
         let recall = match (&embedder, store.is_kept()) {
             (Some(embedder), true) => {
-                let watcher = Arc::clone(&watcher);
+                let observer = Arc::clone(&observer);
                 let on_failure = move |error: &RecallError| {
                     let text = format!("the run goes on without its research memory: {}", with_causes(error));
-                    watcher(RunEvent::Note { text, hint: error.hint() });
+                    observer(RunEvent::Note { text, hint: error.hint() });
                 };
                 Recall::open(&self.runs_folder(), Arc::clone(embedder), Arc::new(on_failure)).await
             }
@@ -268,7 +268,7 @@ impl Engine {
             embedder,
             recall,
             models,
-            listener: listener(watcher),
+            listener: listener(observer),
             stop,
             seed: rand::random(),
             jobs,

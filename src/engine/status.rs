@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::watch::event_line;
+use super::observer::event_line;
 use super::{Engine, EngineError};
 use crate::base::id::RunId;
 use crate::render::figure;

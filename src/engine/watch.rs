@@ -1,163 +1,204 @@
-//! Events of a run in progress, for progress displays.
+//! Keeps the index up to date while its folders change.
+//!
+//! An [`IndexWatch`] indexes, waits until changes have settled, and indexes again: the operation of `dr index` each time,
+//! with its refusals. A folder that is missing is left out, so the index keeps what it has of it.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::time::Duration;
 
-use serde::Serialize;
+use futures::FutureExt;
+use tokio_util::sync::CancellationToken;
 
-use crate::base::line::{counted, cut, one_line};
-use crate::research::node::Tree;
-use crate::research::report::Section;
-use crate::run::budget::{BudgetLimits, Spent};
-use crate::run::event::{Event, Record};
-use crate::run::ledger::CallNotice;
-use crate::run::orchestrator::{RunListener, RunNotice};
+use super::indexing::KeptEmbedder;
+use super::{Engine, EngineError, IndexRequest};
+use crate::base::line::with_causes;
+use crate::kb::index::IndexError;
+use crate::kb::ingest::{CollectionSource, IngestError, IngestSummary, Listener};
+use crate::kb::watch::{FolderWatch, LOOK_INTERVAL, WatchError};
 
-/// Longest text in a line, in characters.
-pub(crate) const LINE_CHARACTERS: usize = 100;
+/// Pause before the writer lock is tried again.
+const LOCK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// An event of a run in progress. As JSON it is one line of `--events jsonl`.
-#[derive(Clone, Debug, Serialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub(crate) enum RunEvent {
-    /// An event was appended to the journal.
-    Event {
-        event: Box<Record>,
-        /// State of the run after it.
-        #[serde(skip)]
-        progress: Progress,
-    },
-    /// A model call changed its state.
-    Call {
-        what: CallStep,
-        /// The call.
-        key: String,
-        /// Role of the model, or the reason for a retry.
-        detail: String,
-        /// Amounts the run has spent so far.
-        spent: Spent,
-    },
-    /// A section of a long answer was written. The final report may still omit it.
-    Written { section: Section },
-    /// Something went wrong that does not end the run.
-    Note {
-        text: String,
-        /// What the user can do.
-        hint: Option<String>,
-    },
-    /// The question is answered without the models that are configured.
-    Instead {
-        /// The reason, as a clause.
-        why: String,
-        /// What the user can do.
-        hint: String,
-    },
+/// Wait for a change after a failure, which may have another cause, such as a server that does not answer.
+const RETRY_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Options of [`Engine::watch`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WatchRequest {
+    /// Folders to watch; if empty, all folders in the index.
+    pub(crate) folders: Vec<PathBuf>,
+    /// See [`IndexRequest::names`].
+    pub(crate) names: Vec<String>,
+    /// Whether to embed what is indexed.
+    pub(crate) embed: bool,
+    /// How often to look for changes, instead of being told by the system.
+    pub(crate) every: Option<Duration>,
 }
 
-impl RunEvent {
-    /// Returns the event as a line of text. Most calls of models are not worth one.
-    pub(crate) fn line(&self) -> Option<String> {
-        match self {
-            Self::Event { event, .. } => Some(event_line(event)),
-            Self::Written { section } => Some(format!("written: {}", cut(&section.title, LINE_CHARACTERS))),
-            Self::Note { text, .. } => Some(one_line(text)),
-            Self::Instead { why, .. } => Some(format!("answering without a model: {}", one_line(why))),
-            Self::Call { .. } => None,
-        }
+/// What happened while folders were watched.
+#[derive(Debug)]
+pub(crate) enum WatchEvent {
+    /// The folders were indexed.
+    Indexed(IngestSummary),
+    /// They could not be. This is tried again after the next change, and now and then.
+    Failed(EngineError),
+    /// Another process, described by itself, writes the index. Indexing waits for it.
+    Waiting { holder: String },
+    /// A folder is missing.
+    Gone(PathBuf),
+    /// A folder that was missing exists again.
+    Back(PathBuf),
+    /// The system cannot tell of changes, so the folders are looked at.
+    Looking { every: Duration, why: WatchError },
+}
+
+/// Folders that are watched, and indexed when they change.
+pub(crate) struct IndexWatch {
+    engine: Engine,
+    watched: Vec<Watched>,
+    embed: bool,
+    changes: FolderWatch,
+    next: Next,
+    embedder: KeptEmbedder,
+    /// Whether the folders were indexed at least once.
+    has_indexed: bool,
+    /// The latest failure, if nothing was indexed since.
+    failure: Option<String>,
+    events: VecDeque<WatchEvent>,
+}
+
+struct Watched {
+    source: CollectionSource,
+    is_gone: bool,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Index,
+    AwaitChange,
+    /// Index after a change, or when this time has passed.
+    Retry(Duration),
+}
+
+impl Engine {
+    /// Prepares to watch folders.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::index`] for folders that it refuses.
+    pub(crate) async fn watch(&self, request: WatchRequest) -> Result<IndexWatch, EngineError> {
+        let WatchRequest { folders, names, embed, every } = request;
+        let sources = self.folders_of(&IndexRequest { folders, names, ..IndexRequest::default() }).await?;
+        let real = |root: PathBuf| root.canonicalize().unwrap_or(root);
+        let sources = sources.into_iter().map(|source| CollectionSource { root: real(source.root), ..source });
+        let watched: Vec<_> = sources.map(|source| Watched { source, is_gone: false }).collect();
+        let roots = watched.iter().map(|watched| watched.source.root.clone()).collect();
+        let changes = FolderWatch::new(roots, self.location.folder().map(|folder| real(folder.to_path_buf())), every);
+        Ok(IndexWatch {
+            engine: self.clone(),
+            watched,
+            embed,
+            changes,
+            next: Next::Index,
+            embedder: None,
+            has_indexed: false,
+            failure: None,
+            events: VecDeque::new(),
+        })
     }
 }
 
-/// A step of a model call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum CallStep {
-    /// It was sent.
-    Sent,
-    /// It is sent again after a failure.
-    Retried,
-    /// Its reply has arrived.
-    Replied,
-}
+impl IndexWatch {
+    /// Returns the folders that are watched.
+    pub(crate) fn folders(&self) -> impl Iterator<Item = &PathBuf> {
+        self.watched.iter().map(|watched| &watched.source.root)
+    }
 
-/// State of a run.
-#[derive(Clone, Debug)]
-pub(crate) struct Progress {
-    /// Its sub-questions.
-    pub(crate) tree: Tree,
-    /// Latest planned round; 0 before the first plan.
-    pub(crate) round: u32,
-    /// Limits of the run.
-    pub(crate) limits: BudgetLimits,
-    /// Whether the run uses rule-based steps instead of models.
-    pub(crate) by_rules: bool,
-}
-
-/// Receives the events of a run, in order. It is called on the tasks that execute the run, so it must not block.
-pub(crate) type Watcher = Arc<dyn Fn(RunEvent) + Send + Sync>;
-
-/// Returns a watcher that tells no one.
-pub(super) fn silent() -> Watcher {
-    Arc::new(|_| ())
-}
-
-/// Forwards the events of a run to a watcher.
-pub(super) fn listener(watcher: Watcher) -> RunListener {
-    Arc::new(move |notice| watcher(RunEvent::from(notice)))
-}
-
-impl From<&RunNotice<'_>> for RunEvent {
-    fn from(notice: &RunNotice<'_>) -> Self {
-        match notice {
-            RunNotice::Event(record, state) => Self::Event {
-                event: Box::new((*record).clone()),
-                progress: Progress {
-                    tree: state.tree.clone(),
-                    round: state.round(),
-                    limits: state.settings.limits,
-                    by_rules: state.settings.by_rules,
-                },
-            },
-            RunNotice::Call(notice, spent) => {
-                let (what, key, detail) = match notice {
-                    CallNotice::Sent(key, role) => (CallStep::Sent, key, role.to_string()),
-                    CallNotice::Retried(key, error) => (CallStep::Retried, key, error.clone()),
-                    CallNotice::Replied(key, role) => (CallStep::Replied, key, role.to_string()),
-                };
-                Self::Call { what, key: key.to_string(), detail, spent: *spent }
+    /// Goes on until something happens, and returns it. Returns `None` when cancelled, after a batch that was being indexed.
+    ///
+    /// # Errors
+    ///
+    /// Returns why the folders cannot be indexed at all, as [`Engine::index`]. Once they were indexed, a failure is an event.
+    pub(crate) async fn next(
+        &mut self,
+        listener: Listener<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<Option<WatchEvent>, EngineError> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Ok(Some(event));
             }
-            RunNotice::Written(section) => Self::Written { section: (*section).clone() },
+            let has_come = match self.next {
+                Next::Index => (!cancel.is_cancelled()).then_some(()),
+                Next::AwaitChange => cancel.run_until_cancelled(self.changes.settled()).await,
+                Next::Retry(after) => {
+                    let settled = tokio::time::timeout(after, self.changes.settled());
+                    cancel.run_until_cancelled(settled).await.map(drop)
+                }
+            };
+            if has_come.is_none() {
+                return Ok(None);
+            }
+            self.next = Next::AwaitChange;
+            self.update(listener, cancel).await?;
         }
     }
-}
 
-/// Formats an event as one line of text.
-pub(crate) fn event_line(record: &Record) -> String {
-    let text = match &record.event {
-        Event::Started { question, .. } => format!("asked: {question}"),
-        Event::Resumed { .. } => "resumed".to_owned(),
-        Event::Clarified { question, answer } => format!("clarified: {question} — {answer}"),
-        Event::Briefed { brief, .. } => format!("brief: {}", counted(brief.aspects.len(), "aspect")),
-        Event::Planned { round, plan } => {
-            format!("round {round}: {} planned", counted(plan.nodes.len(), "sub-question"))
+    /// Indexes the folders that exist.
+    async fn update(&mut self, listener: Listener<'_>, cancel: &CancellationToken) -> Result<(), EngineError> {
+        if let Some(why) = self.changes.begin().await {
+            self.events.push_back(WatchEvent::Looking { every: LOOK_INTERVAL, why });
         }
-        Event::NodeStarted { node, route, why } => {
-            format!("{node} started: {route} ({why})")
+        let Some(request) = self.request() else { return Ok(()) };
+        // A folder that was made again may have brought a `.dr` along.
+        let indexed = match self.engine.check_trusted() {
+            // Boxed, because the compiler gives up on whether the future of a watch, with all of this in it, is `Send`.
+            Ok(()) => self.engine.index_again(&request, &mut self.embedder, listener, cancel).boxed().await,
+            Err(error) => Err(error),
+        };
+        let failure = indexed.as_ref().err().map(|error| with_causes(error));
+        let is_told = failure.is_some() && failure == self.failure;
+        match indexed {
+            Ok(summary) => {
+                self.has_indexed = true;
+                self.events.push_back(WatchEvent::Indexed(summary));
+            }
+            Err(EngineError::Ingest(IngestError::Index(IndexError::Busy { holder }))) => {
+                self.next = Next::Retry(LOCK_INTERVAL);
+                if !is_told {
+                    self.events.push_back(WatchEvent::Waiting { holder });
+                }
+            }
+            Err(error) if !self.has_indexed => return Err(error),
+            Err(error) => {
+                self.next = Next::Retry(RETRY_INTERVAL);
+                if !is_told {
+                    self.events.push_back(WatchEvent::Failed(error));
+                }
+            }
         }
-        Event::NodeFinished { node, branch } => format!(
-            "{node} finished: {}, {}, confidence {:.2}",
-            counted(branch.report.findings.len(), "finding"),
-            counted(branch.evidence.len(), "quote"),
-            branch.report.confidence
-        ),
-        Event::NodePaused { node } => format!("{node} is pending again"),
-        Event::NodeFailed { node, error } => format!("{node} failed: {error}"),
-        Event::NodeBlocked { node, reason } => format!("{node} blocked: {reason}"),
-        Event::RoundEnded { round, verdict, .. } => format!(
-            "round {round} ended: {}, confidence {:.2}, {} missing",
-            if verdict.is_enough() { "complete" } else { "not complete" },
-            verdict.overall_confidence,
-            counted(verdict.missing_aspects.len(), "aspect")
-        ),
-        Event::Ended { stop_reason, .. } => format!("ended: {}", stop_reason.name()),
-    };
-    cut(&text, LINE_CHARACTERS)
+        self.failure = failure;
+        Ok(())
+    }
+
+    /// Returns the request for the folders that exist, if any do.
+    fn request(&mut self) -> Option<IndexRequest> {
+        let mut request = IndexRequest { embed: self.embed, ..IndexRequest::default() };
+        for Watched { source, is_gone } in &mut self.watched {
+            let was_gone = std::mem::replace(is_gone, !source.root.is_dir());
+            match (was_gone, *is_gone) {
+                (false, true) => self.events.push_back(WatchEvent::Gone(source.root.clone())),
+                (true, false) => self.events.push_back(WatchEvent::Back(source.root.clone())),
+                (false, false) | (true, true) => {}
+            }
+            if !*is_gone {
+                request.folders.push(source.root.clone());
+                request.names.push(source.name.clone());
+            }
+        }
+        // No folder stands for every folder of the index.
+        (!request.folders.is_empty()).then_some(request)
+    }
 }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::chunk::{CHUNKER_VERSION, ChunkOptions, chunk, embed_text};
 use super::document::{Document, SkipReason};
-use super::embed::{EmbedError, Embedded, Embedder, readable};
+use super::embed::{EmbedError, Embedded, Embedder, Sent, readable};
 use super::index::{
     ChunkRow, DocumentRow, EmbedderRecord, Index, IndexError, IndexLocation, IndexWriter, Manifest, Replacement,
     TEXT_INDEX_VERSION, text_index_number,
@@ -184,6 +184,14 @@ pub struct IngestSummary {
     pub seconds: f64,
 }
 
+impl IngestSummary {
+    /// Returns whether the index has changed.
+    pub(crate) fn has_changes(&self) -> bool {
+        let Self { added, changed, renamed, removed, chunks, embedded, .. } = self;
+        added + changed + renamed + removed + chunks + embedded > 0
+    }
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &usize) -> bool {
     *number == 0
@@ -262,7 +270,7 @@ impl IngestError {
         match self {
             Self::Index(error) => error.hint(),
             Self::Embed(error) => error.hint(),
-            Self::WouldRemove { .. } => Some("if they were deleted on purpose, add `--prune`".into()),
+            Self::WouldRemove { .. } => Some("if they were deleted on purpose, run `dr index --prune`".into()),
             Self::RootGone { .. } => Some("restore it, or remove the collection with `dr index --prune`".into()),
             Self::OtherRoot { .. } => Some("give this folder another name with `--collection`".into()),
             Self::Mismatch { .. } => Some("run `dr index --rebuild`".into()),
@@ -299,8 +307,9 @@ pub async fn ingest(
     };
     let summary = IngestSummary::default();
     let languages = BTreeMap::new();
+    let sent_before = embedder.sent();
     let mut run = Run { writer, donor, languages, embedder, options, listener, cancel, summary };
-    run.finish(started).await?;
+    run.finish(started, sent_before).await?;
     Ok(run.summary)
 }
 
@@ -474,7 +483,7 @@ pub(super) enum Read {
 }
 
 impl Run<'_> {
-    async fn finish(&mut self, started: Instant) -> Result<(), IngestError> {
+    async fn finish(&mut self, started: Instant, sent_before: Sent) -> Result<(), IngestError> {
         for source in &self.options.sources {
             if self.cancel.is_cancelled() {
                 break;
@@ -513,8 +522,9 @@ impl Run<'_> {
         }
         self.summary.vectors_missing = self.writer.index().stats().await?.vectors_missing;
         let sent = self.embedder.sent();
-        self.summary.shortened = sent.shortened;
-        self.summary.cost_usd = sent.cost_nanos.map(dollars);
+        self.summary.shortened = sent.shortened.saturating_sub(sent_before.shortened);
+        let spent_before = sent_before.cost_nanos.unwrap_or(0);
+        self.summary.cost_usd = sent.cost_nanos.map(|nanos| dollars(nanos.saturating_sub(spent_before)));
         self.summary.interrupted = self.cancel.is_cancelled();
         self.summary.seconds = started.elapsed().as_secs_f64();
         Ok(())

@@ -31,6 +31,8 @@ pub(crate) mod links;
 
 pub mod ingest;
 
+pub(crate) mod watch;
+
 pub mod estimate;
 
 pub(crate) mod rerank;

@@ -12,8 +12,14 @@ use super::document::{MAX_DOCUMENT_BYTES, SkipReason};
 /// Indexed file extensions, in lower case.
 const EXTENSIONS: [&str; 4] = ["md", "markdown", "mdx", "txt"];
 
+/// Files with patterns of what is left out.
+const IGNORE_FILES: [&str; 3] = [".gitignore", ".ignore", DR_IGNORE];
+
+/// The one among them that is for `dr` alone.
+const DR_IGNORE: &str = ".drignore";
+
 /// A file to index.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FoundFile {
     /// Path relative to the root, with `/` between components.
     pub(crate) path: String,
@@ -48,13 +54,8 @@ pub(crate) struct Listing {
 pub(crate) fn walk(root: &Path) -> Listing {
     let listing = Mutex::new(Listing::default());
     let canonical_root = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
-    let walker = WalkBuilder::new(root)
-        .follow_links(false)
-        .require_git(false)
-        .add_custom_ignore_filename(".drignore")
-        .threads(std::thread::available_parallelism().map_or(2, usize::from).min(8))
-        .build_parallel();
-    walker.run(|| {
+    let threads = std::thread::available_parallelism().map_or(2, usize::from).min(8);
+    walker(root).threads(threads).build_parallel().run(|| {
         Box::new(|entry| {
             let found = match entry {
                 Ok(entry) => consider(root, &canonical_root, &entry),
@@ -74,6 +75,29 @@ pub(crate) fn walk(root: &Path) -> Listing {
     listing.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     listing.skipped.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     listing
+}
+
+fn walker(root: &Path) -> WalkBuilder {
+    let mut walker = WalkBuilder::new(root);
+    walker.follow_links(false).require_git(false).add_custom_ignore_filename(DR_IGNORE);
+    walker
+}
+
+/// Returns the folders that [`walk`] lists files of, `root` included, each before it is read.
+pub(crate) fn folders(root: &Path) -> impl Iterator<Item = PathBuf> {
+    let folders = walker(root).build().flatten().filter(|entry| entry.file_type().is_some_and(|kind| kind.is_dir()));
+    folders.map(DirEntry::into_path)
+}
+
+/// Returns whether a file may be among those that [`walk`] lists, or decide which ones are, judged by its name.
+pub(crate) fn is_listed(path: &Path) -> bool {
+    let decides = path.file_name().is_some_and(|name| IGNORE_FILES.iter().any(|known| name == *known));
+    decides || has_known_extension(path) && !is_hidden(path)
+}
+
+/// Returns whether the last part of a path begins with a dot.
+pub(crate) fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
 /// Returns the file if it is to be indexed, the reason if it has an indexed extension but is left out, and `None` for

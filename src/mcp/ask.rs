@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use super::answer::Answer;
 use super::failure::ToolError;
 use super::server::Shared;
-use crate::engine::{QuestionForm, RunEvent, Watcher};
+use crate::engine::{Observer, QuestionForm, RunEvent};
 
 /// Answers a question, and tells the client what happens meanwhile if it wants to know. The run stops in order if the
 /// client cancels the request or goes away.
@@ -23,7 +23,7 @@ pub(super) async fn ask(
     let (sender, mut events) = mpsc::unbounded_channel();
     let notes = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&notes);
-    let watcher: Watcher = Arc::new(move |event: RunEvent| {
+    let observer: Observer = Arc::new(move |event: RunEvent| {
         let Some(line) = event.line() else { return };
         if matches!(event, RunEvent::Note { .. } | RunEvent::Instead { .. }) {
             noted.lock().unwrap_or_else(PoisonError::into_inner).push(line.clone());
@@ -31,7 +31,7 @@ pub(super) async fn ask(
         // The receiver is dropped when the run has ended.
         let _ = sender.send(line);
     });
-    let mut asked = Box::pin(shared.runs.ask(&engine, request, watcher, context.ct.clone()));
+    let mut asked = Box::pin(shared.runs.ask(&engine, request, observer, context.ct.clone()));
     let mut progress = Progress::of(context);
     let asked = loop {
         tokio::select! {

@@ -23,6 +23,15 @@ pub(crate) fn versioned<T: Serialize>(value: &T) -> Result<String, serde_json::E
     Ok(escaped(&serde_json::to_string_pretty(&Versioned { schema_version: SCHEMA_VERSION, value })?))
 }
 
+/// As [`versioned`], on one line.
+///
+/// # Errors
+///
+/// Returns an error for a value that is not an object.
+pub(crate) fn versioned_line<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
+    line(&Versioned { schema_version: SCHEMA_VERSION, value })
+}
+
 /// Serialises a value as indented JSON without a version.
 ///
 /// # Errors

@@ -29,6 +29,10 @@ mod help;
 /// `dr index`: changed, skipped and refused files.
 mod index;
 
+/// `dr watch`: changes, folders that disappear, other writers.
+#[cfg(unix)]
+mod watch;
+
 /// `dr search`: hits, output formats, filters.
 mod search;
 

@@ -7,7 +7,7 @@ mod api;
 mod browser;
 
 /// A server and a client of it.
-mod client;
+pub(crate) mod client;
 
 use self::client::{PATIENCE, Page};
 use crate::common::World;

@@ -131,6 +131,7 @@ fn signal_ends_commands_that_compute() {
     }
     times.take(&world, &["index", "kb"], &Sign::Line("files to read"));
     times.take(&world, &["index", "--rebuild", "kb"], &Sign::Line("files to read"));
+    times.take(&world, &["watch", "kb"], &Sign::Line("files to read"));
     times.take(&world, &["ask", "--offline", "--kb", "kb", "When does the siren sound?"], &Sign::Line("files to read"));
 
     let world = World::empty();

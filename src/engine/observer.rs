@@ -1,0 +1,163 @@
+//! Events of a run in progress, for progress displays.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::base::line::{counted, cut, one_line};
+use crate::research::node::Tree;
+use crate::research::report::Section;
+use crate::run::budget::{BudgetLimits, Spent};
+use crate::run::event::{Event, Record};
+use crate::run::ledger::CallNotice;
+use crate::run::orchestrator::{RunListener, RunNotice};
+
+/// Longest text in a line, in characters.
+pub(crate) const LINE_CHARACTERS: usize = 100;
+
+/// An event of a run in progress. As JSON it is one line of `--events jsonl`.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum RunEvent {
+    /// An event was appended to the journal.
+    Event {
+        event: Box<Record>,
+        /// State of the run after it.
+        #[serde(skip)]
+        progress: Progress,
+    },
+    /// A model call changed its state.
+    Call {
+        what: CallStep,
+        /// The call.
+        key: String,
+        /// Role of the model, or the reason for a retry.
+        detail: String,
+        /// Amounts the run has spent so far.
+        spent: Spent,
+    },
+    /// A section of a long answer was written. The final report may still omit it.
+    Written { section: Section },
+    /// Something went wrong that does not end the run.
+    Note {
+        text: String,
+        /// What the user can do.
+        hint: Option<String>,
+    },
+    /// The question is answered without the models that are configured.
+    Instead {
+        /// The reason, as a clause.
+        why: String,
+        /// What the user can do.
+        hint: String,
+    },
+}
+
+impl RunEvent {
+    /// Returns the event as a line of text. Most calls of models are not worth one.
+    pub(crate) fn line(&self) -> Option<String> {
+        match self {
+            Self::Event { event, .. } => Some(event_line(event)),
+            Self::Written { section } => Some(format!("written: {}", cut(&section.title, LINE_CHARACTERS))),
+            Self::Note { text, .. } => Some(one_line(text)),
+            Self::Instead { why, .. } => Some(format!("answering without a model: {}", one_line(why))),
+            Self::Call { .. } => None,
+        }
+    }
+}
+
+/// A step of a model call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CallStep {
+    /// It was sent.
+    Sent,
+    /// It is sent again after a failure.
+    Retried,
+    /// Its reply has arrived.
+    Replied,
+}
+
+/// State of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Progress {
+    /// Its sub-questions.
+    pub(crate) tree: Tree,
+    /// Latest planned round; 0 before the first plan.
+    pub(crate) round: u32,
+    /// Limits of the run.
+    pub(crate) limits: BudgetLimits,
+    /// Whether the run uses rule-based steps instead of models.
+    pub(crate) by_rules: bool,
+}
+
+/// Receives the events of a run, in order. It is called on the tasks that execute the run, so it must not block.
+pub(crate) type Observer = Arc<dyn Fn(RunEvent) + Send + Sync>;
+
+/// Returns an observer that tells no one.
+pub(super) fn silent() -> Observer {
+    Arc::new(|_| ())
+}
+
+/// Forwards the events of a run to an observer.
+pub(super) fn listener(observer: Observer) -> RunListener {
+    Arc::new(move |notice| observer(RunEvent::from(notice)))
+}
+
+impl From<&RunNotice<'_>> for RunEvent {
+    fn from(notice: &RunNotice<'_>) -> Self {
+        match notice {
+            RunNotice::Event(record, state) => Self::Event {
+                event: Box::new((*record).clone()),
+                progress: Progress {
+                    tree: state.tree.clone(),
+                    round: state.round(),
+                    limits: state.settings.limits,
+                    by_rules: state.settings.by_rules,
+                },
+            },
+            RunNotice::Call(notice, spent) => {
+                let (what, key, detail) = match notice {
+                    CallNotice::Sent(key, role) => (CallStep::Sent, key, role.to_string()),
+                    CallNotice::Retried(key, error) => (CallStep::Retried, key, error.clone()),
+                    CallNotice::Replied(key, role) => (CallStep::Replied, key, role.to_string()),
+                };
+                Self::Call { what, key: key.to_string(), detail, spent: *spent }
+            }
+            RunNotice::Written(section) => Self::Written { section: (*section).clone() },
+        }
+    }
+}
+
+/// Formats an event as one line of text.
+pub(crate) fn event_line(record: &Record) -> String {
+    let text = match &record.event {
+        Event::Started { question, .. } => format!("asked: {question}"),
+        Event::Resumed { .. } => "resumed".to_owned(),
+        Event::Clarified { question, answer } => format!("clarified: {question} — {answer}"),
+        Event::Briefed { brief, .. } => format!("brief: {}", counted(brief.aspects.len(), "aspect")),
+        Event::Planned { round, plan } => {
+            format!("round {round}: {} planned", counted(plan.nodes.len(), "sub-question"))
+        }
+        Event::NodeStarted { node, route, why } => {
+            format!("{node} started: {route} ({why})")
+        }
+        Event::NodeFinished { node, branch } => format!(
+            "{node} finished: {}, {}, confidence {:.2}",
+            counted(branch.report.findings.len(), "finding"),
+            counted(branch.evidence.len(), "quote"),
+            branch.report.confidence
+        ),
+        Event::NodePaused { node } => format!("{node} is pending again"),
+        Event::NodeFailed { node, error } => format!("{node} failed: {error}"),
+        Event::NodeBlocked { node, reason } => format!("{node} blocked: {reason}"),
+        Event::RoundEnded { round, verdict, .. } => format!(
+            "round {round} ended: {}, confidence {:.2}, {} missing",
+            if verdict.is_enough() { "complete" } else { "not complete" },
+            verdict.overall_confidence,
+            counted(verdict.missing_aspects.len(), "aspect")
+        ),
+        Event::Ended { stop_reason, .. } => format!("ended: {}", stop_reason.name()),
+    };
+    cut(&text, LINE_CHARACTERS)
+}

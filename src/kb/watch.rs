@@ -1,0 +1,355 @@
+//! Notices changes of folders, and says when they have settled.
+//!
+//! ```text
+//! system ─▶ may it change what is indexed? ─▶ first and last change ─▶ settled
+//! ```
+//!
+//! What changed is not kept, because indexing compares the folders with the index anyway. However many changes there are,
+//! they take two points in time, and those during an indexing make one more of it.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::Notify;
+
+use super::walk::{folders, is_hidden, is_listed, walk};
+
+/// Time without a change after which changes have settled. Editors write a file in several steps, and git many files in a
+/// row, with some milliseconds in between.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// Longest wait for changes that do not settle, such as a file that is appended to all the time.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// Interval of looking at folders if the system cannot tell of changes.
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(30);
+
+/// On Linux, each folder is watched by itself, so that ignored ones, which may have more folders than the notes, count
+/// nothing against the limit of the system. Elsewhere a folder is watched together with everything in it, at no cost.
+const WATCHES_EACH: bool = cfg!(any(target_os = "linux", target_os = "android"));
+
+/// The system cannot tell of changes.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WatchError {
+    /// This user may not watch so many folders.
+    #[error("more folders than the system lets a user watch")]
+    Limit,
+    /// The system failed.
+    #[error("failed to watch the folders")]
+    System(#[source] notify::Error),
+    /// A blocking task died.
+    #[error("failed to watch the folders")]
+    Task(#[from] tokio::task::JoinError),
+}
+
+impl From<notify::Error> for WatchError {
+    fn from(error: notify::Error) -> Self {
+        match error.kind {
+            notify::ErrorKind::MaxFilesWatch => Self::Limit,
+            _ => Self::System(error),
+        }
+    }
+}
+
+impl WatchError {
+    /// Returns what the user can do about this error.
+    pub(crate) fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Limit if WATCHES_EACH => Some("raise the limit with `sysctl fs.inotify.max_user_watches=524288`"),
+            Self::Limit | Self::System(_) | Self::Task(_) => None,
+        }
+    }
+}
+
+/// Watches folders that may disappear and come back.
+pub(crate) struct FolderWatch {
+    /// Absolute, without symbolic links.
+    roots: Vec<PathBuf>,
+    /// A folder inside that is written by indexing.
+    except: Option<PathBuf>,
+    by: By,
+    changes: Arc<Changes>,
+}
+
+/// How changes are noticed.
+enum By {
+    /// The system tells of them; `None` before the first [`FolderWatch::begin`].
+    System(Option<RecommendedWatcher>),
+    /// The files are listed at an interval, and compared with those at the beginning.
+    Looking { every: Duration, seen: u64 },
+}
+
+/// The changes that the system has told of.
+#[derive(Default)]
+struct Changes {
+    pending: Mutex<Pending>,
+    noted: Notify,
+}
+
+/// When the first and the last change happened, since changes were last awaited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Pending(Option<(Instant, Instant)>);
+
+impl Pending {
+    fn note(&mut self, at: Instant) {
+        self.0 = Some((self.0.map_or(at, |(first, _)| first), at));
+    }
+
+    /// Returns when the changes have settled, if nothing else changes; `None` if there are none.
+    fn due(self) -> Option<Instant> {
+        self.0.map(|(first, last)| (last + QUIET).min(first + LONGEST))
+    }
+}
+
+impl Changes {
+    fn note(&self) {
+        self.pending().note(Instant::now());
+        self.noted.notify_one();
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FolderWatch {
+    /// Prepares to watch folders, given as absolute paths without symbolic links. Changes in the folder `except` are not
+    /// noticed. With `every`, the folders are looked at instead of asking the system, which is not told of changes that
+    /// other machines make on a network file system.
+    pub(crate) fn new(roots: Vec<PathBuf>, except: Option<PathBuf>, every: Option<Duration>) -> Self {
+        let by = every.map_or(By::System(None), |every| By::Looking { every, seen: 0 });
+        Self { roots, except, by, changes: Arc::default() }
+    }
+
+    /// Begins to notice changes from now on. To be called again before each time the folders are read: folders that were made
+    /// since, which includes those watched, are noticed only then.
+    ///
+    /// Returns why the system cannot tell of changes, if it cannot. The folders are then looked at, every [`LOOK_INTERVAL`].
+    pub(crate) async fn begin(&mut self) -> Option<WatchError> {
+        *self.changes.pending() = Pending::default();
+        let mut failed = None;
+        if let By::System(watcher) = &mut self.by {
+            // Each watch takes one of the few that a user may have at a time.
+            drop(watcher.take());
+            let (roots, except, changes) = (self.roots.clone(), self.except.clone(), Arc::clone(&self.changes));
+            let listening = tokio::task::spawn_blocking(move || listen(&roots, except.as_deref(), changes)).await;
+            match listening.map_err(WatchError::from).flatten() {
+                Ok(listening) => *watcher = Some(listening),
+                Err(error) => {
+                    failed = Some(error);
+                    self.by = By::Looking { every: LOOK_INTERVAL, seen: 0 };
+                }
+            }
+        }
+        if let By::Looking { seen, .. } = &mut self.by {
+            *seen = look(self.roots.clone()).await;
+        }
+        failed
+    }
+
+    /// Waits until something has changed that may be indexed, and until changes have settled. Nothing is lost if the future is
+    /// dropped.
+    pub(crate) async fn settled(&self) {
+        match &self.by {
+            By::System(_) => loop {
+                let due = self.changes.pending().due();
+                let noted = self.changes.noted.notified();
+                match due {
+                    None => noted.await,
+                    Some(due) if due <= Instant::now() => break,
+                    // In either case there is something to compare anew.
+                    Some(due) => drop(tokio::time::timeout_at(due.into(), noted).await),
+                }
+            },
+            By::Looking { every, seen } => loop {
+                tokio::time::sleep(*every).await;
+                if look(self.roots.clone()).await != *seen {
+                    break;
+                }
+            },
+        }
+    }
+}
+
+/// Returns a hash of the files that would be indexed.
+async fn look(roots: Vec<PathBuf>) -> u64 {
+    let look = move || {
+        let mut hasher = DefaultHasher::new();
+        for root in &roots {
+            (root.is_dir(), walk(root).files).hash(&mut hasher);
+        }
+        hasher.finish()
+    };
+    // A look that panicked found something else than the one before, and indexing says what is wrong.
+    tokio::task::spawn_blocking(look).await.unwrap_or_default()
+}
+
+/// Has the system tell of changes until the watcher is dropped.
+fn listen(roots: &[PathBuf], except: Option<&Path>, changes: Arc<Changes>) -> Result<RecommendedWatcher, WatchError> {
+    let known = Arc::new(RwLock::new(HashSet::new()));
+    let (of_callback, tops) = (Arc::clone(&known), roots.to_vec());
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        let known = of_callback.read().unwrap_or_else(PoisonError::into_inner);
+        // An error means that events may be lost.
+        if event.map_or(true, |event| matters(&event, &known, &tops)) {
+            changes.note();
+        }
+    })?;
+    let mut add = |folder: &Path, mode| match watcher.watch(folder, mode) {
+        Err(error) if matches!(error.kind, notify::ErrorKind::MaxFilesWatch) => Err(WatchError::Limit),
+        // A folder that has just been removed, or may not be read: indexing finds that out, too.
+        Ok(()) | Err(_) => Ok(()),
+    };
+    for root in roots {
+        // That a folder itself is removed or made is an event of the one around it.
+        if let Some(around) = root.ancestors().skip(1).find(|folder| folder.is_dir()) {
+            add(around, RecursiveMode::NonRecursive)?;
+        }
+        if !WATCHES_EACH && root.is_dir() {
+            add(root, RecursiveMode::Recursive)?;
+        }
+        // The walk yields a folder before it lists it, so one that is made meanwhile is either listed or an event.
+        for folder in folders(root).filter(|folder| except.is_none_or(|except| !folder.starts_with(except))) {
+            if WATCHES_EACH {
+                add(&folder, RecursiveMode::NonRecursive)?;
+            }
+            known.write().unwrap_or_else(PoisonError::into_inner).insert(folder);
+        }
+    }
+    Ok(watcher)
+}
+
+/// Returns whether an event may change what is indexed of the folders `known`, which are all that are not ignored, or
+/// whether one of `roots` exists.
+fn matters(event: &notify::Event, known: &HashSet<PathBuf>, roots: &[PathBuf]) -> bool {
+    let is_entry = match event.kind {
+        // Indexing itself opens files.
+        EventKind::Access(kind) if kind != AccessKind::Close(AccessMode::Write) => return false,
+        EventKind::Create(_) | EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)) => true,
+        EventKind::Any | EventKind::Other => true,
+        EventKind::Access(_) | EventKind::Modify(_) => false,
+    };
+    let is_folder = |path: &Path| !is_hidden(path) && (known.contains(path) || path.is_dir());
+    event.need_rescan()
+        || event.paths.iter().any(|path| {
+            if roots.iter().any(|root| root.starts_with(path)) {
+                return is_entry;
+            }
+            let is_inside = path.parent().is_some_and(|folder| known.contains(folder));
+            is_inside && (is_listed(path) || is_entry && is_folder(path))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use notify::event::{CreateKind, DataChange, Flag, MetadataKind, RemoveKind, RenameMode};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Returns when indexings start that take `length` each, for changes at `times`, in milliseconds since the start.
+    fn indexings(times: &[u64], length: u64) -> Vec<u64> {
+        let start = Instant::now();
+        let at = |time: u64| start + Duration::from_millis(time);
+        let (mut times, mut pending, mut starts) = (times.iter().copied().peekable(), Pending::default(), Vec::new());
+        let mut now = 0;
+        loop {
+            // Those during an indexing, which is over now.
+            while let Some(time) = times.next_if(|time| *time <= now) {
+                pending.note(at(time));
+            }
+            let due = pending.due().map(|due| u64::try_from(due.duration_since(start).as_millis()).unwrap());
+            match (due, times.peek()) {
+                (Some(due), next) if next.is_none_or(|next| due <= *next) => {
+                    starts.push(due.max(now));
+                    now = due.max(now) + length;
+                    pending = Pending::default();
+                }
+                (_, Some(next)) => now = *next,
+                (_, None) => return starts,
+            }
+        }
+    }
+
+    #[test]
+    fn storm_of_ten_thousand_changes_is_indexed_at_most_twice() {
+        // All within three seconds, as git checks them out.
+        let storm: Vec<u64> = (0..10_000).map(|number| number * 3 / 10).collect();
+        assert_eq!(indexings(&storm, 100), [2_999 + 500]);
+        // One was already under way for a file that was saved just before.
+        let after_a_change: Vec<u64> = [0].into_iter().chain(storm.iter().map(|time| time + 501)).collect();
+        assert_eq!(indexings(&after_a_change, 60_000), [500, 60_500]);
+    }
+
+    #[test]
+    fn steady_changes_are_indexed_at_the_longest_wait() {
+        let steady: Vec<u64> = (0..200).map(|number| number * 100).collect();
+        assert_eq!(indexings(&steady, 10), [5_000, 10_000, 15_000, 20_000]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_change_is_followed_by_an_indexing(mut times in prop::collection::vec(0..20_000_u64, 1..300), length in 0..9_000_u64) {
+            times.sort_unstable();
+            let starts = indexings(&times, length);
+            for time in times {
+                let next = starts.iter().copied().find(|start| *start >= time);
+                prop_assert!(next.is_some_and(|next| next - time <= length.max(5_000)), "{time}: {starts:?}");
+            }
+            for pair in starts.windows(2) {
+                prop_assert!(pair[1] - pair[0] >= length.max(500), "{starts:?}");
+            }
+        }
+    }
+
+    fn event(kind: EventKind, path: &str) -> notify::Event {
+        notify::Event::new(kind).add_path(PathBuf::from(path))
+    }
+
+    #[test]
+    fn only_events_that_may_change_the_index_matter() {
+        let known = ["/p/kb", "/p/kb/guide"].map(PathBuf::from).into_iter().collect();
+        let roots = [PathBuf::from("/p/kb"), PathBuf::from("/p/away/wiki")];
+        let matters = |kind, path: &str| matters(&event(kind, path), &known, &roots);
+        let (created, removed) = (EventKind::Create(CreateKind::Any), EventKind::Remove(RemoveKind::Any));
+        let written = EventKind::Modify(ModifyKind::Data(DataChange::Any));
+        let touched = EventKind::Modify(ModifyKind::Metadata(MetadataKind::Any));
+        let renamed = EventKind::Modify(ModifyKind::Name(RenameMode::From));
+        for (kind, path) in [
+            (created, "/p/kb/a.md"),
+            (written, "/p/kb/guide/b.TXT"),
+            (touched, "/p/kb/guide/b.txt"),
+            (EventKind::Access(AccessKind::Close(AccessMode::Write)), "/p/kb/a.md"),
+            (written, "/p/kb/.drignore"),
+            (removed, "/p/kb/guide/.gitignore"),
+            (removed, "/p/kb/guide"),
+            (renamed, "/p/kb"),
+            (created, "/p/away"),
+            (created, "/p/away/wiki"),
+        ] {
+            assert!(matters(kind, path), "{kind:?} {path}");
+        }
+        for (kind, path) in [
+            (EventKind::Access(AccessKind::Open(AccessMode::Any)), "/p/kb/a.md"),
+            (written, "/p/kb/a.rs"),
+            (created, "/p/kb/.a.md"),
+            (created, "/p/kb/.a.md.swp"),
+            (created, "/p/kb/.dr/index/x.md"),
+            (created, "/p/kb/ignored/x.md"),
+            (created, "/p/kb/.git"),
+            (touched, "/p/kb"),
+            (touched, "/p"),
+            (created, "/p/other"),
+            (created, "/p/other.md"),
+        ] {
+            assert!(!matters(kind, path), "{kind:?} {path}");
+        }
+        let lost = notify::Event::new(EventKind::Other).set_flag(Flag::Rescan);
+        assert!(super::matters(&lost, &known, &roots), "the system has dropped events");
+    }
+}
