@@ -7,7 +7,7 @@ use std::process::ExitCode;
 pub(crate) enum Exit {
     /// Done.
     Done = 0,
-    /// Failure, or `dr doctor` found a problem.
+    /// Failure, or a check found a problem: `dr doctor`, `dr links --check`.
     Failed = 1,
     /// The command line or a setting is invalid.
     Usage = 2,

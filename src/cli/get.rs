@@ -6,9 +6,10 @@ use serde::Serialize;
 use super::OutputArgs;
 use super::error::CliError;
 use super::exit::Exit;
+use super::expanded;
 use super::ui::{PLACE, Ui, styled};
 use crate::base::line::{one_line, printable};
-use crate::engine::{Engine, Excerpt, Extent, Selector};
+use crate::engine::{Engine, Excerpt, Extent, Neighbourhood, Selector};
 use crate::render::json::versioned;
 
 /// Read chunks, their sections, their documents, or lines of files
@@ -18,6 +19,7 @@ use crate::render::json::versioned;
 #[command(after_help = "Examples:
   dr get f2cb8db59abecbd4 --section      everything under the heading of a chunk
   dr get concepts/journal.md:36-41
+  dr get f2cb8db59abecbd4 --expand       the section, the outline, and linked notes
   dr get 'decisions/*.md' index.md       several, also by wildcards")]
 pub(super) struct GetArgs {
     /// Id of a chunk or document, a path, `path:from-to`, or a path with wildcards
@@ -32,8 +34,22 @@ pub(super) struct GetArgs {
     #[arg(long)]
     document: bool,
 
+    /// Print the outline of the document and linked notes too; of a chunk, the section it stands in
+    #[arg(long)]
+    expand: bool,
+
     #[command(flatten)]
     output: OutputArgs,
+}
+
+/// A passage as JSON.
+#[derive(Serialize)]
+struct Entry {
+    #[serde(flatten)]
+    passage: Excerpt,
+    /// What stands around it, if that was asked for.
+    #[serde(flatten)]
+    around: Option<Neighbourhood>,
 }
 
 /// Runs the command.
@@ -41,6 +57,7 @@ pub(super) async fn get(ui: &mut Ui, engine: &Engine, args: GetArgs) -> Result<E
     let extent = match (args.section, args.document) {
         (true, _) => Extent::Section,
         (_, true) => Extent::Document,
+        _ if args.expand => Extent::Section,
         _ => Extent::Chunk,
     };
     let (mut selectors, mut is_list) = (Vec::new(), args.selectors.len() > 1);
@@ -56,13 +73,15 @@ pub(super) async fn get(ui: &mut Ui, engine: &Engine, args: GetArgs) -> Result<E
     let mut passages = Vec::new();
     for selector in &selectors {
         let passage = engine.get(selector, extent).await?;
+        let around = if args.expand { Some(engine.neighbourhood(&passage.document_id).await?) } else { None };
         if passage.stale {
             ui.warn(&format!("note: `{}` has changed since it was indexed; this is the indexed text", passage.path));
         }
+        let entry = Entry { passage, around };
         match (args.output.is_json(), is_list) {
-            (true, true) => passages.push(passage),
-            (true, false) => ui.print(&versioned(&passage)?)?,
-            (false, _) => print(ui, &passage, is_list)?,
+            (true, true) => passages.push(entry),
+            (true, false) => ui.print(&versioned(&entry)?)?,
+            (false, _) => print(ui, &entry, is_list)?,
         }
     }
     if args.output.is_json() && is_list {
@@ -74,11 +93,11 @@ pub(super) async fn get(ui: &mut Ui, engine: &Engine, args: GetArgs) -> Result<E
 /// Several passages as JSON.
 #[derive(Serialize)]
 struct Passages {
-    passages: Vec<Excerpt>,
+    passages: Vec<Entry>,
 }
 
 /// Prints the text of a passage. Its place is printed above it if there are several, else on stderr.
-fn print(ui: &mut Ui, passage: &Excerpt, is_listed: bool) -> Result<(), CliError> {
+fn print(ui: &mut Ui, Entry { passage, around }: &Entry, is_listed: bool) -> Result<(), CliError> {
     let place = one_line(&format!("{}:{}-{}", passage.path, passage.line_start, passage.line_end));
     if is_listed {
         ui.print(&styled(PLACE, &format!("==> {place} <==")))?;
@@ -92,6 +111,10 @@ fn print(ui: &mut Ui, passage: &Excerpt, is_listed: bool) -> Result<(), CliError
         if is_listed && !passage.text.ends_with('\n') {
             ui.pass(b"\n")?;
         }
+    }
+    if let Some(around) = around {
+        let end = if passage.text.ends_with('\n') || is_listed { "" } else { "\n" };
+        ui.print(&format!("{end}\n{}", expanded::around(around, "")))?;
     }
     Ok(())
 }

@@ -28,6 +28,10 @@ mod get;
 
 mod open;
 
+mod links;
+
+mod expanded;
+
 mod report;
 
 mod limits;
@@ -132,6 +136,7 @@ enum Command {
     Search(search::SearchArgs),
     Get(get::GetArgs),
     Open(open::OpenArgs),
+    Links(links::LinksArgs),
     Ask(ask::AskArgs),
     Plan(plan::PlanArgs),
     Resume(resume::ResumeArgs),
@@ -162,6 +167,7 @@ impl Command {
             Self::Search(_) => "search",
             Self::Get(_) => "get",
             Self::Open(_) => "open",
+            Self::Links(_) => "links",
             Self::Ask(_) => "ask",
             Self::Plan(_) => "plan",
             Self::Resume(_) => "resume",
@@ -313,6 +319,7 @@ async fn dispatch(ui: &mut Ui, cli: Cli, traces: Option<&Traces>) -> Result<Exit
         Command::Search(args) => search::search(ui, &engine(&args.flags(flags))?, args).await,
         Command::Get(args) => get::get(ui, &engine(&flags)?, args).await,
         Command::Open(args) => open::open(ui, &engine(&flags)?, args).await,
+        Command::Links(args) => links::links(ui, &engine(&flags)?, args).await,
         Command::Ask(args) => ask::ask(ui, &engine(&args.flags(flags))?, args).await,
         Command::Plan(args) => plan::plan(ui, &engine(&args.flags(flags))?, args).await,
         Command::Resume(args) => resume::resume(ui, &engine(&args.flags(flags))?, args).await,

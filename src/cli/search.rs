@@ -11,11 +11,15 @@ use serde::Serialize;
 use super::completions;
 use super::error::CliError;
 use super::exit::Exit;
+use super::expanded;
 use super::ui::{MATCH, NOTE, PLACE, QUIET, Ui, file_address, linked, styled};
-use crate::base::line::one_line;
+use crate::base::line::{counted, one_line, printable};
 use crate::config::{Flags, bounds};
-use crate::engine::{Engine, Hit, Scope, SearchMode, Searched, Snippet, Support};
+use crate::engine::{Engine, Hit, Neighbourhood, Scope, SearchMode, Searched, Snippet, Support};
 use crate::render::json::{line, versioned};
+
+/// Most lines of a section that are printed with a hit.
+const MAX_SECTION_LINES: usize = 30;
 
 /// Find passages in the index
 ///
@@ -43,6 +47,10 @@ pub(super) struct SearchArgs {
 
     #[command(flatten)]
     filter: FilterArgs,
+
+    /// Print the section of each hit, the outline of its document, and notes linked with it
+    #[arg(long)]
+    expand: bool,
 
     /// Show how each score is computed
     #[arg(long)]
@@ -135,7 +143,17 @@ struct SearchResult<'a> {
     mode: SearchMode,
     support: Support,
     elapsed_ms: f64,
-    hits: &'a [Hit],
+    hits: Vec<HitEntry<'a>>,
+}
+
+/// A hit as JSON.
+#[derive(Serialize)]
+struct HitEntry<'a> {
+    #[serde(flatten)]
+    hit: &'a Hit,
+    /// What stands around it, if that was asked for.
+    #[serde(flatten)]
+    around: Option<&'a Neighbourhood>,
 }
 
 /// Runs the command.
@@ -151,16 +169,19 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
     for unknown in &found.unknown {
         ui.tell(&format!("note: {unknown}"));
     }
+    let around =
+        if args.expand { engine.neighbourhoods(found.hits.iter().map(|hit| &hit.id)).await? } else { Vec::new() };
+    let entries = || found.hits.iter().enumerate().map(|(at, hit)| HitEntry { hit, around: around.get(at) });
     match args.format() {
         SearchFormat::Json => {
-            let Searched { mode, hits, support, elapsed, .. } = &found;
+            let (hits, Searched { mode, support, elapsed, .. }) = (entries().collect(), &found);
             let elapsed_ms = (elapsed.as_secs_f64() * 100_000.0).round() / 100.0;
             let result = SearchResult { query: &query, mode: *mode, support: *support, elapsed_ms, hits };
             ui.print(&versioned(&result)?)?;
         }
         SearchFormat::Jsonl => {
-            for hit in &found.hits {
-                ui.print(&line(hit)?)?;
+            for hit in entries() {
+                ui.print(&line(&hit)?)?;
             }
         }
         SearchFormat::Csv => ui.pass(&csv(&found.hits)?)?,
@@ -174,7 +195,7 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
         SearchFormat::Text if found.hits.is_empty() => ui.tell("nothing found"),
         SearchFormat::Text => {
             let folders = if ui.shows_links() { engine.folders().await } else { BTreeMap::new() };
-            ui.print(&text(&found, args.explain, &folders))?;
+            ui.print(&text(entries(), args.explain, &folders))?;
             if found.support == Support::None {
                 ui.tell("note: no hit is relevant to the query");
             }
@@ -211,9 +232,9 @@ fn file_name(hit: &Hit, folders: &BTreeMap<String, PathBuf>) -> String {
 
 /// Returns the hits for people, matched words marked. Places of collections with a folder are links. What is said
 /// of a folder stands with its first hit.
-fn text(found: &Searched, explain: bool, folders: &BTreeMap<String, PathBuf>) -> String {
-    let (mut text, mut said) = (String::new(), HashSet::new());
-    for hit in &found.hits {
+fn text<'a>(entries: impl Iterator<Item = HitEntry<'a>>, explain: bool, folders: &BTreeMap<String, PathBuf>) -> String {
+    let (mut text, mut said, mut seen) = (String::new(), HashSet::new(), HashSet::new());
+    for HitEntry { hit, around } in entries {
         let place = format!("{}:{}-{}", hit.path, hit.line_start, hit.line_end);
         let place = styled(PLACE, &one_line(&place));
         let place = match folders.get(&hit.collection) {
@@ -231,9 +252,30 @@ fn text(found: &Searched, explain: bool, folders: &BTreeMap<String, PathBuf>) ->
         if explain {
             let _ = writeln!(text, "  {}", styled(NOTE, &explained(hit)));
         }
+        if let Some(around) = around {
+            text.push_str(&section(around));
+            // Once for all hits of a document.
+            if seen.insert(&hit.document_id) {
+                text.push_str(&expanded::around(around, "  "));
+            }
+        }
         text.push('\n');
     }
     text.truncate(text.trim_end().len());
+    text
+}
+
+/// Returns the beginning of the section around a hit, indented.
+fn section(around: &Neighbourhood) -> String {
+    let Some(section) = &around.section else { return String::new() };
+    let mut text = format!("  {}\n", styled(QUIET, &format!("lines {}-{}:", section.line_start, section.line_end)));
+    let lines: Vec<_> = section.text.trim_end().lines().collect();
+    for line in lines.iter().take(MAX_SECTION_LINES) {
+        let _ = writeln!(text, "  │ {}", printable(line));
+    }
+    if let Some(left) = lines.len().checked_sub(MAX_SECTION_LINES).filter(|left| *left > 0) {
+        let _ = writeln!(text, "  {}", styled(QUIET, &format!("│ … {}", counted(left, "more line"))));
+    }
     text
 }
 

@@ -92,6 +92,9 @@ pub enum EngineError {
         /// Names of the collections in the index.
         known: Vec<String>,
     },
+    /// The index was written by a `dr` that stored no links.
+    #[error("index was made before links were stored")]
+    NoLinks,
     /// No folder was given, and the index has none.
     #[error("no folder to index was given, and none is known yet")]
     NothingToIndex {
@@ -266,6 +269,7 @@ impl EngineError {
             | Self::RootOutside { .. }
             | Self::LinkOutside { .. }
             | Self::NoCollection { .. }
+            | Self::NoLinks
             | Self::NothingToIndex { .. }
             | Self::SameName { .. }
             | Self::Folder { .. }
@@ -338,6 +342,7 @@ impl EngineError {
                 Some("restore the folder, or remove the collection with `dr index --prune`".into())
             }
             Self::RemoteOffline { .. } => Some("use a local index with `--index <FOLDER>`".into()),
+            Self::NoLinks => Some("run `dr index` to bring it up to date".into()),
             Self::NothingToIndex { rebuild: false } => Some("run `dr index <FOLDER>`".into()),
             Self::NothingToIndex { rebuild: true } => Some("run `dr index --rebuild <FOLDER>`".into()),
             Self::SameName { .. } => Some("name them with `--collection`, once for each folder".into()),

@@ -36,6 +36,8 @@ mod passage;
 
 mod place;
 
+mod links;
+
 mod setup;
 
 mod stored;
@@ -78,6 +80,9 @@ pub(crate) use self::doctor::{CheckStatus, Checkup, ExplainedSetting};
 pub(crate) use self::error::{EngineError, ErrorKind};
 pub(crate) use self::form::{QuestionForm, ResumeForm};
 pub use self::indexing::IndexRequest;
+pub(crate) use self::links::{
+    Backlink, BrokenLink, DocumentLinks, LinkCheck, LinkEntry, LinkState, Neighbourhood, NoteName,
+};
 pub(crate) use self::observer::{CallStep, LINE_CHARACTERS, Observer, Progress, RunEvent, event_line};
 pub(crate) use self::passage::{Excerpt, Extent, ParseSelectorError, Selector};
 pub(crate) use self::place::FilePlace;

@@ -23,6 +23,7 @@ use super::index::{
     ChunkRow, DocumentRow, EmbedderRecord, Index, IndexError, IndexLocation, IndexWriter, Manifest, Replacement,
     TEXT_INDEX_VERSION, text_index_number,
 };
+use super::structure::Structure;
 use super::walk::{FoundFile, Skipped, read_inside, walk};
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
 use crate::base::language::Language;
@@ -654,7 +655,7 @@ impl Run<'_> {
             self.writer.replace(replacements).await?;
             self.writer.ensure_text_index().await?;
         }
-        self.writer.put_documents(&touched).await?;
+        self.writer.touch(touched).await?;
         self.summary.chunks += chunks;
         (self.listener)(IngestEvent::Committed { files, chunks });
         Ok(())
@@ -921,7 +922,9 @@ pub(super) fn read(source: &CollectionSource, file: ToRead, embedder: &dyn Embed
         chunks: u32::try_from(chunks.len()).unwrap_or(u32::MAX),
     };
     let warnings = document.warnings.iter().map(ToString::to_string).collect();
-    Read::New { replacement: Replacement { document: row, chunks, language }, is_known: known.is_some(), warnings }
+    let structure = Structure::of(&document);
+    let replacement = Replacement { document: row, structure, chunks, language };
+    Read::New { replacement, is_known: known.is_some(), warnings }
 }
 
 /// Returns the modification time, or `None` if it is younger than [`TRUSTED_AGE`].
@@ -1014,4 +1017,4 @@ fn embed_key(embedder: &dyn Embedder, row: &ChunkRow, language: &Language) -> Op
 
 #[cfg(test)]
 #[path = "ingest_tests.rs"]
-mod tests;
+pub(crate) mod tests;

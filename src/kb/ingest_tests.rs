@@ -9,7 +9,7 @@ use crate::kb::index::STEPS_LEFT;
 use crate::kb::search::{SearchMode, SearchOptions, Searcher};
 
 /// An embedder that hashes the text: nothing to load, and identical on every machine.
-struct HashEmbedder;
+pub(crate) struct HashEmbedder;
 
 impl CountTokens for HashEmbedder {
     fn count(&self, text: &str) -> usize {
@@ -67,6 +67,7 @@ struct ChunkState {
 #[derive(Debug, PartialEq)]
 struct State {
     documents: Vec<DocumentRow>,
+    structures: Vec<Structure>,
     chunks: Vec<ChunkState>,
     collections: BTreeMap<String, String>,
     vectors_missing: usize,
@@ -148,6 +149,8 @@ impl World {
         let mut documents = index.documents(None).await.unwrap();
         documents.sort_by(|a, b| a.path.cmp(&b.path));
         let ids: Vec<_> = documents.iter().map(|row| row.id.clone()).collect();
+        let mut structures = index.structures(None).await.unwrap().unwrap();
+        let structures = ids.iter().map(|id| structures.remove(id).unwrap()).collect();
         let vectors = index.vectors_by_key(&ids).await.unwrap();
         let mut chunks = Vec::new();
         for id in &ids {
@@ -163,6 +166,7 @@ impl World {
         assert_eq!(stats.chunks, chunks.len(), "every chunk belongs to a document, once");
         State {
             documents,
+            structures,
             chunks,
             collections: index.manifest().collections.clone(),
             vectors_missing: stats.vectors_missing,
@@ -173,7 +177,8 @@ impl World {
 
 fn note(name: &str, time: &str) -> String {
     let long = |part: &str| format!("This {part} of {name} was written the {time} time. ").repeat(5);
-    format!("# Note {name}\n\nThe opening. {}\n\n## More\n\n{}\n\nThe closing.\n", long("beginning"), long("end"))
+    let (beginning, end) = (long("beginning"), long("end"));
+    format!("# Note {name}\n\nThe opening. {beginning}\n\n## More\n\n[[The {time} link]] {end}\n\nThe closing.\n")
 }
 
 /// Changes to the world before the run that is killed.
@@ -270,4 +275,41 @@ fn an_earlier_version_is_upgraded_and_a_later_one_is_left_alone() {
         [wanted(TEXT_INDEX_VERSION), wanted("terms/positions/999"), wanted("else")],
         [Rebuild::No, Rebuild::No, Rebuild::No]
     );
+}
+
+#[tokio::test]
+async fn links_follow_what_happens_to_their_files() {
+    let world = World::new();
+    world.ingest(&text(), None).await.unwrap();
+    let links = async || {
+        let index = Index::open(&world.location()).await.unwrap();
+        let structures = index.structures(None).await.unwrap().unwrap();
+        let documents = index.documents(None).await.unwrap();
+        assert_eq!(structures.len(), documents.len());
+        let link = |row: &DocumentRow| format!("{} {}", row.path, structures[&row.id].links[0].target);
+        let mut links: Vec<_> = documents.iter().map(link).collect();
+        links.sort();
+        links
+    };
+    let first = ["a.md The first link", "b.md The first link", "c.md The first link", "sub/d.md The first link"];
+    assert_eq!(links().await, first);
+
+    // The same content with another time: the row is written again, its links are not read again.
+    for name in ["a.md", "b.md"] {
+        world.write(3, name, &note(name, "first"));
+    }
+    let summary = world.ingest(&text(), None).await.unwrap();
+    assert_eq!((summary.unchanged, summary.chunks), (4, 0));
+    assert_eq!(links().await, first);
+
+    world.edit();
+    world.ingest(&text(), None).await.unwrap();
+    assert_eq!(
+        links().await,
+        ["a.md The second link", "f.md The first link", "sub/d.md The first link", "sub/e.md The first link"]
+    );
+    let forget = IngestOptions { forget: vec!["notes".into()], ..text() };
+    let cancel = CancellationToken::new();
+    ingest(&world.location(), &world.embedder, "hash", &forget, &|_| {}, &cancel).await.unwrap();
+    assert_eq!(links().await, [""; 0]);
 }

@@ -19,11 +19,15 @@ pub(crate) mod document;
 
 pub(crate) mod chunk;
 
+pub(crate) mod structure;
+
 pub mod embed;
 
 pub mod index;
 
 pub(crate) mod walk;
+
+pub(crate) mod links;
 
 pub mod ingest;
 

@@ -144,6 +144,13 @@ pub(crate) fn read_inside(root: &Path, path: &str) -> std::io::Result<Vec<u8>> {
     if bytes.len() as u64 > MAX_DOCUMENT_BYTES { refused("file is too large") } else { Ok(bytes) }
 }
 
+/// Returns whether a file or folder of a collection is there. Nothing outside of `root` is looked at.
+pub(crate) fn is_inside(root: &Path, path: &str) -> bool {
+    let is_normal = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+    let resolved = || Some(root.join(path).canonicalize().ok()?.starts_with(root.canonicalize().ok()?));
+    is_normal && resolved().unwrap_or(false)
+}
+
 fn has_known_extension(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str());
     extension.is_some_and(|extension| EXTENSIONS.contains(&extension.to_ascii_lowercase().as_str()))

@@ -344,11 +344,10 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         place.ok_or_else(|| format!("there is no passage `{id}`: name one you were shown"))
     }
 
-    /// Returns the address an action names, if pages have links.
+    /// Returns the address an action names, if pages have links. The source knows which addresses it has shown.
     fn linked(&self, draft: &ActionDraft) -> Option<String> {
-        let address = draft.passage.as_deref().unwrap_or_default().trim();
-        let is_address =
-            self.source.has_links() && ["http://", "https://"].iter().any(|scheme| address.starts_with(scheme));
+        let address = draft.passage.as_deref().unwrap_or_default().trim().trim_matches('`');
+        let is_address = self.source.has_links() && !address.is_empty() && shown_at(address).is_none();
         is_address.then(|| address.to_owned())
     }
 

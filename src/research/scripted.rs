@@ -153,13 +153,15 @@ pub(crate) struct ScriptedSource {
     label: Label,
     fails: bool,
     changed: bool,
+    /// What stands below the text of an opened file.
+    below: &'static str,
     pub(crate) queries: Mutex<Vec<String>>,
 }
 
 impl ScriptedSource {
     pub(crate) fn of(files: &[(&'static str, &str)]) -> Self {
         let files = files.iter().map(|(path, text)| (*path, (*text).to_owned())).collect();
-        Self { files, label: Label::Internal, fails: false, changed: false, queries: Mutex::default() }
+        Self { files, label: Label::Internal, fails: false, changed: false, below: "", queries: Mutex::default() }
     }
 
     pub(crate) fn failing(mut self) -> Self {
@@ -170,6 +172,12 @@ impl ScriptedSource {
     /// Makes every file differ from its indexed text.
     pub(crate) fn changed(mut self) -> Self {
         self.changed = true;
+        self
+    }
+
+    /// Shows links below opened files.
+    pub(crate) fn linking(mut self, below: &'static str) -> Self {
+        self.below = below;
         self
     }
 
@@ -213,7 +221,8 @@ impl Documents for ScriptedSource {
         let file = self.files.iter().find(|(known, _)| *known == path);
         let opened = file.map(|(_, text)| {
             let lines = u32::try_from(text.lines().count()).unwrap();
-            self.passage(path, id, text, 1, lines)
+            let passage = self.passage(path, id, text, 1, lines);
+            Passage { snippet: format!("{text}{}", self.below), ..passage }
         });
         Box::pin(std::future::ready(opened.ok_or_else(|| SourceError::NoSuchPassage { id: id.to_owned() })))
     }
@@ -241,6 +250,10 @@ impl Source for ScriptedSource {
 
     fn version(&self) -> String {
         "1".into()
+    }
+
+    fn has_links(&self) -> bool {
+        !self.below.is_empty()
     }
 
     fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {

@@ -531,6 +531,11 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
             } else {
                 (&passage.text, limits.snippet_tokens)
             };
+            // What stands below the text of an opened passage is shown even if the text is cut.
+            let (whole, below) = match whole.strip_prefix(passage.text.as_str()) {
+                Some(below) if shown.is_opened => (passage.text.as_str(), below),
+                _ => (whole.as_str(), ""),
+            };
             let start = cut(whole, most, &count);
             let is_cut = start.len() < whole.trim_end().len();
             let note = match (is_cut, shown.is_opened) {
@@ -538,7 +543,7 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
                 (true, false) => format!("\n… (cut here; `open` with {id} reads the section)"),
                 (true, true) => format!("\n… (cut here; `continue` with {id} reads on)"),
             };
-            let (text, place) = (format!("{start}{note}"), passage.place.provenance());
+            let (text, place) = (format!("{start}{note}{below}"), passage.place.provenance());
             shown.cut_at = match () {
                 () if !shown.is_opened || start.starts_with(passage.text.trim_end()) => None,
                 () if passage.text.starts_with(start) => Some(start.len()),

@@ -605,3 +605,34 @@ async fn where_no_unit_answers_support_is_weak_until_every_aspect_has_a_note() {
         assert_eq!(branch.support, support);
     }
 }
+
+#[tokio::test]
+async fn links_below_an_opened_note_are_shown_although_it_is_cut_and_open_in_turn() {
+    let node = node();
+    let long = format!("The lock is a file.\n\n{}", "It is held by one writer. ".repeat(200));
+    let source = ScriptedSource::of(&[("locks.md", long.as_str()), ("other note.md", "A reader takes no lock.")])
+        .linking("\n\nLinks of this page: `other note.md` (Other)");
+    let open = |passage: &str| json!({"tool": "open", "passage": passage});
+    let caller = Scripted::by_key(vec![
+        ("n2/step/1", step(&json!([search("file")]), false)),
+        ("n2/step/2", step(&json!([open("p1")]), false)),
+        (
+            "n2/step/3",
+            step(&json!([open("`other note.md`"), open("secret.md"), note("p2", "Links of this page")]), false),
+        ),
+        ("n2/step/4", step(&json!([note("p3", "A reader takes no lock.")]), true)),
+        ("n2/report", report(&json!([finding("Readers take none.", &["n2e1"])]))),
+    ]);
+    let mut task = task(&node, &[]);
+    task.limits.open_tokens = 40;
+    let branch = work(&caller, &source, &task).await.unwrap();
+    assert_eq!(branch.evidence[0].source.for_people(), "other note.md:1");
+    let tasks = caller.tasks();
+    assert!(
+        tasks[2].contains("`continue` with p2 reads on)\n\nLinks of this page: `other note.md` (Other)"),
+        "{}",
+        tasks[2]
+    );
+    assert!(tasks[3].contains("there is no passage `secret.md`"), "{}", tasks[3]);
+    assert!(tasks[3].contains("these words do not stand in p2"), "links are no words of the note: {}", tasks[3]);
+}

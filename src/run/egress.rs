@@ -127,7 +127,9 @@ impl Egress {
     pub(crate) fn shown(&self, passages: &[Passage]) {
         let mut tripwire = self.tripwire();
         for passage in passages {
-            learn(&mut tripwire, passage.label, &passage.text, &passage.place);
+            // Links of an opened note stand below its text.
+            let seen = if passage.snippet.len() > passage.text.len() { &passage.snippet } else { &passage.text };
+            learn(&mut tripwire, passage.label, seen, &passage.place);
         }
     }
 

@@ -118,6 +118,10 @@ impl Source for Inside {
         Box::pin(spanned(debug_span!("search", source = self.source.name()), searched))
     }
 
+    fn has_links(&self) -> bool {
+        self.source.has_links()
+    }
+
     fn tools(&self) -> &[OfferedTool] {
         self.servers.as_ref().map_or(&[], NodeServers::tools)
     }

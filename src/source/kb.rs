@@ -1,16 +1,28 @@
 //! The knowledge base as a source.
 
+use std::collections::HashSet;
+
 use futures::future::BoxFuture;
 
 use super::{Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile};
-use crate::base::id::{ChunkId, ContentHash};
-use crate::base::line::{counted, with_causes};
+use crate::base::id::{ChunkId, ContentHash, DocumentId};
+use crate::base::line::{counted, cut, with_causes};
 use crate::kb::about::About;
-use crate::kb::index::{ChunkRow, Index, IndexError};
-
+use crate::kb::index::{ChunkRow, DocumentRow, Index, IndexError};
+use crate::kb::links::{LinkMap, Note};
 use crate::kb::rerank::Rerank;
 use crate::kb::search::{Hit, Judged, Measured, SearchOptions, Searcher};
+use crate::kb::structure::Heading;
 use crate::kb::walk::read_inside;
+
+/// Deepest headings, and most of them, that are named below an opened passage, and most notes in each direction. All of it is
+/// part of a worker's prompt and costs about a tenth of the passage.
+const OUTLINE_LEVELS: u8 = 3;
+const MAX_SECTIONS: usize = 12;
+const MAX_LINKED: usize = 5;
+
+/// Longest heading or title that is shown there.
+const MAX_NAME_CHARACTERS: usize = 50;
 
 /// One snapshot of an index, and what may be found in it.
 pub(crate) struct KbSource {
@@ -19,6 +31,14 @@ pub(crate) struct KbSource {
     scope: String,
     about: Vec<String>,
     version: String,
+    /// Links between notes; `None` if there are none.
+    links: Option<Links>,
+}
+
+/// The links that a worker is shown, and the documents it may open by them: those it could find by a search.
+struct Links {
+    map: LinkMap,
+    open: HashSet<DocumentId>,
 }
 
 impl KbSource {
@@ -54,8 +74,99 @@ impl KbSource {
         let names: Vec<_> = index.manifest().collections.keys().filter(is_searched).cloned().collect();
         let count = documents.iter().filter(|row| names.contains(&row.collection)).count();
         let scope = format!("{} of {}", counted(count, "file"), names.join(", "));
+        let links = Links::read(&searcher, &options, &documents).await?;
         let about = about.lines(&names).collect();
-        Ok(Self { searcher, options, scope, about, version })
+        Ok(Self { searcher, options, scope, about, version, links })
+    }
+}
+
+impl Links {
+    async fn read(
+        searcher: &Searcher,
+        options: &SearchOptions,
+        documents: &[DocumentRow],
+    ) -> Result<Option<Self>, IndexError> {
+        let index = searcher.index();
+        let Some(map) = LinkMap::read(index).await?.filter(LinkMap::has_links) else { return Ok(None) };
+        let mut open = index.chunked_documents(&options.filter).await?;
+        if let Some(globs) = &options.paths {
+            for row in documents.iter().filter(|row| !globs.is_match(&row.path)) {
+                open.remove(&row.id);
+            }
+        }
+        Ok(Some(Self { map, open }))
+    }
+
+    /// Returns the lines that stand below an opened passage: its document's outline, and the notes linked with it. Both name
+    /// what `open` takes.
+    fn below(&self, document: &DocumentId) -> String {
+        let Some(at) = self.map.position(document) else { return String::new() };
+        let Note { row, structure } = &self.map.notes()[at];
+        let sections: Vec<_> = structure.headings.iter().filter(|heading| heading.level <= OUTLINE_LEVELS).collect();
+        let shown = |heading: &&Heading| format!("{} {}", heading.line, cut(&heading.text, MAX_NAME_CHARACTERS));
+        let mut below = String::new();
+        if sections.len() > 1 {
+            let listed = listed(sections.iter().map(shown), sections.len(), MAX_SECTIONS);
+            below = format!("\n\nSections by line, opened as `{}:LINE`: {listed}", self.address(row));
+        }
+        for (what, notes) in [("Links of this page", self.map.linked(at)), ("Linked from", self.map.linking(at))] {
+            let notes: Vec<_> = notes.into_iter().filter(|note| self.open.contains(&note.row.id)).collect();
+            let shown =
+                |note: &&Note| format!("`{}` ({})", self.address(&note.row), cut(&note.row.title, MAX_NAME_CHARACTERS));
+            if !notes.is_empty() {
+                let listed = listed(notes.iter().map(shown), notes.len(), MAX_LINKED);
+                below = format!("{below}{}{what}: {listed}", if below.is_empty() { "\n\n" } else { "\n" });
+            }
+        }
+        below
+    }
+
+    /// Returns what a document is opened by: its path, with its collection if another has the same path.
+    fn address(&self, row: &DocumentRow) -> String {
+        match self.at(&row.path) {
+            Some(found) if found.id == row.id => row.path.clone(),
+            _ => format!("{}/{}", row.collection, row.path),
+        }
+    }
+
+    /// Finds the only document with an address among those that may be opened.
+    fn at(&self, address: &str) -> Option<&DocumentRow> {
+        let is_at = |row: &DocumentRow| {
+            let of_collection = || address.strip_prefix(&row.collection)?.strip_prefix('/');
+            row.path == address || of_collection() == Some(&row.path)
+        };
+        let rows = self.map.notes().iter().map(|note| &note.row);
+        let mut found = rows.filter(|row| is_at(row) && self.open.contains(&row.id));
+        found.next().filter(|_| found.next().is_none())
+    }
+}
+
+/// Returns entries for one line, with the number of those that it has no room for.
+fn listed(entries: impl Iterator<Item = String>, count: usize, most: usize) -> String {
+    let mut shown: Vec<_> = entries.take(most).collect();
+    if count > most {
+        shown.push(format!("{} more", count - most));
+    }
+    shown.join("; ")
+}
+
+impl KbSource {
+    /// Finds the chunk that an id names, or an address that is shown below a passage: that at a line of a document, or its
+    /// first one.
+    async fn chunk(&self, id: &str) -> Result<Option<ChunkRow>, IndexError> {
+        let index = self.searcher.index();
+        if let Ok(chunk) = id.parse::<ChunkId>() {
+            return index.chunk(&chunk).await;
+        }
+        let Some(links) = &self.links else { return Ok(None) };
+        let with_line = || {
+            let (path, line) = id.rsplit_once(':')?;
+            Some((links.at(path)?, line.parse::<u32>().ok()?))
+        };
+        let Some((row, line)) = links.at(id).map(|row| (row, 1)).or_else(with_line) else { return Ok(None) };
+        let mut chunks = index.document_chunks(&row.id).await?;
+        let at = chunks.iter().rposition(|chunk| chunk.line_start <= line).unwrap_or(0);
+        Ok((at < chunks.len()).then(|| chunks.swap_remove(at)))
     }
 }
 
@@ -63,17 +174,17 @@ impl Documents for KbSource {
     fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
         Box::pin(async move {
             let missing = || SourceError::NoSuchPassage { id: id.to_owned() };
-            let chunk: ChunkId = id.parse().map_err(|_| missing())?;
             let index = self.searcher.index();
-            let chunk = index.chunk(&chunk).await.map_err(|error| failed(&error))?.ok_or_else(missing)?;
+            let chunk = self.chunk(id).await.map_err(|error| failed(&error))?.ok_or_else(missing)?;
             let rows = index.document_chunks(&chunk.document_id).await.map_err(|error| failed(&error))?;
             let section = HeadingChunks::around(&rows, &chunk);
             let file = read_file(index, &chunk.collection, &chunk.path, &chunk.content_hash).await;
             let text = section.text(&file);
+            let below = self.links.as_ref().map(|links| links.below(&chunk.document_id)).unwrap_or_default();
             Ok(Passage {
                 id: id.to_owned(),
                 label: Label::Internal,
-                snippet: text.clone(),
+                snippet: format!("{text}{below}"),
                 text,
                 score: 1.0,
                 place: Place::Kb {
@@ -110,6 +221,10 @@ impl Source for KbSource {
 
     fn version(&self) -> String {
         self.version.clone()
+    }
+
+    fn has_links(&self) -> bool {
+        self.links.is_some()
     }
 
     fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
@@ -221,4 +336,128 @@ pub(crate) async fn read_file(index: &Index, collection: &str, path: &str, index
         Err(_) => SourceFile::Gone,
     };
     tokio::task::spawn_blocking(read).await.unwrap_or(SourceFile::Gone)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::kb::embed::Embedder;
+    use crate::kb::index::IndexLocation;
+    use crate::kb::ingest::tests::HashEmbedder;
+    use crate::kb::ingest::{CollectionSource, IngestOptions, ingest};
+    use crate::kb::search::{Scope, SearchMode};
+
+    /// Indexes files (`collection/path` and text) and returns what a scope of them is.
+    async fn source(folder: &tempfile::TempDir, files: &[(&str, &str)], scope: &Scope) -> KbSource {
+        let mut sources: Vec<CollectionSource> = Vec::new();
+        for (path, text) in files {
+            let name = path.split('/').next().unwrap().to_owned();
+            let file = folder.path().join(path);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+            let root = folder.path().join(&name);
+            if !sources.iter().any(|source| source.name == name) {
+                sources.push(CollectionSource { name, root });
+            }
+        }
+        let location = IndexLocation::in_folder(folder.path());
+        let embedder: Arc<dyn Embedder> = Arc::new(HashEmbedder);
+        let options = IngestOptions { sources, ..IngestOptions::default() };
+        ingest(&location, &embedder, "hash", &options, &|_| {}, &CancellationToken::new()).await.unwrap();
+        let searcher = Searcher::new(Index::open(&location).await.unwrap(), Ok(embedder));
+        let options = SearchOptions { mode: SearchMode::Lexical, ..scope.options().unwrap() };
+        KbSource::new(searcher, options, &About::default()).await.unwrap()
+    }
+
+    fn of(collections: &[&str]) -> Scope {
+        Scope { collections: collections.iter().map(|&name| name.to_owned()).collect(), ..Scope::default() }
+    }
+
+    const GARDEN: &str = "# Garden\n\nSee [[Water]], [[Secret]] and [[Nothing]].\n\n## Beds\n\nThere are nine beds.\n";
+    const WATER: &str = "# Water\n\nValves open at six.\n\n## Pump\n\nThe pump is a Kestrel.\n";
+
+    /// Returns what is shown below the text of a passage.
+    fn below(passage: &Passage) -> &str {
+        passage.snippet.strip_prefix(&passage.text).unwrap().trim_start()
+    }
+
+    #[tokio::test]
+    async fn opened_note_has_its_outline_and_links_below_which_open_in_turn() {
+        let folder = tempfile::tempdir().unwrap();
+        let files =
+            [("a/garden.md", GARDEN), ("a/sub/water.md", WATER), ("a/secret.md", "---\ntags: [x]\n---\nHush.\n")];
+        let source = source(&folder, &files, &of(&["a"])).await;
+        assert!(source.has_links());
+        let hit = source.search("nine beds", 1).await.unwrap().passages.remove(0);
+        let garden = source.open(&hit.id).await.unwrap();
+        assert_eq!(
+            below(&garden),
+            "Sections by line, opened as `garden.md:LINE`: 1 Garden; 5 Beds\n\
+             Links of this page: `sub/water.md` (Water); `secret.md` (secret)"
+        );
+        let water = source.open("sub/water.md").await.unwrap();
+        assert_eq!(water.text.trim_end(), WATER.trim_end());
+        assert_eq!(
+            below(&water),
+            "Sections by line, opened as `sub/water.md:LINE`: 1 Water; 5 Pump\nLinked from: `garden.md` (Garden)"
+        );
+        let pump = source.open("sub/water.md:6").await.unwrap();
+        assert!(pump.text.contains("The pump is a Kestrel."), "{}", pump.text);
+        assert_eq!(pump.place.for_people().split(':').next(), Some("sub/water.md"));
+        for unknown in ["nothing.md", "sub/water.md:x", "../a/garden.md", "", ":1", "0000000000000000"] {
+            let error = source.open(unknown).await.unwrap_err();
+            assert_eq!(error, SourceError::NoSuchPassage { id: unknown.to_owned() });
+        }
+    }
+
+    #[tokio::test]
+    async fn note_that_the_run_may_not_search_is_neither_shown_nor_opened() {
+        let files = [
+            ("a/garden.md", GARDEN),
+            ("a/sub/water.md", WATER),
+            ("a/secret.md", "---\ntags: [x]\ndate: 2020-01-01\n---\nHush, [[Garden]].\n"),
+            ("b/other.md", "Other, [[Garden]].\n"),
+        ];
+        let since = Some("2019-01-01".to_owned());
+        for scope in [
+            Scope { paths: vec!["*.md".into(), "sub/*".into()], tags: vec!["x".into()], ..of(&["a"]) },
+            Scope { paths: vec!["secret.md".into()], ..Scope::default() },
+            Scope { since, ..of(&["a"]) },
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let source = source(&folder, &files, &scope).await;
+            let secret = source.open("secret.md").await.unwrap();
+            assert_eq!((secret.text.trim(), below(&secret)), ("Hush, [[Garden]].", ""), "{scope:?}");
+            for closed in ["garden.md", "a/garden.md", "sub/water.md:1", "other.md", "b/other.md"] {
+                assert!(source.open(closed).await.is_err(), "{closed} {scope:?}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn path_of_two_collections_is_opened_by_both_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [("a/x.md", "One of a, [[y]].\n"), ("b/x.md", "One of b.\n"), ("a/y.md", "Two, [[x]].\n")];
+        let source = source(&folder, &files, &Scope::default()).await;
+        assert_eq!(
+            below(&source.open("y.md").await.unwrap()),
+            "Links of this page: `a/x.md` (x)\nLinked from: `a/x.md` (x)"
+        );
+        assert_eq!(source.open("b/x.md").await.unwrap().text.trim(), "One of b.");
+        assert!(source.open("x.md").await.is_err(), "it would be either");
+    }
+
+    #[tokio::test]
+    async fn notes_without_links_are_shown_as_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = source(&folder, &[("a/x.md", WATER)], &Scope::default()).await;
+        let hit = source.search("Kestrel", 1).await.unwrap().passages.remove(0);
+        let opened = source.open(&hit.id).await.unwrap();
+        assert!(!source.has_links() && opened.snippet == opened.text);
+        assert!(source.open("x.md").await.is_err());
+    }
 }

@@ -118,7 +118,8 @@ pub struct Passage {
     pub label: Label,
     /// The whole passage, verbatim.
     pub text: String,
-    /// The stretch of it that bears on the query.
+    /// The stretch of it that bears on the query. Of an opened passage what is shown of it: its text or a digest, and below
+    /// that its links.
     pub snippet: String,
     /// How well it bears on the query, from 0 to 1; comparable within one search only.
     pub score: f32,
@@ -287,7 +288,7 @@ pub trait Source<Q: ?Sized = str>: Documents {
     /// Searches.
     fn search<'a>(&'a self, query: &'a Q, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>>;
 
-    /// Returns whether pages are shown with links, whose addresses can be opened like passages.
+    /// Returns whether an opened page or note has links below its text, whose addresses can be opened like passages.
     fn has_links(&self) -> bool {
         false
     }

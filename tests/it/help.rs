@@ -2,12 +2,13 @@ use std::process::Stdio;
 
 use crate::common::World;
 
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 23] = [
     "index",
     "watch",
     "search",
     "get",
     "open",
+    "links",
     "ask",
     "plan",
     "resume",

@@ -99,6 +99,9 @@ fn an_earlier_text_index_is_searched_and_then_upgraded_with_its_vectors() {
         json.succeeded().json()["hits"][0]["path"].clone()
     };
     assert_eq!([hits("lexical"), hits("hybrid")], ["backup.md", "backup.md"]);
+    let without = world.dr(["--index", "kb/index", "links"]);
+    assert_eq!(without.exit, Some(1), "{without}");
+    assert!(without.stderr.contains("before links were stored") && without.stderr.contains("run `dr index`"));
     let upgraded = world.dr(["--index", "kb/index", "index", "--json"]).succeeded();
     assert!(upgraded.stderr.contains("of an earlier version"), "{}", upgraded.stderr);
     let summary = upgraded.json();
@@ -106,6 +109,8 @@ fn an_earlier_text_index_is_searched_and_then_upgraded_with_its_vectors() {
     assert_eq!([hits("lexical"), hits("hybrid"), hits("vector")], ["backup.md", "backup.md", "backup.md"]);
     let again = world.dr(["--index", "kb/index", "index", "--json"]).succeeded();
     assert_eq!(again.json()["unchanged"], 2, "the upgrade is made once");
+    let links = world.dr(["--index", "kb/index", "links", "--json"]).succeeded().json();
+    assert_eq!(links["documents"], 2);
 }
 
 /// Returns a world of English notes and one in another language, indexed as text.

@@ -42,6 +42,9 @@ mod embeddings;
 /// `dr get`: chunks, sections, documents, lines.
 mod get;
 
+/// `dr links` and `--expand`: where links lead, which are broken.
+mod links;
+
 /// `dr ask`: answers whose quotes are found in their files, and refusals.
 mod ask;
 

@@ -21,9 +21,9 @@ use self::unit::{CostedLeaf, UnitCutter, cost};
 use crate::base::token::CountTokens;
 use crate::kb::document::Document;
 
-/// Part of the index manifest. Increase it with every change that yields different chunks or titles for the same file, so
-/// that existing indexes are rebuilt.
-pub(crate) const CHUNKER_VERSION: u32 = 2;
+/// Part of the index manifest. Increase it with every change that yields different chunks, titles or another
+/// [`Structure`](super::structure::Structure) for the same file, so that existing indexes are rebuilt.
+pub(crate) const CHUNKER_VERSION: u32 = 3;
 
 /// Length of chunks, in tokens of the embedder.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +52,18 @@ pub(crate) struct Chunk {
     pub(crate) context: Option<String>,
     /// Tokens of the embedded text.
     pub(crate) tokens: usize,
+}
+
+/// Returns the headings of sections, in order: where one begins in the document's text, its level and its text.
+pub(crate) fn headings(document: &Document) -> impl Iterator<Item = (usize, u8, String)> {
+    outline::leaves(document).into_iter().filter_map(|leaf| match leaf.kind {
+        LeafKind::Heading { level, title } => {
+            // A leaf begins with the blank lines before it.
+            let leaf = &document.text[leaf.start..];
+            Some((document.text.len() - leaf.trim_start().len(), level, title))
+        }
+        LeafKind::Text | LeafKind::Lines { .. } | LeafKind::Table { .. } => None,
+    })
 }
 
 /// Splits a document into chunks, in the order of the text.

@@ -132,6 +132,7 @@ mod tests {
     use crate::kb::index::{
         ChunkRow, DocumentRow, EmbedderRecord, Filter, Index, IndexLocation, Manifest, Replacement, TEXT_INDEX_VERSION,
     };
+    use crate::kb::structure::Structure;
 
     fn manifest(dimension: usize) -> Manifest {
         Manifest {
@@ -199,7 +200,15 @@ mod tests {
             chunks: 2_000,
         };
         let mut writer = IndexWriter::open(&location, &manifest(dimension)).await.unwrap();
-        writer.replace(vec![Replacement { document, chunks, language: Language::english() }]).await.unwrap();
+        writer
+            .replace(vec![Replacement {
+                document,
+                structure: Structure::default(),
+                chunks,
+                language: Language::english(),
+            }])
+            .await
+            .unwrap();
         build_vector_index(&writer.index().chunks, dimension, 2_000).await.unwrap();
         drop(writer);
 

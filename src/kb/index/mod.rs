@@ -52,6 +52,7 @@ pub(crate) use write::{IndexWriter, Replacement, writer};
 use crate::base::id::DocumentId;
 use crate::base::language::Language;
 use crate::base::lock::FileLockError;
+use crate::kb::structure::Structure;
 use schema::Columns;
 #[cfg(test)]
 pub(crate) use step::STEPS_LEFT;
@@ -316,12 +317,33 @@ impl Index {
 
     /// Returns every document of `collection`, or of all collections.
     pub async fn documents(&self, collection: Option<&str>) -> Result<Vec<DocumentRow>, IndexError> {
-        let mut query = self.documents.query().limit(usize::MAX >> 1);
+        let columns = Select::columns(&schema::DOCUMENT_COLUMNS);
+        let mut query = self.documents.query().select(columns).limit(usize::MAX >> 1);
         if let Some(name) = collection {
             query = query.only_if(format!("collection = {}", query::literal(name)));
         }
         let stream = query.execute().await.during("list documents")?;
         collect(stream, "list documents", |columns| columns.documents()).await
+    }
+
+    /// Returns the structure of documents, or of all if `only` is `None`. Returns `None` for an index of an earlier version
+    /// of the chunker, which has none.
+    pub(crate) async fn structures(
+        &self,
+        only: Option<&[DocumentId]>,
+    ) -> Result<Option<HashMap<DocumentId, Structure>>, IndexError> {
+        let action = "read the structure of documents";
+        if self.documents.schema().await.during(action)?.field_with_name(schema::STRUCTURE).is_err() {
+            return Ok(None);
+        }
+        let columns = Select::columns(&["document_id", schema::STRUCTURE]);
+        let mut query = self.documents.query().select(columns).limit(usize::MAX >> 1);
+        if let Some(documents) = only {
+            query = query.only_if(query::of_documents(documents));
+        }
+        let stream = query.execute().await.during(action)?;
+        let rows = collect(stream, action, |columns| columns.structures()).await?;
+        Ok(Some(rows.into_iter().collect()))
     }
 
     /// Returns the chunks of a document in file order.
@@ -407,6 +429,7 @@ impl Index {
         }
         let probe = vec![1.0; self.manifest.embedder.dimension];
         self.vector_leg(&probe, &Filter::default(), 1).await?;
+        self.structures(None).await?;
         let documents = self.documents(None).await?;
         Ok(documents.iter().filter(|row| chunks.get(&row.id).copied().unwrap_or(0) != row.chunks).count())
     }

@@ -277,10 +277,11 @@ impl Index {
         Ok(pairs.into_iter().filter_map(|(key, vector)| Some((key, vector?))).collect())
     }
 
-    /// Returns the ids of all documents that have chunks.
-    pub(crate) async fn chunked_documents(&self) -> Result<HashSet<DocumentId>, IndexError> {
+    /// Returns the ids of all documents that have chunks which pass a filter.
+    pub(crate) async fn chunked_documents(&self, filter: &Filter) -> Result<HashSet<DocumentId>, IndexError> {
         let action = "read the documents of the chunks";
         let query = self.chunks.query().select(Select::columns(&["document_id"])).limit(usize::MAX >> 1);
+        let query = filter.apply(query);
         let mut stream = query.execute().await.during(action)?;
         let mut documents = HashSet::new();
         while let Some(batch) = stream.try_next().await.during(action)? {

@@ -6,7 +6,8 @@
 //! | `documents_N` | indexed file | `document_id` |
 //! | `chunks_N` | passage of a file | `chunk_id` |
 //!
-//! `N` is the generation, which `--rebuild` increases. Change a column only together with [`SCHEMA_VERSION`].
+//! `N` is the generation, which `--rebuild` increases. Change a column only together with [`SCHEMA_VERSION`]. A column may
+//! be added without: an index of an earlier chunker lacks it, is read without it, and is built again before it is written.
 
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use arrow::error::ArrowError;
 use super::terms::of_text;
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
 use crate::base::language::Language;
+use crate::kb::structure::Structure;
 
 /// Version of the columns. An index with any other version is refused.
 pub(crate) const SCHEMA_VERSION: u32 = 2;
@@ -138,6 +140,14 @@ pub(super) const CHUNK_COLUMNS: [&str; 17] = [
     "embed_key",
 ];
 
+/// The column of a document's [`Structure`], as JSON. Only what resolves links reads it. Indexes before version 3 of the
+/// chunker lack it.
+pub(super) const STRUCTURE: &str = "structure";
+
+/// Columns of a [`DocumentRow`].
+pub(super) const DOCUMENT_COLUMNS: [&str; 8] =
+    ["document_id", "collection", "path", "title", "size", "modified_ns", "content_hash", "chunks"];
+
 pub(super) fn manifest_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![text_field("key", false), text_field("value", false)]))
 }
@@ -152,6 +162,7 @@ pub(super) fn documents_schema() -> SchemaRef {
         Field::new("modified_ns", DataType::Int64, true),
         text_field("content_hash", false),
         Field::new("chunks", DataType::UInt32, false),
+        text_field(STRUCTURE, false),
     ]))
 }
 
@@ -203,7 +214,10 @@ pub(super) fn manifest_batch(entries: &[(String, String)]) -> Result<RecordBatch
     )
 }
 
-pub(super) fn documents_batch(rows: &[DocumentRow]) -> Result<RecordBatch, ArrowError> {
+pub(super) fn documents_batch(documents: &[(DocumentRow, Structure)]) -> Result<RecordBatch, ArrowError> {
+    let rows: Vec<&DocumentRow> = documents.iter().map(|(row, _)| row).collect();
+    let structures = documents.iter().map(|(_, structure)| serde_json::to_string(structure));
+    let structures: Vec<String> = structures.collect::<Result<_, _>>().map_err(|error| json_error(&error))?;
     RecordBatch::try_new(
         documents_schema(),
         vec![
@@ -215,6 +229,7 @@ pub(super) fn documents_batch(rows: &[DocumentRow]) -> Result<RecordBatch, Arrow
             Arc::new(rows.iter().map(|row| row.modified_ns).collect::<Int64Array>()),
             texts(rows.iter().map(|row| row.content_hash.as_str())),
             Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.chunks))),
+            texts(structures.iter()),
         ],
     )
 }
@@ -346,6 +361,15 @@ impl<'a> Columns<'a> {
             .collect()
     }
 
+    pub(super) fn structures(&self) -> Result<Vec<(DocumentId, Structure)>, ArrowError> {
+        let (ids, structures) = (self.text("document_id")?, self.text(STRUCTURE)?);
+        let read = |row| {
+            let structure = serde_json::from_str(structures.value(row)).map_err(|error| json_error(&error))?;
+            Ok((stored_id(ids.value(row))?, structure))
+        };
+        (0..self.0.num_rows()).map(read).collect()
+    }
+
     pub(super) fn chunks(&self) -> Result<Vec<ChunkRow>, ArrowError> {
         let (ids, document_ids) = (self.text("chunk_id")?, self.text("document_id")?);
         let (collections, paths) = (self.text("collection")?, self.text("path")?);
@@ -403,6 +427,10 @@ pub(super) fn stored_id<T: std::str::FromStr<Err = crate::base::id::ParseIdError
     text: &str,
 ) -> Result<T, ArrowError> {
     text.parse().map_err(|error| ArrowError::ExternalError(Box::new(error)))
+}
+
+fn json_error(error: &serde_json::Error) -> ArrowError {
+    ArrowError::JsonError(error.to_string())
 }
 
 fn parts(joined: &str) -> Vec<String> {

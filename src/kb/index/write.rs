@@ -20,19 +20,20 @@ use super::manifest::MANIFEST_COPY;
 use super::query::of_documents;
 use super::schema::{chunks_batch, chunks_schema, documents_batch, documents_schema, manifest_batch, vectors_batch};
 use super::{
-    ChunkRow, DocumentRow, During, Index, IndexError, IndexLocation, MANIFEST_TABLE, Manifest, connect, read_manifest,
-    step,
+    ChunkRow, DocumentRow, During, Filter, Index, IndexError, IndexLocation, MANIFEST_TABLE, Manifest, connect,
+    read_manifest, step,
 };
 use crate::base::folder::create_private;
 use crate::base::id::{ChunkId, DocumentId};
 use crate::base::language::Language;
 use crate::base::lock::{FileLock, FileLockError};
+use crate::kb::structure::Structure;
 
 /// Lock file of a local index. Readers do not take it and never wait.
 const WRITER_LOCK: &str = "writer.lock";
 
-/// Documents per delete condition. A longer list slows the planner of the storage engine down.
-const DOCUMENTS_PER_DELETE: usize = 1_000;
+/// Documents per condition. A longer list slows the planner of the storage engine down.
+const DOCUMENTS_PER_CONDITION: usize = 1_000;
 
 /// The only handle that writes an index. Holds the writer lock of a local index.
 ///
@@ -48,6 +49,8 @@ pub(crate) struct IndexWriter {
 pub(crate) struct Replacement {
     /// The new row.
     pub(crate) document: DocumentRow,
+    /// Its headings and links.
+    pub(crate) structure: Structure,
     /// All chunks; empty for a document without text.
     pub(crate) chunks: Vec<ChunkRow>,
     /// The language that the chunks were stemmed by.
@@ -99,7 +102,7 @@ impl IndexWriter {
     }
 
     async fn over(index: Index, lock: Option<FileLock>) -> Result<Self, IndexError> {
-        let chunked = index.chunked_documents().await?;
+        let chunked = index.chunked_documents(&Filter::default()).await?;
         Ok(Self { index, chunked, _lock: lock })
     }
 
@@ -170,7 +173,7 @@ impl IndexWriter {
     /// The chunks change in one commit, so a reader never sees a document half replaced.
     pub(crate) async fn replace(&mut self, batch: Vec<Replacement>) -> Result<(), IndexError> {
         let (mut documents, mut fresh, mut stale, mut stale_ids) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for Replacement { document, chunks, .. } in batch {
+        for Replacement { document, structure, chunks, .. } in batch {
             if self.chunked.contains(&document.id) {
                 stale_ids.push(document.id.clone());
                 stale.extend(chunks);
@@ -180,7 +183,7 @@ impl IndexWriter {
                 }
                 fresh.extend(chunks);
             }
-            documents.push(document);
+            documents.push((document, structure));
         }
         if stale_ids.is_empty() {
             self.add_chunks(&fresh).await?;
@@ -216,8 +219,21 @@ impl IndexWriter {
         expect_rows(rows.len(), result.num_inserted_rows + result.num_updated_rows)
     }
 
+    /// Updates rows of documents whose content is unchanged.
+    pub(crate) async fn touch(&self, rows: Vec<DocumentRow>) -> Result<(), IndexError> {
+        let ids: Vec<_> = rows.iter().map(|row| row.id.clone()).collect();
+        let only = (ids.len() <= DOCUMENTS_PER_CONDITION).then_some(&ids[..]);
+        let mut known = if ids.is_empty() { None } else { self.index.structures(only).await? }.unwrap_or_default();
+        let with_structure = |row: DocumentRow| {
+            let structure = known.remove(&row.id).unwrap_or_default();
+            (row, structure)
+        };
+        let rows: Vec<_> = rows.into_iter().map(with_structure).collect();
+        self.put_documents(&rows).await
+    }
+
     /// Inserts or updates rows of the documents table and leaves the chunks alone.
-    pub(crate) async fn put_documents(&self, rows: &[DocumentRow]) -> Result<(), IndexError> {
+    async fn put_documents(&self, rows: &[(DocumentRow, Structure)]) -> Result<(), IndexError> {
         let action = "write documents";
         if rows.is_empty() {
             return Ok(());
@@ -233,7 +249,7 @@ impl IndexWriter {
     /// Removes documents and their chunks.
     pub(crate) async fn remove(&mut self, documents: &[DocumentId]) -> Result<(), IndexError> {
         let action = "remove documents";
-        for part in documents.chunks(DOCUMENTS_PER_DELETE) {
+        for part in documents.chunks(DOCUMENTS_PER_CONDITION) {
             let condition = of_documents(part);
             step(action)?;
             self.index.chunks.delete(condition.as_str()).await.during(action)?;

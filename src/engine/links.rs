@@ -1,0 +1,279 @@
+//! Links between notes: where those of a document lead, what links to it, which are broken, and what stands around a
+//! passage.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::passage::{Excerpt, Extent, GetError, Located, Selector};
+use super::{Engine, EngineError};
+use crate::base::id::{ChunkId, DocumentId};
+use crate::kb::index::Index;
+use crate::kb::ingest::IngestError;
+use crate::kb::links::{LinkMap, Note, Resolved};
+use crate::kb::structure::{Heading, Link, LinkKind};
+use crate::kb::walk::is_inside;
+
+/// Most notes that a [`Neighbourhood`] names in each direction.
+const MAX_NEIGHBOURS: usize = 8;
+
+/// The links of a document and those to it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct DocumentLinks {
+    pub(crate) collection: String,
+    pub(crate) path: String,
+    pub(crate) title: String,
+    /// In the order of the file.
+    pub(crate) links: Vec<LinkEntry>,
+    pub(crate) backlinks: Vec<Backlink>,
+}
+
+/// A link and where it leads.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct LinkEntry {
+    /// The line it stands on, from 1.
+    pub(crate) line: u32,
+    pub(crate) kind: LinkKind,
+    /// As it is written, without the text shown for it.
+    pub(crate) written: String,
+    pub(crate) state: LinkState,
+    /// The note it leads to.
+    pub(crate) note: Option<NoteName>,
+    /// Line of the heading it names in that note; `None` if it names none, or one that is not there.
+    pub(crate) heading_line: Option<u32>,
+}
+
+/// Whether a link leads somewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LinkState {
+    /// To a note of the index.
+    Found,
+    /// To a file or folder that is there and not in the index, or a page that is not made from a note.
+    NotIndexed,
+    /// Out of the collection, where nothing is looked at.
+    Outside,
+    /// To nothing: the link is broken.
+    Missing,
+}
+
+/// A link to a document from another one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Backlink {
+    pub(crate) path: String,
+    pub(crate) title: String,
+    /// The line the link stands on, from 1.
+    pub(crate) line: u32,
+    pub(crate) kind: LinkKind,
+}
+
+/// The broken links of an index.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct LinkCheck {
+    /// The collections that were looked at.
+    pub(crate) collections: Vec<String>,
+    pub(crate) documents: usize,
+    /// Links to notes.
+    pub(crate) links: usize,
+    pub(crate) broken: Vec<BrokenLink>,
+}
+
+/// A link that leads to nothing.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct BrokenLink {
+    pub(crate) collection: String,
+    pub(crate) path: String,
+    /// The line it stands on, from 1.
+    pub(crate) line: u32,
+    pub(crate) kind: LinkKind,
+    /// As it is written, without the text shown for it.
+    pub(crate) written: String,
+}
+
+/// A note by its path and title.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct NoteName {
+    /// Relative to the collection's root.
+    pub(crate) path: String,
+    pub(crate) title: String,
+}
+
+/// What stands around a passage.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Neighbourhood {
+    /// The section it stands in; `None` if the passage is that already.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) section: Option<Section>,
+    /// The headings of its document.
+    pub(crate) outline: Vec<Heading>,
+    /// Notes that its document links to.
+    pub(crate) links: Vec<NoteName>,
+    /// Notes that link to its document.
+    pub(crate) backlinks: Vec<NoteName>,
+}
+
+/// Everything under a heading.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Section {
+    pub(crate) line_start: u32,
+    pub(crate) line_end: u32,
+    pub(crate) text: String,
+}
+
+impl Engine {
+    /// Returns where the links of a document lead, and what links to it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::get`]. Also returns [`EngineError::NoLinks`] for an index that was written before links were stored.
+    pub(crate) async fn links(&self, selector: &Selector) -> Result<DocumentLinks, EngineError> {
+        let index = self.open_index().await?;
+        let id = match self.located(&index, selector).await? {
+            Located::Chunk(chunk) => chunk.document_id,
+            Located::Document(row) => row.id,
+        };
+        let map = link_map(&index).await?;
+        let at = map.position(&id).ok_or_else(|| GetError::NoSuchId { id: id.to_string() })?;
+        blocking(move || {
+            let note = &map.notes()[at];
+            let root = index.root(&note.row.collection);
+            let links = map.outgoing(at).map(|(link, to)| entry(&map, root.as_deref(), link, to)).collect();
+            let backlink = |(from, link): (&Note, &Link)| Backlink {
+                path: from.row.path.clone(),
+                title: from.row.title.clone(),
+                line: link.line,
+                kind: link.kind,
+            };
+            let (collection, path, title) =
+                (note.row.collection.clone(), note.row.path.clone(), note.row.title.clone());
+            DocumentLinks { collection, path, title, links, backlinks: map.incoming(at).map(backlink).collect() }
+        })
+        .await
+    }
+
+    /// Returns the broken links of some collections, or of all that the audience may see.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a collection that is not in the index or may not be shown, and as [`Self::links`].
+    pub(crate) async fn check_links(&self, collections: &[String]) -> Result<LinkCheck, EngineError> {
+        let index = self.open_index().await?;
+        let known = &index.manifest().collections;
+        if let Some(name) = collections.iter().find(|name| !known.contains_key(*name)) {
+            return Err(EngineError::NoCollection { name: name.clone(), known: known.keys().cloned().collect() });
+        }
+        collections.iter().try_for_each(|name| self.check_served(name))?;
+        let is_asked = |name: &String| self.serves(name) && (collections.is_empty() || collections.contains(name));
+        let asked: Vec<String> = known.keys().filter(|name| is_asked(name)).cloned().collect();
+        let map = link_map(&index).await?;
+        blocking(move || check(&index, &map, asked)).await
+    }
+
+    /// Returns what stands around each of some chunks, as [`Self::neighbourhood`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::links`].
+    pub(crate) async fn neighbourhoods<'a>(
+        &self,
+        chunks: impl IntoIterator<Item = &'a ChunkId>,
+    ) -> Result<Vec<Neighbourhood>, EngineError> {
+        let map = link_map(&self.open_index().await?).await?;
+        let mut found = Vec::new();
+        for chunk in chunks {
+            let section = self.get(&Selector::Id(chunk.to_string()), Extent::Section).await?;
+            let Excerpt { document_id, line_start, line_end, text, .. } = section;
+            let section = Some(Section { line_start, line_end, text });
+            found.push(Neighbourhood { section, ..neighbourhood(&map, &document_id) });
+        }
+        Ok(found)
+    }
+
+    /// Returns the outline of a document and the notes that it is linked with. Those are of its own collection, so whoever
+    /// may see the document may see them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::links`].
+    pub(crate) async fn neighbourhood(&self, document: &DocumentId) -> Result<Neighbourhood, EngineError> {
+        Ok(neighbourhood(&link_map(&self.open_index().await?).await?, document))
+    }
+}
+
+async fn link_map(index: &Index) -> Result<LinkMap, EngineError> {
+    LinkMap::read(index).await?.ok_or(EngineError::NoLinks)
+}
+
+/// Runs work that looks at files.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, EngineError> {
+    Ok(tokio::task::spawn_blocking(work).await.map_err(IngestError::Task)?)
+}
+
+fn check(index: &Index, map: &LinkMap, collections: Vec<String>) -> LinkCheck {
+    let mut check = LinkCheck { collections, documents: 0, links: 0, broken: Vec::new() };
+    for (at, note) in map.notes().iter().enumerate() {
+        if !check.collections.contains(&note.row.collection) {
+            continue;
+        }
+        check.documents += 1;
+        let root = index.root(&note.row.collection);
+        for (link, to) in map.outgoing(at) {
+            check.links += 1;
+            if state(root.as_deref(), to) == LinkState::Missing {
+                check.broken.push(BrokenLink {
+                    collection: note.row.collection.clone(),
+                    path: note.row.path.clone(),
+                    line: link.line,
+                    kind: link.kind,
+                    written: link.written(),
+                });
+            }
+        }
+    }
+    check.broken.sort_by(|a, b| (&a.collection, &a.path, a.line).cmp(&(&b.collection, &b.path, b.line)));
+    check
+}
+
+fn entry(map: &LinkMap, root: Option<&Path>, link: &Link, to: &Resolved) -> LinkEntry {
+    let (note, heading_line) = match to {
+        Resolved::Note(at) => {
+            let heading = link.fragment.as_ref().and_then(|fragment| map.heading(*at, fragment));
+            (Some(name(&map.notes()[*at])), heading.map(|heading| heading.line))
+        }
+        Resolved::Outside | Resolved::Missing { .. } => (None, None),
+    };
+    let state = state(root, to);
+    LinkEntry { line: link.line, kind: link.kind, written: link.written(), state, note, heading_line }
+}
+
+/// Returns whether a link leads somewhere. Of a path without a note, only whether it exists is looked at, and only inside
+/// the root of the collection.
+fn state(root: Option<&Path>, to: &Resolved) -> LinkState {
+    match to {
+        Resolved::Note(_) => LinkState::Found,
+        Resolved::Outside => LinkState::Outside,
+        Resolved::Missing { path: None } => LinkState::Missing,
+        Resolved::Missing { path: Some(path) } => {
+            let is_page = path.ends_with(".html") || path.ends_with(".htm");
+            let is_there = || root.is_some_and(|root| is_inside(root, path));
+            if is_page || is_there() { LinkState::NotIndexed } else { LinkState::Missing }
+        }
+    }
+}
+
+fn neighbourhood(map: &LinkMap, document: &DocumentId) -> Neighbourhood {
+    let names = |notes: Vec<&Note>| notes.into_iter().take(MAX_NEIGHBOURS).map(name).collect();
+    match map.position(document) {
+        Some(at) => Neighbourhood {
+            section: None,
+            outline: map.notes()[at].structure.headings.clone(),
+            links: names(map.linked(at)),
+            backlinks: names(map.linking(at)),
+        },
+        None => Neighbourhood { section: None, outline: Vec::new(), links: Vec::new(), backlinks: Vec::new() },
+    }
+}
+
+fn name(note: &Note) -> NoteName {
+    NoteName { path: note.row.path.clone(), title: note.row.title.clone() }
+}
