@@ -254,7 +254,9 @@ fn state(root: Option<&Path>, to: &Resolved) -> LinkState {
         Resolved::Outside => LinkState::Outside,
         Resolved::Missing { path: None } => LinkState::Missing,
         Resolved::Missing { path: Some(path) } => {
-            let is_page = path.ends_with(".html") || path.ends_with(".htm");
+            let extension = Path::new(path).extension();
+            let is_page =
+                extension.is_some_and(|own| own.eq_ignore_ascii_case("html") || own.eq_ignore_ascii_case("htm"));
             let is_there = || root.is_some_and(|root| is_inside(root, path));
             if is_page || is_there() { LinkState::NotIndexed } else { LinkState::Missing }
         }

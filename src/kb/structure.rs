@@ -3,6 +3,8 @@
 //! A link is stored without the note it leads to, because notes come and go while the linking file stays as it is:
 //! [`super::links`] resolves links when they are read.
 
+use std::borrow::Cow;
+
 use percent_encoding::percent_decode_str;
 use pulldown_cmark::{Event, LinkType, Tag};
 use serde::{Deserialize, Serialize};
@@ -181,7 +183,7 @@ fn extension(path: &str) -> Option<&str> {
 }
 
 fn decoded(text: &str) -> String {
-    percent_decode_str(text).decode_utf8().map_or_else(|_| text.to_owned(), |decoded| decoded.into_owned())
+    percent_decode_str(text).decode_utf8().map_or_else(|_| text.to_owned(), Cow::into_owned)
 }
 
 /// Counts lines up to offsets that arrive in order. Visits each byte once.
@@ -198,8 +200,8 @@ impl<'a> LineCount<'a> {
 
     /// Returns the line of a byte, from 1.
     fn at(&mut self, offset: usize) -> u32 {
-        if let Some(unseen) = self.text.as_bytes().get(self.seen..offset) {
-            let lines = unseen.iter().filter(|byte| **byte == b'\n').count();
+        if let Some(unseen) = self.text.get(self.seen..offset) {
+            let lines = unseen.matches('\n').count();
             self.line = self.line.saturating_add(u32::try_from(lines).unwrap_or(u32::MAX));
             self.seen = offset;
         }
