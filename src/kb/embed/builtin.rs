@@ -9,6 +9,7 @@
 //! (means of 91 passages), so an index may be searched on another machine than the one that made it.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
@@ -52,9 +53,43 @@ const MAX_WORKERS: usize = 16;
 pub(super) struct Builtin {
     threads: usize,
     tokens: Tokens,
+    /// For the first text, which is the only one of many processes.
+    in_place: Slot,
+    /// For all others.
+    packed: Slot,
+    is_used: AtomicBool,
+}
+
+/// How the weights of the model lie in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Weights {
+    /// As in the binary. Every pass arranges them anew for the processor.
+    InPlace,
+    /// Arranged for the processor once: 20 ms and 13 MB, for 9 ms less in each pass of one thread (which takes 11 ms for a
+    /// question of 12 tokens, and 28 ms for a passage of 120).
+    Packed,
+}
+
+/// A model that is loaded on first use.
+#[derive(Default)]
+struct Slot {
     model: OnceLock<MiniLm>,
     /// Held during loading, so that the model is loaded once.
     loading: Mutex<()>,
+}
+
+impl Slot {
+    fn get_or_load(&self, threads: usize, weights: Weights) -> Result<&MiniLm, EmbedError> {
+        if let Some(model) = self.model.get() {
+            return Ok(model);
+        }
+        let _loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(model) = self.model.get() {
+            return Ok(model);
+        }
+        let model = MiniLm::load(threads, weights)?;
+        Ok(self.model.get_or_init(|| model))
+    }
 }
 
 impl Builtin {
@@ -62,7 +97,13 @@ impl Builtin {
     /// first text.
     pub(super) fn new(threads: Option<usize>) -> Self {
         let threads = threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)).max(1);
-        Self { threads, tokens: Tokens::default(), model: OnceLock::new(), loading: Mutex::default() }
+        Self {
+            threads,
+            tokens: Tokens::default(),
+            in_place: Slot::default(),
+            packed: Slot::default(),
+            is_used: AtomicBool::new(false),
+        }
     }
 
     /// Returns the vectors of the texts that were begun before `stop` was cancelled.
@@ -70,7 +111,7 @@ impl Builtin {
         if texts.is_empty() {
             return Ok(Vec::new());
         }
-        let (words, model) = (self.tokens.words(), self.model()?);
+        let (words, model) = (self.tokens.words(), self.model_for(texts.len())?);
         batch::spread(model.workers.len(), texts.len(), |worker, text| {
             if stop.is_cancelled() {
                 return Ok(None);
@@ -79,16 +120,14 @@ impl Builtin {
         })
     }
 
-    fn model(&self) -> Result<&MiniLm, EmbedError> {
-        if let Some(model) = self.model.get() {
-            return Ok(model);
+    /// Returns the model for a number of texts that are embedded now.
+    fn model_for(&self, texts: usize) -> Result<&MiniLm, EmbedError> {
+        let was_used = self.is_used.swap(true, Ordering::Relaxed);
+        if texts == 1 && !was_used {
+            self.in_place.get_or_load(self.threads, Weights::InPlace)
+        } else {
+            self.packed.get_or_load(self.threads, Weights::Packed)
         }
-        let _loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(model) = self.model.get() {
-            return Ok(model);
-        }
-        let model = MiniLm::load(self.threads)?;
-        Ok(self.model.get_or_init(|| model))
     }
 }
 
@@ -139,7 +178,7 @@ impl Embedder for Builtin {
     }
 
     fn compare(&self, question: &[&str], texts: &[Vec<&str>]) -> Result<Vec<Matches>, EmbedError> {
-        let (words, model) = (self.tokens.words(), self.model()?);
+        let (words, model) = (self.tokens.words(), self.model_for(1 + texts.len())?);
         let vectors = |parts: &[&str], worker: usize| {
             let parts = parts.iter().map(|part| words.encode(part).map_err(run_error));
             model.token_vectors(&parts.collect::<Result<Vec<_>, _>>()?, &model.workers[worker])
@@ -154,7 +193,7 @@ impl Embedder for Builtin {
     fn warm_up(&self) {
         self.tokens.words();
         // The next embedding call returns the same error.
-        let _ = self.model();
+        let _ = self.in_place.get_or_load(self.threads, Weights::InPlace);
     }
 }
 
@@ -230,8 +269,9 @@ struct MiniLm {
 }
 
 impl MiniLm {
-    fn load(threads: usize) -> Result<Self, EmbedError> {
+    fn load(threads: usize, weights: Weights) -> Result<Self, EmbedError> {
         let mut options = ModelOptions::with_all_ops();
+        options.prepack_weights(weights == Weights::Packed);
         options.external_data_static(MODEL_NAME_IN_GRAPH, MODEL);
         Self::of(options.load_static_slice(GRAPH).map_err(load_error)?, threads)
     }
@@ -334,6 +374,18 @@ mod tests {
     }
 
     #[test]
+    fn first_text_of_a_process_has_the_vector_that_it_has_later() {
+        let embedder = Builtin::new(Some(1));
+        for text in texts(6) {
+            let alone = Builtin::new(Some(1));
+            let first = alone.embed_query(&text).unwrap();
+            assert!(alone.packed.model.get().is_none(), "a single text is not worth the memory");
+            assert_eq!(first, embedder.embed_passages(&["other", &text]).unwrap()[1]);
+        }
+        assert!(embedder.in_place.model.get().is_none());
+    }
+
+    #[test]
     fn no_text_is_begun_after_a_stop() {
         let stop = CancellationToken::new();
         stop.cancel();
@@ -350,7 +402,7 @@ mod tests {
 
     #[test]
     fn graph_gives_the_vectors_of_the_model_it_was_made_of() {
-        let ours = MiniLm::load(1).unwrap();
+        let ours = MiniLm::load(1, Weights::InPlace).unwrap();
         let whole = MiniLm::of(Model::load_static_slice(MODEL).unwrap(), 1).unwrap();
         let words = WordPiece::new(VOCABULARY);
         for text in texts(4) {
