@@ -14,7 +14,8 @@ use crate::render::json::versioned;
 
 /// Read chunks, their sections, their documents, or lines of files
 ///
-/// Several passages are printed one after another, each below a line with its place. The text comes from the file if it is unchanged since it was indexed, otherwise from the index, with a note.
+/// Several passages are printed one after another, each below a line with its place. The text comes from the file if it is
+/// unchanged since it was indexed, otherwise from the index, with a note.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr get f2cb8db59abecbd4 --section      everything under the heading of a chunk
@@ -70,10 +71,13 @@ pub(super) async fn get(ui: &mut Ui, engine: &Engine, args: GetArgs) -> Result<E
             None => selectors.push(selector),
         }
     }
-    let mut passages = Vec::new();
+    let (mut passages, mut neighbours) = (Vec::new(), None);
     for selector in &selectors {
         let passage = engine.get(selector, extent).await?;
-        let around = if args.expand { Some(engine.neighbourhood(&passage.document_id).await?) } else { None };
+        if args.expand && neighbours.is_none() {
+            neighbours = Some(engine.neighbours().await?);
+        }
+        let around = neighbours.as_ref().map(|neighbours| neighbours.of(&passage.document_id));
         if passage.stale {
             ui.warn(&format!("note: `{}` has changed since it was indexed; this is the indexed text", passage.path));
         }

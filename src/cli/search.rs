@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
@@ -187,9 +187,10 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
         SearchFormat::Csv => ui.pass(&csv(&found.hits)?)?,
         SearchFormat::Files => {
             let folders = engine.folders().await;
+            let current = std::env::current_dir().and_then(|current| current.canonicalize()).ok();
             let mut seen = HashSet::new();
             for hit in found.hits.iter().filter(|hit| seen.insert(&hit.document_id)) {
-                ui.print(&one_line(&file_name(hit, &folders)))?;
+                ui.print(&one_line(&file_name(hit, &folders, current.as_deref())))?;
             }
         }
         SearchFormat::Text if found.hits.is_empty() => ui.tell("nothing found"),
@@ -220,13 +221,12 @@ fn csv(hits: &[Hit]) -> Result<Vec<u8>, CliError> {
     Ok(rows.into_inner().map_err(csv::IntoInnerError::into_error)?)
 }
 
-/// Returns the file of a hit, relative to the working directory if it is inside; where the folder of the collection is not
+/// Returns the file of a hit, relative to the working directory `current` if it is inside; where the folder of the collection is not
 /// known, relative to that.
-fn file_name(hit: &Hit, folders: &BTreeMap<String, PathBuf>) -> String {
+fn file_name(hit: &Hit, folders: &BTreeMap<String, PathBuf>, current: Option<&Path>) -> String {
     let Some(folder) = folders.get(&hit.collection) else { return hit.path.clone() };
     let file = folder.join(&hit.path);
-    let current = std::env::current_dir().and_then(|current| current.canonicalize());
-    let inside = current.ok().and_then(|current| Some(file.strip_prefix(current).ok()?.to_path_buf()));
+    let inside = current.and_then(|current| Some(file.strip_prefix(current).ok()?.to_path_buf()));
     inside.unwrap_or(file).to_string_lossy().into_owned()
 }
 

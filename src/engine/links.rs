@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::passage::{Excerpt, Extent, GetError, Located, Selector};
+use super::search::check_collections;
 use super::{Engine, EngineError};
 use crate::base::id::{ChunkId, DocumentId};
 use crate::kb::index::Index;
@@ -158,18 +159,15 @@ impl Engine {
     /// Returns an error for a collection that is not in the index or may not be shown, and as [`Self::links`].
     pub(crate) async fn check_links(&self, collections: &[String]) -> Result<LinkCheck, EngineError> {
         let index = self.open_index().await?;
-        let known = &index.manifest().collections;
-        if let Some(name) = collections.iter().find(|name| !known.contains_key(*name)) {
-            return Err(EngineError::NoCollection { name: name.clone(), known: known.keys().cloned().collect() });
-        }
+        check_collections(&index, collections)?;
         collections.iter().try_for_each(|name| self.check_served(name))?;
         let is_asked = |name: &String| self.serves(name) && (collections.is_empty() || collections.contains(name));
-        let asked: Vec<String> = known.keys().filter(|name| is_asked(name)).cloned().collect();
+        let asked: Vec<String> = index.manifest().collections.keys().filter(|name| is_asked(name)).cloned().collect();
         let map = link_map(&index).await?;
         blocking(move || check(&index, &map, asked)).await
     }
 
-    /// Returns what stands around each of some chunks, as [`Self::neighbourhood`] does.
+    /// Returns what stands around each of some chunks.
     ///
     /// # Errors
     ///
@@ -178,30 +176,50 @@ impl Engine {
         &self,
         chunks: impl IntoIterator<Item = &'a ChunkId>,
     ) -> Result<Vec<Neighbourhood>, EngineError> {
-        let map = link_map(&self.open_index().await?).await?;
+        let neighbours = self.neighbours().await?;
         let mut found = Vec::new();
         for chunk in chunks {
             let section = self.get(&Selector::Id(chunk.to_string()), Extent::Section).await?;
             let Excerpt { document_id, line_start, line_end, text, .. } = section;
             let section = Some(Section { line_start, line_end, text });
-            found.push(Neighbourhood { section, ..neighbourhood(&map, &document_id) });
+            found.push(Neighbourhood { section, ..neighbours.of(&document_id) });
         }
         Ok(found)
     }
 
-    /// Returns the outline of a document and the notes that it is linked with. Those are of its own collection, so whoever
-    /// may see the document may see them.
+    /// Returns what tells the neighbourhoods of documents. It reads the links of the whole index.
     ///
     /// # Errors
     ///
     /// As [`Self::links`].
-    pub(crate) async fn neighbourhood(&self, document: &DocumentId) -> Result<Neighbourhood, EngineError> {
-        Ok(neighbourhood(&link_map(&self.open_index().await?).await?, document))
+    pub(crate) async fn neighbours(&self) -> Result<Neighbours, EngineError> {
+        Ok(Neighbours(link_map(&self.open_index().await?).await?))
+    }
+}
+
+/// The outlines and links of an index.
+pub(crate) struct Neighbours(LinkMap);
+
+impl Neighbours {
+    /// Returns the outline of a document and the notes that it is linked with. Those are of its own collection, so they may
+    /// be shown wherever the document may.
+    pub(crate) fn of(&self, document: &DocumentId) -> Neighbourhood {
+        let names = |notes: Vec<&Note>| notes.into_iter().take(MAX_NEIGHBOURS).map(name).collect();
+        let Self(map) = self;
+        match map.position(document) {
+            Some(at) => Neighbourhood {
+                section: None,
+                outline: map.notes()[at].structure.headings.clone(),
+                links: names(map.linked(at)),
+                backlinks: names(map.linking(at)),
+            },
+            None => Neighbourhood { section: None, outline: Vec::new(), links: Vec::new(), backlinks: Vec::new() },
+        }
     }
 }
 
 async fn link_map(index: &Index) -> Result<LinkMap, EngineError> {
-    LinkMap::read(index).await?.ok_or(EngineError::NoLinks)
+    LinkMap::read(index, index.documents(None).await?).await?.ok_or(EngineError::NoLinks)
 }
 
 /// Runs work that looks at files.
@@ -260,19 +278,6 @@ fn state(root: Option<&Path>, to: &Resolved) -> LinkState {
             let is_there = || root.is_some_and(|root| is_inside(root, path));
             if is_page || is_there() { LinkState::NotIndexed } else { LinkState::Missing }
         }
-    }
-}
-
-fn neighbourhood(map: &LinkMap, document: &DocumentId) -> Neighbourhood {
-    let names = |notes: Vec<&Note>| notes.into_iter().take(MAX_NEIGHBOURS).map(name).collect();
-    match map.position(document) {
-        Some(at) => Neighbourhood {
-            section: None,
-            outline: map.notes()[at].structure.headings.clone(),
-            links: names(map.linked(at)),
-            backlinks: names(map.linking(at)),
-        },
-        None => Neighbourhood { section: None, outline: Vec::new(), links: Vec::new(), backlinks: Vec::new() },
     }
 }
 

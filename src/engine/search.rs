@@ -12,7 +12,7 @@ use super::{Engine, EngineError};
 use crate::base::line::with_causes;
 use crate::kb::embed::{self, EmbedError, Embedder, EmbedderChoice, EmbedderOptions};
 use crate::kb::eval::{Figures, Ranking, check_indexed, measure, parse_judgments, parse_queries};
-use crate::kb::index::{Filter, IndexLocation, Manifest};
+use crate::kb::index::{Filter, Index, IndexLocation, Manifest};
 use crate::kb::rerank::Rerank;
 use crate::kb::search::{
     Hit, Judged, Measured, PerDocument, Scope, SearchMode, SearchOptions, Searcher, Support, VectorsUnusable,
@@ -77,7 +77,7 @@ impl Engine {
         let limit = request.limit.unwrap_or(self.settings.values.limit);
         let mut options = SearchOptions { mode, limit, ..check_scope(&request.scope)? };
         let searcher = self.searcher(mode).await?;
-        check_collections(&searcher, &request.scope.collections)?;
+        check_collections(searcher.index(), &request.scope.collections)?;
         options.filter.collections = self.served(searcher.index().manifest(), &request.scope)?.collections;
         let searcher = self.reranking(searcher, &options.filter.collections, false)?;
         let searcher = self.fenced(searcher, &options.filter.collections);
@@ -116,7 +116,7 @@ impl Engine {
         let mode = self.settings.values.mode;
         let searcher = self.searcher(mode).await?;
         let filter = Filter { collections: collection.map(str::to_owned).into_iter().collect(), ..Filter::default() };
-        check_collections(&searcher, &filter.collections)?;
+        check_collections(searcher.index(), &filter.collections)?;
         let searcher = self.reranking(searcher, &filter.collections, false)?;
         let searcher = self.fenced(searcher, &filter.collections);
         let documents = searcher.index().documents(collection).await?;
@@ -258,8 +258,8 @@ impl Engine {
 }
 
 /// Refuses collections that are not in the index.
-pub(super) fn check_collections(searcher: &Searcher, wanted: &[String]) -> Result<(), EngineError> {
-    let collections = &searcher.index().manifest().collections;
+pub(super) fn check_collections(index: &Index, wanted: &[String]) -> Result<(), EngineError> {
+    let collections = &index.manifest().collections;
     match wanted.iter().find(|name| !collections.contains_key(*name)) {
         Some(name) => {
             Err(EngineError::NoCollection { name: name.clone(), known: collections.keys().cloned().collect() })

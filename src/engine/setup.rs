@@ -218,7 +218,7 @@ impl Engine {
         earlier_processes: u64,
     ) -> Result<Setup, EngineError> {
         let searcher = self.searcher(SearchMode::Hybrid).await?;
-        check_collections(&searcher, &scope.collections)?;
+        check_collections(searcher.index(), &scope.collections)?;
         let searcher = self.reranking(searcher, &scope.collections, limits.cost_nanos.is_some())?;
         let collections = self.collections(&searcher, scope, origins);
         let searcher = self.fenced(searcher, &collections);

@@ -63,10 +63,10 @@ struct Names {
 }
 
 impl LinkMap {
-    /// Reads the links of an index. Returns `None` if it was written before links were stored.
-    pub(crate) async fn read(index: &Index) -> Result<Option<Self>, IndexError> {
+    /// Reads the links between all documents of an index, which are `rows`. Returns `None` if it was written before links
+    /// were stored.
+    pub(crate) async fn read(index: &Index, rows: Vec<DocumentRow>) -> Result<Option<Self>, IndexError> {
         let Some(mut structures) = index.structures(None).await? else { return Ok(None) };
-        let rows = index.documents(None).await?;
         let with_structure = |row: DocumentRow| {
             let structure = structures.remove(&row.id).unwrap_or_default();
             Note { row, structure }

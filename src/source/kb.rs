@@ -74,7 +74,7 @@ impl KbSource {
         let names: Vec<_> = index.manifest().collections.keys().filter(is_searched).cloned().collect();
         let count = documents.iter().filter(|row| names.contains(&row.collection)).count();
         let scope = format!("{} of {}", counted(count, "file"), names.join(", "));
-        let links = Links::read(&searcher, &options, &documents).await?;
+        let links = Links::read(&searcher, &options, documents).await?;
         let about = about.lines(&names).collect();
         Ok(Self { searcher, options, scope, about, version, links })
     }
@@ -84,13 +84,13 @@ impl Links {
     async fn read(
         searcher: &Searcher,
         options: &SearchOptions,
-        documents: &[DocumentRow],
+        documents: Vec<DocumentRow>,
     ) -> Result<Option<Self>, IndexError> {
         let index = searcher.index();
-        let Some(map) = LinkMap::read(index).await?.filter(LinkMap::has_links) else { return Ok(None) };
+        let Some(map) = LinkMap::read(index, documents).await?.filter(LinkMap::has_links) else { return Ok(None) };
         let mut open = index.chunked_documents(&options.filter).await?;
         if let Some(globs) = &options.paths {
-            for row in documents.iter().filter(|row| !globs.is_match(&row.path)) {
+            for Note { row, .. } in map.notes().iter().filter(|note| !globs.is_match(&note.row.path)) {
                 open.remove(&row.id);
             }
         }
@@ -152,11 +152,13 @@ fn listed(entries: impl Iterator<Item = String>, count: usize, most: usize) -> S
 
 impl KbSource {
     /// Finds the chunk that an id names, or an address that is shown below a passage: that at a line of a document, or its
-    /// first one.
-    async fn chunk(&self, id: &str) -> Result<Option<ChunkRow>, IndexError> {
+    /// first one. Returns it with all chunks of its document.
+    async fn chunk(&self, id: &str) -> Result<Option<(ChunkRow, Vec<ChunkRow>)>, IndexError> {
         let index = self.searcher.index();
         if let Ok(chunk) = id.parse::<ChunkId>() {
-            return index.chunk(&chunk).await;
+            let Some(chunk) = index.chunk(&chunk).await? else { return Ok(None) };
+            let rows = index.document_chunks(&chunk.document_id).await?;
+            return Ok(Some((chunk, rows)));
         }
         let Some(links) = &self.links else { return Ok(None) };
         let with_line = || {
@@ -164,9 +166,9 @@ impl KbSource {
             Some((links.at(path)?, line.parse::<u32>().ok()?))
         };
         let Some((row, line)) = links.at(id).map(|row| (row, 1)).or_else(with_line) else { return Ok(None) };
-        let mut chunks = index.document_chunks(&row.id).await?;
-        let at = chunks.iter().rposition(|chunk| chunk.line_start <= line).unwrap_or(0);
-        Ok((at < chunks.len()).then(|| chunks.swap_remove(at)))
+        let rows = index.document_chunks(&row.id).await?;
+        let at = rows.iter().rposition(|chunk| chunk.line_start <= line).unwrap_or(0);
+        Ok(rows.get(at).cloned().map(|chunk| (chunk, rows)))
     }
 }
 
@@ -175,8 +177,7 @@ impl Documents for KbSource {
         Box::pin(async move {
             let missing = || SourceError::NoSuchPassage { id: id.to_owned() };
             let index = self.searcher.index();
-            let chunk = self.chunk(id).await.map_err(|error| failed(&error))?.ok_or_else(missing)?;
-            let rows = index.document_chunks(&chunk.document_id).await.map_err(|error| failed(&error))?;
+            let (chunk, rows) = self.chunk(id).await.map_err(|error| failed(&error))?.ok_or_else(missing)?;
             let section = HeadingChunks::around(&rows, &chunk);
             let file = read_file(index, &chunk.collection, &chunk.path, &chunk.content_hash).await;
             let text = section.text(&file);
