@@ -35,6 +35,10 @@ answers file="target/answers.json":
 fit sets cases="target/cases.jsonl":
     DR_FIT="{{sets}}" DR_FIT_CASES="$PWD/{{cases}}" cargo test --lib -- kb::search::fit --include-ignored --nocapture --test-threads 1
 
+# Measure the features of units on sets of questions, one set a line (src/research/pick/fit.rs), and fit their weights.
+fit-units sets cases="target/units.jsonl":
+    DR_FIT="{{sets}}" DR_FIT_CASES="$PWD/{{cases}}" cargo test --lib -- research::pick::fit --include-ignored --nocapture --test-threads 1
+
 # Run dr against a real llama-server on loopback at these context windows, and print what it makes of our schemas.
 local-server *contexts:
     cargo build

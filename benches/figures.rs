@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dr::kb::embed::{self, Embedder, EmbedderChoice, EmbedderOptions};
+use dr::kb::embed::{self, Embedder, EmbedderChoice, EmbedderOptions, ModelStore};
+use dr::kb::extract::Include;
 use dr::kb::index::{Filter, Index, IndexLocation};
 use dr::kb::ingest::{CollectionSource, IngestOptions, IngestSummary, ingest};
 use dr::kb::search::{SearchMode, SearchOptions, Searcher};
@@ -45,7 +46,7 @@ async fn figures(folder: PathBuf) -> Result<(), AnyError> {
     let location = IndexLocation::in_folder(home.path());
     let embedder = embedder(home.path().to_path_buf())?;
     let options = |embed| IngestOptions {
-        sources: vec![CollectionSource { name: "bench".into(), root: folder.clone() }],
+        sources: vec![CollectionSource { name: "bench".into(), root: folder.clone(), include: Include::default() }],
         embed,
         ..IngestOptions::default()
     };
@@ -82,9 +83,10 @@ fn row(name: &str, value: impl std::fmt::Display, unit: &str) {
     println!("{name:<28} {value:>14} {unit}");
 }
 
-fn embedder(cache_dir: PathBuf) -> Result<Arc<dyn Embedder>, AnyError> {
+fn embedder(models: PathBuf) -> Result<Arc<dyn Embedder>, AnyError> {
     let choice = EmbedderChoice::Builtin;
-    let options = EmbedderOptions { choice, offline: true, cache_dir, data_dir: None, threads: None, endpoint: None };
+    let store = ModelStore::in_folder(models);
+    let options = EmbedderOptions { choice, offline: true, store, data_dir: None, threads: None, endpoint: None };
     Ok(embed::load(&options)?)
 }
 

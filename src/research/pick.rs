@@ -1,19 +1,29 @@
 //! Picks the units of found documents that answer a question, without a model.
 //!
-//! A unit is scored by features that can be explained: the share of the question's words in it (weighted by rarity; words
-//! of its headings count less), `MaxSim` of its best two sentences, its place in the ranking, and whether its kind suits the kind
-//! of question (a list for "which", steps for "how to", a number for "how many").
+//! A unit is scored by a few features that can be explained, such as the share of the question's words in it and how well each
+//! of them is found in its sentences and its heading.
+
+mod asked;
+
+mod features;
+
+#[cfg(test)]
+mod fit;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+
+use asked::Asked;
+use features::{Features, Weights, points, share};
 
 use super::evidence::{Evidence, EvidenceId};
 use super::node::NodeId;
 use super::question::Question;
 use super::sentence::Sentence;
 use super::unit::{Unit, UnitKind, units, units_of_page};
-use crate::base::word::{WordSplitter, count_words};
-use crate::kb::embed::{EmbedError, Embedder, Matches, windows};
+use crate::base::language::Language;
+use crate::base::word::{WordSplitter, language_of};
+use crate::kb::embed::{EmbedError, Embedder, Matches};
 use crate::source::{Passage, Place};
 
 /// Most units picked for one question.
@@ -22,8 +32,12 @@ const MAX_UNITS: usize = 3;
 /// Lines of all picked units together; the first may have more.
 const MAX_LINES: usize = 26;
 
-/// A further unit scoring below this share of the best is left out.
-const KEPT_SHARE: f32 = 0.82;
+/// A further unit whose score is lower than the best by more is left out: the best is three times as likely to answer. On the
+/// sets of [`features`] this shows three units for every two questions, and most of them answer at least in part.
+const MARGIN: f32 = 1.2;
+
+/// Score of a unit beside a hit, relative to that of the hit.
+const NEIGHBOUR: f32 = 0.85;
 
 /// Units that are compared with the question by their tokens, best first by words and rank. Bounds the time of one node.
 const MAX_COMPARED: usize = 16;
@@ -31,25 +45,11 @@ const MAX_COMPARED: usize = 16;
 /// Sentences of one unit that are compared by their tokens.
 const MAX_SENTENCES: usize = 48;
 
-/// Consecutive sentences in which the question is looked for.
-const WINDOW: usize = 2;
-
 /// Items or rows above which a list or table is cut to those that bear on the question.
 const MAX_PIECES: usize = 14;
 
 /// Two units that share more than this part of the smaller one's words count as duplicates.
 const SAME_WORDS: f32 = 0.7;
-
-/// Weights of the features of a unit.
-const WORDS: f32 = 0.35;
-const MEANING: f32 = 0.45;
-const RANK: f32 = 0.4;
-
-/// What a word of the question counts that is not in a unit but in its headings or title.
-const ABOUT: f32 = 0.7;
-
-/// Added to the score of a unit whose kind suits the question.
-const SUITS: f32 = 0.08;
 
 /// Longest unit with the one it refers to, in bytes.
 const MAX_EXTENDED: usize = 1_500;
@@ -80,36 +80,6 @@ const REFERRING: [&str; 23] = [
     "On the other hand",
     "Once ",
 ];
-
-/// Marks of a sentence that says where something is written instead of what.
-const POINTING: [&str; 14] = [
-    "you can find",
-    "can be found",
-    "more information",
-    "further information",
-    "read more",
-    "learn more",
-    "more about",
-    "please see",
-    "see our ",
-    "see the ",
-    "this page",
-    "handbook page",
-    "refer to ",
-    " here.",
-];
-
-/// Most that is taken off the score of a unit whose sentences point elsewhere.
-const POINTS: f32 = 0.15;
-
-/// Words up to which a longer unit counts as saying more.
-const FULL_WORDS: f32 = 60.0;
-
-/// Most that is added for the length of a unit.
-const FULLNESS: f32 = 0.06;
-
-/// Added for the first unit of a section, which tells what the section is about.
-const OPENING: f32 = 0.03;
 
 /// Openings of a question that only a value answers.
 const ASKS_FOR_VALUE: [&str; 9] = [
@@ -148,31 +118,30 @@ pub struct Picked {
     pub(crate) document: Passage,
 }
 
-/// What a question asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
-    Number,
-    Time,
-    Steps,
-    List,
-    Definition,
-    Other,
-}
-
-/// A unit with its score.
+/// A unit with its features.
 struct Candidate<'a> {
     reading: &'a Reading,
     rank: usize,
     unit: Unit,
-    /// Whether it is the first of its section.
-    is_first: bool,
+    /// Score of the hit it stands in, or beside, relative to the best.
+    hit: f32,
     words: HashSet<String>,
     /// How well the words of the question are found in its heading, which is the first part, and in its sentences.
     matches: Option<Matches>,
-    score: f32,
+    features: Features,
 }
 
 impl Candidate<'_> {
+    fn text(&self) -> &str {
+        &self.reading.document.text[self.unit.range.clone()]
+    }
+
+    /// Returns the title of its document and the headings above it.
+    fn names(&self) -> Vec<&str> {
+        let title = self.reading.document.place.title();
+        std::iter::once(title).chain(self.unit.headings.iter().map(String::as_str)).collect()
+    }
+
     /// Sets the headings of a place in this unit. Those of a document that was read whole are of the first passage found.
     fn name_headings(&self, place: &mut Place) {
         if let (Place::Kb { line_start: 1, .. }, Place::Kb { heading_path, .. }) = (&self.reading.document.place, place)
@@ -194,10 +163,10 @@ pub(crate) fn pick(
     splitter: &WordSplitter,
     embedder: Option<&dyn Embedder>,
 ) -> Result<Vec<Picked>, EmbedError> {
-    let asked = Asked::of(question.as_str());
-    let stems = splitter.key_stems(question.as_str());
-    let (mut candidates, weights) = candidates(readings, asked, &stems, splitter);
-    if let Some(embedder) = embedder {
+    let (mut candidates, weights) = candidates(readings, question.as_str(), splitter);
+    // One that does not read the language of the question would find its words anywhere.
+    let is_english = || language_of(question.as_str()).is_none_or(Language::is_english);
+    if let Some(embedder) = embedder.filter(|embedder| !embedder.is_english() || is_english()) {
         add_meaning(&mut candidates, question, embedder)?;
     }
     let mut picked = Vec::new();
@@ -208,7 +177,7 @@ pub(crate) fn pick(
         let mut quotes = Vec::new();
         for range in shown(&candidate.unit, &weights, &document.text, splitter) {
             number += 1;
-            let mut quote = document.quote(range, EvidenceId::new(node.clone(), number), candidate.score);
+            let mut quote = document.quote(range, EvidenceId::new(node.clone(), number), candidate.features.fit());
             candidate.name_headings(&mut quote.source);
             quotes.push(quote);
         }
@@ -234,14 +203,9 @@ fn has_phrase(text: &str, phrases: &[&str]) -> bool {
     phrases.iter().any(|phrase| text.starts_with(phrase) || text.contains(&format!(" {phrase}")))
 }
 
-type Weights = HashMap<String, f32>;
-
-fn candidates<'a>(
-    readings: &'a [Reading],
-    asked: Asked,
-    stems: &[String],
-    splitter: &WordSplitter,
-) -> (Vec<Candidate<'a>>, Weights) {
+fn candidates<'a>(readings: &'a [Reading], question: &str, splitter: &WordSplitter) -> (Vec<Candidate<'a>>, Weights) {
+    let asked = Asked::of(question);
+    let stems = splitter.key_stems(question);
     let mut candidates = Vec::new();
     let best = readings.iter().flat_map(|reading| &reading.hits).map(|hit| hit.1).fold(f32::EPSILON, f32::max);
     for (rank, reading) in readings.iter().enumerate() {
@@ -251,41 +215,28 @@ fn candidates<'a>(
             Place::Web { .. } | Place::Mcp { .. } => units_of_page(text),
         };
         let sections: HashMap<usize, f32> = sections_hit(&found, &reading.hits);
-        let mut last_section = None;
         for unit in with_what_they_refer_to(text, found) {
-            let is_first = last_section.replace(unit.section) != Some(unit.section);
             let Some(of_section) = sections.get(&unit.section) else { continue };
             let is_hit = |(range, _): &&(Range<usize>, f32)| overlap(range, &unit.range);
-            // A neighbour of what was found counts a little less.
-            let own = reading.hits.iter().filter(is_hit).map(|hit| hit.1).fold(of_section * 0.85, f32::max);
+            let hit = reading.hits.iter().filter(is_hit).map(|hit| hit.1).fold(of_section * NEIGHBOUR, f32::max) / best;
             let words = splitter.stems(&text[unit.range.clone()]);
             candidates.push(Candidate {
                 reading,
                 rank,
                 unit,
-                is_first,
+                hit,
                 words,
                 matches: None,
-                score: RANK * own / best,
+                features: Features::default(),
             });
         }
     }
-    let weights = rarity(&candidates, stems);
+    let weights = rarity(&candidates, &stems);
     for candidate in &mut candidates {
-        let about = splitter.stems(&names(candidate).join(" "));
-        let share =
-            f32::midpoint(share(&weights, &candidate.words, &about), in_window(candidate, &weights, &about, splitter));
-        let suits = if asked.suits(&candidate.unit, &candidate.reading.document.text, &weights, splitter) {
-            SUITS
-        } else {
-            0.0
-        };
-        let text = &candidate.reading.document.text[candidate.unit.range.clone()];
-        #[expect(clippy::cast_precision_loss, reason = "a unit has a few hundred words")]
-        let fullness = FULLNESS * (count_words(text) as f32 / FULL_WORDS).min(1.0);
-        let opening = if candidate.is_first { OPENING } else { 0.0 };
-        candidate.score +=
-            WORDS * share + suits + fullness + opening - penalty(candidate) - POINTS * pointing(&candidate.unit);
+        let about = splitter.stems(&candidate.names().join(" "));
+        let words = share(&weights, &candidate.words, &about);
+        let suits = asked.suits(&candidate.unit, &candidate.reading.document.text, &weights, splitter);
+        candidate.features = Features::of(&candidate.unit, candidate.text(), words, suits, candidate.hit);
     }
     sort(&mut candidates);
     (candidates, weights)
@@ -339,67 +290,10 @@ fn rarity(candidates: &[Candidate<'_>], stems: &[String]) -> Weights {
     stems.iter().map(|stem| (stem.clone(), weight(stem))).collect()
 }
 
-/// Returns the share of the question's words in a text; words of what it is about count for [`ABOUT`].
-fn share(weights: &Weights, words: &HashSet<String>, about: &HashSet<String>) -> f32 {
-    let total: f32 = weights.values().sum::<f32>().max(f32::EPSILON);
-    let part = |(stem, weight): (&String, &f32)| match () {
-        () if words.contains(stem) => *weight,
-        () if about.contains(stem) => weight * ABOUT,
-        () => 0.0,
-    };
-    weights.iter().map(part).sum::<f32>() / total
-}
-
-/// Returns the share of the question's words in the two consecutive sentences that have most of them.
-fn in_window(candidate: &Candidate<'_>, weights: &Weights, about: &HashSet<String>, splitter: &WordSplitter) -> f32 {
-    let sentences = &candidate.unit.sentences;
-    if sentences.is_empty() {
-        return share(weights, &candidate.words, about);
-    }
-    let stems: Vec<_> = sentences.iter().map(|sentence| splitter.stems(&sentence.plain)).collect();
-    let windows = windows(stems.len(), WINDOW).map(|window| stems[window].iter().flatten().cloned().collect());
-    windows.map(|stems| share(weights, &stems, about)).fold(0.0, f32::max)
-}
-
-/// Returns what is taken off the score of a unit that says little by itself.
-fn penalty(candidate: &Candidate<'_>) -> f32 {
-    let text = &candidate.reading.document.text[candidate.unit.range.clone()];
-    let words = count_words(text);
-    let is_code = candidate.unit.kind == UnitKind::Code;
-    let is_prose = candidate.unit.kind == UnitKind::Paragraph;
-    let is_open = text.trim_end_matches(['*', '_']).ends_with([':', '?']);
-    match () {
-        () if is_prose && (is_open || words < 6) => 0.3,
-        () if is_prose && words < 12 => 0.08,
-        // Code answers with the sentence that says what it does, and not by the page.
-        () if is_code && (candidate.unit.sentences.is_empty() || text.lines().count() > MAX_LINES) => 0.2,
-        // A list of links is a table of contents.
-        () if text.matches("](").count() * 4 > words => 0.3,
-        () => 0.0,
-    }
-}
-
-/// Returns the share of the sentences of a unit that point elsewhere.
-#[expect(clippy::cast_precision_loss, reason = "a unit has a few sentences")]
-fn pointing(unit: &Unit) -> f32 {
-    let pointing = unit.sentences.iter().filter(|sentence| points(sentence)).count();
-    pointing as f32 / unit.sentences.len().max(1) as f32
-}
-
-fn points(sentence: &Sentence) -> bool {
-    let said = sentence.plain.to_lowercase();
-    POINTING.iter().any(|mark| said.contains(mark))
-}
-
-/// Returns the title of a unit's document and the headings above it.
-fn names<'a>(candidate: &'a Candidate<'_>) -> Vec<&'a str> {
-    let title = candidate.reading.document.place.title();
-    std::iter::once(title).chain(candidate.unit.headings.iter().map(String::as_str)).collect()
-}
-
 fn sort(candidates: &mut [Candidate<'_>]) {
     let place = |candidate: &Candidate<'_>| (candidate.rank, candidate.unit.range.start);
-    candidates.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| place(a).cmp(&place(b))));
+    let score = |candidate: &Candidate<'_>| candidate.features.score();
+    candidates.sort_by(|a, b| score(b).total_cmp(&score(a)).then_with(|| place(a).cmp(&place(b))));
 }
 
 /// Adds how well the question is found in the best window of each unit, and sorts again. Units beyond [`MAX_COMPARED`] are
@@ -414,7 +308,7 @@ fn add_meaning(
     let texts: Vec<_> = candidates.iter().map(parts).collect();
     let found = embedder.compare(&words, &texts)?;
     for (candidate, matches) in candidates.iter_mut().zip(found) {
-        candidate.score += MEANING * matches.best_window(WINDOW);
+        candidate.features.add_meaning(&matches);
         candidate.matches = Some(matches);
     }
     sort(candidates);
@@ -423,8 +317,8 @@ fn add_meaning(
 
 /// Returns the heading of a unit and its sentences; the whole unit if it has none.
 fn parts<'a>(candidate: &'a Candidate<'_>) -> Vec<&'a str> {
-    let heading = names(candidate).last().copied().unwrap_or_default();
-    let whole = &candidate.reading.document.text[candidate.unit.range.clone()];
+    let heading = candidate.names().last().copied().unwrap_or_default();
+    let whole = candidate.text();
     let sentences = compared(&candidate.unit).iter().map(|sentence| sentence.plain.as_str());
     let is_empty = candidate.unit.sentences.is_empty();
     std::iter::once(heading).chain(sentences).chain(is_empty.then_some(whole)).collect()
@@ -437,11 +331,11 @@ fn compared(unit: &Unit) -> &[Sentence] {
 
 /// Keeps the best units, dropping those that repeat a better one or do not fit on the screen.
 fn best(candidates: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
-    let least = candidates.first().map_or(0.0, |best| best.score * KEPT_SHARE);
+    let least = candidates.first().map_or(0.0, |best| best.features.score() - MARGIN);
     let mut kept: Vec<Candidate<'_>> = Vec::new();
     let mut lines = 0;
     for candidate in candidates {
-        if kept.len() == MAX_UNITS || candidate.score < least || candidate.score <= 0.0 {
+        if kept.len() == MAX_UNITS || candidate.features.score() < least {
             break;
         }
         let is_same = |better: &Candidate<'_>| {
@@ -466,7 +360,7 @@ fn best(candidates: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
 
 /// Returns about how many lines a unit takes on a screen.
 fn lines_of(candidate: &Candidate<'_>) -> usize {
-    let text = &candidate.reading.document.text[candidate.unit.range.clone()];
+    let text = candidate.text();
     match candidate.unit.kind {
         UnitKind::Paragraph | UnitKind::Callout => text.len() / 90 + 2,
         UnitKind::List { .. } | UnitKind::Table => candidate.unit.pieces.len().min(MAX_PIECES) + 3,
@@ -483,7 +377,6 @@ fn common(a: &HashSet<String>, b: &HashSet<String>) -> f32 {
 
 /// Returns the sentence of a unit that answers best, without Markdown.
 fn deciding(candidate: &Candidate<'_>, weights: &Weights, splitter: &WordSplitter) -> String {
-    let text = &candidate.reading.document.text[candidate.unit.range.clone()];
     let is_text = |line: &&str| line.contains(char::is_alphanumeric) && !line.starts_with(['`', '~']);
     let none = HashSet::new();
     let score = |(part, sentence): (usize, &Sentence)| {
@@ -496,7 +389,7 @@ fn deciding(candidate: &Candidate<'_>, weights: &Weights, splitter: &WordSplitte
     // Of equals the first.
     let best = scored.reduce(|best, next| if (next.0, next.1) > (best.0, best.1) { next } else { best });
     best.map_or_else(
-        || text.lines().map(str::trim).find(is_text).unwrap_or_default().to_owned(),
+        || candidate.text().lines().map(str::trim).find(is_text).unwrap_or_default().to_owned(),
         |(.., sentence)| sentence.plain.clone(),
     )
 }
@@ -525,67 +418,6 @@ fn shown(unit: &Unit, weights: &Weights, text: &str, splitter: &WordSplitter) ->
         }
     }
     ranges
-}
-
-impl Asked {
-    fn of(question: &str) -> Self {
-        let has = |phrases: &[&str]| has_phrase(question, phrases);
-        match () {
-            () if has(&[
-                "how many ",
-                "what version ",
-                "which version ",
-                "what percent",
-                "how much ",
-                "how long ",
-                "how large ",
-                "how big ",
-                "what size ",
-                "maximum ",
-                "limit ",
-            ]) =>
-            {
-                Self::Number
-            }
-            () if has(&["when ", "what year ", "what date ", "which year ", "how old "]) => Self::Time,
-            () if has(&["how do ", "how to ", "how can ", "how should ", "steps ", "what command"]) => Self::Steps,
-            () if has(&[
-                "what are ",
-                "which ",
-                "list ",
-                "name the ",
-                "what kinds ",
-                "what types ",
-                "types of ",
-                "what options ",
-            ]) =>
-            {
-                Self::List
-            }
-            () if has(&["what is ", "what's ", "define ", "what does ", "explain ", "who is ", "who was "]) => {
-                Self::Definition
-            }
-            () => Self::Other,
-        }
-    }
-
-    /// Returns whether a unit is of a kind that the question asks for.
-    fn suits(self, unit: &Unit, text: &str, weights: &Weights, splitter: &WordSplitter) -> bool {
-        let own = &text[unit.range.clone()];
-        let has_number = || own.contains(|letter: char| letter.is_ascii_digit());
-        match self {
-            Self::Number | Self::Time => has_number(),
-            Self::Steps => matches!(unit.kind, UnitKind::Code | UnitKind::List { is_ordered: true }),
-            Self::List => matches!(unit.kind, UnitKind::List { .. } | UnitKind::Table),
-            // The paragraph that begins with what is asked for.
-            Self::Definition => {
-                let opening: String = own.chars().take(80).collect();
-                let words = splitter.stems(&opening);
-                unit.kind == UnitKind::Paragraph && weights.keys().all(|stem| words.contains(stem))
-            }
-            Self::Other => false,
-        }
-    }
 }
 
 #[cfg(test)]
