@@ -1,0 +1,308 @@
+//! The child process, as seen by its parent.
+//!
+//! The child is this program, started again with a hidden command. It is sent the length of the file and the file, and
+//! answers with one JSON document. Its input stays open until it has answered: the end of its input is the end of the
+//! child, so a parent that is killed leaves none behind.
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::{ExtractError, Extractable, Extracted, Refusal};
+
+/// Most children at a time, however many threads there are. Each may need [`Limits::memory`].
+const MAX_CHILDREN: usize = 8;
+
+/// Most bytes that are read of what a child says on stderr.
+const MAX_STDERR_BYTES: u64 = 4_096;
+
+/// Limits on a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of memory beside those of the program itself.
+    pub memory: u64,
+    /// Seconds of processor time.
+    pub cpu: u64,
+    /// Time until the child is killed.
+    pub time: Duration,
+    /// Bytes of its answer.
+    pub output: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { memory: 512 << 20, cpu: 20, time: Duration::from_mins(1), output: 16 << 20 }
+    }
+}
+
+/// What a child is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Reads the text of a file.
+    Read(Extractable),
+    /// Breaks a limit, for tests of the limits.
+    Break(Limit),
+}
+
+/// A limit to break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Allocates without end.
+    Memory,
+    /// Computes without end.
+    Cpu,
+    /// Waits without end.
+    Time,
+    /// Prints without end.
+    Output,
+    /// Opens a file and a socket, writes a file, and starts a process; answers with what succeeded.
+    Open,
+}
+
+impl Task {
+    const WORDS: [(&'static str, Self); 7] = [
+        ("pdf", Self::Read(Extractable::Pdf)),
+        ("html", Self::Read(Extractable::Html)),
+        ("break-memory", Self::Break(Limit::Memory)),
+        ("break-cpu", Self::Break(Limit::Cpu)),
+        ("break-time", Self::Break(Limit::Time)),
+        ("break-output", Self::Break(Limit::Output)),
+        ("break-open", Self::Break(Limit::Open)),
+    ];
+
+    /// Returns the task that an argument of the hidden command names.
+    pub(crate) fn named(word: &str) -> Option<Self> {
+        Self::WORDS.iter().find(|(known, _)| *known == word).map(|(_, task)| *task)
+    }
+
+    fn word(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, task)| *task == self).map_or("", |(word, _)| *word)
+    }
+}
+
+/// What a child answers.
+pub(crate) type Answer = Result<Extracted, Refusal>;
+
+/// How children are started.
+#[derive(Clone, Debug)]
+pub struct Child {
+    /// The program, which is `dr`.
+    pub program: PathBuf,
+    /// Limits on each.
+    pub limits: Limits,
+}
+
+/// What became of a child.
+struct Ended {
+    status: ExitStatus,
+    output: Vec<u8>,
+    stderr: String,
+}
+
+/// Whether this program is `dr`: another program that uses the library must not be started with arguments it does not know.
+static ANSWERS: AtomicBool = AtomicBool::new(false);
+
+/// Says that this program has the hidden command.
+pub(crate) fn answers() {
+    ANSWERS.store(true, Ordering::Relaxed);
+}
+
+impl Child {
+    /// Returns children of the running program.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the program is not `dr`, or does not know where it is.
+    pub fn of_this_program() -> io::Result<Self> {
+        if !ANSWERS.load(Ordering::Relaxed) {
+            return Err(io::Error::other("this program is not `dr`"));
+        }
+        // The path would be that of another version after an update.
+        let running = PathBuf::from("/proc/self/exe");
+        let program = if cfg!(target_os = "linux") && running.exists() { running } else { std::env::current_exe()? };
+        Ok(Self { program, limits: Limits::default() })
+    }
+
+    /// Starts a child and waits for its answer. Waits for its turn if many are running.
+    ///
+    /// # Errors
+    ///
+    /// Returns why there is no text. The child has ended in any case.
+    pub fn run(&self, task: Task, input: &[u8]) -> Result<Extracted, ExtractError> {
+        let _turn = Turn::take();
+        let limits = self.limits;
+        let Ended { status, output, stderr } = self.start(task, input)?;
+        if output.len() as u64 > limits.output {
+            return Err(ExtractError::Flood { bytes: limits.output });
+        }
+        let answer = status.success().then(|| serde_json::from_slice::<Answer>(&output).ok()).flatten();
+        match answer {
+            Some(answer) => answer.map_err(ExtractError::Refused),
+            None if ran_out_of_time(status) => Err(ExtractError::TooSlow { seconds: limits.cpu }),
+            None if stderr.contains("memory allocation of") => {
+                Err(ExtractError::Memory { mebibytes: limits.memory >> 20 })
+            }
+            None => Err(ExtractError::Crashed { how: status.to_string() }),
+        }
+    }
+
+    fn start(&self, task: Task, input: &[u8]) -> Result<Ended, ExtractError> {
+        let mut command = Command::new(&self.program);
+        let Limits { memory, cpu, time, output } = self.limits;
+        command.arg("extract-document").arg(task.word()).args([memory.to_string(), cpu.to_string()]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).env_clear();
+        // An arena for each thread of glibc would take 64 MB of address space.
+        command.env("MALLOC_ARENA_MAX", "1");
+        // Windows starts no program without it.
+        command.envs(std::env::var_os("SystemRoot").map(|root| ("SystemRoot", root)));
+        apart(&mut command);
+        let mut child = command.spawn().map_err(ExtractError::Start)?;
+        let ((Some(mut stdin), Some(stdout)), Some(stderr)) =
+            ((child.stdin.take(), child.stdout.take()), child.stderr.take())
+        else {
+            unreachable!("all three are piped")
+        };
+        #[cfg(windows)]
+        let _job = job::confine(&child, memory).map_err(ExtractError::Start).inspect_err(|_| drop(child.kill()))?;
+        let (answered, has_ended) = (channel(), channel::<()>());
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                // A child that dies does not read to the end. Its status says why.
+                let sent = stdin.write_all(&(input.len() as u64).to_le_bytes()).and_then(|()| stdin.write_all(input));
+                drop(sent.and_then(|()| stdin.flush()));
+                let _ = has_ended.1.recv();
+            });
+            scope.spawn(move || {
+                let _ = answered.0.send(read_up_to(stdout, output.saturating_add(1)));
+            });
+            let said = scope.spawn(move || read_up_to(stderr, MAX_STDERR_BYTES));
+            let received = wait(&answered.1, child.id(), self.limits);
+            let is_complete = matches!(&received, Ok(bytes) if bytes.len() as u64 <= output);
+            if !is_complete {
+                // Fails if it has ended meanwhile.
+                drop(child.kill());
+            }
+            drop(has_ended.0);
+            let status = child.wait().map_err(ExtractError::Start)?;
+            let stderr = said.join().unwrap_or_default();
+            let output = received.map_err(|limit| match limit {
+                Limit::Memory => ExtractError::Memory { mebibytes: memory >> 20 },
+                _ => ExtractError::TooSlow { seconds: time.as_secs() },
+            })?;
+            Ok(Ended { status, output, stderr: String::from_utf8_lossy(&stderr).into_owned() })
+        })
+    }
+}
+
+/// Waits for the output of a child. Returns the limit that it broke instead.
+fn wait(output: &std::sync::mpsc::Receiver<Vec<u8>>, id: u32, limits: Limits) -> Result<Vec<u8>, Limit> {
+    let deadline = std::time::Instant::now() + limits.time;
+    loop {
+        let left = deadline.saturating_duration_since(std::time::Instant::now());
+        let step = if WATCHES_MEMORY { left.min(Duration::from_millis(100)) } else { left };
+        match output.recv_timeout(step) {
+            Ok(bytes) => return Ok(bytes),
+            Err(RecvTimeoutError::Disconnected) => return Ok(Vec::new()),
+            Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(Limit::Time),
+            Err(RecvTimeoutError::Timeout) if resident(id).is_some_and(|bytes| bytes > limits.memory) => {
+                return Err(Limit::Memory);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+/// Whether the parent has to look at the memory of a child, since the system enforces no limit.
+const WATCHES_MEMORY: bool = cfg!(target_vendor = "apple");
+
+/// Returns the resident memory of a process in bytes, where it has to be watched.
+fn resident(id: u32) -> Option<u64> {
+    if !WATCHES_MEMORY {
+        return None;
+    }
+    let listed = Command::new("/bin/ps").args(["-o", "rss=", "-p", &id.to_string()]).output().ok()?;
+    Some(String::from_utf8(listed.stdout).ok()?.trim().parse::<u64>().ok()?.saturating_mul(1_024))
+}
+
+fn read_up_to(from: impl Read, most: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // What was read before an error is enough: the status says what happened.
+    drop(from.take(most).read_to_end(&mut bytes));
+    bytes
+}
+
+/// Puts a child into a group of its own: an interrupt of the terminal would end it, and its file would count as damaged.
+#[cfg(unix)]
+fn apart(command: &mut Command) {
+    std::os::unix::process::CommandExt::process_group(command, 0);
+}
+
+#[cfg(windows)]
+fn apart(command: &mut Command) {
+    /// `CREATE_NEW_PROCESS_GROUP` and `CREATE_NO_WINDOW`.
+    const FLAGS: u32 = 0x0000_0200 | 0x0800_0000;
+    std::os::windows::process::CommandExt::creation_flags(command, FLAGS);
+}
+
+/// Returns whether the system ended a child for the processor time it took.
+#[cfg(unix)]
+fn ran_out_of_time(status: ExitStatus) -> bool {
+    std::os::unix::process::ExitStatusExt::signal(&status) == Some(nix::sys::signal::Signal::SIGXCPU as i32)
+}
+
+#[cfg(not(unix))]
+fn ran_out_of_time(_: ExitStatus) -> bool {
+    false
+}
+
+#[cfg(windows)]
+mod job {
+    use std::io;
+    use std::os::windows::io::AsRawHandle;
+
+    use win32job::Job;
+
+    /// `JOB_OBJECT_LIMIT_ACTIVE_PROCESS`, `JOB_OBJECT_LIMIT_PROCESS_MEMORY` and `JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE`.
+    const FLAGS: u32 = 0x0000_0008 | 0x0000_0100 | 0x0000_2000;
+
+    /// Puts a process, which waits for its input, into a job: it may commit so much memory and start no process, and ends
+    /// when the job is dropped.
+    pub(super) fn confine(child: &std::process::Child, memory: u64) -> io::Result<Job> {
+        let job = Job::create().map_err(io::Error::other)?;
+        let mut info = job.query_extended_limit_info().map_err(io::Error::other)?;
+        info.0.BasicLimitInformation.LimitFlags |= FLAGS;
+        info.0.BasicLimitInformation.ActiveProcessLimit = 1;
+        info.0.ProcessMemoryLimit = usize::try_from(memory).unwrap_or(usize::MAX);
+        job.set_extended_limit_info(&mut info).map_err(io::Error::other)?;
+        job.assign_process(child.as_raw_handle() as _).map_err(io::Error::other)?;
+        Ok(job)
+    }
+}
+
+/// The right to have a child running.
+struct Turn;
+
+static RUNNING: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
+
+impl Turn {
+    fn take() -> Self {
+        let most = std::thread::available_parallelism().map_or(2, usize::from).min(MAX_CHILDREN);
+        let (running, ended) = &RUNNING;
+        let running = running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = ended.wait_while(running, |running| *running >= most).unwrap_or_else(PoisonError::into_inner);
+        *running += 1;
+        Self
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let (running, ended) = &RUNNING;
+        *running.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        ended.notify_one();
+    }
+}
