@@ -38,7 +38,7 @@ pub(super) const VOCABULARY: &str =
 const NAME: &str = "all-MiniLM-L6-v2-int8";
 /// Hash of the recipe, computed once; a test recomputes it from the assets.
 const FINGERPRINT: &str = "42ea7222ad2c0d260ebaed2fc783c17e";
-const DIMENSION: usize = 384;
+pub(crate) const DIMENSION: usize = 384;
 /// Window of the model in tokens, `[CLS]` and `[SEP]` included.
 const MAX_LENGTH: usize = 256;
 /// Tokens of text that fit into one pass.

@@ -3,8 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
-use ::fastembed::{EmbeddingModel, ModelInfo, TextEmbedding};
+use ::fastembed::{EmbeddingModel, ModelInfo, TextEmbedding, TextRerank};
 
+use super::store::Source;
+
+/// A model that makes vectors.
 #[derive(Clone, Debug)]
 pub(crate) struct CatalogueModel {
     /// Short name, such as `BGESmallENV15`.
@@ -18,34 +21,82 @@ impl CatalogueModel {
     pub(crate) fn repository(&self) -> &str {
         &self.info.model_code
     }
+
+    /// Returns the number of components of a vector.
+    pub(crate) fn dimension(&self) -> usize {
+        self.info.dim
+    }
+
+    /// Returns where its files are.
+    pub(crate) fn source(&self) -> Source {
+        let info = &self.info;
+        Source::new(&info.model_code, &info.model_file, &info.additional_files)
+    }
 }
 
-/// Returns all models of the catalogue, sorted by name.
-fn catalogue() -> Vec<CatalogueModel> {
+/// A model that reads a query and a passage together.
+#[derive(Clone, Debug)]
+pub(crate) struct CatalogueReranker {
+    /// Short name, such as `BGERerankerBase`.
+    pub(crate) name: String,
+    /// Where its files are.
+    pub(crate) source: Source,
+}
+
+/// Returns all models of the catalogue that make vectors, sorted by name.
+pub(crate) fn catalogue() -> Vec<CatalogueModel> {
     let models = TextEmbedding::list_supported_models().into_iter();
     let mut models: Vec<_> = models.map(|info| CatalogueModel { name: format!("{:?}", info.model), info }).collect();
     models.sort_by(|a, b| a.name.cmp(&b.name));
     models
 }
 
+/// Returns all rerankers of the catalogue, sorted by name.
+pub(crate) fn rerankers() -> Vec<CatalogueReranker> {
+    let models = TextRerank::list_supported_models().into_iter().map(|info| CatalogueReranker {
+        name: format!("{:?}", info.model),
+        source: Source::new(&info.model_code, &info.model_file, &info.additional_files),
+    });
+    let mut models: Vec<_> = models.collect();
+    models.sort_by(|a, b| a.name.cmp(&b.name));
+    models
+}
+
+/// Returns the reranker with that short name or repository, ignoring case.
+pub(crate) fn find_reranker(name: &str) -> Option<CatalogueReranker> {
+    let is_named = |model: &CatalogueReranker| {
+        model.name.eq_ignore_ascii_case(name) || model.source.repository().eq_ignore_ascii_case(name)
+    };
+    rerankers().into_iter().find(is_named)
+}
+
 /// Returns the model with that short name or repository, ignoring case.
 ///
 /// If several models share the repository, returns the one with the shortest name, which is the unquantised one.
-pub(super) fn find(name: &str) -> Option<CatalogueModel> {
+pub(crate) fn find(name: &str) -> Option<CatalogueModel> {
     let named = |model: &CatalogueModel| {
         model.name.eq_ignore_ascii_case(name) || model.info.model_code.eq_ignore_ascii_case(name)
     };
     catalogue().into_iter().filter(named).min_by_key(|model| model.name.len())
 }
 
-/// Returns up to three short names most similar to `name`, best first.
-pub(super) fn names_like(name: &str) -> Vec<String> {
+/// Returns up to three short names of embedders most similar to `name`, best first.
+pub(crate) fn names_like(name: &str) -> Vec<String> {
+    most_like(name, catalogue().into_iter().map(|model| (model.name, model.info.model_code)))
+}
+
+/// Returns up to three short names of rerankers most similar to `name`, best first.
+pub(crate) fn rerankers_like(name: &str) -> Vec<String> {
+    most_like(name, rerankers().into_iter().map(|model| (model.name, model.source.repository().to_owned())))
+}
+
+fn most_like(name: &str, models: impl Iterator<Item = (String, String)>) -> Vec<String> {
     let wanted = pairs(name);
-    let likeness = |model: &CatalogueModel| {
-        let code = model.info.model_code.rsplit('/').next().unwrap_or_default();
-        shared_percent(&wanted, &pairs(&model.name)).max(shared_percent(&wanted, &pairs(code)))
+    let likeness = |name: &str, code: &str| {
+        let code = code.rsplit('/').next().unwrap_or_default();
+        shared_percent(&wanted, &pairs(name)).max(shared_percent(&wanted, &pairs(code)))
     };
-    let mut models: Vec<_> = catalogue().into_iter().map(|model| (likeness(&model), model.name)).collect();
+    let mut models: Vec<_> = models.map(|(name, code)| (likeness(&name, &code), name)).collect();
     models.retain(|&(percent, _)| percent >= 50);
     models.sort_by_key(|(percent, name)| (Reverse(*percent), name.len()));
     models.into_iter().take(3).map(|(_, name)| name).collect()

@@ -1,16 +1,15 @@
 //! Fastembed on ONNX Runtime: runs models of its catalogue and models in a folder of the user.
 //!
-//! A model of the catalogue is downloaded into the cache once. From then on it is read from there like a folder of the
-//! user, by code without network access. Fastembed neither sorts by length nor adds prefixes, so both happen here, and
+//! A model of the catalogue is read from the [store](super::store) like a folder of the user, by code without network
+//! access. Fastembed neither sorts by length nor adds prefixes, so both happen here, and
 //! each `embed()` call gets one micro-batch.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use ::fastembed::{
-    InitOptionsUserDefined, OutputKey, Pooling, QuantizationMode, TextEmbedding, TextInitOptions,
-    UserDefinedEmbeddingModel,
+    InitOptionsUserDefined, OutputKey, Pooling, QuantizationMode, TextEmbedding, UserDefinedEmbeddingModel,
 };
 use ort::environment::Environment;
 use tokenizers::{ModelWrapper, NormalizerWrapper, PostProcessor, PreTokenizerWrapper, Tokenizer};
@@ -27,6 +26,9 @@ use crate::base::token::CountTokens;
 /// Tokens of the largest batch. Larger ones gain nothing, since ONNX Runtime spreads one batch over all threads, and
 /// cost memory, since fastembed keeps the vectors of all tokens until it pools them.
 const MAX_BATCH_TOKENS: usize = 2048;
+
+/// Passages embedded between two checks for cancellation: about one batch.
+const TEXTS_AT_ONCE: usize = 8;
 
 /// A model that fastembed runs.
 pub(super) struct Fastembed {
@@ -68,8 +70,9 @@ impl Fastembed {
     /// Finds the model and reads its configuration. Hashes the weights without loading them.
     pub(super) fn load(model: &str, options: &EmbedderOptions) -> Result<Self, EmbedError> {
         if let Some(model) = catalogue::find(model) {
+            let files = options.store.find(&model.source());
+            let files = files.ok_or_else(|| EmbedError::NotHere { model: model.name.clone() })?;
             let environment = onnx_runtime::environment(options.data_dir.as_deref())?;
-            let files = cached_or_downloaded(&model, &environment, options)?;
             let traits = Traits::of_catalogue(&model, &files)?;
             return Self::new(&model.name, &model.name, files, traits, environment, options.threads);
         }
@@ -188,6 +191,11 @@ impl Embedder for Fastembed {
 
     fn is_english(&self) -> bool {
         self.is_english
+    }
+
+    /// Few, because models of the catalogue are slow, and a signal ends the program soon.
+    fn at_once(&self) -> usize {
+        TEXTS_AT_ONCE
     }
 
     fn embed_passages(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
@@ -311,6 +319,12 @@ fn is_uncased_bert(tokenizer: &Tokenizer) -> bool {
 
 /// Resolves a name that is not in the catalogue to a folder.
 fn folder_named(name: &str) -> Result<PathBuf, EmbedError> {
+    let unknown = || EmbedError::UnknownModel { name: name.to_owned(), close: catalogue::names_like(name) };
+    folder_at(name).ok_or_else(unknown)
+}
+
+/// Returns the folder that a text names; `None` for a text that is a name.
+pub(super) fn folder_at(name: &str) -> Option<PathBuf> {
     let folder = match (name.strip_prefix("~/"), env::home_dir()) {
         (Some(rest), Some(home)) => home.join(rest),
         _ => PathBuf::from(name),
@@ -318,46 +332,9 @@ fn folder_named(name: &str) -> Result<PathBuf, EmbedError> {
     let is_path = folder.is_absolute() || name.starts_with(['.', '~']);
     if folder.is_dir() || is_path {
         // The embedder is named after the folder, and `.` and `..` have no file name.
-        return Ok(folder.canonicalize().unwrap_or(folder));
+        return Some(folder.canonicalize().unwrap_or(folder));
     }
-    Err(EmbedError::UnknownModel { name: name.to_owned(), close: catalogue::names_like(name) })
-}
-
-/// Returns the files of a model of the catalogue, downloading them first if necessary and allowed.
-fn cached_or_downloaded(
-    model: &CatalogueModel,
-    environment: &Environment,
-    options: &EmbedderOptions,
-) -> Result<ModelFiles, EmbedError> {
-    // Fastembed downloads to `HF_HOME`, if set, rather than to the folder it is given.
-    let shared = env::var_os("HF_HOME").map(PathBuf::from);
-    let folders: Vec<&Path> = [Some(options.cache_dir.as_path()), shared.as_deref()].into_iter().flatten().collect();
-    let cached = || folders.iter().find_map(|folder| ModelFiles::in_cache(folder, model));
-    if let Some(files) = cached() {
-        return Ok(files);
-    }
-    if options.offline {
-        let cache_dir = options.cache_dir.clone();
-        return Err(EmbedError::NotCached { model: model.name.clone(), cache_dir });
-    }
-    download(model, environment, options)?;
-    cached().ok_or_else(|| EmbedError::Download {
-        model: model.name.clone(),
-        source: "files are still missing from the cache".into(),
-    })
-}
-
-/// Downloads a model into the cache. Fastembed can do so only by loading the model as well; that session is dropped.
-fn download(model: &CatalogueModel, environment: &Environment, options: &EmbedderOptions) -> Result<(), EmbedError> {
-    tracing::info!(model = model.name, from = model.repository(), "downloading embedding model");
-    let options = TextInitOptions::new(model.info.model.clone())
-        .with_cache_dir(options.cache_dir.clone())
-        .with_environment(environment.clone())
-        .with_show_download_progress(true);
-    match TextEmbedding::try_new(options) {
-        Ok(_) => Ok(()),
-        Err(source) => Err(EmbedError::Download { model: model.name.clone(), source: source.into() }),
-    }
+    None
 }
 
 #[cfg(test)]
@@ -365,14 +342,14 @@ mod tests {
     use std::sync::Arc;
 
     use super::super::cosine;
-    use super::super::{EmbedderChoice, ModelFilesError, load};
+    use super::super::{EmbedderChoice, ModelFilesError, ModelStore, load};
     use super::*;
 
     fn options(choice: &str) -> EmbedderOptions {
         EmbedderOptions {
             choice: choice.parse().unwrap(),
             offline: true,
-            cache_dir: "/no/cache".into(),
+            store: ModelStore::in_folder("/no/store".into()),
             data_dir: None,
             threads: Some(2),
             endpoint: None,
@@ -429,15 +406,10 @@ mod tests {
     }
 
     #[test]
-    fn offline_a_model_that_is_not_cached_is_an_error_that_says_so() {
-        match load(&options("fastembed:BGESmallENV15")).map(drop) {
-            Err(EmbedError::Runtime(error)) => eprintln!("skipped: {error}"),
-            Err(error @ EmbedError::NotCached { .. }) => {
-                assert_eq!(error.to_string(), "embedding model `BGESmallENV15` is not in `/no/cache`");
-                assert!(error.hint().unwrap().contains("without --offline"));
-            }
-            other => panic!("{other:?}"),
-        }
+    fn a_model_that_is_not_on_this_machine_is_an_error_that_says_how_to_get_it() {
+        let error = load(&options("fastembed:BGESmallENV15")).map(drop).unwrap_err();
+        assert_eq!(error.to_string(), "embedding model `BGESmallENV15` is not on this machine");
+        assert!(error.hint().unwrap().contains("`dr model use BGESmallENV15`"));
     }
 
     #[test]

@@ -55,6 +55,11 @@ impl Matches {
         Self { words: vec![vec![found]; words] }
     }
 
+    /// Returns the number of parts of the text.
+    pub(crate) fn parts(&self) -> usize {
+        self.words.iter().flatten().next().map_or(0, Vec::len)
+    }
+
     /// Returns `MaxSim` of the whole question in some parts of the text, from 0 to 1.
     pub(crate) fn max_sim(&self, parts: impl Iterator<Item = usize>) -> f32 {
         let parts: Vec<_> = parts.collect();
@@ -63,9 +68,8 @@ impl Matches {
 
     /// Returns the best `MaxSim` of a few consecutive parts together with part 0, which holds the headings of the text.
     pub(crate) fn best_window(&self, size: usize) -> f32 {
-        let parts = self.words.iter().flatten().next().map_or(0, Vec::len);
         let of = |window: Range<usize>| self.max_sim((0..1).chain(window.start + 1..=window.end));
-        windows(parts.saturating_sub(1), size).map(of).fold(0.0, f32::max)
+        windows(self.parts().saturating_sub(1), size).map(of).fold(0.0, f32::max)
     }
 
     /// Returns `MaxSim` of each word of the question in some parts of the text; 0 for one without tokens.

@@ -11,8 +11,11 @@
 //! - [`builtin`] is the model in the binary, [`fastembed`] every other model on this machine; both use [`batch`].
 //!   [`endpoint`] asks a server.
 //! - [`word_piece`] tokenizes for the built-in model; [`bert_tokens`] counts tokens for every BERT tokenizer.
-//! - [`mod@catalogue`] lists fastembed's models by name, [`model_files`] finds the files of one, and [`family`] has the
-//!   facts that those files leave out. [`recipe`] computes the fingerprint.
+//! - [`mod@catalogue`] lists fastembed's models by name, [`facts`] says what is published of them. [`store`] has those that
+//!   are on this machine, and [`download`] gets others.
+//! - [`model_files`] reads the files of a model, and [`family`] has the facts that those files leave out. [`recipe`]
+//!   computes the fingerprint.
+//! - [`cross_encoder`] reads a query and a passage together, on the same ONNX Runtime.
 //! - [`onnx_runtime`] finds the native library.
 
 mod batch;
@@ -26,12 +29,20 @@ mod matches;
 
 mod builtin;
 
-mod catalogue;
 mod family;
 mod model_files;
 mod onnx_runtime;
 
+mod store;
+
+mod catalogue;
+mod facts;
+
+mod download;
+
 mod fastembed;
+
+mod cross_encoder;
 
 mod endpoint;
 
@@ -43,12 +54,21 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::builtin::DIMENSION as BUILTIN_DIMENSION;
+pub(crate) use self::catalogue::{
+    catalogue, find, find_reranker, names_like as embedders_like, rerankers, rerankers_like,
+};
+pub(crate) use self::cross_encoder::{CrossEncoder, CrossEncoderChoice, CrossEncoderError, UnknownCrossEncoder};
+pub(crate) use self::download::{DownloadError, Downloading, Fetching, Hub};
 pub(crate) use self::endpoint::EndpointOptions;
 pub use self::endpoint::{EndpointError, EndpointSettings, EndpointSettingsError};
+pub(crate) use self::facts::{Published, facts_of};
 pub use self::matches::Matches;
 pub(crate) use self::matches::windows;
-pub(crate) use self::model_files::ModelFilesError;
+pub(crate) use self::model_files::{ModelFiles, ModelFilesError};
 pub(crate) use self::onnx_runtime::{RuntimeError, find_runtime};
+pub use self::store::ModelStore;
+pub(crate) use self::store::{Source, StoreError};
 use crate::base::clock::SystemClock;
 use crate::base::http::BaseUrl;
 use crate::base::language::Language;
@@ -309,10 +329,10 @@ impl TryFrom<String> for EmbedderChoice {
 pub struct EmbedderOptions {
     /// The embedder to load.
     pub choice: EmbedderChoice,
-    /// Never use the network: a model that is not on disk is an error.
+    /// Never use the network.
     pub offline: bool,
-    /// Folder of downloaded models.
-    pub cache_dir: PathBuf,
+    /// Models of the catalogue that are on this machine.
+    pub store: ModelStore,
     /// Data folder of `dr`, one of the places searched for an ONNX Runtime.
     pub data_dir: Option<PathBuf>,
     /// Compute threads; defaults to the number of cores.
@@ -323,14 +343,14 @@ pub struct EmbedderOptions {
 
 /// Returns the configured embedder.
 ///
-/// The built-in one costs nothing until it is used. For those of fastembed this finds and loads the ONNX Runtime,
-/// downloads the model if it is not cached (never offline) and hashes its files for the fingerprint. The model itself is
-/// loaded on the first text. A server is sent nothing yet.
+/// The built-in one costs nothing until it is used. For those of fastembed this finds and loads the ONNX Runtime and hashes
+/// the files of the model for the fingerprint. The model itself is loaded on the first text. Nothing is downloaded, and a
+/// server is sent nothing yet.
 ///
 /// # Errors
 ///
-/// Returns an error if the model is unknown, if it is not on disk while offline, if its files are unusable, if no ONNX
-/// Runtime is found, or if no server is set up. Lexical search works without an embedder; [`EmbedError::hint`] tells the user how to get one.
+/// Returns an error if the model is unknown or not on this machine, if its files are unusable, if no ONNX Runtime is found,
+/// or if no server is set up. Lexical search works without an embedder; [`EmbedError::hint`] tells the user how to get one.
 pub fn load(options: &EmbedderOptions) -> Result<Arc<dyn Embedder>, EmbedError> {
     match &options.choice {
         EmbedderChoice::Builtin => Ok(Arc::new(builtin::Builtin::new(options.threads))),
@@ -357,23 +377,11 @@ pub enum EmbedError {
         close: Vec<String>,
     },
 
-    /// The model is not downloaded yet, and downloads are off.
-    #[error("embedding model `{model}` is not in `{cache_dir}`")]
-    NotCached {
+    /// The model is not downloaded yet.
+    #[error("embedding model `{model}` is not on this machine")]
+    NotHere {
         /// Name in the catalogue.
         model: String,
-        /// The folder searched.
-        cache_dir: PathBuf,
-    },
-
-    /// A model of the catalogue could not be downloaded.
-    #[error("failed to download embedding model `{model}`")]
-    Download {
-        /// Name in the catalogue.
-        model: String,
-        /// The error from the download.
-        #[source]
-        source: Cause,
     },
 
     /// The files of a model are missing or unusable.
@@ -449,11 +457,8 @@ impl EmbedError {
             Self::UnknownModel { .. } => {
                 Some("the names are those of fastembed's catalogue; a folder is given as `fastembed:FOLDER`".into())
             }
-            Self::NotCached { .. } => {
-                Some("run the command once without `--offline` and `--dry-run`, which downloads it".into())
-            }
-            Self::Download { .. } => {
-                Some("check the connection, or set HF_ENDPOINT to a mirror; `builtin` needs no download".into())
+            Self::NotHere { model } => {
+                Some(format!("`dr model use {model}` downloads it; `builtin` needs no download"))
             }
             Self::Files(error) => error.hint(),
             Self::Runtime(error) => Some(error.hint()),
@@ -468,7 +473,6 @@ impl EmbedError {
 #[cfg(test)]
 pub(crate) fn builtin_for_tests() -> Arc<dyn Embedder> {
     let choice = EmbedderChoice::Builtin;
-    let cache_dir = std::env::temp_dir();
-    load(&EmbedderOptions { choice, offline: true, cache_dir, data_dir: None, threads: Some(1), endpoint: None })
-        .unwrap()
+    let store = ModelStore::in_folder(std::env::temp_dir());
+    load(&EmbedderOptions { choice, offline: true, store, data_dir: None, threads: Some(1), endpoint: None }).unwrap()
 }

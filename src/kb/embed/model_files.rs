@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use ::fastembed::{Pooling, TokenizerFiles};
 use serde_json::{Value, json};
 
-use super::catalogue::CatalogueModel;
 use super::family::Family;
 
 /// The files of a model are missing or unusable.
@@ -82,7 +81,7 @@ impl ModelFilesError {
 
 /// Paths of the files of one model.
 #[derive(Debug)]
-pub(super) struct ModelFiles {
+pub(crate) struct ModelFiles {
     /// The folder of the tokenizer and the configuration.
     folder: PathBuf,
     /// The ONNX graph.
@@ -118,21 +117,26 @@ impl ModelFiles {
         }
     }
 
-    /// Finds a model of the catalogue in a download cache. Returns `None` unless all its files are present.
-    ///
-    /// The layout is that of the Hugging Face hub: a folder per repository, and in it one per commit.
-    pub(super) fn in_cache(cache_dir: &Path, model: &CatalogueModel) -> Option<Self> {
-        let repository = cache_dir.join(format!("models--{}", model.repository().replace('/', "--")));
-        let commit = fs::read_to_string(repository.join("refs").join("main")).ok()?;
-        let folder = repository.join("snapshots").join(commit.trim());
-        let files = Self {
-            model: folder.join(&model.info.model_file),
-            external: model.info.additional_files.iter().map(|file| folder.join(file)).collect(),
-            folder,
-        };
-        let configuration = TOKENIZER_FILES.iter().map(|name| files.folder.join(name));
-        let all = files.external.iter().cloned().chain(configuration).chain([files.model.clone()]);
-        all.into_iter().all(|file| file.is_file()).then_some(files)
+    /// Returns the model of these files, which exist.
+    pub(super) fn new(model: PathBuf, external: Vec<PathBuf>, folder: PathBuf) -> Self {
+        Self { folder, model, external }
+    }
+
+    /// Returns the folder of the tokenizer and the configuration.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns the ONNX graph.
+    pub(super) fn graph(&self) -> &Path {
+        &self.model
+    }
+
+    /// Returns the size of the files that are loaded.
+    pub(crate) fn bytes(&self) -> u64 {
+        let tokenizer = TOKENIZER_FILES.iter().map(|name| self.folder.join(name));
+        let all = self.external.iter().cloned().chain(tokenizer).chain([self.model.clone()]);
+        all.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
     }
 
     /// Hashes the graph and all weights.
@@ -243,7 +247,7 @@ impl ModelFiles {
 }
 
 /// Files that every model of the catalogue has beside its graph.
-const TOKENIZER_FILES: [&str; 4] =
+pub(super) const TOKENIZER_FILES: [&str; 4] =
     ["tokenizer.json", "config.json", "special_tokens_map.json", "tokenizer_config.json"];
 
 /// File in which sentence-transformers records the pooling.
@@ -284,7 +288,6 @@ fn pad_token(tokenizer_file: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::catalogue;
     use super::*;
 
     fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -359,21 +362,5 @@ mod tests {
         let folder = folder(&[("model.onnx", ""), ("config.json", "{")]);
         let error = ModelFiles::in_folder(folder.path()).unwrap().dimension().unwrap_err();
         assert!(error.to_string().ends_with("config.json` is malformed"), "{error}");
-    }
-
-    #[test]
-    fn a_cached_model_counts_only_when_all_its_files_are_there() {
-        let model = catalogue::find("BGESmallENV15").unwrap();
-        let snapshot = "models--Xenova--bge-small-en-v1.5/snapshots/abc";
-        let names = ["onnx/model.onnx", "tokenizer.json", "config.json", "special_tokens_map.json"];
-        let paths = names.map(|name| format!("{snapshot}/{name}"));
-        let mut files: Vec<(&str, &str)> = paths.iter().map(|path| (path.as_str(), "{}")).collect();
-        files.push(("models--Xenova--bge-small-en-v1.5/refs/main", "abc"));
-        let cache = folder(&files);
-        assert!(ModelFiles::in_cache(cache.path(), &model).is_none());
-
-        fs::write(cache.path().join(snapshot).join("tokenizer_config.json"), "{}").unwrap();
-        let found = ModelFiles::in_cache(cache.path(), &model).unwrap();
-        assert_eq!(found.model, cache.path().join(snapshot).join("onnx/model.onnx"));
     }
 }

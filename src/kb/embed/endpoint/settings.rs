@@ -141,6 +141,16 @@ pub struct EndpointSettings {
 }
 
 impl EndpointSettings {
+    /// Returns the number of components of a vector.
+    pub(crate) fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+
+    /// Returns the address of the server.
+    pub(crate) fn address(&self) -> &BaseUrl {
+        &self.server.address
+    }
+
     /// Returns what a million tokens cost in billionths of a dollar, if that is known.
     #[cfg(test)]
     pub(crate) fn price(&self) -> Option<u64> {

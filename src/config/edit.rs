@@ -1,0 +1,140 @@
+//! Changes one setting in a file, and nothing else in it: comments and order stay.
+
+use std::path::{Path, PathBuf};
+
+use figment::value::Value;
+use toml_edit::{DocumentMut, Item, Table};
+
+use super::layers::MAX_FILE_BYTES;
+use super::{ConfigError, Flags, PROJECT_FILE, SETTINGS, Settings};
+use crate::base::file::{read_text, replace_text};
+use crate::base::folder::create_private;
+
+/// A setting that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) file: PathBuf,
+    /// Whether the file is that of all folders of the user.
+    pub(crate) is_users: bool,
+    /// The file or variable whose value is in force instead, if one is.
+    pub(crate) overridden: Option<String>,
+}
+
+/// A setting could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum EditError {
+    /// The settings are invalid afterwards, or before.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The file cannot be read or written.
+    #[error("failed to change `{path}`")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The error from the file system.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file is not TOML, or has something else in the place of a table.
+    #[error("`{path}` has no place for `{name}`")]
+    NoPlace {
+        /// The file.
+        path: PathBuf,
+        /// The setting.
+        name: &'static str,
+    },
+}
+
+impl Settings {
+    /// Writes a setting to the file of the project, or to the user's own if a project's may not set it. The value in force here
+    /// stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a file that cannot be read, understood or written.
+    pub(crate) fn write(&mut self, project: &Path, name: &'static str, value: &str) -> Result<Written, EditError> {
+        let is_open = |setting: &&super::setting::Setting| {
+            setting.name == name && setting.is_open_to_projects(&Value::from(value))
+        };
+        let is_users = SETTINGS.iter().find(is_open).is_none();
+        let file = if is_users {
+            // The user may keep it elsewhere, behind a link.
+            self.paths.user_file.canonicalize().unwrap_or_else(|_| self.paths.user_file.clone())
+        } else {
+            project.join(PROJECT_FILE)
+        };
+        set_in(&file, name, value)?;
+        let now = Self::resolve(self.paths.clone(), project, &Flags::default())?;
+        self.explained.clone_from(&now.explained);
+        let in_force = now.explained.into_iter().find(|(key, ..)| key == name).map(|(_, _, origin)| origin);
+        let here = if is_users { &self.paths.user_file } else { &file };
+        let overridden = in_force.filter(|origin| *origin != here.display().to_string());
+        Ok(Written { file, is_users, overridden })
+    }
+}
+
+fn set_in(path: &Path, name: &'static str, value: &str) -> Result<(), EditError> {
+    let failed = |source| EditError::File { path: path.to_owned(), source };
+    let no_place = || EditError::NoPlace { path: path.to_owned(), name };
+    let exists = path.exists();
+    let text = if exists { read_text(path, MAX_FILE_BYTES).map_err(failed)? } else { String::new() };
+    let mut document: DocumentMut = text.parse().map_err(|_| no_place())?;
+    let mut table = document.as_table_mut() as &mut dyn toml_edit::TableLike;
+    let (tables, key) = name.rsplit_once('.').map_or(("", name), |(tables, key)| (tables, key));
+    for part in tables.split('.').filter(|part| !part.is_empty()) {
+        let inner = table.entry(part).or_insert(Item::Table(Table::new()));
+        table = inner.as_table_like_mut().ok_or_else(no_place)?;
+    }
+    match table.get_mut(key) {
+        // A comment behind the value stays.
+        Some(Item::Value(old)) => {
+            let decor = old.decor().clone();
+            *old = value.into();
+            *old.decor_mut() = decor;
+        }
+        Some(_) => return Err(no_place()),
+        None => {
+            table.insert(key, toml_edit::value(value));
+        }
+    }
+    let text = document.to_string();
+    if exists {
+        return replace_text(path, &text).map_err(failed);
+    }
+    create_private(path.parent().unwrap_or(path)).and_then(|()| std::fs::write(path, text)).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(text: &str, name: &'static str, value: &str) -> Result<String, EditError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/config.toml");
+        if !text.is_empty() {
+            std::fs::create_dir(folder.path().join("new")).unwrap();
+            std::fs::write(&path, text).unwrap();
+        }
+        set_in(&path, name, value)?;
+        Ok(std::fs::read_to_string(path).unwrap())
+    }
+
+    #[test]
+    fn rest_of_the_file_stays_as_it_is() {
+        assert_eq!(changed("", "embedder", "builtin").unwrap(), "embedder = \"builtin\"\n");
+        assert_eq!(changed("", "rerank.model", "x").unwrap(), "[rerank]\nmodel = \"x\"\n");
+        let text = "# mine\nlimit = 5 # few\nembedder = \"old\" # best\n\n[web]\nfetch = false\n";
+        assert_eq!(changed(text, "embedder", "new").unwrap(), text.replace("old", "new"));
+        let with_table = "[rerank] # here\ncandidates = 5\n";
+        assert_eq!(changed(with_table, "rerank.model", "x").unwrap(), format!("{with_table}model = \"x\"\n"));
+        let before_tables = changed("[web]\nfetch = false\n", "embedder", "new").unwrap();
+        assert!(before_tables.starts_with("embedder = \"new\"\n"), "{before_tables}");
+    }
+
+    #[test]
+    fn file_that_cannot_be_understood_is_left_alone() {
+        for text in ["not toml", "rerank = 5\n", "[rerank.model]\nx = 1\n"] {
+            assert!(matches!(changed(text, "rerank.model", "x"), Err(EditError::NoPlace { .. })), "{text}");
+        }
+    }
+}

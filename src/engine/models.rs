@@ -1,0 +1,385 @@
+//! The models that there are, and the choice of one: an embedder or a reranker, by name.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use super::{Engine, EngineError, IndexRequest};
+use crate::config::{EditError, Written};
+use crate::kb::embed::{
+    BUILTIN_DIMENSION, CrossEncoder, CrossEncoderChoice, CrossEncoderError, DownloadError, EmbedError, EmbedderChoice,
+    Fetching, ModelFiles, Published, Source, StoreError, catalogue, embedders_like, facts_of, find, find_reranker,
+    rerankers, rerankers_like,
+};
+use crate::kb::estimate::IndexEstimate;
+use crate::kb::index::Index;
+
+/// Setting of the embedder.
+const EMBEDDER: &str = "embedder";
+
+/// Setting of the reranker.
+const RERANKER: &str = "rerank.model";
+
+/// A model.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ModelEntry {
+    /// As `dr model use` takes it.
+    pub(crate) name: String,
+    /// Components of a vector.
+    pub(crate) dimensions: Option<usize>,
+    /// Bytes of its files on this machine.
+    pub(crate) bytes: Option<u64>,
+    /// Megabytes of its weights, about.
+    pub(crate) megabytes: Option<u32>,
+    pub(crate) languages: Option<&'static str>,
+    pub(crate) licence: Option<&'static str>,
+    pub(crate) ndcg: Option<Published>,
+    /// Where it runs, or comes from.
+    pub(crate) place: String,
+    /// Whether it can be used without a download.
+    pub(crate) is_here: bool,
+    /// Whether the settings of this folder, or its index, name it.
+    pub(crate) is_used: bool,
+}
+
+/// All models.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ModelList {
+    pub(crate) embedders: Vec<ModelEntry>,
+    pub(crate) rerankers: Vec<ModelEntry>,
+}
+
+/// A model that is used from now on.
+#[derive(Clone, Debug)]
+pub(crate) struct ModelUse {
+    pub(crate) setting: &'static str,
+    pub(crate) value: String,
+    pub(crate) written: Written,
+    /// The folder with its files, if it has some.
+    pub(crate) folder: Option<PathBuf>,
+    pub(crate) reembedding: Reembedding,
+}
+
+/// What becomes of the vectors of the index.
+#[derive(Clone, Debug)]
+pub(crate) enum Reembedding {
+    /// The model makes no vectors, or another is in force.
+    Unconcerned,
+    /// There is no index yet.
+    NoIndex,
+    /// The index has vectors of this model.
+    None,
+    /// They are made again.
+    Needed { from: String, estimate: Box<IndexEstimate> },
+    /// They are made again; how long that takes is not known.
+    Unknown { from: String },
+}
+
+/// A model could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    #[error("no model called `{name}`")]
+    Unknown { name: String, close: Vec<String> },
+    #[error("`{name}` needs no files")]
+    NoFiles { name: String },
+    #[error("`{model}` is not on this machine, and `dr` is offline")]
+    Offline { model: String },
+    #[error("failed to download `{model}`")]
+    Download {
+        model: String,
+        #[source]
+        source: DownloadError,
+    },
+    #[error("files of `{model}` cannot be used")]
+    Take {
+        model: String,
+        #[source]
+        source: StoreError,
+    },
+    #[error("`{model}` is on this machine, but cannot be used")]
+    Embedder {
+        model: String,
+        #[source]
+        source: EmbedError,
+    },
+    #[error("`{model}` is on this machine, but cannot be used")]
+    Reranker {
+        model: String,
+        #[source]
+        source: CrossEncoderError,
+    },
+    #[error("setting was not written")]
+    Setting(#[from] EditError),
+}
+
+impl ModelError {
+    /// Returns what the user can do about this error.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unknown { close, .. } if !close.is_empty() => Some(format!("did you mean `{}`?", close.join("`, `"))),
+            Self::Unknown { .. } => Some("`dr model list` prints the names".into()),
+            Self::NoFiles { .. } => Some("leave out `--from`".into()),
+            Self::Offline { model } => Some(format!(
+                "run `dr model use {model}` without `--offline`, or with `--from FOLDER` if the files are on this machine"
+            )),
+            Self::Download { source, .. } => source.hint(),
+            Self::Take { source, .. } => source.hint(),
+            Self::Reranker { source: CrossEncoderError::Runtime(error), .. } => Some(error.hint()),
+            Self::Embedder { source, .. } => source.hint(),
+            Self::Reranker { .. } => None,
+            Self::Setting(EditError::Config(error)) => error.hint(),
+            Self::Setting(_) => {
+                Some("write the setting yourself, see `kb/reference/configuration.md` in dr's manual".into())
+            }
+        }
+    }
+
+    pub(super) fn is_usage(&self) -> bool {
+        matches!(self, Self::Unknown { .. } | Self::NoFiles { .. })
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        matches!(self, Self::Download { source: DownloadError::Cancelled, .. })
+    }
+}
+
+/// A model that the user has named.
+enum Named {
+    Embedder(EmbedderChoice),
+    Reranker(CrossEncoderChoice),
+}
+
+impl Named {
+    /// Reads a short name, a repository, or the value of a setting.
+    fn parse(name: &str) -> Result<Self, ModelError> {
+        let bare = name.trim().strip_prefix("fastembed:").unwrap_or(name).trim();
+        if let Some(known) = find(bare) {
+            return Ok(Self::Embedder(EmbedderChoice::Fastembed(known.name)));
+        }
+        if let Some(known) = find_reranker(bare) {
+            return Ok(Self::Reranker(CrossEncoderChoice::named(&known.name)));
+        }
+        match name.parse() {
+            // The setting may be read from any folder.
+            Ok(EmbedderChoice::Fastembed(folder)) if Path::new(&folder).is_dir() => {
+                let folder = std::path::absolute(&folder).unwrap_or_else(|_| PathBuf::from(&folder));
+                Ok(Self::Embedder(EmbedderChoice::Fastembed(folder.to_string_lossy().into_owned())))
+            }
+            Ok(choice @ (EmbedderChoice::Builtin | EmbedderChoice::Endpoint(_))) => Ok(Self::Embedder(choice)),
+            Ok(EmbedderChoice::Fastembed(_)) | Err(_) => {
+                let close = embedders_like(bare).into_iter().chain(rerankers_like(bare)).collect();
+                Err(ModelError::Unknown { name: name.to_owned(), close })
+            }
+        }
+    }
+
+    /// Returns its name in the catalogue and where its files are; `None` if it is in none.
+    fn source(&self) -> Option<(String, Source)> {
+        match self {
+            Self::Embedder(EmbedderChoice::Fastembed(name)) => {
+                find(name).map(|known| (known.name.clone(), known.source()))
+            }
+            Self::Embedder(EmbedderChoice::Builtin | EmbedderChoice::Endpoint(_)) => None,
+            Self::Reranker(choice) => find_reranker(choice.name()).map(|known| (known.name, known.source)),
+        }
+    }
+}
+
+impl Engine {
+    /// Returns all models: those of the settings, the built-in one, and the catalogue.
+    pub(crate) async fn model_list(&self) -> ModelList {
+        let stored = Index::known(&self.location).await;
+        let used = self.embedder_choice(stored.as_ref(), false);
+        let mut embedders = vec![self.entry("builtin", Some(BUILTIN_DIMENSION), None)];
+        if !matches!(&used, EmbedderChoice::Fastembed(name) if find(name).is_some()) && used != EmbedderChoice::Builtin
+        {
+            embedders.push(self.configured(&used));
+        }
+        embedders.extend(
+            catalogue().iter().map(|model| self.entry(&model.name, Some(model.dimension()), Some(&model.source()))),
+        );
+        let used = match used {
+            EmbedderChoice::Fastembed(name) => {
+                find(&name).map_or_else(|| format!("fastembed:{name}"), |known| known.name)
+            }
+            choice => choice.to_string(),
+        };
+        let mut again: Vec<_> =
+            rerankers().iter().map(|model| self.entry(&model.name, None, Some(&model.source))).collect();
+        if let Ok(Some(reranker)) = self.settings.reranker() {
+            let shown = reranker.to_string();
+            match again.iter_mut().find(|entry| shown == format!("fastembed:{}", entry.name)) {
+                Some(entry) => entry.is_used = true,
+                None => {
+                    let place = if reranker.is_server() { "a server" } else { "a folder of this machine" };
+                    again
+                        .insert(0, ModelEntry { is_used: true, ..ModelEntry::named(shown, place, reranker.is_here()) });
+                }
+            }
+        }
+        for entry in embedders.iter_mut().filter(|entry| entry.name == used) {
+            entry.is_used = true;
+        }
+        ModelList { embedders, rerankers: again }
+    }
+
+    /// Returns the entry of a model with published facts.
+    fn entry(&self, name: &str, dimensions: Option<usize>, source: Option<&Source>) -> ModelEntry {
+        let found = source.and_then(|source| self.settings.paths.store().find(source));
+        let place = source.map_or("in dr", Source::repository);
+        let facts = facts_of(name);
+        ModelEntry {
+            dimensions,
+            bytes: found.as_ref().map(ModelFiles::bytes),
+            megabytes: facts.map(|facts| facts.megabytes),
+            languages: facts.map(|facts| facts.languages),
+            licence: facts.map(|facts| facts.licence),
+            ndcg: facts.and_then(|facts| facts.ndcg),
+            ..ModelEntry::named(name.to_owned(), place, source.is_none() || found.is_some())
+        }
+    }
+
+    /// Returns the entry of a folder or a server that is used.
+    fn configured(&self, used: &EmbedderChoice) -> ModelEntry {
+        let (dimensions, place) = match used {
+            EmbedderChoice::Endpoint(model) => match self.settings.embedding(model) {
+                Ok(server) => (Some(server.dimensions()), server.address().to_string()),
+                Err(_) => (None, "`[embedding]` of your settings".to_owned()),
+            },
+            EmbedderChoice::Fastembed(_) | EmbedderChoice::Builtin => (None, "a folder of this machine".to_owned()),
+        };
+        ModelEntry { dimensions, ..ModelEntry::named(used.to_string(), &place, true) }
+    }
+
+    /// Makes a model the one that is used: gets its files, tries it, and writes the setting.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the model does not exist, cannot be downloaded or cannot be used. The setting is not written then;
+    /// files that were downloaded stay.
+    pub(crate) async fn use_model(
+        &mut self,
+        name: &str,
+        from: Option<&Path>,
+        fetching: &Fetching<'_>,
+    ) -> Result<ModelUse, EngineError> {
+        let named = Named::parse(name)?;
+        let source = named.source();
+        match (&source, from) {
+            (Some((model, source)), Some(from)) => self.take(model, source, from).await?,
+            (Some((model, source)), None) => self.fetch(model, source, fetching).await?,
+            (None, Some(_)) => return Err(ModelError::NoFiles { name: name.to_owned() }.into()),
+            (None, None) => {}
+        }
+        let (setting, value) = match &named {
+            Named::Embedder(choice) => {
+                self.try_embedder(choice).await?;
+                (EMBEDDER, choice.to_string())
+            }
+            Named::Reranker(choice) => {
+                self.try_reranker(choice).await?;
+                (RERANKER, choice.to_string())
+            }
+        };
+        let written = self.settings.write(&self.project, setting, &value).map_err(ModelError::from)?;
+        let reembedding = match named {
+            Named::Embedder(choice) if written.overridden.is_none() => {
+                self.settings.values.embedder = Some(choice);
+                self.reembedding().await
+            }
+            Named::Embedder(_) | Named::Reranker(_) => Reembedding::Unconcerned,
+        };
+        let folder = source.is_some().then(|| self.settings.paths.store().folder().to_owned());
+        Ok(ModelUse { setting, value, written, folder, reembedding })
+    }
+
+    /// Downloads an embedder if its files are missing.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it cannot be downloaded.
+    pub(super) async fn fetch_embedder(
+        &self,
+        choice: &EmbedderChoice,
+        fetching: &Fetching<'_>,
+    ) -> Result<(), ModelError> {
+        match Named::Embedder(choice.clone()).source() {
+            Some((model, source)) => self.fetch(&model, &source, fetching).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn fetch(&self, model: &str, source: &Source, fetching: &Fetching<'_>) -> Result<(), ModelError> {
+        let store = self.settings.paths.store();
+        if store.find(source).is_some() {
+            return Ok(());
+        }
+        if self.is_offline() {
+            return Err(ModelError::Offline { model: model.to_owned() });
+        }
+        let failed = |source| ModelError::Download { model: model.to_owned(), source };
+        let hub = self.settings.hub().map_err(failed)?;
+        tracing::info!(model, from = %hub.address(), "downloading a model");
+        hub.download(&store, model, source, fetching).await.map_err(failed)
+    }
+
+    async fn take(&self, model: &str, source: &Source, from: &Path) -> Result<(), EngineError> {
+        let (store, source, from) = (self.settings.paths.store(), source.clone(), from.to_owned());
+        let taken = tokio::task::spawn_blocking(move || store.take(&source, &from)).await?;
+        Ok(taken.map_err(|source| ModelError::Take { model: model.to_owned(), source })?)
+    }
+
+    /// Embeds a word. A server is not asked.
+    async fn try_embedder(&self, choice: &EmbedderChoice) -> Result<(), EngineError> {
+        let failed = |source| ModelError::Embedder { model: choice.to_string(), source };
+        let embedder = self.load_embedder(choice).await.map_err(failed)?;
+        if embedder.server().is_none() {
+            tokio::task::spawn_blocking(move || embedder.embed_query("ready")).await?.map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    async fn try_reranker(&self, choice: &CrossEncoderChoice) -> Result<(), EngineError> {
+        let paths = &self.settings.paths;
+        let encoder =
+            CrossEncoder::new(choice.clone(), paths.store(), paths.data.clone(), self.settings.values.threads);
+        let scored = move || encoder.scores("ready", &["ready".to_owned()], &CancellationToken::new()).map(drop);
+        let scored = tokio::task::spawn_blocking(scored).await?;
+        Ok(scored.map_err(|source| ModelError::Reranker { model: choice.to_string(), source })?)
+    }
+
+    /// Returns what the embedder of the settings means for the index.
+    async fn reembedding(&self) -> Reembedding {
+        let Some(stored) = Index::known(&self.location).await else { return Reembedding::NoIndex };
+        let choice = self.embedder_choice(Some(&stored), false);
+        let from = stored.embedder.name;
+        match self.load_embedder(&choice).await {
+            Ok(embedder) if embedder.fingerprint() == stored.embedder.fingerprint => Reembedding::None,
+            Ok(_) | Err(_) => {
+                let request = IndexRequest { embed: true, ..IndexRequest::default() };
+                match self.index_estimate(&request).await {
+                    Ok(estimate) => Reembedding::Needed { from, estimate: Box::new(estimate) },
+                    Err(_) => Reembedding::Unknown { from },
+                }
+            }
+        }
+    }
+}
+
+impl ModelEntry {
+    fn named(name: String, place: &str, is_here: bool) -> Self {
+        Self {
+            name,
+            dimensions: None,
+            bytes: None,
+            megabytes: None,
+            languages: None,
+            licence: None,
+            ndcg: None,
+            place: place.to_owned(),
+            is_here,
+            is_used: false,
+        }
+    }
+}

@@ -1,0 +1,483 @@
+//! Downloads the files of a model from a hub: Hugging Face, or a mirror of it.
+//!
+//! The hub says what a file is before it sends it: the commit in `x-repo-commit`, and its hash in `x-linked-etag` (the
+//! SHA-256 of a large file, which usually lies on another host) or in `etag` (the name git gives a small one). A file is
+//! written to a name that is its hash, so a download that broke off goes on where it stopped, and moved to its place when
+//! the hash is right.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use reqwest::header::{AUTHORIZATION, CONTENT_RANGE, ETAG, HeaderMap, LOCATION, RANGE};
+use reqwest::{Response, StatusCode, Url};
+use sha2::Digest as _;
+use tokio_util::sync::CancellationToken;
+
+use super::store::{ModelStore, Source, StoreError, is_commit};
+use crate::base::environment::{Environment, KeyError};
+use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, Secret, client_for};
+
+/// The hub, unless [`ADDRESS`] names a mirror.
+const HUB: &str = "https://huggingface.co";
+
+/// Variable with the address of a mirror. Programs of Hugging Face read it too.
+const ADDRESS: &str = "HF_ENDPOINT";
+
+/// Variable with the key of the hub or mirror, if it wants one.
+const KEY: &str = "HF_TOKEN";
+
+/// Replies read for one file: redirects, and one more to ask for the rest of it.
+const MAX_REPLIES: usize = 8;
+
+/// Attempts for one file. Each goes on where the one before broke off.
+const ATTEMPTS: usize = 3;
+
+/// Bytes read at once from a file that is there in part.
+const BLOCK: usize = 1 << 16;
+
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// How long the hub may be silent.
+    silence: Duration,
+    /// Bytes of one file.
+    bytes: u64,
+}
+
+/// The largest model of the catalogue has 2.3 GB.
+const LIMITS: Limits = Limits { silence: Duration::from_secs(30), bytes: 4_000_000_000 };
+
+/// How far a download is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Downloading {
+    /// Name of the model.
+    pub(crate) model: String,
+    /// The file, relative to its repository.
+    pub(crate) file: String,
+    /// Bytes that are here.
+    pub(crate) done: u64,
+    /// Bytes of the file; `None` if the hub does not say.
+    pub(crate) size: Option<u64>,
+}
+
+/// Who follows a download, and who may stop it.
+pub(crate) struct Fetching<'a> {
+    pub(crate) listener: &'a (dyn Fn(Downloading) + Send + Sync),
+    pub(crate) cancel: &'a CancellationToken,
+}
+
+/// A model could not be downloaded.
+#[derive(Debug, thiserror::Error)]
+pub enum DownloadError {
+    #[error("`{ADDRESS}` cannot be used")]
+    Address(#[from] ParseBaseUrlError),
+    #[error("`{KEY}` cannot be used")]
+    Key(#[from] KeyError),
+    #[error(transparent)]
+    Client(#[from] HttpError),
+    #[error("status {status} from {address}")]
+    Status { address: String, status: u16 },
+    #[error("{address} leads nowhere")]
+    Redirects { address: String },
+    #[error("no reply from {address}")]
+    NoReply {
+        address: String,
+        #[source]
+        source: reqwest::Error,
+    },
+    #[error("{address} is silent")]
+    Silent { address: String },
+    #[error("{address} does not say what it sends: no `x-repo-commit`, or no hash")]
+    Unidentified { address: String },
+    #[error("`{file}` is larger than {max_bytes} bytes")]
+    TooLarge { file: String, max_bytes: u64 },
+    #[error("`{file}` broke off after {done} bytes")]
+    Broken { file: String, done: u64 },
+    #[error("`{file}` is not what the hub says it is: hash {found}, expected {expected}")]
+    Hash { file: String, expected: String, found: String },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("failed to write `{path}`")]
+    Write {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("interrupted")]
+    Cancelled,
+}
+
+impl DownloadError {
+    /// Returns what the user can do about this error.
+    pub(crate) fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Address(_) => format!("`{ADDRESS}` is the address of a mirror, for example `{HUB}`"),
+            Self::Key(error) => error.hint(),
+            Self::Status { status: 401 | 403, .. } => format!("the hub wants a key: export `{KEY}`"),
+            Self::Status { .. } | Self::Redirects { .. } | Self::Unidentified { .. } | Self::Hash { .. } => {
+                format!(
+                    "`{ADDRESS}` sets another mirror, and `dr model use NAME --from FOLDER` takes files that are here"
+                )
+            }
+            Self::NoReply { .. } | Self::Silent { .. } => {
+                format!(
+                    "check the connection, set `{ADDRESS}` to a mirror, or take files that are here with `dr model use NAME \
+                     --from FOLDER`"
+                )
+            }
+            Self::Broken { .. } | Self::Cancelled => "run it again: it goes on where it stopped".to_owned(),
+            Self::Write { .. } => "free disk space, or make the folder writable".to_owned(),
+            Self::Store(error) => return error.hint(),
+            Self::Client(_) | Self::TooLarge { .. } => return None,
+        })
+    }
+
+    /// Returns whether another attempt may go further.
+    fn may_pass(&self) -> bool {
+        matches!(self, Self::NoReply { .. } | Self::Silent { .. } | Self::Broken { .. })
+    }
+}
+
+/// Where models are downloaded from.
+pub(crate) struct Hub {
+    address: BaseUrl,
+    key: Option<Secret>,
+    limits: Limits,
+}
+
+impl Hub {
+    /// Returns the hub that the variables name.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for an address or key that cannot be used. Nothing is sent.
+    pub(crate) fn of(environment: &Environment) -> Result<Self, DownloadError> {
+        let address = environment.get(ADDRESS).unwrap_or(HUB).parse()?;
+        let key = environment.get(KEY).map(|_| environment.key(KEY)).transpose()?;
+        Ok(Self { address, key, limits: LIMITS })
+    }
+
+    /// Returns its address.
+    pub(crate) fn address(&self) -> &BaseUrl {
+        &self.address
+    }
+
+    /// Downloads the files of a model that are not in the store yet.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the hub does not send a file as it describes it. What has come is kept for the next time, except
+    /// for a file whose hash is wrong.
+    pub(crate) async fn download(
+        &self,
+        store: &ModelStore,
+        model: &str,
+        source: &Source,
+        fetching: &Fetching<'_>,
+    ) -> Result<(), DownloadError> {
+        let incoming = store.incoming()?;
+        // Two models of one repository share a commit, so that both stay in use.
+        let mut commit = store.commit(source);
+        for file in source.files() {
+            if commit.as_ref().is_some_and(|commit| store.place(source, commit, file).is_file()) {
+                continue;
+            }
+            let transfer = Transfer { hub: self, model, file, folder: &incoming.folder, fetching };
+            let is_placed = |commit: &str| store.place(source, commit, file).is_file();
+            let (from, path) = transfer.run(&self.url(source, commit.as_deref(), file), &is_placed).await?;
+            if commit.as_ref().is_some_and(|commit| *commit != from) {
+                return Err(DownloadError::Unidentified { address: self.address.to_string() });
+            }
+            if let Some(path) = path {
+                store.put(source, &from, file, &path)?;
+            }
+            commit = Some(from);
+        }
+        Ok(store.publish(source, &commit.unwrap_or_default())?)
+    }
+
+    fn url(&self, source: &Source, commit: Option<&str>, file: &str) -> String {
+        let repository = source.repository().split('/');
+        let segments: Vec<_> = repository.chain(["resolve", commit.unwrap_or("main")]).chain(file.split('/')).collect();
+        self.address.with_segments(&segments)
+    }
+
+    /// Returns whether an address is that of the hub itself, whose word counts.
+    fn is_of(&self, url: &Url) -> bool {
+        let same_host = url.host_str() == Some(self.address.host());
+        same_host
+            && url.port_or_known_default() == Some(self.address.port())
+            && (url.scheme() == "http") == self.address.is_plain()
+    }
+}
+
+/// The hash of a file as the hub names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Name {
+    Sha256([u8; 32]),
+    /// What git calls the content: the SHA-1 of its length and itself.
+    Git([u8; 20]),
+}
+
+impl Name {
+    fn parse(etag: &str) -> Option<Self> {
+        let hex = etag.trim_start_matches("W/").trim_matches('"');
+        let mut bytes = Vec::new();
+        for pair in hex.as_bytes().chunks(2) {
+            bytes.push(u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?);
+        }
+        let is_even = hex.len() == 2 * bytes.len();
+        match bytes.len() {
+            32 if is_even => Some(Self::Sha256(bytes.try_into().ok()?)),
+            20 if is_even => Some(Self::Git(bytes.try_into().ok()?)),
+            _ => None,
+        }
+    }
+
+    /// Returns the name of a file in its place.
+    fn of_same_kind(self, path: &Path) -> std::io::Result<Self> {
+        let mut file = File::open(path)?;
+        let mut block = vec![0; BLOCK];
+        match self {
+            Self::Sha256(_) => {
+                let mut hasher = sha2::Sha256::new();
+                while let count @ 1.. = file.read(&mut block)? {
+                    hasher.update(&block[..count]);
+                }
+                Ok(Self::Sha256(hasher.finalize().into()))
+            }
+            Self::Git(_) => {
+                let mut hasher = sha1::Sha1::new();
+                hasher.update(format!("blob {}\0", file.metadata()?.len()));
+                while let count @ 1.. = file.read(&mut block)? {
+                    hasher.update(&block[..count]);
+                }
+                Ok(Self::Git(hasher.finalize().into()))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes: &[u8] = match self {
+            Self::Sha256(bytes) => bytes,
+            Self::Git(bytes) => bytes,
+        };
+        bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// What the hub has said of a file so far.
+#[derive(Clone, Debug, Default)]
+struct Said {
+    commit: Option<String>,
+    name: Option<Name>,
+    size: Option<u64>,
+}
+
+impl Said {
+    fn learn(&mut self, headers: &HeaderMap, is_file: bool) {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let etag = || text(ETAG.as_str()).filter(|_| is_file);
+        self.commit =
+            self.commit.take().or_else(|| text("x-repo-commit").filter(|text| is_commit(text)).map(str::to_owned));
+        self.name = self.name.or_else(|| Name::parse(text("x-linked-etag").or_else(etag)?));
+        self.size = self.size.or_else(|| text("x-linked-size")?.parse().ok());
+    }
+}
+
+/// A file that is being sent.
+struct Sending {
+    commit: String,
+    name: Name,
+    size: Option<u64>,
+    /// Bytes that were here before.
+    start: u64,
+    /// `None` if all were.
+    body: Option<Response>,
+}
+
+/// Tells whether the file of a commit is in its place.
+type IsPlaced<'a> = dyn Fn(&str) -> bool + Sync + 'a;
+
+/// The download of one file.
+struct Transfer<'a> {
+    hub: &'a Hub,
+    model: &'a str,
+    file: &'a str,
+    /// The folder for files that are not complete.
+    folder: &'a Path,
+    fetching: &'a Fetching<'a>,
+}
+
+impl Transfer<'_> {
+    /// Downloads the file. Returns its commit, and where it is; `None` if it is in its place already.
+    async fn run(&self, url: &str, is_placed: &IsPlaced<'_>) -> Result<(String, Option<PathBuf>), DownloadError> {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            match self.attempt(url, is_placed).await {
+                Err(error) if error.may_pass() && attempts < ATTEMPTS => {
+                    tracing::debug!(file = self.file, %error, "another attempt");
+                }
+                result => return result,
+            }
+        }
+    }
+
+    async fn attempt(&self, url: &str, is_placed: &IsPlaced<'_>) -> Result<(String, Option<PathBuf>), DownloadError> {
+        let Sending { commit, name, size, start, body } = self.open(url).await?;
+        if is_placed(&commit) {
+            return Ok((commit, None));
+        }
+        let path = self.path(name);
+        let failed = |source| DownloadError::Write { path: path.clone(), source };
+        let mut done = start;
+        self.tell(done, size);
+        if let Some(mut body) = body {
+            let mut file = OpenOptions::new().create(true).append(start > 0).write(true).open(&path).map_err(failed)?;
+            if start == 0 {
+                file.set_len(0).map_err(failed)?;
+            }
+            while let Some(bytes) = self.next(&mut body, done).await? {
+                done += bytes.len() as u64;
+                self.check_size(done)?;
+                file.write_all(&bytes).map_err(failed)?;
+                self.tell(done, size);
+            }
+            file.sync_all().map_err(failed)?;
+        }
+        if size.is_some_and(|size| done < size) {
+            return Err(DownloadError::Broken { file: self.file.to_owned(), done });
+        }
+        let hashed = path.clone();
+        let found = tokio::task::spawn_blocking(move || name.of_same_kind(&hashed)).await;
+        let found = found.map_err(std::io::Error::other).flatten().map_err(failed)?;
+        if found != name {
+            fs::remove_file(&path).map_err(failed)?;
+            let (expected, found) = (name.to_string(), found.to_string());
+            return Err(DownloadError::Hash { file: self.file.to_owned(), expected, found });
+        }
+        Ok((commit, Some(path)))
+    }
+
+    /// Asks for the file, or for the rest of it once its name is known.
+    async fn open(&self, url: &str) -> Result<Sending, DownloadError> {
+        let nowhere = || DownloadError::Redirects { address: url.to_owned() };
+        let mut at = Url::parse(url).map_err(|_| nowhere())?;
+        let mut said = Said::default();
+        for _ in 0..MAX_REPLIES {
+            let asked = said.name.map_or(0, |name| self.here(name));
+            let reply = self.ask(&at, asked).await?;
+            let status = reply.status();
+            if self.hub.is_of(&at) {
+                said.learn(reply.headers(), status.is_success());
+            }
+            if status.is_redirection() {
+                at = self.redirected(&at, &reply).ok_or_else(nowhere)?;
+                continue;
+            }
+            let here = said.name.map_or(0, |name| self.here(name));
+            if status == StatusCode::RANGE_NOT_SATISFIABLE && here > 0 {
+                let path = said.name.map(|name| self.path(name)).unwrap_or_default();
+                fs::remove_file(&path).map_err(|source| DownloadError::Write { path, source })?;
+                continue;
+            }
+            if !status.is_success() {
+                return Err(DownloadError::Status { address: shown(&at), status: status.as_u16() });
+            }
+            let (Some(commit), Some(name)) = (said.commit.clone(), said.name) else {
+                return Err(DownloadError::Unidentified { address: url.to_owned() });
+            };
+            let is_rest = status == StatusCode::PARTIAL_CONTENT && is_from(reply.headers(), asked);
+            let start = if is_rest { asked } else { 0 };
+            let size = said.size.or_else(|| Some(start + reply.content_length()?));
+            self.check_size(size.unwrap_or(0))?;
+            if Some(here) == size {
+                return Ok(Sending { commit, name, size, start: here, body: None });
+            }
+            // The name became known with this reply, so the whole file was asked for.
+            if here > 0 && asked == 0 {
+                continue;
+            }
+            return Ok(Sending { commit, name, size, start, body: Some(reply) });
+        }
+        Err(nowhere())
+    }
+
+    /// Returns where a redirect leads: never from an encrypted connection to one that is not.
+    fn redirected(&self, from: &Url, reply: &Response) -> Option<Url> {
+        let to = from.join(reply.headers().get(LOCATION)?.to_str().ok()?).ok()?;
+        (to.scheme() == "https" || (to.scheme() == "http" && self.hub.address.is_plain())).then_some(to)
+    }
+
+    async fn ask(&self, url: &Url, start: u64) -> Result<Response, DownloadError> {
+        let mut request = client_for(&url.origin().ascii_serialization().parse()?)?.get(url.clone());
+        if start > 0 {
+            request = request.header(RANGE, format!("bytes={start}-"));
+        }
+        // A key is for the hub alone, and not for the host that a redirect leads to.
+        if let Some(key) = self.hub.key.as_ref().filter(|_| self.hub.is_of(url)) {
+            request = request.header(AUTHORIZATION, key.bearer());
+        }
+        let reply = self.in_time(&shown(url), request.send()).await?;
+        reply.map_err(|source| DownloadError::NoReply { address: shown(url), source: source.without_url() })
+    }
+
+    /// Returns the next bytes.
+    async fn next(&self, body: &mut Response, done: u64) -> Result<Option<Vec<u8>>, DownloadError> {
+        let next = self.in_time(self.file, body.chunk()).await?;
+        let next = next.map_err(|_| DownloadError::Broken { file: self.file.to_owned(), done })?;
+        Ok(next.map(Vec::from))
+    }
+
+    /// Waits for the hub, unless it is silent for too long or the user has enough.
+    async fn in_time<T>(&self, what: &str, reply: impl Future<Output = T>) -> Result<T, DownloadError> {
+        tokio::select! {
+            () = self.fetching.cancel.cancelled() => Err(DownloadError::Cancelled),
+            reply = tokio::time::timeout(self.hub.limits.silence, reply) => {
+                reply.map_err(|_| DownloadError::Silent { address: what.to_owned() })
+            }
+        }
+    }
+
+    fn check_size(&self, bytes: u64) -> Result<(), DownloadError> {
+        let max_bytes = self.hub.limits.bytes;
+        let too_large = || DownloadError::TooLarge { file: self.file.to_owned(), max_bytes };
+        if bytes > max_bytes { Err(too_large()) } else { Ok(()) }
+    }
+
+    fn path(&self, name: Name) -> PathBuf {
+        self.folder.join(name.to_string())
+    }
+
+    /// Returns how many bytes of a file are here.
+    fn here(&self, name: Name) -> u64 {
+        self.path(name).metadata().map_or(0, |file| file.len())
+    }
+
+    fn tell(&self, done: u64, size: Option<u64>) {
+        let (model, file) = (self.model.to_owned(), self.file.to_owned());
+        (self.fetching.listener)(Downloading { model, file, done, size });
+    }
+}
+
+/// Returns an address without its query, which may be a key for a while.
+fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.into()
+}
+
+/// Returns whether a part of a file begins at `start`.
+fn is_from(headers: &HeaderMap, start: u64) -> bool {
+    let range = headers.get(CONTENT_RANGE).and_then(|range| range.to_str().ok());
+    range.is_some_and(|range| range.trim_start_matches("bytes ").starts_with(&format!("{start}-")))
+}
+
+#[cfg(test)]
+#[path = "download_tests.rs"]
+mod tests;
