@@ -15,6 +15,8 @@ mod rows;
 
 mod layers;
 
+mod edit;
+
 mod trust;
 
 use std::collections::BTreeMap;
@@ -27,6 +29,8 @@ use figment::Figment;
 use figment::value::Value;
 use serde::Deserialize;
 
+pub use self::edit::EditError;
+pub(crate) use self::edit::Written;
 pub(crate) use self::kind::{dollars, duration};
 pub use self::layers::Flags;
 pub(crate) use self::rows::{SETTINGS, bounds};
@@ -39,7 +43,11 @@ use crate::base::clock::{Clock, SystemClock};
 use crate::base::environment::{Dotenv, Environment, KeyError, OPENAI_BASE_URL, OPENAI_KEY};
 use crate::base::money::nanos;
 use crate::kb::about::About;
-use crate::kb::embed::{EmbedderChoice, EndpointOptions, EndpointSettings, EndpointSettingsError};
+use crate::kb::embed::{
+    CrossEncoder, DownloadError, EmbedderChoice, EndpointOptions, EndpointSettings, EndpointSettingsError, Hub,
+    ModelStore,
+};
+use crate::kb::extract::Include;
 use crate::kb::rerank::{RerankOptions, RerankSettingsError, Reranker};
 use crate::kb::search::SearchMode;
 use crate::llm::message::Usage;
@@ -100,7 +108,7 @@ pub(crate) struct Values {
     pub(crate) collections: BTreeMap<String, CollectionOptions>,
 }
 
-/// The table `[collections.NAME]`: who may receive the texts of a collection.
+/// The table `[collections.NAME]`: what a collection is, and who may receive its texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CollectionOptions {
@@ -110,6 +118,8 @@ pub(crate) struct CollectionOptions {
     /// Whether texts made from it may leave this machine.
     #[serde(default)]
     pub(crate) allow_egress: bool,
+    /// Formats that are read beside Markdown and plain text.
+    pub(crate) include: Option<Include>,
     /// Where its documents are published.
     pub(crate) url: Option<String>,
     /// A sentence for each folder, for readers of its passages.
@@ -124,7 +134,7 @@ pub(crate) struct Paths {
     pub(crate) current: PathBuf,
     /// The user's settings.
     pub(crate) user_file: PathBuf,
-    /// Downloaded models.
+    /// Models that earlier versions downloaded.
     pub(crate) models: PathBuf,
     /// Data of `dr`, such as its own copy of ONNX Runtime.
     pub(crate) data: PathBuf,
@@ -281,6 +291,11 @@ impl Paths {
         })
     }
 
+    /// Returns the models of the catalogue that are on this machine.
+    pub(crate) fn store(&self) -> ModelStore {
+        ModelStore::of_user(&self.data, self.models.clone())
+    }
+
     /// Returns what the user trusts.
     pub(crate) fn trust(&self) -> Trust {
         Trust::new(&self.data)
@@ -358,6 +373,15 @@ impl Settings {
         self.values.embedding.resolve(model, &self.environment, price)
     }
 
+    /// Returns where models are downloaded from.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for variables that cannot be used. Nothing is sent.
+    pub(crate) fn hub(&self) -> Result<Hub, DownloadError> {
+        Hub::of(&self.environment)
+    }
+
     /// Checks the table `[embedding]` if it is set or needed.
     fn check_embedding(&self) -> Result<(), ConfigError> {
         let model = match &self.values.embedder {
@@ -373,13 +397,14 @@ impl Settings {
         }
     }
 
-    /// Returns the server that reranks hits, if one is configured.
+    /// Returns what reranks hits, if anything does.
     ///
     /// # Errors
     ///
     /// Returns an error for settings that cannot be used. Nothing is sent.
     pub(crate) fn reranker(&self) -> Result<Option<Reranker>, ConfigError> {
-        let reranker = self.values.rerank.resolve(&self.environment, Arc::new(SystemClock));
+        let here = |choice| CrossEncoder::new(choice, self.paths.store(), self.paths.data.clone(), self.values.threads);
+        let reranker = self.values.rerank.resolve(&self.environment, Arc::new(SystemClock), here);
         reranker.map_err(|source| ConfigError::Rerank { place: self.place_of("rerank"), source })
     }
 
@@ -490,6 +515,11 @@ impl Settings {
     /// Returns whether any layer other than the defaults sets a setting.
     pub(crate) fn is_set(&self, name: &str) -> bool {
         self.explained.iter().any(|(key, _, origin)| key == name && origin != DEFAULT)
+    }
+
+    /// Returns whether a file sets a setting, and no variable or flag does.
+    pub(crate) fn is_in_file(&self, name: &str) -> bool {
+        self.explained.iter().any(|(key, _, origin)| key == name && Path::new(origin).is_absolute())
     }
 
     /// Returns name, value and origin of every setting. A key is shown only as set or not set.
@@ -850,6 +880,7 @@ mod tests {
                 Kind::Switch | Kind::Bool => vec!["2".into()],
                 Kind::Text | Kind::Name | Kind::Address | Kind::Variable => vec!["1".into()],
                 Kind::Texts | Kind::Names => vec!["\"x\"".into(), "[1]".into()],
+                Kind::SomeOf(_) => vec!["\"pdf\"".into(), "[\"x\"]".into(), "[1]".into()],
             };
             for value in beyond {
                 let error = resolve(&file_with(setting, &value), "", &Flags::default());

@@ -106,6 +106,11 @@ pub(super) fn settings() -> ArgValueCandidates {
     })
 }
 
+/// Completes names of models.
+pub(super) fn models() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| Engine::model_names().iter().filter_map(|name| candidate(name, None)).collect())
+}
+
 /// Completes names of tool servers.
 pub(super) fn servers() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {

@@ -19,6 +19,7 @@ use crate::render::json::versioned;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr get f2cb8db59abecbd4 --section      everything under the heading of a chunk
+  dr get 'papers/locks.pdf, page 7'      a page of a PDF
   dr get concepts/journal.md:36-41
   dr get f2cb8db59abecbd4 --expand       the section, the outline, and linked notes
   dr get 'decisions/*.md' index.md       several, also by wildcards")]

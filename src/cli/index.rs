@@ -15,18 +15,20 @@ use super::ui::{BAD, GOOD, NOTE, Ui, styled};
 use crate::base::line::{counted, one_line};
 use crate::base::money::{dollars_text, nanos};
 use crate::config::{Flags, dollars};
-use crate::engine::{Engine, IndexEstimate, IndexRequest, IngestSummary, Pulled, ServerEstimate, SkippedFile};
+use crate::engine::{Engine, Include, IndexEstimate, IndexRequest, IngestSummary, Pulled, ServerEstimate, SkippedFile};
 use crate::render::json::versioned;
 
 /// Index folders of Markdown, or update their index
 ///
 /// Reads only changed files and embeds only changed passages. Text is searchable as soon as it is read; vectors follow.
 /// The next run completes a run that was interrupted or killed. Without a folder, all folders of the index are updated.
+/// PDF and HTML files are read where `--include` says so.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr index docs                        index a folder, or update its index
   dr index                             update all folders of the index
   dr index --dry-run docs              say what that would take and cost
+  dr index --include pdf ~/papers      read PDF files, too, now and later
   dr index --collection wiki ~/wiki    name the collection")]
 pub(super) struct IndexArgs {
     /// Folders to index
@@ -36,6 +38,10 @@ pub(super) struct IndexArgs {
     /// Name of the folder's collection; repeat once per folder (default: the folder's name)
     #[arg(long = "collection", value_name = "NAME", add = completions::collections())]
     collections: Vec<String>,
+
+    /// Read these formats beside Markdown and text: `pdf`, `html`, or `none` of them (default: as the last time)
+    #[arg(long, value_name = "FORMATS")]
+    include: Option<Include>,
 
     /// Run `git pull --ff-only` first in the repositories of the folders
     #[arg(long, conflicts_with = "dry_run")]
@@ -82,6 +88,7 @@ pub(super) async fn index(ui: &mut Ui, engine: &Engine, args: IndexArgs) -> Resu
     let request = IndexRequest {
         folders: args.folders,
         names: args.collections,
+        include: args.include,
         embed: !args.no_embed,
         prune: args.prune,
         verify: args.verify,
@@ -201,7 +208,7 @@ fn estimate_text(estimate: &IndexEstimate) -> String {
 }
 
 /// Returns a time as people say it.
-fn about(seconds: f64) -> String {
+pub(super) fn about(seconds: f64) -> String {
     match seconds {
         seconds if seconds < 90.0 => format!("{seconds:.0} s"),
         seconds if seconds < 5_400.0 => format!("{:.0} min", seconds / 60.0),

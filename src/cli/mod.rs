@@ -28,6 +28,8 @@ mod get;
 
 mod open;
 
+mod extract;
+
 mod links;
 
 mod expanded;
@@ -66,6 +68,8 @@ mod doctor;
 
 mod config;
 
+mod model;
+
 mod trust;
 
 use std::io::IsTerminal;
@@ -86,7 +90,7 @@ use self::live::EventFormat;
 use self::ui::{Color, Ui};
 use crate::base::file::read_text;
 use crate::config::Flags;
-use crate::engine::{EmbedderChoice, Engine};
+use crate::engine::{EmbedderChoice, Engine, answers_extraction};
 use crate::traces::Traces;
 
 /// Answer research questions from a folder of Markdown
@@ -152,10 +156,13 @@ enum Command {
     Eval(eval::EvalArgs),
     Doctor(doctor::DoctorArgs),
     Config(config::ConfigArgs),
+    Model(model::ModelArgs),
     Trust(trust::TrustArgs),
     Completions(completions::CompletionsArgs),
     #[command(hide = true)]
     Man(completions::ManArgs),
+    #[command(hide = true)]
+    ExtractDocument(extract::ExtractArgs),
 }
 
 impl Command {
@@ -183,9 +190,11 @@ impl Command {
             Self::Eval(_) => "eval",
             Self::Doctor(_) => "doctor",
             Self::Config(_) => "config",
+            Self::Model(_) => "model",
             Self::Trust(_) => "trust",
             Self::Completions(_) => "completions",
             Self::Man(_) => "man",
+            Self::ExtractDocument(_) => "extract-document",
         }
     }
 
@@ -245,6 +254,11 @@ pub fn run() -> ExitCode {
             return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
         }
     };
+    // Before the runtime, whose threads would not start under its limits.
+    if let Command::ExtractDocument(args) = &cli.command {
+        return extract::extract(args).into();
+    }
+    answers_extraction();
     if matches!(cli.command, Command::Index(_) | Command::Watch(_)) {
         allocator::give_memory_back();
     }
@@ -338,6 +352,7 @@ async fn dispatch(ui: &mut Ui, cli: Cli, traces: Option<&Traces>) -> Result<Exit
         Command::Eval(args) => eval::eval(ui, &engine(&args.flags(flags))?, args).await,
         Command::Doctor(args) => doctor::doctor(ui, &engine(&flags)?, &args).await,
         Command::Config(args) => config::config(ui, &engine(&flags)?, &args),
+        Command::Model(args) => model::model(ui, engine(&flags)?, args).await,
         // Before an engine, which is refused where this is needed.
         Command::Trust(args) => match &args.mcp {
             Some(server) => trust::trust_server(ui, &engine(&flags)?, server, args.json).await,
@@ -345,6 +360,7 @@ async fn dispatch(ui: &mut Ui, cli: Cli, traces: Option<&Traces>) -> Result<Exit
         },
         Command::Completions(args) => completions::completions(ui, &args),
         Command::Man(args) => completions::man(&args),
+        Command::ExtractDocument(args) => Ok(extract::extract(&args)),
     }
 }
 

@@ -8,20 +8,21 @@ use clap::Args;
 
 use super::error::CliError;
 use super::exit::Exit;
-use super::ui::Ui;
+use super::ui::{Ui, file_address};
 use crate::engine::{Engine, FilePlace, Selector};
 
 /// Open the file of a passage in your editor, at its line
 ///
-/// The editor is that of `$VISUAL`, else of `$EDITOR`; arguments in it are passed on. It is started directly, not by a
+/// A PDF or HTML file is opened in your browser, a PDF at its page. The editor is that of `$VISUAL`, else of `$EDITOR`; arguments in it are passed on. It is started directly, not by a
 /// shell. vim, emacs, nano, VS Code, Helix, Zed, Sublime Text and their relatives are told the line.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr open f2cb8db59abecbd4                  an id that `dr search` printed
   dr open concepts/journal.md:36            a line of a file
+  dr open 'papers/locks.pdf, page 7'        a page, in the browser
   EDITOR='code --wait' dr open kb/concepts/journal.md")]
 pub(super) struct OpenArgs {
-    /// Id of a chunk or document, a path, or `path:from-to`
+    /// Id of a chunk or document, a path, `path:from-to`, or `path, page 7` of a PDF
     #[arg(value_name = "ID")]
     selector: Selector,
 }
@@ -29,14 +30,17 @@ pub(super) struct OpenArgs {
 /// Runs the command.
 pub(super) async fn open(ui: &mut Ui, engine: &Engine, args: OpenArgs) -> Result<Exit, CliError> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let editor = variable("VISUAL").or_else(|| variable("EDITOR")).ok_or_else(|| CliError::Usage {
-        message: "no editor is set".into(),
-        hint: Some("export EDITOR=nano, or another editor".into()),
-    })?;
     let place = engine.file_place(&args.selector).await?;
     if place.stale {
         ui.tell(&format!("note: `{}` has changed since it was indexed; its lines may have moved", place.path));
     }
+    if place.is_extracted {
+        return browse(ui, &place);
+    }
+    let editor = variable("VISUAL").or_else(|| variable("EDITOR")).ok_or_else(|| CliError::Usage {
+        message: "no editor is set".into(),
+        hint: Some("export EDITOR=nano, or another editor".into()),
+    })?;
     let command = editor_command(&editor, &place);
     let [program, arguments @ ..] = &command[..] else { return Ok(Exit::Failed) };
     let failed = |source| CliError::File { action: "start", path: program.to_string_lossy().into_owned(), source };
@@ -48,6 +52,17 @@ pub(super) async fn open(ui: &mut Ui, engine: &Engine, args: OpenArgs) -> Result
         ui.warn(&format!("error: editor `{}` failed: {status}", program.to_string_lossy()));
         Ok(Exit::Failed)
     }
+}
+
+/// Opens a file in the browser, which shows what an editor does not.
+fn browse(ui: &mut Ui, place: &FilePlace) -> Result<Exit, CliError> {
+    let page = place.page.map(|page| format!("#page={page}")).unwrap_or_default();
+    let failed = |source| CliError::File { action: "open", path: place.path.clone(), source };
+    webbrowser::open(&format!("{}{page}", file_address(&place.file))).map_err(failed)?;
+    if let Some(page) = place.page {
+        ui.tell(&format!("page {page} of `{}`", place.path));
+    }
+    Ok(Exit::Done)
 }
 
 /// Returns the program and its arguments that open a file at its line. A value of words is a program with arguments,
@@ -98,7 +113,8 @@ mod tests {
             ("ed", vec!["ed", "/kb/a b.md"]),
             ("sh -c $(touch x);", vec!["sh", "-c", "$(touch", "x);", "/kb/a b.md"]),
         ] {
-            let place = FilePlace { file: "/kb/a b.md".into(), path: "a b.md".into(), line: Some(7), stale: false };
+            let (file, path) = ("/kb/a b.md".into(), "a b.md".into());
+            let place = FilePlace { file, path, line: Some(7), page: None, is_extracted: false, stale: false };
             assert_eq!(editor_command(&editor.into(), &place), expected, "{editor}");
             let whole = editor_command(&editor.into(), &FilePlace { line: None, ..place });
             assert_eq!(whole.last().unwrap(), "/kb/a b.md", "{editor}");

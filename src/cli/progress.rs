@@ -4,18 +4,19 @@ use std::io::Write;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{DecimalBytes, ProgressBar, ProgressStyle};
 
 use super::ui::Ui;
 use crate::base::line::{counted, printable};
 use crate::base::money::dollars_text;
-use crate::engine::{IngestEvent, Rebuild, ToSend};
+use crate::engine::{Downloading, IngestEvent, Rebuild, ToSend};
 
 /// Shortest interval between two lines about the same step.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 const FILES: &str = "{spinner} reading   {bar:30} {pos}/{len} files, {msg}, {eta} left";
 const CHUNKS: &str = "{spinner} embedding {bar:30} {pos}/{len} chunks, {per_sec}, {eta} left";
+const BYTES: &str = "{spinner} {msg} {bar:30} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left";
 const STEP: &str = "{spinner} {msg}";
 
 /// Shows the progress of [`Engine::index`](crate::engine::Engine::index).
@@ -28,6 +29,8 @@ pub(crate) struct IngestProgress {
 
 #[derive(Default)]
 struct State {
+    /// The file that is being downloaded.
+    file: String,
     files: usize,
     chunks: usize,
     to_embed: usize,
@@ -49,15 +52,20 @@ impl IngestProgress {
     pub(crate) fn take(&self, event: &IngestEvent) {
         let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match event {
+            IngestEvent::Downloading(download) => self.take_download(&mut state, download),
             IngestEvent::Opened { is_new, rebuild } => {
                 let verb = match rebuild {
                     _ if *is_new => "creating",
                     Rebuild::No => "using",
-                    Rebuild::Text | Rebuild::All => "rebuilding",
+                    Rebuild::Text | Rebuild::Embedder | Rebuild::All => "rebuilding",
                 };
                 self.say(&format!("{verb} index `{}`", self.location));
-                if *rebuild == Rebuild::Text {
-                    self.say("it is of an earlier version; all files are read again, and vectors are kept");
+                match rebuild {
+                    Rebuild::Text => {
+                        self.say("it is of an earlier version; all files are read again, and vectors are kept");
+                    }
+                    Rebuild::Embedder => self.say("its vectors are of another embedder; all are made again"),
+                    Rebuild::No | Rebuild::All => {}
                 }
             }
             IngestEvent::Compared { to_read: 0 } => {}
@@ -97,6 +105,27 @@ impl IngestProgress {
             }
             IngestEvent::IndexingVectors => self.start(STEP, 0, "indexing vectors"),
         }
+    }
+
+    /// Shows how far a download is.
+    pub(crate) fn downloading(&self, download: &Downloading) {
+        self.take(&IngestEvent::Downloading(download.clone()));
+    }
+
+    fn take_download(&self, state: &mut State, download: &Downloading) {
+        let Downloading { model, file, done, size } = download;
+        let of = size.map_or_else(String::new, |size| format!(" of {}", DecimalBytes(size)));
+        if state.file != *file {
+            state.file.clone_from(file);
+            state.told = Some(Instant::now());
+            self.start(BYTES, 0, &format!("downloading {model}: {file}{}", of.replacen(" of", ",", 1)));
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_length(size.unwrap_or(*done));
+            bar.set_position(*done);
+            bar.set_message(format!("{model} {file}"));
+        }
+        self.tell_now_and_then(state, &format!("{file}: {}{of}", DecimalBytes(*done)));
     }
 
     /// Clears the display.

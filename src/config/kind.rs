@@ -42,6 +42,8 @@ pub(crate) enum Kind {
     Time,
     /// One of these words.
     OneOf(&'static [&'static str]),
+    /// A list of some of these words, or none.
+    SomeOf(&'static [&'static str]),
     /// Text that passes a check.
     Checked {
         check: fn(&str) -> bool,
@@ -81,6 +83,9 @@ impl Kind {
             }
             Self::Time => value.as_str().is_some_and(|text| duration(text).is_ok()),
             Self::OneOf(words) => value.as_str().is_some_and(|text| words.contains(&text)),
+            Self::SomeOf(words) => value
+                .as_array()
+                .is_some_and(|items| items.iter().all(|item| item.as_str().is_some_and(|item| words.contains(&item)))),
             Self::Checked { check, .. } => value.as_str().is_some_and(check),
         };
         if fits { Ok(value.clone()) } else { Err(self.expected()) }
@@ -98,6 +103,7 @@ impl Kind {
             | Self::Number { .. }
             | Self::Dollars { .. }
             | Self::OneOf(_)
+            | Self::SomeOf(_)
             | Self::Checked { .. } => self.bounds(),
         }
     }
@@ -119,9 +125,8 @@ impl Kind {
                 (false, true) => format!("dollars, more than 0 and up to {most}"),
                 (false, false) => "dollars, more than 0".to_owned(),
             },
-            Self::OneOf(words) => {
-                format!("one of {}", words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "))
-            }
+            Self::OneOf(words) => format!("one of {}", quoted(words)),
+            Self::SomeOf(words) => format!("a list of {}", quoted(words)),
             Self::Checked { values, .. } => values.to_owned(),
         }
     }
@@ -145,6 +150,7 @@ impl Kind {
             }
             Self::Dollars { .. } => "0.5".to_owned(),
             Self::Time => "\"15m\"".to_owned(),
+            Self::SomeOf(words) => format!("[\"{}\"]", words.join("\", \"")),
             Self::OneOf(words) => format!("\"{}\"", words.first().copied().unwrap_or_default()),
             Self::Checked { example, .. } => format!("\"{example}\""),
         }
@@ -218,6 +224,10 @@ pub(crate) fn dollars(text: &str) -> Result<f64, String> {
         Ok(dollars) if dollars >= 0.0 => Ok(dollars),
         _ => Err(format!("`{text}` is not an amount of dollars (for example `0.50`, or `inf` for no limit)")),
     }
+}
+
+fn quoted(words: &[&str]) -> String {
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
 fn switch(value: &Value) -> Option<bool> {

@@ -17,7 +17,7 @@ use crate::base::http::shown;
 use crate::llm::message::Role;
 
 /// Largest settings file that is read, in bytes.
-const MAX_FILE_BYTES: u64 = 1_000_000;
+pub(super) const MAX_FILE_BYTES: u64 = 1_000_000;
 
 /// Origin of a value that was not set.
 pub(super) const DEFAULT: &str = "default";

@@ -182,12 +182,17 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "that in the table of [prices](prices.md); 0 for a server of your own",
     ),
     own("embedding.local", Kind::Bool, LOCAL, "only servers on this machine"),
-    own("rerank.base_url", Kind::Address, "address of a server with a route `/rerank`", "no reranking"),
-    own("rerank.model", Kind::Name, "name of the model at that server", "the only one"),
+    own("rerank.base_url", Kind::Address, "address of a server with a route `/rerank`", "no server"),
+    own(
+        "rerank.model",
+        Kind::Name,
+        "`fastembed:MODEL` or `fastembed:FOLDER` for a model on this machine; else its name at the server",
+        "the only one of the server",
+    ),
     own("rerank.api", Kind::OneOf(&["cohere", "tei"]), "form of the requests", "`cohere`"),
     own("rerank.key_env", Kind::Variable, KEY_ENV, "no key"),
     own("rerank.candidates", Kind::Whole { least: 2, most: 100 }, "hits that are reranked", "20"),
-    own("rerank.timeout_seconds", FROM_ONE, "seconds one request may take", "10"),
+    own("rerank.timeout_seconds", FROM_ONE, "seconds one request may take", "10; 30 on this machine"),
     own("rerank.local", Kind::Bool, LOCAL, "only servers on this machine"),
     own(
         "deep_research.models",
@@ -258,6 +263,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "where its documents are published, for the addresses that `dr mcp` returns",
         "none",
     ),
+    row(
+        "collections.NAME.include",
+        Kind::SomeOf(&["pdf", "html"]),
+        "formats that [are read](../how-to/read-pdf-and-html.md) beside Markdown and plain text",
+    )
+    .unset("those of the last `dr index --include`"),
     row(
         "collections.NAME.about.PATH",
         Kind::Text,

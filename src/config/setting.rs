@@ -165,6 +165,7 @@ pub(super) fn value_of_text(kind: Kind, text: &str) -> Value {
         | Kind::Names
         | Kind::Time
         | Kind::OneOf(_)
+        | Kind::SomeOf(_)
         | Kind::Checked { .. } => text.into(),
     }
 }

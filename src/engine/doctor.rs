@@ -12,6 +12,7 @@ use crate::base::line::{counted, with_causes};
 use crate::base::money::dollars_text;
 use crate::kb::document::Document;
 use crate::kb::embed::{Embedder, EmbedderChoice, find_runtime};
+use crate::kb::extract::Include;
 use crate::kb::index::{DocumentRow, Index, IndexStats, writer};
 use crate::kb::walk::{read_inside, walk};
 use crate::llm::roles::ModelsError;
@@ -93,8 +94,7 @@ impl Check {
 }
 
 /// Hint for a collection in a language that the embedder does not read.
-const MULTILINGUAL: &str =
-    "to search by meaning as well, run `dr index --rebuild --embedder fastembed:MultilingualE5Small`";
+const MULTILINGUAL: &str = "to search by meaning as well, run `dr model use MultilingualE5Small` and `dr index`";
 
 /// Fragments above which searches become noticeably slower.
 const MANY_FRAGMENTS: usize = 200;
@@ -370,7 +370,12 @@ impl Engine {
                 Some(stored) if stored.fingerprint != embedder.fingerprint() => Check::trouble(
                     "embedder",
                     format!("index has vectors of `{}`, settings ask for `{}`", stored.name, embedder.name()),
-                    "run `dr index --rebuild`".to_owned(),
+                    if self.is_switched(stored, embedder.as_ref()) {
+                        "run `dr index`"
+                    } else {
+                        "run `dr index --rebuild`"
+                    }
+                    .to_owned(),
                 ),
                 _ => self.embedder_in_use(embedder.as_ref(), index),
             },
@@ -433,8 +438,9 @@ async fn stale_check(index: &Index, name: &str, root: &Path) -> Result<Check, En
     }
     let known = index.documents(Some(name)).await?;
     let folder = root.to_path_buf();
+    let include = index.manifest().includes.get(name).cloned().unwrap_or_default();
     let count = known.len();
-    let (stale, skipped) = tokio::task::spawn_blocking(move || compare(&folder, &known)).await?;
+    let (stale, skipped) = tokio::task::spawn_blocking(move || compare(&folder, &include, &known)).await?;
     let detail =
         format!("`{name}`: {count} files in `{}`, {stale} to bring up to date, {skipped} skipped", root.display());
     Ok(if stale == 0 {
@@ -445,8 +451,8 @@ async fn stale_check(index: &Index, name: &str, root: &Path) -> Result<Check, En
 }
 
 /// Counts the files `dr index` would add, change or remove, and those it would skip.
-fn compare(folder: &Path, known: &[DocumentRow]) -> (usize, usize) {
-    let listing = walk(folder);
+fn compare(folder: &Path, include: &Include, known: &[DocumentRow]) -> (usize, usize) {
+    let listing = walk(folder, include);
     let mut gone: HashMap<_, _> = known.iter().map(|row| (row.path.as_str(), row)).collect();
     let (mut stale, mut skipped) = (0, listing.skipped.len());
     for file in &listing.files {
@@ -462,7 +468,7 @@ fn compare(folder: &Path, known: &[DocumentRow]) -> (usize, usize) {
 }
 
 fn is_indexable(folder: &Path, path: &str) -> bool {
-    read_inside(folder, path).is_ok_and(|bytes| Document::parse(path, bytes).is_ok())
+    read_inside(folder, path).is_ok_and(|bytes| Document::read(path, bytes).is_ok())
 }
 
 fn runtime_check(data: &Path, choice: Option<&EmbedderChoice>) -> Check {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::models::ModelError;
 use super::passage::GetError;
 use super::pull::PullError;
 use super::request::RequestError;
@@ -55,6 +56,9 @@ pub enum EngineError {
     /// The embedder.
     #[error("embedder cannot be used")]
     Embed(#[from] EmbedError),
+    /// Getting or choosing a model.
+    #[error(transparent)]
+    Model(#[from] ModelError),
     /// Reading a passage.
     #[error(transparent)]
     Get(#[from] GetError),
@@ -256,6 +260,8 @@ impl EngineError {
             | Self::PlanFollows { .. }
             | Self::Run(RunError::Plan { .. }) => ErrorKind::Usage,
             Self::Verify(error) if error.is_usage() => ErrorKind::Usage,
+            Self::Model(error) if error.is_usage() => ErrorKind::Usage,
+            Self::Model(error) if error.is_cancelled() => ErrorKind::Cancelled,
             Self::Cancelled | Self::Run(RunError::Call { source: CallError::Cancelled, .. }) => ErrorKind::Cancelled,
             Self::Run(RunError::Call { source: CallError::Limit(_), .. }) => ErrorKind::Limit,
             Self::Trust(_)
@@ -264,6 +270,7 @@ impl EngineError {
             | Self::Ingest(_)
             | Self::Search(_)
             | Self::Embed(_)
+            | Self::Model(_)
             | Self::Get(_)
             | Self::Eval(_)
             | Self::RootOutside { .. }
@@ -327,6 +334,7 @@ impl EngineError {
             Self::Ingest(error) => error.hint(),
             Self::Search(error) => error.hint(),
             Self::Embed(error) => error.hint(),
+            Self::Model(error) => error.hint(),
             Self::Get(error) => error.hint(),
             Self::Eval(error) => Some(error.hint().to_owned()),
             Self::NoServer { known, .. } if known.is_empty() => {

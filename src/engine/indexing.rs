@@ -6,9 +6,10 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::{Engine, EngineError, create_folder};
-use crate::kb::embed::{EmbedError, Embedder, EndpointError};
+use crate::kb::embed::{EmbedError, Embedder, EndpointError, Fetching};
 use crate::kb::estimate::{IndexEstimate, estimate};
-use crate::kb::index::{Index, IndexError, Manifest, leads_out_of};
+use crate::kb::extract::Include;
+use crate::kb::index::{EmbedderRecord, Index, IndexError, Manifest, leads_out_of};
 use crate::kb::ingest::{
     CollectionSource, IngestError, IngestEvent, IngestOptions, IngestSummary, Listener, Rebuild, ingest, upgrade,
 };
@@ -20,6 +21,9 @@ pub struct IndexRequest {
     pub folders: Vec<PathBuf>,
     /// Collection names, in the order of the folders; a folder without one uses its own name.
     pub names: Vec<String>,
+    /// Formats that the folders include beside Markdown and plain text; if `None`, those of the settings, else those of the
+    /// last time.
+    pub include: Option<Include>,
     /// See [`IngestOptions::embed`].
     pub embed: bool,
     /// See [`IngestOptions::prune`].
@@ -67,6 +71,12 @@ impl Engine {
         listener: Listener<'_>,
         cancel: &CancellationToken,
     ) -> Result<IngestSummary, EngineError> {
+        if !self.is_offline() {
+            let stored = Index::known(&self.location).await;
+            let choice = self.embedder_choice(stored.as_ref(), request.rebuild);
+            let listener = |event| listener(IngestEvent::Downloading(event));
+            self.fetch_embedder(&choice, &Fetching { listener: &listener, cancel }).await?;
+        }
         let Indexing { embedder, choice, options, stored } =
             self.indexing(request, self.is_offline(), kept.as_ref()).await?;
         let is_kept = kept.as_ref().is_some_and(|(_, known)| Arc::ptr_eq(known, &embedder));
@@ -91,7 +101,7 @@ impl Engine {
         Ok(estimate(&self.location, &embedder, &choice, &options, max_cost).await?)
     }
 
-    /// Prepares indexing. Writes nothing, and downloads a model only if it may.
+    /// Prepares indexing. Writes and downloads nothing.
     async fn indexing(
         &self,
         request: &IndexRequest,
@@ -114,6 +124,9 @@ impl Engine {
         };
         let rebuild = match &stored {
             _ if request.rebuild => Rebuild::All,
+            Some(manifest) if request.embed && self.is_switched(&manifest.embedder, embedder.as_ref()) => {
+                Rebuild::Embedder
+            }
             Some(manifest) => upgrade(manifest, &embedder),
             None => Rebuild::No,
         };
@@ -127,6 +140,13 @@ impl Engine {
             rebuild,
         };
         Ok(Indexing { embedder, choice: name, options, stored })
+    }
+
+    /// Returns whether a settings file names another embedder than the one that made the vectors of an index. A flag or a
+    /// variable is for one command, and throws no vectors away.
+    pub(super) fn is_switched(&self, stored: &EmbedderRecord, embedder: &dyn Embedder) -> bool {
+        let wanted = self.embedder_choice(None, true).to_string();
+        self.settings.is_in_file("embedder") && stored.choice != wanted && stored.fingerprint != embedder.fingerprint()
     }
 
     /// Returns the embedder with the limit on what it may spend, if it is a server that may be sent everything that is to be
@@ -208,7 +228,7 @@ impl Engine {
             if sources.iter().any(|source: &CollectionSource| source.name == name) {
                 return Err(EngineError::SameName { name });
             }
-            sources.push(CollectionSource { name, root });
+            sources.push(CollectionSource { include: self.include(request, &name, stored), name, root });
         }
         let mut forget = Vec::new();
         if request.folders.is_empty() || rebuild != Rebuild::No {
@@ -230,7 +250,11 @@ impl Engine {
                     return Err(EngineError::RootOutside { collection: name, root });
                 }
                 match root.is_dir() {
-                    true => sources.push(CollectionSource { name, root }),
+                    true => {
+                        // What the request includes is for the folders that it names, if any.
+                        let request = if request.folders.is_empty() { request } else { &IndexRequest::default() };
+                        sources.push(CollectionSource { include: self.include(request, &name, stored), name, root });
+                    }
                     false if request.prune => forget.push(name),
                     false => return Err(IngestError::RootGone { collection: name, root }.into()),
                 }
@@ -241,6 +265,13 @@ impl Engine {
         } else {
             Ok((sources, forget))
         }
+    }
+
+    /// Returns the formats that a collection includes.
+    fn include(&self, request: &IndexRequest, name: &str, stored: Option<&Manifest>) -> Include {
+        let of_settings = || self.settings.values.collections.get(name)?.include.clone();
+        let of_last_time = || stored?.includes.get(name).cloned();
+        request.include.clone().or_else(of_settings).or_else(of_last_time).unwrap_or_default()
     }
 
     /// Returns the collection that was indexed from `folder`, if any.

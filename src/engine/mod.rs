@@ -32,6 +32,8 @@ mod pull;
 
 mod watch;
 
+mod extraction;
+
 mod passage;
 
 mod place;
@@ -60,6 +62,8 @@ mod contents;
 
 mod quoted;
 
+mod models;
+
 mod names;
 
 mod doctor;
@@ -78,11 +82,13 @@ pub(crate) use self::background::{Background, RunReport};
 pub(crate) use self::contents::{CollectionEntry, document_address};
 pub(crate) use self::doctor::{CheckStatus, Checkup, ExplainedSetting};
 pub(crate) use self::error::{EngineError, ErrorKind};
+pub(crate) use self::extraction::{answers_extraction, extract_document};
 pub(crate) use self::form::{QuestionForm, ResumeForm};
 pub use self::indexing::IndexRequest;
 pub(crate) use self::links::{
     Backlink, BrokenLink, DocumentLinks, LinkCheck, LinkEntry, LinkState, Neighbourhood, NoteName,
 };
+pub(crate) use self::models::{ModelEntry, ModelList, ModelUse, Reembedding};
 pub(crate) use self::observer::{CallStep, LINE_CHARACTERS, Observer, Progress, RunEvent, event_line};
 pub(crate) use self::passage::{Excerpt, Extent, ParseSelectorError, Selector};
 pub(crate) use self::place::FilePlace;
@@ -100,9 +106,10 @@ pub use self::stored::report_of;
 pub(crate) use self::stored::{RunDetails, RunSummary, StoredRuns};
 pub(crate) use self::verify::{CitationState, VerifiedCitation, VerifiedReport, VerifyRequest};
 pub(crate) use self::watch::{IndexWatch, WatchEvent, WatchRequest};
-pub(crate) use crate::kb::embed::EmbedderChoice;
+pub(crate) use crate::kb::embed::{Downloading, EmbedderChoice, Fetching, Published};
 pub(crate) use crate::kb::estimate::{IndexEstimate, ServerEstimate};
 pub(crate) use crate::kb::eval::Figures;
+pub use crate::kb::extract::Include;
 pub(crate) use crate::kb::ingest::{IngestEvent, IngestSummary, Rebuild, SkippedFile, ToSend};
 pub use crate::kb::search::Scope;
 pub(crate) use crate::kb::search::{Hit, SearchMode, Snippet, Support};

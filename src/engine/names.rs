@@ -3,6 +3,7 @@
 
 use super::Engine;
 use crate::base::id::RunId;
+use crate::kb::embed::{catalogue, rerankers};
 use crate::kb::index::{Index, IndexLocation};
 use crate::run::store::Store;
 
@@ -22,6 +23,13 @@ impl Engine {
             }
             IndexLocation::Remote { .. } => Vec::new(),
         }
+    }
+
+    /// Returns the built-in embedder and the models of the catalogue.
+    pub(crate) fn model_names() -> Vec<String> {
+        let embedders = catalogue().into_iter().map(|model| model.name);
+        let again = rerankers().into_iter().map(|model| model.name);
+        ["builtin".to_owned()].into_iter().chain(embedders).chain(again).collect()
     }
 
     /// Returns the tool servers of the settings.

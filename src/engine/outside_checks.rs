@@ -56,6 +56,10 @@ impl Engine {
     /// Returns `None` if no reranker is configured.
     fn rerank_check(&self) -> Option<Check> {
         match self.settings.reranker() {
+            Ok(Some(reranker)) if !reranker.is_here() => {
+                let mend = "run `dr model use NAME`, see `dr model list`".to_owned();
+                Some(Check::trouble("rerank", format!("{reranker} is not on this machine"), mend))
+            }
             Ok(reranker) => reranker.map(|reranker| Check::ok("rerank", format!("hits are reranked by {reranker}"))),
             Err(error) => Some(Check::trouble("rerank", with_causes(&error), error.hint())),
         }

@@ -9,6 +9,7 @@ use super::contents::DocumentEntry;
 use super::request::check_scope;
 use super::{Engine, EngineError};
 use crate::base::id::{ChunkId, DocumentId};
+use crate::kb::extract::{Extractable, lines_of_page};
 use crate::kb::index::{ChunkRow, DocumentRow, Index};
 use crate::kb::search::Scope;
 use crate::source::{HeadingChunks, SourceFile, read_file};
@@ -25,6 +26,13 @@ pub(crate) enum Selector {
         /// First and last line, from 1, inclusive; `None` for the whole document.
         lines: Option<(u32, u32)>,
     },
+    /// A page of a PDF, as citations name it.
+    Page {
+        /// As above.
+        path: String,
+        /// From 1.
+        page: u32,
+    },
 }
 
 /// The text is not a valid name of a passage.
@@ -38,6 +46,13 @@ impl FromStr for Selector {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text.parse::<ChunkId>().is_ok() {
             return Ok(Self::Id(text.to_owned()));
+        }
+        let with_page = || {
+            let (path, page) = text.rsplit_once(", page ")?;
+            (Extractable::of(path) == Some(Extractable::Pdf)).then_some((path, page.parse().ok()?))
+        };
+        if let Some((path, page)) = with_page() {
+            return Ok(Self::Page { path: path.to_owned(), page });
         }
         let is_range =
             |range: &str| !range.is_empty() && range.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
@@ -60,6 +75,7 @@ impl fmt::Display for Selector {
             Self::Id(id) => f.write_str(id),
             Self::Path { path, lines: None } => f.write_str(path),
             Self::Path { path, lines: Some((first, last)) } => write!(f, "{path}:{first}-{last}"),
+            Self::Page { path, page } => write!(f, "{path}, page {page}"),
         }
     }
 }
@@ -139,6 +155,14 @@ pub enum GetError {
         /// The first requested line.
         wanted: u32,
     },
+    /// The PDF has no such page, or no text on it.
+    #[error("`{path}` has no text on page {page}")]
+    NoSuchPage {
+        /// The file.
+        path: String,
+        /// The page.
+        page: u32,
+    },
     /// The file has been removed since it was indexed.
     #[error("`{path}` is gone since it was indexed")]
     Gone {
@@ -166,7 +190,7 @@ impl GetError {
             }
             Self::Ambiguous { choices, .. } => Some(format!("say which: `{}`", choices.join("`, `"))),
             Self::Changed { .. } | Self::Gone { .. } => Some("run `dr index` to bring the index up to date".into()),
-            Self::BeyondEnd { .. } => None,
+            Self::BeyondEnd { .. } | Self::NoSuchPage { .. } => None,
         }
     }
 }
@@ -188,6 +212,7 @@ impl Engine {
         match (self.located(index, selector).await?, selector) {
             (Located::Chunk(chunk), _) => read_chunk(index, *chunk, extent).await,
             (Located::Document(document), Selector::Path { lines, .. }) => read_document(index, document, *lines).await,
+            (Located::Document(document), Selector::Page { page, .. }) => read_page(index, document, *page).await,
             (Located::Document(document), Selector::Id(_)) => read_document(index, document, None).await,
         }
     }
@@ -222,7 +247,7 @@ impl Engine {
     /// Returns [`GetError`] if the name matches nothing.
     pub(super) async fn located(&self, index: &Index, selector: &Selector) -> Result<Located, EngineError> {
         let id = match selector {
-            Selector::Path { path, .. } => {
+            Selector::Path { path, .. } | Selector::Page { path, .. } => {
                 return Ok(Located::Document(self.find_served(index.documents(None).await?, path)?));
             }
             Selector::Id(id) => id,
@@ -303,6 +328,14 @@ async fn read_chunk(index: &Index, chunk: ChunkRow, extent: Extent) -> Result<Ex
     })
 }
 
+async fn read_page(index: &Index, document: DocumentRow, page: u32) -> Result<Excerpt, EngineError> {
+    let file = read_file(index, &document.collection, &document.path, &document.content_hash).await;
+    let SourceFile::AsIndexed(text) = file else { return Err(GetError::Changed { path: document.path }.into()) };
+    let missing = || GetError::NoSuchPage { path: document.path.clone(), page };
+    let lines = lines_of_page(&text, page).ok_or_else(missing)?;
+    read_document(index, document, Some(lines)).await
+}
+
 async fn read_document(
     index: &Index,
     document: DocumentRow,
@@ -352,6 +385,8 @@ mod tests {
         assert_eq!(parse("a/b.md"), Ok(Selector::Path { path: "a/b.md".into(), lines: None }));
         assert_eq!(parse("a:b.md:3-9"), Ok(Selector::Path { path: "a:b.md".into(), lines: Some((3, 9)) }));
         assert_eq!(parse("b.md:7"), Ok(Selector::Path { path: "b.md".into(), lines: Some((7, 7)) }));
+        assert_eq!(parse("a b.pdf, page 7"), Ok(Selector::Page { path: "a b.pdf".into(), page: 7 }));
+        assert_eq!(parse("b.md, page 7"), Ok(Selector::Path { path: "b.md, page 7".into(), lines: None }));
         for text in ["b.md:0-3", "b.md:9-3", "b.md:1-2-3", "b.md:-"] {
             assert!(parse(text).is_err(), "{text}");
         }

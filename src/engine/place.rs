@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::passage::{GetError, Located, Selector};
 use super::{Engine, EngineError};
+use crate::kb::extract::{Extractable, page_at};
 use crate::kb::index::Index;
 use crate::source::{SourceFile, read_file};
 
@@ -17,6 +18,10 @@ pub(crate) struct FilePlace {
     pub(crate) path: String,
     /// First line of the passage as indexed, from 1; `None` for a whole document.
     pub(crate) line: Option<u32>,
+    /// Page of the passage, if the file is a PDF.
+    pub(crate) page: Option<u32>,
+    /// Whether the lines are those of a text that was extracted from the file, which no editor shows.
+    pub(crate) is_extracted: bool,
     /// Whether the file has changed since it was indexed.
     pub(crate) stale: bool,
 }
@@ -36,12 +41,20 @@ impl Engine {
             }
             (Located::Document(row), _) => (row.collection, row.path, row.content_hash, None),
         };
+        let is_extracted = Extractable::of(&path).is_some();
+        let mut page = match selector {
+            Selector::Page { page, .. } => Some(*page),
+            Selector::Id(_) | Selector::Path { .. } => None,
+        };
         let (stale, root) = match (read_file(index, &collection, &path, &indexed).await, index.root(&collection)) {
             (SourceFile::Gone, _) | (_, None) => return Err(GetError::Gone { path }.into()),
-            (SourceFile::AsIndexed(_), Some(root)) => (false, root),
+            (SourceFile::AsIndexed(text), Some(root)) => {
+                page = page.or_else(|| page_at(&text, line.filter(|_| is_extracted)?));
+                (false, root)
+            }
             (SourceFile::Changed, Some(root)) => (true, root),
         };
-        Ok(FilePlace { file: root.join(&path), path, line, stale })
+        Ok(FilePlace { file: root.join(&path), path, line, page, is_extracted, stale })
     }
 
     /// Returns the folder of each collection of the index, to link to its files; none if there is no index.

@@ -33,7 +33,8 @@ impl Engine {
         let passage = self.get(selector, Extent::Chunk).await?;
         let whole = Selector::Path { path: format!("{}/{}", passage.collection, passage.path), lines: None };
         let document = self.get(&whole, Extent::Document).await?;
-        let is_part = passage.id.is_some() || matches!(selector, Selector::Path { lines: Some(_), .. });
+        let is_part =
+            passage.id.is_some() || matches!(selector, Selector::Path { lines: Some(_), .. } | Selector::Page { .. });
         let marked = is_part.then(|| line_range(&document.text, passage.line_start, passage.line_end));
         Ok((document, marked))
     }

@@ -155,8 +155,8 @@ impl Engine {
         let closed =
             searched.find(|name| (collections.is_empty() || collections.contains(name)) && self.is_local_only(name));
         let withheld = match closed {
-            _ if self.settings.is_offline() => Some("offline".to_owned()),
-            _ if reranker.is_local => None,
+            _ if reranker.is_server() && self.settings.is_offline() => Some("offline".to_owned()),
+            _ if reranker.is_local() => None,
             Some(name) => Some(format!("`{name}` is only for models of your own")),
             None if is_cost_limited => Some("it has no price, and the cost of the run is limited".to_owned()),
             None => None,
@@ -200,6 +200,17 @@ impl Engine {
         }
     }
 
+    /// Returns the embedder of queries: that of the vectors there are, which no other can be compared with, so that search goes
+    /// on until the index has those of another that the settings name. A server is asked only if the settings name it, too.
+    fn query_embedder(&self, stored: &Manifest) -> EmbedderChoice {
+        match stored.embedder.choice.parse() {
+            Ok(choice @ (EmbedderChoice::Builtin | EmbedderChoice::Fastembed(_))) if !self.is_shipped(&choice) => {
+                choice
+            }
+            Ok(_) | Err(_) => self.embedder_choice(Some(stored), false),
+        }
+    }
+
     /// Returns whether an embedder is a folder inside the project. Such a model may have been shipped with the index by
     /// a stranger, so it is loaded only if the user names it.
     fn is_shipped(&self, choice: &EmbedderChoice) -> bool {
@@ -215,7 +226,7 @@ impl Engine {
         self.load_embedder_as(choice, self.settings.is_offline()).await
     }
 
-    /// Loads an embedder, with a download only if `offline` is unset.
+    /// Loads an embedder. A server is only asked if `offline` is unset.
     pub(super) async fn load_embedder_as(
         &self,
         choice: &EmbedderChoice,
@@ -229,7 +240,7 @@ impl Engine {
             choice: choice.clone(),
             offline,
             endpoint,
-            cache_dir: self.settings.paths.models.clone(),
+            store: self.settings.paths.store(),
             data_dir: Some(self.settings.paths.data.clone()),
             threads: self.settings.values.threads,
         };
@@ -250,7 +261,7 @@ impl Engine {
         let likely = self.opened.embedder_choice().unwrap_or_else(|| self.embedder_choice(None, false));
         let (index, loaded) = futures::join!(self.open_index(), self.warm_embedder(&likely));
         let index = index?;
-        let choice = self.embedder_choice(Some(index.manifest()), false);
+        let choice = self.query_embedder(index.manifest());
         let loaded = if choice == likely { loaded } else { self.warm_embedder(&choice).await };
         let embedder = loaded.map_err(|error| VectorsUnusable::NoEmbedder(with_causes(&error)));
         Ok(Searcher::new(index, embedder))

@@ -23,6 +23,8 @@ use crate::base::file::{read_text, replace_text};
 use crate::base::id::{ContentHash, RunId};
 use crate::base::line::{counted, with_causes};
 use crate::base::outbound::Outbound;
+use crate::kb::document::Document;
+use crate::kb::extract::{Extractable, Include};
 use crate::kb::index::{DocumentRow, IndexError, leads_out_of};
 use crate::kb::walk::{read_inside, walk};
 use crate::render::saved::{Citation, CitedPlace, MAX_SAVED_BYTES, SavedError, SavedReport};
@@ -527,7 +529,7 @@ impl HashesOfFolders {
     fn paths(&mut self, root: &Path, hash: &ContentHash) -> Vec<String> {
         let known = self.0.entry(root.to_path_buf()).or_insert_with(|| {
             let mut paths: HashMap<_, Vec<_>> = HashMap::new();
-            for file in walk(root).files {
+            for file in walk(root, &Include::all()).files {
                 if let Ok(bytes) = read_inside(root, &file.path) {
                     paths.entry(ContentHash::of(&bytes)).or_default().push(file.path);
                 }
@@ -561,13 +563,21 @@ fn read(root: &Path, path: &str) -> CitedFile {
     match read_inside(root, path) {
         Ok(bytes) => {
             let hash = ContentHash::of(&bytes);
-            match String::from_utf8(bytes) {
+            match text_of(path, bytes) {
                 Ok(text) => CitedFile::Read { hash, folded: FoldedText::new(&text), text },
-                Err(_) => CitedFile::Unreadable("file is not UTF-8".into()),
+                Err(why) => CitedFile::Unreadable(why),
             }
         }
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => CitedFile::Gone,
         Err(error) => CitedFile::Unreadable(error.to_string()),
+    }
+}
+
+/// Returns the text of a file: that of a PDF or HTML file is extracted anew.
+fn text_of(path: &str, bytes: Vec<u8>) -> Result<String, String> {
+    match Extractable::of(path) {
+        Some(_) => Document::read(path, bytes).map(|document| document.text).map_err(|reason| with_causes(&reason)),
+        None => String::from_utf8(bytes).map_err(|_| "file is not UTF-8".to_owned()),
     }
 }
 

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::indexing::KeptEmbedder;
 use super::{Engine, EngineError, IndexRequest};
 use crate::base::line::with_causes;
+use crate::kb::extract::Include;
 use crate::kb::index::IndexError;
 use crate::kb::ingest::{CollectionSource, IngestError, IngestSummary, Listener};
 use crate::kb::watch::{FolderWatch, LOOK_INTERVAL, WatchError};
@@ -95,7 +96,9 @@ impl Engine {
         let sources = sources.into_iter().map(|source| CollectionSource { root: real(source.root), ..source });
         let watched: Vec<_> = sources.map(|source| Watched { source, is_gone: false }).collect();
         let roots = watched.iter().map(|watched| watched.source.root.clone()).collect();
-        let changes = FolderWatch::new(roots, self.location.folder().map(|folder| real(folder.to_path_buf())), every);
+        let include = watched.iter().fold(Include::default(), |all, watched| all.and(&watched.source.include));
+        let except = self.location.folder().map(|folder| real(folder.to_path_buf()));
+        let changes = FolderWatch::new(roots, include, except, every);
         Ok(IndexWatch {
             engine: self.clone(),
             watched,

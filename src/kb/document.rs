@@ -13,6 +13,7 @@ use crate::base::id::ContentHash;
 use crate::base::language::Language;
 use crate::base::line::beginning;
 use crate::base::word::language_of_document;
+use crate::kb::extract::{ExtractError, Extractable, extract};
 
 /// Larger files are skipped: they are logs or dumps rather than documents, and a file is held in memory whole.
 pub(crate) const MAX_DOCUMENT_BYTES: u64 = 4 * 1024 * 1024;
@@ -37,7 +38,8 @@ const BOM: char = '\u{feff}';
 pub(crate) struct Document {
     /// Path relative to the collection's root, with `/` between components.
     pub(crate) path: String,
-    /// The whole file as stored, including byte order mark, line endings and front matter.
+    /// The whole file as stored, including byte order mark, line endings and front matter. For an [`Extractable`] format the
+    /// text that was extracted from it.
     pub(crate) text: String,
     /// Byte range of [`Self::text`] after byte order mark and front matter.
     pub(crate) body: Range<usize>,
@@ -101,6 +103,10 @@ pub(crate) enum SkipReason {
     #[error("path is not UTF-8")]
     PathNotUtf8,
 
+    /// Its text could not be extracted.
+    #[error(transparent)]
+    Extract(#[from] ExtractError),
+
     /// The file could not be read.
     #[error("failed to read")]
     Unreadable {
@@ -129,8 +135,37 @@ pub(crate) enum FrontMatterWarning {
     Unclosed,
 }
 
+impl SkipReason {
+    /// Returns whether the file may be readable at another time, so that what the index has of it is kept.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Unreadable { .. } => true,
+            Self::Extract(error) => error.is_passing(),
+            Self::TooLarge { .. }
+            | Self::Binary { .. }
+            | Self::Utf16
+            | Self::NotUtf8 { .. }
+            | Self::LinkOutside
+            | Self::NotAFile
+            | Self::PathNotUtf8 => false,
+        }
+    }
+}
+
 impl Document {
-    /// Parses the bytes of the file at `path` (relative to the collection's root, `/` between components).
+    /// Reads the bytes of the file at `path`, as [`Self::parse`] does if they are text. The text of an [`Extractable`] format
+    /// is extracted first, by a child process, which blocks.
+    ///
+    /// # Errors
+    ///
+    /// Returns a [`SkipReason`] if the file has no text.
+    pub(crate) fn read(path: &str, bytes: Vec<u8>) -> Result<Self, SkipReason> {
+        let Some(format) = Extractable::of(path) else { return Self::parse(path, bytes) };
+        let text = extract(format, &bytes)?.into_markdown();
+        Ok(Self { content_hash: ContentHash::of(&bytes), ..Self::parse(path, text.into_bytes())? })
+    }
+
+    /// Parses the text of the file at `path` (relative to the collection's root, `/` between components).
     ///
     /// # Errors
     ///

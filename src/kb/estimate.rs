@@ -11,13 +11,10 @@ use super::embed::{Embedder, Server};
 use super::index::{ChunkRow, DocumentRow, Index, IndexError, IndexLocation, Replacement};
 use super::ingest::{
     CollectionSource, Differences, IngestError, IngestOptions, Read, Rebuild, ToRead, check_same, differences,
-    manifest, read, text_to_embed, with_sources,
+    manifest, read, tasks, text_to_embed, with_sources,
 };
 use crate::base::id::DocumentId;
 use crate::base::money::dollars;
-
-/// Files per blocking task.
-const FILES_PER_TASK: usize = 16;
 
 /// Passages that are embedded on this machine to measure how long it takes.
 const SAMPLE: usize = 24;
@@ -82,7 +79,7 @@ pub async fn estimate(
     let index = match options.rebuild {
         // It starts from the files, and opens nothing that may be damaged.
         Rebuild::All => None,
-        Rebuild::No | Rebuild::Text => match Index::open(location).await {
+        Rebuild::No | Rebuild::Text | Rebuild::Embedder => match Index::open(location).await {
             Ok(index) => Some(index),
             Err(IndexError::Missing { .. }) => None,
             Err(error) => return Err(error.into()),
@@ -148,7 +145,7 @@ impl Draft<'_> {
     ) -> Result<HashSet<String>, IngestError> {
         let Some(index) = &self.index else { return Ok(HashSet::new()) };
         let donors: Vec<_> = match self.options.rebuild {
-            Rebuild::All => Vec::new(),
+            Rebuild::Embedder | Rebuild::All => Vec::new(),
             Rebuild::Text => indexed.iter().map(|row| row.id.clone()).collect(),
             Rebuild::No => {
                 let known = to_read.iter().filter_map(|file| file.known.as_ref());
@@ -165,8 +162,7 @@ impl Draft<'_> {
         vectors: &HashSet<String>,
     ) -> Result<(), IngestError> {
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
-        let tasks: Vec<_> = to_read.chunks(FILES_PER_TASK).map(<[_]>::to_vec).collect();
-        let mut reads = futures::stream::iter(tasks)
+        let mut reads = futures::stream::iter(tasks(&to_read))
             .map(|files| {
                 let (source, embedder) = (source.clone(), Arc::clone(self.embedder));
                 tokio::task::spawn_blocking(move || {

@@ -18,13 +18,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::chunk::{CHUNKER_VERSION, ChunkOptions, chunk, embed_text};
 use super::document::{Document, SkipReason};
-use super::embed::{EmbedError, Embedded, Embedder, Sent, readable};
+use super::embed::{Downloading, EmbedError, Embedded, Embedder, Sent, readable};
+use super::extract::{Extractable, Include};
 use super::index::{
     ChunkRow, DocumentRow, EmbedderRecord, Index, IndexError, IndexLocation, IndexWriter, Manifest, Replacement,
     TEXT_INDEX_VERSION, text_index_number,
 };
 use super::structure::Structure;
-use super::walk::{FoundFile, Skipped, read_inside, walk};
+use super::walk::{FoundFile, Skipped, is_text_or, read_inside, walk};
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
 use crate::base::language::Language;
 use crate::base::line::with_causes;
@@ -42,6 +43,10 @@ const FILES_PER_TASK: usize = 16;
 /// Vectors per commit.
 const VECTORS_PER_COMMIT: usize = 2_048;
 
+/// Time after which the vectors that were made are committed, however few: with a large model, [`VECTORS_PER_COMMIT`] are the
+/// work of many minutes, which a kill would lose.
+const COMMIT_AFTER: Duration = Duration::from_mins(1);
+
 /// Vectors per commit if a server makes them. Those that a kill loses may be paid for.
 const VECTORS_PER_COMMIT_OF_SERVER: usize = 512;
 
@@ -56,6 +61,8 @@ pub struct CollectionSource {
     pub name: String,
     /// Absolute path of its folder.
     pub root: PathBuf,
+    /// Formats that are read beside Markdown and plain text. The index remembers them.
+    pub include: Include,
 }
 
 /// Options of [`ingest`].
@@ -83,13 +90,17 @@ pub enum Rebuild {
     No,
     /// Everything is read and split again; the vectors of unchanged chunks are kept.
     Text,
-    /// Everything is read, split and embedded again.
+    /// Everything is read, split and embedded again, by another embedder.
+    Embedder,
+    /// Everything is read, split and embedded again, and nothing of the old index is looked at.
     All,
 }
 
 /// Progress of [`ingest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IngestEvent {
+    /// The embedder is being downloaded.
+    Downloading(Downloading),
     /// The index is open for writing.
     Opened {
         /// Whether it was created by this run.
@@ -273,7 +284,7 @@ impl IngestError {
             Self::WouldRemove { .. } => Some("if they were deleted on purpose, run `dr index --prune`".into()),
             Self::RootGone { .. } => Some("restore it, or remove the collection with `dr index --prune`".into()),
             Self::OtherRoot { .. } => Some("give this folder another name with `--collection`".into()),
-            Self::Mismatch { .. } => Some("run `dr index --rebuild`".into()),
+            Self::Mismatch { .. } => Some("run `dr index --rebuild`; search goes on meanwhile".into()),
             Self::NotAFolder { .. } => Some("give the folder that holds the files".into()),
             Self::Task(_) => None,
         }
@@ -302,7 +313,7 @@ pub async fn ingest(
     let started = Instant::now();
     let writer = open_writer(location, embedder, choice, options).await?;
     let donor = match options.rebuild {
-        Rebuild::Text => Some(Index::open(location).await?),
+        Rebuild::Text | Rebuild::Embedder => Some(Index::open(location).await?),
         Rebuild::No | Rebuild::All => None,
     };
     let summary = IngestSummary::default();
@@ -326,9 +337,12 @@ async fn open_writer(
             check_same(writer.index().manifest(), &wanted)?;
             writer
         }
-        Rebuild::Text | Rebuild::All => {
-            let collections = Index::known(location).await.map(|manifest| manifest.collections).unwrap_or_default();
-            IndexWriter::rebuild(location, Manifest { collections, ..wanted }).await?
+        Rebuild::Text | Rebuild::Embedder | Rebuild::All => {
+            let wanted = match Index::known(location).await {
+                Some(Manifest { collections, includes, .. }) => Manifest { collections, includes, ..wanted },
+                None => wanted,
+            };
+            IndexWriter::rebuild(location, wanted).await?
         }
     };
     let named = with_sources(location, writer.index().manifest().clone(), options)?;
@@ -338,14 +352,20 @@ async fn open_writer(
     Ok(writer)
 }
 
-/// Adds the collections to index to a manifest, and removes those to forget.
+/// Adds the collections to index to a manifest with what they include, and removes those to forget.
 pub(super) fn with_sources(
     location: &IndexLocation,
     mut manifest: Manifest,
     options: &IngestOptions,
 ) -> Result<Manifest, IngestError> {
     manifest.collections.retain(|name, _| !options.forget.contains(name));
+    manifest.includes.retain(|name, _| !options.forget.contains(name));
     for source in &options.sources {
+        if source.include.is_empty() {
+            manifest.includes.remove(&source.name);
+        } else {
+            manifest.includes.insert(source.name.clone(), source.include.clone());
+        }
         let root = location.store_root(&source.root);
         match manifest.collections.get(&source.name) {
             Some(known) if *known != root => {
@@ -368,7 +388,7 @@ pub(super) fn with_sources(
 async fn set_manifest(writer: &mut IndexWriter, manifest: Manifest, rebuild: Rebuild) -> Result<(), IngestError> {
     match rebuild {
         Rebuild::No => writer.save_manifest(manifest).await?,
-        Rebuild::Text | Rebuild::All => writer.set_manifest(manifest),
+        Rebuild::Text | Rebuild::Embedder | Rebuild::All => writer.set_manifest(manifest),
     }
     Ok(())
 }
@@ -387,6 +407,7 @@ pub(super) fn manifest(embedder: &Arc<dyn Embedder>, choice: &str) -> Manifest {
             dimension: embedder.dimension(),
         },
         collections: BTreeMap::new(),
+        includes: BTreeMap::new(),
     }
 }
 
@@ -566,7 +587,7 @@ impl Run<'_> {
         comparison: &Comparison,
     ) -> Result<Vec<DocumentId>, IngestError> {
         let (mut sender, mut receiver) = futures::channel::mpsc::channel::<Result<Vec<Read>, IngestError>>(4);
-        let tasks: Vec<_> = comparison.to_read.chunks(FILES_PER_TASK).map(<[_]>::to_vec).collect();
+        let tasks = tasks(&comparison.to_read);
         let (embedder, cancel) = (Arc::clone(self.embedder), self.cancel.clone());
         let source = source.clone();
         let producer = async move {
@@ -631,7 +652,7 @@ impl Run<'_> {
             }
             Read::Skipped { path, reason, known } => {
                 self.skip(&batch.comparison.collection, path, &reason);
-                known.filter(|_| !matches!(reason, SkipReason::Unreadable { .. }))
+                known.filter(|_| !reason.is_passing())
             }
         }
     }
@@ -741,12 +762,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Embeds `rows` in order of length until done, cancelled or failed. Returns the vectors so far, and what failed.
+    /// Embeds `rows` in order of length until done, cancelled or failed, or for [`COMMIT_AFTER`]. Returns the vectors so far, and what failed.
     async fn embed(&self, mut rows: Vec<ChunkRow>) -> Result<(Made, Option<EmbedError>), IngestError> {
         rows.sort_by(|a, b| a.tokens.cmp(&b.tokens).then_with(|| a.id.cmp(&b.id)));
         let mut made = Vec::with_capacity(rows.len());
         let at_once = self.embedder.at_once().max(1);
-        while !rows.is_empty() && !self.cancel.is_cancelled() {
+        let started = Instant::now();
+        while !rows.is_empty() && !self.cancel.is_cancelled() && started.elapsed() < COMMIT_AFTER {
             let part: Vec<_> = rows.drain(..rows.len().min(at_once)).collect();
             let (embedder, stop) = (Arc::clone(self.embedder), self.cancel.clone());
             let embedded = tokio::task::spawn_blocking(move || {
@@ -810,6 +832,14 @@ impl<'a> Batch<'a> {
     }
 }
 
+/// Divides files into blocking tasks. A file that is read by a process of its own is a task of its own.
+pub(super) fn tasks(files: &[ToRead]) -> Vec<Vec<ToRead>> {
+    let is_own = |file: &ToRead| Extractable::of(&file.file.path).is_some();
+    let (own, quick): (Vec<_>, Vec<_>) = files.iter().cloned().partition(is_own);
+    let own = own.into_iter().map(|file| vec![file]);
+    own.chain(quick.chunks(FILES_PER_TASK).map(<[_]>::to_vec)).collect()
+}
+
 /// Compares a folder with the documents that are known of it.
 ///
 /// # Errors
@@ -822,12 +852,12 @@ pub(super) async fn differences(
     donor: Option<&Index>,
     options: &IngestOptions,
 ) -> Result<Differences, IngestError> {
-    let root = source.root.clone();
-    let listing = tokio::task::spawn_blocking(move || walk(&root)).await.map_err(IngestError::Task)?;
+    let (root, include) = (source.root.clone(), source.include.clone());
+    let listing = tokio::task::spawn_blocking(move || walk(&root, &include)).await.map_err(IngestError::Task)?;
     let mut known: HashMap<String, DocumentRow> = known.into_iter().map(|row| (row.path.clone(), row)).collect();
     let known_count = known.len();
     for Skipped { path, reason } in &listing.skipped {
-        if matches!(reason, SkipReason::Unreadable { .. }) {
+        if reason.is_passing() {
             known.remove(path);
         }
     }
@@ -845,7 +875,9 @@ pub(super) async fn differences(
     let mut gone: Vec<_> = known.into_values().collect();
     gone.sort_by(|a, b| a.path.cmp(&b.path));
     let renamed = find_renamed(&source.root, &to_read, &gone).await?;
-    let lost = gone.len() - renamed.len();
+    // Files of a format that the collection does not include any more are removed on purpose.
+    let is_lost = |row: &&DocumentRow| is_text_or(Path::new(&row.path), &source.include);
+    let lost = gone.iter().filter(is_lost).count().saturating_sub(renamed.len());
     let would_remove = |gone, known| IngestError::WouldRemove {
         collection: source.name.clone(),
         root: source.root.clone(),
@@ -855,7 +887,7 @@ pub(super) async fn differences(
     if let Some(donor) = donor.filter(|_| !options.prune) {
         let known = donor.documents(Some(&source.name)).await?;
         let found: HashSet<&str> = to_read.iter().map(|file| file.file.path.as_str()).collect();
-        let gone = known.iter().filter(|row| !found.contains(row.path.as_str())).count();
+        let gone = known.iter().filter(is_lost).filter(|row| !found.contains(row.path.as_str())).count();
         if gone * 2 > known.len() {
             return Err(would_remove(gone, known.len()));
         }
@@ -905,7 +937,7 @@ pub(super) fn read(source: &CollectionSource, file: ToRead, embedder: &dyn Embed
     if let Some(row) = known.as_ref().filter(|row| row.content_hash == ContentHash::of(&bytes)) {
         return Read::Same(DocumentRow { size, modified_ns, ..row.clone() });
     }
-    let document = match Document::parse(&file.path, bytes) {
+    let document = match Document::read(&file.path, bytes) {
         Ok(document) => document,
         Err(reason) => return skipped(reason),
     };

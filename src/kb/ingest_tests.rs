@@ -110,7 +110,7 @@ impl World {
 
     /// Runs an ingest of at most `steps` steps; `None` for no limit.
     async fn ingest(&self, options: &IngestOptions, steps: Option<usize>) -> Result<IngestSummary, IngestError> {
-        let source = CollectionSource { name: "notes".into(), root: self.notes() };
+        let source = CollectionSource { name: "notes".into(), root: self.notes(), include: Include::default() };
         let options = IngestOptions { sources: vec![source], ..options.clone() };
         STEPS_LEFT.set(steps);
         let cancel = CancellationToken::new();

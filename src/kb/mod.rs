@@ -1,4 +1,4 @@
-//! The knowledge base: Markdown files in, ranked passages out.
+//! The knowledge base: Markdown files in, ranked passages out; PDF and HTML files by way of [`extract`].
 //!
 //! ```text
 //! document ──▶ chunk ──▶ vector ──▶ index      (written by `ingest`)
@@ -14,6 +14,8 @@
 //! - [`index::Index`] owns the LanceDB tables. [`index::schema`] is the only on-disk format in this module.
 //! - Ids and hashes are computed from, and offsets counted in, the bytes of the file as stored. Sizes meant for a model
 //!   are in tokens and say so in their name.
+
+pub mod extract;
 
 pub(crate) mod document;
 

@@ -1,29 +1,36 @@
-//! Reranks the first hits of a search with a model that reads query and passage together, behind a `/rerank` route.
+//! Reranks the first hits of a search with a model that reads query and passage together: on this machine, or behind a
+//! `/rerank` route.
 //!
-//! Cohere, Jina, vLLM and llama.cpp take the same request; Text Embeddings Inference takes its own. One attempt is made
-//! for each search: its user waits for it, and the fused order is a good answer.
+//! Of servers, Cohere, Jina, vLLM and llama.cpp take the same request; Text Embeddings Inference takes its own. One attempt
+//! is made for each search: its user waits for it, and the fused order is a good answer.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use reqwest::Client;
 use reqwest::header::AUTHORIZATION;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::base::breaker::{Breaker, Paused};
 use crate::base::clock::Clock;
 use crate::base::environment::{Environment, KeyError};
 use crate::base::http::{BaseUrl, HttpError, NoReply, ParseBaseUrlError, Secret, client_for, exchange};
 use crate::base::line::{shortened, with_causes};
+use crate::kb::embed::{CrossEncoder, CrossEncoderChoice, CrossEncoderError, UnknownCrossEncoder};
 
 /// Hits that are reranked, unless the settings say otherwise.
 const CANDIDATES: usize = 20;
 
 /// Time-out of one request, unless the settings say otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time-out of a model on this machine, which is loaded for the first search.
+const LOCAL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Longest reply read, in bytes.
 const MAX_REPLY_BYTES: usize = 1 << 20;
@@ -32,9 +39,9 @@ const MAX_REPLY_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RerankOptions {
-    /// Address to which `/rerank` is appended; without one, nothing is reranked.
+    /// Address to which `/rerank` is appended.
     pub(crate) base_url: Option<String>,
-    /// Name of the model; `None` if the server has only one.
+    /// A model on this machine, or the name of one at the server; `None` if that has only one.
     pub(crate) model: Option<String>,
     /// Form of the requests.
     #[serde(default)]
@@ -69,9 +76,18 @@ pub enum RerankSettingsError {
     /// The key cannot be used.
     #[error("no key")]
     Key(#[from] KeyError),
-    /// There is no address.
-    #[error("no `base_url`")]
+    /// There is neither an address nor a model on this machine.
+    #[error("no `base_url`, and no `model` of this machine")]
     NoAddress,
+    /// There are both.
+    #[error("`{model}` is a model of this machine, and `base_url` names a server")]
+    Both {
+        /// The model.
+        model: String,
+    },
+    /// No model of this machine has that name.
+    #[error(transparent)]
+    Unknown(#[from] UnknownCrossEncoder),
     /// The HTTP client cannot be set up.
     #[error(transparent)]
     Http(#[from] HttpError),
@@ -82,7 +98,16 @@ impl RerankSettingsError {
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Key(source) => Some(source.hint()),
-            Self::NoAddress => Some("name the server, for example `base_url = \"http://localhost:8080/v1\"`".into()),
+            Self::NoAddress => Some(
+                "name the server, for example `base_url = \"http://localhost:8080/v1\"`, or a model, for example `model = \
+                 \"fastembed:BGERerankerBase\"`"
+                    .into(),
+            ),
+            Self::Both { .. } => Some("remove one of them".into()),
+            Self::Unknown(UnknownCrossEncoder { close, .. }) if !close.is_empty() => {
+                Some(format!("did you mean `fastembed:{}`?", close.join("`, `fastembed:")))
+            }
+            Self::Unknown(_) => Some("`dr model list` prints the names".into()),
             Self::Address(_) | Self::Http(_) => None,
         }
     }
@@ -100,25 +125,45 @@ pub(crate) enum RerankError {
     /// The reply is not in the form of the API.
     #[error("reply does not score every passage once")]
     Form,
+    /// The model of this machine did not finish in time.
+    #[error("not done in {} s", .0.as_secs())]
+    TooSlow(Duration),
+    /// The model of this machine cannot be used.
+    #[error("{}", with_causes(.0))]
+    Here(#[from] CrossEncoderError),
+    /// A blocking task panicked.
+    #[error("it failed")]
+    Task(#[source] tokio::task::JoinError),
     /// The last requests of this process failed.
     #[error(transparent)]
     Paused(#[from] Paused),
 }
 
-/// A reranking server.
+/// A model that reranks.
 pub(crate) struct Reranker {
+    place: Place,
+    timeout: Duration,
+    /// Hits that are reranked.
+    pub(crate) candidates: usize,
+    clock: Arc<dyn Clock>,
+    breaker: Breaker,
+}
+
+/// Where it runs.
+enum Place {
+    Here(Arc<CrossEncoder>),
+    Server(Box<Server>),
+}
+
+/// A reranking server.
+struct Server {
     address: BaseUrl,
     model: Option<String>,
     api: RerankApi,
     key: Option<Secret>,
-    timeout: Duration,
-    /// Hits that are reranked.
-    pub(crate) candidates: usize,
     /// Whether it is on this machine, or the user says that it is theirs.
-    pub(crate) is_local: bool,
+    is_local: bool,
     client: Client,
-    clock: Arc<dyn Clock>,
-    breaker: Breaker,
 }
 
 impl fmt::Debug for Reranker {
@@ -129,9 +174,12 @@ impl fmt::Debug for Reranker {
 
 impl fmt::Display for Reranker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.model {
-            Some(model) => write!(f, "{model} at {}", self.address),
-            None => write!(f, "{}", self.address),
+        match &self.place {
+            Place::Here(model) => write!(f, "{model}"),
+            Place::Server(server) => match &server.model {
+                Some(model) => write!(f, "{model} at {}", server.address),
+                None => write!(f, "{}", server.address),
+            },
         }
     }
 }
@@ -139,57 +187,117 @@ impl fmt::Display for Reranker {
 /// Whether the first hits of a search are reranked.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Rerank {
-    /// No server is configured.
+    /// No reranker is configured.
     #[default]
     Off,
-    /// By this server.
+    /// By this one.
     By(Arc<Reranker>),
-    /// A server is configured and may not be asked, for this reason.
+    /// One is configured and may not be asked, for this reason.
     Withheld(String),
 }
 
 impl RerankOptions {
-    /// Resolves the settings; `None` if nothing is reranked.
+    /// Resolves the settings; `None` if nothing is reranked. `here` makes a model of this machine.
     ///
     /// # Errors
     ///
-    /// Returns an error for settings that cannot be used. Nothing is sent.
+    /// Returns an error for settings that cannot be used. Nothing is sent or loaded.
     pub(crate) fn resolve(
         &self,
         environment: &Environment,
         clock: Arc<dyn Clock>,
+        here: impl FnOnce(CrossEncoderChoice) -> CrossEncoder,
     ) -> Result<Option<Reranker>, RerankSettingsError> {
         if *self == Self::default() {
             return Ok(None);
         }
-        let address = BaseUrl::from_str(self.base_url.as_deref().ok_or(RerankSettingsError::NoAddress)?)?;
-        let key = self.key_env.as_deref().map(|variable| environment.key(variable)).transpose()?;
+        let named = self.model.as_deref().and_then(CrossEncoderChoice::parse).transpose()?;
+        let (place, timeout) = match (named, &self.base_url) {
+            (Some(model), Some(_)) => return Err(RerankSettingsError::Both { model: model.to_string() }),
+            (Some(model), None) => (Place::Here(Arc::new(here(model))), LOCAL_TIMEOUT),
+            (None, Some(address)) => (Place::Server(Box::new(self.server(address, environment)?)), TIMEOUT),
+            (None, None) => return Err(RerankSettingsError::NoAddress),
+        };
         Ok(Some(Reranker {
-            client: client_for(&address)?,
-            is_local: address.is_loopback() || self.local == Some(true),
-            address,
-            model: self.model.clone(),
-            api: self.api,
-            key,
-            timeout: self.timeout_seconds.map_or(TIMEOUT, Duration::from_secs),
+            place,
+            timeout: self.timeout_seconds.map_or(timeout, Duration::from_secs),
             candidates: self.candidates.unwrap_or(CANDIDATES),
             breaker: Breaker::new(Arc::clone(&clock)),
             clock,
         }))
     }
+
+    fn server(&self, address: &str, environment: &Environment) -> Result<Server, RerankSettingsError> {
+        let address = BaseUrl::from_str(address)?;
+        Ok(Server {
+            client: client_for(&address)?,
+            is_local: address.is_loopback() || self.local == Some(true),
+            address,
+            model: self.model.clone(),
+            api: self.api,
+            key: self.key_env.as_deref().map(|variable| environment.key(variable)).transpose()?,
+        })
+    }
 }
 
 impl Reranker {
+    /// Returns whether what it reads stays on machines of the user.
+    pub(crate) fn is_local(&self) -> bool {
+        match &self.place {
+            Place::Here(_) => true,
+            Place::Server(server) => server.is_local,
+        }
+    }
+
+    /// Returns whether it needs the network.
+    pub(crate) fn is_server(&self) -> bool {
+        matches!(self.place, Place::Server(_))
+    }
+
+    /// Returns whether it can be asked: a model of this machine may not be downloaded yet.
+    pub(crate) fn is_here(&self) -> bool {
+        match &self.place {
+            Place::Here(model) => model.is_here(),
+            Place::Server(_) => true,
+        }
+    }
+
     /// Returns how relevant each text is to the query, from 0 to 1.
     ///
     /// # Errors
     ///
-    /// Returns an error if the server gives no usable reply, and at once for a while after it failed twice.
+    /// Returns an error if there is no usable reply in time, and at once for a while after that happened twice.
     pub(crate) async fn scores(&self, query: &str, texts: &[&str]) -> Result<Vec<f32>, RerankError> {
-        self.breaker.ask(self.asked(query, texts)).await
+        let asked = async {
+            match &self.place {
+                Place::Here(model) => self.computed(model, query, texts).await,
+                Place::Server(server) => server.asked(query, texts, self.clock.deadline(self.timeout)).await,
+            }
+        };
+        self.breaker.ask(asked).await
     }
 
-    async fn asked(&self, query: &str, texts: &[&str]) -> Result<Vec<f32>, RerankError> {
+    async fn computed(&self, model: &Arc<CrossEncoder>, query: &str, texts: &[&str]) -> Result<Vec<f32>, RerankError> {
+        let stop = CancellationToken::new();
+        // Ends the computation also if nobody waits for the search any more.
+        let _stopped = stop.clone().drop_guard();
+        let (model, query) = (Arc::clone(model), query.to_owned());
+        let texts: Vec<_> = texts.iter().map(|&text| text.to_owned()).collect();
+        let computed = tokio::task::spawn_blocking(move || model.scores(&query, &texts, &stop));
+        tokio::select! {
+            () = self.clock.deadline(self.timeout) => Err(RerankError::TooSlow(self.timeout)),
+            scores = computed => Ok(scores.map_err(RerankError::Task)??),
+        }
+    }
+}
+
+impl Server {
+    async fn asked(
+        &self,
+        query: &str,
+        texts: &[&str],
+        deadline: BoxFuture<'static, ()>,
+    ) -> Result<Vec<f32>, RerankError> {
         let mut body = match self.api {
             RerankApi::Cohere => json!({"query": query, "documents": texts, "top_n": texts.len()}),
             RerankApi::Tei => json!({"query": query, "texts": texts, "truncate": true}),
@@ -203,7 +311,7 @@ impl Reranker {
         }
         let scrubbed =
             |text: &str| shortened(&self.key.as_ref().map_or_else(|| text.to_owned(), |key| key.scrub(text)));
-        let reply = exchange(request, MAX_REPLY_BYTES, self.clock.deadline(self.timeout)).await;
+        let reply = exchange(request, MAX_REPLY_BYTES, deadline).await;
         let reply = reply.map_err(|error: NoReply| RerankError::NoReply(scrubbed(&with_causes(&error))))?;
         if !reply.status.is_success() {
             let reason = scrubbed(&String::from_utf8_lossy(&reply.body));
@@ -241,6 +349,34 @@ fn scores_in(reply: &Value, number: usize) -> Option<Vec<f32>> {
 mod tests {
     use super::*;
     use crate::base::clock::{ManualClock, Moment};
+    use crate::kb::embed::ModelStore;
+
+    fn local(choice: CrossEncoderChoice) -> CrossEncoder {
+        CrossEncoder::new(choice, ModelStore::in_folder("/no/store".into()), "/no/data".into(), Some(1))
+    }
+
+    #[tokio::test]
+    async fn model_of_this_machine_needs_no_server_and_says_if_it_is_not_here() {
+        let options = RerankOptions { model: Some("fastembed:BGERerankerBase".into()), ..RerankOptions::default() };
+        let clock = Arc::new(ManualClock::at(Moment(5)));
+        let reranker = options.resolve(&Environment::default(), clock.clone(), local).unwrap().unwrap();
+        assert!(reranker.is_local() && !reranker.is_server() && !reranker.is_here());
+        let error = reranker.scores("q", &["a"]).await.unwrap_err();
+        assert!(error.to_string().contains("`dr model use BGERerankerBase`"), "{error}");
+        for (base_url, model) in [
+            (None, "fastembed:BGERerankBase"),
+            (Some("http://127.0.0.1:9"), "fastembed:BGERerankerBase"),
+            (None, "bge-reranker-base"),
+        ] {
+            let options = RerankOptions {
+                base_url: base_url.map(str::to_owned),
+                model: Some(model.into()),
+                ..RerankOptions::default()
+            };
+            let error = options.resolve(&Environment::default(), clock.clone(), local).unwrap_err();
+            assert!(error.hint().is_some(), "{error}");
+        }
+    }
 
     #[test]
     fn scores_are_read_from_the_replies_of_the_known_servers() {
@@ -263,7 +399,7 @@ mod tests {
         let clock = Arc::new(ManualClock::at(Moment(5)));
         // Nothing listens on port 9 of this machine.
         let options = RerankOptions { base_url: Some("http://127.0.0.1:9".into()), ..RerankOptions::default() };
-        let reranker = options.resolve(&Environment::default(), clock.clone()).unwrap().unwrap();
+        let reranker = options.resolve(&Environment::default(), clock.clone(), local).unwrap().unwrap();
         let asked = async || matches!(reranker.scores("q", &["a"]).await, Err(RerankError::NoReply(_)));
         assert!(asked().await && asked().await && !asked().await);
         clock.advance(Duration::from_mins(1));

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::chunk::headings;
 use super::document::{Document, markdown_events};
+use super::extract::Extractable;
 
 /// Most links and headings that are stored of a document. More come from generated files.
 const MAX_LINKS: usize = 10_000;
@@ -97,6 +98,10 @@ impl Structure {
         let mut line = LineCount::new(&document.text);
         let found = headings(document).filter(|(_, _, text)| !text.is_empty()).take(MAX_HEADINGS);
         structure.headings = found.map(|(start, level, text)| Heading { line: line.at(start), level, text }).collect();
+        // `x[[i]]` in a paper is not written as a link.
+        if Extractable::of(&document.path).is_some() {
+            return structure;
+        }
         let mut line = LineCount::new(&document.text);
         let links = markdown_events(&document.text[document.body.clone()]).filter_map(|(event, range)| {
             let (kind, target, fragment) = link(&event)?;
@@ -260,6 +265,8 @@ mod tests {
             assert_eq!(links(text), [""; 0], "{text}");
         }
         assert_eq!(Structure::of(&Document::parse("a.txt", b"# A\n[[b]]".to_vec()).unwrap()), Structure::default());
+        let paper = Structure::of(&Document::parse("a.pdf", b"## Page 1\n\nx[[b]]".to_vec()).unwrap());
+        assert_eq!((paper.headings.len(), paper.links.len()), (1, 0));
     }
 
     #[test]

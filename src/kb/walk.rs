@@ -8,8 +8,9 @@ use std::time::UNIX_EPOCH;
 use ignore::{DirEntry, WalkBuilder, WalkState};
 
 use super::document::{MAX_DOCUMENT_BYTES, SkipReason};
+use super::extract::{Extractable, Include};
 
-/// Indexed file extensions, in lower case.
+/// File extensions that are always indexed, in lower case.
 const EXTENSIONS: [&str; 4] = ["md", "markdown", "mdx", "txt"];
 
 /// Files with patterns of what is left out.
@@ -47,18 +48,18 @@ pub(crate) struct Listing {
     pub(crate) skipped: Vec<Skipped>,
 }
 
-/// Lists the files under `root`.
+/// Lists the files under `root` of Markdown, plain text and the formats in `include`.
 ///
 /// Hidden and ignored files are left out silently. A symbolic link to a file inside the root is followed; one that
 /// leads out of the root is skipped with a reason. Links to folders are never followed, so there are no loops.
-pub(crate) fn walk(root: &Path) -> Listing {
+pub(crate) fn walk(root: &Path, include: &Include) -> Listing {
     let listing = Mutex::new(Listing::default());
     let canonical_root = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
     let threads = std::thread::available_parallelism().map_or(2, usize::from).min(8);
     walker(root).threads(threads).build_parallel().run(|| {
         Box::new(|entry| {
             let found = match entry {
-                Ok(entry) => consider(root, &canonical_root, &entry),
+                Ok(entry) => consider(root, &canonical_root, include, &entry),
                 Err(error) => Some(Err(walk_error(root, error))),
             };
             if let Some(found) = found {
@@ -90,9 +91,9 @@ pub(crate) fn folders(root: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Returns whether a file may be among those that [`walk`] lists, or decide which ones are, judged by its name.
-pub(crate) fn is_listed(path: &Path) -> bool {
+pub(crate) fn is_listed(path: &Path, include: &Include) -> bool {
     let decides = path.file_name().is_some_and(|name| IGNORE_FILES.iter().any(|known| name == *known));
-    decides || has_known_extension(path) && !is_hidden(path)
+    decides || is_text_or(path, include) && !is_hidden(path)
 }
 
 /// Returns whether the last part of a path begins with a dot.
@@ -102,10 +103,15 @@ pub(crate) fn is_hidden(path: &Path) -> bool {
 
 /// Returns the file if it is to be indexed, the reason if it has an indexed extension but is left out, and `None` for
 /// everything else.
-fn consider(root: &Path, canonical_root: &Path, entry: &DirEntry) -> Option<Result<FoundFile, Skipped>> {
+fn consider(
+    root: &Path,
+    canonical_root: &Path,
+    include: &Include,
+    entry: &DirEntry,
+) -> Option<Result<FoundFile, Skipped>> {
     let kind = entry.file_type()?;
     let path = entry.path();
-    if kind.is_dir() || !has_known_extension(path) {
+    if kind.is_dir() || !is_text_or(path, include) {
         return None;
     }
     let shown = relative(root, path);
@@ -121,8 +127,9 @@ fn consider(root: &Path, canonical_root: &Path, entry: &DirEntry) -> Option<Resu
         return skip(SkipReason::NotAFile);
     }
     let Some(name) = slashed(shown) else { return skip(SkipReason::PathNotUtf8) };
-    if metadata.len() > MAX_DOCUMENT_BYTES {
-        return skip(SkipReason::TooLarge { bytes: metadata.len(), limit: MAX_DOCUMENT_BYTES });
+    let limit = max_bytes(&name);
+    if metadata.len() > limit {
+        return skip(SkipReason::TooLarge { bytes: metadata.len(), limit });
     }
     Some(Ok(FoundFile { path: name, size: metadata.len(), modified_ns: modified_ns(&metadata) }))
 }
@@ -131,17 +138,17 @@ fn consider(root: &Path, canonical_root: &Path, entry: &DirEntry) -> Option<Resu
 ///
 /// # Errors
 ///
-/// Returns an error for a path that leads out of `root`, for anything but a regular file, and for a file larger than
-/// [`MAX_DOCUMENT_BYTES`].
+/// Returns an error for a path that leads out of `root`, for anything but a regular file, and for a file that is too large
+/// for its format.
 pub(crate) fn read_inside(root: &Path, path: &str) -> std::io::Result<Vec<u8>> {
     let refused = |why: &str| Err(std::io::Error::other(why.to_owned()));
     if !Path::new(path).components().all(|part| matches!(part, Component::Normal(_))) {
         return refused("path leads out of the folder");
     }
     let file = file_inside(&root.canonicalize()?, &root.join(path))?;
-    let mut bytes = Vec::new();
-    std::fs::File::open(&file)?.take(MAX_DOCUMENT_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_DOCUMENT_BYTES { refused("file is too large") } else { Ok(bytes) }
+    let (mut bytes, limit) = (Vec::new(), max_bytes(path));
+    std::fs::File::open(&file)?.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit { refused("file is too large") } else { Ok(bytes) }
 }
 
 /// Returns whether a file or folder of a collection is there. Nothing outside of `root` is looked at.
@@ -149,6 +156,16 @@ pub(crate) fn is_inside(root: &Path, path: &str) -> bool {
     let is_normal = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
     let resolved = || Some(root.join(path).canonicalize().ok()?.starts_with(root.canonicalize().ok()?));
     is_normal && resolved().unwrap_or(false)
+}
+
+/// Returns whether a file has text of its own, or is of a format in `include`.
+pub(crate) fn is_text_or(path: &Path, include: &Include) -> bool {
+    has_known_extension(path) || path.to_str().and_then(Extractable::of).is_some_and(|format| include.has(format))
+}
+
+/// Returns the size of the largest file that is read at a path.
+fn max_bytes(path: &str) -> u64 {
+    Extractable::of(path).map_or(MAX_DOCUMENT_BYTES, Extractable::max_bytes)
 }
 
 fn has_known_extension(path: &Path) -> bool {
@@ -219,7 +236,16 @@ mod tests {
     #[test]
     fn only_text_formats_are_listed_in_path_order() {
         let folder = folder(&[("b.MD", ""), ("a/c.markdown", ""), ("x.rs", ""), ("n.txt", ""), ("d.mdx", "")]);
-        assert_eq!(paths(&walk(folder.path())), ["a/c.markdown", "b.MD", "d.mdx", "n.txt"]);
+        assert_eq!(paths(&walk(folder.path(), &Include::default())), ["a/c.markdown", "b.MD", "d.mdx", "n.txt"]);
+    }
+
+    #[test]
+    fn other_formats_are_listed_where_they_are_included() {
+        let folder = folder(&[("a.md", ""), ("b.PDF", ""), ("c/d.html", ""), ("e.htm", ""), (".f.pdf", "")]);
+        let pdf = "pdf".parse().unwrap();
+        assert_eq!(paths(&walk(folder.path(), &pdf)), ["a.md", "b.PDF"]);
+        assert_eq!(paths(&walk(folder.path(), &Include::all())), ["a.md", "b.PDF", "c/d.html", "e.htm"]);
+        assert!(is_listed(Path::new("/x/b.pdf"), &pdf) && !is_listed(Path::new("/x/b.html"), &pdf));
     }
 
     #[test]
@@ -232,7 +258,7 @@ mod tests {
             (".hidden/c.md", ""),
             ("d.md", ""),
         ]);
-        let listing = walk(folder.path());
+        let listing = walk(folder.path(), &Include::default());
         assert_eq!(paths(&listing), ["d.md"]);
         assert!(listing.skipped.is_empty());
     }
@@ -259,7 +285,7 @@ mod tests {
         std::os::unix::fs::symlink(folder.path(), folder.path().join("loop")).unwrap();
         std::os::unix::fs::symlink(folder.path().join("a.md"), folder.path().join("inside.md")).unwrap();
         std::os::unix::fs::symlink(folder.path().join("gone.md"), folder.path().join("dangling.md")).unwrap();
-        let listing = walk(folder.path());
+        let listing = walk(folder.path(), &Include::default());
         assert_eq!(paths(&listing), ["a.md", "inside.md"]);
         let skipped: Vec<_> = listing.skipped.iter().map(|skipped| skipped.path.as_str()).collect();
         assert_eq!(skipped, ["dangling.md", "out.md"]);

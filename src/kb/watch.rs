@@ -17,6 +17,7 @@ use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 
+use super::extract::Include;
 use super::walk::{folders, is_hidden, is_listed, walk};
 
 /// Time without a change after which changes have settled. Editors write a file in several steps, and git many files in a
@@ -70,6 +71,8 @@ impl WatchError {
 pub(crate) struct FolderWatch {
     /// Absolute, without symbolic links.
     roots: Vec<PathBuf>,
+    /// Formats of which files are watched beside Markdown and plain text.
+    include: Include,
     /// A folder inside that is written by indexing.
     except: Option<PathBuf>,
     by: By,
@@ -121,9 +124,9 @@ impl FolderWatch {
     /// Prepares to watch folders, given as absolute paths without symbolic links. Changes in the folder `except` are not
     /// noticed. With `every`, the folders are looked at instead of asking the system, which is not told of changes that
     /// other machines make on a network file system.
-    pub(crate) fn new(roots: Vec<PathBuf>, except: Option<PathBuf>, every: Option<Duration>) -> Self {
+    pub(crate) fn new(roots: Vec<PathBuf>, include: Include, except: Option<PathBuf>, every: Option<Duration>) -> Self {
         let by = every.map_or(By::System(None), |every| By::Looking { every, seen: 0 });
-        Self { roots, except, by, changes: Arc::default() }
+        Self { roots, include, except, by, changes: Arc::default() }
     }
 
     /// Begins to notice changes from now on. To be called again before each time the folders are read: folders that were made
@@ -136,8 +139,10 @@ impl FolderWatch {
         if let By::System(watcher) = &mut self.by {
             // Each watch takes one of the few that a user may have at a time.
             drop(watcher.take());
-            let (roots, except, changes) = (self.roots.clone(), self.except.clone(), Arc::clone(&self.changes));
-            let listening = tokio::task::spawn_blocking(move || listen(&roots, except.as_deref(), changes)).await;
+            let (roots, include) = (self.roots.clone(), self.include.clone());
+            let (except, changes) = (self.except.clone(), Arc::clone(&self.changes));
+            let listening = move || listen(&roots, include, except.as_deref(), changes);
+            let listening = tokio::task::spawn_blocking(listening).await;
             match listening.map_err(WatchError::from).flatten() {
                 Ok(listening) => *watcher = Some(listening),
                 Err(error) => {
@@ -147,7 +152,7 @@ impl FolderWatch {
             }
         }
         if let By::Looking { seen, .. } = &mut self.by {
-            *seen = look(self.roots.clone()).await;
+            *seen = look(self.roots.clone(), self.include.clone()).await;
         }
         failed
     }
@@ -168,7 +173,7 @@ impl FolderWatch {
             },
             By::Looking { every, seen } => loop {
                 tokio::time::sleep(*every).await;
-                if look(self.roots.clone()).await != *seen {
+                if look(self.roots.clone(), self.include.clone()).await != *seen {
                     break;
                 }
             },
@@ -177,11 +182,11 @@ impl FolderWatch {
 }
 
 /// Returns a hash of the files that would be indexed.
-async fn look(roots: Vec<PathBuf>) -> u64 {
+async fn look(roots: Vec<PathBuf>, include: Include) -> u64 {
     let look = move || {
         let mut hasher = DefaultHasher::new();
         for root in &roots {
-            (root.is_dir(), walk(root).files).hash(&mut hasher);
+            (root.is_dir(), walk(root, &include).files).hash(&mut hasher);
         }
         hasher.finish()
     };
@@ -190,13 +195,18 @@ async fn look(roots: Vec<PathBuf>) -> u64 {
 }
 
 /// Has the system tell of changes until the watcher is dropped.
-fn listen(roots: &[PathBuf], except: Option<&Path>, changes: Arc<Changes>) -> Result<RecommendedWatcher, WatchError> {
+fn listen(
+    roots: &[PathBuf],
+    include: Include,
+    except: Option<&Path>,
+    changes: Arc<Changes>,
+) -> Result<RecommendedWatcher, WatchError> {
     let known = Arc::new(RwLock::new(HashSet::new()));
     let (of_callback, tops) = (Arc::clone(&known), roots.to_vec());
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         let known = of_callback.read().unwrap_or_else(PoisonError::into_inner);
         // An error means that events may be lost.
-        if event.map_or(true, |event| matters(&event, &known, &tops)) {
+        if event.map_or(true, |event| matters(&event, &known, &tops, &include)) {
             changes.note();
         }
     })?;
@@ -226,7 +236,7 @@ fn listen(roots: &[PathBuf], except: Option<&Path>, changes: Arc<Changes>) -> Re
 
 /// Returns whether an event may change what is indexed of the folders `known`, which are all that are not ignored, or
 /// whether one of `roots` exists.
-fn matters(event: &notify::Event, known: &HashSet<PathBuf>, roots: &[PathBuf]) -> bool {
+fn matters(event: &notify::Event, known: &HashSet<PathBuf>, roots: &[PathBuf], include: &Include) -> bool {
     let is_entry = match event.kind {
         // Indexing itself opens files.
         EventKind::Access(kind) if kind != AccessKind::Close(AccessMode::Write) => return false,
@@ -241,7 +251,7 @@ fn matters(event: &notify::Event, known: &HashSet<PathBuf>, roots: &[PathBuf]) -
                 return is_entry;
             }
             let is_inside = path.parent().is_some_and(|folder| known.contains(folder));
-            is_inside && (is_listed(path) || is_entry && is_folder(path))
+            is_inside && (is_listed(path, include) || is_entry && is_folder(path))
         })
 }
 
@@ -315,7 +325,8 @@ mod tests {
     fn only_events_that_may_change_the_index_matter() {
         let known = ["/p/kb", "/p/kb/guide"].map(PathBuf::from).into_iter().collect();
         let roots = [PathBuf::from("/p/kb"), PathBuf::from("/p/away/wiki")];
-        let matters = |kind, path: &str| matters(&event(kind, path), &known, &roots);
+        let include = "pdf".parse().unwrap();
+        let matters = |kind, path: &str| matters(&event(kind, path), &known, &roots, &include);
         let (created, removed) = (EventKind::Create(CreateKind::Any), EventKind::Remove(RemoveKind::Any));
         let written = EventKind::Modify(ModifyKind::Data(DataChange::Any));
         let touched = EventKind::Modify(ModifyKind::Metadata(MetadataKind::Any));
@@ -323,6 +334,7 @@ mod tests {
         for (kind, path) in [
             (created, "/p/kb/a.md"),
             (written, "/p/kb/guide/b.TXT"),
+            (written, "/p/kb/guide/b.pdf"),
             (touched, "/p/kb/guide/b.txt"),
             (EventKind::Access(AccessKind::Close(AccessMode::Write)), "/p/kb/a.md"),
             (written, "/p/kb/.drignore"),
@@ -337,6 +349,7 @@ mod tests {
         for (kind, path) in [
             (EventKind::Access(AccessKind::Open(AccessMode::Any)), "/p/kb/a.md"),
             (written, "/p/kb/a.rs"),
+            (written, "/p/kb/a.html"),
             (created, "/p/kb/.a.md"),
             (created, "/p/kb/.a.md.swp"),
             (created, "/p/kb/.dr/index/x.md"),
@@ -350,6 +363,6 @@ mod tests {
             assert!(!matters(kind, path), "{kind:?} {path}");
         }
         let lost = notify::Event::new(EventKind::Other).set_flag(Flag::Rescan);
-        assert!(super::matters(&lost, &known, &roots), "the system has dropped events");
+        assert!(super::matters(&lost, &known, &roots, &include), "the system has dropped events");
     }
 }

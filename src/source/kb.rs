@@ -8,6 +8,7 @@ use super::{Documents, Found, Label, Passage, Place, Source, SourceError, Source
 use crate::base::id::{ChunkId, ContentHash, DocumentId};
 use crate::base::line::{counted, cut, with_causes};
 use crate::kb::about::About;
+use crate::kb::extract::{Extractable, Part, as_extracted};
 use crate::kb::index::{ChunkRow, DocumentRow, Index, IndexError};
 use crate::kb::links::{LinkMap, Note};
 use crate::kb::rerank::Rerank;
@@ -326,17 +327,36 @@ pub(crate) async fn read_place(index: &Index, place: &Place) -> Option<SourceFil
 }
 
 /// Reads the file behind a passage, if it is still what was indexed.
+///
+/// The text of a PDF or HTML file is put together from its chunks, which have all of it: extracting it again would take
+/// seconds and yield the same.
 pub(crate) async fn read_file(index: &Index, collection: &str, path: &str, indexed: &ContentHash) -> SourceFile {
     let Some(root) = index.root(collection) else { return SourceFile::Gone };
+    let mut extracted = None;
+    if Extractable::of(path).is_some() {
+        let Ok(rows) = index.document_chunks(&DocumentId::new(collection, path)).await else { return SourceFile::Gone };
+        extracted = Some(text_of(&rows));
+    }
     let (path, indexed) = (path.to_owned(), indexed.clone());
     let read = move || match read_inside(&root, &path) {
-        Ok(bytes) if ContentHash::of(&bytes) == indexed => {
-            String::from_utf8(bytes).map_or(SourceFile::Changed, SourceFile::AsIndexed)
-        }
+        Ok(bytes) if ContentHash::of(&bytes) == indexed => match extracted {
+            Some(text) => SourceFile::AsIndexed(text),
+            None => String::from_utf8(bytes).map_or(SourceFile::Changed, SourceFile::AsIndexed),
+        },
         Ok(_) => SourceFile::Changed,
         Err(_) => SourceFile::Gone,
     };
     tokio::task::spawn_blocking(read).await.unwrap_or(SourceFile::Gone)
+}
+
+/// Returns the extracted text of a document.
+fn text_of(rows: &[ChunkRow]) -> String {
+    as_extracted(rows.iter().map(|row| Part {
+        byte_start: row.byte_start,
+        line_start: row.line_start,
+        line_end: row.line_end,
+        text: &row.text,
+    }))
 }
 
 #[cfg(test)]
@@ -347,6 +367,7 @@ mod tests {
 
     use super::*;
     use crate::kb::embed::Embedder;
+    use crate::kb::extract::Include;
     use crate::kb::index::IndexLocation;
     use crate::kb::ingest::tests::HashEmbedder;
     use crate::kb::ingest::{CollectionSource, IngestOptions, ingest};
@@ -362,7 +383,7 @@ mod tests {
             std::fs::write(file, text).unwrap();
             let root = folder.path().join(&name);
             if !sources.iter().any(|source| source.name == name) {
-                sources.push(CollectionSource { name, root });
+                sources.push(CollectionSource { name, root, include: Include::default() });
             }
         }
         let location = IndexLocation::in_folder(folder.path());

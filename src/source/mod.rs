@@ -29,6 +29,7 @@ pub(crate) use self::mcp::OfferedTool;
 use self::web::WebUrl;
 use crate::base::id::ContentHash;
 use crate::base::line::one_line;
+use crate::kb::extract::{Extractable, page_of_heading};
 pub use crate::kb::search::Support;
 use crate::llm::call::CallError;
 pub(crate) use kb::{HeadingChunks, KbSource, read_file, read_place};
@@ -311,11 +312,24 @@ pub(crate) fn lines_of(path: &str, first: u32, last: u32) -> String {
     if first == last { format!("{path}:{first}") } else { format!("{path}:{first}-{last}") }
 }
 
+/// Returns the place of a passage for people: lines of a file, or the page of a PDF.
+pub(crate) fn place_of(path: &str, heading_path: &[String], first: u32, last: u32) -> String {
+    page_of(path, heading_path).map_or_else(|| lines_of(path, first, last), |page| format!("{path}, page {page}"))
+}
+
+/// Returns the page of a PDF that a passage under these headings is on. A passage on two pages is on the first.
+pub(crate) fn page_of(path: &str, heading_path: &[String]) -> Option<u32> {
+    let is_pdf = Extractable::of(path) == Some(Extractable::Pdf);
+    heading_path.last().filter(|_| is_pdf).and_then(|heading| page_of_heading(heading))
+}
+
 impl Place {
-    /// Returns the place for people: `path:from-to`, or the address of a page.
+    /// Returns the place for people: `path:from-to`, `path, page 7` of a PDF, or the address of a page.
     pub(crate) fn for_people(&self) -> String {
         match self {
-            Self::Kb { path, line_start, line_end, .. } => lines_of(path, *line_start, *line_end),
+            Self::Kb { path, line_start, line_end, heading_path, .. } => {
+                place_of(path, heading_path, *line_start, *line_end)
+            }
             Self::Web { url, .. } => url.clone(),
             Self::Mcp { server, tool, arguments, .. } => format!("mcp:{server}/{tool} {arguments}"),
         }

@@ -133,7 +133,12 @@ fn quotes_are_verbatim_whatever_the_file_is_like() {
 fn question_without_support_is_refused() {
     let world = World::indexed();
     let question = "Who won the parliamentary election in Portugal?";
-    dr_snapshot!(world.dr(["ask", "--offline", question]));
+    let mut run = world.dr(["ask", "--offline", question]);
+    // Which passages are nearest to a foreign question differs with the instructions of the processor: only the first is
+    // far enough from the others.
+    let second = run.stdout.match_indices("\n- `").nth(1).unwrap().0;
+    run.stdout.truncate(second + 1);
+    dr_snapshot!(run);
     let run = world.dr(["ask", "--offline", "--json", question]);
     assert_eq!(run.exit, Some(3));
     let report = run.json();

@@ -2,7 +2,7 @@ use std::process::Stdio;
 
 use crate::common::World;
 
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 24] = [
     "index",
     "watch",
     "search",
@@ -24,6 +24,7 @@ const COMMANDS: [&str; 23] = [
     "eval",
     "doctor",
     "config",
+    "model",
     "trust",
     "completions",
 ];

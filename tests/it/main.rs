@@ -39,8 +39,14 @@ mod search;
 /// Embedding servers: what they are sent, their failures, prices, `dr index --dry-run`.
 mod embeddings;
 
+/// `dr model`: what there is, downloads from a hub on loopback, the setting that is written.
+mod catalogue;
+
 /// `dr get`: chunks, sections, documents, lines.
 mod get;
+
+/// PDF and HTML files: what they say, and what their parser may do.
+mod extract;
 
 /// `dr links` and `--expand`: where links lead, which are broken.
 mod links;

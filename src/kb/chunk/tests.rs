@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::kb::embed::bert_tokens::BertTokens;
+use crate::kb::extract::{Extracted, Part, as_extracted};
 
 /// Counts words; a long word counts by its length.
 struct Words;
@@ -294,7 +295,35 @@ fn markdown() -> impl Strategy<Value = String> {
     })
 }
 
+/// Checks that a text that was extracted from a file can be put together from its chunks.
+fn check_put_together(text: &str) {
+    let text = Extracted { text: text.to_owned(), ..Extracted::default() }.into_markdown();
+    let chunks = chunks(&text);
+    let parts = chunks.iter().map(|chunk| Part {
+        byte_start: chunk.bytes.start as u64,
+        line_start: chunk.line_start,
+        line_end: chunk.line_end,
+        text: &chunk.text,
+    });
+    assert_eq!(as_extracted(parts), text);
+}
+
+#[test]
+fn extracted_text_is_put_together_from_its_chunks() {
+    for text in ["", "---\na: b\n---\nText", "# A\n\n## Page 1\n\nOne\u{a0}two.\n\n\n    code\tof it\n\n\n\n    more\n"]
+    {
+        check_put_together(text);
+    }
+    check_put_together(include_str!("../../../README.md"));
+    check_put_together(&format!("## Page 1\n\n{}\n{}", words(300), "x".repeat(3_000)));
+}
+
 proptest! {
+    #[test]
+    fn any_extracted_text_is_put_together_from_its_chunks(text in markdown()) {
+        check_put_together(&text);
+    }
+
     #[test]
     fn chunks_cover_the_body_and_stay_within_the_limit(text in markdown()) {
         check(&document(&text), &Words, &ChunkOptions { max_tokens: 128, target_tokens: 50 });

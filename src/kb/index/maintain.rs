@@ -147,6 +147,7 @@ mod tests {
                 dimension,
             },
             collections: [("kb".to_owned(), "kb".to_owned())].into(),
+            includes: [].into(),
         }
     }
 

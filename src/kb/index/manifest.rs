@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::schema::SCHEMA_VERSION;
 use crate::base::folder::write_private;
+use crate::kb::extract::Include;
 
 /// Metadata of an index, stored in a table of its own so that it is copied and shared with the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Manifest {
     pub(crate) embedder: EmbedderRecord,
     /// Root of each collection by name: relative to the folder that the index belongs to if inside it, else absolute.
     pub collections: BTreeMap<String, String>,
+    /// Formats that collections include beside Markdown and plain text; none for a collection that is not named.
+    pub(crate) includes: BTreeMap<String, Include>,
 }
 
 /// The embedder that computed the vectors of an index.
@@ -65,6 +68,8 @@ pub enum ManifestError {
 
 const COLLECTION_PREFIX: &str = "collection/";
 
+const INCLUDE_PREFIX: &str = "include/";
+
 /// Name of the copy of the manifest in the folder of a local index.
 pub(super) const MANIFEST_COPY: &str = "manifest.json";
 
@@ -85,6 +90,8 @@ impl Manifest {
         ];
         let collections = self.collections.iter();
         entries.extend(collections.map(|(name, root)| (format!("{COLLECTION_PREFIX}{name}"), root.clone())));
+        let includes = self.includes.iter();
+        entries.extend(includes.map(|(name, include)| (format!("{INCLUDE_PREFIX}{name}"), include.to_string())));
         entries
     }
 
@@ -111,6 +118,13 @@ impl Manifest {
             // Missing in an index of an earlier version of the terms.
             languages: take("languages").ok().and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default(),
             embedder: serde_json::from_str(&take("embedder")?).map_err(|_| ManifestError::Entry { key: "embedder" })?,
+            includes: entries
+                .iter()
+                .filter_map(|(key, include)| Some((key.strip_prefix(INCLUDE_PREFIX)?.to_owned(), include)))
+                .map(|(name, include)| {
+                    Ok((name, include.parse().map_err(|_| ManifestError::Entry { key: "include" })?))
+                })
+                .collect::<Result<_, ManifestError>>()?,
             collections: entries
                 .into_iter()
                 .filter_map(|(key, root)| Some((key.strip_prefix(COLLECTION_PREFIX)?.to_owned(), root)))
@@ -169,6 +183,7 @@ mod tests {
                 dimension: 384,
             },
             collections: [("kb".to_owned(), "kb".to_owned()), ("a/b".to_owned(), "/x".to_owned())].into(),
+            includes: [("a/b".to_owned(), Include::all())].into(),
         }
     }
 

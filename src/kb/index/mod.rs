@@ -260,7 +260,8 @@ impl Index {
         match (manifest, copy) {
             (Some(manifest), Some(copy)) => {
                 let collections = copy.collections.into_iter().chain(manifest.collections.clone()).collect();
-                Some(Manifest { collections, ..manifest })
+                let includes = copy.includes.into_iter().chain(manifest.includes.clone()).collect();
+                Some(Manifest { collections, includes, ..manifest })
             }
             (manifest, copy) => manifest.or(copy),
         }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::signals::{Measured, Signals};
 use super::{SearchOptions, Searcher};
-use crate::kb::embed::{EmbedderChoice, EmbedderOptions, load};
+use crate::kb::embed::{EmbedderChoice, EmbedderOptions, ModelStore, load};
 use crate::kb::index::{Index, IndexLocation};
 
 /// Strength of the ridge penalty on standardised weights.
@@ -75,7 +75,7 @@ async fn measure() {
         let options = EmbedderOptions {
             choice: EmbedderChoice::Builtin,
             offline: true,
-            cache_dir: PathBuf::new(),
+            store: ModelStore::in_folder(PathBuf::new()),
             data_dir: None,
             threads: None,
             endpoint: None,

@@ -21,8 +21,9 @@ use super::url::{ParseWebUrlError, WebUrl};
 use crate::base::clock::Clock;
 use crate::base::http::{BodyError, CONNECT_TIMEOUT, HttpError, USER_AGENT, read_capped, retry_after};
 use crate::base::id::ContentHash;
-use crate::base::line::shortened;
+use crate::base::line::{shortened, with_causes};
 use crate::base::retry::{Again, Failure, Policy, retry};
+use crate::kb::extract::{Extractable, Extracted, extract};
 
 /// Most redirects followed per page.
 const MAX_REDIRECTS: usize = 5;
@@ -31,7 +32,8 @@ const MAX_REDIRECTS: usize = 5;
 const MAX_ROBOTS_BYTES: usize = 512 << 10;
 
 /// Value of the `Accept` header.
-const WANTED: &str = "text/html,application/xhtml+xml,text/markdown,text/plain;q=0.9,application/json;q=0.8";
+const WANTED: &str =
+    "text/html,application/xhtml+xml,text/markdown,text/plain;q=0.9,application/json;q=0.8,application/pdf;q=0.7";
 
 /// Bytes at the start of an HTML page that are searched for its `charset`.
 const META_BYTES: usize = 1_024;
@@ -157,9 +159,6 @@ impl FetchError {
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Closed { host } => Some(format!("if it is a machine of yours, add `{host}` to `allowed_hosts`")),
-            Self::ContentType { found } if found == "application/pdf" => {
-                Some("save its text into the knowledge base and index it".into())
-            }
             _ => None,
         }
     }
@@ -352,6 +351,8 @@ fn header(headers: &HeaderMap, name: &HeaderName) -> String {
 enum Kind {
     Html,
     Text,
+    /// Read by a child process.
+    Pdf,
     /// No `Content-Type`: decided by the first bytes.
     Unsaid,
 }
@@ -362,6 +363,7 @@ impl Kind {
         match found.as_str() {
             "text/html" | "application/xhtml+xml" => Ok(Self::Html),
             "text/markdown" | "text/x-markdown" | "text/plain" | "application/json" => Ok(Self::Text),
+            PDF | "application/x-pdf" => Ok(Self::Pdf),
             json if json.ends_with("+json") => Ok(Self::Text),
             "" => Ok(Self::Unsaid),
             _ => Err(FetchError::ContentType { found: shortened(&found) }),
@@ -370,8 +372,8 @@ impl Kind {
 
     /// Extracts the text of a body and returns it with its media type.
     fn read(self, body: &[u8], content_type: &str) -> Result<(Readable, String), FetchError> {
-        if body.starts_with(b"%PDF-") {
-            return Err(FetchError::ContentType { found: "application/pdf".into() });
+        if self == Self::Pdf || body.starts_with(b"%PDF-") {
+            return Ok((read_pdf(body)?, PDF.to_owned()));
         }
         let kind = match self {
             Self::Unsaid if body.trim_ascii_start().starts_with(b"<") => Self::Html,
@@ -389,6 +391,21 @@ impl Kind {
         }
         Ok((plain(&text), if said.is_empty() { "text/plain".into() } else { said }))
     }
+}
+
+/// The media type of PDF files.
+const PDF: &str = "application/pdf";
+
+fn read_pdf(body: &[u8]) -> Result<Readable, FetchError> {
+    let Extracted { title, text, .. } =
+        extract(Extractable::Pdf, body).map_err(|error| FetchError::Unreadable { reason: with_causes(&error) })?;
+    Ok(Readable { title, text: text.trim().to_owned(), ..Readable::default() })
+}
+
+/// Reads an HTML file: its charset is that of the file, or guessed.
+pub(crate) fn html_text(bytes: &[u8]) -> Option<Extracted> {
+    let Readable { title, published, text, .. } = readable(&decode(bytes, "", Kind::Html)).ok()?;
+    Some(Extracted { title, published, text })
 }
 
 fn media_type(content_type: &str) -> String {

@@ -77,7 +77,7 @@ use futures::future::join_all;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::address::{AllowedHost, ParseAllowedHostError};
-pub(crate) use self::fetch::{FetchOptions, Fetcher};
+pub(crate) use self::fetch::{FetchOptions, Fetcher, html_text};
 pub(crate) use self::fixture::{FixtureError, FixtureProvider};
 pub(crate) use self::links::{Link, links_on};
 pub(crate) use self::pages::{Page, PageStore};

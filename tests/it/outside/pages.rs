@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{KEY, count, greenhouse, models_at, quotes, set};
 use crate::common::World;
+use crate::extract::pdf;
 use crate::model_server::Request;
 use crate::reader;
 use crate::web_server::{Fault, Kind, Setup, WebServer};
@@ -68,6 +69,14 @@ fn digests(server: &WebServer) -> Vec<Request> {
 
 fn cites_the_answer(report: &Value) -> bool {
     quotes(report, "public").iter().any(|quote| quote["quote"] == ANSWER && quote["checked"] == true)
+}
+
+#[test]
+fn pdf_is_read_by_a_child_process_and_quoted_verbatim() {
+    let paper = String::from_utf8(pdf(&[&["Almanac of gutters"], &[ANSWER]])).unwrap();
+    let server = Setup::new(reader::say).with_page(&opened(), &paper).start();
+    let report = ask(&asking(&server));
+    assert!(cites_the_answer(&report), "{report:#}");
 }
 
 #[test]
