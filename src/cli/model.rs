@@ -22,6 +22,9 @@ use crate::render::json::versioned;
 /// The built-in embedder needs nothing. The others run on ONNX Runtime and are downloaded once, into your data folder. Which
 /// to take is said in `kb/how-to/use-another-embedder.md` of the manual.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  dr model list
+  dr model use BGESmallENV15")]
 pub(super) struct ModelArgs {
     #[command(subcommand)]
     command: ModelCommand,
