@@ -63,6 +63,10 @@ bench folder="kb":
 bench-serve folder queries:
     cargo bench --bench serve -- "{{folder}}" "{{queries}}"
 
+# Print how an index of so many chunks behaves, made up from the words of a folder (release build).
+bench-scale folder *chunks:
+    cargo bench --bench scale -- "{{folder}}" {{chunks}}
+
 # Build the binary that is published, with its completion scripts and manual pages beside it.
 dist:
     #!/bin/sh

@@ -6,26 +6,20 @@
 
 #![expect(clippy::print_stdout, reason = "the table is the point")]
 
+mod measure;
+
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use dr::kb::embed::{self, Embedder, EmbedderChoice, EmbedderOptions, ModelStore};
 use dr::kb::extract::Include;
-use dr::kb::index::{Filter, Index, IndexLocation};
-use dr::kb::ingest::{CollectionSource, IngestOptions, IngestSummary, ingest};
-use dr::kb::search::{SearchMode, SearchOptions, Searcher};
+use dr::kb::index::{Index, IndexLocation};
+use dr::kb::ingest::{CollectionSource, IngestOptions};
 use rten::{Model, NodeId, ValueOrView};
 use rten_tensor::NdTensor;
-use tokio_util::sync::CancellationToken;
 
-type AnyError = Box<dyn std::error::Error>;
-
-/// Number of searches per mode.
-const SEARCHES: usize = 50;
-
-/// Depth at which the vector index is compared with the exact scan.
-const RECALL_DEPTH: usize = 50;
+use measure::{AnyError, row, run, searching, texts, to_f64};
 
 fn main() -> Result<(), AnyError> {
     let folder = std::env::args()
@@ -40,7 +34,7 @@ async fn figures(folder: PathBuf) -> Result<(), AnyError> {
     if let Ok(address) = std::env::var("DR_BENCH_INDEX") {
         let index = Index::open(&IndexLocation::parse(&address)?).await?;
         let embedder = embedder(home.path().to_path_buf())?;
-        let texts = texts(&index).await?;
+        let texts = texts(&index, wanted()).await?;
         return searching(index, &embedder, &texts).await;
     }
     let location = IndexLocation::in_folder(home.path());
@@ -57,7 +51,7 @@ async fn figures(folder: PathBuf) -> Result<(), AnyError> {
     let second = run(&location, &embedder, &options(false)).await?;
     row("unchanged re-index", format!("{:.0}", second.seconds * 1000.0), "ms");
 
-    let texts = texts(&Index::open(&location).await?).await?;
+    let texts = texts(&Index::open(&location).await?, wanted()).await?;
     let (ours, bare) = (embedding(&embedder, &texts)?, bare_loop(&texts)?);
     row("embedding", format!("{ours:.1}"), "texts/s");
     row("embedding, bare loop", format!("{bare:.1}"), "texts/s");
@@ -67,22 +61,6 @@ async fn figures(folder: PathBuf) -> Result<(), AnyError> {
     searching(Index::open(&location).await?, &embedder, &texts).await
 }
 
-async fn searching(index: Index, embedder: &Arc<dyn Embedder>, texts: &[String]) -> Result<(), AnyError> {
-    let searcher = Searcher::new(index, Ok(Arc::clone(embedder)));
-    let queries = queries(texts);
-    for mode in [SearchMode::Lexical, SearchMode::Vector, SearchMode::Hybrid] {
-        let (p50, p95) = latency(&searcher, &queries, mode).await?;
-        let name = format!("{mode:?} search p50 / p95").to_lowercase();
-        row(&name, format!("{:.1} / {:.1}", millis(p50), millis(p95)), "ms");
-    }
-    row("vector recall@50", format!("{:.4}", recall(&searcher, embedder, &queries).await?), "");
-    Ok(())
-}
-
-fn row(name: &str, value: impl std::fmt::Display, unit: &str) {
-    println!("{name:<28} {value:>14} {unit}");
-}
-
 fn embedder(models: PathBuf) -> Result<Arc<dyn Embedder>, AnyError> {
     let choice = EmbedderChoice::Builtin;
     let store = ModelStore::in_folder(models);
@@ -90,29 +68,9 @@ fn embedder(models: PathBuf) -> Result<Arc<dyn Embedder>, AnyError> {
     Ok(embed::load(&options)?)
 }
 
-async fn run(
-    location: &IndexLocation,
-    embedder: &Arc<dyn Embedder>,
-    options: &IngestOptions,
-) -> Result<IngestSummary, AnyError> {
-    let cancel = CancellationToken::new();
-    Ok(ingest(location, embedder, "builtin", options, &|_| {}, &cancel).await?)
-}
-
-/// Returns a sample of chunks spread over the whole index.
-async fn texts(index: &Index) -> Result<Vec<String>, AnyError> {
-    let wanted = std::env::var("DR_BENCH_CHUNKS").ok().and_then(|text| text.parse().ok()).unwrap_or(256_usize);
-    let documents = index.documents(None).await?;
-    let step = (documents.len() / wanted).max(1);
-    let mut texts = Vec::new();
-    for document in documents.iter().step_by(step) {
-        texts.extend(index.document_chunks(&document.id).await?.into_iter().map(|chunk| chunk.text));
-        if texts.len() >= wanted {
-            break;
-        }
-    }
-    texts.truncate(wanted);
-    Ok(texts)
+/// Returns the number of chunks of the sample.
+fn wanted() -> usize {
+    std::env::var("DR_BENCH_CHUNKS").ok().and_then(|text| text.parse().ok()).unwrap_or(256)
 }
 
 fn embedding(embedder: &Arc<dyn Embedder>, texts: &[String]) -> Result<f64, AnyError> {
@@ -155,51 +113,4 @@ fn padded(batch: &[Vec<i32>], nodes: [NodeId; 3]) -> Vec<(NodeId, ValueOrView<'s
         (nodes[1], tensor(&|ids, at| i32::from(at < ids.len()))),
         (nodes[2], tensor(&|_, _| 0)),
     ]
-}
-
-/// Returns queries made of six words from the middle of chunks.
-fn queries(texts: &[String]) -> Vec<String> {
-    let words = |text: &String| {
-        let words: Vec<_> = text.split_whitespace().filter(|word| word.chars().all(char::is_alphanumeric)).collect();
-        (words.len() >= 6).then(|| words[words.len() / 2 - 3..words.len() / 2 + 3].join(" "))
-    };
-    texts.iter().filter_map(words).take(SEARCHES).collect()
-}
-
-async fn latency(searcher: &Searcher, queries: &[String], mode: SearchMode) -> Result<(Duration, Duration), AnyError> {
-    let options = SearchOptions { mode, ..SearchOptions::default() };
-    let mut times = Vec::new();
-    for query in queries.iter().take(3).chain(queries) {
-        let started = Instant::now();
-        searcher.search(query, &options).await?;
-        times.push(started.elapsed());
-    }
-    // The first three searches warm the caches.
-    let mut times = times.split_off(3.min(times.len().saturating_sub(1)));
-    times.sort();
-    Ok((times[times.len() / 2], times[times.len() * 95 / 100]))
-}
-
-/// Returns the recall of the vector index compared with an exact scan.
-async fn recall(searcher: &Searcher, embedder: &Arc<dyn Embedder>, queries: &[String]) -> Result<f64, AnyError> {
-    let (index, filter) = (searcher.index(), Filter::default());
-    let (mut found, mut wanted) = (0, 0);
-    for query in queries {
-        let vector = embedder.embed_query(query)?;
-        let exact = index.exact_vector_leg(&vector, &filter, RECALL_DEPTH).await?;
-        let indexed = index.vector_leg(&vector, &filter, RECALL_DEPTH).await?;
-        wanted += exact.len();
-        // Identical passages have equal scores, and either of them may be the last of the list.
-        let least = exact.last().map_or(0.0, |hit| hit.score) - 1e-5;
-        found += indexed.iter().filter(|hit| hit.score >= least).count().min(exact.len());
-    }
-    Ok(to_f64(found) / to_f64(wanted))
-}
-
-fn millis(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1000.0
-}
-
-fn to_f64(number: usize) -> f64 {
-    f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }

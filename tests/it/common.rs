@@ -211,6 +211,9 @@ impl Run {
             (r#""(score|confidence|lexical_score|vector_similarity)": [0-9.e-]+"#.into(), r#""$1": "[SCORE]""#),
             (r"(score|lexical #\d+|vector #\d+) [0-9]+\.[0-9]{3}".into(), "$1 [SCORE]"),
             (r"Confidence [0-9.]+[0-9]".into(), "Confidence [SCORE]"),
+            // The units that the skim is shown are ranked by such scores.
+            (r"\b\d+,\d{3} tokens, cost ".into(), "[TOKENS] tokens, cost "),
+            (r"cost \$0\.\d{4}\b".into(), "cost $$[COST]"),
             (r"/\.tmp\w{6}".into(), "/[TEMPORARY]"),
             (r"\b[0-9a-f]{32}\b".into(), "[FINGERPRINT]"),
             ("`dr show [0-9a-f]{16}`".into(), "`dr show [RUN]`"),
