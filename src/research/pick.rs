@@ -190,12 +190,16 @@ pub(crate) fn pick(
 /// Returns whether a question asks for a value, as in "which version", and no unit has one: the units are about the
 /// subject, and do not answer.
 pub(super) fn lacks_value(question: &Question, picked: &[Picked]) -> bool {
+    let quotes = || picked.iter().flat_map(|picked| &picked.quotes);
+    has_phrase(question.as_str(), &ASKS_FOR_VALUE) && !quotes().any(|quote| has_value(&quote.quote))
+}
+
+/// Returns whether a text has a number, in digits or in words.
+fn has_value(text: &str) -> bool {
     let is_value = |word: &str| {
         word.contains(|letter: char| letter.is_ascii_digit()) || VALUES.split('|').any(|value| value == word)
     };
-    let has_value = |text: &str| text.to_lowercase().split(|letter: char| !letter.is_alphanumeric()).any(is_value);
-    let quotes = || picked.iter().flat_map(|picked| &picked.quotes);
-    has_phrase(question.as_str(), &ASKS_FOR_VALUE) && !quotes().any(|quote| has_value(&quote.quote))
+    text.to_lowercase().split(|letter: char| !letter.is_alphanumeric()).any(is_value)
 }
 
 /// Returns whether a text has one of some phrases, each in lower case, at the start of a word.

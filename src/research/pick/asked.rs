@@ -1,7 +1,7 @@
 //! What a question asks for, told by its English wording, and whether a unit is of a kind that suits it.
 
 use super::features::Weights;
-use super::has_phrase;
+use super::{has_phrase, has_value};
 use crate::base::word::WordSplitter;
 use crate::research::unit::{Unit, UnitKind};
 
@@ -61,9 +61,8 @@ impl Asked {
     /// Returns whether a unit is of a kind that the question asks for.
     pub(super) fn suits(self, unit: &Unit, text: &str, weights: &Weights, splitter: &WordSplitter) -> bool {
         let own = &text[unit.range.clone()];
-        let has_number = || own.contains(|letter: char| letter.is_ascii_digit());
         match self {
-            Self::Number | Self::Time => has_number(),
+            Self::Number | Self::Time => has_value(own),
             Self::Steps => matches!(unit.kind, UnitKind::Code | UnitKind::List { is_ordered: true }),
             Self::List => matches!(unit.kind, UnitKind::List { .. } | UnitKind::Table),
             // The paragraph that begins with what is asked for.
