@@ -32,10 +32,10 @@ const MAX_UNITS: usize = 3;
 /// Lines of all picked units together; the first may have more.
 const MAX_LINES: usize = 26;
 
-/// A further unit whose score is lower than the best by more is left out: the best is nearly three times as likely to
+/// A further unit whose score is lower than the best by more is left out: the best is three times as likely to
 /// answer. On the sets of [`features`] this shows three units for every two questions, and most of them answer at least in
 /// part.
-const MARGIN: f32 = 1.0;
+const MARGIN: f32 = 1.2;
 
 /// Score of a unit beside a hit, relative to that of the hit.
 const NEIGHBOUR: f32 = 0.85;
