@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use dr::kb::embed::{self, Embedder, EmbedderChoice, EmbedderOptions, ModelStore};
+use dr::kb::embed::{self, Embedder, EmbedderOptions};
 use dr::kb::extract::Include;
 use dr::kb::index::{Index, IndexLocation};
 use dr::kb::ingest::{CollectionSource, IngestOptions};
@@ -30,15 +30,14 @@ fn main() -> Result<(), AnyError> {
 }
 
 async fn figures(folder: PathBuf) -> Result<(), AnyError> {
+    let embedder = embed::load(&EmbedderOptions::builtin())?;
     let home = tempfile::tempdir()?;
     if let Ok(address) = std::env::var("DR_BENCH_INDEX") {
         let index = Index::open(&IndexLocation::parse(&address)?).await?;
-        let embedder = embedder(home.path().to_path_buf())?;
         let texts = texts(&index, wanted()).await?;
         return searching(index, &embedder, &texts).await;
     }
     let location = IndexLocation::in_folder(home.path());
-    let embedder = embedder(home.path().to_path_buf())?;
     let options = |embed| IngestOptions {
         sources: vec![CollectionSource { name: "bench".into(), root: folder.clone(), include: Include::default() }],
         embed,
@@ -59,13 +58,6 @@ async fn figures(folder: PathBuf) -> Result<(), AnyError> {
 
     run(&location, &embedder, &options(true)).await?;
     searching(Index::open(&location).await?, &embedder, &texts).await
-}
-
-fn embedder(models: PathBuf) -> Result<Arc<dyn Embedder>, AnyError> {
-    let choice = EmbedderChoice::Builtin;
-    let store = ModelStore::in_folder(models);
-    let options = EmbedderOptions { choice, offline: true, store, data_dir: None, threads: None, endpoint: None };
-    Ok(embed::load(&options)?)
 }
 
 /// Returns the number of chunks of the sample.

@@ -12,12 +12,12 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use dr::base::token::CountTokens;
-use dr::kb::embed::{self, EmbedError, Embedder, EmbedderChoice, EmbedderOptions, ModelStore};
+use dr::kb::embed::{self, EmbedError, Embedder, EmbedderOptions};
 use dr::kb::extract::Include;
 use dr::kb::index::{Index, IndexLocation};
 use dr::kb::ingest::{CollectionSource, IngestOptions};
@@ -67,7 +67,7 @@ async fn figures(words: &Words, chunks: usize) -> Result<(), AnyError> {
     let (notes, index) = (home.path().join("notes"), home.path().join("index"));
     words.write_notes(&notes, chunks / SECTIONS)?;
     let location = IndexLocation::parse(index.to_str().ok_or("the temporary folder has no readable name")?)?;
-    let embedder: Arc<dyn Embedder> = Arc::new(SumOfWords::new(home.path().to_path_buf())?);
+    let embedder: Arc<dyn Embedder> = Arc::new(SumOfWords { builtin: embed::load(&EmbedderOptions::builtin())? });
     let options = |embed| IngestOptions {
         sources: vec![CollectionSource { name: "notes".into(), root: notes.clone(), include: Include::default() }],
         embed,
@@ -211,16 +211,11 @@ fn rare(random: &mut StdRng) -> String {
 
 /// Makes the vector of a text as the sum of a random vector for each word; long words count more.
 struct SumOfWords {
+    /// Counts the tokens.
     builtin: Arc<dyn Embedder>,
 }
 
 impl SumOfWords {
-    fn new(models: PathBuf) -> Result<Self, AnyError> {
-        let (choice, store) = (EmbedderChoice::Builtin, ModelStore::in_folder(models));
-        let options = EmbedderOptions { choice, offline: true, store, data_dir: None, threads: None, endpoint: None };
-        Ok(Self { builtin: embed::load(&options)? })
-    }
-
     fn vector(text: &str) -> Vec<f32> {
         let mut sum = vec![0.0_f32; DIMENSION];
         for word in text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()) {

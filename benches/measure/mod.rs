@@ -1,4 +1,4 @@
-//! Measurements of searches that more than one benchmark takes.
+//! What more than one benchmark does: index, search, print a row.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const SEARCHES: usize = 50;
 /// Depth at which the vector index is compared with the exact scan.
 const RECALL_DEPTH: usize = 50;
 
-/// Indexes.
+/// Brings an index up to date.
 pub(crate) async fn run(
     location: &IndexLocation,
     embedder: &Arc<dyn Embedder>,

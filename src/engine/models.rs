@@ -192,24 +192,22 @@ impl Engine {
         let stored = Index::known(&self.location).await;
         let used = self.embedder_choice(stored.as_ref(), false);
         let mut embedders = vec![self.entry("builtin", Some(BUILTIN_DIMENSION), None)];
-        if !matches!(&used, EmbedderChoice::Fastembed(name) if find(name).is_some()) && used != EmbedderChoice::Builtin
-        {
+        let known = match &used {
+            EmbedderChoice::Fastembed(name) => find(name),
+            EmbedderChoice::Builtin | EmbedderChoice::Endpoint(_) => None,
+        };
+        if known.is_none() && used != EmbedderChoice::Builtin {
             embedders.push(self.configured(&used));
         }
         embedders.extend(
             catalogue().iter().map(|model| self.entry(&model.name, Some(model.dimension()), Some(&model.source()))),
         );
-        let used = match used {
-            EmbedderChoice::Fastembed(name) => {
-                find(&name).map_or_else(|| format!("fastembed:{name}"), |known| known.name)
-            }
-            choice => choice.to_string(),
-        };
+        let used = known.map_or_else(|| used.to_string(), |known| known.name);
         let mut again: Vec<_> =
             rerankers().iter().map(|model| self.entry(&model.name, None, Some(&model.source))).collect();
         if let Ok(Some(reranker)) = self.settings.reranker() {
             let shown = reranker.to_string();
-            match again.iter_mut().find(|entry| shown == format!("fastembed:{}", entry.name)) {
+            match again.iter_mut().find(|entry| shown == CrossEncoderChoice::named(&entry.name).to_string()) {
                 Some(entry) => entry.is_used = true,
                 None => {
                     let place = if reranker.is_server() { "a server" } else { "a folder of this machine" };

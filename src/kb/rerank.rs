@@ -279,7 +279,7 @@ impl Reranker {
 
     async fn computed(&self, model: &Arc<CrossEncoder>, query: &str, texts: &[&str]) -> Result<Vec<f32>, RerankError> {
         let stop = CancellationToken::new();
-        // Ends the computation also if nobody waits for the search any more.
+        // Dropping the search ends the computation too.
         let _stopped = stop.clone().drop_guard();
         let (model, query) = (Arc::clone(model), query.to_owned());
         let texts: Vec<_> = texts.iter().map(|&text| text.to_owned()).collect();

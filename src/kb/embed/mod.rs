@@ -341,6 +341,20 @@ pub struct EmbedderOptions {
     pub endpoint: Option<EndpointSettings>,
 }
 
+impl EmbedderOptions {
+    /// Returns the options of the built-in embedder, which needs no files.
+    pub fn builtin() -> Self {
+        Self {
+            choice: EmbedderChoice::Builtin,
+            offline: true,
+            store: ModelStore::in_folder(PathBuf::new()),
+            data_dir: None,
+            threads: None,
+            endpoint: None,
+        }
+    }
+}
+
 /// Returns the configured embedder.
 ///
 /// The built-in one costs nothing until it is used. For those of fastembed this finds and loads the ONNX Runtime and hashes

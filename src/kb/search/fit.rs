@@ -6,13 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::signals::{Measured, Signals};
 use super::{SearchOptions, Searcher};
-use crate::kb::embed::{EmbedderChoice, EmbedderOptions, ModelStore, load};
+use crate::kb::embed::{EmbedderOptions, load};
 use crate::kb::index::{Index, IndexLocation};
 
 /// Strength of the ridge penalty on standardised weights.
@@ -72,16 +71,8 @@ async fn measure() {
     let mut cases = String::new();
     for line in sets.lines() {
         let [index, folder, kind] = line.split_whitespace().collect::<Vec<_>>()[..] else { panic!("{line}") };
-        let options = EmbedderOptions {
-            choice: EmbedderChoice::Builtin,
-            offline: true,
-            store: ModelStore::in_folder(PathBuf::new()),
-            data_dir: None,
-            threads: None,
-            endpoint: None,
-        };
         let index_of = Index::open(&IndexLocation::parse(index).unwrap()).await.unwrap();
-        let searcher = Searcher::new(index_of, Ok(load(&options).unwrap()));
+        let searcher = Searcher::new(index_of, Ok(load(&EmbedderOptions::builtin()).unwrap()));
         let queries = std::fs::read_to_string(format!("{folder}/queries.jsonl")).unwrap();
         for query in queries.lines().map(|line| serde_json::from_str::<Query>(line).unwrap()) {
             let kind = match kind {

@@ -6,13 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::*;
 use crate::base::id::ContentHash;
-use crate::kb::embed::{EmbedderChoice, EmbedderOptions, ModelStore, load};
+use crate::kb::embed::{EmbedderOptions, load};
 use crate::kb::index::{Index, IndexLocation};
 use crate::kb::search::{Hit, SearchOptions, Searcher};
 use crate::research::evidence::line_range;
@@ -103,15 +102,7 @@ fn has_any(candidate: &Candidate<'_>, excerpts: &[Excerpt]) -> bool {
 #[tokio::test]
 #[ignore = "reads evaluation sets"]
 async fn measure() {
-    let options = EmbedderOptions {
-        choice: EmbedderChoice::Builtin,
-        offline: true,
-        store: ModelStore::in_folder(PathBuf::new()),
-        data_dir: None,
-        threads: None,
-        endpoint: None,
-    };
-    let embedder = load(&options).unwrap();
+    let embedder = load(&EmbedderOptions::builtin()).unwrap();
     let sets = std::fs::read_to_string(std::env::var("DR_FIT").unwrap()).unwrap();
     let mut cases = String::new();
     for line in sets.lines() {
