@@ -1,88 +1,194 @@
-//! A breaker: a server that failed several times in a row is left alone for a while, so that nobody waits for each of many
-//! requests to fail.
+//! A circuit breaker: stops sending requests to a server after consecutive failures.
 
+use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::clock::{Clock, Moment};
 
-/// Failures in a row after which the server is left alone for [`PAUSE`].
+/// Failures in a row after which a run stops asking a source.
+const MAX_FAILURES_OF_RUN: u32 = 3;
+
+/// Failures in a row after which a server that is used across runs is given a [`PAUSE`].
 const MAX_FAILURES: u32 = 2;
 
 const PAUSE: Duration = Duration::from_mins(1);
 
-/// The server failed before, and is not asked for now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it failed before")]
-pub struct Paused;
-
-/// Counts the failures of one server.
-#[derive(Debug)]
-pub(crate) struct Breaker {
-    clock: Arc<dyn Clock>,
-    failures: Mutex<Failures>,
+/// The circuit is open: the request was not sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} is not asked any more, since {failures} requests in a row failed; the last one: {reason}")]
+pub struct Open {
+    /// Name of the server.
+    pub(crate) name: String,
+    /// Number of failed requests.
+    pub(crate) failures: u32,
+    /// Why the last of them failed.
+    pub(crate) reason: String,
 }
 
-/// Failures in a row, and when the last one was.
-#[derive(Clone, Copy, Debug, Default)]
-struct Failures {
-    number: u32,
-    last: Moment,
+/// What the outcome of a request says of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    /// It works. A server that refuses one request does.
+    Up,
+    /// It would fail whatever it was asked.
+    Down,
+    /// The request did not reach it, or its reply was not waited for.
+    Unknown,
+}
+
+/// An error of a request that a [`Breaker`] guards.
+pub(crate) trait Verdict: Display + From<Open> {
+    /// Returns what the error says of the server.
+    fn health(&self) -> Health;
+}
+
+/// Guards the requests to one server.
+///
+/// Callers may ask side by side. Until a request succeeds they take turns: otherwise all of them would be sent to a server
+/// that is down before the first failure is known.
+pub(crate) struct Breaker {
+    name: String,
+    max_failures: u32,
+    /// With a clock, the next request after a pause is sent, and decides about the following ones.
+    clock: Option<Arc<dyn Clock>>,
+    turn: tokio::sync::Mutex<()>,
+    record: Mutex<Record>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Record {
+    failures: u32,
+    last_failure: Moment,
+    reason: String,
+    has_succeeded: bool,
 }
 
 impl Breaker {
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, failures: Mutex::default() }
+    /// Returns a breaker that stays open for the rest of a run.
+    pub(crate) fn of_run(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            max_failures: MAX_FAILURES_OF_RUN,
+            clock: None,
+            turn: tokio::sync::Mutex::default(),
+            record: Mutex::default(),
+        }
     }
 
-    /// Makes a request unless the server is left alone, and notes whether it failed. One that is made after the pause
-    /// decides about the next.
+    /// Returns a breaker that is open for a minute at a time.
+    pub(crate) fn with_pauses(name: impl Into<String>, clock: Arc<dyn Clock>) -> Self {
+        Self { max_failures: MAX_FAILURES, clock: Some(clock), ..Self::of_run(name) }
+    }
+
+    /// Sends a request unless the circuit is open, and notes what its outcome says of the server.
     ///
     /// # Errors
     ///
-    /// Returns the error of the request, or [`Paused`] without making it.
-    pub(crate) async fn ask<T, E: From<Paused>>(&self, request: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-        let failures = *self.failures();
-        if failures.number >= MAX_FAILURES && self.clock.now().since(failures.last) < PAUSE {
-            return Err(Paused.into());
+    /// Returns the error of the request, or [`Open`] without sending it.
+    pub(crate) async fn ask<T, E: Verdict>(&self, request: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+        let is_sound = |record: &Record| record.has_succeeded && record.failures == 0;
+        let _turn = if is_sound(&self.record()) { None } else { Some(self.turn.lock().await) };
+        let Record { failures, last_failure, reason, .. } = self.record().clone();
+        let is_resting = || self.clock.as_ref().is_none_or(|clock| clock.now().since(last_failure) < PAUSE);
+        if failures >= self.max_failures && is_resting() {
+            return Err(Open { name: self.name.clone(), failures, reason }.into());
         }
         let answer = request.await;
-        let mut failures = self.failures();
-        *failures = match &answer {
-            Ok(_) => Failures::default(),
-            Err(_) => Failures { number: failures.number.saturating_add(1), last: self.clock.now() },
-        };
-        drop(failures);
+        let mut record = self.record();
+        match answer.as_ref().map_or_else(Verdict::health, |_| Health::Up) {
+            Health::Up => *record = Record { has_succeeded: true, ..Record::default() },
+            Health::Down => {
+                record.failures = record.failures.saturating_add(1);
+                record.last_failure = self.clock.as_ref().map(|clock| clock.now()).unwrap_or_default();
+                record.reason = answer.as_ref().err().map(E::to_string).unwrap_or_default();
+            }
+            Health::Unknown => {}
+        }
+        drop(record);
         answer
     }
 
-    fn failures(&self) -> MutexGuard<'_, Failures> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures::future::join_all;
+
     use super::*;
     use crate::base::clock::ManualClock;
 
-    #[tokio::test]
-    async fn server_that_fails_twice_is_left_alone_for_a_minute_and_a_success_forgets_that() {
-        #[derive(Debug, PartialEq)]
-        struct Failed(bool);
-        impl From<Paused> for Failed {
-            fn from(_: Paused) -> Self {
-                Self(false)
+    #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+    enum Failed {
+        #[error("no answer")]
+        Down,
+        #[error("status 400")]
+        Refused,
+        #[error("stopped")]
+        Stopped,
+        #[error(transparent)]
+        Open(#[from] Open),
+    }
+
+    impl Verdict for Failed {
+        fn health(&self) -> Health {
+            match self {
+                Self::Down => Health::Down,
+                Self::Refused => Health::Up,
+                Self::Stopped | Self::Open(_) => Health::Unknown,
             }
         }
+    }
+
+    #[tokio::test]
+    async fn server_that_fails_three_times_in_a_row_is_not_asked_again_however_many_ask_side_by_side() {
+        let (breaker, asked) = (Breaker::of_run("source `web`"), Mutex::new(0));
+        let fail = || async {
+            *asked.lock().unwrap() += 1;
+            tokio::task::yield_now().await;
+            Err::<(), _>(Failed::Down)
+        };
+        let answers = join_all((0..8).map(|_| breaker.ask(fail()))).await;
+        assert_eq!(*asked.lock().unwrap(), 3);
+        assert_eq!(
+            answers[7].clone().unwrap_err().to_string(),
+            "source `web` is not asked any more, since 3 requests in a row failed; the last one: no answer"
+        );
+    }
+
+    #[tokio::test]
+    async fn server_that_answers_now_and_then_is_still_asked() {
+        let breaker = Breaker::of_run("web");
+        for round in 0..9 {
+            let answer = if round % 3 == 2 { Ok(round) } else { Err(Failed::Down) };
+            assert_eq!(breaker.ask(async { answer.clone() }).await, answer);
+        }
+    }
+
+    #[tokio::test]
+    async fn requests_that_are_refused_or_not_sent_open_no_circuit() {
+        for error in [Failed::Refused, Failed::Stopped] {
+            let breaker = Breaker::of_run("web");
+            for _ in 0..9 {
+                assert_eq!(breaker.ask(async { Err::<(), _>(error.clone()) }).await, Err(error.clone()));
+            }
+            assert_eq!(breaker.ask(async { Ok::<_, Failed>(7) }).await, Ok(7));
+        }
+    }
+
+    #[tokio::test]
+    async fn server_with_pauses_is_asked_again_after_a_minute_and_a_success_closes_the_circuit() {
         let clock = Arc::new(ManualClock::at(Moment(5)));
-        let breaker = Breaker::new(clock.clone());
-        let was_made = async || breaker.ask(async { Err::<(), _>(Failed(true)) }).await == Err(Failed(true));
-        assert!(was_made().await && was_made().await && !was_made().await);
+        let breaker = Breaker::with_pauses("it", clock.clone());
+        let was_sent = async || breaker.ask(async { Err::<(), _>(Failed::Down) }).await == Err(Failed::Down);
+        assert!(was_sent().await && was_sent().await && !was_sent().await);
         clock.advance(PAUSE);
-        assert!(was_made().await && !was_made().await);
+        assert!(was_sent().await && !was_sent().await);
         clock.advance(PAUSE);
         assert_eq!(breaker.ask(async { Ok::<_, Failed>(7) }).await, Ok(7));
-        assert!(was_made().await && was_made().await && !was_made().await);
+        assert!(was_sent().await && was_sent().await && !was_sent().await);
     }
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::base::breaker::{Breaker, Paused};
+use crate::base::breaker::{Breaker, Health, Open, Verdict};
 use crate::base::clock::Clock;
 use crate::base::environment::{Environment, KeyError};
 use crate::base::http::{BaseUrl, HttpError, NoReply, ParseBaseUrlError, Secret, client_for, exchange};
@@ -132,11 +132,18 @@ pub(crate) enum RerankError {
     #[error("{}", with_causes(.0))]
     Here(#[from] CrossEncoderError),
     /// A blocking task panicked.
-    #[error("it failed")]
+    #[error("reranking task panicked")]
     Task(#[source] tokio::task::JoinError),
     /// The last requests of this process failed.
     #[error(transparent)]
-    Paused(#[from] Paused),
+    Open(#[from] Open),
+}
+
+impl Verdict for RerankError {
+    /// Every failure counts: a search that waits for a time-out first is not worth its order.
+    fn health(&self) -> Health {
+        if matches!(self, Self::Open(_)) { Health::Unknown } else { Health::Down }
+    }
 }
 
 /// A model that reranks.
@@ -222,7 +229,7 @@ impl RerankOptions {
             place,
             timeout: self.timeout_seconds.map_or(timeout, Duration::from_secs),
             candidates: self.candidates.unwrap_or(CANDIDATES),
-            breaker: Breaker::new(Arc::clone(&clock)),
+            breaker: Breaker::with_pauses("it", Arc::clone(&clock)),
             clock,
         }))
     }

@@ -480,7 +480,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                 // Actions run side by side, so which of them came too late to ask the source depends on timing. A tool
                 // that fails does not make the source of the searches fail.
                 let is_call = draft.tool == ToolDraft::Call;
-                if error.is_of_source() && !is_call && !matches!(self.failure, Some(SourceError::GivenUp { .. })) {
+                if error.is_of_source() && !is_call && !matches!(self.failure, Some(SourceError::GivenUp(_))) {
                     self.failure = Some(error);
                 }
                 (said, Vec::new())

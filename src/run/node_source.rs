@@ -17,9 +17,10 @@ use tracing::{Instrument, Span, debug_span};
 use super::cache::{Cache, normalised};
 use super::egress::{Egress, Leaving};
 use super::journal::{EgressKind, Lookup};
-use super::patience::{Breaker, Patience};
+use super::patience::Patience;
 use super::reader::Reading;
 use super::servers::{Arguments, NodeServers};
+use crate::base::breaker::Breaker;
 use crate::base::id::ContentHash;
 use crate::base::outbound::Outbound;
 use crate::research::node::NodeId;
@@ -342,7 +343,7 @@ impl Outside {
     async fn ask(&self, query: &Outbound, limit: usize) -> Result<Found, SourceError> {
         let WebPages { web, egress, node, patience, .. } = &self.pages;
         self.breaker
-            .guard(async {
+            .ask(async {
                 let leaving = Leaving::all(EgressKind::Query, query);
                 egress.release(node, &web.scope(), leaving).await?;
                 patience.wait(web.search(query, limit)).await
@@ -515,7 +516,7 @@ mod tests {
             cache: Cache::new(run.clone(), Moment(1), Arc::clone(&clock), None),
             egress: Egress::new(run, clock, false),
             patience: Patience { budget, stop: CancellationToken::new() },
-            breaker: Arc::new(Breaker::of("web")),
+            breaker: Arc::new(Breaker::of_run("source `web`")),
         };
         of_node(web, &shared, reads_for)
     }

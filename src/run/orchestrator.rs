@@ -20,7 +20,7 @@ use super::journal::{CallRow, CallState, JournalError, LockedRun};
 use super::ledger::{CallNotice, Ledger, charged_tokens};
 use super::node_source::Shared;
 use super::outlook::writing_reserve;
-use super::patience::{Breaker, Patience};
+use super::patience::Patience;
 use super::phase::{Briefs, Judged, Phase};
 use super::reader::Reading;
 use super::recall::Recall;
@@ -32,6 +32,7 @@ use super::steps::{StepError, Steps, draft_by_rules};
 use super::store::{Store, StoreError};
 use super::tree::{FoldError, RunState};
 use super::work::Work;
+use crate::base::breaker::Breaker;
 use crate::base::clock::Clock;
 use crate::base::id::RunId;
 use crate::kb::embed::Embedder;
@@ -318,7 +319,7 @@ impl Orchestrator {
             internal_servers: RunServers::new(&servers.internal, context.clone()).filter(|_| desk.is_some()),
             public_servers: RunServers::new(&servers.public, context).filter(|_| desk.is_some()),
             sources: resources.sources.clone(),
-            shared: Shared { cache, egress, patience, breaker: Arc::new(Breaker::of("web")) },
+            shared: Shared { cache, egress, patience, breaker: Arc::new(Breaker::of_run("source `web`")) },
             reading: Reading {
                 caller: desk.clone().map(|desk| desk as Arc<dyn Caller>),
                 embedder: resources.embedder.clone(),

@@ -12,7 +12,8 @@ use tokio::sync::OnceCell;
 use super::cache::Cache;
 use super::egress::{Egress, Leaving};
 use super::journal::{EgressKind, Lookup, MCP_CALL, MCP_TOOLS};
-use super::patience::{Breaker, Patience};
+use super::patience::Patience;
+use crate::base::breaker::Breaker;
 use crate::base::id::RunId;
 use crate::base::line::counted;
 use crate::base::outbound::Outbound;
@@ -94,7 +95,7 @@ impl<Q: ?Sized + Arguments> RunServers<Q> {
     /// Returns the servers of a run; `None` if there are none.
     pub(crate) fn new(servers: &[Arc<Server<Q>>], context: CallContext) -> Option<Arc<Self>> {
         let of = |server: &Arc<Server<Q>>| RunServer {
-            breaker: Breaker::of(server.source_name()),
+            breaker: Breaker::of_run(format!("source `{}`", server.source_name())),
             server: Arc::clone(server),
             calls: AtomicU32::new(0),
         };
@@ -210,7 +211,7 @@ impl<Q: ?Sized + Arguments> NodeServers<Q> {
         let RunServer { server, breaker, calls } = known;
         let CallContext { egress, patience, .. } = &self.shared.context;
         breaker
-            .guard(async {
+            .ask(async {
                 let most = server.settings().max_calls;
                 let is_left = |made: u32| (made < most).then_some(made + 1);
                 if calls.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_left).is_err() {

@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::mcp::OfferedTool;
 use self::web::WebUrl;
+use crate::base::breaker::{Health, Open, Verdict};
 use crate::base::id::ContentHash;
 use crate::base::line::one_line;
 use crate::kb::extract::{Extractable, page_of_heading};
@@ -204,15 +205,8 @@ pub enum SourceError {
         reason: String,
     },
     /// The run no longer asks the source.
-    #[error("source `{name}` is not asked any more, since {failures} requests in a row failed; the last one: {reason}")]
-    GivenUp {
-        /// Which source.
-        name: String,
-        /// Number of requests.
-        failures: u32,
-        /// Why the last of them failed.
-        reason: String,
-    },
+    #[error(transparent)]
+    GivenUp(#[from] Open),
     /// The run cannot continue.
     #[error(transparent)]
     Stopped(CallError),
@@ -227,7 +221,7 @@ impl SourceError {
             Self::Refused { .. } => "request_refused",
             Self::Failed { .. } => "failed",
             Self::Down { .. } => "not_available",
-            Self::GivenUp { .. } => "given_up",
+            Self::GivenUp(_) => "given_up",
             Self::Stopped(error) => error.class(),
         }
     }
@@ -240,7 +234,7 @@ impl SourceError {
 
     /// Returns whether the source itself failed, now or earlier.
     pub(crate) fn is_of_source(&self) -> bool {
-        matches!(self, Self::Failed { .. } | Self::Down { .. } | Self::GivenUp { .. })
+        matches!(self, Self::Failed { .. } | Self::Down { .. } | Self::GivenUp(_))
     }
 
     /// Returns the error as a model is told it.
@@ -249,12 +243,28 @@ impl SourceError {
     /// not, so every one of them is told the same.
     pub(crate) fn told(&self) -> String {
         match self {
-            Self::Down { name, .. } | Self::GivenUp { name, .. } => format!("source `{name}` is not available"),
+            Self::Down { name, .. } => format!("source `{name}` is not available"),
+            Self::GivenUp(Open { name, .. }) => format!("{name} is not available"),
             Self::NoSuchPassage { .. }
             | Self::Withheld { .. }
             | Self::Refused { .. }
             | Self::Failed { .. }
             | Self::Stopped(_) => self.to_string(),
+        }
+    }
+}
+
+impl Verdict for SourceError {
+    fn health(&self) -> Health {
+        match self {
+            // A source that refuses one request is not down.
+            Self::Failed { .. } => Health::Up,
+            Self::Down { .. } => Health::Down,
+            Self::NoSuchPassage { .. }
+            | Self::Withheld { .. }
+            | Self::Refused { .. }
+            | Self::GivenUp(_)
+            | Self::Stopped(_) => Health::Unknown,
         }
     }
 }

@@ -90,6 +90,7 @@ pub(crate) use self::searxng::SearxNg;
 pub(crate) use self::settings::{WebAccess, WebOptions, WebSettingsError};
 pub(crate) use self::url::{WebUrl, named_in};
 use super::{Found, Label, Passage, Place, SourceError, SourceFile, Support};
+use crate::base::breaker::Breaker;
 use crate::base::clock::{Clock, Moment};
 use crate::base::line::with_causes;
 use crate::base::outbound::Outbound;
@@ -135,7 +136,7 @@ pub(crate) struct Unread {
 /// The web, through search engines and one fetcher.
 pub struct WebSource {
     /// All are asked; none if only named pages are opened.
-    providers: Vec<Arc<dyn SearchProvider>>,
+    engines: Vec<Engine>,
     fetcher: Option<Arc<Fetcher>>,
     pages: PageStore,
     clock: Arc<dyn Clock>,
@@ -143,6 +144,13 @@ pub struct WebSource {
     splitter: WordSplitter,
     /// Hits by their canonical address.
     given: Mutex<HashMap<WebUrl, Given>>,
+}
+
+/// A search engine, and whether it still answers. Beside one that does, one that is down would delay every search by its
+/// retries.
+struct Engine {
+    provider: Arc<dyn SearchProvider>,
+    breaker: Breaker,
 }
 
 /// What a search engine says of a page.
@@ -161,8 +169,12 @@ impl WebSource {
         pages: PageStore,
         clock: Arc<dyn Clock>,
     ) -> Self {
+        let engine = |provider: Arc<dyn SearchProvider>| Engine {
+            breaker: Breaker::of_run(format!("`{}`", provider.name())),
+            provider,
+        };
         Self {
-            providers,
+            engines: providers.into_iter().map(engine).collect(),
             fetcher,
             pages,
             clock,
@@ -270,7 +282,7 @@ impl WebSource {
     }
 
     fn names(&self, between: &str) -> String {
-        self.providers.iter().map(|provider| provider.name()).collect::<Vec<_>>().join(between)
+        self.engines.iter().map(|engine| engine.provider.name()).collect::<Vec<_>>().join(between)
     }
 
     /// Returns what results depend on besides the query: the engines and the range of days.
@@ -286,8 +298,9 @@ impl WebSource {
     /// Returns an error if every engine fails in spite of retries.
     pub(crate) async fn search(&self, query: &Outbound, limit: usize) -> Result<Found, SourceError> {
         let asked = WebQuery { text: query.clone(), limit: limit.saturating_mul(HITS_PER_PASSAGE), dates: self.dates };
-        let searches =
-            self.providers.iter().map(|engine| search_patiently(&**engine, &asked, &*self.clock, rand::random));
+        let searches = self.engines.iter().map(|Engine { provider, breaker }| {
+            breaker.ask(search_patiently(&**provider, &asked, &*self.clock, rand::random))
+        });
         let (mut rankings, mut errors) = (Vec::new(), Vec::new());
         for found in join_all(searches).await {
             match found {

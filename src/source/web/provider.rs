@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::polite::{Contact, Pace, agent};
 use super::url::WebUrl;
+use crate::base::breaker::{Health, Open, Verdict};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::http::{BaseUrl, BodyError, Exchange, HttpError, NoReply, Secret, client_for, exchange, retry_after};
 use crate::base::line::{one_line, shortened};
@@ -123,6 +124,9 @@ pub(crate) enum WebError {
         /// The engine's error message.
         reason: String,
     },
+    /// The engine failed several times in a row.
+    #[error(transparent)]
+    GivenUp(#[from] Open),
 }
 
 impl WebError {
@@ -134,7 +138,7 @@ impl WebError {
             Self::Refused { hint, .. } => hint.map(str::to_owned),
             Self::RateLimited { .. } => Some("wait a while, or search with another provider".into()),
             Self::BadReply { .. } => Some("check that the address is that of the search engine".into()),
-            Self::Transient { .. } | Self::BadQuery { .. } => None,
+            Self::Transient { .. } | Self::BadQuery { .. } | Self::GivenUp(_) => None,
         }
     }
 
@@ -147,7 +151,23 @@ impl WebError {
             | Self::Authentication { .. }
             | Self::Quota { .. }
             | Self::BadReply { .. }
-            | Self::Refused { .. } => false,
+            | Self::Refused { .. }
+            | Self::GivenUp(_) => false,
+        }
+    }
+}
+
+impl Verdict for WebError {
+    fn health(&self) -> Health {
+        match self {
+            Self::BadQuery { .. } => Health::Up,
+            Self::GivenUp(_) => Health::Unknown,
+            Self::Transient { .. }
+            | Self::RateLimited { .. }
+            | Self::Authentication { .. }
+            | Self::Quota { .. }
+            | Self::BadReply { .. }
+            | Self::Refused { .. } => Health::Down,
         }
     }
 }
@@ -160,7 +180,8 @@ impl Failure for WebError {
             | Self::Quota { .. }
             | Self::BadReply { .. }
             | Self::Refused { .. }
-            | Self::BadQuery { .. } => Again::Never,
+            | Self::BadQuery { .. }
+            | Self::GivenUp(_) => Again::Never,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -423,6 +423,33 @@ async fn several_engines_are_merged_by_page_and_place_and_one_that_fails_is_note
     assert!(found.notes[0].starts_with("a search engine was left out: `wikipedia`"), "{:?}", found.notes);
     let nothing = source(vec![down(), down()]).search(&Outbound::fixed("valves"), 10).await;
     assert!(matches!(nothing, Err(SourceError::Down { .. })));
+}
+
+#[tokio::test]
+async fn engine_that_is_down_beside_another_is_not_asked_after_three_searches() {
+    let hits = json!({ "valves": [{ "url": "https://a.example/1", "title": "Valves", "snippet": "valves" }] });
+    let folder = tempfile::tempdir().unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let server = Server::start(move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Answer::json(403, &json!({ "error": "no" }))
+    });
+    let providers: Vec<Arc<dyn SearchProvider>> = vec![
+        Arc::new(FixtureProvider::read(&hits).unwrap()),
+        Arc::new(Wikipedia::new(Some(server.base()), None).unwrap()),
+    ];
+    let pages = PageStore::new(folder.path().join("pages"), folder.path().join("key"));
+    let source = WebSource::new(providers, None, pages, Arc::new(ManualClock::at(Moment(7))));
+    let query = Outbound::fixed("valves");
+    let found = join_all((0..8).map(|_| source.search(&query, 10))).await;
+    assert!(found.iter().all(|found| found.as_ref().unwrap().passages.len() == 1));
+    assert_eq!(asked.load(Ordering::SeqCst), 3);
+    let note = &found[7].as_ref().unwrap().notes[0];
+    assert!(
+        note.starts_with("a search engine was left out: `wikipedia` is not asked any more, since 3 requests"),
+        "{note}"
+    );
 }
 
 #[tokio::test]

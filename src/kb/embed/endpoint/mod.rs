@@ -116,7 +116,7 @@ impl Endpoint {
             name,
             counter: TokenCounter::for_model(&settings.model),
             client: client_for(&settings.server.address)?,
-            breaker: Breaker::new(Arc::clone(&clock)),
+            breaker: Breaker::with_pauses("it", Arc::clone(&clock)),
             clock,
             is_offline,
             threads,

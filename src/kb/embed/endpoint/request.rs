@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::settings::{EndpointSettings, Shorten};
-use crate::base::breaker::Paused;
+use crate::base::breaker::{Health, Open, Verdict};
 use crate::base::http::{BodyError, NoReply, retry_after};
 use crate::base::line::{shortened, with_causes};
 use crate::base::money::dollars_text;
@@ -123,7 +123,7 @@ pub enum EndpointError {
     },
     /// The server failed before.
     #[error(transparent)]
-    Paused(#[from] Paused),
+    Open(#[from] Open),
     /// The user stopped the work.
     #[error("stopped")]
     Stopped,
@@ -162,7 +162,7 @@ impl EndpointError {
             | Self::Form { .. }
             | Self::NoDirection
             | Self::EmptyText
-            | Self::Paused(_)
+            | Self::Open(_)
             | Self::Stopped => return None,
         })
     }
@@ -184,7 +184,16 @@ impl EndpointError {
             | Self::Refused { .. }
             | Self::EmptyText
             | Self::OverLimit { .. }
-            | Self::Paused(_) => false,
+            | Self::Open(_) => false,
+        }
+    }
+}
+
+impl Verdict for EndpointError {
+    fn health(&self) -> Health {
+        match self {
+            Self::Open(_) | Self::Stopped => Health::Unknown,
+            _ => Health::Down,
         }
     }
 }
@@ -206,7 +215,7 @@ impl Failure for EndpointError {
             | Self::NoDirection
             | Self::EmptyText
             | Self::OverLimit { .. }
-            | Self::Paused(_)
+            | Self::Open(_)
             | Self::Stopped => Again::Never,
         }
     }

@@ -324,7 +324,7 @@ fn server_that_fails_twice_is_not_asked_for_queries_for_a_while() {
         endpoint.embed_query("a").unwrap_err();
     }
     assert_eq!(server.count(), 2);
-    assert!(matches!(source(endpoint.embed_query("a").unwrap_err()), EndpointError::Paused(_)));
+    assert!(matches!(source(endpoint.embed_query("a").unwrap_err()), EndpointError::Open(_)));
 }
 
 #[test]
