@@ -88,6 +88,24 @@ const ASKING: &[(&str, &str)] = &[
     ("zh", "什么 谁 哪里 哪儿 哪 怎么 怎样 如何 为什么 为何 多少 几 几点 时候 可以 能 吗 呢"),
 ];
 
+/// Words that phrase a question and say nothing of its subject. A folder that lacks them may answer it all the same.
+const PHRASING: &[(&str, &str)] = &[
+    (
+        "de",
+        "unterschied unterschiede unterscheiden vergleich vergleiche vergleichen passiert bedeutet funktioniert wählen",
+    ),
+    (
+        "en",
+        "allowed best better care chose choose chooses choosing chosen compare compared comparison decide decided deal \
+         describe differ difference differences different differs distinguish exist exists explain find good handle happen \
+         happened happening happens kind kinds know list look make makes matter mean meaning means name need needs pick \
+         picked possible purpose reason reasons recommended say says show sort steps summarise summarize supposed take takes \
+         thing things understand versus vs want wants way ways work works",
+    ),
+    ("es", "diferencia diferencias diferenciar comparar compara elegir elegimos pasa ocurre significa funciona sirve"),
+    ("fr", "différence différences comparer compare comparez choisir passe arrive signifie fonctionne sert"),
+];
+
 /// Fewest different function words that show a language.
 const FEWEST: usize = 2;
 
@@ -104,6 +122,8 @@ pub(crate) struct Language {
     stemmer: Option<Stemmer>,
     /// Lower-cased.
     stop_words: HashSet<&'static str>,
+    /// Lower-cased words that phrase a question.
+    phrasing: HashSet<&'static str>,
 }
 
 impl fmt::Debug for Language {
@@ -119,15 +139,20 @@ static LANGUAGES: LazyLock<Vec<Language>> = LazyLock::new(|| {
         script: Script::Latin,
         stemmer: Some(Stemmer::new(Algorithm::English)),
         stop_words: ENGLISH.split_whitespace().collect(),
+        phrasing: phrasing("en"),
     };
     let others = OTHERS.iter().map(|&(code, name, script, stemmer)| {
         let asking = ASKING.iter().filter(|(own, _)| *own == code).flat_map(|(_, words)| words.split(' '));
         let known = stop_words::lookup(code).unwrap_or_default();
         let stop_words = known.iter().copied().chain(asking).collect();
-        Language { code, name, script, stemmer: stemmer.map(Stemmer::new), stop_words }
+        Language { code, name, script, stemmer: stemmer.map(Stemmer::new), stop_words, phrasing: phrasing(code) }
     });
     std::iter::once(english).chain(others).collect()
 });
+
+fn phrasing(code: &str) -> HashSet<&'static str> {
+    PHRASING.iter().filter(|(own, _)| *own == code).flat_map(|(_, words)| words.split_whitespace()).collect()
+}
 
 impl Language {
     /// Returns the language of a text, given its lower-case words: the one with the most function words among them. Without
@@ -187,6 +212,11 @@ impl Language {
     /// syllables of its stop words occur in other words too.
     pub(crate) fn is_stop_word(&self, word: &str) -> bool {
         !self.has_tones() && self.stop_words.contains(word)
+    }
+
+    /// Returns whether a lower-case word phrases a question and says nothing of its subject.
+    pub(crate) fn is_phrasing(&self, word: &str) -> bool {
+        self.phrasing.contains(word)
     }
 
     /// Returns the stemmer for words in `script`: that of this language if it uses the script, else that of the script's main

@@ -53,18 +53,29 @@ impl WordSplitter {
     ///
     /// Returns the stop words themselves if there is nothing else (`to be or not to be`).
     pub fn key_stems(&self, text: &str) -> Vec<String> {
+        let key = self.stems_of(text, |language, word| !language.is_stop_word(word));
+        if key.is_empty() { self.stems_of(text, |_, _| true) } else { key }
+    }
+
+    /// Returns the key stems of a question that name its subject; all key stems if every one of them only phrases it.
+    pub(crate) fn subject_stems(&self, question: &str) -> Vec<String> {
+        let names = |language: &Language, word: &str| !language.is_stop_word(word) && !language.is_phrasing(word);
+        let subject = self.stems_of(question, names);
+        if subject.is_empty() { self.key_stems(question) } else { subject }
+    }
+
+    /// Returns the distinct stems of the wanted words, in order of appearance.
+    fn stems_of(&self, text: &str, is_wanted: impl Fn(&Language, &str) -> bool) -> Vec<String> {
         let words = lower_cased(text);
         let language = language(&words);
-        let mut key = Vec::new();
-        let mut all = Vec::new();
-        for (_, word) in &words {
+        let mut stems = Vec::new();
+        for (_, word) in words.iter().filter(|(_, word)| is_wanted(language, word)) {
             let stem = self.stem(word);
-            let stems = if language.is_stop_word(word) { &mut all } else { &mut key };
             if !stems.contains(&stem) {
                 stems.push(stem);
             }
         }
-        if key.is_empty() { all } else { key }
+        stems
     }
 
     /// Returns `text` without its stop words, or unchanged if nothing else remains. No space is inserted between words that had
@@ -277,6 +288,8 @@ mod tests {
         assert_eq!(splitter.key_stems("to be or not to be"), ["to", "be", "or", "not"]);
         assert_eq!(splitter.without_stop_words("what is the writer lock"), "writer lock");
         assert_eq!(splitter.key_stems("Wie viele Urlaubstage habe ich?"), ["urlaubstag"]);
+        assert_eq!(splitter.subject_stems("What happens on the first day?"), ["first", "day"]);
+        assert_eq!(splitter.subject_stems("What works best?"), splitter.key_stems("What works best?"));
         assert!(splitter.has_key_word("what is a lock") && !splitter.has_key_word("what is it for"));
     }
 }

@@ -220,7 +220,11 @@ impl Searcher {
             let weight = (1.0 + (all - count + 0.5).max(0.5) / (count + 0.5)).ln();
             Ok::<_, SearchError>(KeyWord { is_known: count > 0.0, weight, stem, text })
         });
-        futures::future::try_join_all(counted).await
+        let mut keys: Vec<_> = futures::future::try_join_all(counted).await?;
+        // "Why did we choose …?" is answered by a note that never says "choose".
+        let subject = self.splitter.subject_stems(&query.text);
+        keys.retain(|key| key.is_known || subject.contains(&key.stem));
+        Ok(keys)
     }
 }
 
