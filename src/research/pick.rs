@@ -13,7 +13,7 @@ mod fit;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use asked::Asked;
+use asked::{Asked, Wanted};
 use features::{Features, Weights, points, share};
 
 use super::evidence::{Evidence, EvidenceId};
@@ -82,23 +82,6 @@ const REFERRING: [&str; 23] = [
     "Once ",
 ];
 
-/// Openings of a question that only a value answers.
-const ASKS_FOR_VALUE: [&str; 9] = [
-    "how many ",
-    "how old ",
-    "what year ",
-    "which year ",
-    "what date ",
-    "what version ",
-    "which version ",
-    "what percent",
-    "what share ",
-];
-
-/// Words that are values.
-const VALUES: &str = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|hundred|thousand|million|billion|\
-    dozen|half|once|twice|single|both|none|unlimited|infinite";
-
 /// A document in which something was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
@@ -127,7 +110,7 @@ struct Candidate<'a> {
     /// Score of the hit it stands in, or beside, relative to the best.
     hit: f32,
     words: HashSet<String>,
-    /// How well the words of the question are found in its heading, which is the first part, and in its sentences.
+    /// How well the words of the question are found in its headings, which are the first part, and in its sentences.
     matches: Option<Matches>,
     features: Features,
 }
@@ -137,10 +120,14 @@ impl Candidate<'_> {
         &self.reading.document.text[self.unit.range.clone()]
     }
 
-    /// Returns the title of its document and the headings above it.
-    fn names(&self) -> Vec<&str> {
+    /// Returns the title of its document and the headings above it. All of them: a unit below "Decision" is about what the
+    /// title names as much as the paragraph right below the title.
+    fn headings(&self) -> String {
         let title = self.reading.document.place.title();
-        std::iter::once(title).chain(self.unit.headings.iter().map(String::as_str)).collect()
+        let mut names = vec![title];
+        let own = self.unit.headings.iter().map(String::as_str);
+        names.extend(own.filter(|heading| *heading != title));
+        names.join(". ")
     }
 
     /// Sets the headings of a place in this unit. Those of a document that was read whole are of the first passage found.
@@ -173,7 +160,7 @@ pub(crate) fn pick(
     let mut picked = Vec::new();
     let mut number = 0;
     for candidate in best(candidates) {
-        let text = deciding(&candidate, &weights, splitter);
+        let text = deciding(&candidate, question, &weights, splitter);
         let document = &candidate.reading.document;
         let mut quotes = Vec::new();
         for range in shown(&candidate.unit, &weights, &document.text, splitter) {
@@ -187,30 +174,16 @@ pub(crate) fn pick(
     Ok(picked)
 }
 
-/// Returns whether a question asks for a value, as in "which version", and no unit has one: the units are about the
-/// subject, and do not answer.
+/// Returns whether a question asks for a value, as in "which version" or "what day", and no unit has one: the units are about
+/// the subject, and do not answer.
 pub(super) fn lacks_value(question: &Question, picked: &[Picked]) -> bool {
-    let quotes = || picked.iter().flat_map(|picked| &picked.quotes);
-    has_phrase(question.as_str(), &ASKS_FOR_VALUE) && !quotes().any(|quote| has_value(&quote.quote))
-}
-
-/// Returns whether a text has a number, in digits or in words.
-fn has_value(text: &str) -> bool {
-    let is_value = |word: &str| {
-        word.contains(|letter: char| letter.is_ascii_digit()) || VALUES.split('|').any(|value| value == word)
-    };
-    text.to_lowercase().split(|letter: char| !letter.is_alphanumeric()).any(is_value)
-}
-
-/// Returns whether a text has one of some phrases, each in lower case, at the start of a word.
-fn has_phrase(text: &str, phrases: &[&str]) -> bool {
-    let text = text.to_lowercase();
-    phrases.iter().any(|phrase| text.starts_with(phrase) || text.contains(&format!(" {phrase}")))
+    let mut quotes = picked.iter().flat_map(|picked| &picked.quotes);
+    Wanted::of(question.as_str()).is_some_and(|wanted| !quotes.any(|quote| wanted.is_in(&quote.quote)))
 }
 
 fn candidates<'a>(readings: &'a [Reading], question: &str, splitter: &WordSplitter) -> (Vec<Candidate<'a>>, Weights) {
     let asked = Asked::of(question);
-    let stems = splitter.key_stems(question);
+    let stems = splitter.subject_stems(question);
     let mut candidates = Vec::new();
     let best = readings.iter().flat_map(|reading| &reading.hits).map(|hit| hit.1).fold(f32::EPSILON, f32::max);
     for (rank, reading) in readings.iter().enumerate() {
@@ -238,9 +211,10 @@ fn candidates<'a>(readings: &'a [Reading], question: &str, splitter: &WordSplitt
     }
     let weights = rarity(&candidates, &stems);
     for candidate in &mut candidates {
-        let about = splitter.stems(&candidate.names().join(" "));
+        let about = splitter.stems(&candidate.headings());
         let words = share(&weights, &candidate.words, &about);
-        let suits = asked.suits(&candidate.unit, &candidate.reading.document.text, &weights, splitter);
+        let (unit, text) = (&candidate.unit, &candidate.reading.document.text);
+        let suits = (asked.suits(unit, text, &weights, splitter), asked.has_form(unit, text, &weights, splitter));
         candidate.features = Features::of(&candidate.unit, candidate.text(), words, suits, candidate.hit);
     }
     sort(&mut candidates);
@@ -310,7 +284,8 @@ fn add_meaning(
 ) -> Result<(), EmbedError> {
     candidates.truncate(MAX_COMPARED);
     let words: Vec<_> = question.as_str().split_whitespace().collect();
-    let texts: Vec<_> = candidates.iter().map(parts).collect();
+    let headings: Vec<_> = candidates.iter().map(Candidate::headings).collect();
+    let texts: Vec<_> = headings.iter().zip(&*candidates).map(|(headings, own)| parts(headings, own)).collect();
     let found = embedder.compare(&words, &texts)?;
     for (candidate, matches) in candidates.iter_mut().zip(found) {
         candidate.features.add_meaning(&matches);
@@ -320,13 +295,12 @@ fn add_meaning(
     Ok(())
 }
 
-/// Returns the heading of a unit and its sentences; the whole unit if it has none.
-fn parts<'a>(candidate: &'a Candidate<'_>) -> Vec<&'a str> {
-    let heading = candidate.names().last().copied().unwrap_or_default();
+/// Returns the headings of a unit as one part, and its sentences; the whole unit if it has none.
+fn parts<'a>(headings: &'a str, candidate: &'a Candidate<'_>) -> Vec<&'a str> {
     let whole = candidate.text();
     let sentences = compared(&candidate.unit).iter().map(|sentence| sentence.plain.as_str());
     let is_empty = candidate.unit.sentences.is_empty();
-    std::iter::once(heading).chain(sentences).chain(is_empty.then_some(whole)).collect()
+    std::iter::once(headings).chain(sentences).chain(is_empty.then_some(whole)).collect()
 }
 
 /// Returns the sentences of a unit that are compared by their tokens.
@@ -381,7 +355,18 @@ fn common(a: &HashSet<String>, b: &HashSet<String>) -> f32 {
 }
 
 /// Returns the sentence of a unit that answers best, without Markdown.
-fn deciding(candidate: &Candidate<'_>, weights: &Weights, splitter: &WordSplitter) -> String {
+///
+/// A list that is asked for answers as a whole: the sentence that leads into it does not prefer one of its items.
+fn deciding(candidate: &Candidate<'_>, question: &Question, weights: &Weights, splitter: &WordSplitter) -> String {
+    let is_list = matches!(candidate.unit.kind, UnitKind::List { .. });
+    let head = candidate.unit.head();
+    if is_list
+        && Asked::of(question.as_str()) == Asked::List
+        && let Some(lead) = candidate.unit.sentences.iter().rfind(|sentence| sentence.range.end <= head.end)
+    {
+        return lead.plain.clone();
+    }
+    let wanted = Wanted::of(question.as_str());
     let is_text = |line: &&str| line.contains(char::is_alphanumeric) && !line.starts_with(['`', '~']);
     let none = HashSet::new();
     let score = |(part, sentence): (usize, &Sentence)| {
@@ -390,12 +375,15 @@ fn deciding(candidate: &Candidate<'_>, weights: &Weights, splitter: &WordSplitte
     };
     let is_open = |sentence: &Sentence| sentence.plain.ends_with([':', '?']);
     let is_said = |sentence: &Sentence| !is_open(sentence) && !points(sentence);
-    let scored = (1..).zip(&candidate.unit.sentences).map(|own| (is_said(own.1), score(own), own.1));
+    // "There are forty of them" answers "how many", though its neighbours have more words of the question.
+    let is_wanted = |sentence: &Sentence| wanted.is_some_and(|wanted| wanted.is_in(&sentence.plain));
+    let scored =
+        (1..).zip(&candidate.unit.sentences).map(|own| ((is_said(own.1), is_wanted(own.1), score(own)), own.1));
     // Of equals the first.
-    let best = scored.reduce(|best, next| if (next.0, next.1) > (best.0, best.1) { next } else { best });
+    let best = scored.reduce(|best, next| if next.0 > best.0 { next } else { best });
     best.map_or_else(
         || candidate.text().lines().map(str::trim).find(is_text).unwrap_or_default().to_owned(),
-        |(.., sentence)| sentence.plain.clone(),
+        |(_, sentence)| sentence.plain.clone(),
     )
 }
 
@@ -489,7 +477,8 @@ mod tests {
 
     #[test]
     fn question_for_a_value_is_not_answered_by_units_without_one() {
-        let lacks = |document, question: &str| lacks_value(&question.parse().unwrap(), &picked(document, question));
+        let lacks =
+            |document: &str, question: &str| lacks_value(&question.parse().unwrap(), &picked(document, question));
         let document = "# Valves\n\nBrass valves arrived in a later version of the garden.\n";
         assert!(lacks(document, "Which version introduced brass valves?"));
         assert!(!lacks(document, "Why did the garden introduce brass valves?"));
@@ -498,6 +487,20 @@ mod tests {
         {
             assert!(!lacks(value, "Which version introduced brass valves?"), "{value}");
         }
+        let document = "# Meet\n\nThe meet of the valve makers had 40 guests.\n\nThe opener at the meet was 295 lbs.\n";
+        assert!(lacks(document, "On which day is the meet of the valve makers?"));
+        for day in ["2 May", "a Tuesday", "2025-05-02"] {
+            assert!(!lacks(&format!("The meet is on {day}.\n"), "On which day is the meet?"), "{day}");
+        }
+    }
+
+    #[test]
+    fn sentence_with_the_value_that_is_asked_for_decides_and_of_a_list_that_is_asked_for_its_lead_in() {
+        let document =
+            "# Valves\n\nValves of a garden are counted by the gardener every spring. There are forty of them.\n";
+        assert_eq!(picked(document, "How many valves are in the garden?")[0].text, "There are forty of them.");
+        let document = "# Valves\n\nThe garden has these valves:\n\n- a brass valve in the garden\n- a steel valve\n";
+        assert_eq!(picked(document, "Which valves are in the garden?")[0].text, "The garden has these valves:");
     }
 
     #[test]

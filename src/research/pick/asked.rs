@@ -1,9 +1,86 @@
 //! What a question asks for, told by its English wording, and whether a unit is of a kind that suits it.
 
 use super::features::Weights;
-use super::{has_phrase, has_value};
 use crate::base::word::WordSplitter;
 use crate::research::unit::{Unit, UnitKind};
+
+/// Openings of a question that only a number answers, in digits or in words.
+const ASKS_FOR_NUMBER: [&str; 10] = [
+    "how many ",
+    "how old ",
+    "what version ",
+    "which version ",
+    "what percent",
+    "what share ",
+    "what salary ",
+    "what price ",
+    "what fee ",
+    "what amount ",
+];
+
+/// Openings of a question that only a day, a month or a year answers.
+const ASKS_FOR_DAY: [&str; 9] = [
+    "what year ",
+    "which year ",
+    "what date ",
+    "which date ",
+    "what day ",
+    "which day ",
+    "which month ",
+    "when did ",
+    "when was ",
+];
+
+/// Words that are numbers.
+const NUMBERS: &str = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|sixty|\
+    seventy|eighty|ninety|hundred|thousand|million|billion|dozen|half|once|twice|single|both|none|unlimited|infinite";
+
+/// Words that are days. "May" and "sun" are words of their own, so they count beside a number only.
+const DAYS: &str = "monday|tuesday|wednesday|thursday|friday|saturday|sunday|mondays|tuesdays|wednesdays|thursdays|fridays|\
+    saturdays|sundays|january|february|march|april|june|july|august|september|october|november|december|jan|feb|mar|apr|jun|\
+    jul|aug|sep|sept|oct|nov|dec|yesterday|today|tomorrow|version|release";
+
+/// The kind of value that a question asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Number,
+    Day,
+}
+
+impl Wanted {
+    /// Returns the kind of value that a question asks for; `None` if other words may answer it.
+    pub(super) fn of(question: &str) -> Option<Self> {
+        match () {
+            () if has_phrase(question, &ASKS_FOR_NUMBER) => Some(Self::Number),
+            () if has_phrase(question, &ASKS_FOR_DAY) => Some(Self::Day),
+            () => None,
+        }
+    }
+
+    /// Returns whether a text has a value of this kind.
+    pub(super) fn is_in(self, text: &str) -> bool {
+        let text = text.to_lowercase();
+        let words = || text.split(|letter: char| !letter.is_alphanumeric());
+        let has_digit = |word: &str| word.contains(|letter: char| letter.is_ascii_digit());
+        let is_one_of = |known: &str, word: &str| known.split('|').any(|known| known == word);
+        let is_year = |word: &str| word.len() == 4 && word.parse().is_ok_and(|year: u16| (1000..2200).contains(&year));
+        match self {
+            Self::Number => words().any(|word| has_digit(word) || is_one_of(NUMBERS, word)),
+            Self::Day => {
+                words().any(|word| is_one_of(DAYS, word) || is_year(word))
+                    || words()
+                        .zip(words().skip(1))
+                        .any(|(a, b)| (has_digit(a) && b == "may") || (a == "may" && has_digit(b)))
+            }
+        }
+    }
+}
+
+/// Returns whether a text has one of some phrases, each in lower case, at the start of a word.
+fn has_phrase(text: &str, phrases: &[&str]) -> bool {
+    let text = text.to_lowercase();
+    phrases.iter().any(|phrase| text.starts_with(phrase) || text.contains(&format!(" {phrase}")))
+}
 
 /// What a question asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +89,7 @@ pub(super) enum Asked {
     Time,
     Steps,
     List,
+    Comparison,
     Definition,
     Other,
 }
@@ -36,7 +114,19 @@ impl Asked {
             {
                 Self::Number
             }
-            () if has(&["when ", "what year ", "what date ", "which year ", "how old "]) => Self::Time,
+            () if has(&[
+                "compare ",
+                "difference between ",
+                "differences between ",
+                "vs ",
+                "vs. ",
+                "versus ",
+                "differ from ",
+            ]) =>
+            {
+                Self::Comparison
+            }
+            () if has(&["when ", "how old "]) || has(&ASKS_FOR_DAY) => Self::Time,
             () if has(&["how do ", "how to ", "how can ", "how should ", "steps ", "what command"]) => Self::Steps,
             () if has(&[
                 "what are ",
@@ -47,6 +137,11 @@ impl Asked {
                 "what types ",
                 "types of ",
                 "what options ",
+                "what must ",
+                "what should ",
+                "what can ",
+                "what do ",
+                "what happens ",
             ]) =>
             {
                 Self::List
@@ -58,20 +153,39 @@ impl Asked {
         }
     }
 
-    /// Returns whether a unit is of a kind that the question asks for.
+    /// Returns whether a unit has the form that the question asks for: the list, the steps, the table of what is compared.
+    pub(super) fn has_form(self, unit: &Unit, text: &str, weights: &Weights, splitter: &WordSplitter) -> bool {
+        let own = &text[unit.range.clone()];
+        // Any page has lists: one that is meant has a word of the question above its items.
+        let is_meant = || {
+            let above = format!("{} {}", unit.headings.join(" "), &text[unit.head()]);
+            splitter.stems(&above).iter().any(|stem| weights.contains_key(stem))
+        };
+        match self {
+            Self::Steps => matches!(unit.kind, UnitKind::Code | UnitKind::List { is_ordered: true }) && is_meant(),
+            Self::List => matches!(unit.kind, UnitKind::List { .. } | UnitKind::Table) && is_meant(),
+            // The table that names all that is compared.
+            Self::Comparison => {
+                let words = splitter.stems(own);
+                unit.kind == UnitKind::Table && weights.keys().all(|stem| words.contains(stem))
+            }
+            Self::Number | Self::Time | Self::Definition | Self::Other => false,
+        }
+    }
+
+    /// Returns whether a unit says the kind of thing that the question asks for: a number, a time, a definition.
     pub(super) fn suits(self, unit: &Unit, text: &str, weights: &Weights, splitter: &WordSplitter) -> bool {
         let own = &text[unit.range.clone()];
         match self {
-            Self::Number | Self::Time => has_value(own),
-            Self::Steps => matches!(unit.kind, UnitKind::Code | UnitKind::List { is_ordered: true }),
-            Self::List => matches!(unit.kind, UnitKind::List { .. } | UnitKind::Table),
+            Self::Number => Wanted::Number.is_in(own),
+            Self::Time => Wanted::Number.is_in(own) || Wanted::Day.is_in(own),
             // The paragraph that begins with what is asked for.
             Self::Definition => {
                 let opening: String = own.chars().take(80).collect();
                 let words = splitter.stems(&opening);
                 unit.kind == UnitKind::Paragraph && weights.keys().all(|stem| words.contains(stem))
             }
-            Self::Other => false,
+            Self::Steps | Self::List | Self::Comparison | Self::Other => false,
         }
     }
 }

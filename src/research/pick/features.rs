@@ -18,7 +18,7 @@ const ABOUT: f32 = 0.7;
 const FULL_WORDS: f32 = 60.0;
 
 /// Marks of a sentence that says where something is written instead of what.
-const POINTING: [&str; 14] = [
+const POINTING: [&str; 22] = [
     "you can find",
     "can be found",
     "more information",
@@ -32,6 +32,14 @@ const POINTING: [&str; 14] = [
     "this page",
     "handbook page",
     "refer to ",
+    "see also",
+    "listed there",
+    "listed here",
+    "listed in ",
+    "described in ",
+    "explained in ",
+    "documented in ",
+    "covered in ",
     " here.",
 ];
 
@@ -39,17 +47,18 @@ const POINTING: [&str; 14] = [
 pub(super) type Weights = HashMap<String, f32>;
 
 /// Number of [`Features::values`].
-const COUNT: usize = 13;
+const COUNT: usize = 14;
 
 /// Weights of the features, fitted on 2026-11-23 (`just fit-units`): a softmax over the units of each question, of 70 questions on
 /// the Rust book, 45 on the documentation of an API, 70 of clapnq, and those of `tests/answers` that are English and not held out.
 /// With one set left out, the first unit answers 53, 58, 94 and 80 of 100 questions; with weights set by hand, 41, 47, 97 and
 /// 80. `open` and `links` are raised by hand, since the sets have few of them.
 pub(super) const WEIGHTS: [f32; COUNT] =
-    [4.06, 3.18, 5.52, 5.61, 4.61, 5.02, 3.21, 0.80, -3.0, -3.36, -1.52, -3.0, -4.09];
+    [4.06, 3.18, 5.52, 5.61, 4.61, 5.02, 3.21, 0.80, 0.80, -3.0, -3.36, -1.52, -3.0, -4.09];
 
 /// The same without an embedder that reads the question.
-const WEIGHTS_BY_WORDS: [f32; COUNT] = [8.09, 3.74, 0.0, 0.0, 0.0, 0.0, 2.82, 0.80, -3.0, -2.48, 0.0, -3.0, -3.25];
+const WEIGHTS_BY_WORDS: [f32; COUNT] =
+    [8.09, 3.74, 0.0, 0.0, 0.0, 0.0, 2.82, 0.80, 0.80, -3.0, -2.48, 0.0, -3.0, -3.25];
 
 /// Measurements of a unit, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -58,18 +67,20 @@ pub(super) struct Features {
     hit: f32,
     /// Share of the question's words in it, weighted by rarity; words of its headings count less.
     words: f32,
-    /// `MaxSim` of the question in its heading and the best two sentences.
+    /// `MaxSim` of the question in its headings and the best two sentences.
     meaning: f32,
     /// `MaxSim` of the question in all of it.
     whole: f32,
-    /// `MaxSim` of the question in its heading.
+    /// `MaxSim` of the question in its headings.
     about: f32,
     /// `MaxSim` of the word of the question that is found worst in it.
     least: f32,
     /// How much it says.
     fullness: f32,
-    /// Whether its kind suits the question.
+    /// Whether it says the kind of thing that is asked for.
     suits: f32,
+    /// Whether it has the form that is asked for.
+    form: f32,
     /// Whether it is a paragraph that ends with a colon or a question, and so says little by itself.
     open: f32,
     /// Whether it is a paragraph of a few words.
@@ -83,9 +94,9 @@ pub(super) struct Features {
 }
 
 impl Features {
-    /// Measures a unit by its words, given the share that is in it, whether it suits, and the score of its hit.
+    /// Measures a unit by its words, given the share that is in it, whether it suits and has the form that is asked for, and the score of its hit.
     #[expect(clippy::cast_precision_loss, reason = "a unit has a few hundred words")]
-    pub(super) fn of(unit: &Unit, text: &str, words: f32, suits: bool, hit: f32) -> Self {
+    pub(super) fn of(unit: &Unit, text: &str, words: f32, (suits, has_form): (bool, bool), hit: f32) -> Self {
         let count = count_words(text);
         let (is_code, is_prose) = (unit.kind == UnitKind::Code, unit.kind == UnitKind::Paragraph);
         let is_open = is_prose && (text.trim_end_matches(['*', '_']).ends_with([':', '?']) || count < 6);
@@ -97,6 +108,7 @@ impl Features {
             words,
             fullness: (count as f32 / FULL_WORDS).min(1.0),
             suits: flag(suits),
+            form: flag(has_form),
             open: flag(is_open),
             short: flag(is_prose && count < 12 && !is_open),
             code: flag(is_code && is_bare),
@@ -140,6 +152,7 @@ impl Features {
             ("least", self.least),
             ("fullness", self.fullness),
             ("suits", self.suits),
+            ("form", self.form),
             ("open", self.open),
             ("short", self.short),
             ("code", self.code),
