@@ -98,7 +98,7 @@ const PHRASING: &[(&str, &str)] = &[
         "en",
         "allowed best better care chose choose chooses choosing chosen compare compared comparison decide decided deal \
          describe differ difference differences different differs distinguish exist exists explain find good handle happen \
-         happened happening happens kind kinds know list look make makes matter mean meaning means name need needs pick \
+         happened happening happens kind kinds know list look make makes matter mean meaning means name need needs new pick \
          picked possible purpose reason reasons recommended say says show sort steps summarise summarize supposed take takes \
          thing things understand versus vs want wants way ways work works",
     ),

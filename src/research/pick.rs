@@ -487,6 +487,12 @@ mod tests {
         {
             assert!(!lacks(value, "Which version introduced brass valves?"), "{value}");
         }
+        let document = "# Tyres\n\nThe winter tyres are in the cellar since 2 October.\n";
+        assert!(lacks(document, "What did the winter tyres cost?"));
+        for amount in ["The winter tyres were 480 €.", "Cost of the winter tyres: 480.", "The winter tyres were free."]
+        {
+            assert!(!lacks(amount, "What did the winter tyres cost?"), "{amount}");
+        }
         let document = "# Meet\n\nThe meet of the valve makers had 40 guests.\n\nThe opener at the meet was 295 lbs.\n";
         assert!(lacks(document, "On which day is the meet of the valve makers?"));
         for day in ["2 May", "a Tuesday", "2025-05-02"] {

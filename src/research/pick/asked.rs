@@ -5,16 +5,15 @@ use crate::base::word::WordSplitter;
 use crate::research::unit::{Unit, UnitKind};
 
 /// Openings of a question that only a number answers, in digits or in words.
-const ASKS_FOR_NUMBER: [&str; 10] = [
+const ASKS_FOR_NUMBER: [&str; 9] = [
     "how many ",
     "how old ",
     "what version ",
     "which version ",
     "what percent",
     "what share ",
-    "what salary ",
-    "what price ",
-    "what fee ",
+    "which port ",
+    "what port ",
     "what amount ",
 ];
 
@@ -31,6 +30,31 @@ const ASKS_FOR_DAY: [&str; 9] = [
     "when was ",
 ];
 
+/// Openings and words of a question that only an amount of money answers: both must be there.
+const ASKS_FOR_AMOUNT: [&str; 14] = [
+    "how much ",
+    "what does ",
+    "what do ",
+    "what did ",
+    "what is the price ",
+    "what is the cost ",
+    "what is the fee ",
+    "what is the rent ",
+    "what salary ",
+    "what price ",
+    "what fee ",
+    "cuánto ",
+    "combien ",
+    "was kostet ",
+];
+const COSTS: &str = "cost|costs|price|prices|priced|salary|salaries|wage|wages|fee|fees|rent|charge|charges|cuesta|cuestan|precio|\
+    precios|coûte|coûtent|prix|kostet|kosten|preis|preise|gehalt";
+
+/// Signs and words of currencies, and words for nothing.
+const CURRENCY_SIGNS: [char; 6] = ['$', '€', '£', '¥', '₹', '₽'];
+const CURRENCIES: &str = "dollar|dollars|euro|euros|pound|pounds|cent|cents|usd|eur|gbp|chf|pln|jpy|yen|zł|kr|free|gratis|gratuit|\
+    kostenlos|nothing";
+
 /// Words that are numbers.
 const NUMBERS: &str = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|sixty|\
     seventy|eighty|ninety|hundred|thousand|million|billion|dozen|half|once|twice|single|both|none|unlimited|infinite";
@@ -45,12 +69,15 @@ const DAYS: &str = "monday|tuesday|wednesday|thursday|friday|saturday|sunday|mon
 pub(super) enum Wanted {
     Number,
     Day,
+    Money,
 }
 
 impl Wanted {
     /// Returns the kind of value that a question asks for; `None` if other words may answer it.
     pub(super) fn of(question: &str) -> Option<Self> {
+        let costs = || has_word(&question.to_lowercase(), COSTS);
         match () {
+            () if has_phrase(question, &ASKS_FOR_AMOUNT) && costs() => Some(Self::Money),
             () if has_phrase(question, &ASKS_FOR_NUMBER) => Some(Self::Number),
             () if has_phrase(question, &ASKS_FOR_DAY) => Some(Self::Day),
             () => None,
@@ -60,26 +87,38 @@ impl Wanted {
     /// Returns whether a text has a value of this kind.
     pub(super) fn is_in(self, text: &str) -> bool {
         let text = text.to_lowercase();
-        let words = || text.split(|letter: char| !letter.is_alphanumeric());
         let has_digit = |word: &str| word.contains(|letter: char| letter.is_ascii_digit());
-        let is_one_of = |known: &str, word: &str| known.split('|').any(|known| known == word);
         let is_year = |word: &str| word.len() == 4 && word.parse().is_ok_and(|year: u16| (1000..2200).contains(&year));
+        let is_may = |(a, b): (&str, &str)| (has_digit(a) && b == "may") || (a == "may" && has_digit(b));
         match self {
-            Self::Number => words().any(|word| has_digit(word) || is_one_of(NUMBERS, word)),
+            Self::Number => words(&text).any(has_digit) || has_word(&text, NUMBERS),
             Self::Day => {
-                words().any(|word| is_one_of(DAYS, word) || is_year(word))
-                    || words()
-                        .zip(words().skip(1))
-                        .any(|(a, b)| (has_digit(a) && b == "may") || (a == "may" && has_digit(b)))
+                has_word(&text, DAYS) || words(&text).any(is_year) || words(&text).zip(words(&text).skip(1)).any(is_may)
+            }
+            // A note of one's own may leave the currency out.
+            Self::Money => {
+                text.contains(CURRENCY_SIGNS)
+                    || has_word(&text, CURRENCIES)
+                    || (words(&text).any(has_digit) && has_word(&text, COSTS))
             }
         }
     }
 }
 
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter: char| !letter.is_alphanumeric())
+}
+
+/// Returns whether a text in lower case has one of some words, which are divided by `|`.
+fn has_word(text: &str, wanted: &str) -> bool {
+    words(text).any(|word| !word.is_empty() && wanted.split('|').any(|wanted| wanted == word))
+}
+
 /// Returns whether a text has one of some phrases, each in lower case, at the start of a word.
 fn has_phrase(text: &str, phrases: &[&str]) -> bool {
     let text = text.to_lowercase();
-    phrases.iter().any(|phrase| text.starts_with(phrase) || text.contains(&format!(" {phrase}")))
+    let is_start = |at: usize| !text[..at].ends_with(char::is_alphanumeric);
+    phrases.iter().any(|phrase| text.match_indices(phrase).any(|(at, _)| is_start(at)))
 }
 
 /// What a question asks for.

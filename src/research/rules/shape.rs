@@ -1,4 +1,5 @@
-//! Recognises comparisons and questions with several parts by their English wording.
+//! Recognises comparisons and questions with several parts by their English wording, and plain comparisons in German, Spanish
+//! and French.
 //!
 //! In doubt a question is plain: searching it whole finds less than searching its parts, but pieces of a question that
 //! was cut in the wrong place find nothing.
@@ -21,6 +22,13 @@ const BACK_WORDS: &str = "it they them these those each either one ones both whi
 /// Words between the entities of a comparison.
 const SEPARATORS: &str = ", and |, or |, | and | or | & | vs | versus | compared to | compared with | compare to \
     | compare with | differ from | different from | with | to | against ";
+
+/// Openings of a comparison in German, Spanish and French, words between its entities, and articles before them.
+const OTHER_OPENINGS: &str = "was ist der unterschied zwischen |unterschied zwischen |unterschiede zwischen |vergleiche \
+    |qué diferencia hay entre |cuál es la diferencia entre |diferencia entre |diferencias entre |compara |comparar \
+    |quelle est la différence entre |différence entre |différences entre |comparer ";
+const OTHER_SEPARATORS: &str = " und | y | e | et ";
+const OTHER_ARTICLES: &str = "el |la |los |las |un |una |le |les |une |der |die |das |dem |den ";
 
 /// Beginnings of a clause after the entities of a comparison.
 const CLAUSES: &str = "; |? |. | — | – |, which |, and which | and when | and how | and what | and why ";
@@ -68,7 +76,7 @@ impl<'a> Span<'a> {
     }
 
     fn trim(self) -> Self {
-        let is_edge = |letter: char| letter.is_whitespace() || ",.;:?!–—-".contains(letter);
+        let is_edge = |letter: char| letter.is_whitespace() || ",.;:?!¿¡–—-".contains(letter);
         let start = self.mask.len() - self.mask.trim_start_matches(is_edge).len();
         self.slice(start, self.mask.trim_end_matches(is_edge).len().max(start))
     }
@@ -201,6 +209,17 @@ fn refers_back(part: Span<'_>, splitter: &WordSplitter) -> bool {
 
 /// Parses the entities that a question compares.
 fn comparison(span: Span<'_>) -> Option<Vec<Part>> {
+    if let Some(list) = span.trim().strip(OTHER_OPENINGS) {
+        let entity = |entity: Span<'_>| {
+            let aspect = name(entity.strip_all(OTHER_ARTICLES))?.to_owned();
+            Some(Part { question: aspect.clone(), aspect })
+        };
+        return list.trim().split(OTHER_SEPARATORS).into_iter().map(entity).collect();
+    }
+    // “A or B: what is different?”
+    if let Some((list, asked)) = span.split_once(": ").filter(|(list, _)| list.mask.contains(" or ")) {
+        return if asked.mask.contains("differ") { listed(list, "", "") } else { None };
+    }
     let span = span.strip_all("what is |what are |what about |the ");
     if let Some(list) = span.strip("compare |compare and contrast |comparison of |comparison between ") {
         let of = list.strip("the ").and_then(|list| list.split_once(" of "));

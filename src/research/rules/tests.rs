@@ -42,6 +42,10 @@ fn comparison_has_an_aspect_for_each_entity_and_topic() {
         ("What is the difference between A and B, and when should I use each?", "A|B"),
         ("Compare A and B. Which one is cheaper?", "A|B"),
         ("Compare A and B; which of them is cheaper?", "A|B"),
+        ("V60 or AeroPress: what is different?", "V60|AeroPress"),
+        ("¿Qué diferencia hay entre el gres y la porcelana?", "gres|porcelana"),
+        ("Was ist der Unterschied zwischen Urlaub und Sonderurlaub?", "Urlaub|Sonderurlaub"),
+        ("Quelle est la différence entre le grès et la porcelaine ?", "grès|porcelaine"),
     ] {
         assert_eq!(parts(question, true).join("|"), aspects, "{question}");
     }
