@@ -214,7 +214,9 @@ fn comparison(span: Span<'_>) -> Option<Vec<Part>> {
             let aspect = name(entity.strip_all(OTHER_ARTICLES))?.to_owned();
             Some(Part { question: aspect.clone(), aspect })
         };
-        return list.trim().split(OTHER_SEPARATORS).into_iter().map(entity).collect();
+        let entities = list.trim().split(OTHER_SEPARATORS).into_iter().map(entity).collect::<Option<Vec<_>>>()?;
+        // More than two may be a clause of its own, which these words do not tell.
+        return (entities.len() == 2).then_some(entities);
     }
     // “A or B: what is different?”
     if let Some((list, asked)) = span.split_once(": ").filter(|(list, _)| list.mask.contains(" or ")) {
