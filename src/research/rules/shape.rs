@@ -296,6 +296,7 @@ fn name(span: Span<'_>) -> Option<&str> {
     let is_name = (1..=MAX_NAME_WORDS).contains(&span.text.split_whitespace().count())
         && span.text.chars().any(char::is_alphanumeric)
         && !span.asks()
+        && !span.starts_with("one ones")
         && !span.words().all(|word| is_in(word, NO_NAMES));
     is_name.then_some(span.text)
 }

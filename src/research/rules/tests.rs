@@ -85,6 +85,7 @@ fn plain_question_stays_whole() {
         "We have tenants that grow; how are quotas enforced?",
         "Do we use Kafka or RabbitMQ?",
         "Compare it",
+        "How does the history of the module differ from the one built into the shell?",
         " vs b",
         "Was ist der Unterschied zwischen A und B, und wann nimmt man es?",
         "Qu'est-ce que Lance ? Et comment ça marche ?",
