@@ -215,7 +215,7 @@ mod targets {
             let Ok(plan) = serde_json::from_slice::<SavedPlan>(bytes) else { return };
             let Some(brief) = plan.brief.filter(|brief| brief.check().is_ok()) else { return };
             let tree = Tree::of(brief.question.clone());
-            let _ = plan.draft.check(&tree, &brief, TreeLimits::default(), 1);
+            let _ = plan.draft.check(&tree, &brief, TreeLimits::default(), 1, &|_| true);
         });
     }
 

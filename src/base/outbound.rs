@@ -111,9 +111,10 @@ impl Outbound {
     /// Vouches for text whose origin the type system cannot see.
     ///
     /// `clippy.toml` forbids it. Each use carries an `#[expect]` with the reason why that text was made without internal
-    /// text: in the modules that turn the state of a run into what faces outward (`research::outward`, `run::outward`,
-    /// `run::outward_worker`), where an answer from the web names an address (`run::node_source`, the parser of a job's
-    /// report), and where the user has the pages of a report fetched again (`engine::verify`).
+    /// text: where the user's words and the first plan are read off a run (`run::outward`), where a model replies to a
+    /// prompt that is made of outbound text alone (`research::worker`, `research::memory`) or a template is filled with
+    /// such text (`research::outward`), where an answer from the web names an address (`run::node_source`), and where the
+    /// user has the pages of a report fetched again (`engine::verify`).
     pub(crate) fn vouched(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -125,6 +126,12 @@ impl Outbound {
 
     /// Returns the text.
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl AsRef<str> for Outbound {
+    fn as_ref(&self) -> &str {
         &self.0
     }
 }

@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use super::evidence::{Evidence, EvidenceId, count_lines};
 use super::extract::{check, is_hit};
 use super::locate::{locate, whole_sentences};
-use super::node::{Node, Tool};
-use super::question::{Aspect, AspectId};
+use super::node::Tool;
+use super::question::AspectId;
 use super::skim::Answer;
-use super::worker::Conversation;
+use super::worker::{Conversation, Task};
 use crate::base::line::{counted, one_line};
 use crate::base::word::count_words;
 use crate::llm::call::CallError;
@@ -196,9 +196,7 @@ enum Done {
 pub(super) struct Notebook<'a, Q: ?Sized> {
     source: &'a dyn Source<Q>,
     query: fn(String) -> Box<Q>,
-    node: &'a Node,
-    aspects: &'a [&'a Aspect],
-    passages_per_search: usize,
+    task: &'a Task<'a, Q>,
     made: HashSet<String>,
     /// Every passage shown, in order of first appearance.
     pub(super) shown: Vec<Shown>,
@@ -221,9 +219,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         Self {
             source: *source,
             query: *query,
-            node: task.node,
-            aspects: &task.aspects,
-            passages_per_search: task.limits.passages_per_search,
+            task,
             made: HashSet::new(),
             shown: Vec::new(),
             noted: Vec::new(),
@@ -291,7 +287,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
     }
 
     fn action(&self, draft: &ActionDraft) -> Result<Action<Q>, String> {
-        let is_allowed = |tool| self.node.tools.contains(&tool);
+        let is_allowed = |tool| self.task.tools.contains(&tool);
         match draft.tool {
             ToolDraft::Search | ToolDraft::Call if !is_allowed(Tool::Search) => Err("you may not search".to_owned()),
             ToolDraft::Open | ToolDraft::Continue if !is_allowed(Tool::Open) => {
@@ -359,7 +355,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         }
         let passage = &self.shown[at].passage;
         let aspect = draft.aspect.as_deref().map(|id| AspectId::named(id.trim()));
-        let aspect = aspect.filter(|id| self.aspects.iter().any(|aspect| aspect.id == *id));
+        let aspect = aspect.filter(|id| self.task.aspects.iter().any(|aspect| aspect.id == id));
         let said = one_line(draft.text.as_deref().unwrap_or_default());
         if is_hit(passage) {
             let text = if said.is_empty() { one_line(quote) } else { said };
@@ -384,7 +380,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
     /// Returns a range of a passage as evidence with a provisional id.
     fn quote(&self, at: usize, range: &Range<usize>) -> Evidence {
         let passage = &self.shown[at].passage;
-        passage.quote(range.clone(), EvidenceId::new(self.node.id.clone(), 0), passage.score)
+        passage.quote(range.clone(), EvidenceId::new(self.task.id.clone(), 0), passage.score)
     }
 
     async fn carry_out(&self, action: Result<Action<Q>, String>) -> Done {
@@ -392,9 +388,11 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             Err(reason) => Done::Refused(reason),
             Ok(Action::Known(id)) => Done::Known(id),
             Ok(Action::Continue(rest)) => Done::Continued(rest),
-            Ok(Action::Search(query)) => {
-                self.source.search(&query, self.passages_per_search).await.map_or_else(Done::Failed, Done::Found)
-            }
+            Ok(Action::Search(query)) => self
+                .source
+                .search(&query, self.task.limits.passages_per_search)
+                .await
+                .map_or_else(Done::Failed, Done::Found),
             Ok(Action::Open(at)) => {
                 let known = &self.shown[at].passage;
                 let opened = self.source.open(&known.id).await;
@@ -436,7 +434,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
 
     /// Returns a note on a range of a passage, or a refusal if the document no longer contains the quote.
     async fn noted_from(&self, passage: &Passage, range: Range<usize>, text: String, aspect: Option<AspectId>) -> Done {
-        let mut evidence = passage.quote(range, EvidenceId::new(self.node.id.clone(), 0), passage.score);
+        let mut evidence = passage.quote(range, EvidenceId::new(self.task.id.clone(), 0), passage.score);
         let mut remarks = Vec::new();
         check(&mut evidence, passage, self.source, &mut remarks).await;
         if evidence.checked {
@@ -466,7 +464,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                 }
                 self.remark(remarks);
                 let number = u32::try_from(self.noted.len() + 1).unwrap_or(u32::MAX);
-                note.evidence.id = EvidenceId::new(self.node.id.clone(), number);
+                note.evidence.id = EvidenceId::new(self.task.id.clone(), number);
                 let said = format!("noted as {}", note.evidence.id);
                 self.noted.push(note);
                 (said, Vec::new())

@@ -73,6 +73,10 @@ pub struct Branch {
     /// Deep Research claims that no fetched page confirms.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub(crate) reported: Vec<Reported>,
+    /// Whether its words may repeat internal text that it does not cite: those of a job that could call the user's own
+    /// server.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub(crate) saw_internal: bool,
 }
 
 /// A Deep Research claim that no fetched page confirms.

@@ -12,7 +12,7 @@ use super::evidence::{Evidence, EvidenceId};
 use super::extract::without_texts;
 use super::memory::branch_text;
 use super::prompt::{Template, ends_run, failure, fitted, room, room_beside, shorten_longest};
-use super::question::{Aspect, AspectId};
+use super::question::AspectId;
 use super::report::strike;
 use super::worker::{Gathered, PromptEntry, Task, conclusions};
 use crate::base::line::one_line;
@@ -52,7 +52,7 @@ impl FindingDraft {
     pub(super) fn known<'a>(
         &self,
         is_known: &dyn Fn(&EvidenceId) -> bool,
-        mut aspects: impl Iterator<Item = &'a Aspect>,
+        mut aspects: impl Iterator<Item = &'a AspectId>,
     ) -> Finding {
         let mut evidence: Vec<EvidenceId> = Vec::new();
         for id in self.ids() {
@@ -61,7 +61,7 @@ impl FindingDraft {
             }
         }
         let wanted = self.aspect.as_deref().map(|id| AspectId::named(id.trim()));
-        let aspect = wanted.filter(|id| aspects.any(|aspect| aspect.id == *id));
+        let aspect = wanted.filter(|id| aspects.any(|aspect| aspect == id));
         Finding { text: one_line(&strike(&self.text, is_known, "").0), evidence, aspect }
     }
 
@@ -82,7 +82,12 @@ pub(super) fn confidence(said: f32) -> f32 {
 ///
 /// Returns an error only if the run itself cannot continue.
 #[tracing::instrument(level = "debug", name = "step", skip_all, fields(name = "compress"))]
-pub(crate) async fn compress(caller: &dyn Caller, task: &Task<'_>, gathered: Gathered) -> Result<Branch, CallError> {
+pub(crate) async fn compress<Q: ?Sized + AsRef<str> + Sync>(
+    caller: &dyn Caller,
+    task: &Task<'_, Q>,
+    gathered: Gathered,
+) -> Result<Branch, CallError> {
+    let task = &task.plain();
     let mut remarks = gathered.remarks.clone();
     let received = received(task, &gathered.notes);
     let mut report = match gathered.stop {
@@ -93,7 +98,7 @@ pub(crate) async fn compress(caller: &dyn Caller, task: &Task<'_>, gathered: Gat
             Err(error) if ends_run(&error) => return Err(error),
             Err(CallError::Limit(_)) => by_rules(&gathered.notes, BranchStop::BudgetExceeded),
             Err(error) => {
-                remarks.push(format!("report on `{}` was written without a model: {error}", task.node.question));
+                remarks.push(format!("report on `{}` was written without a model: {error}", task.question));
                 by_rules(&gathered.notes, stop)
             }
         },
@@ -101,11 +106,11 @@ pub(crate) async fn compress(caller: &dyn Caller, task: &Task<'_>, gathered: Gat
     add_uncited(&mut report, &gathered.notes);
     if report.findings.is_empty() {
         report = empty(task, report.stop_reason);
-    } else if let Some(schema) = &task.node.output_schema {
+    } else if let Some(schema) = task.output_schema {
         match output(caller, task, &report, schema).await {
             Ok(value) => report.output = Some(value),
             Err(error) if ends_run(&error) => return Err(error),
-            Err(error) => remarks.push(format!("result of `{}` fails its schema: {error}", task.node.question)),
+            Err(error) => remarks.push(format!("result of `{}` fails its schema: {error}", task.question)),
         }
     }
     Ok(branch(task, gathered, report, remarks))
@@ -114,7 +119,7 @@ pub(crate) async fn compress(caller: &dyn Caller, task: &Task<'_>, gathered: Gat
 /// Returns the ids that a report may cite: the notes, and the checked quotes of the dependencies.
 fn received(task: &Task<'_>, noted: &[Note]) -> BTreeSet<EvidenceId> {
     let own = noted.iter().map(|note| &note.evidence);
-    let given = task.conclusions.iter().flat_map(|conclusion| &conclusion.branch.evidence);
+    let given = task.conclusions.iter().flat_map(|conclusion| &conclusion.branch().evidence);
     own.chain(given).filter(|quote| quote.checked).map(|quote| quote.id.clone()).collect()
 }
 
@@ -147,7 +152,7 @@ fn noted(notes: &[Note]) -> Vec<PromptEntry> {
 
 fn prompt(caller: &dyn Caller, task: &Task<'_>, found: &[Note]) -> Prompt {
     let render = |(notes, conclusions): &(Vec<PromptEntry>, Vec<PromptEntry>)| {
-        let question = &task.node.question;
+        let question = task.question;
         Template::Compress.prompt(
             caller,
             json!({"question": question, "aspects": task.aspects, "notes": notes, "conclusions": conclusions}),
@@ -168,7 +173,8 @@ fn from_draft(
     stop_reason: BranchStop,
 ) -> BranchReport {
     let is_known = |id: &EvidenceId| received.contains(id);
-    let findings = draft.findings.iter().map(|finding| finding.known(&is_known, task.aspects.iter().copied()));
+    let findings =
+        draft.findings.iter().map(|finding| finding.known(&is_known, task.aspects.iter().map(|aspect| aspect.id)));
     BranchReport {
         summary: strike(draft.summary.trim(), &is_known, "").0,
         findings: findings.filter(|finding| !finding.evidence.is_empty() && !finding.text.is_empty()).collect(),
@@ -212,7 +218,7 @@ fn empty(task: &Task<'_>, stop: BranchStop) -> BranchReport {
         summary: String::new(),
         findings: Vec::new(),
         confidence: 0.0,
-        open_questions: vec![task.node.question.to_string()],
+        open_questions: vec![task.question.to_owned()],
         output: None,
         stop_reason: if stop == BranchStop::BudgetExceeded { stop } else { BranchStop::NoEvidence },
     }
@@ -231,8 +237,9 @@ async fn output(
         support: Support::Strong,
         notes: Vec::new(),
         reported: Vec::new(),
+        saw_internal: false,
     };
-    let prompt = output_prompt(caller, task.node.question.as_str(), branch_text(&branch), schema);
+    let prompt = output_prompt(caller, task.question, branch_text(&branch), schema);
     let key = task.key.then("output");
     structured_value(caller, &key, &prompt, "result", schema).await.map_err(failure)
 }
@@ -254,7 +261,7 @@ pub(super) fn output_prompt(caller: &dyn Caller, question: &str, mut findings: S
 
 fn branch(task: &Task<'_>, gathered: Gathered, report: BranchReport, notes: Vec<String>) -> Branch {
     let evidence: Vec<Evidence> = gathered.notes.into_iter().map(|note| note.evidence).collect();
-    let given = task.conclusions.iter().map(|conclusion| conclusion.branch.support).max().unwrap_or(Support::None);
+    let given = task.conclusions.iter().map(|conclusion| conclusion.branch().support).max().unwrap_or(Support::None);
     let support = match (report.findings.is_empty(), evidence.is_empty()) {
         (true, _) => gathered.support,
         (false, true) => given,
@@ -262,7 +269,8 @@ fn branch(task: &Task<'_>, gathered: Gathered, report: BranchReport, notes: Vec<
         (false, false) => gathered.support.max(Support::Weak),
     };
     let further = without_texts(gathered.further);
-    Branch { report, evidence, further, support, notes, reported: gathered.reported }
+    let (reported, saw_internal) = (gathered.reported, gathered.saw_internal);
+    Branch { report, evidence, further, support, notes, reported, saw_internal }
 }
 
 #[cfg(test)]

@@ -6,6 +6,11 @@ use super::sentence::{is_end, is_wide_end};
 /// A model's token counter.
 pub(crate) type Count<'a> = &'a dyn Fn(&str) -> u64;
 
+/// Estimates tokens without a model's counter: slightly more than any tokenizer counts for prose.
+pub(crate) fn estimate(text: &str) -> u64 {
+    (text.len() as u64).div_ceil(3)
+}
+
 /// Returns the longest prefix of `text` with at most `max_tokens`.
 ///
 /// The prefix ends at a sentence or line; if not even the first one fits, between words; if not even one word fits,

@@ -6,9 +6,9 @@ use futures::future::{BoxFuture, join_all};
 
 use super::branch::{Branch, BranchReport, BranchStop, Finding};
 use super::evidence::{Evidence, line_range};
-use super::node::{Node, NodeId};
+use super::node::NodeId;
 use super::pick::{Picked, Reading, lacks_value};
-use super::question::Question;
+use super::question::{AspectId, Question};
 use crate::base::line::counted;
 use crate::source::{Documents, Found, Passage, Place, Source, SourceError, SourceFile, Support};
 
@@ -35,20 +35,22 @@ pub trait Pick: Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>>;
 }
 
-/// Answers a node from one search of one source, for `query`. Web results are snippets only, so the best pages are
-/// fetched first.
+/// Answers a node from one search of one source, for `query`, with units that answer `question`, its wording as a
+/// question. Web results are snippets only, so the best pages are fetched first. All findings serve `aspect`.
 ///
 /// # Errors
 ///
 /// Returns an error if the source fails. An empty result is not an error: the branch then ends with
 /// [`BranchStop::NoEvidence`].
-pub(crate) async fn extract<Q: ?Sized + Sync>(
-    node: &Node,
+pub(crate) async fn extract<Q: ?Sized + AsRef<str> + Sync>(
+    node: &NodeId,
+    aspect: Option<&AspectId>,
+    question: &Question,
     query: &Q,
     source: &dyn Source<Q>,
     picker: &dyn Pick,
 ) -> Result<Branch, SourceError> {
-    let (found, picked) = search_and_pick(&node.id, &node.question, query, source, picker).await?;
+    let (found, picked) = search_and_pick(node, question, query, source, picker).await?;
     let mut notes = found.notes;
     notes.extend(found.unknown);
     let mut findings = Vec::new();
@@ -61,7 +63,7 @@ pub(crate) async fn extract<Q: ?Sized + Sync>(
         // Half a list or a table without its header says something else.
         if quotes.iter().all(|quote| quote.checked) {
             let ids = quotes.iter().map(|quote| quote.id.clone()).collect();
-            findings.push(Finding { text, evidence: ids, aspect: node.aspects.first().cloned() });
+            findings.push(Finding { text, evidence: ids, aspect: aspect.cloned() });
             evidence.extend(quotes);
         } else {
             lost += 1;
@@ -74,13 +76,14 @@ pub(crate) async fn extract<Q: ?Sized + Sync>(
     let report = BranchReport {
         summary: findings.iter().map(|finding| finding.text.as_str()).collect::<Vec<_>>().join(" "),
         confidence: confidence(&evidence, found.support),
-        open_questions: if is_empty { vec![node.question.to_string()] } else { Vec::new() },
+        open_questions: if is_empty { vec![query.as_ref().to_owned()] } else { Vec::new() },
         findings,
         output: None,
         stop_reason: if is_empty { BranchStop::NoEvidence } else { BranchStop::Done },
     };
     let further = without_texts(found.passages);
-    Ok(Branch { report, evidence, further, support: found.support, notes, reported: Vec::new() })
+    let (support, reported, saw_internal) = (found.support, Vec::new(), false);
+    Ok(Branch { report, evidence, further, support, notes, reported, saw_internal })
 }
 
 /// Searches, and picks the units that answer best; none if what was found does not support an answer.

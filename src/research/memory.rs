@@ -7,15 +7,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use futures::future::join_all;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 
 use super::branch::{Branch, BranchReport, Finding};
-use super::cut::{Count, cut, pieces};
+use super::cut::{Count, cut, estimate, pieces};
 use super::node::{NodeId, SourceHint, Tree};
 use super::prompt::{Template, ends_run, fitted, shorten_longest, size};
 use super::question::Brief;
 use super::report::{marks, strike};
+use crate::base::outbound::{EgressAllowed, Outbound};
 use crate::base::word::WordSplitter;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Role};
@@ -51,23 +52,50 @@ pub struct Memory {
     /// Summary of all results.
     pub(crate) global: Summary,
     /// Summary of the public results, for workers that may not see internal text.
-    pub(crate) global_public: String,
+    #[serde(deserialize_with = "on_record")]
+    pub(crate) global_public: Outbound,
     /// One summary of each group of nodes.
     pub(crate) groups: BTreeMap<String, Summary>,
 }
 
-impl Memory {
-    /// Returns the global summary for a reader of `label`.
-    pub(crate) fn global_for(&self, label: Label) -> &str {
-        match label {
-            Label::Public if self.global.label == Label::Internal => &self.global_public,
-            Label::Public | Label::Internal => &self.global.text,
-        }
+/// Reads a public summary back. Journals of old have some that are not: see `RunSettings::keeps_public_apart`.
+#[expect(clippy::disallowed_methods, reason = "only `fold_public` makes the summary that is written there")]
+fn on_record<'de, D: Deserializer<'de>>(written: D) -> Result<Outbound, D::Error> {
+    String::deserialize(written).map(Outbound::vouched)
+}
+
+/// The findings of a node that rest on public sources alone, without what a plan had them formed into.
+///
+/// A conversation that faces outward is shown this and no other branch.
+#[derive(Clone, Debug)]
+pub(crate) struct PublicBranch(Branch);
+
+impl PublicBranch {
+    /// Returns the findings of a node if they are public.
+    pub(crate) fn of(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, id: &NodeId) -> Option<Self> {
+        let is_public = label(tree, branches, id) == Label::Public;
+        branches.get(id).filter(|_| is_public).map(Self::without_output)
+    }
+
+    /// Returns the findings of any node, because the user lets internal text leave.
+    pub(crate) fn allowed_by_user(_: EgressAllowed, branch: &Branch) -> Self {
+        Self::without_output(branch)
+    }
+
+    /// The schema of an output may be worded by a planner that had internal text in view, and so may the output.
+    fn without_output(branch: &Branch) -> Self {
+        let report = BranchReport { output: None, ..branch.report.clone() };
+        Self(Branch { report, ..branch.clone() })
+    }
+
+    /// Returns them for reading.
+    pub(crate) fn as_branch(&self) -> &Branch {
+        &self.0
     }
 }
 
-/// Returns the label of a node's findings: internal if it searched the knowledge base, cites it, or depends on a node
-/// that did.
+/// Returns the label of a node's findings: internal if it searched the knowledge base, cites it, may repeat other internal
+/// text, or depends on such a node.
 pub(crate) fn label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, id: &NodeId) -> Label {
     let mut open = vec![id];
     let mut seen = BTreeSet::new();
@@ -76,9 +104,9 @@ pub(crate) fn label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, id: &NodeI
             continue;
         }
         let Some(node) = tree.get(id) else { return Label::Internal };
-        let cites =
-            branches.get(id).is_some_and(|branch| branch.evidence.iter().any(|quote| quote.label == Label::Internal));
-        if cites || node.source_hint != SourceHint::Web {
+        let is_internal =
+            |branch: &Branch| branch.saw_internal || branch.evidence.iter().any(|quote| quote.label == Label::Internal);
+        if branches.get(id).is_some_and(is_internal) || node.source_hint != SourceHint::Web {
             return Label::Internal;
         }
         open.extend(&node.depends_on);
@@ -90,38 +118,57 @@ pub(crate) fn label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, id: &NodeI
 ///
 /// The public summary is made with outbound wording, since outward workers see it; the other summary with the wording
 /// of the plan.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Told<'a> {
+#[derive(Debug)]
+pub(crate) struct Told<'a, Q: ?Sized = str> {
     /// The task of the run.
-    pub(crate) task: &'a str,
+    pub(crate) task: &'a Q,
     /// The node.
     pub(crate) id: &'a NodeId,
     /// Its question.
-    pub(crate) question: &'a str,
+    pub(crate) question: &'a Q,
+}
+
+/// Folds a public branch into the public summary, see [`fold`].
+///
+/// # Errors
+///
+/// Returns an error only if the run itself cannot continue.
+#[expect(clippy::disallowed_methods, reason = "made of outbound text and a public branch alone")]
+pub(crate) async fn fold_public(
+    caller: Option<&dyn Caller>,
+    key: &CallKey,
+    told: Told<'_, Outbound>,
+    g: &Outbound,
+    branch: &PublicBranch,
+    r_tokens: u64,
+) -> Result<Outbound, CallError> {
+    let told = Told { task: told.task.as_str(), id: told.id, question: told.question.as_str() };
+    fold(caller, key, told, g.as_str(), branch.as_branch(), r_tokens).await.map(Outbound::vouched)
 }
 
 /// Folds a branch into a summary `g` and returns the new one, of at most `r_tokens` as the summariser counts.
 ///
 /// As long as all claims fit, the summary is their concatenation and no model is called. Past that, the prompt has at most
-/// 2 × `r_tokens` + 1,000 tokens. If the model fails or the prompt does not fit, rules fold instead.
+/// 2 × `r_tokens` + 1,000 tokens. Without a model, or if it fails or the prompt does not fit, rules fold instead.
 ///
 /// # Errors
 ///
 /// Returns an error only if the run itself cannot continue.
 pub(crate) async fn fold(
-    caller: &dyn Caller,
+    caller: Option<&dyn Caller>,
     key: &CallKey,
     told: Told<'_>,
     g: &str,
     branch: &Branch,
     r_tokens: u64,
 ) -> Result<String, CallError> {
+    let Some(caller) = caller else { return Ok(fold_by_rules(g, branch, r_tokens, &estimate)) };
     let count = |text: &str| caller.count(Role::Summariser, text);
     let whole = claims_after(g, branch).join("\n");
     if count(&whole) <= r_tokens {
         return Ok(whole);
     }
-    let Some(prompt) = fold_prompt(caller, told, g, branch, r_tokens) else {
+    let Some(prompt) = fold_prompt(caller, &told, g, branch, r_tokens) else {
         return Ok(fold_by_rules(g, branch, r_tokens, &count));
     };
     let asked = caller.call(key, &prompt).await;
@@ -133,7 +180,7 @@ pub(crate) async fn fold(
 }
 
 /// Returns the prompt of a fold with the branch truncated to fit; `None` if even the summary does not fit.
-fn fold_prompt(caller: &dyn Caller, told: Told<'_>, g: &str, branch: &Branch, r_tokens: u64) -> Option<Prompt> {
+fn fold_prompt(caller: &dyn Caller, told: &Told<'_>, g: &str, branch: &Branch, r_tokens: u64) -> Option<Prompt> {
     let most = (2 * r_tokens + OVERHEAD_TOKENS).min(caller.input_limit(Role::Summariser));
     let render = |result: &str| {
         let context = json!({
@@ -425,34 +472,45 @@ async fn one_of(
     }
 }
 
-/// Returns a summary without the claims of nodes whose findings are shown beside it.
-pub(crate) fn beside(global: &str, shown: &[NodeId]) -> String {
-    let is_shown = |piece: &str| {
-        let marks = marks(piece);
-        !marks.is_empty() && marks.iter().all(|(_, id)| shown.contains(id.node()))
-    };
-    pieces(global).into_iter().filter(|piece| !is_shown(piece)).collect::<Vec<_>>().join("\n")
+/// Returns the part of a summary that a worker is shown: without the claims of `shown`, nodes whose findings are shown
+/// beside it, the sentences that share the most key words with `question`, in the order they stand, in at most `tokens`.
+pub(crate) fn slice(global: &str, shown: &[NodeId], question: &str, tokens: u64) -> String {
+    let rest = beside(pieces(global), shown).join("\n");
+    nearest(pieces(&rest), question, tokens).join("\n")
 }
 
-/// Returns the sentences of a summary that share the most key words with a question, in the order they stand, in at
-/// most `tokens`.
-pub(crate) fn slice(global: &str, question: &str, tokens: u64, count: Count<'_>) -> String {
+/// The same of the public summary.
+pub(crate) fn public_slice(global: &Outbound, shown: &[NodeId], question: &Outbound, tokens: u64) -> Outbound {
+    let rest = Outbound::joined(&beside(global.parts(pieces), shown), "\n");
+    Outbound::joined(&nearest(rest.parts(pieces), question.as_str(), tokens), "\n")
+}
+
+/// Returns the sentences that do more than repeat claims of `shown`.
+fn beside<T: AsRef<str>>(mut sentences: Vec<T>, shown: &[NodeId]) -> Vec<T> {
+    sentences.retain(|sentence| {
+        let marks = marks(sentence.as_ref());
+        marks.is_empty() || marks.iter().any(|(_, id)| !shown.contains(id.node()))
+    });
+    sentences
+}
+
+/// Returns the sentences that share the most key words with a question, in the order they stand, in at most `tokens`.
+fn nearest<T: AsRef<str>>(all: Vec<T>, question: &str, tokens: u64) -> Vec<T> {
     let splitter = WordSplitter::default();
     let wanted: HashSet<_> = splitter.key_stems(question).into_iter().collect();
-    let all = pieces(global);
-    let shared = |piece: &str| stems(piece, &splitter).intersection(&wanted).count();
+    let shared = |piece: &T| stems(piece.as_ref(), &splitter).intersection(&wanted).count();
     let mut ranked: Vec<_> = all.iter().enumerate().map(|(place, piece)| (shared(piece), place)).collect();
     ranked.retain(|(shared, _)| *shared > 0);
     ranked.sort_by_key(|(shared, place)| (std::cmp::Reverse(*shared), *place));
     let mut kept: BTreeSet<usize> = BTreeSet::new();
-    let text = |kept: &BTreeSet<usize>| kept.iter().map(|place| all[*place]).collect::<Vec<_>>().join("\n");
+    let text = |kept: &BTreeSet<usize>| kept.iter().map(|place| all[*place].as_ref()).collect::<Vec<_>>().join("\n");
     for (_, place) in ranked {
         kept.insert(place);
-        if count(&text(&kept)) > tokens {
+        if estimate(&text(&kept)) > tokens {
             kept.remove(&place);
         }
     }
-    text(&kept)
+    all.into_iter().enumerate().filter(|(place, _)| kept.contains(place)).map(|(_, sentence)| sentence).collect()
 }
 
 #[cfg(test)]
@@ -477,7 +535,7 @@ mod tests {
         for round in 0..5 {
             let key = CallKey::new(format!("fold/{round}"));
             let told = Told { task: "Compare A and B", id: &id, question: "What is A?" };
-            g = fold(&caller, &key, told, &g, &found, r).await.unwrap();
+            g = fold(Some(&caller), &key, told, &g, &found, r).await.unwrap();
             assert!(tokens(&g) <= r, "{}", tokens(&g));
             assert!(g.ends_with('.'), "a summary that is too long ends where a sentence does");
         }
@@ -491,15 +549,15 @@ mod tests {
     async fn fold_goes_by_rules_where_the_model_fails_or_may_not_be_asked() {
         let id = add_node(&mut tree(), "What is A?", &[]);
         let found = branch(&id, &["A costs nine euros."], Label::Internal);
-        let told = Told { task: "Compare A and B", id: &id, question: "What is A?" };
+        let told = |id| Told { task: "Compare A and B", id, question: "What is A?" };
         for error in [broken("down"), CallError::Limit(Limit::Cost)] {
             let caller = Scripted::replying("".into()).failing_at(1, error);
-            let g = fold(&caller, &CallKey::new("f"), told, LONG, &found, 20).await;
+            let g = fold(Some(&caller), &CallKey::new("f"), told(&id), LONG, &found, 20).await;
             assert_eq!(g.unwrap(), "B is free. [n9e1]\nA costs nine euros. [n2e1]");
             assert_eq!(caller.keys().len(), 1);
         }
         let caller = Scripted::replying("".into()).failing_at(1, CallError::Cancelled);
-        let g = fold(&caller, &CallKey::new("f"), told, LONG, &found, 20).await;
+        let g = fold(Some(&caller), &CallKey::new("f"), told(&id), LONG, &found, 20).await;
         assert_eq!(g, Err(CallError::Cancelled));
     }
 
@@ -514,7 +572,7 @@ mod tests {
             tree.get_mut(&id).unwrap().group = Some("prices".into());
             let found = branch(&id, &[claim], Label::Internal);
             let told = Told { task: "Compare A and B", id: &id, question: "What is it?" };
-            g = fold(&caller, &CallKey::new("f"), told, &g, &found, 400).await.unwrap();
+            g = fold(Some(&caller), &CallKey::new("f"), told, &g, &found, 400).await.unwrap();
             branches.insert(id, found);
         }
         let brief = brief("Compare A and B", &["a"]);
@@ -566,22 +624,23 @@ mod tests {
         for id in [&web, &both] {
             tree.get_mut(id).unwrap().source_hint = SourceHint::Web;
         }
-        let branches = BTreeMap::from([
+        let mut branches = BTreeMap::from([
             (notes.clone(), branch(&notes, &["A is ours."], Label::Internal)),
             (web.clone(), branch(&web, &["A is known."], Label::Public)),
         ]);
-        let labels = [&notes, &web, &both].map(|id| label(&tree, &branches, id));
-        assert_eq!(labels, [Label::Internal, Label::Public, Label::Internal]);
-        let mut memory = Memory { global_public: "public".into(), ..Memory::default() };
-        memory.global = Summary { text: "all".into(), label: Label::Internal };
-        assert_eq!((memory.global_for(Label::Public), memory.global_for(Label::Internal)), ("public", "all"));
+        let labels = |branches: &_| [&notes, &web, &both].map(|id| label(&tree, branches, id));
+        assert_eq!(labels(&branches), [Label::Internal, Label::Public, Label::Internal]);
+        let shown = [&notes, &web, &both].map(|id| PublicBranch::of(&tree, &branches, id).is_some());
+        assert_eq!(shown, [false, true, false]);
+        branches.get_mut(&web).unwrap().saw_internal = true;
+        assert_eq!(labels(&branches), [Label::Internal; 3], "its words may repeat what it was told");
     }
 
     #[test]
     fn summary_beside_the_findings_of_nodes_leaves_their_claims_out() {
         let g = "A is red. [n2e1]\nB is blue. [n3e1] Both are old. [n2e2, n3e2] All of it is known.";
         assert_eq!(
-            beside(g, &[NodeId::numbered(2)]),
+            beside(pieces(g), &[NodeId::numbered(2)]).join("\n"),
             "B is blue. [n3e1]\nBoth are old. [n2e2, n3e2]\nAll of it is known."
         );
         assert_eq!(
@@ -601,14 +660,13 @@ mod tests {
         let g =
             "Oranges are round. [n2e1]\nThe budget is enforced by a lock. [n3e1] The lock is a file. Pears are green.";
         assert_eq!(
-            slice(g, "How is the budget lock enforced?", 100, &tokens),
+            slice(g, &[], "How is the budget lock enforced?", 100),
             "The budget is enforced by a lock. [n3e1]\nThe lock is a file."
         );
-        assert_eq!(
-            slice(g, "How is the budget lock enforced?", 11, &tokens),
-            "The budget is enforced by a lock. [n3e1]"
-        );
-        assert_eq!(slice(g, "bicycles", 100, &tokens), "");
+        assert_eq!(slice(g, &[], "How is the budget lock enforced?", 15), "The budget is enforced by a lock. [n3e1]");
+        assert_eq!(slice(g, &[], "bicycles", 100), "");
+        let (g, question) = (Outbound::fixed(g), Outbound::fixed("How is the budget lock enforced?"));
+        assert_eq!(public_slice(&g, &[NodeId::numbered(3)], &question, 100).as_str(), "The lock is a file.");
     }
 
     proptest! {

@@ -1,10 +1,11 @@
 //! An `OutwardTask`: the whole input of a worker on the web or of a background job, made only of outbound text.
 
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::prompt::Template;
 use super::question::AspectId;
+use super::worker::TaskAspect;
 use crate::base::outbound::Outbound;
 use crate::llm::call::Caller;
 
@@ -26,6 +27,8 @@ pub(crate) struct OutwardTask {
     today: Option<Outbound>,
     /// Restriction on the dates of pages: `from 2026-01-01 on`.
     days: Option<Outbound>,
+    /// JSON Schema of the result, if it was planned before any retrieval.
+    output_schema: Option<Value>,
 }
 
 /// An aspect, worded in outbound text.
@@ -37,11 +40,17 @@ pub(crate) struct OutwardAspect {
     pub(crate) text: Outbound,
 }
 
+impl<'a> From<&'a OutwardAspect> for TaskAspect<'a, Outbound> {
+    fn from(OutwardAspect { id, text }: &'a OutwardAspect) -> Self {
+        Self { id, text }
+    }
+}
+
 impl OutwardTask {
     /// Returns the task of a node. Without a `planned` question, its question is composed of its aspects.
     pub(crate) fn new(asked: Outbound, planned: Option<Outbound>, mut aspects: Vec<OutwardAspect>) -> Self {
         aspects.sort_by(|a, b| a.id.cmp(&b.id));
-        Self { planned, asked, background: None, aspects, today: None, days: None }
+        Self { planned, asked, background: None, aspects, today: None, days: None, output_schema: None }
     }
 
     /// Adds the context of the question.
@@ -54,6 +63,12 @@ impl OutwardTask {
     #[must_use]
     pub(crate) fn dated(self, today: Option<Outbound>, days: Option<Outbound>) -> Self {
         Self { today, days, ..self }
+    }
+
+    /// Adds the schema of the result.
+    #[must_use]
+    pub(crate) fn formed(self, output_schema: Option<Value>) -> Self {
+        Self { output_schema, ..self }
     }
 
     /// Returns the task for a subset of its aspects.
@@ -80,6 +95,11 @@ impl OutwardTask {
     /// Returns the aspects, sorted by id.
     pub(crate) fn aspects(&self) -> &[OutwardAspect] {
         &self.aspects
+    }
+
+    /// Returns the schema of the result.
+    pub(crate) fn output_schema(&self) -> Option<&Value> {
+        self.output_schema.as_ref()
     }
 
     /// Returns its text without the dates.

@@ -9,10 +9,11 @@ use std::ops::Range;
 use super::branch::{Branch, BranchReport, BranchStop, Finding, Reported};
 use super::evidence::{Evidence, EvidenceId};
 use super::extract::{check, without_texts};
-use super::node::Node;
+use super::node::NodeId;
 use super::question::Aspect;
 use super::sentence::{Sentence, sentences, sentences_of_page};
 use crate::base::line::{counted, one_line};
+use crate::base::outbound::Outbound;
 use crate::base::word::{WordSplitter, find_words};
 use crate::source::deep_research::JobReport;
 use crate::source::{Documents, Passage, SourceError, Support};
@@ -58,11 +59,14 @@ struct Claim {
 
 /// Fetches up to `max_pages` of the cited pages. Confirmed claims become findings, the others are listed as reported.
 ///
+/// The question that stays open is the one the job was asked, since the planner may have worded its node after retrieval.
+///
 /// # Errors
 ///
 /// Returns an error if the run cannot continue. A page that cannot be fetched confirms nothing.
 pub(crate) async fn branch_of(
-    node: &Node,
+    node: &NodeId,
+    question: &Outbound,
     aspects: &[Aspect],
     report: &JobReport,
     pages: Option<&dyn Documents>,
@@ -84,8 +88,7 @@ pub(crate) async fn branch_of(
     }
     if let Some(limit) = &report.incomplete {
         notes.push(format!(
-            "Deep Research stopped before it was done ({limit}); its report on `{}` is incomplete",
-            node.question
+            "Deep Research stopped before it was done ({limit}); its report on `{question}` is incomplete"
         ));
     }
     let all = findings.len() + reported.len();
@@ -100,7 +103,7 @@ pub(crate) async fn branch_of(
             summary: findings.iter().map(|finding| finding.text.as_str()).collect::<Vec<_>>().join(" "),
             findings,
             confidence,
-            open_questions: if is_open { vec![node.question.to_string()] } else { Vec::new() },
+            open_questions: if is_open { vec![question.to_string()] } else { Vec::new() },
             output: None,
             stop_reason: match &report.incomplete {
                 _ if is_empty => BranchStop::NoEvidence,
@@ -115,12 +118,13 @@ pub(crate) async fn branch_of(
         support: if is_empty { Support::None } else { Support::Strong },
         notes,
         reported,
+        saw_internal: report.had_server,
     })
 }
 
 /// Results of the claims verified so far.
 struct Verified<'a> {
-    node: &'a Node,
+    node: &'a NodeId,
     aspects: &'a [Aspect],
     evidence: Vec<Evidence>,
     findings: Vec<Finding>,
@@ -139,7 +143,7 @@ impl Verified<'_> {
             let (Some(page), Some(source)) = (read.get(url), pages) else { continue };
             let Some(range) = borne_out(&claim.text, &page.sentences) else { continue };
             let number = u32::try_from(self.evidence.len() + 1).unwrap_or(u32::MAX);
-            let id = EvidenceId::new(self.node.id.clone(), number);
+            let id = EvidenceId::new(self.node.clone(), number);
             let mut quote = page.passage.quote(range, id, 0.8);
             check(&mut quote, &page.passage, source, notes).await;
             if quote.checked {
@@ -212,7 +216,7 @@ fn claims(report: &JobReport) -> Vec<Claim> {
         let Some(place) = sentences.iter().rposition(|sentence| sentence.range.start <= span.start) else { continue };
         let said = one_line(sentences[place].plain.trim_end_matches(['(', ')', '[', ']', ' ']));
         let claim = claims.entry(place).or_insert_with(|| Claim { text: said, pages: Vec::new() });
-        let page = (citation.url.to_string(), one_line(&citation.title));
+        let page = (citation.url.clone(), one_line(&citation.title));
         if !claim.pages.contains(&page) {
             claim.pages.push(page);
         }
@@ -288,7 +292,7 @@ mod tests {
         let start = text.find("([").unwrap();
         let end = text.find("). N").unwrap() + 1;
         let citation = crate::source::deep_research::report::JobCitation {
-            url: crate::base::outbound::Outbound::fixed("https://a.example/w"),
+            url: "https://a.example/w".into(),
             title: "Wells".into(),
             span: Some(start..end),
         };

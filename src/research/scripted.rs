@@ -332,5 +332,6 @@ pub(crate) fn branch(node: &NodeId, texts: &[&str], label: Label) -> Branch {
         support: if is_empty { Support::None } else { Support::Strong },
         notes: Vec::new(),
         reported: Vec::new(),
+        saw_internal: false,
     }
 }

@@ -7,17 +7,18 @@ use std::collections::HashSet;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::action::{ActionDraft, ActionResult, CallDraft, MAX_ACTIONS, Note, Notebook};
 use super::branch::{Branch, BranchStop, Reported};
 use super::cut::cut;
 use super::evidence::Evidence;
-use super::memory::branch_text;
-use super::node::{Node, Tool};
+use super::memory::{PublicBranch, branch_text};
+use super::node::{Node, NodeId, Tool};
 use super::prompt::{Template, ends_run, failure, fitted, room, shorten_longest, size};
 use super::question::{Aspect, AspectId};
 use super::skim::Answer;
+use crate::base::outbound::Outbound;
 use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Role};
 use crate::llm::model::ModelError;
@@ -49,52 +50,130 @@ impl Default for WorkerLimits {
 }
 
 /// A node whose conclusions a worker sees.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Conclusion<'a> {
-    /// The node, whose question the worker sees.
-    pub(crate) node: &'a Node,
-    /// Its findings.
-    pub(crate) branch: &'a Branch,
+#[derive(Debug)]
+pub(crate) struct Conclusion<'a, Q: ?Sized = str> {
+    id: &'a NodeId,
+    question: &'a Q,
+    branch: &'a Branch,
 }
 
-/// The input of a worker.
-#[derive(Clone, Debug)]
-pub(crate) struct Task<'a> {
+impl<'a> Conclusion<'a> {
+    /// Returns the conclusions of a node for a worker inside.
+    pub(crate) fn of(node: &'a Node, branch: &'a Branch) -> Self {
+        Self { id: &node.id, question: node.question.as_str(), branch }
+    }
+}
+
+impl<Q: ?Sized> Conclusion<'_, Q> {
+    pub(super) fn branch(&self) -> &Branch {
+        self.branch
+    }
+}
+
+impl<'a> Conclusion<'a, Outbound> {
+    /// Returns the conclusions of a node for a worker that faces outward.
+    pub(crate) fn public(id: &'a NodeId, question: &'a Outbound, branch: &'a PublicBranch) -> Self {
+        Self { id, question, branch: branch.as_branch() }
+    }
+}
+
+/// An aspect, as a worker is shown it.
+#[derive(Debug, Serialize)]
+pub(crate) struct TaskAspect<'a, Q: ?Sized = str> {
+    pub(crate) id: &'a AspectId,
+    pub(crate) text: &'a Q,
+}
+
+impl<'a> From<&'a Aspect> for TaskAspect<'a> {
+    fn from(Aspect { id, text }: &'a Aspect) -> Self {
+        Self { id, text }
+    }
+}
+
+/// The input of a worker, all of whose text is a `Q`: any text inside, [`Outbound`] for a worker that faces outward.
+#[derive(Debug)]
+pub(crate) struct Task<'a, Q: ?Sized = str> {
     /// The node to work on.
-    pub(crate) node: &'a Node,
+    pub(crate) id: &'a NodeId,
+    /// What the worker may do.
+    pub(crate) tools: &'a [Tool],
+    /// JSON Schema of the node's result. No step shows it: it shapes the report, after everything was gathered.
+    pub(crate) output_schema: Option<&'a Value>,
     /// Prefix of the keys of its calls.
     pub(crate) key: CallKey,
+    /// The question of the node.
+    pub(crate) question: &'a Q,
     /// The aspects it serves.
-    pub(crate) aspects: Vec<&'a Aspect>,
+    pub(crate) aspects: Vec<TaskAspect<'a, Q>>,
     /// Conclusions of the nodes it depends on.
-    pub(crate) conclusions: Vec<Conclusion<'a>>,
+    pub(crate) conclusions: Vec<Conclusion<'a, Q>>,
     /// The slice of the global summary that this node may see.
-    pub(crate) context: &'a str,
-    /// The units that answer its aspects, if the knowledge base was skimmed.
-    pub(crate) answers: Option<Vec<&'a Answer>>,
+    pub(crate) context: &'a Q,
     /// Its limits.
     pub(crate) limits: WorkerLimits,
 }
 
+impl<Q: ?Sized + AsRef<str>> Task<'_, Q> {
+    /// Returns the same task as text of any origin.
+    pub(super) fn plain(&self) -> Task<'_> {
+        let Self { id, tools, output_schema, limits, .. } = *self;
+        let aspects = self.aspects.iter().map(|aspect| TaskAspect { id: aspect.id, text: aspect.text.as_ref() });
+        let conclusions = self.conclusions.iter().map(|Conclusion { id, question, branch }| Conclusion {
+            id,
+            question: question.as_ref(),
+            branch,
+        });
+        Task {
+            id,
+            tools,
+            output_schema,
+            key: self.key.clone(),
+            question: self.question.as_ref(),
+            aspects: aspects.collect(),
+            conclusions: conclusions.collect(),
+            context: self.context.as_ref(),
+            limits,
+        }
+    }
+}
+
 /// A conversation with a worker: what it is shown, what it may search, and how its words become queries.
 ///
-/// The three belong together. A source that takes outbound text is searched only in a conversation whose `query` makes
-/// such text, and only the module that shows a worker nothing but outbound text has one to give.
+/// The three belong together: a source that takes outbound text is searched only in a conversation that shows the worker
+/// outbound text alone, which makes the worker's own words outbound text, too.
 pub(crate) struct Conversation<'a, Q: ?Sized = str> {
-    /// What the worker is given.
-    pub(crate) task: Task<'a>,
-    /// What it searches.
-    pub(crate) source: &'a dyn Source<Q>,
+    pub(super) task: &'a Task<'a, Q>,
+    pub(super) source: &'a dyn Source<Q>,
+    /// The units that answer the aspects, if the knowledge base was skimmed.
+    answers: Option<Vec<&'a Answer>>,
     /// Makes a query of words the worker chose.
-    pub(crate) query: fn(String) -> Box<Q>,
-    /// Whether another worker searches the web afterwards, for the aspects that this one leaves open.
-    pub(crate) goes_on_outside: bool,
+    pub(super) query: fn(String) -> Box<Q>,
+    goes_on_outside: bool,
 }
 
 impl<'a> Conversation<'a> {
-    /// Returns the conversation with a worker whose queries are any text.
-    pub(crate) fn inside(task: Task<'a>, source: &'a dyn Source) -> Self {
-        Self { task, source, query: String::into_boxed_str, goes_on_outside: false }
+    /// Returns the conversation with a worker whose queries are any text. `answers` are the units that answer its aspects,
+    /// if the knowledge base was skimmed.
+    pub(crate) fn inside(task: &'a Task<'a>, source: &'a dyn Source, answers: Option<Vec<&'a Answer>>) -> Self {
+        Self { task, source, answers, query: String::into_boxed_str, goes_on_outside: false }
+    }
+
+    /// Tells the worker that another one searches the web afterwards, for the aspects that it leaves open.
+    #[must_use]
+    pub(crate) fn before_outside(self) -> Self {
+        Self { goes_on_outside: true, ..self }
+    }
+}
+
+impl<'a> Conversation<'a, Outbound> {
+    /// Returns the conversation with a worker that faces outward.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a worker that is shown an outbound task and public passages has nothing else to word queries from"
+    )]
+    pub(crate) fn outside(task: &'a Task<'a, Outbound>, source: &'a dyn Source<Outbound>) -> Self {
+        let query = |words| Box::new(Outbound::vouched(words));
+        Self { task, source, answers: None, query, goes_on_outside: false }
     }
 }
 
@@ -161,9 +240,9 @@ struct WorkerParts {
 /// The state of a worker.
 struct Worker<'a, Q: ?Sized> {
     caller: &'a dyn Caller,
-    task: &'a Task<'a>,
+    conversation: &'a Conversation<'a, Q>,
+    task: &'a Task<'a, Q>,
     source: &'a dyn Source<Q>,
-    goes_on_outside: bool,
     desk: Notebook<'a, Q>,
     results: Vec<StepResult>,
     spent_tokens: u64,
@@ -195,6 +274,8 @@ pub(crate) struct Gathered {
     pub(super) remarks: Vec<String>,
     /// Claims of a background job that no fetched page confirms.
     pub(super) reported: Vec<Reported>,
+    /// See [`Branch::saw_internal`].
+    pub(super) saw_internal: bool,
     /// Aspects that the worker called open although it noted something on them.
     pub(super) open: Vec<AspectId>,
     /// The reason it stopped.
@@ -202,17 +283,23 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    fn of<Q: ?Sized>(task: &Task<'_>, desk: Notebook<'_, Q>, ending: Ending) -> Self {
+    fn of<Q: ?Sized + AsRef<str>>(
+        Conversation { task, answers, .. }: &Conversation<'_, Q>,
+        desk: Notebook<'_, Q>,
+        ending: Ending,
+    ) -> Self {
         let Ending { stop, remark, open } = ending;
+        let question = task.question.as_ref();
         let mut remarks = desk.remarks;
-        remarks.extend(remark.map(|reason| format!("work on `{}` stopped early: {reason}", task.node.question)));
+        remarks.extend(remark.map(|reason| format!("work on `{question}` stopped early: {reason}")));
         let unopened = desk.shown.into_iter().filter(|shown| !shown.is_opened);
         let mut further: Vec<_> = unopened.map(|shown| shown.passage).collect();
         further.sort_by(|a, b| b.score.total_cmp(&a.score));
         let (notes, support) = (desk.noted, desk.support);
-        let mut gathered = Self { notes, further, support, remarks, reported: Vec::new(), open, stop };
-        let is_served = |aspect: &&Aspect| gathered.serves(&aspect.id);
-        gathered.support = match task.answers.as_deref() {
+        let (reported, saw_internal) = (Vec::new(), false);
+        let mut gathered = Self { notes, further, support, remarks, reported, saw_internal, open, stop };
+        let is_served = |aspect: &TaskAspect<'_, Q>| gathered.serves(aspect.id);
+        gathered.support = match answers.as_deref() {
             None => support,
             Some([]) if task.aspects.is_empty() || !task.aspects.iter().all(is_served) => support.min(Support::Weak),
             Some(_) => Support::Strong,
@@ -222,7 +309,7 @@ impl Gathered {
 
     /// Recovers the findings of a branch, to compress them together with others.
     pub(crate) fn from_branch(branch: Branch) -> Self {
-        let Branch { report, evidence, further, support, notes, reported } = branch;
+        let Branch { report, evidence, further, support, notes, reported, saw_internal } = branch;
         let note = |evidence: Evidence| {
             let finding = report.findings.iter().find(|finding| finding.evidence.contains(&evidence.id));
             let text = finding.map_or_else(|| evidence.quote.clone(), |finding| finding.text.clone());
@@ -230,7 +317,7 @@ impl Gathered {
         };
         let found = evidence.into_iter().map(note).collect();
         let (open, stop) = (Vec::new(), report.stop_reason);
-        Self { notes: found, further, support, remarks: notes, reported, open, stop }
+        Self { notes: found, further, support, remarks: notes, reported, saw_internal, open, stop }
     }
 
     /// Adds the findings from outside, numbering their evidence after the existing evidence.
@@ -245,6 +332,7 @@ impl Gathered {
         self.support = self.support.max(outside.support);
         self.remarks.extend(outside.remarks);
         self.reported.extend(outside.reported);
+        self.saw_internal |= outside.saw_internal;
         let cut_short = [self.stop, outside.stop].into_iter();
         let mut cut_short =
             cut_short.filter(|stop| matches!(stop, BranchStop::BudgetExceeded | BranchStop::ModelFailed));
@@ -308,29 +396,27 @@ impl Ending {
 /// Returns an error if the run must stop, or if the model fails or a limit is reached before the first note; later
 /// failures keep the notes. Also returns an error if every request to the source failed, since "nothing found" would
 /// then describe a source that was never searched.
-pub(crate) async fn gather<Q: ?Sized + Send + Sync>(
+pub(crate) async fn gather<Q: ?Sized + AsRef<str> + Send + Sync>(
     caller: &dyn Caller,
     conversation: &Conversation<'_, Q>,
 ) -> Result<Gathered, WorkError> {
-    let Conversation { task, source, goes_on_outside, .. } = conversation;
-    let goes_on_outside = *goes_on_outside;
-    let desk = Notebook::new(conversation);
-    let (results, source) = (Vec::new(), *source);
-    let mut worker = Worker { caller, task, source, goes_on_outside, desk, results, spent_tokens: 0, largest: 0 };
+    let Conversation { task, source, .. } = *conversation;
+    let (desk, results) = (Notebook::new(conversation), Vec::new());
+    let mut worker = Worker { caller, conversation, task, source, desk, results, spent_tokens: 0, largest: 0 };
     let ending = worker.gather().await?;
     if let (Some(error), true) = (worker.desk.dead_source(), task.conclusions.is_empty()) {
         return Err(WorkError::Source(error.clone()));
     }
-    Ok(Gathered::of(task, worker.desk, ending))
+    Ok(Gathered::of(conversation, worker.desk, ending))
 }
 
-impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
+impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
     /// Takes steps until it must stop.
     async fn gather(&mut self) -> Result<Ending, CallError> {
-        if self.task.node.only_concludes() {
+        if self.task.tools == [Tool::Conclude] {
             return Ok(Ending::of(BranchStop::Done));
         }
-        if let Some(answers) = self.task.answers.as_ref().filter(|answers| !answers.is_empty()) {
+        if let Some(answers) = self.conversation.answers.as_ref().filter(|answers| !answers.is_empty()) {
             let skimmed = self.desk.begin(answers);
             let result = self.result(0, skimmed);
             self.results.push(result);
@@ -428,8 +514,8 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
     fn prompt(&mut self, step: u32) -> Prompt {
         let mut view = WorkerParts {
             results: self.results.clone(),
-            context: self.task.context.to_owned(),
-            conclusions: conclusions(self.task),
+            context: self.task.context.as_ref().to_owned(),
+            conclusions: conclusions(&self.task.plain()),
             notes: noted(&self.desk.noted),
         };
         let room = if self.source.tools().is_empty() {
@@ -447,7 +533,8 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
 
     fn render(&self, step: u32, view: &WorkerParts) -> Prompt {
         let max_steps = self.task.limits.max_steps;
-        let may = |tool| self.task.node.tools.contains(&tool);
+        let task = self.task.plain();
+        let may = |tool| task.tools.contains(&tool);
         let context = json!({
             "scope": self.source.scope(),
             "about": self.source.about().join("\n"),
@@ -455,8 +542,8 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
             "may_open": may(Tool::Open),
             "has_links": self.source.has_links(),
             "tools": self.tools(),
-            "question": self.task.node.question,
-            "aspects": self.task.aspects,
+            "question": task.question,
+            "aspects": task.aspects,
             "conclusions": view.conclusions,
             "context": view.context,
             "notes": view.notes,
@@ -464,7 +551,7 @@ impl<Q: ?Sized + Send + Sync> Worker<'_, Q> {
             "step": step,
             "max_steps": max_steps,
             "max_actions": MAX_ACTIONS,
-            "goes_on_outside": self.goes_on_outside,
+            "goes_on_outside": self.conversation.goes_on_outside,
             "wrap_up": self.must_wrap_up(step),
         });
         Template::Work.prompt(self.caller, context)
@@ -564,9 +651,9 @@ fn leave_out(result: &mut StepResult, place: usize) {
 
 /// Returns the conclusions of the dependencies, each with the documents that its evidence is from.
 pub(super) fn conclusions(task: &Task<'_>) -> Vec<PromptEntry> {
-    let named = |Conclusion { node, branch }: &Conclusion<'_>| PromptEntry {
-        id: node.id.to_string(),
-        question: node.question.to_string(),
+    let named = |Conclusion { id, question, branch }: &Conclusion<'_>| PromptEntry {
+        id: id.to_string(),
+        question: (*question).to_owned(),
         text: std::iter::once(branch_text(branch)).chain(origins(&branch.evidence)).collect::<Vec<_>>().join("\n"),
     };
     task.conclusions.iter().map(named).collect()

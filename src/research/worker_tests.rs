@@ -6,10 +6,10 @@ use crate::llm::call::CallKey;
 use crate::llm::call::Limit;
 use crate::llm::model::ModelError;
 use crate::research::node::{Node, NodeId, Tool, Tree};
-use crate::research::question::AspectId;
+use crate::research::question::{Aspect, AspectId};
 use crate::research::scripted::{Scripted, ScriptedSource, add_node, branch, broken};
 use crate::research::skim::Answer;
-use crate::research::worker::{Conclusion, Conversation, WorkError, WorkerLimits, gather};
+use crate::research::worker::{Conclusion, Conversation, TaskAspect, WorkError, WorkerLimits, gather};
 use crate::source::{Documents, Found, Label, Passage, Place, Source, SourceError, SourceFile, Support};
 
 const LOCKS: &str = "The **writer lock** is a file.\nIt is held while\nwriting.\n\nReaders take no lock at all.";
@@ -23,9 +23,17 @@ fn source() -> ScriptedSource {
 }
 
 fn task<'a>(node: &'a Node, aspects: &'a [Aspect]) -> Task<'a> {
-    let aspects = aspects.iter().collect();
-    let key = CallKey::new(node.id.to_string());
-    Task { node, key, aspects, conclusions: Vec::new(), context: "", answers: None, limits: WorkerLimits::default() }
+    Task {
+        id: &node.id,
+        tools: &node.tools,
+        output_schema: node.output_schema.as_ref(),
+        key: CallKey::new(node.id.to_string()),
+        question: node.question.as_str(),
+        aspects: aspects.iter().map(TaskAspect::from).collect(),
+        conclusions: Vec::new(),
+        context: "",
+        limits: WorkerLimits::default(),
+    }
 }
 
 fn step(actions: &Value, done: bool) -> Value {
@@ -59,7 +67,16 @@ fn usual(quote: &str) -> Vec<(&'static str, Value)> {
 }
 
 async fn work(caller: &Scripted, source: &dyn Source, task: &Task<'_>) -> Result<Branch, WorkError> {
-    let gathered = gather(caller, &Conversation::inside(task.clone(), source)).await?;
+    work_from(caller, source, task, None).await
+}
+
+async fn work_from(
+    caller: &Scripted,
+    source: &dyn Source,
+    task: &Task<'_>,
+    answers: Option<Vec<&Answer>>,
+) -> Result<Branch, WorkError> {
+    let gathered = gather(caller, &Conversation::inside(task, source, answers)).await?;
     Ok(compress(caller, task, gathered).await?)
 }
 
@@ -319,7 +336,7 @@ async fn node_that_draws_conclusions_together_may_cite_their_evidence_at_once() 
         ("n3/report", report(&json!([finding("Only A is of wood.", &["n2e1"]), finding("So is B.", &["n2e2"])]))),
     ]);
     let mut task = task(tree.get(&second).unwrap(), &[]);
-    task.conclusions = vec![Conclusion { node: tree.get(&first).unwrap(), branch: &found }];
+    task.conclusions = vec![Conclusion::of(tree.get(&first).unwrap(), &found)];
     let branch = worked(&caller, &task).await.unwrap();
     assert!(branch.evidence.is_empty());
     assert_eq!(branch.report.findings.len(), 1);
@@ -498,7 +515,7 @@ async fn aspect_that_a_worker_calls_open_stays_open_although_it_noted_something_
         let done = json!({"thought": "THOUGHT", "actions": noted, "done": true, "open": open});
         let caller = Scripted::by_key(vec![("n2/step/1", step(&json!([search("lock")]), false)), ("n2/step/2", done)]);
         let task = task(&node, &aspects);
-        let conversation = Conversation { goes_on_outside: true, ..Conversation::inside(task, &source) };
+        let conversation = Conversation::inside(&task, &source, None).before_outside();
         let gathered = gather(&caller, &conversation).await.unwrap();
         let left: Vec<_> = left.into_iter().map(AspectId::numbered).collect();
         assert_eq!(gathered.open_aspects(&aspects), left, "{open}");
@@ -544,7 +561,7 @@ async fn node_that_only_concludes_asks_for_its_report_alone() {
     let found = branch(&first, &["A is made of wood."], Label::Internal);
     let caller = Scripted::by_key(vec![("n3/report", report(&json!([finding("Only A is of wood.", &["n2e1"])])))]);
     let mut task = task(tree.get(&second).unwrap(), &[]);
-    task.conclusions = vec![Conclusion { node: tree.get(&first).unwrap(), branch: &found }];
+    task.conclusions = vec![Conclusion::of(tree.get(&first).unwrap(), &found)];
     let source = source();
     let branch = work(&caller, &source, &task).await.unwrap();
     assert_eq!((caller.keys(), branch.report.findings.len()), (vec!["n3/report".to_owned()], 1));
@@ -589,8 +606,7 @@ async fn worker_begins_with_the_units_that_were_skimmed_and_may_note_them_at_onc
         ("n2/step/1", step(&json!([note("p1", "It is held while writing.")]), true)),
         ("n2/report", report(&json!([finding("A file locks.", &["n2e1"])]))),
     ]);
-    let task = Task { answers: Some(vec![&answer]), ..task(&node, &aspects) };
-    let branch = work(&caller, &source, &task).await.unwrap();
+    let branch = work_from(&caller, &source, &task(&node, &aspects), Some(vec![&answer])).await.unwrap();
     assert!(caller.tasks()[0].contains("p1 seems to answer a1: It is held"), "{}", caller.tasks()[0]);
     assert_eq!((branch.evidence.len(), branch.support), (1, Support::Strong));
     assert!(source.queries.lock().unwrap().is_empty());
@@ -601,7 +617,7 @@ async fn where_no_unit_answers_support_is_weak_until_every_aspect_has_a_note() {
     let (node, aspects) = (node(), [1, 2].map(|id| Aspect { id: AspectId::numbered(id), text: "lock".into() }));
     for (aspects, support) in [(&aspects[..], Support::Weak), (&aspects[..1], Support::Strong)] {
         let caller = Scripted::by_key(usual("It is held while writing."));
-        let branch = worked(&caller, &Task { answers: Some(Vec::new()), ..task(&node, aspects) }).await.unwrap();
+        let branch = work_from(&caller, &source(), &task(&node, aspects), Some(Vec::new())).await.unwrap();
         assert_eq!(branch.support, support);
     }
 }

@@ -475,8 +475,10 @@ impl<'a> Writer<'a> {
         }
         let mut limitations = lines(&draft.limitations);
         struck += draft.findings.iter().flat_map(FindingDraft::ids).filter(|id| !is_citable(id)).count();
-        let findings =
-            draft.findings.iter().map(|finding| finding.known(&is_citable, self.material.brief.aspects.iter()));
+        let findings = draft
+            .findings
+            .iter()
+            .map(|finding| finding.known(&is_citable, self.material.brief.aspects.iter().map(|aspect| &aspect.id)));
         let (supported, unsupported): (Vec<_>, Vec<_>) =
             findings.filter(|finding| !finding.text.is_empty()).partition(|finding| !finding.evidence.is_empty());
         limitations.extend(

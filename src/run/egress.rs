@@ -114,7 +114,7 @@ impl Egress {
         }
         for reported in &branch.reported {
             for text in [&reported.text, &reported.title, &reported.url] {
-                tripwire.may_leave(text);
+                if branch.saw_internal { tripwire.read(text) } else { tripwire.may_leave(text) }
             }
         }
         let is_public = label(&state.tree, &state.branches, node) == Label::Public;

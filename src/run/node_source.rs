@@ -8,7 +8,7 @@
 //!
 //! Between a worker and the network stand this source, [`WebSource`] and a search engine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
@@ -25,11 +25,12 @@ use crate::base::id::ContentHash;
 use crate::base::outbound::Outbound;
 use crate::research::node::NodeId;
 use crate::source::deep_research::JobReport;
+use crate::source::deep_research::report::JobCitation;
 use crate::source::web::{OpenedPage, WebSource, WebUrl, links_on, named_in};
 use crate::source::{Documents, Found, Label, OfferedTool, Passage, Place, Source, SourceError, SourceFile, Support};
 use crate::traces::attach;
 
-/// Pages that are taken from one question.
+/// Pages that are taken from the user's words.
 const MAX_NAMED: usize = 5;
 
 /// Heads the links of a page that are shown with it.
@@ -194,7 +195,9 @@ impl WebPages {
         Self { web, cache, egress, node, version, patience, reading: None, permitted: Mutex::default() }
     }
 
-    /// Returns the pages that a job cites. They are for code to check, so they are not shortened.
+    /// Returns the pages that a job cites; of a job that was offered a server of the user's, only those that it opened on
+    /// the web, at the address it opened: a server may name any other. They are for code to check, so they are not
+    /// shortened.
     pub(crate) fn cited(
         web: Arc<WebSource>,
         shared: &Shared,
@@ -203,21 +206,25 @@ impl WebPages {
         report: &JobReport,
     ) -> Self {
         let pages = Self::new(web, shared, node, version);
-        let cited = report.citations.iter().map(|citation| (citation.url.to_string(), citation.url.clone()));
-        pages.permitted().extend(cited);
+        let canonical = |url: &str| url.parse::<WebUrl>().ok().map(|url| url.canonical());
+        let opened: HashMap<_, _> = report.opened.iter().filter_map(|url| Some((canonical(url)?, url))).collect();
+        for JobCitation { url, .. } in &report.citations {
+            match canonical(url).and_then(|page| opened.get(&page)) {
+                _ if !report.had_server => pages.permit(url.clone(), url.clone()),
+                Some(opened) => pages.permit(url.clone(), (*opened).clone()),
+                None => {}
+            }
+        }
         pages
     }
 
-    /// Lets pages be opened that an answer from the web names.
+    /// Lets a page be opened, by the id `id`, that an answer from the web names.
     #[expect(
         clippy::disallowed_methods,
-        reason = "what an engine finds and what a fetched page links is public, and so are the addresses"
+        reason = "what an engine finds, a job opens on the web or a fetched page links is public, and so is its address"
     )]
-    fn permit(&self, addresses: impl IntoIterator<Item = String>) {
-        let mut permitted = self.permitted();
-        for address in addresses {
-            permitted.entry(address.clone()).or_insert_with(|| Outbound::vouched(address));
-        }
+    fn permit(&self, id: String, address: String) {
+        self.permitted().entry(id).or_insert_with(|| Outbound::vouched(address));
     }
 
     /// Returns the id under which a page may be opened, and its address.
@@ -276,7 +283,9 @@ impl Documents for WebPages {
             let OpenedPage { passage, links } = self.cache.answer(lookup, fetch).await?;
             self.egress.shown(std::slice::from_ref(&passage));
             self.egress.seen_in_public(links.iter().flat_map(|link| [link.text.as_str(), link.url.as_str()]));
-            self.permit(links.iter().map(|link| link.url.canonical().to_string()));
+            for address in links.iter().map(|link| link.url.canonical().to_string()) {
+                self.permit(address.clone(), address);
+            }
             Ok(passage)
         };
         Box::pin(spanned(debug_span!("fetch", source = WEB), opened))
@@ -324,8 +333,8 @@ impl Outside {
 
     /// Finds the pages that the user's words name first, whatever a search finds.
     #[must_use]
-    pub(crate) fn naming(mut self, words: &Outbound) -> Self {
-        for address in words.parts(named_in) {
+    pub(crate) fn naming<'a>(mut self, words: impl Iterator<Item = &'a Outbound>) -> Self {
+        for address in words.flat_map(|words| words.parts(named_in)) {
             let Ok(url) = address.as_str().parse::<WebUrl>() else { continue };
             if self.named.len() < MAX_NAMED {
                 self.named.entry(url.canonical().to_string()).or_insert_with(|| named_page(url.to_string()));
@@ -390,7 +399,7 @@ impl Source<Outbound> for Outside {
             let named = self.named.values().cloned();
             let found = match searched {
                 Ok(rest) => {
-                    self.pages.permit(rest.passages.iter().map(|hit| hit.id.clone()));
+                    rest.passages.iter().for_each(|hit| self.pages.permit(hit.id.clone(), hit.id.clone()));
                     let new = rest.passages.into_iter().filter(|hit| !self.named.contains_key(&hit.id));
                     let support = if self.names_pages() { rest.support.max(Support::Weak) } else { rest.support };
                     Found { passages: named.chain(new).collect(), support, ..rest }
@@ -471,11 +480,11 @@ mod tests {
     use crate::run::budget::{Budget, BudgetLimits, WritingReserve};
     use crate::run::event::{Event, Record};
     use crate::run::store::Store;
-    use crate::source::deep_research::report::JobCitation;
     use crate::source::web::{FixtureProvider, Link, Page, PageStore};
 
     const FOUND: &str = "https://example.org/beds";
     const CITED: &str = "https://example.org/cited";
+    const INTERNAL: &str = "https://notes.example/project-ferreira";
     const NAMED: &str = "https://example.org/named";
     const LINKED: &str = "https://example.org/more?page=2";
 
@@ -525,7 +534,7 @@ mod tests {
         let outside = Outside::new(web, shared, NodeId::numbered(2), "1".into());
         let reading = Reading { caller: None, embedder: None };
         let words = Outbound::fixed("What does https://example.org/named say?");
-        outside.read_for(reading, Outbound::fixed(reads_for)).naming(&words)
+        outside.read_for(reading, Outbound::fixed(reads_for)).naming([&words].into_iter())
     }
 
     fn unknown(id: &str) -> Result<Passage, SourceError> {
@@ -591,12 +600,26 @@ mod tests {
         let (store, folder) = (Store::in_memory().unwrap(), tempfile::tempdir().unwrap());
         let first = outside(&store, folder.path(), "when?").await;
         let shared = shared_of(&first);
-        let cited = JobCitation { url: Outbound::fixed(CITED), title: "Cited".into(), span: None };
-        let report = JobReport { citations: vec![cited], ..JobReport::default() };
-        let cited = WebPages::cited(Arc::clone(&first.pages.web), &shared, NodeId::numbered(3), "1".into(), &report);
-        let error = cited.open(CITED).await.unwrap_err().to_string();
-        assert!(error.contains("pages are not fetched"), "{error}");
-        assert_eq!(cited.open(FOUND).await, unknown(FOUND));
+        let opened = [CITED, FOUND].map(|url| format!("{url}?utm_source=job"));
+        let cited = opened.iter().map(String::as_str).chain([INTERNAL]);
+        let citations = cited.map(|url| JobCitation { url: url.to_owned(), title: "Cited".into(), span: None });
+        let mut report = JobReport { citations: citations.collect(), ..JobReport::default() };
+        let pages = |report: &JobReport| {
+            WebPages::cited(Arc::clone(&first.pages.web), &shared, NodeId::numbered(3), "1".into(), report)
+        };
+        let cited = pages(&report);
+        for url in [&opened[0], INTERNAL] {
+            let error = cited.open(url).await.unwrap_err().to_string();
+            assert!(error.contains("pages are not fetched"), "{error}");
+        }
+        assert_eq!(cited.open(NAMED).await, unknown(NAMED));
+        report.had_server = true;
+        report.opened = vec![FOUND.into()];
+        let cited = pages(&report);
+        assert_eq!(cited.open(&opened[1]).await.unwrap().text, "Valves open at six.", "it was opened on the web");
+        for url in [&opened[0], INTERNAL] {
+            assert_eq!(cited.open(url).await, unknown(url), "the server may have named it");
+        }
     }
 
     #[tokio::test]

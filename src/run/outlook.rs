@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::budget::{BudgetLimits, CallCost, WritingReserve};
 use super::journal::CallRow;
-use super::outward::estimate;
 use super::tree::RunState;
 use crate::llm::message::{Prompt, Role, Usage};
 use crate::llm::roles::Models;
 use crate::research::branch::Branch;
+use crate::research::cut::estimate;
 use crate::research::memory::branch_text;
 use crate::research::node::{Node, NodeStatus};
 

@@ -3,12 +3,13 @@
 //! The user's words and the plan made before any retrieval are read off [`RunState`] here and nowhere else, so that what
 //! may leave can be reviewed in one file.
 
+use serde_json::Value;
+
 use super::phase::{Briefs, OutwardBrief};
 use super::tree::RunState;
 use crate::base::line::one_line;
 use crate::base::outbound::{EgressAllowed, Outbound};
-use crate::research::branch::Branch;
-use crate::research::memory::{beside, label, slice};
+use crate::research::memory::{PublicBranch, public_slice};
 use crate::research::node::{Node, NodeId};
 use crate::research::outward::{OutwardAspect, OutwardTask};
 use crate::research::question::{AspectId, Brief, Question};
@@ -110,6 +111,11 @@ impl<'a> BeforeRetrieval<'a> {
         is_first.then(|| Outbound::vouched(node.question.as_str()))
     }
 
+    /// Returns the schema of a node's result, if the first plan worded it.
+    pub(crate) fn output_schema(self, node: &Node) -> Option<Value> {
+        self.question(node).and_then(|_| node.output_schema.clone())
+    }
+
     /// Returns what the first plan asks.
     pub(crate) fn questions(self) -> impl Iterator<Item = Outbound> {
         self.state.tree.nodes.iter().filter_map(move |node| self.question(node))
@@ -130,7 +136,7 @@ pub(crate) struct OutwardWork {
     /// Whether the ids of its aspects are those of the brief that nodes go by.
     pub(crate) has_own_ids: bool,
     /// What the nodes it builds on found in public sources: each with its question in words that may leave.
-    pub(crate) conclusions: Vec<(NodeId, Outbound, Branch)>,
+    pub(crate) conclusions: Vec<(NodeId, Outbound, PublicBranch)>,
     /// The part of the public summary that bears on the question.
     pub(crate) context: Outbound,
     /// What the user asked.
@@ -142,30 +148,29 @@ pub(crate) struct OutwardWork {
 impl OutwardWork {
     /// Collects it. Of the findings it takes only public ones, unless the user allows all text to leave; and none in a run
     /// that was begun when public texts were still made with internal ones in view.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "what is labelled public was made by conversations that face outward"
-    )]
     pub(crate) fn of(state: &RunState, node: &Node) -> Self {
         let task = outward_task(state, node);
-        let eyes = match (egress_allowed(state), state.settings.keeps_public_apart) {
-            (Some(_), _) => Some(Label::Internal),
-            (None, true) => Some(Label::Public),
-            (None, false) => None,
+        let memory = &state.folded.memory;
+        let (allowed, is_apart) = (egress_allowed(state), state.settings.keeps_public_apart);
+        let found = |id: &NodeId| match allowed {
+            Some(allowed) => Some(PublicBranch::allowed_by_user(allowed, state.branches.get(id)?)),
+            None => PublicBranch::of(&state.tree, &state.branches, id).filter(|_| is_apart),
         };
-        let is_visible = |id: &&NodeId| Some(label(&state.tree, &state.branches, id)) <= eyes;
-        let found = node.depends_on.iter().filter(is_visible);
-        let found = found.filter_map(|id| Some((state.tree.get(id)?, state.branches.get(id)?)));
-        let conclusions =
-            found.map(|(node, branch)| (node.id.clone(), outward_task(state, node).question(), branch.clone()));
-        let summary = eyes.map_or("", |eyes| state.folded.memory.global_for(eyes));
-        let shown: Vec<_> = node.depends_on.iter().filter(|id| is_visible(id)).cloned().collect();
-        let known = slice(&beside(summary, &shown), task.question().as_str(), CONTEXT_TOKENS, &estimate);
-        let read = eyes.filter(|_| node.round > 1).map(|_| pages_read(state)).unwrap_or_default();
-        let context = [known, read].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n");
+        let conclusion =
+            |id: &NodeId| Some((id.clone(), outward_task(state, state.tree.get(id)?).question(), found(id)?));
+        let conclusions: Vec<_> = node.depends_on.iter().filter_map(conclusion).collect();
+        let summary = match allowed {
+            Some(allowed) => Outbound::allowed_by_user(allowed, &memory.global.text),
+            None if is_apart => memory.global_public.clone(),
+            None => Outbound::default(),
+        };
+        let shown: Vec<_> = conclusions.iter().map(|(id, ..)| id.clone()).collect();
+        let known = public_slice(&summary, &shown, &task.question(), CONTEXT_TOKENS);
+        let shows_pages = node.round > 1 && (is_apart || allowed.is_some());
+        let read = if shows_pages { pages_read(state) } else { Vec::new() };
         Self {
-            conclusions: conclusions.collect(),
-            context: Outbound::vouched(context),
+            conclusions,
+            context: Outbound::joined([&known].into_iter().chain(&read), "\n"),
             has_own_ids: egress_allowed(state).is_some()
                 || !BeforeRetrieval::of(state).is_some_and(BeforeRetrieval::has_other_ids),
             task,
@@ -175,46 +180,46 @@ impl OutwardWork {
     }
 }
 
-/// Returns the pages that earlier nodes quote, one a line: a node of a later round has no need to find them again.
-fn pages_read(state: &RunState) -> String {
+/// Returns the pages that earlier nodes quote, a line each: a node of a later round has no need to find them again.
+#[expect(clippy::disallowed_methods, reason = "address and title of a public page are public")]
+fn pages_read(state: &RunState) -> Vec<Outbound> {
     let quotes = state.branches.values().flat_map(|branch| &branch.evidence);
     let quotes = quotes.filter(|quote| quote.checked && quote.label == Label::Public);
-    let mut pages: Vec<String> = Vec::new();
+    let mut pages: Vec<Outbound> = Vec::new();
     for place in quotes.map(|quote| &quote.source) {
         let Place::Web { url, title, .. } = place else { continue };
-        let line = one_line(&format!("Read and quoted before: {url} ({title})"));
+        let line = Outbound::vouched(one_line(&format!("Read and quoted before: {url} ({title})")));
         if pages.len() < MAX_PAGES_READ && !pages.contains(&line) {
             pages.push(line);
         }
     }
-    pages.join("\n")
+    pages
 }
 
 /// Returns what a conversation outside is told of a node.
 pub(crate) fn outward_task(state: &RunState, node: &Node) -> OutwardTask {
     let words = UserWords::of(state);
     let today = state.started_at().date().and_then(|day| day.parse::<jiff::civil::Date>().ok()).map(Outbound::from);
-    let (planned, background, aspects) = match (egress_allowed(state), BeforeRetrieval::of(state)) {
+    let (planned, background, aspects, output_schema) = match (egress_allowed(state), BeforeRetrieval::of(state)) {
         (Some(allowed), _) => {
             let text = |text: &str| Outbound::allowed_by_user(allowed, text);
             let aspects = state.brief().into_iter().flat_map(|brief| &brief.aspects);
             let aspects = aspects.filter(|aspect| node.aspects.contains(&aspect.id));
             let aspects = aspects.map(|aspect| OutwardAspect { id: aspect.id.clone(), text: text(&aspect.text) });
             let background = state.brief().map(|brief| text(&brief.task));
-            (Some(text(node.question.as_str())), background, aspects.collect())
+            (Some(text(node.question.as_str())), background, aspects.collect(), node.output_schema.clone())
         }
-        (None, Some(before)) => (before.question(node), Some(before.task()), before.aspects(&node.aspects)),
-        (None, None) => (None, None, Vec::new()),
+        (None, Some(before)) => {
+            let aspects = before.aspects(&node.aspects);
+            (before.question(node), Some(before.task()), aspects, before.output_schema(node))
+        }
+        (None, None) => (None, None, Vec::new(), None),
     };
-    OutwardTask::new(words.question, planned, aspects).within(background).dated(today, words.days)
+    let task = OutwardTask::new(words.question, planned, aspects);
+    task.within(background).dated(today, words.days).formed(output_schema)
 }
 
 /// Returns the task of the whole run as a summary that is shown outside may name it.
 pub(crate) fn outward_brief(state: &RunState) -> Outbound {
     BeforeRetrieval::of(state).map_or_else(|| UserWords::of(state).question, BeforeRetrieval::task)
-}
-
-/// Estimates tokens of text that no model sees: slightly more than any tokenizer counts for prose.
-pub(super) fn estimate(text: &str) -> u64 {
-    (text.len() as u64).div_ceil(3)
 }

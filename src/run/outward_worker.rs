@@ -1,7 +1,7 @@
 //! Conversations that face outward: a worker on the web, and the verification of a job's citations.
 //!
-//! Only in this module may text that a model wrote leave. Every prompt of such a conversation is built from an
-//! [`OutwardWork`] and from public passages, so the model's queries are outbound text and are sent unchanged.
+//! Every prompt of such a conversation is built from a `Task<Outbound>` and from public passages, so the model's queries
+//! are outbound text and are sent unchanged.
 
 use super::node_source::{Outside, WebPages};
 use super::outward::OutwardWork;
@@ -14,61 +14,32 @@ use crate::research::node::{Node, NodeId};
 use crate::research::outward::OutwardTask;
 use crate::research::question::{Aspect, AspectId};
 use crate::research::reported;
-use crate::research::worker::{Conclusion, Conversation, Gathered, Task, WorkError, WorkerLimits, gather};
+use crate::research::worker::{Conclusion, Conversation, Gathered, Task, TaskAspect, WorkError, WorkerLimits, gather};
 use crate::source::deep_research::JobReport;
 use crate::source::{Documents, SourceError};
 
 /// Most pages read to verify the claims of one job.
 const MAX_VERIFIED_PAGES: usize = 12;
 
-/// Owned data for the [`Task`] of a worker outside.
-struct Shown {
-    node: Node,
-    aspects: Vec<Aspect>,
-    conclusions: Vec<(Node, Branch)>,
-    context: String,
-}
-
-impl Shown {
-    /// Converts a task. Of the planned node, only the id, tools and output schema are used.
-    fn of(node: &Node, work: &OutwardWork, task: &OutwardTask) -> Self {
-        // Many long aspects may exceed the limit of a question; the user's question takes their place.
-        let bare = |id: &NodeId, question: &Outbound| {
-            let question = question.as_str().parse().unwrap_or_else(|_| work.asked.clone());
-            Node::new(id.clone(), None, question, 0)
-        };
-        let (tools, output_schema) = (node.tools.clone(), node.output_schema.clone());
-        let aspects = task.aspects().iter();
-        let conclusions = work.conclusions.iter();
-        Self {
-            node: Node { tools, output_schema, ..bare(&node.id, &task.question()) },
-            aspects: aspects.map(|aspect| Aspect { id: aspect.id.clone(), text: aspect.text.to_string() }).collect(),
-            conclusions: conclusions.map(|(id, question, branch)| (bare(id, question), branch.clone())).collect(),
-            context: work.context.to_string(),
-        }
-    }
-
-    /// Returns a conversation on the web.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the worker is shown this, made of an `OutwardWork`, and public passages"
-    )]
-    fn conversation<'a>(&'a self, key: CallKey, outside: &'a Outside) -> Conversation<'a, Outbound> {
-        let task = Task {
-            node: &self.node,
-            key,
-            aspects: self.aspects.iter().collect(),
-            conclusions: self.conclusions.iter().map(|(node, branch)| Conclusion { node, branch }).collect(),
-            context: &self.context,
-            answers: None,
-            limits: WorkerLimits::default(),
-        };
-        Conversation {
-            task,
-            source: outside,
-            query: |words| Box::new(Outbound::vouched(words)),
-            goes_on_outside: false,
-        }
+/// Returns what a worker outside is given: of the planned node its id and tools, and else outbound text alone.
+fn shown<'a>(
+    node: &'a Node,
+    key: CallKey,
+    work: &'a OutwardWork,
+    task: &'a OutwardTask,
+    question: &'a Outbound,
+) -> Task<'a, Outbound> {
+    let conclusions = work.conclusions.iter();
+    Task {
+        id: &node.id,
+        tools: &node.tools,
+        output_schema: task.output_schema(),
+        key,
+        question,
+        aspects: task.aspects().iter().map(TaskAspect::from).collect(),
+        conclusions: conclusions.map(|(id, question, branch)| Conclusion::public(id, question, branch)).collect(),
+        context: &work.context,
+        limits: WorkerLimits::default(),
     }
 }
 
@@ -88,16 +59,17 @@ pub(super) async fn searched(
     work: &OutwardWork,
     task: &OutwardTask,
 ) -> Result<Branch, WorkError> {
-    let shown = Shown::of(node, work, task);
+    let question = task.question();
     let mut branch = match mind {
         Mind::Model(caller) => {
-            let conversation = shown.conversation(CallKey::new(node.id.to_string()), outside);
-            let gathered = gather(caller, &conversation).await?;
-            compress(caller, &conversation.task, gathered).await?
+            let shown = shown(node, CallKey::new(node.id.to_string()), work, task, &question);
+            let gathered = gather(caller, &Conversation::outside(&shown, outside)).await?;
+            compress(caller, &shown, gathered).await?
         }
         Mind::Rules(picker) => {
-            let node = Node { aspects: node.aspects.clone(), ..shown.node.clone() };
-            extract(&node, &task.question(), outside, picker).await?
+            let asked = question.as_str().parse();
+            let asked = asked.as_ref().unwrap_or(&work.asked);
+            extract(&node.id, node.aspects.first(), asked, &question, outside, picker).await?
         }
     };
     if !work.has_own_ids {
@@ -118,26 +90,22 @@ pub(super) async fn gathered(
     work: &OutwardWork,
     task: &OutwardTask,
 ) -> Result<Gathered, WorkError> {
-    let shown = Shown::of(node, work, task);
-    let gathered = gather(caller, &shown.conversation(CallKey::new(format!("{}/web", node.id)), outside)).await?;
+    let question = task.question();
+    let shown = shown(node, CallKey::new(format!("{}/web", node.id)), work, task, &question);
+    let gathered = gather(caller, &Conversation::outside(&shown, outside)).await?;
     Ok(if work.has_own_ids { gathered } else { gathered.serving(only_aspect(node).as_ref()) })
 }
 
 /// Returns the branch of a job's report. Its claims are verified against the cited pages, up to [`MAX_VERIFIED_PAGES`].
-///
-/// The branch counts as public, so its open questions are worded by `task`: the planner may have worded `node` after
-/// retrieval.
 pub(super) async fn verified(
-    node: &Node,
-    work: &OutwardWork,
+    node: &NodeId,
     task: &OutwardTask,
     aspects: &[Aspect],
     report: &JobReport,
     cited: Option<&WebPages>,
 ) -> Result<Branch, SourceError> {
     let pages = cited.map(|pages| pages as &dyn Documents);
-    let shown = Shown::of(node, work, task);
-    reported::branch_of(&shown.node, aspects, report, pages, MAX_VERIFIED_PAGES).await
+    reported::branch_of(node, &task.question(), aspects, report, pages, MAX_VERIFIED_PAGES).await
 }
 
 /// Returns the aspect of a node that has only one; all its findings serve that aspect.
@@ -151,25 +119,11 @@ fn only_aspect(node: &Node) -> Option<AspectId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::outward::UserWords;
 
     #[tokio::test]
     async fn open_question_of_a_job_has_the_outward_wording() {
-        let asked: crate::research::question::Question = "How do others run projects?".parse().unwrap();
-        let question = Outbound::fixed("How do others run projects?");
-        let task = OutwardTask::new(question.clone(), None, Vec::new());
-        let words = UserWords { question, clarification: None, required: Vec::new(), days: None };
-        let work = OutwardWork {
-            task: task.clone(),
-            has_own_ids: true,
-            conclusions: Vec::new(),
-            context: Outbound::default(),
-            asked,
-            words,
-        };
-        let planned = "What do others do about the outage that Ferreira reports?".parse().unwrap();
-        let node = Node::new(NodeId::numbered(5), None, planned, 2);
-        let branch = verified(&node, &work, &task, &[], &JobReport::default(), None).await.unwrap();
+        let task = OutwardTask::new(Outbound::fixed("How do others run projects?"), None, Vec::new());
+        let branch = verified(&NodeId::numbered(5), &task, &[], &JobReport::default(), None).await.unwrap();
         assert_eq!(branch.report.open_questions, ["How do others run projects?"]);
     }
 }

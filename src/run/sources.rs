@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::cache::normalised;
 use super::journal::{JOB, Lookup};
 use super::node_source::{Inside, Outside, Shared, WebPages};
+use super::outward::UserWords;
 use super::reader::Reading;
 use super::servers::{NodeServers, RunServers};
 use crate::base::outbound::Outbound;
@@ -107,12 +108,12 @@ impl RunSources {
     }
 
     /// Returns the web for a node, if a worker can look outside; long pages are read for `question`.
-    pub(crate) fn outside(&self, node: &NodeId, question: &Outbound, asked: &Outbound) -> Option<Outside> {
+    pub(crate) fn outside(&self, node: &NodeId, question: &Outbound, words: &UserWords) -> Option<Outside> {
         let web = self.sources.web.as_ref().filter(|_| self.has_outside())?;
         let version = self.version_today(web);
         let outside = Outside::new(Arc::clone(web), &self.shared, node.clone(), version);
         let outside = if self.sources.can_search { outside } else { outside.without_engine() };
-        Some(outside.read_for(self.reading.clone(), question.clone()).naming(asked))
+        Some(outside.read_for(self.reading.clone(), question.clone()).naming(words.all()))
     }
 
     /// Returns the pages a job cites, for a node.

@@ -11,7 +11,7 @@ use super::earlier::Earlier;
 use super::event::RunRequest;
 use super::jobs::Jobs;
 use super::journal::JournalError;
-use super::outward::{estimate, outward_brief, outward_task};
+use super::outward::{egress_allowed, outward_brief, outward_task};
 use super::phase::{Briefs, Judged, Phase, Rounds};
 use super::recall::{EntryKind, Recall, RecallQuery, entries};
 use super::sources::RunSources;
@@ -21,15 +21,16 @@ use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::Role;
 use crate::llm::structured::StructuredError;
 use crate::research::assemble;
-use crate::research::branch::Branch;
 use crate::research::brief::{Clarification, Request, brief, clarify};
+use crate::research::cut::estimate;
 use crate::research::evidence::{Evidence, EvidenceId};
 use crate::research::extract::Pick;
 use crate::research::memory::{
-    Memory, Summary, Told, cited, fold, fold_by_rules, group_summaries, group_summaries_by_rules, label,
+    Memory, PublicBranch, Summary, Told, cited, fold, fold_by_rules, fold_public, group_summaries,
+    group_summaries_by_rules, label,
 };
 use crate::research::node::{NodeId, SourceHint};
-use crate::research::plan::{Plan, PlanDraft, Update};
+use crate::research::plan::{NodeDraft, Plan, PlanDraft, Update};
 use crate::research::planner::{self, Outlook};
 use crate::research::question::{Brief, Mode};
 use crate::research::report::{Draft, Section, StopReason, quotes_of};
@@ -231,7 +232,8 @@ impl Steps {
 
     /// A plan that cannot be repaired is replaced by a rule-based one, which notes that.
     async fn first_plan(&self, state: &RunState, brief: &Brief) -> Result<Plan, StepError> {
-        let check = |draft: &PlanDraft| checked(draft, state, brief, 1);
+        let source = state.settings.request.source;
+        let check = |draft: &PlanDraft| checked(draft, state, brief, 1, &|hint| directed_to(hint, source));
         let by_rules = |why: String| {
             let plan = check(&plan_by_rules(brief)).unwrap_or_default();
             Plan { reasoning: format!("{why}{}", plan.reasoning), ..plan }
@@ -265,7 +267,8 @@ impl Steps {
     async fn next_plan(&self, state: &RunState, judged: &Judged) -> Result<Plan, StepError> {
         let Judged { rounds: Rounds { briefs: Briefs { brief, .. }, number, .. }, verdict, .. } = judged;
         let round = number + 1;
-        let check = |draft: &PlanDraft| checked(draft, state, brief, round);
+        let source = state.settings.request.source;
+        let check = |draft: &PlanDraft| checked(draft, state, brief, round, &|hint| source.unwrap_or(hint));
         let by_rules = || check(&replan_by_rules(brief, &state.tree, &verdict.missing_aspects)).unwrap_or_default();
         let Some(desk) = self.desk.as_deref() else { return Ok(by_rules()) };
         let key = CallKey::new(format!("plan/{round}"));
@@ -322,22 +325,23 @@ impl Steps {
     async fn folded(&self, state: &RunState, rounds: &Rounds) -> Result<Memory, StepError> {
         let Rounds { briefs: Briefs { brief, .. }, number, .. } = rounds;
         let r = state.settings.summary_tokens;
+        let caller = self.desk.as_deref().map(|desk| desk as &dyn Caller);
         let mut memory = state.folded.memory.clone();
         for (node, branch) in state.unfolded().filter(|(_, branch)| !branch.report.findings.is_empty()) {
             let label = label(&state.tree, &state.branches, &node.id);
             let key = CallKey::new(format!("fold/{number}/{}", node.id));
-            if label == Label::Public {
-                // Outward workers see this summary, so it is made without planner text that may not leave.
+            if let Some(found) = PublicBranch::of(&state.tree, &state.branches, &node.id) {
                 let (task, question) = (outward_brief(state), outward_task(state, node).question());
-                let told = Told { task: task.as_str(), id: &node.id, question: question.as_str() };
-                memory.global_public = self.fold(&key.then("public"), told, &memory.global_public, branch, r).await?;
+                let told = Told { task: &task, id: &node.id, question: &question };
+                let public = &memory.global_public;
+                memory.global_public = fold_public(caller, &key.then("public"), told, public, &found, r).await?;
             }
             // As long as everything is public, one summary serves all.
             let text = match (memory.global.label, label) {
-                (Label::Public, Label::Public) => memory.global_public.clone(),
+                (Label::Public, Label::Public) => memory.global_public.to_string(),
                 (Label::Internal, _) | (_, Label::Internal) => {
-                    let told = Told { task: &brief.task, id: &node.id, question: node.question.as_str() };
-                    self.fold(&key, told, &memory.global.text, branch, r).await?
+                    let told = Told { task: brief.task.as_str(), id: &node.id, question: node.question.as_str() };
+                    fold(caller, &key, told, &memory.global.text, branch, r).await?
                 }
             };
             memory.global = Summary { text, label: memory.global.label.max(label) };
@@ -355,13 +359,6 @@ impl Steps {
             None => group_summaries_by_rules(&state.tree, &state.branches, GROUP_TOKENS, &estimate),
         };
         Ok(memory)
-    }
-
-    async fn fold(&self, key: &CallKey, told: Told<'_>, g: &str, branch: &Branch, r: u64) -> Result<String, CallError> {
-        match self.desk.as_deref() {
-            Some(desk) => fold(desk, key, told, g, branch, r).await,
-            None => Ok(fold_by_rules(g, branch, r, &estimate)),
-        }
     }
 
     /// Adds the findings to the research memory. It can be rebuilt from the journal, so failures are ignored.
@@ -470,14 +467,17 @@ fn judged_quotes<'a>(state: &'a RunState, draft: &Draft, others: Vec<&'a Evidenc
     quotes
 }
 
-/// Sets the source of every node of a plan to the one the user selected. Where both are, what was planned for the web
-/// alone stays there: nothing about it is expected in the knowledge base.
+/// Returns where a node of the first plan looks: in the source the user selected. If that is both, what was planned for
+/// the web alone stays there: nothing about it is expected in the knowledge base.
+fn directed_to(planned: SourceHint, source: Option<SourceHint>) -> SourceHint {
+    source.filter(|hint| (*hint, planned) != (SourceHint::Mixed, SourceHint::Web)).unwrap_or(planned)
+}
+
+/// Sets the source of every node of the first plan, see [`directed_to`], and that of the root.
 fn directed(mut plan: Plan, source: Option<SourceHint>, root: &NodeId) -> Plan {
     let Some(hint) = source else { return plan };
     for node in &mut plan.nodes {
-        if (hint, node.source_hint) != (SourceHint::Mixed, SourceHint::Web) {
-            node.source_hint = hint;
-        }
+        node.source_hint = directed_to(node.source_hint, source);
     }
     match plan.updates.iter_mut().find(|update| update.id == *root) {
         Some(update) => update.source_hint = Some(hint),
@@ -518,9 +518,18 @@ pub(crate) fn draft_by_rules(state: &RunState) -> Draft {
     }
 }
 
-/// Returns the plan, or all its problems as one text.
-fn checked(draft: &PlanDraft, state: &RunState, brief: &Brief, round: u32) -> Result<Plan, String> {
-    draft.check(&state.tree, brief, state.settings.tree, round).map_err(|complaints| complaints.join("; "))
+/// Returns the plan, or all its problems as one text. `directed` is where a node looks that was planned for a source.
+fn checked(
+    draft: &PlanDraft,
+    state: &RunState,
+    brief: &Brief,
+    round: u32,
+    directed: &dyn Fn(SourceHint) -> SourceHint,
+) -> Result<Plan, String> {
+    let is_late = (round > 1 || state.settings.follows.is_some()) && egress_allowed(state).is_none();
+    let is_reworded = |node: &NodeDraft| is_late && directed(node.source_hint) == SourceHint::Web;
+    let checked = draft.check(&state.tree, brief, state.settings.tree, round, &is_reworded);
+    checked.map_err(|complaints| complaints.join("; "))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::event::RunRequest;
 use super::jobs::{Finished, Jobs};
 use super::journal::EgressKind;
 use super::node_source::Outside;
-use super::outward::{CONTEXT_TOKENS, OutwardWork, estimate};
+use super::outward::{CONTEXT_TOKENS, OutwardWork};
 use super::outward_worker::{self, Mind};
 use super::steps::{StepError, Steps};
 use super::tree::RunState;
@@ -25,14 +25,14 @@ use crate::research::branch::{Branch, BranchStop, Finding};
 use crate::research::compress::compress;
 use crate::research::evidence::EvidenceId;
 use crate::research::extract::extract;
-use crate::research::memory::{beside, slice};
+use crate::research::memory::slice;
 use crate::research::node::{Node, NodeId};
 use crate::research::outward::OutwardTask;
 use crate::research::question::{Aspect, AspectId, Brief};
 use crate::research::route::{NoWay, Route};
-use crate::research::skim::{self, Skim};
-use crate::research::worker::{Conclusion, Conversation, Gathered, Task, WorkerLimits, gather};
-use crate::source::{Label, SourceError, Support};
+use crate::research::skim::{self, Answer, Skim};
+use crate::research::worker::{Conclusion, Conversation, Gathered, Task, TaskAspect, WorkerLimits, gather};
+use crate::source::{SourceError, Support};
 use crate::traces::attach;
 
 /// The input of work on a node.
@@ -62,14 +62,14 @@ impl Work {
         let found = found.filter_map(|id| Some((state.tree.get(id)?.clone(), state.branches.get(id)?.clone())));
         let brief = state.brief()?.clone();
         let aspects = brief.aspects.iter().filter(|aspect| node.aspects.contains(&aspect.id));
-        let global = state.folded.memory.global_for(Label::Internal);
+        let global = &state.folded.memory.global.text;
         Some(Self {
             route: *state.routes.get(id)?,
             no_way_out,
             aspects: aspects.cloned().collect(),
             brief,
             conclusions: found.collect(),
-            context: slice(&beside(global, &node.depends_on), node.question.as_str(), CONTEXT_TOKENS, &estimate),
+            context: slice(global, &node.depends_on, node.question.as_str(), CONTEXT_TOKENS),
             outward: OutwardWork::of(state, &node),
             asked: asked(state),
             verify_web: state.settings.request.verify_web,
@@ -78,16 +78,23 @@ impl Work {
     }
 
     /// Returns the task of a worker inside.
-    fn task<'a>(&'a self, skim: Option<&'a Skim>) -> Task<'a> {
+    fn task(&self) -> Task<'_> {
         Task {
-            node: &self.node,
+            id: &self.node.id,
+            tools: &self.node.tools,
+            output_schema: self.node.output_schema.as_ref(),
             key: CallKey::new(self.node.id.to_string()),
-            aspects: self.aspects.iter().collect(),
-            conclusions: self.conclusions.iter().map(|(node, branch)| Conclusion { node, branch }).collect(),
+            question: self.node.question.as_str(),
+            aspects: self.aspects.iter().map(TaskAspect::from).collect(),
+            conclusions: self.conclusions.iter().map(|(node, branch)| Conclusion::of(node, branch)).collect(),
             context: &self.context,
-            answers: skim.map(|skim| skim.to(&self.node.aspects)),
             limits: WorkerLimits::default(),
         }
+    }
+
+    /// Returns what was skimmed for its aspects.
+    fn answers<'a>(&self, skim: Option<&'a Skim>) -> Option<Vec<&'a Answer>> {
+        skim.map(|skim| skim.to(&self.node.aspects))
     }
 }
 
@@ -128,10 +135,11 @@ impl Steps {
         let Some(desk) = self.desk.as_deref() else { return self.extracted(work).await };
         let source = self.sources.inside_with_servers(&work.node.id).await?;
         let skim = self.skimmed(desk, work).await?;
-        let conversation = Conversation::inside(work.task(skim), &source);
+        let task = work.task();
+        let conversation = Conversation::inside(&task, &source, work.answers(skim));
         let mut gathered = gather(desk, &conversation).await?;
         remark_all(&mut gathered, source.notes());
-        Ok(compress(desk, &conversation.task, gathered).await?)
+        Ok(compress(desk, &task, gathered).await?)
     }
 
     /// Returns what the skim of the knowledge base found. The first node to ask has it done.
@@ -153,7 +161,8 @@ impl Steps {
     /// Works on a node in the knowledge base without a model.
     async fn extracted(&self, work: &Work) -> Result<Branch, StepError> {
         let source = self.sources.inside(&work.node.id);
-        let branch = extract(&work.node, work.node.question.as_str(), &source, self.picker.as_ref()).await?;
+        let Node { id, question, aspects, .. } = &work.node;
+        let branch = extract(id, aspects.first(), question, question.as_str(), &source, self.picker.as_ref()).await?;
         let conclusions: Vec<_> = work.conclusions.iter().map(|(_, branch)| branch).collect();
         Ok(built_on(branch, &conclusions))
     }
@@ -162,7 +171,8 @@ impl Steps {
     async fn both(&self, desk: &Desk, work: &Work) -> Result<Branch, StepError> {
         let source = self.sources.inside_with_servers(&work.node.id).await?;
         let skim = self.skimmed(desk, work).await?;
-        let conversation = Conversation { goes_on_outside: true, ..Conversation::inside(work.task(skim), &source) };
+        let task = work.task();
+        let conversation = Conversation::inside(&task, &source, work.answers(skim)).before_outside();
         let mut inside = gather(desk, &conversation).await?;
         remark_all(&mut inside, source.notes());
         if let Some(outward) = self.left_open(work, &inside) {
@@ -171,7 +181,7 @@ impl Steps {
                 Err(error) => inside.remark(kept_without(error, inside.is_empty())?),
             }
         }
-        Ok(compress(desk, &conversation.task, inside).await?)
+        Ok(compress(desk, &task, inside).await?)
     }
 
     async fn gathered_outside(&self, desk: &Desk, work: &Work, task: &OutwardTask) -> Result<Gathered, StepError> {
@@ -210,8 +220,7 @@ impl Steps {
 
     /// Returns the web for a node.
     fn outside(&self, work: &Work, task: &OutwardTask) -> Result<Outside, StepError> {
-        let asked: &Outbound = &work.outward.words.question;
-        let outside = self.sources.outside(&work.node.id, &task.question(), asked);
+        let outside = self.sources.outside(&work.node.id, &task.question(), &work.outward.words);
         outside.ok_or(StepError::NoWay(NoWay::Nothing))
     }
 
@@ -221,7 +230,7 @@ impl Steps {
         let Some(desk) = self.desk.as_deref() else {
             let mind = Mind::Rules(self.picker.as_ref());
             let branch = outward_worker::searched(mind, &outside, &work.node, &work.outward, task).await?;
-            let conclusions: Vec<_> = work.outward.conclusions.iter().map(|(_, _, branch)| branch).collect();
+            let conclusions: Vec<_> = work.outward.conclusions.iter().map(|(.., branch)| branch.as_branch()).collect();
             return Ok(built_on(branch, &conclusions));
         };
         let outside = outside.with_servers(self.sources.public_tools(&work.node.id).await?);
@@ -235,14 +244,16 @@ impl Steps {
         let Work { node, .. } = work;
         let instructions = task.instructions(desk);
         let jobs = self.jobs.as_deref().ok_or(StepError::NoWay(NoWay::Nothing))?;
-        let Finished { run, report, without_summaries, .. } =
+        let Finished { run, mut report, without_summaries, .. } =
             self.known_or_new(jobs, work, task, &instructions).await?;
-        // A provider's report on public pages is public, including their addresses.
-        let addresses = report.citations.iter().map(|citation| citation.url.as_str());
-        self.sources.shared.egress.seen_in_public([report.text.as_str()].into_iter().chain(addresses));
+        report.had_server |= jobs.research().settings.terms.mcp.is_some();
+        if !report.had_server {
+            // A provider's report on public pages is public, including their addresses.
+            let addresses = report.citations.iter().map(|citation| citation.url.as_str());
+            self.sources.shared.egress.seen_in_public([report.text.as_str()].into_iter().chain(addresses));
+        }
         let cited = self.sources.cited(&node.id, &report).filter(|_| work.verify_web);
-        let mut branch =
-            outward_worker::verified(node, &work.outward, task, &work.aspects, &report, cited.as_ref()).await?;
+        let mut branch = outward_worker::verified(&node.id, task, &work.aspects, &report, cited.as_ref()).await?;
         if run != self.run {
             let question = &node.question;
             branch

@@ -1,6 +1,6 @@
 //! Validates plan drafts: the result is a plan or a list of all complaints.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -18,6 +18,7 @@ impl PlanDraft {
     /// defaults.
     ///
     /// New nodes are numbered in order of appearance, and names in `parent` and `depends_on` are replaced by their ids.
+    /// `is_reworded` says of which planned nodes the web is asked in words that are made of their aspects.
     ///
     /// # Errors
     ///
@@ -28,11 +29,13 @@ impl PlanDraft {
         brief: &Brief,
         limits: TreeLimits,
         round: u32,
+        is_reworded: &dyn Fn(&NodeDraft) -> bool,
     ) -> Result<Plan, Vec<String>> {
         let mut check = Check::new(self, tree, brief);
         check.names();
         check.size(limits);
         check.repeats();
+        check.repeats_outside(is_reworded);
         let depths = check.parents(limits);
         check.dependencies();
         let nodes = self.new_nodes.iter().enumerate().map(|(at, node)| check.node(at, node, depths[at], round));
@@ -130,6 +133,31 @@ impl<'a> Check<'a> {
                     "`{id}` asks what `{}` has already answered; ask something else or leave it out",
                     done.id
                 ));
+            }
+        }
+        self.complaints.extend(repeats);
+    }
+
+    /// Refuses a node whose worker on the web would be told what that of another new node is told, whatever the two ask:
+    /// both would be paid, since the prompts of their later steps differ in the ids of evidence alone.
+    fn repeats_outside(&mut self, is_reworded: &dyn Fn(&NodeDraft) -> bool) {
+        let id = |name: &String| self.id(name).map_or_else(|| name.clone(), |id| id.to_string());
+        let told = |node: &NodeDraft| {
+            let aspects: BTreeSet<_> = node.aspects.iter().cloned().collect();
+            let dependencies: BTreeSet<_> = node.depends_on.iter().map(id).collect();
+            (aspects, dependencies, node.tools.clone())
+        };
+        let mut repeats = Vec::new();
+        let mut known: Vec<(&str, _)> = Vec::new();
+        for node in self.draft.new_nodes.iter().filter(|node| is_reworded(node)) {
+            let told = told(node);
+            match known.iter().find(|(_, other)| *other == told) {
+                Some((other, _)) => repeats.push(format!(
+                    "`{}` would ask the web what `{}` asks, since both are worded from the same aspects; leave it out",
+                    shown(&node.id),
+                    shown(other)
+                )),
+                None => known.push((&node.id, told)),
             }
         }
         self.complaints.extend(repeats);

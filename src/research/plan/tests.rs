@@ -36,7 +36,7 @@ fn update(id: &str) -> UpdateDraft {
 }
 
 fn check(draft: &PlanDraft, tree: &Tree) -> Result<Plan, Vec<String>> {
-    draft.check(tree, &brief(), TreeLimits::default(), 1)
+    draft.check(tree, &brief(), TreeLimits::default(), 1, &|_| false)
 }
 
 fn complaints(draft: &PlanDraft, tree: &Tree) -> Vec<String> {
@@ -53,6 +53,27 @@ fn grown(states: &[NodeStatus]) -> Tree {
         tree.nodes.push(node);
     }
     tree
+}
+
+#[test]
+fn node_that_would_ask_the_web_what_another_one_asks_is_refused() {
+    let on = |aspects: &[&str], node| NodeDraft { aspects: aspects.iter().map(ToString::to_string).collect(), ..node };
+    let web = |node| NodeDraft { source_hint: SourceHint::Web, ..node };
+    let nodes = [
+        web(on(&["a1", "a2"], new("first"))),
+        web(on(&["a1"], new("less"))),
+        web(on(&["a2", "a1"], after("later", &["first"]))),
+        on(&["a1", "a2"], new("inside")),
+        web(on(&["a2", "a1"], new("second"))),
+    ];
+    let plan = draft(nodes);
+    let is_reworded = |node: &NodeDraft| node.source_hint == SourceHint::Web;
+    let complaints = plan.check(&tree(), &brief(), TreeLimits::default(), 2, &is_reworded).unwrap_err();
+    assert_eq!(
+        complaints,
+        ["`second` would ask the web what `first` asks, since both are worded from the same aspects; leave it out"]
+    );
+    assert!(check(&plan, &tree()).is_ok(), "questions of a first plan are sent as they are");
 }
 
 #[test]
@@ -73,7 +94,7 @@ fn omitted_fields_get_defaults() {
     node.parent = Some(" ".into());
     node.output_schema = Some(String::new());
     node.group = Some(String::new());
-    let plan = draft([node]).check(&tree(), &brief(), TreeLimits::default(), 3).unwrap();
+    let plan = draft([node]).check(&tree(), &brief(), TreeLimits::default(), 3, &|_| false).unwrap();
     let mut wanted = Node::new(NodeId::numbered(2), Some(NodeId::numbered(1)), "what of a?".parse().unwrap(), 1);
     wanted.round = 3;
     assert_eq!(plan.nodes, [wanted]);
@@ -146,7 +167,7 @@ fn depth_follows_the_parent_and_is_limited() {
 #[test]
 fn limit_on_nodes_includes_existing_ones() {
     let limits = TreeLimits { max_nodes: 2, ..TreeLimits::default() };
-    let complaints = draft([new("a"), new("b")]).check(&tree(), &brief(), limits, 1).unwrap_err();
+    let complaints = draft([new("a"), new("b")]).check(&tree(), &brief(), limits, 1, &|_| false).unwrap_err();
     assert_eq!(complaints, ["tree would have 3 nodes (at most 2)"]);
 }
 

@@ -20,7 +20,7 @@ fn questions(draft: &PlanDraft) -> Vec<&str> {
 }
 
 fn check(draft: &PlanDraft, tree: &Tree, brief: &Brief) -> Plan {
-    draft.check(tree, brief, TreeLimits::default(), 1).unwrap()
+    draft.check(tree, brief, TreeLimits::default(), 1, &|_| false).unwrap()
 }
 
 #[test]

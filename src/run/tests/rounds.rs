@@ -1,20 +1,41 @@
-//! Rounds without new evidence repeat no call.
+//! Rounds without new evidence repeat no call, and a round asks the web nothing twice.
 
 use std::sync::Mutex;
 
 use futures::future::BoxFuture;
 
+use super::outside::{LIMITS, Outside};
 use super::*;
 use crate::base::token::CountTokens;
-use crate::llm::message::{Prompt, Reply, Usage};
+use crate::llm::message::{Prompt, Reply, Speaker, Usage};
 use crate::llm::model::{Model, ModelError};
+use crate::llm::openai::Api;
 use crate::llm::roles::{Models, RoleModel};
 use crate::researcher::Words;
+use crate::web_server::Setup;
 
-/// The scripted model, with a second plan that repeats topics of the first.
+/// The scripted model, whose replies are changed.
 struct Repeating {
     model: Arc<ScriptedModel>,
     asked: Mutex<Vec<Prompt>>,
+    changed: fn(&Prompt, String) -> String,
+}
+
+impl Repeating {
+    fn of(model: &Arc<ScriptedModel>, changed: fn(&Prompt, String) -> String) -> Arc<Self> {
+        Arc::new(Self { model: Arc::clone(model), asked: Mutex::default(), changed })
+    }
+
+    fn models(self: &Arc<Self>) -> Models {
+        Models::of(|_| RoleModel {
+            model: Arc::clone(self) as Arc<dyn Model>,
+            counter: Arc::new(Words) as Arc<dyn CountTokens>,
+            max_input_tokens: 12_000,
+            max_output_tokens: 1_000,
+            endpoint: "here".into(),
+            is_local: true,
+        })
+    }
 }
 
 impl Model for Repeating {
@@ -42,9 +63,7 @@ impl Model for Repeating {
         self.asked.lock().unwrap().push(prompt.clone());
         Box::pin(async move {
             let mut reply = self.model.send(prompt).await?;
-            for (new, old) in [("topic 10?", "topic 1?"), ("topic 11?", "topic 2?")] {
-                reply.text = reply.text.replace(new, old);
-            }
+            reply.text = (self.changed)(prompt, reply.text);
             Ok(reply)
         })
     }
@@ -53,16 +72,10 @@ impl Model for Repeating {
 #[tokio::test]
 async fn round_without_new_evidence_keeps_the_draft_it_has() {
     let world = World::new(TWO_ROUNDS);
-    let model = Arc::new(Repeating { model: Arc::clone(&world.model), asked: Mutex::default() });
-    let mut resources = world.resources();
-    resources.models = Some(Models::of(|_| RoleModel {
-        model: Arc::clone(&model) as Arc<dyn Model>,
-        counter: Arc::new(Words) as Arc<dyn CountTokens>,
-        max_input_tokens: 12_000,
-        max_output_tokens: 1_000,
-        endpoint: "here".into(),
-        is_local: true,
-    }));
+    // The second plan repeats topics of the first.
+    let model =
+        Repeating::of(&world.model, |_, text| text.replace("topic 10?", "topic 1?").replace("topic 11?", "topic 2?"));
+    let resources = Resources { models: Some(model.models()), ..world.resources() };
     let question = "What is known of the topics?".parse().unwrap();
     let mut run = Orchestrator::start(World::run(), question, world.settings(), resources).await.unwrap();
     assert_eq!(run.conduct().await.unwrap(), StopReason::Complete);
@@ -76,4 +89,37 @@ async fn round_without_new_evidence_keeps_the_draft_it_has() {
     for (at, prompt) in asked.iter().enumerate() {
         assert!(!asked[at + 1..].contains(prompt), "{prompt:#?}");
     }
+}
+
+#[tokio::test]
+async fn later_round_pays_for_one_of_two_web_nodes_that_are_worded_from_the_same_aspects() {
+    let server = Setup::new(|_| String::new()).start();
+    // The second plan has nodes 11 to 13 for the web, of which the last has the aspect of the first. The planner leaves it
+    // out when it is told.
+    let researcher = Researcher { nodes: 9, more_nodes: 3 };
+    let model = Repeating::of(&ScriptedModel::new(researcher, Duration::ZERO), |prompt, text| {
+        if !prompt.messages[0].text.starts_with("You go on planning") {
+            return text;
+        }
+        let refused = prompt.messages.iter().find(|message| message.speaker == Speaker::Assistant);
+        let said = refused.map_or(text.as_str(), |message| message.text.as_str());
+        let mut plan: serde_json::Value = serde_json::from_str(said).unwrap();
+        let nodes = plan["new_nodes"].as_array_mut().unwrap();
+        for node in nodes.iter_mut() {
+            node["source_hint"] = "web".into();
+        }
+        if refused.is_some() {
+            nodes.pop();
+        }
+        plan.to_string()
+    });
+    // Too little for a job, so nodes for the web have workers.
+    let limits = BudgetLimits { cost_nanos: Some(950_000_000), rounds: Some(2), ..LIMITS };
+    let world = Outside { models: Some(model.models()), limits, ..Outside::at(&server, Api::Responses) };
+    world.ask().await.unwrap();
+    let calls = world.calls().await;
+    let made = |part: &str| calls.iter().filter(|call| call.key.as_str().starts_with(part)).count();
+    assert_eq!(made("plan/2"), 2, "{calls:#?}");
+    assert!(made("n11/step") > 0 && made("n12/step") > 0, "{calls:#?}");
+    assert_eq!(made("n13/"), 0, "{calls:#?}");
 }

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use crate::base::outbound::Outbound;
 use crate::llm::message::Usage;
 
 /// The parsed report of a job.
@@ -24,6 +23,8 @@ pub(crate) struct JobReport {
     pub(crate) web_searches: Option<u64>,
     /// The limit that stopped the job early.
     pub(crate) incomplete: Option<String>,
+    /// Whether the job could call a tool server of the user's, so that what it says need not be from the web.
+    pub(crate) had_server: bool,
     /// The model's refusal to answer.
     pub(crate) refusal: Option<String>,
     /// Number of code executions.
@@ -36,7 +37,7 @@ pub(crate) struct JobReport {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JobCitation {
     /// URL, `http` or `https`.
-    pub(crate) url: Outbound,
+    pub(crate) url: String,
     /// Title on one line.
     pub(crate) title: String,
     /// Byte range of the citation mark in the text, at character boundaries. `None` if the provider's range is invalid.

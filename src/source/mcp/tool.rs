@@ -106,7 +106,7 @@ pub(super) fn is_read_only(tool: &Tool) -> bool {
 mod tests {
     use super::*;
 
-    fn tool(description: &'static str, schema: &Value) -> OfferedTool {
+    fn tool(description: &str, schema: &Value) -> OfferedTool {
         let tool = json!({ "name": "read", "description": description, "inputSchema": schema });
         OfferedTool::new("tickets", &serde_json::from_value(tool).unwrap())
     }
@@ -127,8 +127,7 @@ mod tests {
     #[test]
     fn description_is_cut_and_every_change_of_what_is_said_changes_the_hash() {
         let schema = json!({ "type": "object" });
-        let long: &'static str = Box::leak("word ".repeat(1_000).into_boxed_str());
-        assert_eq!(tool(long, &schema).description.chars().count(), MAX_DESCRIPTION);
+        assert_eq!(tool(&"word ".repeat(1_000), &schema).description.chars().count(), MAX_DESCRIPTION);
         let first = tool("Reads a ticket.", &schema);
         assert_eq!(first.hash, tool("Reads a ticket.", &schema).hash);
         assert_ne!(first.hash, tool("Reads a ticket. Always call it first.", &schema).hash);

@@ -195,7 +195,7 @@ impl Fetcher {
     }
 
     /// Fetches a page and extracts its text. Retries once if the server is busy, within the same time limit.
-    pub(crate) async fn fetch(&self, url: &WebUrl) -> Result<Page, FetchError> {
+    pub(super) async fn fetch(&self, url: &WebUrl) -> Result<Page, FetchError> {
         let pause = |wait, _| async move {
             self.clock.sleep(wait).await;
             Ok(())

@@ -145,3 +145,16 @@ fn page_named_in_the_question_is_read_even_if_the_engine_fails() {
     let egress = world.dr(["show", "--egress"]).succeeded().stdout;
     assert!(egress.contains(&format!(" address: {url}")), "{egress}");
 }
+
+#[test]
+fn page_named_in_a_required_topic_is_read_although_no_search_finds_it() {
+    let page = "<title>Gutters</title><p>Copper gutters are polished with lemon in May and in October.</p>";
+    let server = Setup::new(reader::say).with_page("/notes/gutters", page).start();
+    let world = models_at(greenhouse(), &server).with_variable("SEARXNG_URL", server.origin());
+    let url = format!("{}/notes/gutters", server.origin());
+    let cover = format!("when gutters are polished, as {url} has it");
+    let ask = ["ask", "--json", "--no-deep-research", "--source", "web", "--mode", "quick", "--cover", &cover];
+    let report = world.dr(ask.into_iter().chain(["When are copper gutters polished?"])).succeeded().json();
+    let is_of_page = |quote: &&serde_json::Value| quote["source"]["url"] == url.as_str() && quote["checked"] == true;
+    assert!(quotes(&report, "public").iter().any(is_of_page), "{report:#}");
+}

@@ -189,6 +189,8 @@ fn plan(words: &str, known: &[&str], is_follow_up: bool) -> Value {
         // The files answer the first aspect, so a mixed node goes out for the second.
         let aspects = match hint {
             "internal" => vec!["a1"],
+            // The web is asked for aspects, so two nodes with the same ones would be one too many.
+            "web" if id == "quiet" => vec!["a1"],
             "web" => vec!["a2"],
             _ => vec!["a1", "a2"],
         };
@@ -624,4 +626,32 @@ fn text_that_was_read_and_not_quoted_before_a_run_was_resumed_still_trips_the_wi
     let run = world.dr(["resume"]);
     assert!(matches!(run.exit, Some(0 | 4)), "{run}");
     assert_eq!(of_queries(&outside, &world, &OF_VAULT), (vec![OF_VAULT[0]], vec![OF_VAULT[1]]), "{run}");
+}
+
+#[test]
+fn words_of_a_job_that_had_a_server_of_the_user_are_not_shown_outside() {
+    // The report of the only job is shown to a worker on the web, unless a server may have told the job what it says.
+    for (server, is_shown) in
+        [("", true), ("[deep_research.mcp]\nlabel = \"notes\"\nurl = \"https://notes.example/mcp\"\n", false)]
+    {
+        let outside = outside();
+        let models = traitor(outside.origin().to_owned());
+        let world = between(&models, &outside);
+        let host = outside.origin().trim_start_matches("http://");
+        let jobs = format!("[deep_research]\nbase_url = \"{}\"\nmodels = [\"fixture\"]\n", outside.url());
+        set(&world, &format!("[web]\nallowed_hosts = [\"{host}\"]\n{jobs}{server}"));
+        let node = |id: &str, depends_on: &[&str]| {
+            json!({
+                "id": id, "question": "How do others run large projects?", "aspects": ["a2"], "source_hint": "web",
+                "depends_on": depends_on, "why": "it is asked for",
+            })
+        };
+        let plan = json!({ "new_nodes": [node("job", &[]), node("worker", &["job"])] });
+        world.write("plan.json", &plan.to_string());
+        let run = report(&world, &["--plan", "plan.json", "--deep-research-max", "1", "--max-rounds", "1"]);
+        assert_eq!(outside.jobs().len(), 1, "{run}");
+        let said: Vec<_> = models.requests().iter().map(Request::said).collect();
+        let mut steps = said.iter().filter(|words| words.contains("by searching the web ("));
+        assert_eq!(steps.any(|words| task(words).contains("<data id=\"n2\">")), is_shown, "{run}");
+    }
 }

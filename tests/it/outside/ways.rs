@@ -178,10 +178,10 @@ fn engine_that_fails_three_searches_in_a_row_is_not_asked_again_and_the_report_s
 fn nodes_whose_aspects_differ_in_order_alone_share_one_job() {
     let speak = |request: &Request| {
         let is_later = request.said().starts_with("You go on planning");
-        let node = |id: &str, hint: &str, aspects: [&str; 2]| {
+        let node = |id: &str, hint: &str, aspects: [&str; 2], depends_on: &[&str]| {
             json!({
                 "id": id, "question": format!("What is known of drip lines, part {id}?"), "aspects": aspects,
-                "source_hint": hint, "why": "asked",
+                "source_hint": hint, "depends_on": depends_on, "why": "asked",
             })
         };
         let value = match request.form() {
@@ -190,10 +190,10 @@ fn nodes_whose_aspects_differ_in_order_alone_share_one_job() {
             }
             Some("plan") if is_later => json!({
                 "reasoning": "", "updates": [],
-                "new_nodes": [node("one", "web", ["a1", "a2"]), node("other", "web", ["a2", "a1"])],
+                "new_nodes": [node("one", "web", ["a1", "a2"], &[]), node("other", "web", ["a2", "a1"], &["n2"])],
             }),
             Some("plan") => {
-                json!({ "reasoning": "", "updates": [], "new_nodes": [node("inside", "internal", ["a1", "a2"])] })
+                json!({ "reasoning": "", "updates": [], "new_nodes": [node("inside", "internal", ["a1", "a2"], &[])] })
             }
             Some("verdict") => {
                 let found = nodes(&request.said());

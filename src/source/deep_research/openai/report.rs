@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use super::state::state_of;
 use crate::base::line::shortened;
-use crate::base::outbound::Outbound;
 use crate::llm::openai::{usage, whole};
 use crate::source::deep_research::job::JobState;
 use crate::source::deep_research::report::{JobCitation, JobReport};
@@ -37,6 +36,8 @@ pub(in crate::source::deep_research) fn parse(raw: &str) -> JobReport {
             JobState::Incomplete { reason } => Some(reason),
             _ => None,
         },
+        // A reply repeats the tools of its request.
+        had_server: list(&raw["tools"]).iter().any(|tool| tool["type"] == "mcp"),
         ..JobReport::default()
     };
     for item in list(&raw["output"]) {
@@ -58,7 +59,9 @@ impl JobReport {
                 self.reasoning.extend(summaries.filter(|text| !text.trim().is_empty()).map(str::to_owned));
             }
             "code_interpreter_call" => self.code_runs += 1,
-            "mcp_call" | "mcp_tool_call" | "mcp_list_tools" | "file_search_call" => {}
+            // The names and descriptions of tools are the server's text, too.
+            "mcp_call" | "mcp_tool_call" | "mcp_list_tools" => self.had_server = true,
+            "file_search_call" => {}
             _ => self.unknown_items += 1,
         }
     }
@@ -117,7 +120,6 @@ fn push_new(list: &mut Vec<String>, text: String) {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a provider, which was told outbound text alone, names the address")]
 fn citation(annotation: &Value, places: &Places<'_>) -> Option<JobCitation> {
     if annotation["type"] != "url_citation" {
         return None;
@@ -128,7 +130,7 @@ fn citation(annotation: &Value, places: &Places<'_>) -> Option<JobCitation> {
     let index = |name: &str| cited[name].as_u64().and_then(|index| usize::try_from(index).ok());
     let span = index("start_index").zip(index("end_index")).and_then(|(start, end)| places.find(start, end, said));
     let title = cited["title"].as_str().map(shortened).unwrap_or_default();
-    Some(JobCitation { url: Outbound::vouched(web_address(said)?), title, span })
+    Some(JobCitation { url: web_address(said)?, title, span })
 }
 
 /// Normalises a URL. Returns `None` unless it is `http` or `https` and contains no credentials.
@@ -256,6 +258,17 @@ mod tests {
         let usage = Usage { input_tokens: 60_506, cached_tokens: 500, output_tokens: 22_883, reasoning_tokens: 20_416 };
         assert_eq!((report.usage, report.web_searches), (Some(usage), Some(2)));
         assert_eq!((report.code_runs, report.unknown_items, report.refusal), (1, 1, None));
+        assert!(report.had_server);
+    }
+
+    #[test]
+    fn job_that_was_offered_a_server_is_told_from_one_that_searched_the_web_alone() {
+        let had_server = |reply: Value| parse(&reply.to_string()).had_server;
+        let search = json!({ "type": "web_search_call", "action": { "type": "search", "query": "drip" } });
+        let tools = json!([{ "type": "web_search" }, { "type": "mcp", "server_label": "notes" }]);
+        assert!(had_server(json!({ "output": [search], "tools": tools })));
+        assert!(had_server(json!({ "output": [search, { "type": "mcp_call", "name": "fetch" }] })));
+        assert!(!had_server(json!({ "output": [search], "tools": [{ "type": "web_search" }] })));
     }
 
     #[test]
