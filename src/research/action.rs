@@ -517,7 +517,11 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                 || !is_opened && known.has_shown(&passage)
         };
         if let Some(place) = self.shown.iter().position(is_known) {
-            return (place, self.shown[place].is_left_out);
+            let known = &mut self.shown[place];
+            // A section may be no longer than its hit, of which only the beginning was shown.
+            let has_more = is_opened && !known.is_opened && known.cut_at.is_some();
+            known.is_opened |= has_more;
+            return (place, known.is_left_out || has_more);
         }
         self.shown.push(Shown { passage, is_opened, cut_at: None, is_left_out: false });
         (self.shown.len() - 1, true)

@@ -623,7 +623,8 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
                 Some(below) if shown.is_opened => (passage.text.as_str(), below),
                 _ => (whole.as_str(), ""),
             };
-            let start = cut(whole, most, &count);
+            // A few more words cost less than the step that reads on, and are often those that answer.
+            let start = if count(whole) <= most + most / 3 { whole.trim_end() } else { cut(whole, most, &count) };
             let is_cut = start.len() < whole.trim_end().len();
             let note = match (is_cut, shown.is_opened) {
                 (false, _) => String::new(),
@@ -632,7 +633,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             };
             let (text, place) = (format!("{start}{note}{below}"), passage.place.provenance());
             shown.cut_at = match () {
-                () if !shown.is_opened || start.starts_with(passage.text.trim_end()) => None,
+                () if start.starts_with(passage.text.trim_end()) => None,
                 () if passage.text.starts_with(start) => Some(start.len()),
                 // A digest stands for the page, which is then read from its beginning.
                 () => Some(0),

@@ -507,6 +507,25 @@ async fn passage_is_shown_whole_up_to_its_limit_and_a_cut_is_marked_and_read_on(
 }
 
 #[tokio::test]
+async fn hit_that_was_cut_is_read_whole_when_it_is_opened_although_its_section_is_no_longer() {
+    let node = node();
+    let sentence = |number: usize| format!("Lock number {number} is held by one writer at a time.");
+    let text = (0..40).map(sentence).collect::<Vec<_>>().join("\n");
+    let source = ScriptedSource::of(&[("locks.md", &*text)]);
+    let caller = Scripted::by_key(vec![
+        ("n2/step/1", step(&json!([search("lock")]), false)),
+        ("n2/step/2", step(&json!([{"tool": "open", "passage": "p1"}]), false)),
+        ("n2/step/3", step(&json!([note("p1", &sentence(39))]), true)),
+        ("n2/report", report(&json!([finding("Held.", &["n2e1"])]))),
+    ]);
+    let branch = work(&caller, &source, &task(&node, &[])).await.unwrap();
+    let tasks = caller.tasks();
+    assert!(tasks[1].contains("cut here; `open` with p1") && !tasks[1].contains(&sentence(39)), "{}", tasks[1]);
+    assert!(tasks[2].contains(&sentence(39)), "{}", tasks[2]);
+    assert!(branch.evidence[0].checked);
+}
+
+#[tokio::test]
 async fn aspect_that_a_worker_calls_open_stays_open_although_it_noted_something_on_it() {
     let aspect = |number, text: &str| Aspect { id: AspectId::numbered(number), text: text.into() };
     let (node, aspects, source) = (node(), [aspect(1, "lock"), aspect(2, "readers"), aspect(3, "cost")], source());
