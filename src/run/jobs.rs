@@ -200,14 +200,15 @@ impl Jobs {
             unreadable = call.job.as_ref().map(|job| (*call, job)).or(unreadable);
         }
         // A resumed mixed node may leave other aspects open than before: its job in flight is paid for, whatever it was told.
-        let own = calls.iter().filter(|call| call.node().as_ref() == Some(node));
+        let own = calls.iter().filter(|call| call.role == Role::Researcher && call.node().as_ref() == Some(node));
+        let mut earlier = same.into_iter().chain(own);
         if let Some((call, id)) =
-            unreadable.or_else(|| same.iter().copied().chain(own).find_map(|call| Some((call, call.job_to_poll()?))))
+            unreadable.or_else(|| earlier.clone().find_map(|call| Some((call, call.job_to_poll()?))))
         {
             let job = Job { id: id.clone(), state: JobState::Queued, raw: String::new() };
             return Ok(self.follow(self.ledger.reopen(call), &call.model, job).await?);
         }
-        if same.iter().any(|call| call.is_open()) && !self.research.retry_unknown {
+        if earlier.any(CallRow::is_open) && !self.research.retry_unknown {
             // `Unknown` keeps the caller from searching with a worker instead: the job may still deliver a report.
             let reason =
                 "a job may have been started, but the outcome is unknown; `dr resume --retry-unknown` starts another";

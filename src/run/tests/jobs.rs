@@ -14,6 +14,7 @@ use crate::base::id::ContentHash;
 use crate::base::outbound::Outbound;
 use crate::llm::call::{CallError, CallKey};
 use crate::llm::message::Role;
+use crate::llm::model::ModelError;
 use crate::llm::openai::Api;
 use crate::research::branch::{Branch, BranchStop};
 use crate::research::node::{NodeId, NodeStatus};
@@ -124,14 +125,15 @@ async fn second_provider_is_one_implementation_of_the_trait() {
     assert_eq!((log.len(), log[0].report.as_str()), (1, "scripted report scripted_1"));
 }
 
-#[tokio::test]
-async fn job_in_flight_of_a_node_is_followed_whatever_it_was_told() {
+const TOLD: &str = "Find out about costs.";
+
+/// Returns the jobs of a process that goes on after one that was killed. That one had sent a call for a job of `node`,
+/// with other instructions, and stored the id of the job if `job` has it.
+async fn interrupted(node: &NodeId, job: Option<&str>, retry_unknown: bool) -> (Jobs, Arc<ScriptedJobs>) {
     let server = Setup::new(|_| String::new()).start();
     let provider = Arc::new(ScriptedJobs::default());
-    let research = Outside { provider: Some(Arc::clone(&provider) as Arc<_>), ..with_jobs(&server, &[]) }.jobs(false);
-    let world = World { limits: LIMITS, ..World::new(TWO_ROUNDS) };
-    let ledger = Arc::new(ledger(&world).await);
-    let node = NodeId::numbered(4);
+    let outside = Outside { provider: Some(Arc::clone(&provider) as Arc<_>), ..with_jobs(&server, &[]) };
+    let ledger = Arc::new(ledger(&World { limits: LIMITS, ..World::new(TWO_ROUNDS) }).await);
     let call = NewCall {
         key: CallKey::new(format!("{node}/research")),
         role: Role::Researcher,
@@ -143,26 +145,61 @@ async fn job_in_flight_of_a_node_is_followed_whatever_it_was_told() {
         worst_tokens: 0,
         worst_cost: Some(1_000_000_000),
     };
-    // A process that is killed while it polls leaves its call like this.
     let ticket = ledger.open(&call, Reserving::IfItFits, std::future::pending()).await.unwrap();
-    ticket.attach(&"scripted_7".parse().unwrap(), ProviderKind::Scripted).await.unwrap();
+    if let Some(job) = job {
+        ticket.attach(&job.parse().unwrap(), ProviderKind::Scripted).await.unwrap();
+    }
     drop(ticket);
-
+    // A worker of another node whose reply is unknown, which is no job.
+    let key = CallKey::new("n5/step/1");
+    let step = NewCall { key, role: Role::Worker, request: ContentHash::of(b"step"), worst_cost: Some(1), ..call };
+    drop(ledger.open(&step, Reserving::IfItFits, std::future::pending()).await.unwrap());
     let calls = ledger.run().journal().calls_in_short(ledger.run().id()).await.unwrap();
-    let jobs = Jobs::open(Arc::clone(&ledger), Arc::new(research), &calls);
-    let told = Outbound::fixed("Find out about costs.");
-    let released = std::sync::Mutex::new(Vec::new());
-    let release = |node: &NodeId| {
-        released.lock().unwrap().push(node.clone());
-        std::future::ready(Ok::<_, CallError>(()))
-    };
-    let call = jobs.carry_out(&node, &told, async { release(&node).await }).await.unwrap();
-    let found = jobs.finished(call, &told).await.unwrap();
-    assert_eq!((found.report.text.as_str(), found.was_told), ("scripted report scripted_7", false));
-    assert!(provider.started().is_empty() && released.lock().unwrap().is_empty(), "nothing was sent");
+    (Jobs::open(ledger, Arc::new(outside.jobs(retry_unknown)), &calls), provider)
+}
 
-    let other = NodeId::numbered(5);
-    let call = jobs.carry_out(&other, &told, async { release(&other).await }).await.unwrap();
-    assert_eq!(jobs.finished(call, &told).await.unwrap().report.text, "scripted report scripted_1");
-    assert_eq!((provider.started().len(), released.lock().unwrap().as_slice()), (1, &[other][..]));
+/// Returns the report that a node gets, and whether its job was told what it is read for. Adds the node to `released` if
+/// a job is started.
+async fn carried_out(
+    jobs: &Jobs,
+    node: &NodeId,
+    released: &mut Vec<NodeId>,
+) -> Result<(String, bool), CallError> {
+    let told = Outbound::fixed(TOLD);
+    let release = async {
+        released.push(node.clone());
+        Ok::<_, CallError>(())
+    };
+    let call = jobs.carry_out(node, &told, release).await?;
+    let found = jobs.finished(call, &told).await?;
+    Ok((found.report.text, found.was_told))
+}
+
+#[tokio::test]
+async fn job_in_flight_of_a_node_is_followed_whatever_it_was_told() {
+    let (node, other) = (NodeId::numbered(4), NodeId::numbered(5));
+    let (jobs, provider) = interrupted(&node, Some("scripted_7"), false).await;
+    let mut released = Vec::new();
+    let found = carried_out(&jobs, &node, &mut released).await.unwrap();
+    assert_eq!(found, ("scripted report scripted_7".into(), false));
+    assert!(provider.started().is_empty() && released.is_empty(), "nothing was sent");
+    let found = carried_out(&jobs, &other, &mut released).await.unwrap();
+    assert_eq!(found, ("scripted report scripted_1".into(), true));
+    assert_eq!((provider.started().len(), released), (1, vec![other]));
+}
+
+#[tokio::test]
+async fn node_whose_job_may_have_been_started_gets_no_other_whatever_it_was_told() {
+    let (node, other) = (NodeId::numbered(4), NodeId::numbered(5));
+    let mut released = Vec::new();
+    let (jobs, provider) = interrupted(&node, None, false).await;
+    let refused = carried_out(&jobs, &node, &mut released).await;
+    assert!(matches!(refused, Err(CallError::Model(ModelError::Unknown { .. }))), "{refused:?}");
+    assert!(provider.started().is_empty() && released.is_empty(), "nothing was sent");
+    carried_out(&jobs, &other, &mut released).await.unwrap();
+    assert_eq!((provider.started().len(), &released), (1, &vec![other]));
+
+    let (jobs, provider) = interrupted(&node, None, true).await;
+    carried_out(&jobs, &node, &mut released).await.unwrap();
+    assert_eq!(provider.started().len(), 1, "the user said so");
 }
