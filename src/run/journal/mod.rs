@@ -9,6 +9,8 @@
 //! its owner only. A call is stored before it is sent, and its raw reply before anything uses it; that is why no
 //! finished call is ever paid for twice, whatever instant the process dies at.
 //!
+//! A process that has the database open holds a lock beside it, which all share. A repair, which replaces the file, holds it alone.
+//!
 //! # Where to look
 //!
 //! - `schema` has the tables and a migration from each version of the format to the next.
@@ -28,7 +30,7 @@ mod salvage;
 mod schema;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, Value, ValueRef};
@@ -43,7 +45,8 @@ pub(crate) use runs::{RunList, RunRow};
 pub(crate) use salvage::Salvaged;
 
 use crate::base::id::RunId;
-use crate::base::lock::FileLock;
+use crate::base::lock::{FileLock, FileLockError};
+use salvage::{complete_repair, is_half_repaired};
 use schema::{MIGRATIONS, differences, harden, migrate, version};
 
 /// How long to wait for another process's commit.
@@ -51,12 +54,19 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The journal of all runs of a project, for reading. [`LockedRun`] writes.
 #[derive(Clone)]
-pub(crate) struct Journal {
-    connection: Arc<Mutex<Connection>>,
+pub struct Journal {
+    database: Arc<Database>,
     /// The temporary folder of a copy, removed with the last handle; see [`Self::open_copy`].
     copy: Option<Arc<tempfile::TempDir>>,
     #[cfg(test)]
     writes_left: Arc<std::sync::atomic::AtomicI64>,
+}
+
+/// An open database.
+struct Database {
+    connection: Mutex<Connection>,
+    /// Keeps a repair from replacing the file. `None` for a database in memory.
+    _lock: Option<FileLock>,
 }
 
 /// The right to write to one run, which one process holds at a time. [`Store::lock`](super::store::Store::lock) hands
@@ -68,6 +78,7 @@ pub(crate) struct Journal {
 /// ```no_run
 /// # use dr::run::{event::Record, store::Store};
 /// # async fn example(store: Store, run: dr::base::id::RunId, record: Record) -> Result<(), Box<dyn std::error::Error>> {
+/// let journal = store.journal();
 /// store.lock(&run)?.append(&record).await?;
 /// # Ok(())
 /// # }
@@ -75,10 +86,11 @@ pub(crate) struct Journal {
 ///
 /// The journal itself has no method that writes:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0599
 /// # use dr::run::{event::Record, store::Store};
 /// # async fn example(store: Store, run: dr::base::id::RunId, record: Record) -> Result<(), Box<dyn std::error::Error>> {
-/// store.journal().append(&record).await?;
+/// let journal = store.journal();
+/// journal.append(&record).await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -114,9 +126,10 @@ impl LockedRun {
         if self.journal.writes_left.fetch_sub(1, std::sync::atomic::Ordering::SeqCst) <= 0 {
             return Err(JournalError::Killed);
         }
-        let run = self.run.clone();
+        // A write goes on after its future was dropped, and so does its lock.
+        let locked = self.clone();
         let failed = |source| JournalError::Database { action: "write to", source };
-        self.journal.read(move |connection| work(connection, &run).map_err(failed)).await
+        self.journal.read(move |connection| work(connection, &locked.run).map_err(failed)).await
     }
 }
 
@@ -140,6 +153,12 @@ pub enum JournalError {
         /// The error of the file system.
         #[source]
         source: std::io::Error,
+    },
+    /// Another process repairs the journal, or has it open when it is to be repaired.
+    #[error("journal is in use by {holder}")]
+    Held {
+        /// Process id and start time from the lock file, or `another process`.
+        holder: String,
     },
     /// A newer `dr` wrote the journal.
     #[error("journal has format {found}, and this version of dr knows {known}")]
@@ -176,6 +195,7 @@ impl JournalError {
                 "it is damaged, or another program changed it: `dr doctor --repair` copies its runs into a new journal"
                     .into(),
             ),
+            Self::Held { .. } => Some("wait until it is done, or end that process".into()),
             _ if self.is_damage() => Some(
                 "`dr doctor --repair` saves what can still be read into a new journal, and keeps the damaged one"
                     .into(),
@@ -189,7 +209,7 @@ impl JournalError {
         match self {
             Self::Database { source, .. } => is_damage(source),
             Self::Unreadable(_) | Self::Altered { .. } => true,
-            Self::File { .. } | Self::TooNew { .. } | Self::Task(_) => false,
+            Self::File { .. } | Self::Held { .. } | Self::TooNew { .. } | Self::Task(_) => false,
             #[cfg(test)]
             Self::Killed => false,
         }
@@ -207,6 +227,15 @@ fn is_damage(error: &rusqlite::Error) -> bool {
     is_damaged || is_short || is_missing
 }
 
+impl From<FileLockError> for JournalError {
+    fn from(error: FileLockError) -> Self {
+        match error {
+            FileLockError::Held { holder, .. } => Self::Held { holder },
+            FileLockError::File { path, source } => Self::File { path, source },
+        }
+    }
+}
+
 impl From<serde_json::Error> for JournalError {
     fn from(error: serde_json::Error) -> Self {
         Self::Unreadable(error.into())
@@ -218,8 +247,10 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// Returns [`JournalError::TooNew`] for a database of a newer `dr`, and an error if the file cannot be used.
+    /// Returns [`JournalError::TooNew`] for a database of a newer `dr`, and an error if the file cannot be used or is being
+    /// repaired.
     pub(crate) fn open(path: &Path) -> Result<Self, JournalError> {
+        let lock = lock_of(path)?;
         make_private(path).map_err(|source| JournalError::File { path: path.to_path_buf(), source })?;
         let open = |source| JournalError::Database { action: "open", source };
         let connection = Connection::open(path).map_err(open)?;
@@ -229,7 +260,7 @@ impl Journal {
         connection.pragma_update(None, "synchronous", "full").map_err(open)?;
         // Removed rows are overwritten with zeros.
         connection.pragma_update(None, "secure_delete", true).map_err(open)?;
-        Self::of(connection)
+        Self::of(connection, Some(lock))
     }
 
     /// Opens a temporary copy of the journal at `path`, with its write-ahead log.
@@ -255,10 +286,11 @@ impl Journal {
 
     /// Opens an empty journal in memory.
     pub(crate) fn in_memory() -> Result<Self, JournalError> {
-        Self::of(Connection::open_in_memory().map_err(|source| JournalError::Database { action: "open", source })?)
+        let open = |source| JournalError::Database { action: "open", source };
+        Self::of(Connection::open_in_memory().map_err(open)?, None)
     }
 
-    fn of(mut connection: Connection) -> Result<Self, JournalError> {
+    fn of(mut connection: Connection, lock: Option<FileLock>) -> Result<Self, JournalError> {
         let failed = |action| move |source| JournalError::Database { action, source };
         harden(&connection).map_err(failed("open"))?;
         connection.pragma_update(None, "foreign_keys", true).map_err(failed("open"))?;
@@ -272,7 +304,7 @@ impl Journal {
         }
         migrate(&mut connection, &MIGRATIONS).map_err(failed("migrate"))?;
         Ok(Self {
-            connection: Arc::new(Mutex::new(connection)),
+            database: Arc::new(Database { connection: Mutex::new(connection), _lock: lock }),
             copy: None,
             #[cfg(test)]
             writes_left: Arc::new(i64::MAX.into()),
@@ -302,8 +334,8 @@ impl Journal {
         &self,
         work: impl FnOnce(&Connection) -> Result<T, JournalError> + Send + 'static,
     ) -> Result<T, JournalError> {
-        let connection = Arc::clone(&self.connection);
-        tokio::task::spawn_blocking(move || work(&connection.lock().unwrap_or_else(PoisonError::into_inner))).await?
+        let database = Arc::clone(&self.database);
+        tokio::task::spawn_blocking(move || work(&database.connection())).await?
     }
 
     /// Checks every page and every index of the database; returns the problems found, empty if it is sound.
@@ -314,6 +346,32 @@ impl Journal {
         })
         .await
     }
+}
+
+impl Database {
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes the lock that all processes share that have the database at `path` open. Completes a repair that was killed.
+fn lock_of(path: &Path) -> Result<FileLock, JournalError> {
+    let file = lock_file(path);
+    loop {
+        let lock = FileLock::share(&file)?;
+        // A repair holds the lock alone, so none can begin or end from here on.
+        if !is_half_repaired(path) {
+            return Ok(lock);
+        }
+        drop(lock);
+        let _alone = FileLock::take(&file)?;
+        complete_repair(path).map_err(|source| JournalError::File { path: path.to_path_buf(), source })?;
+    }
+}
+
+/// Returns the file of the lock on the database at `path`: `state.lock` for `state.db`.
+fn lock_file(path: &Path) -> PathBuf {
+    path.with_extension("lock")
 }
 
 /// Returns the path of a file beside the database, whose name continues that of the database.
@@ -433,7 +491,7 @@ fn optional_json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::base::clock::Moment;
     use crate::base::id::ContentHash;
@@ -443,7 +501,7 @@ mod tests {
     use crate::run::budget::{BudgetLimits, Purpose};
     use crate::run::event::{Event, Record};
 
-    fn started() -> Record {
+    pub(super) fn started() -> Record {
         let settings = serde_json::from_value(serde_json::json!({
             "mode": "quick", "limits": BudgetLimits::default(),
             "tree": {"max_depth": 3, "max_nodes": 9}, "parallel": 2, "summary_tokens": 100, "by_rules": true,
@@ -598,7 +656,7 @@ mod tests {
         old.execute("INSERT INTO runs VALUES ('0000000000000005', 'why?', 7)", []).unwrap();
         drop(old);
         let journal = Journal::open(&path).unwrap();
-        let connection = journal.connection.lock().unwrap();
+        let connection = journal.database.connection();
         assert_eq!(version(&connection).unwrap(), MIGRATIONS.len());
         let question: String = connection.query_row("SELECT question FROM runs", [], |row| row.get(0)).unwrap();
         assert_eq!(question, "why?");
