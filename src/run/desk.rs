@@ -9,6 +9,7 @@
 //! ```
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,7 +30,7 @@ use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Reply, Role, Usage};
 use crate::llm::model::{Model, ModelError};
 use crate::llm::roles::{Models, RoleModel};
-use crate::research::node::NodeId;
+use crate::source::Label;
 use crate::traces::attach;
 
 /// Sends the prompts of one run and returns their replies, stored or new.
@@ -86,7 +87,7 @@ impl Desk {
     /// verdict. Other calls are due themselves, and under a small limit some research is better than none.
     fn leaving(&self, key: &CallKey, role: Role) -> CallCost {
         match role {
-            Role::Worker if !self.outlook.take_step(key.owner()) => self.outlook.dues(),
+            Role::Worker if !key.node().is_some_and(|node| self.outlook.take_step(node)) => self.outlook.dues(),
             Role::Writer if !self.is_writing() => self.outlook.likely(Role::Judge),
             Role::Worker | Role::Writer | Role::Planner | Role::Summariser | Role::Judge | Role::Researcher => {
                 CallCost::default()
@@ -94,7 +95,7 @@ impl Desk {
         }
     }
 
-    async fn make(&self, key: &CallKey, prompt: &Prompt) -> Result<Reply, CallError> {
+    async fn make(&self, key: &CallKey, prompt: &Prompt, label: Label) -> Result<Reply, CallError> {
         let model = Arc::clone(&self.models.role(prompt.role).model);
         let prompt = &Prompt { cache_key: Some(self.cache_key(key, prompt.role)), ..prompt.clone() };
         let request = request_hash(model.as_ref(), prompt);
@@ -123,6 +124,7 @@ impl Desk {
             model: model.name().to_owned(),
             request,
             purpose: self.purpose(key, prompt.role),
+            label,
             is_tight: self.is_tight(key),
             counted_tokens: counted,
             worst_tokens: worst.tokens(),
@@ -194,7 +196,7 @@ impl Desk {
     /// Returns the purpose of a call. The draft of a round and its verdict are paid from the reserve: the draft is the
     /// report unless another round follows. The output of a node is research.
     fn purpose(&self, key: &CallKey, role: Role) -> Purpose {
-        let is_report = matches!(role, Role::Writer | Role::Judge) && key.owner().parse::<NodeId>().is_err();
+        let is_report = matches!(role, Role::Writer | Role::Judge) && key.node().is_none();
         if is_report || self.is_writing() { Purpose::Writing } else { Purpose::Research }
     }
 
@@ -224,18 +226,59 @@ fn on_record(key: &CallKey, recorded: &[CallRow]) -> Option<Reply> {
     own.or_else(|| recorded.iter().find_map(|call| call.reply.clone()))
 }
 
-impl Caller for Desk {
-    fn call<'a>(&'a self, key: &'a CallKey, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, CallError>> {
+impl Desk {
+    /// Makes a call. `label` says what the prompt may have in it.
+    fn labelled<'a>(
+        &'a self,
+        key: &'a CallKey,
+        prompt: &'a Prompt,
+        label: Label,
+    ) -> BoxFuture<'a, Result<Reply, CallError>> {
         let span = info_span!("call", %key, role = %prompt.role, tokens = Empty);
-        let call = async {
+        let call = async move {
             self.attach_request(prompt);
-            let reply = self.make(key, prompt).await;
+            let reply = self.make(key, prompt, label).await;
             if let Err(error) = &reply {
                 attach::word("error", error.class());
             }
             reply
         };
         Box::pin(call.instrument(span))
+    }
+}
+
+/// The desk for conversations that face outward. Their calls are labelled public: what they are shown may leave.
+pub(crate) struct Outward<D>(pub(crate) D);
+
+impl<D: Deref<Target = Desk> + Send + Sync> Caller for Outward<D> {
+    fn call<'a>(&'a self, key: &'a CallKey, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, CallError>> {
+        self.0.labelled(key, prompt, Label::Public)
+    }
+
+    fn count(&self, role: Role, text: &str) -> u64 {
+        self.0.count(role, text)
+    }
+
+    fn input_limit(&self, role: Role) -> u64 {
+        self.0.input_limit(role)
+    }
+
+    fn output_limit(&self, role: Role) -> u32 {
+        self.0.output_limit(role)
+    }
+
+    fn is_tight(&self, key: &CallKey) -> bool {
+        self.0.is_tight(key)
+    }
+
+    fn can_pay(&self, role: Role, prompts: &[u64]) -> bool {
+        self.0.can_pay(role, prompts)
+    }
+}
+
+impl Caller for Desk {
+    fn call<'a>(&'a self, key: &'a CallKey, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, CallError>> {
+        self.labelled(key, prompt, Label::Internal)
     }
 
     fn count(&self, role: Role, text: &str) -> u64 {

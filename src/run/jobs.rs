@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 
 use super::budget::{CallCost, Purpose};
-use super::journal::{CallRow, CallState, NewCall};
+use super::journal::{CallRow, CallState, JOB_STEP, NewCall};
 use super::ledger::{Ledger, Reserving, Ticket};
 use super::spans::{attach_output, attach_server, attach_usage};
 use super::tree::RunState;
@@ -29,6 +29,7 @@ use crate::llm::call::{CallError, CallKey, Limit};
 use crate::llm::message::{Reply, Role};
 use crate::llm::model::ModelError;
 use crate::research::node::{Node, NodeId};
+use crate::source::Label;
 use crate::source::deep_research::{DeepResearch, Job, JobError, JobId, JobReport, JobRequest, JobState};
 use crate::traces::attach;
 
@@ -200,7 +201,7 @@ impl Jobs {
             unreadable = call.job.as_ref().map(|job| (*call, job)).or(unreadable);
         }
         // A resumed mixed node may leave other aspects open than before: its job in flight is paid for, whatever it was told.
-        let own = calls.iter().filter(|call| call.role == Role::Researcher && call.node().as_ref() == Some(node));
+        let own = calls.iter().filter(|call| call.role == Role::Researcher && call.key.node() == Some(node));
         let mut earlier = same.into_iter().chain(own);
         if let Some((call, id)) =
             unreadable.or_else(|| earlier.clone().find_map(|call| Some((call, call.job_to_poll()?))))
@@ -262,6 +263,7 @@ impl Jobs {
             model: model.to_owned(),
             request: hash(instructions),
             purpose: Purpose::Research,
+            label: Label::Public,
             is_tight: false,
             counted_tokens: 0,
             worst_tokens: 0,
@@ -446,7 +448,7 @@ fn day_of(now: Moment) -> jiff::civil::Date {
 }
 
 fn key_of(node: &NodeId) -> CallKey {
-    CallKey::new(format!("{node}/research"))
+    CallKey::of_node(node).then(JOB_STEP)
 }
 
 /// Returns the settled nodes whose job can be retried: a job in flight is polled again, and one with an unknown start
@@ -454,7 +456,7 @@ fn key_of(node: &NodeId) -> CallKey {
 pub(crate) fn to_try_again(state: &RunState, calls: &[CallRow], retry_unknown: bool) -> Vec<NodeId> {
     let is_open = |node: &&Node| {
         let mut jobs = calls.iter().rev().filter(|call| call.role == Role::Researcher);
-        let last = jobs.find(|call| call.node().as_ref() == Some(&node.id));
+        let last = jobs.find(|call| call.key.node() == Some(&node.id));
         let is_worth_it = |call: &CallRow| call.job_to_poll().is_some() || call.is_open() && retry_unknown;
         node.status.is_settled() && last.is_some_and(is_worth_it)
     };
@@ -464,7 +466,7 @@ pub(crate) fn to_try_again(state: &RunState, calls: &[CallRow], retry_unknown: b
 /// Returns the nodes for which a job was or may have been started.
 fn nodes_with_job(calls: &[CallRow]) -> BTreeSet<NodeId> {
     let jobs = calls.iter().filter(|call| call.role == Role::Researcher && call.state != CallState::Failed);
-    jobs.filter_map(CallRow::node).collect()
+    jobs.filter_map(|call| call.key.node().cloned()).collect()
 }
 
 fn no_research(reason: &str) -> CallError {

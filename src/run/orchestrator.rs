@@ -11,7 +11,7 @@ use tracing::{Instrument, Span, debug_span, info, info_span};
 
 use super::budget::{Budget, BudgetLimits, CallCost, Purpose, Spent};
 use super::cache::Cache;
-use super::desk::Desk;
+use super::desk::{Desk, Outward};
 use super::earlier::Earlier;
 use super::egress::Egress;
 use super::event::{Event, Record, RunSettings};
@@ -321,7 +321,7 @@ impl Orchestrator {
             sources: resources.sources.clone(),
             shared: Shared { cache, egress, patience, breaker: Arc::new(Breaker::of_run("source `web`")) },
             reading: Reading {
-                caller: desk.clone().map(|desk| desk as Arc<dyn Caller>),
+                caller: desk.clone().map(|desk| Arc::new(Outward(desk)) as Arc<dyn Caller>),
                 embedder: resources.embedder.clone(),
             },
             internal_version: state.settings.source_version.clone(),

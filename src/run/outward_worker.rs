@@ -3,10 +3,11 @@
 //! Only in this module may text that a model wrote leave. Every prompt of such a conversation is built from an
 //! [`OutwardWork`] and from public passages, so the model's queries are outbound text and are sent unchanged.
 
+use super::desk::{Desk, Outward};
 use super::node_source::{Outside, WebPages};
 use super::outward::OutwardWork;
 use crate::base::outbound::Outbound;
-use crate::llm::call::{CallKey, Caller};
+use crate::llm::call::CallKey;
 use crate::research::branch::Branch;
 use crate::research::compress::compress;
 use crate::research::extract::{Pick, extract};
@@ -75,7 +76,7 @@ impl Shown {
 /// How a node is worked on outside.
 pub(super) enum Mind<'a> {
     /// With a model.
-    Model(&'a dyn Caller),
+    Model(Outward<&'a Desk>),
     /// With rules that pick sentences.
     Rules(&'a dyn Pick),
 }
@@ -90,10 +91,10 @@ pub(super) async fn searched(
 ) -> Result<Branch, WorkError> {
     let shown = Shown::of(node, work, task);
     let mut branch = match mind {
-        Mind::Model(caller) => {
-            let conversation = shown.conversation(CallKey::new(node.id.to_string()), outside);
-            let gathered = gather(caller, &conversation).await?;
-            compress(caller, &conversation.task, gathered).await?
+        Mind::Model(desk) => {
+            let conversation = shown.conversation(CallKey::of_node(&node.id), outside);
+            let gathered = gather(&desk, &conversation).await?;
+            compress(&desk, &conversation.task, gathered).await?
         }
         Mind::Rules(picker) => {
             let node = Node { aspects: node.aspects.clone(), ..shown.node.clone() };
@@ -112,14 +113,14 @@ pub(super) async fn searched(
 /// Gathers evidence on the web for the aspects that the knowledge base left open. The caller compresses it together
 /// with the findings from inside.
 pub(super) async fn gathered(
-    caller: &dyn Caller,
+    desk: &Outward<&Desk>,
     outside: &Outside,
     node: &Node,
     work: &OutwardWork,
     task: &OutwardTask,
 ) -> Result<Gathered, WorkError> {
     let shown = Shown::of(node, work, task);
-    let gathered = gather(caller, &shown.conversation(CallKey::new(format!("{}/web", node.id)), outside)).await?;
+    let gathered = gather(desk, &shown.conversation(CallKey::of_node(&node.id).then("web"), outside)).await?;
     Ok(if work.has_own_ids { gathered } else { gathered.serving(only_aspect(node).as_ref()) })
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::OnceCell;
 use tracing::{Instrument, debug_span, instrument};
 
-use super::desk::Desk;
+use super::desk::{Desk, Outward};
 use super::earlier::Earlier;
 use super::event::RunRequest;
 use super::jobs::Jobs;
@@ -174,7 +174,7 @@ impl Steps {
         let follows = state.settings.follows.as_ref().map(|followed| {
             format!("This follows up the question \"{}\", which was answered: {}", followed.question, followed.answer)
         });
-        self.brief_after(state, &CallKey::new("brief"), follows).await
+        self.brief_after(state, Label::Internal, &CallKey::of_run("brief"), follows).await
     }
 
     /// Makes a second brief for a follow-up run, without the earlier answer. Tasks for the web are worded from it.
@@ -186,12 +186,18 @@ impl Steps {
             return Ok(None);
         }
         let follows = format!("This follows up the question \"{}\".", followed.question);
-        self.brief_after(state, &CallKey::new("brief/outward"), Some(follows)).await.map(Some)
+        self.brief_after(state, Label::Public, &CallKey::of_run("brief/outward"), Some(follows)).await.map(Some)
     }
 
     /// Makes a brief from the words of the user and what is told of an earlier run.
     #[instrument(level = "debug", name = "step", skip_all, fields(name = "brief"))]
-    async fn brief_after(&self, state: &RunState, key: &CallKey, earlier: Option<String>) -> Result<Brief, StepError> {
+    async fn brief_after(
+        &self,
+        state: &RunState,
+        label: Label,
+        key: &CallKey,
+        earlier: Option<String>,
+    ) -> Result<Brief, StepError> {
         let RunRequest { mode, required, .. } = &state.settings.request;
         let by_rules = || brief_by_rules(&state.question, *mode, required);
         let Some(desk) = self.desk.as_deref() else { return Ok(by_rules()) };
@@ -204,7 +210,11 @@ impl Steps {
             required,
             today: today.as_deref(),
         };
-        match brief(desk, key, request).await {
+        let made = match label {
+            Label::Public => brief(&Outward(desk), key, request).await,
+            Label::Internal => brief(desk, key, request).await,
+        };
+        match made {
             Err(StructuredError::Invalid { .. }) => Ok(by_rules()),
             done => Ok(done?),
         }
@@ -241,7 +251,7 @@ impl Steps {
             // The root alone; its wording selects the source.
             return Ok(Plan { reasoning: String::new(), ..by_rules(String::new()) });
         }
-        let key = CallKey::new("plan/1");
+        let key = CallKey::of_run("plan/1");
         let complaint = |draft: &PlanDraft| check(draft).map(drop);
         match planner::plan(desk, &key, brief, &state.tree, self.outlook(state), &complaint).await {
             Ok(draft) => check(&draft).map_err(StepError::Invalid),
@@ -268,7 +278,7 @@ impl Steps {
         let check = |draft: &PlanDraft| checked(draft, state, brief, round);
         let by_rules = || check(&replan_by_rules(brief, &state.tree, &verdict.missing_aspects)).unwrap_or_default();
         let Some(desk) = self.desk.as_deref() else { return Ok(by_rules()) };
-        let key = CallKey::new(format!("plan/{round}"));
+        let key = CallKey::of_run(format!("plan/{round}"));
         let complaint = |draft: &PlanDraft| check(draft).map(drop);
         let outlook = self.outlook(state);
         let memory = &state.folded.memory;
@@ -295,14 +305,14 @@ impl Steps {
         let mut draft = match state.draft_that_stands() {
             Some(draft) => draft.clone(),
             None => {
-                let key = CallKey::new(format!("draft/{}", rounds.number));
+                let key = CallKey::of_run(format!("draft/{}", rounds.number));
                 self.written(desk, &key, state, rounds, &memory).await?
             }
         };
         let verdict = if brief.mode == Mode::Quick {
             by_coverage(brief, &state.tree, &state.branches)
         } else {
-            let key = CallKey::new(format!("judge/{}", rounds.number));
+            let key = CallKey::of_run(format!("judge/{}", rounds.number));
             let quotes = judged_quotes(state, &draft, self.recalled(brief, state, MAX_JUDGED).await);
             let step = debug_span!("step", name = "judge");
             match judge(desk, &key, brief, &state.tree, &state.branches, &quotes, &draft).instrument(step).await {
@@ -325,19 +335,20 @@ impl Steps {
         let mut memory = state.folded.memory.clone();
         for (node, branch) in state.unfolded().filter(|(_, branch)| !branch.report.findings.is_empty()) {
             let label = label(&state.tree, &state.branches, &node.id);
-            let key = CallKey::new(format!("fold/{number}/{}", node.id));
+            let key = CallKey::of_run(format!("fold/{number}/{}", node.id));
             if label == Label::Public {
                 // Outward workers see this summary, so it is made without planner text that may not leave.
                 let (task, question) = (outward_brief(state), outward_task(state, node).question());
                 let told = Told { task: task.as_str(), id: &node.id, question: question.as_str() };
-                memory.global_public = self.fold(&key.then("public"), told, &memory.global_public, branch, r).await?;
+                let key = key.then("public");
+                memory.global_public = self.fold(label, &key, told, &memory.global_public, branch, r).await?;
             }
             // As long as everything is public, one summary serves all.
             let text = match (memory.global.label, label) {
                 (Label::Public, Label::Public) => memory.global_public.clone(),
                 (Label::Internal, _) | (_, Label::Internal) => {
                     let told = Told { task: &brief.task, id: &node.id, question: node.question.as_str() };
-                    self.fold(&key, told, &memory.global.text, branch, r).await?
+                    self.fold(Label::Internal, &key, told, &memory.global.text, branch, r).await?
                 }
             };
             memory.global = Summary { text, label: memory.global.label.max(label) };
@@ -349,7 +360,7 @@ impl Steps {
             }
             Some(desk) => {
                 // The key is the same in every round, so that the summary of an unchanged group is not bought again.
-                let key = CallKey::new("group");
+                let key = CallKey::of_run("group");
                 group_summaries(desk, &key, brief, &state.tree, &state.branches, GROUP_TOKENS).await?
             }
             None => group_summaries_by_rules(&state.tree, &state.branches, GROUP_TOKENS, &estimate),
@@ -357,10 +368,19 @@ impl Steps {
         Ok(memory)
     }
 
-    async fn fold(&self, key: &CallKey, told: Told<'_>, g: &str, branch: &Branch, r: u64) -> Result<String, CallError> {
-        match self.desk.as_deref() {
-            Some(desk) => fold(desk, key, told, g, branch, r).await,
-            None => Ok(fold_by_rules(g, branch, r, &estimate)),
+    async fn fold(
+        &self,
+        label: Label,
+        key: &CallKey,
+        told: Told<'_>,
+        g: &str,
+        branch: &Branch,
+        r: u64,
+    ) -> Result<String, CallError> {
+        match (self.desk.as_deref(), label) {
+            (Some(desk), Label::Public) => fold(&Outward(desk), key, told, g, branch, r).await,
+            (Some(desk), Label::Internal) => fold(desk, key, told, g, branch, r).await,
+            (None, _) => Ok(fold_by_rules(g, branch, r, &estimate)),
         }
     }
 
@@ -381,7 +401,7 @@ impl Steps {
             (Phase::Planned(rounds), Some(desk)) if stop != StopReason::Cancelled && state.has_evidence() => {
                 self.remember(state).await;
                 let memory = folded_by_rules(state);
-                self.written(desk, &CallKey::new("write"), state, rounds, &memory).await?
+                self.written(desk, &CallKey::of_run("write"), state, rounds, &memory).await?
             }
             _ => draft_by_rules(state),
         };
@@ -391,7 +411,7 @@ impl Steps {
             draft.limitations.push("without a model the form that was asked for could not be filled".to_owned());
         }
         if let (Some(desk), Some(schema)) = (self.desk.as_deref(), schema) {
-            let key = CallKey::new("output");
+            let key = CallKey::of_run("output");
             match writer::output(desk, &key, brief.question.as_str(), &draft, schema).await {
                 Ok(output) => draft.output = Some(output),
                 Err(error @ CallError::Journal { .. }) => return Err(error.into()),

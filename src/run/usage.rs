@@ -28,7 +28,7 @@ fn usage_of_calls(calls: &[CallRow]) -> UsageTable {
     let mut table = UsageTable::default();
     for call in calls.iter().filter(|call| call.state != CallState::Failed) {
         let usage = usage_of_call(call);
-        let node = call.node().map_or_else(|| "run".to_owned(), |node| node.to_string());
+        let node = call.key.node().map_or_else(|| "run".to_owned(), ToString::to_string);
         for sum in [
             &mut table.total,
             table.by_role.entry(call.role.to_string()).or_default(),

@@ -7,7 +7,7 @@
 //! ```
 
 use super::cache::normalised;
-use super::desk::Desk;
+use super::desk::{Desk, Outward};
 use super::egress::Leaving;
 use super::event::RunRequest;
 use super::jobs::{Finished, Jobs};
@@ -81,7 +81,7 @@ impl Work {
     fn task<'a>(&'a self, skim: Option<&'a Skim>) -> Task<'a> {
         Task {
             node: &self.node,
-            key: CallKey::new(self.node.id.to_string()),
+            key: CallKey::of_node(&self.node.id),
             aspects: self.aspects.iter().collect(),
             conclusions: self.conclusions.iter().map(|(node, branch)| Conclusion { node, branch }).collect(),
             context: &self.context,
@@ -179,7 +179,7 @@ impl Steps {
             return Ok(Gathered::from_branch(self.researched(desk, work, task).await?));
         }
         let outside = self.outside(work, task)?.with_servers(self.sources.public_tools(&work.node.id).await?);
-        let mut gathered = outward_worker::gathered(desk, &outside, &work.node, &work.outward, task).await?;
+        let mut gathered = outward_worker::gathered(&Outward(desk), &outside, &work.node, &work.outward, task).await?;
         remark_all(&mut gathered, &outside.notes());
         Ok(gathered)
     }
@@ -225,7 +225,8 @@ impl Steps {
             return Ok(built_on(branch, &conclusions));
         };
         let outside = outside.with_servers(self.sources.public_tools(&work.node.id).await?);
-        let mut branch = outward_worker::searched(Mind::Model(desk), &outside, &work.node, &work.outward, task).await?;
+        let mut branch =
+            outward_worker::searched(Mind::Model(Outward(desk)), &outside, &work.node, &work.outward, task).await?;
         branch.notes.extend(outside.notes());
         Ok(branch)
     }

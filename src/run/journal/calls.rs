@@ -8,9 +8,12 @@ use crate::base::clock::Moment;
 use crate::base::id::{ContentHash, RunId};
 use crate::llm::call::CallKey;
 use crate::llm::message::{Reply, Role, Usage};
-use crate::research::node::NodeId;
 use crate::run::budget::Purpose;
+use crate::source::Label;
 use crate::source::deep_research::{JobId, ProviderKind};
+
+/// Last part of the key of a call that starts a background job.
+pub(crate) const JOB_STEP: &str = "research";
 
 /// A call that is about to be sent.
 #[derive(Clone, Debug)]
@@ -24,6 +27,8 @@ pub(crate) struct NewCall {
     pub(crate) request: ContentHash,
     /// Which part of the budget pays for it.
     pub(crate) purpose: Purpose,
+    /// What its prompt may have in it: public, what may leave; internal, everything.
+    pub(crate) label: Label,
     /// Whether the budget was tight when the call was made, which the prompt mentions.
     pub(crate) is_tight: bool,
     /// Tokens of the prompt as counted here.
@@ -41,6 +46,8 @@ pub(crate) struct NewCall {
 ///       ├▶ Failed
 ///       ├▶ Unknown
 ///       └▶ Lost
+///
+/// any ─▶ Damaged, by `dr doctor --repair`
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -55,6 +62,8 @@ pub(crate) enum CallState {
     Unknown,
     /// There is certainly no reply, and something was charged: at worst the worst case.
     Lost,
+    /// There was a reply, and the journal has lost it. That of a background job can be had again.
+    Damaged,
 }
 
 impl std::fmt::Display for CallState {
@@ -65,6 +74,7 @@ impl std::fmt::Display for CallState {
             Self::Failed => "failed",
             Self::Unknown => "unknown",
             Self::Lost => "lost",
+            Self::Damaged => "damaged",
         })
     }
 }
@@ -83,11 +93,12 @@ pub(crate) enum CallOutcome {
 }
 
 /// A stored call.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct CallRow {
     /// Its number among the calls of all runs.
     pub(crate) id: i64,
     /// Its name within the run.
+    #[serde(flatten)]
     pub(crate) key: CallKey,
     /// The role that called.
     pub(crate) role: Role,
@@ -96,6 +107,8 @@ pub(crate) struct CallRow {
     pub(crate) request_hash: ContentHash,
     /// Which part of the budget paid for it.
     pub(crate) purpose: Purpose,
+    /// What its prompt may have in it.
+    pub(crate) label: Label,
     /// Whether the budget was tight when it was made.
     pub(crate) is_tight: bool,
     /// Tokens of the prompt as counted before it was sent.
@@ -127,16 +140,11 @@ pub(crate) struct CallRow {
 }
 
 impl CallRow {
-    /// Returns the node it was made for; `None` for steps of the whole run.
-    pub(crate) fn node(&self) -> Option<NodeId> {
-        self.key.owner().parse().ok()
-    }
-
     /// Returns what this call is charged, in billionths of a dollar; `None` if the price is not known.
     pub(crate) fn charged_cost(&self) -> Option<u64> {
         match self.state {
             CallState::Sent | CallState::Unknown => self.worst_cost,
-            CallState::Lost => self.cost.or(self.worst_cost),
+            CallState::Lost | CallState::Damaged => self.cost.or(self.worst_cost),
             CallState::Replied | CallState::Failed => self.cost,
         }
     }
@@ -154,9 +162,7 @@ impl CallRow {
     /// Returns the background job that this call has started, if it is in flight or `dr doctor --repair` lost its reply:
     /// its report can be had from the provider again.
     pub(crate) fn job_to_poll(&self) -> Option<&JobId> {
-        // A repair leaves no reason.
-        let is_damaged = self.state == CallState::Lost && self.error.is_none();
-        self.job.as_ref().filter(|_| is_damaged || self.state == CallState::Sent)
+        self.job.as_ref().filter(|_| matches!(self.state, CallState::Sent | CallState::Damaged))
     }
 }
 
@@ -166,16 +172,18 @@ impl LockedRun {
         let call = call.clone();
         self.write(move |connection, run| {
             connection.execute(
-                "INSERT INTO calls (run, key, role, model, request_hash, purpose, is_tight, counted_tokens, \
-                 worst_tokens, worst_cost, sent_at, outcome) VALUES (:run, :key, :role, :model, :request_hash, \
-                 :purpose, :is_tight, :counted_tokens, :worst_tokens, :worst_cost, :sent_at, :outcome)",
+                "INSERT INTO calls (run, key, node, role, model, request_hash, purpose, label, is_tight, counted_tokens, \
+                 worst_tokens, worst_cost, sent_at, outcome) VALUES (:run, :key, :node, :role, :model, :request_hash, \
+                 :purpose, :label, :is_tight, :counted_tokens, :worst_tokens, :worst_cost, :sent_at, :outcome)",
                 named_params! {
                     ":run": run.as_str(),
                     ":key": call.key.as_str(),
+                    ":node": Plain(call.key.node()),
                     ":role": Plain(call.role),
                     ":model": call.model,
                     ":request_hash": call.request.as_str(),
                     ":purpose": Plain(call.purpose),
+                    ":label": Plain(call.label),
                     ":is_tight": call.is_tight,
                     ":counted_tokens": Plain(call.counted_tokens),
                     ":worst_tokens": Plain(call.worst_tokens),
@@ -288,17 +296,18 @@ impl Journal {
 }
 
 /// All columns but the reply, which lists leave out: it is the bulk of the table.
-pub(super) const CALL_COLUMNS: &str = "id, key, role, model, request_hash, purpose, is_tight, counted_tokens, worst_tokens, \
-                            worst_cost, sent_at, outcome, ended_at, error, usage, cost, job, provider";
+pub(super) const CALL_COLUMNS: &str = "id, key, node, role, model, request_hash, purpose, label, is_tight, counted_tokens, \
+                                       worst_tokens, worst_cost, sent_at, outcome, ended_at, error, usage, cost, job, provider";
 
 pub(super) fn call_row(row: &Row<'_>) -> rusqlite::Result<CallRow> {
     Ok(CallRow {
         id: row.get("id")?,
-        key: plain(row, "key")?,
+        key: CallKey::stored(plain(row, "node")?, row.get("key")?),
         role: plain(row, "role")?,
         model: row.get("model")?,
         request_hash: plain(row, "request_hash")?,
         purpose: plain(row, "purpose")?,
+        label: plain(row, "label")?,
         is_tight: row.get("is_tight")?,
         counted_tokens: plain(row, "counted_tokens")?,
         worst_tokens: plain(row, "worst_tokens")?,

@@ -38,9 +38,9 @@ use rusqlite::{Connection, Params, Row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub(crate) use calls::{CallOutcome, CallRow, CallState, NewCall};
+pub(crate) use calls::{CallOutcome, CallRow, CallState, JOB_STEP, NewCall};
 pub(crate) use egress::{EgressKind, EgressRow};
-pub(crate) use lookups::{JOB, Lookup, LookupAnswer, LookupRow, MCP_CALL, MCP_TOOLS};
+pub(crate) use lookups::{Lookup, LookupAnswer, LookupRow, LookupTool};
 pub(crate) use runs::{RunList, RunRow};
 pub(crate) use salvage::Salvaged;
 
@@ -500,6 +500,7 @@ pub(super) mod tests {
     use crate::llm::message::{Reply, Role, Usage};
     use crate::run::budget::{BudgetLimits, Purpose};
     use crate::run::event::{Event, Record};
+    use crate::source::Label;
 
     pub(super) fn started() -> Record {
         let settings = serde_json::from_value(serde_json::json!({
@@ -518,6 +519,7 @@ pub(super) mod tests {
             model: "m".into(),
             request: ContentHash::of(b"request"),
             purpose: Purpose::Writing,
+            label: Label::Public,
             is_tight: true,
             counted_tokens: 6,
             worst_tokens: 10,
@@ -546,8 +548,12 @@ pub(super) mod tests {
         assert_eq!(journal.records(&run).await.unwrap(), [first]);
         let calls = journal.calls(&run).await.unwrap();
         assert_eq!(calls[0].reply.as_ref().unwrap().raw["a"], 1);
-        assert_eq!((calls[0].cost, calls[0].role, calls[0].node()), (Some(42), Role::Judge, "n2".parse().ok()));
-        assert!(!calls[0].is_open() && calls[1].is_open() && calls[1].node().is_none());
+        assert_eq!(
+            (calls[0].cost, calls[0].role, calls[0].key.node()),
+            (Some(42), Role::Judge, Some(&"n2".parse().unwrap()))
+        );
+        assert!(!calls[0].is_open() && calls[1].is_open() && calls[1].key.node().is_none());
+        assert_eq!((calls[0].label, calls[0].key.as_str()), (Label::Public, "n2/step/1"));
         #[cfg(unix)]
         for file in std::fs::read_dir(folder.path()).unwrap() {
             let mode = std::os::unix::fs::PermissionsExt::mode(&file.unwrap().metadata().unwrap().permissions());
@@ -728,6 +734,6 @@ pub(super) mod tests {
         let path = folder.path().join("state.db");
         Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
         let error = Journal::open(&path).err().unwrap();
-        assert_eq!(error.to_string(), "journal has format 99, and this version of dr knows 7");
+        assert_eq!(error.to_string(), "journal has format 99, and this version of dr knows 8");
     }
 }

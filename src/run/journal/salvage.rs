@@ -19,8 +19,9 @@ use rusqlite::{Connection, Row, params_from_iter};
 use serde::Serialize;
 use serde_json::json;
 
-use super::lookups::BROKEN_JOB;
-use super::{Journal, JournalError, MIGRATIONS, lock_file, make_private, make_writable, migrate, side_file};
+use super::calls::JOB_STEP;
+use super::lookups::{BROKEN_JOB, LookupTool};
+use super::{Journal, JournalError, MIGRATIONS, Plain, lock_file, make_private, make_writable, migrate, side_file};
 use crate::base::clock::Moment;
 use crate::base::folder::write_private;
 use crate::base::id::RunId;
@@ -46,23 +47,32 @@ const MAX_SCATTERED: usize = 2_000_000;
 ///
 /// A job must not be bought again because its call was damaged. One with an id is polled again, see
 /// [`CallRow::job_to_poll`](super::CallRow::job_to_poll); one without may have been started.
-const MENDS: [(&str, &str); 2] = [
-    (
-        "UPDATE calls SET reply = NULL, usage = NULL, error = NULL,
-         outcome = CASE WHEN job IS NULL AND key GLOB '*/research' THEN 'unknown' ELSE 'lost' END WHERE id = ?1",
-        "reply of call",
-    ),
-    (
-        "UPDATE calls SET role = 'researcher', purpose = 'research', provider = NULL
-         WHERE id = ?1 AND key GLOB '*/research'",
-        "reply and role of call",
-    ),
-];
+fn mends() -> [(String, &'static str); 3] {
+    // The role may be what cannot be read.
+    let is_job = format!("key = node || '/{JOB_STEP}'");
+    [
+        (
+            format!(
+                "UPDATE calls SET reply = NULL, usage = NULL, error = NULL,
+                 outcome = CASE WHEN job IS NULL AND {is_job} THEN 'unknown' ELSE 'damaged' END WHERE id = ?1"
+            ),
+            "reply of call",
+        ),
+        (
+            format!(
+                "UPDATE calls SET role = 'researcher', purpose = 'research', label = 'public', provider = NULL
+                 WHERE id = ?1 AND {is_job}"
+            ),
+            "reply and role of call",
+        ),
+        ("UPDATE calls SET node = NULL WHERE id = ?1".to_owned(), "reply and node of call"),
+    ]
+}
 
 /// Restores the number of the call in an unreadable answer of a background job.
 const FIND_JOB: &str = "UPDATE lookups SET result = coalesce((
         SELECT CAST(calls.id AS TEXT) FROM calls WHERE calls.run = lookups.run AND calls.job IS NOT NULL AND
-        calls.key = lookups.node || '/research' ORDER BY calls.id DESC LIMIT 1
+        calls.node = lookups.node ORDER BY calls.id DESC LIMIT 1
     ), '')";
 
 /// What a salvage saved and what was lost.
@@ -122,12 +132,13 @@ impl Journal {
         let ids: Vec<i64> = super::rows(&connection, "SELECT id FROM calls", [], |row| row.get(0))?;
         let sql = format!("SELECT {}, reply FROM calls WHERE id = ?1", super::calls::CALL_COLUMNS);
         let is_readable = |id: i64| connection.query_row(&sql, [id], super::calls::call_row).is_ok();
+        let mends = mends();
         for id in ids.into_iter().filter(|id| !is_readable(*id)) {
             let mut mended = None;
-            for (mend, what) in MENDS {
+            for (mend, what) in &mends {
                 if mended.is_none() {
                     connection.execute(mend, [id]).map_err(write)?;
-                    mended = is_readable(id).then_some(what);
+                    mended = is_readable(id).then_some(*what);
                 }
             }
             lost.push(format!("{} {id}", mended.unwrap_or("call")));
@@ -135,7 +146,8 @@ impl Journal {
                 connection.execute("DELETE FROM calls WHERE id = ?1", [id]).map_err(write)?;
             }
         }
-        connection.execute(&format!("{FIND_JOB} WHERE {BROKEN_JOB}"), []).map_err(write)?;
+        let find = format!("{FIND_JOB} WHERE {BROKEN_JOB}");
+        connection.execute(&find, [Plain(LookupTool::DeepResearch)]).map_err(write)?;
         let unusable = "DELETE FROM lookups WHERE result IS NOT NULL AND NOT json_valid(result)";
         let dropped = connection.execute(unusable, []).map_err(write)?;
         if dropped > 0 {

@@ -171,7 +171,7 @@ async fn starts_only_those_again(world: &Outside<'_>, failed: &[NodeId]) {
     let calls = world.calls().await;
     let is_unknown = |node: &&NodeId| {
         let mut of_node =
-            calls.iter().filter(|call| call.role == Role::Researcher && call.node().as_ref() == Some(*node));
+            calls.iter().filter(|call| call.role == Role::Researcher && call.key.node() == Some(*node));
         of_node.next().is_some_and(|call| call.is_open() && call.job.is_none()) && of_node.next().is_none()
     };
     assert!(failed.iter().all(|node| is_unknown(&node)), "{calls:#?}");

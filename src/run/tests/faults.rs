@@ -169,7 +169,7 @@ async fn unknown(world: &Outside<'_>) -> BTreeSet<NodeId> {
     let state = world.state().await;
     let calls = world.calls().await;
     let unknown = calls.iter().filter(|call| call.role == Role::Researcher && call.is_open() && call.job.is_none());
-    let nodes: BTreeSet<NodeId> = unknown.map(|call| call.node().unwrap()).collect();
+    let nodes: BTreeSet<NodeId> = unknown.map(|call| call.key.node().cloned().unwrap()).collect();
     for node in nodes.iter().filter_map(|id| state.tree.get(id)) {
         assert_eq!(node.status, NodeStatus::Failed, "{node:?}");
     }
@@ -241,7 +241,7 @@ async fn pays_once(case: &Case, world: &Outside<'_>) {
     }
     assert!(stored.values().all(|times| *times == 1), "{case:?}");
     let known = |job: &str| {
-        let of_node = |call: &&CallRow| call.role == Role::Researcher && call.node().unwrap().to_string() == job;
+        let of_node = |call: &&CallRow| call.role == Role::Researcher && call.key.node().unwrap().to_string() == job;
         calls.iter().filter(of_node).filter(|call| call.state != CallState::Failed).count()
     };
     let jobs = world.server.jobs();

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::super::budget::Purpose;
 use super::super::job_log::jobs_of;
 use super::super::jobs::Jobs;
-use super::super::journal::{CallState, NewCall};
+use super::super::journal::{CallState, JOB_STEP, NewCall};
 use super::super::ledger::Reserving;
 use super::calls::ledger;
 use super::outside::{LIMITS, Outside};
@@ -19,6 +19,7 @@ use crate::llm::openai::Api;
 use crate::research::branch::{Branch, BranchStop};
 use crate::research::node::{NodeId, NodeStatus};
 use crate::research::plan::SavedPlan;
+use crate::source::Label;
 use crate::source::deep_research::{ProviderKind, ScriptedJobs};
 use crate::web_server::{Call, Fault, Kind, Setup, WebServer};
 
@@ -133,13 +134,14 @@ async fn interrupted(node: &NodeId, job: Option<&str>, retry_unknown: bool) -> (
     let server = Setup::new(|_| String::new()).start();
     let provider = Arc::new(ScriptedJobs::default());
     let outside = Outside { provider: Some(Arc::clone(&provider) as Arc<_>), ..with_jobs(&server, &[]) };
-    let ledger = Arc::new(ledger(&World { limits: LIMITS, ..World::new(TWO_ROUNDS) }).await);
+    let ledger = ledger(&World { limits: LIMITS, ..World::new(TWO_ROUNDS) }).await;
     let call = NewCall {
-        key: CallKey::new(format!("{node}/research")),
+        key: CallKey::of_node(node).then(JOB_STEP),
         role: Role::Researcher,
         model: "fixture".into(),
         request: ContentHash::of(b"Find out about costs and speed."),
         purpose: Purpose::Research,
+        label: Label::Public,
         is_tight: false,
         counted_tokens: 0,
         worst_tokens: 0,
@@ -160,11 +162,7 @@ async fn interrupted(node: &NodeId, job: Option<&str>, retry_unknown: bool) -> (
 
 /// Returns the report that a node gets, and whether its job was told what it is read for. Adds the node to `released` if
 /// a job is started.
-async fn carried_out(
-    jobs: &Jobs,
-    node: &NodeId,
-    released: &mut Vec<NodeId>,
-) -> Result<(String, bool), CallError> {
+async fn carried_out(jobs: &Jobs, node: &NodeId, released: &mut Vec<NodeId>) -> Result<(String, bool), CallError> {
     let told = Outbound::fixed(TOLD);
     let release = async {
         released.push(node.clone());

@@ -12,6 +12,7 @@ use super::*;
 use crate::base::id::ContentHash;
 use crate::llm::call::CallKey;
 use crate::llm::message::{Reply, Role};
+use crate::source::Label;
 
 /// Cost limit of the run, in billionths of a dollar.
 const LIMIT: u64 = 100;
@@ -72,6 +73,7 @@ async fn check(ops: &[Op]) {
                     model: "m".into(),
                     request: ContentHash::of(&number.to_le_bytes()),
                     purpose: Purpose::Research,
+                    label: Label::Internal,
                     is_tight: false,
                     counted_tokens: 0,
                     worst_tokens: 0,
@@ -132,6 +134,7 @@ async fn ticket_whose_end_cannot_be_stored_stays_charged() {
             model: "m".into(),
             request: ContentHash::of(b"request"),
             purpose: Purpose::Research,
+            label: Label::Internal,
             is_tight: false,
             counted_tokens: 0,
             worst_tokens: 0,

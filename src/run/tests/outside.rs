@@ -213,7 +213,7 @@ impl<'a> Outside<'a> {
     pub(super) async fn starts(&self) -> BTreeMap<NodeId, usize> {
         let mut starts = BTreeMap::new();
         for call in self.calls().await.iter().filter(|call| call.role == Role::Researcher) {
-            *starts.entry(call.node().unwrap()).or_default() += 1;
+            *starts.entry(call.key.node().cloned().unwrap()).or_default() += 1;
         }
         starts
     }
