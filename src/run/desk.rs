@@ -19,7 +19,7 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span, info_span};
 
 use super::budget::{CallCost, Hold, Purpose};
-use super::journal::{CallRow, CallState, NewCall};
+use super::journal::{Call, CallKind, CallRow, CallState, PromptCall};
 use super::ledger::{Ledger, Reserving};
 use super::outlook::{Outlook, writing_input};
 use super::spans::{attach_output, attach_reply, attach_server};
@@ -49,7 +49,9 @@ impl Desk {
     pub(crate) fn open(ledger: Arc<Ledger>, models: Models, closed: CancellationToken, recorded: &[CallRow]) -> Self {
         Self {
             writing: AtomicBool::new(false),
-            tight: Mutex::new(recorded.iter().map(|call| (call.key.clone(), call.is_tight)).collect()),
+            tight: Mutex::new(
+                recorded.iter().filter_map(|call| Some((call.key.clone(), call.prompt()?.is_tight))).collect(),
+            ),
             outlook: Outlook::new(models.clone(), recorded),
             ledger,
             models,
@@ -118,20 +120,22 @@ impl Desk {
             self.ledger.give_up(call).await?;
         }
         let worst = Usage { input_tokens: counted, output_tokens: output, ..Usage::default() };
-        let call = NewCall {
+        let call = Call {
             key: key.clone(),
-            role: prompt.role,
+            kind: CallKind::Prompt(PromptCall {
+                role: prompt.role,
+                is_tight: self.is_tight(key),
+                counted_tokens: counted,
+                worst_tokens: worst.tokens(),
+            }),
             model: model.name().to_owned(),
-            request,
+            request_hash: request,
             purpose: self.purpose(key, prompt.role),
             label,
-            is_tight: self.is_tight(key),
-            counted_tokens: counted,
-            worst_tokens: worst.tokens(),
             worst_cost: model.cost_nanos(&worst),
         };
         let hold = Hold {
-            worst: CallCost { cost_nanos: call.worst_cost, tokens: call.worst_tokens },
+            worst: call.worst(),
             likely: self.outlook.cost(prompt.role, counted, self.outlook.likely_output(prompt.role, output)),
             leaving,
         };
@@ -140,8 +144,8 @@ impl Desk {
     }
 
     /// Sends a request once and settles its cost.
-    async fn send(&self, model: &dyn Model, prompt: &Prompt, call: &NewCall, hold: Hold) -> Result<Reply, CallError> {
-        let call = NewCall { purpose: self.purpose(&call.key, call.role), ..call.clone() };
+    async fn send(&self, model: &dyn Model, prompt: &Prompt, call: &Call, hold: Hold) -> Result<Reply, CallError> {
+        let call = Call { purpose: self.purpose(&call.key, prompt.role), ..call.clone() };
         // A step that is refused leaves others that may fit; the run ends if its node has found nothing by then.
         let can_be_left_out = prompt.patience.is_some() || prompt.role == Role::Worker;
         let reserving = if can_be_left_out { Reserving::IfItFits } else { Reserving::InTurn };
@@ -156,8 +160,8 @@ impl Desk {
         let error = match result {
             Ok(reply) => {
                 let cost = CallCost {
-                    cost_nanos: reply.usage.as_ref().map_or(call.worst_cost, |usage| model.cost_nanos(usage)),
-                    tokens: reply.usage.map_or(call.worst_tokens, |usage| usage.tokens()),
+                    cost_nanos: reply.usage.as_ref().map_or(hold.worst.cost_nanos, |usage| model.cost_nanos(usage)),
+                    tokens: reply.usage.map_or(hold.worst.tokens, |usage| usage.tokens()),
                 };
                 Span::current().record("tokens", cost.tokens);
                 attach_reply(&reply);

@@ -48,7 +48,7 @@ impl JobEntry {
         Self {
             node: call.key.node().map(ToString::to_string),
             cost_usd: cost_usd(&call),
-            model: call.model,
+            model: call.model.clone(),
             job: call.job.map(String::from),
             outcome: call.state,
             error: call.error,

@@ -1,5 +1,7 @@
 //! Calls of models, stored before they are sent.
 
+use std::ops::Deref;
+
 use rusqlite::{OptionalExtension, Row, named_params, params_from_iter};
 use serde::{Deserialize, Serialize};
 
@@ -8,35 +10,107 @@ use crate::base::clock::Moment;
 use crate::base::id::{ContentHash, RunId};
 use crate::llm::call::CallKey;
 use crate::llm::message::{Reply, Role, Usage};
-use crate::run::budget::Purpose;
+use crate::run::budget::{CallCost, Purpose};
 use crate::source::Label;
 use crate::source::deep_research::{JobId, ProviderKind};
 
 /// Last part of the key of a call that starts a background job.
 pub(crate) const JOB_STEP: &str = "research";
 
-/// A call that is about to be sent.
-#[derive(Clone, Debug)]
-pub(crate) struct NewCall {
+/// A call, as it is known before it is sent.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Call {
     /// Its name within the run.
+    #[serde(flatten)]
     pub(crate) key: CallKey,
-    /// The role that calls.
-    pub(crate) role: Role,
+    #[serde(flatten)]
+    pub(crate) kind: CallKind,
     pub(crate) model: String,
     /// Hash of everything the request says.
-    pub(crate) request: ContentHash,
+    pub(crate) request_hash: ContentHash,
     /// Which part of the budget pays for it.
     pub(crate) purpose: Purpose,
     /// What its prompt may have in it: public, what may leave; internal, everything.
     pub(crate) label: Label,
+    /// The most it can cost, in billionths of a dollar; `None` if the price is not known.
+    pub(crate) worst_cost: Option<u64>,
+}
+
+/// What a call pays for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "KindColumns")]
+pub(crate) enum CallKind {
+    /// The reply of a model.
+    Prompt(PromptCall),
+    /// A background job. Its tokens are neither counted beforehand nor limited.
+    Job,
+}
+
+/// A call of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PromptCall {
+    /// The role that calls.
+    pub(crate) role: Role,
     /// Whether the budget was tight when the call was made, which the prompt mentions.
     pub(crate) is_tight: bool,
     /// Tokens of the prompt as counted here.
     pub(crate) counted_tokens: u64,
     /// The most tokens it can cost.
     pub(crate) worst_tokens: u64,
-    /// The most it can cost, in billionths of a dollar; `None` if the price is not known.
-    pub(crate) worst_cost: Option<u64>,
+}
+
+/// The columns of a [`CallKind`].
+#[derive(Serialize)]
+struct KindColumns {
+    role: Role,
+    is_tight: bool,
+    counted_tokens: u64,
+    worst_tokens: u64,
+}
+
+impl From<CallKind> for KindColumns {
+    fn from(kind: CallKind) -> Self {
+        match kind {
+            CallKind::Prompt(PromptCall { role, is_tight, counted_tokens, worst_tokens }) => {
+                Self { role, is_tight, counted_tokens, worst_tokens }
+            }
+            CallKind::Job => Self { role: Role::Researcher, is_tight: false, counted_tokens: 0, worst_tokens: 0 },
+        }
+    }
+}
+
+impl From<KindColumns> for CallKind {
+    fn from(KindColumns { role, is_tight, counted_tokens, worst_tokens }: KindColumns) -> Self {
+        match role {
+            Role::Researcher => Self::Job,
+            role => Self::Prompt(PromptCall { role, is_tight, counted_tokens, worst_tokens }),
+        }
+    }
+}
+
+impl Call {
+    /// Returns the role that calls.
+    pub(crate) fn role(&self) -> Role {
+        KindColumns::from(self.kind).role
+    }
+
+    /// Returns whether it starts a background job.
+    pub(crate) fn is_job(&self) -> bool {
+        self.kind == CallKind::Job
+    }
+
+    /// Returns the prompt that it sends; `None` for a job.
+    pub(crate) fn prompt(&self) -> Option<&PromptCall> {
+        match &self.kind {
+            CallKind::Prompt(prompt) => Some(prompt),
+            CallKind::Job => None,
+        }
+    }
+
+    /// Returns the most that it can cost.
+    pub(crate) fn worst(&self) -> CallCost {
+        CallCost { cost_nanos: self.worst_cost, tokens: self.prompt().map_or(0, |prompt| prompt.worst_tokens) }
+    }
 }
 
 /// Where a call is in its life.
@@ -97,26 +171,8 @@ pub(crate) enum CallOutcome {
 pub(crate) struct CallRow {
     /// Its number among the calls of all runs.
     pub(crate) id: i64,
-    /// Its name within the run.
     #[serde(flatten)]
-    pub(crate) key: CallKey,
-    /// The role that called.
-    pub(crate) role: Role,
-    pub(crate) model: String,
-    /// Hash of everything the request said.
-    pub(crate) request_hash: ContentHash,
-    /// Which part of the budget paid for it.
-    pub(crate) purpose: Purpose,
-    /// What its prompt may have in it.
-    pub(crate) label: Label,
-    /// Whether the budget was tight when it was made.
-    pub(crate) is_tight: bool,
-    /// Tokens of the prompt as counted before it was sent.
-    pub(crate) counted_tokens: u64,
-    /// The most tokens it could have cost.
-    pub(crate) worst_tokens: u64,
-    /// The most it could have cost, in billionths of a dollar.
-    pub(crate) worst_cost: Option<u64>,
+    pub(crate) call: Call,
     /// When it was sent.
     pub(crate) sent_at: Moment,
     /// Where it stands.
@@ -137,6 +193,15 @@ pub(crate) struct CallRow {
     /// Provider of that job; `None` in journals of versions that had a single provider.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) provider: Option<ProviderKind>,
+}
+
+/// A stored call is the call, and what became of it.
+impl Deref for CallRow {
+    type Target = Call;
+
+    fn deref(&self) -> &Call {
+        &self.call
+    }
 }
 
 impl CallRow {
@@ -168,8 +233,9 @@ impl CallRow {
 
 impl LockedRun {
     /// Stores a call that is about to be sent; returns its number.
-    pub(crate) async fn begin_call(&self, call: &NewCall, at: Moment) -> Result<i64, JournalError> {
+    pub(crate) async fn begin_call(&self, call: &Call, at: Moment) -> Result<i64, JournalError> {
         let call = call.clone();
+        let KindColumns { role, is_tight, counted_tokens, worst_tokens } = call.kind.into();
         self.write(move |connection, run| {
             connection.execute(
                 "INSERT INTO calls (run, key, node, role, model, request_hash, purpose, label, is_tight, counted_tokens, \
@@ -179,14 +245,14 @@ impl LockedRun {
                     ":run": run.as_str(),
                     ":key": call.key.as_str(),
                     ":node": Plain(call.key.node()),
-                    ":role": Plain(call.role),
+                    ":role": Plain(role),
                     ":model": call.model,
-                    ":request_hash": call.request.as_str(),
+                    ":request_hash": call.request_hash.as_str(),
                     ":purpose": Plain(call.purpose),
                     ":label": Plain(call.label),
-                    ":is_tight": call.is_tight,
-                    ":counted_tokens": Plain(call.counted_tokens),
-                    ":worst_tokens": Plain(call.worst_tokens),
+                    ":is_tight": is_tight,
+                    ":counted_tokens": Plain(counted_tokens),
+                    ":worst_tokens": Plain(worst_tokens),
                     ":worst_cost": Plain(call.worst_cost),
                     ":sent_at": Plain(at),
                     ":outcome": Plain(CallState::Sent),
@@ -302,16 +368,21 @@ pub(super) const CALL_COLUMNS: &str = "id, key, node, role, model, request_hash,
 pub(super) fn call_row(row: &Row<'_>) -> rusqlite::Result<CallRow> {
     Ok(CallRow {
         id: row.get("id")?,
-        key: CallKey::stored(plain(row, "node")?, row.get("key")?),
-        role: plain(row, "role")?,
-        model: row.get("model")?,
-        request_hash: plain(row, "request_hash")?,
-        purpose: plain(row, "purpose")?,
-        label: plain(row, "label")?,
-        is_tight: row.get("is_tight")?,
-        counted_tokens: plain(row, "counted_tokens")?,
-        worst_tokens: plain(row, "worst_tokens")?,
-        worst_cost: plain(row, "worst_cost")?,
+        call: Call {
+            key: CallKey::stored(plain(row, "node")?, row.get("key")?),
+            kind: KindColumns {
+                role: plain(row, "role")?,
+                is_tight: row.get("is_tight")?,
+                counted_tokens: plain(row, "counted_tokens")?,
+                worst_tokens: plain(row, "worst_tokens")?,
+            }
+            .into(),
+            model: row.get("model")?,
+            request_hash: plain(row, "request_hash")?,
+            purpose: plain(row, "purpose")?,
+            label: plain(row, "label")?,
+            worst_cost: plain(row, "worst_cost")?,
+        },
         sent_at: plain(row, "sent_at")?,
         state: plain(row, "outcome")?,
         ended_at: plain(row, "ended_at")?,

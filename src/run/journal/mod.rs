@@ -38,7 +38,7 @@ use rusqlite::{Connection, Params, Row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub(crate) use calls::{CallOutcome, CallRow, CallState, JOB_STEP, NewCall};
+pub(crate) use calls::{Call, CallKind, CallOutcome, CallRow, CallState, JOB_STEP, PromptCall};
 pub(crate) use egress::{EgressKind, EgressRow};
 pub(crate) use lookups::{Lookup, LookupAnswer, LookupRow, LookupTool};
 pub(crate) use runs::{RunList, RunRow};
@@ -512,17 +512,15 @@ pub(super) mod tests {
         Record { seq: 1, at: Moment(7), event }
     }
 
-    fn call(key: &str) -> NewCall {
-        NewCall {
+    fn call(key: &str) -> Call {
+        let role = Role::Judge;
+        Call {
             key: CallKey::new(key),
-            role: Role::Judge,
+            kind: CallKind::Prompt(PromptCall { role, is_tight: true, counted_tokens: 6, worst_tokens: 10 }),
             model: "m".into(),
-            request: ContentHash::of(b"request"),
+            request_hash: ContentHash::of(b"request"),
             purpose: Purpose::Writing,
             label: Label::Public,
-            is_tight: true,
-            counted_tokens: 6,
-            worst_tokens: 10,
             worst_cost: None,
         }
     }
@@ -549,7 +547,7 @@ pub(super) mod tests {
         let calls = journal.calls(&run).await.unwrap();
         assert_eq!(calls[0].reply.as_ref().unwrap().raw["a"], 1);
         assert_eq!(
-            (calls[0].cost, calls[0].role, calls[0].key.node()),
+            (calls[0].cost, calls[0].role(), calls[0].key.node()),
             (Some(42), Role::Judge, Some(&"n2".parse().unwrap()))
         );
         assert!(!calls[0].is_open() && calls[1].is_open() && calls[1].key.node().is_none());

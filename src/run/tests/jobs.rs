@@ -5,7 +5,7 @@ use serde_json::json;
 use super::super::budget::Purpose;
 use super::super::job_log::jobs_of;
 use super::super::jobs::Jobs;
-use super::super::journal::{CallState, JOB_STEP, NewCall};
+use super::super::journal::{self, CallKind, CallState, JOB_STEP, PromptCall};
 use super::super::ledger::Reserving;
 use super::calls::ledger;
 use super::outside::{LIMITS, Outside};
@@ -76,7 +76,7 @@ async fn report_that_was_cut_short_is_used_and_counts_as_incomplete() {
     let note = "stopped before it was done (max_output_tokens)";
     assert!(branch.notes.iter().any(|said| said.contains(note)), "{:?}", branch.notes);
     let calls = world.calls().await;
-    let job = calls.iter().find(|call| call.role == Role::Researcher).unwrap();
+    let job = calls.iter().find(|call| call.is_job()).unwrap();
     assert_eq!(job.state, CallState::Replied);
     assert!(job.cost.unwrap() > 0 && job.reply.as_ref().unwrap().cut_off);
 }
@@ -99,8 +99,7 @@ async fn account_without_summaries_gets_jobs_without_them_and_a_note() {
     assert_eq!(server.jobs().len(), 2);
     assert!(server.jobs().iter().all(|job| job.body["reasoning"]["summary"].is_null()));
     let calls = world.calls().await;
-    let jobs: Vec<_> =
-        calls.iter().filter(|call| call.role == Role::Researcher).map(|call| (call.state, call.cost)).collect();
+    let jobs: Vec<_> = calls.iter().filter(|call| call.is_job()).map(|call| (call.state, call.cost)).collect();
     let refused = jobs.iter().filter(|(state, cost)| (*state, *cost) == (CallState::Failed, Some(0))).count();
     assert!((1..=2).contains(&refused) && jobs.len() == 2 + refused, "{jobs:?}");
     // Later jobs do not request summaries again.
@@ -119,7 +118,7 @@ async fn second_provider_is_one_implementation_of_the_trait() {
     assert_eq!((started.len(), server.jobs().len()), (1, 0));
     assert!(started[0].instructions.as_str().contains(BEDS), "{}", started[0].instructions);
     let calls = world.calls().await;
-    let job = calls.iter().find(|call| call.role == Role::Researcher).unwrap();
+    let job = calls.iter().find(|call| call.is_job()).unwrap();
     assert_eq!((job.provider, job.state), (Some(ProviderKind::Scripted), CallState::Replied));
     // The stored report is parsed without the provider.
     let log = jobs_of(world.store.journal(), &World::run()).await.unwrap();
@@ -135,16 +134,13 @@ async fn interrupted(node: &NodeId, job: Option<&str>, retry_unknown: bool) -> (
     let provider = Arc::new(ScriptedJobs::default());
     let outside = Outside { provider: Some(Arc::clone(&provider) as Arc<_>), ..with_jobs(&server, &[]) };
     let ledger = ledger(&World { limits: LIMITS, ..World::new(TWO_ROUNDS) }).await;
-    let call = NewCall {
+    let call = journal::Call {
         key: CallKey::of_node(node).then(JOB_STEP),
-        role: Role::Researcher,
+        kind: CallKind::Job,
         model: "fixture".into(),
-        request: ContentHash::of(b"Find out about costs and speed."),
+        request_hash: ContentHash::of(b"Find out about costs and speed."),
         purpose: Purpose::Research,
         label: Label::Public,
-        is_tight: false,
-        counted_tokens: 0,
-        worst_tokens: 0,
         worst_cost: Some(1_000_000_000),
     };
     let ticket = ledger.open(&call, Reserving::IfItFits, std::future::pending()).await.unwrap();
@@ -154,7 +150,8 @@ async fn interrupted(node: &NodeId, job: Option<&str>, retry_unknown: bool) -> (
     drop(ticket);
     // A worker of another node whose reply is unknown, which is no job.
     let key = CallKey::new("n5/step/1");
-    let step = NewCall { key, role: Role::Worker, request: ContentHash::of(b"step"), worst_cost: Some(1), ..call };
+    let kind = CallKind::Prompt(PromptCall { role: Role::Worker, is_tight: false, counted_tokens: 0, worst_tokens: 1 });
+    let step = journal::Call { key, kind, request_hash: ContentHash::of(b"step"), worst_cost: Some(1), ..call };
     drop(ledger.open(&step, Reserving::IfItFits, std::future::pending()).await.unwrap());
     let calls = ledger.run().journal().calls_in_short(ledger.run().id()).await.unwrap();
     (Jobs::open(ledger, Arc::new(outside.jobs(retry_unknown)), &calls), provider)
