@@ -143,10 +143,10 @@ pub enum RunError {
         complaints: String,
     },
     /// A run that began with models is resumed without them, or the other way round.
-    #[error("run was begun {with} a model")]
+    #[error("run was begun {} a model", if *by_rules { "without" } else { "with" })]
     OtherMind {
-        /// `with` or `without`.
-        with: &'static str,
+        /// Whether it began without a model.
+        by_rules: bool,
     },
 }
 
@@ -168,8 +168,8 @@ impl RunError {
         match self {
             Self::Journal(error) => error.hint(),
             Self::Store(error) => error.hint(),
-            Self::OtherMind { with: "with" } => Some("configure a model, as it was when the run began".into()),
-            Self::OtherMind { .. } => Some("add `--offline` to go on without a model".into()),
+            Self::OtherMind { by_rules: false } => Some("configure a model, as it was when the run began".into()),
+            Self::OtherMind { by_rules: true } => Some("add `--offline` to go on without a model".into()),
             Self::Plan { .. } => Some("`dr plan --save FILE` writes a plan that can be used".into()),
             Self::Call { source: CallError::Model(ModelError::Authentication), .. } => {
                 Some("check the key; `dr doctor --model` asks the endpoint".into())
@@ -258,9 +258,9 @@ impl Orchestrator {
     ) -> Result<Self, RunError> {
         let locked = resources.store.lock(&run)?;
         let (_, mut state) = resources.store.read(&run).await?;
-        if state.settings.by_rules != resources.models.is_none() {
-            let with = if state.settings.by_rules { "without" } else { "with" };
-            return Err(RunError::OtherMind { with });
+        let by_rules = state.settings.by_rules;
+        if by_rules != resources.models.is_none() {
+            return Err(RunError::OtherMind { by_rules });
         }
         let calls = locked.journal().calls_in_short(&run).await?;
         let limits = limits.unwrap_or(state.settings.limits);

@@ -69,6 +69,8 @@ pub(crate) struct Rounds {
     pub(crate) briefs: Briefs,
     /// Nodes whose questions a plan worded after something was retrieved.
     pub(crate) reworded: BTreeSet<NodeId>,
+    /// Nodes that a plan has dropped. Unlike other nodes that are blocked, they do not wait again.
+    pub(super) dropped: BTreeSet<NodeId>,
     /// The number of the round that was planned last, from 1.
     pub(crate) number: u32,
     /// Why the nodes were opened, one reason per round.

@@ -18,7 +18,7 @@ use crate::research::report::{Draft, StopReason};
 use crate::research::route::Route;
 use crate::research::verdict::Verdict;
 
-/// Summary of a node that a plan has dropped. Stored in journals: tells such a node from one that is blocked.
+/// Summary of a node that a plan has dropped.
 const DROPPED: &str = "dropped by a later plan";
 
 /// Where a run stands, as its events say; [`Phase`] has the diagram.
@@ -257,8 +257,8 @@ impl RunState {
     fn plan(&mut self, round: u32, plan: &Plan) -> Result<(), String> {
         let mut rounds = match replace(&mut self.phase, Phase::Asked) {
             Phase::Briefed(briefs) => {
-                let (reworded, reasons, verdicts) = (BTreeSet::new(), Vec::new(), Vec::new());
-                Rounds { briefs, reworded, number: 0, reasons, verdicts }
+                let (reworded, dropped) = (BTreeSet::new(), BTreeSet::new());
+                Rounds { briefs, reworded, dropped, number: 0, reasons: Vec::new(), verdicts: Vec::new() }
             }
             Phase::Judged(judged) => {
                 let Judged { mut rounds, verdict, .. } = *judged;
@@ -295,6 +295,7 @@ impl RunState {
             if *drop {
                 node.status = NodeStatus::Blocked;
                 node.summary = DROPPED.into();
+                rounds.dropped.insert(id.clone());
             }
         }
         self.tree.nodes.extend(plan.nodes.iter().cloned());
@@ -343,12 +344,13 @@ impl RunState {
                 node.summary.clear();
             }
         }
+        let dropped = self.phase.rounds().map(|rounds| rounds.dropped.clone()).unwrap_or_default();
         // A node may come before one it depends on, so this repeats until nothing changes.
         loop {
             let before = waiting.len();
             for node in &mut self.tree.nodes {
                 let is_stuck = node.status == NodeStatus::Blocked
-                    && node.summary != DROPPED
+                    && !dropped.contains(&node.id)
                     && !self.branches.contains_key(&node.id)
                     && node.depends_on.iter().any(|id| waiting.contains(id));
                 if is_stuck {
