@@ -9,7 +9,8 @@
 //! its owner only. A call is stored before it is sent, and its raw reply before anything uses it; that is why no
 //! finished call is ever paid for twice, whatever instant the process dies at.
 //!
-//! A process that has the database open holds a lock beside it, which all share. A repair, which replaces the file, holds it alone.
+//! A process that has the database open holds a lock beside it, which all share. A repair, which replaces the file, holds
+//! it alone.
 //!
 //! # Where to look
 //!
@@ -48,6 +49,9 @@ use crate::base::id::RunId;
 use crate::base::lock::{FileLock, FileLockError};
 use salvage::{complete_repair, is_half_repaired};
 use schema::{MIGRATIONS, differences, harden, migrate, version};
+
+/// The setting under which SQLite refuses to write. It is on but for the writes of a [`LockedRun`] and of a repair.
+const QUERY_ONLY: &str = "query_only";
 
 /// How long to wait for another process's commit.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -128,8 +132,7 @@ impl LockedRun {
         }
         // A write goes on after its future was dropped, and so does its lock.
         let locked = self.clone();
-        let failed = |source| JournalError::Database { action: "write to", source };
-        self.journal.read(move |connection| work(connection, &locked.run).map_err(failed)).await
+        self.journal.write(move |connection| work(connection, locked.id())).await
     }
 }
 
@@ -303,6 +306,7 @@ impl Journal {
             return Err(JournalError::Altered { parts });
         }
         migrate(&mut connection, &MIGRATIONS).map_err(failed("migrate"))?;
+        connection.pragma_update(None, QUERY_ONLY, true).map_err(failed("open"))?;
         Ok(Self {
             database: Arc::new(Database { connection: Mutex::new(connection), _lock: lock }),
             copy: None,
@@ -327,7 +331,7 @@ impl Journal {
     #[cfg(test)]
     pub(in crate::run) async fn damage(&self, sql: &str) {
         let sql = sql.to_owned();
-        let _ = self.read(move |connection| connection.execute_batch(&sql).map_err(read_failed)).await;
+        let _ = self.write(move |connection| connection.execute_batch(&sql)).await;
     }
 
     async fn read<T: Send + 'static>(
@@ -336,6 +340,15 @@ impl Journal {
     ) -> Result<T, JournalError> {
         let database = Arc::clone(&self.database);
         tokio::task::spawn_blocking(move || work(&database.connection())).await?
+    }
+
+    /// Runs `work` with a connection that may write. [`LockedRun`] is the way to get here.
+    async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        let database = Arc::clone(&self.database);
+        tokio::task::spawn_blocking(move || database.write(work)).await?
     }
 
     /// Checks every page and every index of the database; returns the problems found, empty if it is sound.
@@ -351,6 +364,26 @@ impl Journal {
 impl Database {
     fn connection(&self) -> MutexGuard<'_, Connection> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `work` with a connection that may write.
+    fn write<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, JournalError> {
+        let connection = self.connection();
+        let failed = |source| JournalError::Database { action: "write to", source };
+        connection.pragma_update(None, QUERY_ONLY, false).map_err(failed)?;
+        let _read_only = ReadOnly(&connection);
+        work(&connection).map_err(failed)
+    }
+}
+
+/// Makes a connection read-only again when it is dropped.
+struct ReadOnly<'a>(&'a Connection);
+
+impl Drop for ReadOnly<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.pragma_update(None, QUERY_ONLY, true) {
+            tracing::warn!(%error, "journal stays open for writing");
+        }
     }
 }
 
@@ -500,6 +533,7 @@ pub(super) mod tests {
     use crate::llm::message::{Reply, Role, Usage};
     use crate::run::budget::{BudgetLimits, Purpose};
     use crate::run::event::{Event, Record};
+    use crate::run::store::{Store, StoreError};
     use crate::source::Label;
 
     pub(super) fn started() -> Record {
@@ -622,6 +656,42 @@ pub(super) mod tests {
         assert_eq!(glanced(&path), None, "a journal that dr did not write");
         std::fs::write(&path, "no database").unwrap();
         assert_eq!(glanced(&path), None);
+    }
+
+    #[tokio::test]
+    async fn code_that_reads_cannot_write() {
+        let run = LockedRun::new(RunId::random(5), Journal::in_memory().unwrap(), None);
+        for _ in 0..2 {
+            run.create("why?", &started()).await.unwrap();
+            let delete = |connection: &Connection| connection.execute("DELETE FROM runs", []).map_err(read_failed);
+            let refused = with_causes(&run.journal().read(delete).await.unwrap_err());
+            assert!(refused.contains("readonly"), "{refused}");
+            assert!(run.remove().await.unwrap());
+        }
+    }
+
+    #[tokio::test]
+    async fn write_that_outlives_its_task_keeps_the_lock_of_its_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let id = RunId::random(5);
+        let run = store.lock(&id).unwrap();
+        let (begun, begins) = std::sync::mpsc::channel();
+        let (finish, finished) = std::sync::mpsc::channel::<()>();
+        let task = tokio::spawn(async move {
+            let work = move |_: &Connection, _: &RunId| {
+                begun.send(()).unwrap();
+                let _ = finished.recv();
+                Ok(())
+            };
+            run.write(work).await
+        });
+        tokio::task::yield_now().await;
+        begins.recv().unwrap();
+        task.abort();
+        assert!(task.await.unwrap_err().is_cancelled());
+        assert!(matches!(store.lock(&id), Err(StoreError::Busy { .. })), "the write is still under way");
+        drop(finish);
     }
 
     #[tokio::test]

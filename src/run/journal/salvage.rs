@@ -127,33 +127,34 @@ impl Journal {
     /// Removes calls and lookups whose values this version cannot read. A call whose reply alone is unreadable stays, as
     /// one whose reply is lost: it was charged.
     fn drop_unreadable(self, lost: &mut Vec<String>) -> Result<(), JournalError> {
-        let write = |source| JournalError::Database { action: "write to", source };
-        let connection = self.database.connection();
-        let ids: Vec<i64> = super::rows(&connection, "SELECT id FROM calls", [], |row| row.get(0))?;
-        let sql = format!("SELECT {}, reply FROM calls WHERE id = ?1", super::calls::CALL_COLUMNS);
-        let is_readable = |id: i64| connection.query_row(&sql, [id], super::calls::call_row).is_ok();
-        let mends = mends();
-        for id in ids.into_iter().filter(|id| !is_readable(*id)) {
-            let mut mended = None;
-            for (mend, what) in &mends {
+        self.database.write(|connection| {
+            let mut statement = connection.prepare("SELECT id FROM calls")?;
+            let ids: Vec<i64> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+            let sql = format!("SELECT {}, reply FROM calls WHERE id = ?1", super::calls::CALL_COLUMNS);
+            let is_readable = |id: i64| connection.query_row(&sql, [id], super::calls::call_row).is_ok();
+            let mends = mends();
+            for id in ids.into_iter().filter(|id| !is_readable(*id)) {
+                let mut mended = None;
+                for (mend, what) in &mends {
+                    if mended.is_none() {
+                        connection.execute(mend, [id])?;
+                        mended = is_readable(id).then_some(*what);
+                    }
+                }
+                lost.push(format!("{} {id}", mended.unwrap_or("call")));
                 if mended.is_none() {
-                    connection.execute(mend, [id]).map_err(write)?;
-                    mended = is_readable(id).then_some(*what);
+                    connection.execute("DELETE FROM calls WHERE id = ?1", [id])?;
                 }
             }
-            lost.push(format!("{} {id}", mended.unwrap_or("call")));
-            if mended.is_none() {
-                connection.execute("DELETE FROM calls WHERE id = ?1", [id]).map_err(write)?;
+            let find = format!("{FIND_JOB} WHERE {BROKEN_JOB}");
+            connection.execute(&find, [Plain(LookupTool::DeepResearch)])?;
+            let unusable = "DELETE FROM lookups WHERE result IS NOT NULL AND NOT json_valid(result)";
+            let dropped = connection.execute(unusable, [])?;
+            if dropped > 0 {
+                lost.push(format!("{dropped} cached answers"));
             }
-        }
-        let find = format!("{FIND_JOB} WHERE {BROKEN_JOB}");
-        connection.execute(&find, [Plain(LookupTool::DeepResearch)]).map_err(write)?;
-        let unusable = "DELETE FROM lookups WHERE result IS NOT NULL AND NOT json_valid(result)";
-        let dropped = connection.execute(unusable, []).map_err(write)?;
-        if dropped > 0 {
-            lost.push(format!("{dropped} cached answers"));
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 
