@@ -21,7 +21,7 @@ use super::ledger::{CallNotice, Ledger, charged_tokens};
 use super::node_source::Shared;
 use super::outlook::writing_reserve;
 use super::patience::Patience;
-use super::phase::{Briefs, Judged, Phase};
+use super::phase::{Briefs, Judged, Phase, Stage};
 use super::reader::Reading;
 use super::recall::Recall;
 use super::scheduler::{Board, Lost, Pace, run_ready};
@@ -380,7 +380,7 @@ impl Orchestrator {
     ///
     /// Returns an error if a model cannot be reached.
     pub(crate) async fn clarify(&mut self, ask: AskBack<'_>) -> Result<(), RunError> {
-        if self.state.phase != Phase::Asked || self.state.clarification.is_some() {
+        if self.state.phase != Phase::ASKED || self.state.clarification.is_some() {
             return Ok(());
         }
         let asked = match self.steps.clarify(&self.state).instrument(self.span.clone()).await {
@@ -413,7 +413,7 @@ impl Orchestrator {
 
     async fn brief_and_plan(&mut self, plan: Option<&SavedPlan>) -> Result<(), RunError> {
         let limits = self.state.settings.tree;
-        if self.state.phase == Phase::Asked {
+        if self.state.phase == Phase::ASKED {
             let brief = match plan {
                 // A saved plan refers to the aspects of its brief, so it brings that brief along.
                 Some(SavedPlan { brief: Some(brief), draft, .. }) if brief.question == self.state.question => {
@@ -424,7 +424,7 @@ impl Orchestrator {
             };
             self.brief(brief).await?;
         }
-        if let Phase::Briefed(Briefs { brief, .. }) = &self.state.phase {
+        if let Phase::Open(Stage::Briefed(Briefs { brief, .. })) = &self.state.phase {
             let plan = match plan {
                 Some(plan) => check_plan(&plan.draft, &self.state.tree, brief, limits)?,
                 None => self.steps.plan(&self.state, brief).await.map_err(|error| error.during("make a plan"))?,
@@ -486,17 +486,17 @@ impl Orchestrator {
         self.plan(None).await?;
         loop {
             let round = match &self.state.phase {
-                Phase::Planned(rounds) => debug_span!("round", number = rounds.number),
-                Phase::Asked | Phase::Briefed(_) | Phase::Judged(_) | Phase::Ended(_) => Span::none(),
+                Phase::Open(Stage::Planned(rounds)) => debug_span!("round", number = rounds.number),
+                Phase::Open(Stage::Asked | Stage::Briefed(_) | Stage::Judged(_)) | Phase::Ended(_) => Span::none(),
             };
-            if let Phase::Planned(_) = self.state.phase {
+            if let Phase::Open(Stage::Planned(_)) = self.state.phase {
                 self.research().instrument(round.clone()).await?;
                 if let Some(stop) = self.interrupted().filter(|stop| self.must_stop(*stop)) {
                     return Ok(stop);
                 }
             }
             self.end_round().instrument(round).await?;
-            let Phase::Judged(judged) = &self.state.phase else { return Ok(self.nothing_more()) };
+            let Phase::Open(Stage::Judged(judged)) = &self.state.phase else { return Ok(self.nothing_more()) };
             if let Some(stop) = self.verdict(judged) {
                 return Ok(stop);
             }
@@ -548,15 +548,18 @@ impl Orchestrator {
 
     /// Collects everything the worker of a node may see.
     fn prepare(&self, node: &NodeId) -> Result<Work, StepError> {
-        let missing = || StepError::Invalid(format!("there is no node `{node}`"));
-        let planned = self.state.tree.get(node).ok_or_else(missing)?;
+        let (Phase::Open(Stage::Planned(rounds)), Some(planned), Some(taken)) =
+            (&self.state.phase, self.state.tree.get(node), self.state.routes.get(node))
+        else {
+            return Err(StepError::Invalid(format!("node `{node}` was not started")));
+        };
         let way = route(planned, self.ways(node)).map_err(StepError::NoWay)?;
-        Work::of(&self.state, node, way.no_way_out).ok_or_else(missing)
+        Ok(Work::of(&self.state, &rounds.briefs, planned, *taken, way.no_way_out))
     }
 
     /// Judges the current round.
     async fn end_round(&mut self) -> Result<(), RunError> {
-        let Phase::Planned(rounds) = &self.state.phase else { return Ok(()) };
+        let Phase::Open(Stage::Planned(rounds)) = &self.state.phase else { return Ok(()) };
         let round = rounds.number;
         let ended = self.steps.end_round(&self.state, rounds).await.map_err(|error| error.during("judge a round"))?;
         let (memory, draft, verdict) = ended;

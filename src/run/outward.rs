@@ -73,8 +73,7 @@ pub(crate) struct BeforeRetrieval<'a> {
 
 impl<'a> BeforeRetrieval<'a> {
     /// Returns what of a run was made before retrieval; `None` if no brief was.
-    pub(crate) fn of(state: &'a RunState) -> Option<Self> {
-        let briefs = state.phase.briefs()?;
+    pub(crate) fn of(state: &'a RunState, briefs: &'a Briefs) -> Option<Self> {
         Some(Self { state, briefs, brief: briefs.outward()? })
     }
 
@@ -105,7 +104,7 @@ impl<'a> BeforeRetrieval<'a> {
     /// Returns the question of a node, if the first plan worded it.
     #[expect(clippy::disallowed_methods, reason = "the first plan of a run that follows no other saw no evidence")]
     pub(crate) fn question(self, node: &Node) -> Option<Outbound> {
-        let is_reworded = self.state.phase.rounds().is_some_and(|rounds| rounds.reworded.contains(&node.id));
+        let is_reworded = self.state.phase.stage().rounds().is_some_and(|rounds| rounds.reworded.contains(&node.id));
         let is_first = self.briefs.outward == OutwardBrief::Same && !is_reworded;
         is_first.then(|| Outbound::vouched(node.question.as_str()))
     }
@@ -146,8 +145,8 @@ impl OutwardWork {
         clippy::disallowed_methods,
         reason = "what is labelled public was made by conversations that face outward"
     )]
-    pub(crate) fn of(state: &RunState, node: &Node) -> Self {
-        let task = outward_task(state, node);
+    pub(crate) fn of(state: &RunState, briefs: &Briefs, node: &Node) -> Self {
+        let task = outward_task(state, briefs, node);
         let eyes = match (egress_allowed(state), state.settings.keeps_public_apart) {
             (Some(_), _) => Some(Label::Internal),
             (None, true) => Some(Label::Public),
@@ -157,7 +156,7 @@ impl OutwardWork {
         let found = node.depends_on.iter().filter(is_visible);
         let found = found.filter_map(|id| Some((state.tree.get(id)?, state.branches.get(id)?)));
         let conclusions =
-            found.map(|(node, branch)| (node.id.clone(), outward_task(state, node).question(), branch.clone()));
+            found.map(|(node, branch)| (node.id.clone(), outward_task(state, briefs, node).question(), branch.clone()));
         let summary = eyes.map_or("", |eyes| state.folded.memory.global_for(eyes));
         let shown: Vec<_> = node.depends_on.iter().filter(|id| is_visible(id)).cloned().collect();
         let known = slice(&beside(summary, &shown), task.question().as_str(), CONTEXT_TOKENS, &estimate);
@@ -167,7 +166,7 @@ impl OutwardWork {
             conclusions: conclusions.collect(),
             context: Outbound::vouched(context),
             has_own_ids: egress_allowed(state).is_some()
-                || !BeforeRetrieval::of(state).is_some_and(BeforeRetrieval::has_other_ids),
+                || !BeforeRetrieval::of(state, briefs).is_some_and(BeforeRetrieval::has_other_ids),
             task,
             asked: state.question.clone(),
             words: UserWords::of(state),
@@ -191,17 +190,15 @@ fn pages_read(state: &RunState) -> String {
 }
 
 /// Returns what a conversation outside is told of a node.
-pub(crate) fn outward_task(state: &RunState, node: &Node) -> OutwardTask {
+pub(crate) fn outward_task(state: &RunState, briefs: &Briefs, node: &Node) -> OutwardTask {
     let words = UserWords::of(state);
     let today = state.started_at().date().and_then(|day| day.parse::<jiff::civil::Date>().ok()).map(Outbound::from);
-    let (planned, background, aspects) = match (egress_allowed(state), BeforeRetrieval::of(state)) {
+    let (planned, background, aspects) = match (egress_allowed(state), BeforeRetrieval::of(state, briefs)) {
         (Some(allowed), _) => {
             let text = |text: &str| Outbound::allowed_by_user(allowed, text);
-            let aspects = state.brief().into_iter().flat_map(|brief| &brief.aspects);
-            let aspects = aspects.filter(|aspect| node.aspects.contains(&aspect.id));
+            let aspects = briefs.brief.aspects.iter().filter(|aspect| node.aspects.contains(&aspect.id));
             let aspects = aspects.map(|aspect| OutwardAspect { id: aspect.id.clone(), text: text(&aspect.text) });
-            let background = state.brief().map(|brief| text(&brief.task));
-            (Some(text(node.question.as_str())), background, aspects.collect())
+            (Some(text(node.question.as_str())), Some(text(&briefs.brief.task)), aspects.collect())
         }
         (None, Some(before)) => (before.question(node), Some(before.task()), before.aspects(&node.aspects)),
         (None, None) => (None, None, Vec::new()),
@@ -210,8 +207,8 @@ pub(crate) fn outward_task(state: &RunState, node: &Node) -> OutwardTask {
 }
 
 /// Returns the task of the whole run as a summary that is shown outside may name it.
-pub(crate) fn outward_brief(state: &RunState) -> Outbound {
-    BeforeRetrieval::of(state).map_or_else(|| UserWords::of(state).question, BeforeRetrieval::task)
+pub(crate) fn outward_brief(state: &RunState, briefs: &Briefs) -> Outbound {
+    BeforeRetrieval::of(state, briefs).map_or_else(|| UserWords::of(state).question, BeforeRetrieval::task)
 }
 
 /// Estimates tokens of text that no model sees: slightly more than any tokenizer counts for prose.

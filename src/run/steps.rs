@@ -12,7 +12,7 @@ use super::event::RunRequest;
 use super::jobs::Jobs;
 use super::journal::JournalError;
 use super::outward::{estimate, outward_brief, outward_task};
-use super::phase::{Briefs, Judged, Phase, Rounds};
+use super::phase::{Briefs, Judged, Rounds, Stage};
 use super::recall::{EntryKind, Recall, RecallQuery, entries};
 use super::sources::RunSources;
 use super::tree::RunState;
@@ -330,7 +330,8 @@ impl Steps {
     /// Folds the branches of this round into the summaries, in the order their nodes were planned.
     #[instrument(level = "debug", name = "step", skip_all, fields(name = "fold"))]
     async fn folded(&self, state: &RunState, rounds: &Rounds) -> Result<Memory, StepError> {
-        let Rounds { briefs: Briefs { brief, .. }, number, .. } = rounds;
+        let Rounds { briefs, number, .. } = rounds;
+        let brief = &briefs.brief;
         let r = state.settings.summary_tokens;
         let mut memory = state.folded.memory.clone();
         for (node, branch) in state.unfolded().filter(|(_, branch)| !branch.report.findings.is_empty()) {
@@ -338,7 +339,7 @@ impl Steps {
             let key = CallKey::of_run(format!("fold/{number}/{}", node.id));
             if label == Label::Public {
                 // Outward workers see this summary, so it is made without planner text that may not leave.
-                let (task, question) = (outward_brief(state), outward_task(state, node).question());
+                let (task, question) = (outward_brief(state, briefs), outward_task(state, briefs, node).question());
                 let told = Told { task: task.as_str(), id: &node.id, question: question.as_str() };
                 let key = key.then("public");
                 memory.global_public = self.fold(label, &key, told, &memory.global_public, branch, r).await?;
@@ -395,15 +396,18 @@ impl Steps {
 
     /// Makes the final answer: the draft of the last round if it is up to date, else a new one.
     pub(crate) async fn final_draft(&self, state: &RunState, stop: StopReason) -> Result<Draft, StepError> {
-        let Some(brief) = state.brief() else { return Ok(Draft::default()) };
-        let mut draft = match (&state.phase, self.desk.as_deref()) {
-            (Phase::Judged(judged), _) => judged.draft.clone(),
-            (Phase::Planned(rounds), Some(desk)) if stop != StopReason::Cancelled && state.has_evidence() => {
+        let by_rules = |brief| assemble::draft_by_rules(brief, &state.tree, &state.branches);
+        let (brief, mut draft) = match (state.phase.stage(), self.desk.as_deref()) {
+            (Stage::Asked, _) => return Ok(Draft::default()),
+            (Stage::Briefed(Briefs { brief, .. }), _) => (brief, by_rules(brief)),
+            (Stage::Planned(rounds), Some(desk)) if stop != StopReason::Cancelled && state.has_evidence() => {
                 self.remember(state).await;
                 let memory = folded_by_rules(state);
-                self.written(desk, &CallKey::of_run("write"), state, rounds, &memory).await?
+                let draft = self.written(desk, &CallKey::of_run("write"), state, rounds, &memory).await?;
+                (&rounds.briefs.brief, draft)
             }
-            _ => draft_by_rules(state),
+            (Stage::Planned(rounds), _) => (&rounds.briefs.brief, by_rules(&rounds.briefs.brief)),
+            (Stage::Judged(judged), _) => (&judged.rounds.briefs.brief, judged.draft.clone()),
         };
         let schema = state.settings.request.output_schema.as_ref().filter(|_| !draft.findings.is_empty());
         if let (None, Some(_)) = (self.desk.as_deref(), schema) {

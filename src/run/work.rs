@@ -15,6 +15,7 @@ use super::journal::EgressKind;
 use super::node_source::Outside;
 use super::outward::{CONTEXT_TOKENS, OutwardWork, estimate};
 use super::outward_worker::{self, Mind};
+use super::phase::Briefs;
 use super::steps::{StepError, Steps};
 use super::tree::RunState;
 use crate::base::line::counted;
@@ -56,25 +57,23 @@ pub(crate) struct Work {
 impl Work {
     /// Collects the input of a node: its question, the findings of its dependencies, and the relevant part of the
     /// summary. The input of conversations that face outward is separate, see [`OutwardWork`].
-    pub(crate) fn of(state: &RunState, id: &NodeId, no_way_out: Option<NoWay>) -> Option<Self> {
-        let node = state.tree.get(id)?.clone();
+    pub(crate) fn of(state: &RunState, briefs: &Briefs, node: &Node, route: Route, no_way_out: Option<NoWay>) -> Self {
         let found = node.depends_on.iter();
         let found = found.filter_map(|id| Some((state.tree.get(id)?.clone(), state.branches.get(id)?.clone())));
-        let brief = state.brief()?.clone();
-        let aspects = brief.aspects.iter().filter(|aspect| node.aspects.contains(&aspect.id));
+        let aspects = briefs.brief.aspects.iter().filter(|aspect| node.aspects.contains(&aspect.id));
         let global = state.folded.memory.global_for(Label::Internal);
-        Some(Self {
-            route: *state.routes.get(id)?,
+        Self {
+            route,
             no_way_out,
             aspects: aspects.cloned().collect(),
-            brief,
+            brief: briefs.brief.clone(),
             conclusions: found.collect(),
             context: slice(&beside(global, &node.depends_on), node.question.as_str(), CONTEXT_TOKENS, &estimate),
-            outward: OutwardWork::of(state, &node),
+            outward: OutwardWork::of(state, briefs, node),
             asked: asked(state),
             verify_web: state.settings.request.verify_web,
-            node,
-        })
+            node: node.clone(),
+        }
     }
 
     /// Returns the task of a worker inside.
