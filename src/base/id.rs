@@ -1,4 +1,4 @@
-//! Ids of documents, chunks and runs, and the hash of a file's bytes.
+//! Ids of documents, chunks, runs and nodes, and the hash of a file's bytes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -107,6 +107,57 @@ impl ChunkId {
     /// Returns the id of a passage; `ordinal` counts equal passages under equal headings within the document.
     pub(crate) fn new(document: &DocumentId, heading_path: &str, text: &str, ordinal: usize) -> Self {
         Self(short_hash(&["chunk", document.as_str(), heading_path, text, &ordinal.to_string()]))
+    }
+}
+
+/// Id of a node within its tree, for example `n3`. The root is always `n1`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct NodeId(u32);
+
+/// The text is not a node id.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is not a node id (expected `n` and a number, for example `n3`)")]
+pub struct ParseNodeIdError(String);
+
+impl NodeId {
+    /// Returns the id of node `number`, counted from 1 in the order of planning.
+    pub(crate) fn numbered(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// Returns the number in the id.
+    pub(crate) fn number(&self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "n{}", self.0)
+    }
+}
+
+impl FromStr for NodeId {
+    type Err = ParseNodeIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let digits = text.strip_prefix('n').filter(|digits| !digits.starts_with(['0', '+']));
+        digits.and_then(|digits| digits.parse().ok()).map(Self).ok_or_else(|| ParseNodeIdError(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for NodeId {
+    type Error = ParseNodeIdError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<NodeId> for String {
+    fn from(id: NodeId) -> Self {
+        id.to_string()
     }
 }
 

@@ -1,10 +1,13 @@
-//! An exclusive lock between processes, held through an open file.
+//! Locks between processes, held through an open file.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-/// An exclusive lock on a file. Released on drop; the system releases it if the process is killed.
+/// A holder of a lock that has left no note.
+const ANOTHER: &str = "another process";
+
+/// A lock on a file, exclusive or shared. Released on drop; the system releases it if the process is killed.
 #[derive(Debug)]
 pub struct FileLock {
     _file: File,
@@ -41,23 +44,37 @@ impl FileLock {
     /// Returns [`FileLockError::Held`] with the process id and start time of the holder.
     pub fn take(path: &Path) -> Result<Self, FileLockError> {
         let failed = |source| FileLockError::File { path: path.to_path_buf(), source };
-        // The folder may come from an untrusted source: opening a symbolic link would overwrite its target, and opening
-        // a pipe would block.
-        if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
-            return Err(failed(std::io::Error::other("not a regular file")));
-        }
-        let mut file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
+        let mut file = open(path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(FileLockError::Held { path: path.to_path_buf(), holder: note(&mut file) });
+                // Processes that share the lock leave no note: the one there is is of an earlier holder.
+                let is_shared = file.try_lock_shared().is_ok();
+                let holder = if is_shared { ANOTHER.to_owned() } else { note(&mut file) };
+                return Err(FileLockError::Held { path: path.to_path_buf(), holder });
             }
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
         let note = format!("process {} since {}", std::process::id(), jiff::Timestamp::now().strftime("%FT%TZ"));
         file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(note.as_bytes())).map_err(failed)?;
         Ok(Self { _file: file })
+    }
+
+    /// Acquires the lock at `path` together with others that share it, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`FileLockError::Held`] if a process holds the lock for itself.
+    pub(crate) fn share(path: &Path) -> Result<Self, FileLockError> {
+        let failed = |source| FileLockError::File { path: path.to_path_buf(), source };
+        let mut file = open(path).map_err(failed)?;
+        match file.try_lock_shared() {
+            Ok(()) => Ok(Self { _file: file }),
+            Err(TryLockError::WouldBlock) => {
+                Err(FileLockError::Held { path: path.to_path_buf(), holder: note(&mut file) })
+            }
+            Err(TryLockError::Error(source)) => Err(failed(source)),
+        }
     }
 
     /// Returns the note of the process that holds the lock at `path`, or `None` if the lock is free.
@@ -71,11 +88,24 @@ impl FileLock {
     }
 }
 
+fn open(path: &Path) -> std::io::Result<File> {
+    // The folder may come from an untrusted source: opening a symbolic link would overwrite its target, and opening a
+    // pipe would block.
+    if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(std::io::Error::other("not a regular file"));
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
 fn note(file: &mut File) -> String {
     let mut note = String::new();
     match file.take(200).read_to_string(&mut note) {
         Ok(_) if !note.is_empty() => note,
-        _ => "another process".to_owned(),
+        _ => ANOTHER.to_owned(),
     }
 }
 
@@ -94,5 +124,17 @@ mod tests {
         drop(first);
         assert!(FileLock::holder(&path).is_none());
         FileLock::take(&path).unwrap();
+    }
+    #[test]
+    fn shared_lock_excludes_one_that_is_held_alone_and_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.lock");
+        drop(FileLock::take(&path).unwrap());
+        let shared = [FileLock::share(&path).unwrap(), FileLock::share(&path).unwrap()];
+        let error = FileLock::take(&path).unwrap_err();
+        assert!(error.to_string().ends_with("is held by another process"), "no earlier holder is named: {error}");
+        drop(shared);
+        let _alone = FileLock::take(&path).unwrap();
+        assert!(matches!(FileLock::share(&path), Err(FileLockError::Held { .. })));
     }
 }

@@ -22,7 +22,7 @@ use crate::run::budget::BudgetLimits;
 use crate::run::event::{Followed, Record, RunSettings};
 use crate::run::job_log::{JobEntry, jobs_of};
 use crate::run::journal::{EgressRow, JournalError, RunList, RunRow};
-use crate::run::phase::Phase;
+use crate::run::phase::{Phase, Stage};
 use crate::run::recall::Recall;
 use crate::run::steps::draft_by_rules;
 use crate::run::store::{STATE_FILE, Store, StoreError};
@@ -188,7 +188,7 @@ impl Engine {
         let run = store.find(name).await?;
         let (_, state) = store.read(&run).await?;
         let is_running = store.is_busy(&run);
-        if !is_running && matches!(state.phase, Phase::Planned(_)) && state.routes.is_empty() {
+        if !is_running && matches!(state.phase, Phase::Open(Stage::Planned(_))) && state.routes.is_empty() {
             return Err(EngineError::OnlyPlanned { run });
         }
         Ok(Replayed { is_running, report: report_of(&store, &run, &state).await? })
@@ -268,7 +268,7 @@ pub(super) async fn details(store: &Store, run: RunId) -> Result<RunDetails, Eng
         is_running: store.is_busy(&run),
         run_id: run,
         brief: state.brief().cloned(),
-        verdicts: state.phase.verdicts().into_iter().cloned().collect(),
+        verdicts: state.phase.stage().verdicts().into_iter().cloned().collect(),
         stop_reason: state.stop_reason(),
         settings: state.settings,
         tree: state.tree,
@@ -333,7 +333,7 @@ pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<R
     let usage = usage_of(store.journal(), run).await?;
     let mut draft = match &state.phase {
         Phase::Ended(ended) => ended.draft.clone(),
-        Phase::Asked | Phase::Briefed(_) | Phase::Planned(_) | Phase::Judged(_) => draft_by_rules(state),
+        Phase::Open(_) => draft_by_rules(state),
     };
     draft.limitations.extend(overrun(&usage, &state.settings.limits));
     let instead = state.settings.instead.as_ref();

@@ -7,41 +7,68 @@ use serde::{Deserialize, Serialize};
 
 use super::message::{Prompt, Reply, Role};
 use super::model::ModelError;
+use crate::base::id::NodeId;
 use crate::base::retry::{Again, Failure};
 
 /// Identifies a call within its run, independent of the order of calls: `n3/step/2`, `plan/1`, `fold/1/n3`.
 ///
 /// A step always uses the same key, so that a resumed run finds the recorded reply.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct CallKey(String);
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct CallKey {
+    node: Option<NodeId>,
+    #[serde(rename = "key")]
+    text: String,
+}
 
 impl CallKey {
-    /// Wraps a key.
-    pub(crate) fn new(key: impl Into<String>) -> Self {
-        Self(key.into())
+    /// Returns the key of a step of the whole run.
+    pub(crate) fn of_run(step: impl Into<String>) -> Self {
+        Self { node: None, text: step.into() }
+    }
+
+    /// Returns the key that those of all calls on a node continue.
+    pub(crate) fn of_node(node: &NodeId) -> Self {
+        Self { node: Some(node.clone()), text: node.to_string() }
+    }
+
+    /// Returns a key that was stored with the node it belongs to.
+    pub(crate) fn stored(node: Option<NodeId>, text: String) -> Self {
+        Self { node, text }
+    }
+
+    /// Reads a key as a test writes it.
+    #[cfg(test)]
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        let text = text.into();
+        let node = text.split('/').next().and_then(|owner| owner.parse().ok());
+        Self { node, text }
     }
 
     /// Returns the key of a follow-up call, for example a repair.
     #[must_use]
     pub(crate) fn then(&self, part: &str) -> Self {
-        Self(format!("{}/{part}", self.0))
+        Self { node: self.node.clone(), text: format!("{}/{part}", self.text) }
+    }
+
+    /// Returns the node of the call; `None` for a step of the whole run.
+    pub(crate) fn node(&self) -> Option<&NodeId> {
+        self.node.as_ref()
     }
 
     /// Returns the part before the first `/`: the node of the call, or a step of the whole run.
     pub(crate) fn owner(&self) -> &str {
-        self.0.split_once('/').map_or(&self.0, |(owner, _)| owner)
+        self.text.split_once('/').map_or(&self.text, |(owner, _)| owner)
     }
 
     /// Returns the key as text.
     pub(crate) fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 }
 
 impl fmt::Display for CallKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 

@@ -68,7 +68,7 @@ enum ModeDraft {
 /// Returns an error if the model gives no usable reply. Callers then continue without asking.
 pub(crate) async fn clarify(caller: &dyn Caller, question: &Question) -> Result<Clarification, StructuredError> {
     let prompt = Template::Clarify.prompt(caller, json!({"question": question}));
-    let found: Clarification = structured(caller, &CallKey::new("clarify"), &prompt, "clarification").await?;
+    let found: Clarification = structured(caller, &CallKey::of_run("clarify"), &prompt, "clarification").await?;
     let question = one_line(&found.question);
     // Without a question there is nothing to ask the user.
     Ok(Clarification {

@@ -1,64 +1,11 @@
 //! Nodes, the sub-questions of a run, and the tree they form.
 
-use std::fmt;
-use std::str::FromStr;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::question::{AspectId, Question};
-
-/// Id of a node within its tree, for example `n3`. The root is always `n1`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct NodeId(u32);
-
-/// The text is not a node id.
-#[derive(Debug, thiserror::Error)]
-#[error("`{0}` is not a node id (expected `n` and a number, for example `n3`)")]
-pub struct ParseNodeIdError(String);
-
-impl NodeId {
-    /// Returns the id of node `number`, counted from 1 in the order of planning.
-    pub(crate) fn numbered(number: u32) -> Self {
-        Self(number)
-    }
-
-    /// Returns the number in the id.
-    pub(crate) fn number(&self) -> u32 {
-        self.0
-    }
-}
-
-impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "n{}", self.0)
-    }
-}
-
-impl FromStr for NodeId {
-    type Err = ParseNodeIdError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let digits = text.strip_prefix('n').filter(|digits| !digits.starts_with(['0', '+']));
-        digits.and_then(|digits| digits.parse().ok()).map(Self).ok_or_else(|| ParseNodeIdError(text.to_owned()))
-    }
-}
-
-impl TryFrom<String> for NodeId {
-    type Error = ParseNodeIdError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<NodeId> for String {
-    fn from(id: NodeId) -> Self {
-        id.to_string()
-    }
-}
+pub use crate::base::id::NodeId;
 
 /// State of a node.
 ///

@@ -91,7 +91,7 @@ pub(crate) async fn skim(caller: &dyn Caller, brief: &Brief, units: Vec<Excerpt>
         return Ok(None);
     }
     let (prompt, shown) = prompt(caller, brief, units);
-    match structured::<SkimDraft>(caller, &CallKey::new("skim"), &prompt, "skim").await.map_err(failure) {
+    match structured::<SkimDraft>(caller, &CallKey::of_run("skim"), &prompt, "skim").await.map_err(failure) {
         Ok(draft) => Ok(Some(checked(&draft, brief, &shown))),
         Err(error) if ends_run(&error) => Err(error),
         Err(error) => {

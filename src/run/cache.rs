@@ -12,7 +12,7 @@ use moka::future::Cache as Memory;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::journal::{JOB, JournalError, LockedRun, Lookup, LookupAnswer, LookupRow};
+use super::journal::{JournalError, LockedRun, Lookup, LookupAnswer, LookupRow, LookupTool};
 use crate::base::clock::{Clock, Moment};
 use crate::base::line::one_line;
 use crate::base::word::WordSplitter;
@@ -44,7 +44,7 @@ pub(crate) struct Cache {
     since: Moment,
     clock: Arc<dyn Clock>,
     embedder: Option<Arc<dyn Embedder>>,
-    memory: Memory<String, Arc<str>>,
+    memory: Memory<(LookupTool, String, String), Arc<str>>,
 }
 
 impl Cache {
@@ -73,7 +73,7 @@ impl Cache {
         T: Serialize + DeserializeOwned,
         E: From<JournalError> + Clone + Send + Sync + 'static,
     {
-        let key = format!("{}\u{1f}{}\u{1f}{}", lookup.tool, lookup.version, lookup.query);
+        let key = (lookup.tool, lookup.version.clone(), lookup.query.clone());
         let is_readable = |text: &str| serde_json::from_str::<T>(text).is_ok();
         let text = match self.memory.get(&key).await {
             Some(known) => {
@@ -116,7 +116,7 @@ impl Cache {
     }
 
     /// Returns how many lookups of this run were put to a source, and not answered from the record.
-    pub(crate) async fn made(&self, tool: &str, scope: &str) -> Result<u64, JournalError> {
+    pub(crate) async fn made(&self, tool: LookupTool, scope: &str) -> Result<u64, JournalError> {
         self.run.journal().new_lookups(self.run.id(), tool, scope).await
     }
 
@@ -130,7 +130,7 @@ impl Cache {
             self.record(&lookup, LookupAnswer::Known(row.id)).await?;
             return Ok(row.result.into());
         }
-        let words = is_in_words(&lookup).then(|| key_words(&lookup.query).join(" "));
+        let words = lookup.tool.is_asked_in_words().then(|| key_words(&lookup.query).join(" "));
         if let Some(words) = &words
             && let Some(row) = self.nearest(&lookup, words).await?
             && let Some(result) = or_miss(self.run.journal().lookup_result(row).await)?.filter(|text| is_readable(text))
@@ -150,9 +150,9 @@ impl Cache {
         is_readable: impl Fn(&str) -> bool,
     ) -> Result<Option<LookupRow>, JournalError> {
         // A job is never paid for twice, even if a run that began later has paid for it.
-        let before = (lookup.tool != JOB).then_some(self.since);
+        let before = (lookup.tool != LookupTool::DeepResearch).then_some(self.since);
         let found = self.run.journal().find_lookup(self.run.id(), lookup, before).await;
-        if lookup.tool == JOB {
+        if lookup.tool == LookupTool::DeepResearch {
             return match found? {
                 Some(row) if !is_readable(&row.result) => Err(JournalError::Unreadable("job of another run".into())),
                 row => Ok(row),
@@ -191,12 +191,6 @@ fn or_miss<T>(read: Result<T, JournalError>) -> Result<Option<T>, JournalError> 
         Err(error) if error.is_damage() => Ok(None),
         read => read.map(Some),
     }
-}
-
-/// Returns whether a result may be reused for a similar query. Pages have one address. Jobs are excluded, because a
-/// report on the opposite question would be a costly mistake.
-fn is_in_words(lookup: &Lookup) -> bool {
-    lookup.tool.split_once('.').is_some_and(|(_, what)| what == "search")
 }
 
 /// Normalises a query for comparison: lower case, single spaces, no marks around it.
@@ -256,7 +250,7 @@ mod tests {
     async fn asked(cache: &Cache, node: u32, query: &str) -> String {
         let lookup = Lookup {
             node: NodeId::numbered(node),
-            tool: "kb.search".into(),
+            tool: LookupTool::KbSearch,
             query: format!("5: {}", normalised(query)),
             scope: "files".into(),
             label: Label::Internal,

@@ -9,6 +9,7 @@
 //! ```
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,7 +19,7 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span, info_span};
 
 use super::budget::{CallCost, Hold, Purpose};
-use super::journal::{CallRow, CallState, NewCall};
+use super::journal::{Call, CallKind, CallRow, CallState, PromptCall};
 use super::ledger::{Ledger, Reserving};
 use super::outlook::{Outlook, writing_input};
 use super::spans::{attach_output, attach_reply, attach_server};
@@ -29,7 +30,7 @@ use crate::llm::call::{CallError, CallKey, Caller};
 use crate::llm::message::{Prompt, Reply, Role, Usage};
 use crate::llm::model::{Model, ModelError};
 use crate::llm::roles::{Models, RoleModel};
-use crate::research::node::NodeId;
+use crate::source::Label;
 use crate::traces::attach;
 
 /// Sends the prompts of one run and returns their replies, stored or new.
@@ -48,7 +49,9 @@ impl Desk {
     pub(crate) fn open(ledger: Arc<Ledger>, models: Models, closed: CancellationToken, recorded: &[CallRow]) -> Self {
         Self {
             writing: AtomicBool::new(false),
-            tight: Mutex::new(recorded.iter().map(|call| (call.key.clone(), call.is_tight)).collect()),
+            tight: Mutex::new(
+                recorded.iter().filter_map(|call| Some((call.key.clone(), call.prompt()?.is_tight))).collect(),
+            ),
             outlook: Outlook::new(models.clone(), recorded),
             ledger,
             models,
@@ -86,7 +89,7 @@ impl Desk {
     /// verdict. Other calls are due themselves, and under a small limit some research is better than none.
     fn leaving(&self, key: &CallKey, role: Role) -> CallCost {
         match role {
-            Role::Worker if !self.outlook.take_step(key.owner()) => self.outlook.dues(),
+            Role::Worker if !key.node().is_some_and(|node| self.outlook.take_step(node)) => self.outlook.dues(),
             Role::Writer if !self.is_writing() => self.outlook.likely(Role::Judge),
             Role::Worker | Role::Writer | Role::Planner | Role::Summariser | Role::Judge | Role::Researcher => {
                 CallCost::default()
@@ -94,7 +97,7 @@ impl Desk {
         }
     }
 
-    async fn make(&self, key: &CallKey, prompt: &Prompt) -> Result<Reply, CallError> {
+    async fn make(&self, key: &CallKey, prompt: &Prompt, label: Label) -> Result<Reply, CallError> {
         let model = Arc::clone(&self.models.role(prompt.role).model);
         let prompt = &Prompt { cache_key: Some(self.cache_key(key, prompt.role)), ..prompt.clone() };
         let request = request_hash(model.as_ref(), prompt);
@@ -117,19 +120,22 @@ impl Desk {
             self.ledger.give_up(call).await?;
         }
         let worst = Usage { input_tokens: counted, output_tokens: output, ..Usage::default() };
-        let call = NewCall {
+        let call = Call {
             key: key.clone(),
-            role: prompt.role,
+            kind: CallKind::Prompt(PromptCall {
+                role: prompt.role,
+                is_tight: self.is_tight(key),
+                counted_tokens: counted,
+                worst_tokens: worst.tokens(),
+            }),
             model: model.name().to_owned(),
-            request,
+            request_hash: request,
             purpose: self.purpose(key, prompt.role),
-            is_tight: self.is_tight(key),
-            counted_tokens: counted,
-            worst_tokens: worst.tokens(),
+            label,
             worst_cost: model.cost_nanos(&worst),
         };
         let hold = Hold {
-            worst: CallCost { cost_nanos: call.worst_cost, tokens: call.worst_tokens },
+            worst: call.worst(),
             likely: self.outlook.cost(prompt.role, counted, self.outlook.likely_output(prompt.role, output)),
             leaving,
         };
@@ -138,8 +144,8 @@ impl Desk {
     }
 
     /// Sends a request once and settles its cost.
-    async fn send(&self, model: &dyn Model, prompt: &Prompt, call: &NewCall, hold: Hold) -> Result<Reply, CallError> {
-        let call = NewCall { purpose: self.purpose(&call.key, call.role), ..call.clone() };
+    async fn send(&self, model: &dyn Model, prompt: &Prompt, call: &Call, hold: Hold) -> Result<Reply, CallError> {
+        let call = Call { purpose: self.purpose(&call.key, prompt.role), ..call.clone() };
         // A step that is refused leaves others that may fit; the run ends if its node has found nothing by then.
         let can_be_left_out = prompt.patience.is_some() || prompt.role == Role::Worker;
         let reserving = if can_be_left_out { Reserving::IfItFits } else { Reserving::InTurn };
@@ -154,8 +160,8 @@ impl Desk {
         let error = match result {
             Ok(reply) => {
                 let cost = CallCost {
-                    cost_nanos: reply.usage.as_ref().map_or(call.worst_cost, |usage| model.cost_nanos(usage)),
-                    tokens: reply.usage.map_or(call.worst_tokens, |usage| usage.tokens()),
+                    cost_nanos: reply.usage.as_ref().map_or(hold.worst.cost_nanos, |usage| model.cost_nanos(usage)),
+                    tokens: reply.usage.map_or(hold.worst.tokens, |usage| usage.tokens()),
                 };
                 Span::current().record("tokens", cost.tokens);
                 attach_reply(&reply);
@@ -194,7 +200,7 @@ impl Desk {
     /// Returns the purpose of a call. The draft of a round and its verdict are paid from the reserve: the draft is the
     /// report unless another round follows. The output of a node is research.
     fn purpose(&self, key: &CallKey, role: Role) -> Purpose {
-        let is_report = matches!(role, Role::Writer | Role::Judge) && key.owner().parse::<NodeId>().is_err();
+        let is_report = matches!(role, Role::Writer | Role::Judge) && key.node().is_none();
         if is_report || self.is_writing() { Purpose::Writing } else { Purpose::Research }
     }
 
@@ -224,18 +230,59 @@ fn on_record(key: &CallKey, recorded: &[CallRow]) -> Option<Reply> {
     own.or_else(|| recorded.iter().find_map(|call| call.reply.clone()))
 }
 
-impl Caller for Desk {
-    fn call<'a>(&'a self, key: &'a CallKey, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, CallError>> {
+impl Desk {
+    /// Makes a call. `label` says what the prompt may have in it.
+    fn labelled<'a>(
+        &'a self,
+        key: &'a CallKey,
+        prompt: &'a Prompt,
+        label: Label,
+    ) -> BoxFuture<'a, Result<Reply, CallError>> {
         let span = info_span!("call", %key, role = %prompt.role, tokens = Empty);
-        let call = async {
+        let call = async move {
             self.attach_request(prompt);
-            let reply = self.make(key, prompt).await;
+            let reply = self.make(key, prompt, label).await;
             if let Err(error) = &reply {
                 attach::word("error", error.class());
             }
             reply
         };
         Box::pin(call.instrument(span))
+    }
+}
+
+/// The desk for conversations that face outward. Their calls are labelled public: what they are shown may leave.
+pub(crate) struct Outward<D>(pub(crate) D);
+
+impl<D: Deref<Target = Desk> + Send + Sync> Caller for Outward<D> {
+    fn call<'a>(&'a self, key: &'a CallKey, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, CallError>> {
+        self.0.labelled(key, prompt, Label::Public)
+    }
+
+    fn count(&self, role: Role, text: &str) -> u64 {
+        self.0.count(role, text)
+    }
+
+    fn input_limit(&self, role: Role) -> u64 {
+        self.0.input_limit(role)
+    }
+
+    fn output_limit(&self, role: Role) -> u32 {
+        self.0.output_limit(role)
+    }
+
+    fn is_tight(&self, key: &CallKey) -> bool {
+        self.0.is_tight(key)
+    }
+
+    fn can_pay(&self, role: Role, prompts: &[u64]) -> bool {
+        self.0.can_pay(role, prompts)
+    }
+}
+
+impl Caller for Desk {
+    fn call<'a>(&'a self, key: &'a CallKey, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, CallError>> {
+        self.labelled(key, prompt, Label::Internal)
     }
 
     fn count(&self, role: Role, text: &str) -> u64 {

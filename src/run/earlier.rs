@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::cache::normalised;
-use super::journal::Lookup;
+use super::journal::{Lookup, LookupTool};
 use super::node_source::Inside;
 use super::recall::{EntryKind, Recall, RecallError, RecallQuery, Recalled};
 use super::store::Store;
@@ -31,9 +31,6 @@ const MAX_CANDIDATES: usize = 12;
 
 /// Hits among which the passage of a quote is looked for.
 const HITS: usize = 5;
-
-/// Tool of the lookup that records what a run was shown.
-const TOOL: &str = "memory.recall";
 
 /// What earlier runs found.
 pub(crate) struct Earlier {
@@ -119,7 +116,7 @@ impl Earlier {
         let words: Vec<_> = questions.iter().map(|question| normalised(question.as_str())).collect();
         let lookup = Lookup {
             node: source.node.clone(),
-            tool: TOOL.to_owned(),
+            tool: LookupTool::MemoryRecall,
             query: words.join("\n"),
             scope: source.scope(),
             label: Label::Internal,

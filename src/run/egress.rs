@@ -88,12 +88,12 @@ impl Egress {
         for text in UserWords::of(state).all() {
             tripwire.may_leave(text.as_str());
         }
-        if let Some(before) = BeforeRetrieval::of(state) {
+        let before = state.phase.stage().briefs().and_then(|briefs| BeforeRetrieval::of(state, briefs));
+        if let Some(before) = before {
             let aspects = before.all_aspects().map(|aspect| aspect.text);
             let texts = aspects.chain(before.questions()).chain([before.task()]);
             texts.for_each(|text| tripwire.may_leave(text.as_str()));
         }
-        let before = BeforeRetrieval::of(state);
         for node in state.tree.workers().filter(|node| before.is_none_or(|before| before.question(node).is_none())) {
             tripwire.read(node.question.as_str());
         }

@@ -46,9 +46,9 @@ impl JobEntry {
             .map(|reply| call.provider.unwrap_or_default().parse(&reply.raw.to_string()))
             .unwrap_or_default();
         Self {
-            node: call.node().map(|node| node.to_string()),
+            node: call.key.node().map(ToString::to_string),
             cost_usd: cost_usd(&call),
-            model: call.model,
+            model: call.model.clone(),
             job: call.job.map(String::from),
             outcome: call.state,
             error: call.error,

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 
 use super::budget::{CallCost, Purpose};
-use super::journal::{CallRow, CallState, NewCall};
+use super::journal::{Call, CallKind, CallRow, CallState, JOB_STEP};
 use super::ledger::{Ledger, Reserving, Ticket};
 use super::spans::{attach_output, attach_server, attach_usage};
 use super::tree::RunState;
@@ -26,9 +26,10 @@ use crate::base::line::with_causes;
 use crate::base::outbound::Outbound;
 use crate::base::retry::{Again, Failure, Policy, retry};
 use crate::llm::call::{CallError, CallKey, Limit};
-use crate::llm::message::{Reply, Role};
+use crate::llm::message::Reply;
 use crate::llm::model::ModelError;
 use crate::research::node::{Node, NodeId};
+use crate::source::Label;
 use crate::source::deep_research::{DeepResearch, Job, JobError, JobId, JobReport, JobRequest, JobState};
 use crate::traces::attach;
 
@@ -148,8 +149,8 @@ impl Jobs {
     /// Returns an error if the journal has no such report, or it cannot be read. Nothing is bought in its place.
     pub(crate) async fn finished(&self, call: i64, instructions: &Outbound) -> Result<Finished, CallError> {
         let found = self.ledger.run().journal().call(call).await?;
-        let found = found.filter(|(_, call)| call.role == Role::Researcher);
-        let Some((run, CallRow { reply: Some(reply), provider, request_hash, .. })) = found else {
+        let found = found.filter(|(_, call)| call.is_job());
+        let Some((run, CallRow { reply: Some(reply), provider, call: Call { request_hash, .. }, .. })) = found else {
             let reason = format!(
                 "its report is on record and cannot be read (call {call} of the journal). It is not bought again: \
                  `dr doctor` names the run that paid for it, and after `dr doctor --repair`, `dr resume RUN` gets the \
@@ -200,14 +201,15 @@ impl Jobs {
             unreadable = call.job.as_ref().map(|job| (*call, job)).or(unreadable);
         }
         // A resumed mixed node may leave other aspects open than before: its job in flight is paid for, whatever it was told.
-        let own = calls.iter().filter(|call| call.node().as_ref() == Some(node));
+        let own = calls.iter().filter(|call| call.is_job() && call.key.node() == Some(node));
+        let mut earlier = same.into_iter().chain(own);
         if let Some((call, id)) =
-            unreadable.or_else(|| same.iter().copied().chain(own).find_map(|call| Some((call, call.job_to_poll()?))))
+            unreadable.or_else(|| earlier.clone().find_map(|call| Some((call, call.job_to_poll()?))))
         {
             let job = Job { id: id.clone(), state: JobState::Queued, raw: String::new() };
             return Ok(self.follow(self.ledger.reopen(call), &call.model, job).await?);
         }
-        if same.iter().any(|call| call.is_open()) && !self.research.retry_unknown {
+        if earlier.any(CallRow::is_open) && !self.research.retry_unknown {
             // `Unknown` keeps the caller from searching with a worker instead: the job may still deliver a report.
             let reason =
                 "a job may have been started, but the outcome is unknown; `dr resume --retry-unknown` starts another";
@@ -255,22 +257,20 @@ impl Jobs {
         let mut request = self.research.settings.request(model, instructions.clone(), metadata);
         request.terms.summaries &= may_summarise;
         let hash = if may_summarise { Request::with_summaries } else { Request::without_summaries };
-        let call = NewCall {
+        let call = Call {
             key: key_of(node),
-            role: Role::Researcher,
+            kind: CallKind::Job,
             model: model.to_owned(),
-            request: hash(instructions),
+            request_hash: hash(instructions),
             purpose: Purpose::Research,
-            is_tight: false,
-            counted_tokens: 0,
-            worst_tokens: 0,
+            label: Label::Public,
             worst_cost: self.research.cap_of(model),
         };
         self.ledger.retry(&Policy::JOB_START, &call.key, || self.create(node, &call, &request)).await
     }
 
     /// Sends the request for a job, once.
-    async fn create(&self, node: &NodeId, call: &NewCall, request: &JobRequest) -> Result<(Ticket, Job), Interruption> {
+    async fn create(&self, node: &NodeId, call: &Call, request: &JobRequest) -> Result<(Ticket, Job), Interruption> {
         let ticket = self.ledger.open(call, Reserving::IfItFits, pending()).await?;
         let error = match self.research.provider.create(request, self.patience()).await {
             Ok(job) => {
@@ -445,15 +445,15 @@ fn day_of(now: Moment) -> jiff::civil::Date {
 }
 
 fn key_of(node: &NodeId) -> CallKey {
-    CallKey::new(format!("{node}/research"))
+    CallKey::of_node(node).then(JOB_STEP)
 }
 
 /// Returns the settled nodes whose job can be retried: a job in flight is polled again, and one with an unknown start
 /// is started again if `retry_unknown` is set.
 pub(crate) fn to_try_again(state: &RunState, calls: &[CallRow], retry_unknown: bool) -> Vec<NodeId> {
     let is_open = |node: &&Node| {
-        let mut jobs = calls.iter().rev().filter(|call| call.role == Role::Researcher);
-        let last = jobs.find(|call| call.node().as_ref() == Some(&node.id));
+        let mut jobs = calls.iter().rev().filter(|call| call.is_job());
+        let last = jobs.find(|call| call.key.node() == Some(&node.id));
         let is_worth_it = |call: &CallRow| call.job_to_poll().is_some() || call.is_open() && retry_unknown;
         node.status.is_settled() && last.is_some_and(is_worth_it)
     };
@@ -462,8 +462,8 @@ pub(crate) fn to_try_again(state: &RunState, calls: &[CallRow], retry_unknown: b
 
 /// Returns the nodes for which a job was or may have been started.
 fn nodes_with_job(calls: &[CallRow]) -> BTreeSet<NodeId> {
-    let jobs = calls.iter().filter(|call| call.role == Role::Researcher && call.state != CallState::Failed);
-    jobs.filter_map(CallRow::node).collect()
+    let jobs = calls.iter().filter(|call| call.is_job() && call.state != CallState::Failed);
+    jobs.filter_map(|call| call.key.node().cloned()).collect()
 }
 
 fn no_research(reason: &str) -> CallError {

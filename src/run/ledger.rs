@@ -22,7 +22,7 @@ use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
 use super::budget::{Budget, CallCost, Hold, Refusal, Reservation};
-use super::journal::{CallOutcome, CallRow, CallState, JournalError, LockedRun, NewCall};
+use super::journal::{Call, CallOutcome, CallRow, CallState, JournalError, LockedRun};
 use crate::base::clock::Clock;
 use crate::base::id::ContentHash;
 use crate::base::line::with_causes;
@@ -131,12 +131,11 @@ impl Ledger {
     /// As for [`Self::open_holding`].
     pub(crate) async fn open(
         &self,
-        call: &NewCall,
+        call: &Call,
         reserving: Reserving,
         given_up: impl Future<Output = ()>,
     ) -> Result<Ticket, CallError> {
-        let worst = CallCost { cost_nanos: call.worst_cost, tokens: call.worst_tokens };
-        self.open_holding(call, worst.into(), reserving, given_up).await
+        self.open_holding(call, call.worst().into(), reserving, given_up).await
     }
 
     /// Reserves a call and stores that it is about to be sent. Gives up when `given_up` completes.
@@ -147,7 +146,7 @@ impl Ledger {
     /// then.
     pub(crate) async fn open_holding(
         &self,
-        call: &NewCall,
+        call: &Call,
         hold: Hold,
         reserving: Reserving,
         given_up: impl Future<Output = ()>,
@@ -169,9 +168,9 @@ impl Ledger {
             }
         };
         let id = self.run.begin_call(call, self.clock.now()).await?;
-        (self.listener)(&CallNotice::Sent(call.key.clone(), call.role));
+        (self.listener)(&CallNotice::Sent(call.key.clone(), call.role()));
         reservation.sent();
-        Ok(self.ticket(id, call.key.clone(), call.role, reservation))
+        Ok(self.ticket(id, call.key.clone(), call.role(), reservation))
     }
 
     /// Reopens a call whose job is polled again: what it is charged becomes reserved. That is its worst case if an earlier
@@ -180,7 +179,7 @@ impl Ledger {
         // Tokens of jobs are not limited, see `charged_tokens`.
         let worst = CallCost { cost_nanos: call.charged_cost(), tokens: charged_tokens(call) };
         let reservation = self.budget.take_back(worst, call.purpose);
-        self.ticket(call.id, call.key.clone(), call.role, reservation)
+        self.ticket(call.id, call.key.clone(), call.role(), reservation)
     }
 
     fn ticket(&self, id: i64, key: CallKey, role: Role, reservation: Reservation) -> Ticket {
@@ -315,9 +314,11 @@ impl Ticket {
 
 /// Returns the tokens a stored call is charged. Those of jobs do not count: jobs are limited by cost and number.
 pub(crate) fn charged_tokens(call: &CallRow) -> u64 {
-    match (call.role, call.state) {
-        (Role::Researcher, _) | (_, CallState::Failed) => 0,
-        _ => call.usage.map_or(call.worst_tokens, |usage| usage.tokens()),
+    match call.prompt() {
+        Some(prompt) if call.state != CallState::Failed => {
+            call.usage.map_or(prompt.worst_tokens, |usage| usage.tokens())
+        }
+        _ => 0,
     }
 }
 

@@ -16,7 +16,7 @@ use tracing::{Instrument, Span, debug_span};
 
 use super::cache::{Cache, normalised};
 use super::egress::{Egress, Leaving};
-use super::journal::{EgressKind, Lookup};
+use super::journal::{EgressKind, Lookup, LookupTool};
 use super::patience::Patience;
 use super::reader::Reading;
 use super::servers::{Arguments, NodeServers};
@@ -60,10 +60,10 @@ impl Inside {
         self.servers.as_ref().map_or(&[], NodeServers::notes)
     }
 
-    fn lookup(&self, tool: &str, query: String) -> Lookup {
+    fn lookup(&self, tool: LookupTool, query: String) -> Lookup {
         Lookup {
             node: self.node.clone(),
-            tool: format!("{}.{tool}", self.source.name()),
+            tool,
             query,
             scope: self.source.scope(),
             label: Label::Internal,
@@ -76,7 +76,7 @@ impl Documents for Inside {
     fn open<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Passage, SourceError>> {
         let opened = async move {
             let ask = asking(self.source.open(id));
-            let passage: Passage = self.cache.answer(self.lookup("open", id.to_owned()), ask).await?;
+            let passage: Passage = self.cache.answer(self.lookup(LookupTool::KbOpen, id.to_owned()), ask).await?;
             self.egress.shown(std::slice::from_ref(&passage));
             Ok(passage)
         };
@@ -111,7 +111,7 @@ impl Source for Inside {
     fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Result<Found, SourceError>> {
         let searched = async move {
             attach::text("query", || query.to_owned());
-            let lookup = self.lookup("search", format!("{limit}: {}", normalised(query)));
+            let lookup = self.lookup(LookupTool::KbSearch, format!("{limit}: {}", normalised(query)));
             let found: Found = self.cache.answer(lookup, asking(self.source.search(query, limit))).await?;
             self.egress.shown(&found.passages);
             attach::count("hits", found.passages.len());
@@ -251,10 +251,10 @@ impl WebPages {
         Ok(page)
     }
 
-    fn lookup(&self, tool: &str, query: String, version: &str) -> Lookup {
+    fn lookup(&self, tool: LookupTool, query: String, version: &str) -> Lookup {
         Lookup {
             node: self.node.clone(),
-            tool: format!("web.{tool}"),
+            tool,
             query,
             scope: self.web.scope(),
             label: Label::Public,
@@ -276,7 +276,7 @@ impl Documents for WebPages {
                 format!(" for {}", &hash.as_str()[..16])
             });
             // Another question is shown something else of the same page.
-            let lookup = self.lookup("open", id, &format!("{}{read_for}", self.version));
+            let lookup = self.lookup(LookupTool::WebOpen, id, &format!("{}{read_for}", self.version));
             attach::word("host", host_of(&address));
             attach::text("address", || address.to_string());
             let fetch = Box::pin(asking(self.fetch(&address)));
@@ -392,7 +392,8 @@ impl Source<Outbound> for Outside {
         let searched = async move {
             attach::text("query", || query.to_string());
             let WebPages { cache, egress, version, .. } = &self.pages;
-            let lookup = self.pages.lookup("search", format!("{limit}: {}", normalised(query.as_str())), version);
+            let lookup =
+                self.pages.lookup(LookupTool::WebSearch, format!("{limit}: {}", normalised(query.as_str())), version);
             let ask = Box::pin(asking(self.ask(query, limit)));
             let searched: Result<Found, _> =
                 if self.can_search { Box::pin(cache.answer(lookup, ask)).await } else { Ok(Found::default()) };

@@ -11,7 +11,7 @@ use tracing::{Instrument, Span, debug_span, info, info_span};
 
 use super::budget::{Budget, BudgetLimits, CallCost, Purpose, Spent};
 use super::cache::Cache;
-use super::desk::Desk;
+use super::desk::{Desk, Outward};
 use super::earlier::Earlier;
 use super::egress::Egress;
 use super::event::{Event, Record, RunSettings};
@@ -21,7 +21,7 @@ use super::ledger::{CallNotice, Ledger, charged_tokens};
 use super::node_source::Shared;
 use super::outlook::writing_reserve;
 use super::patience::Patience;
-use super::phase::{Briefs, Judged, Phase};
+use super::phase::{Briefs, Judged, Phase, Stage};
 use super::reader::Reading;
 use super::recall::Recall;
 use super::scheduler::{Board, Lost, Pace, run_ready};
@@ -143,10 +143,10 @@ pub enum RunError {
         complaints: String,
     },
     /// A run that began with models is resumed without them, or the other way round.
-    #[error("run was begun {with} a model")]
+    #[error("run was begun {} a model", if *by_rules { "without" } else { "with" })]
     OtherMind {
-        /// `with` or `without`.
-        with: &'static str,
+        /// Whether it began without a model.
+        by_rules: bool,
     },
 }
 
@@ -168,8 +168,8 @@ impl RunError {
         match self {
             Self::Journal(error) => error.hint(),
             Self::Store(error) => error.hint(),
-            Self::OtherMind { with: "with" } => Some("configure a model, as it was when the run began".into()),
-            Self::OtherMind { .. } => Some("add `--offline` to go on without a model".into()),
+            Self::OtherMind { by_rules: false } => Some("configure a model, as it was when the run began".into()),
+            Self::OtherMind { by_rules: true } => Some("add `--offline` to go on without a model".into()),
             Self::Plan { .. } => Some("`dr plan --save FILE` writes a plan that can be used".into()),
             Self::Call { source: CallError::Model(ModelError::Authentication), .. } => {
                 Some("check the key; `dr doctor --model` asks the endpoint".into())
@@ -258,9 +258,9 @@ impl Orchestrator {
     ) -> Result<Self, RunError> {
         let locked = resources.store.lock(&run)?;
         let (_, mut state) = resources.store.read(&run).await?;
-        if state.settings.by_rules != resources.models.is_none() {
-            let with = if state.settings.by_rules { "without" } else { "with" };
-            return Err(RunError::OtherMind { with });
+        let by_rules = state.settings.by_rules;
+        if by_rules != resources.models.is_none() {
+            return Err(RunError::OtherMind { by_rules });
         }
         let calls = locked.journal().calls_in_short(&run).await?;
         let limits = limits.unwrap_or(state.settings.limits);
@@ -321,7 +321,7 @@ impl Orchestrator {
             sources: resources.sources.clone(),
             shared: Shared { cache, egress, patience, breaker: Arc::new(Breaker::of_run("source `web`")) },
             reading: Reading {
-                caller: desk.clone().map(|desk| desk as Arc<dyn Caller>),
+                caller: desk.clone().map(|desk| Arc::new(Outward(desk)) as Arc<dyn Caller>),
                 embedder: resources.embedder.clone(),
             },
             internal_version: state.settings.source_version.clone(),
@@ -380,7 +380,7 @@ impl Orchestrator {
     ///
     /// Returns an error if a model cannot be reached.
     pub(crate) async fn clarify(&mut self, ask: AskBack<'_>) -> Result<(), RunError> {
-        if self.state.phase != Phase::Asked || self.state.clarification.is_some() {
+        if self.state.phase != Phase::ASKED || self.state.clarification.is_some() {
             return Ok(());
         }
         let asked = match self.steps.clarify(&self.state).instrument(self.span.clone()).await {
@@ -413,7 +413,7 @@ impl Orchestrator {
 
     async fn brief_and_plan(&mut self, plan: Option<&SavedPlan>) -> Result<(), RunError> {
         let limits = self.state.settings.tree;
-        if self.state.phase == Phase::Asked {
+        if self.state.phase == Phase::ASKED {
             let brief = match plan {
                 // A saved plan refers to the aspects of its brief, so it brings that brief along.
                 Some(SavedPlan { brief: Some(brief), draft, .. }) if brief.question == self.state.question => {
@@ -424,7 +424,7 @@ impl Orchestrator {
             };
             self.brief(brief).await?;
         }
-        if let Phase::Briefed(Briefs { brief, .. }) = &self.state.phase {
+        if let Phase::Open(Stage::Briefed(Briefs { brief, .. })) = &self.state.phase {
             let plan = match plan {
                 Some(plan) => check_plan(&plan.draft, &self.state.tree, brief, limits)?,
                 None => self.steps.plan(&self.state, brief).await.map_err(|error| error.during("make a plan"))?,
@@ -486,17 +486,17 @@ impl Orchestrator {
         self.plan(None).await?;
         loop {
             let round = match &self.state.phase {
-                Phase::Planned(rounds) => debug_span!("round", number = rounds.number),
-                Phase::Asked | Phase::Briefed(_) | Phase::Judged(_) | Phase::Ended(_) => Span::none(),
+                Phase::Open(Stage::Planned(rounds)) => debug_span!("round", number = rounds.number),
+                Phase::Open(Stage::Asked | Stage::Briefed(_) | Stage::Judged(_)) | Phase::Ended(_) => Span::none(),
             };
-            if let Phase::Planned(_) = self.state.phase {
+            if let Phase::Open(Stage::Planned(_)) = self.state.phase {
                 self.research().instrument(round.clone()).await?;
                 if let Some(stop) = self.interrupted().filter(|stop| self.must_stop(*stop)) {
                     return Ok(stop);
                 }
             }
             self.end_round().instrument(round).await?;
-            let Phase::Judged(judged) = &self.state.phase else { return Ok(self.nothing_more()) };
+            let Phase::Open(Stage::Judged(judged)) = &self.state.phase else { return Ok(self.nothing_more()) };
             if let Some(stop) = self.verdict(judged) {
                 return Ok(stop);
             }
@@ -548,15 +548,18 @@ impl Orchestrator {
 
     /// Collects everything the worker of a node may see.
     fn prepare(&self, node: &NodeId) -> Result<Work, StepError> {
-        let missing = || StepError::Invalid(format!("there is no node `{node}`"));
-        let planned = self.state.tree.get(node).ok_or_else(missing)?;
+        let (Phase::Open(Stage::Planned(rounds)), Some(planned), Some(taken)) =
+            (&self.state.phase, self.state.tree.get(node), self.state.routes.get(node))
+        else {
+            return Err(StepError::Invalid(format!("node `{node}` was not started")));
+        };
         let way = route(planned, self.ways(node)).map_err(StepError::NoWay)?;
-        Work::of(&self.state, node, way.no_way_out).ok_or_else(missing)
+        Ok(Work::of(&self.state, &rounds.briefs, planned, *taken, way.no_way_out))
     }
 
     /// Judges the current round.
     async fn end_round(&mut self) -> Result<(), RunError> {
-        let Phase::Planned(rounds) = &self.state.phase else { return Ok(()) };
+        let Phase::Open(Stage::Planned(rounds)) = &self.state.phase else { return Ok(()) };
         let round = rounds.number;
         let ended = self.steps.end_round(&self.state, rounds).await.map_err(|error| error.during("judge a round"))?;
         let (memory, draft, verdict) = ended;

@@ -12,7 +12,7 @@ use crate::llm::roles::Models;
 use crate::research::branch::Branch;
 use crate::research::cut::estimate;
 use crate::research::memory::branch_text;
-use crate::research::node::{Node, NodeStatus};
+use crate::research::node::{Node, NodeId, NodeStatus};
 
 /// Calls of the writer whose cost is reserved beforehand: the report, and one retry.
 const WRITING_CALLS: u64 = 2;
@@ -47,7 +47,7 @@ pub(super) struct Outlook {
     models: Models,
     sizes: Mutex<HashMap<Role, Sizes>>,
     /// Steps still due to each node that is not settled.
-    due: Mutex<BTreeMap<String, u32>>,
+    due: Mutex<BTreeMap<NodeId, u32>>,
 }
 
 /// The largest calls of a role so far.
@@ -70,7 +70,7 @@ impl Outlook {
     /// Learns from the calls that a run made before.
     pub(super) fn new(models: Models, recorded: &[CallRow]) -> Self {
         let outlook = Self { models, sizes: Mutex::default(), due: Mutex::default() };
-        for (role, usage) in recorded.iter().filter_map(|call| Some((call.role, call.usage?))) {
+        for (role, usage) in recorded.iter().filter_map(|call| Some((call.role(), call.usage?))) {
             outlook.learn(role, usage);
         }
         outlook
@@ -86,10 +86,10 @@ impl Outlook {
     pub(super) fn update(&self, state: &RunState) {
         let open: Vec<_> = open_nodes(state).collect();
         let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
-        due.retain(|id, _| open.iter().any(|node| node.id.to_string() == *id));
+        due.retain(|id, _| open.iter().any(|node| node.id == *id));
         for node in &open {
             let steps = if node.only_concludes() { 0 } else { DUE_STEPS };
-            let known = due.entry(node.id.to_string()).or_insert(steps);
+            let known = due.entry(node.id.clone()).or_insert(steps);
             if node.status == NodeStatus::Pending {
                 *known = steps;
             }
@@ -97,7 +97,7 @@ impl Outlook {
     }
 
     /// Takes a step off those due to a node. Returns whether it was due.
-    pub(super) fn take_step(&self, node: &str) -> bool {
+    pub(super) fn take_step(&self, node: &NodeId) -> bool {
         let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(steps) = due.get_mut(node).filter(|steps| **steps > 0) else { return false };
         *steps -= 1;

@@ -74,8 +74,7 @@ pub(crate) struct BeforeRetrieval<'a> {
 
 impl<'a> BeforeRetrieval<'a> {
     /// Returns what of a run was made before retrieval; `None` if no brief was.
-    pub(crate) fn of(state: &'a RunState) -> Option<Self> {
-        let briefs = state.phase.briefs()?;
+    pub(crate) fn of(state: &'a RunState, briefs: &'a Briefs) -> Option<Self> {
         Some(Self { state, briefs, brief: briefs.outward()? })
     }
 
@@ -106,7 +105,7 @@ impl<'a> BeforeRetrieval<'a> {
     /// Returns the question of a node, if the first plan worded it.
     #[expect(clippy::disallowed_methods, reason = "the first plan of a run that follows no other saw no evidence")]
     pub(crate) fn question(self, node: &Node) -> Option<Outbound> {
-        let is_reworded = self.state.phase.rounds().is_some_and(|rounds| rounds.reworded.contains(&node.id));
+        let is_reworded = self.state.phase.stage().rounds().is_some_and(|rounds| rounds.reworded.contains(&node.id));
         let is_first = self.briefs.outward == OutwardBrief::Same && !is_reworded;
         is_first.then(|| Outbound::vouched(node.question.as_str()))
     }
@@ -148,8 +147,8 @@ pub(crate) struct OutwardWork {
 impl OutwardWork {
     /// Collects it. Of the findings it takes only public ones, unless the user allows all text to leave; and none in a run
     /// that was begun when public texts were still made with internal ones in view.
-    pub(crate) fn of(state: &RunState, node: &Node) -> Self {
-        let task = outward_task(state, node);
+    pub(crate) fn of(state: &RunState, briefs: &Briefs, node: &Node) -> Self {
+        let task = outward_task(state, briefs, node);
         let memory = &state.folded.memory;
         let (allowed, is_apart) = (egress_allowed(state), state.settings.keeps_public_apart);
         let found = |id: &NodeId| match allowed {
@@ -157,7 +156,7 @@ impl OutwardWork {
             None => PublicBranch::of(&state.tree, &state.branches, id).filter(|_| is_apart),
         };
         let conclusion =
-            |id: &NodeId| Some((id.clone(), outward_task(state, state.tree.get(id)?).question(), found(id)?));
+            |id: &NodeId| Some((id.clone(), outward_task(state, briefs, state.tree.get(id)?).question(), found(id)?));
         let conclusions: Vec<_> = node.depends_on.iter().filter_map(conclusion).collect();
         let summary = match allowed {
             Some(allowed) => Outbound::allowed_by_user(allowed, &memory.global.text),
@@ -172,7 +171,7 @@ impl OutwardWork {
             conclusions,
             context: Outbound::joined([&known].into_iter().chain(&read), "\n"),
             has_own_ids: egress_allowed(state).is_some()
-                || !BeforeRetrieval::of(state).is_some_and(BeforeRetrieval::has_other_ids),
+                || !BeforeRetrieval::of(state, briefs).is_some_and(BeforeRetrieval::has_other_ids),
             task,
             asked: state.question.clone(),
             words: UserWords::of(state),
@@ -197,16 +196,16 @@ fn pages_read(state: &RunState) -> Vec<Outbound> {
 }
 
 /// Returns what a conversation outside is told of a node.
-pub(crate) fn outward_task(state: &RunState, node: &Node) -> OutwardTask {
+pub(crate) fn outward_task(state: &RunState, briefs: &Briefs, node: &Node) -> OutwardTask {
     let words = UserWords::of(state);
     let today = state.started_at().date().and_then(|day| day.parse::<jiff::civil::Date>().ok()).map(Outbound::from);
-    let (planned, background, aspects, output_schema) = match (egress_allowed(state), BeforeRetrieval::of(state)) {
+    let before = BeforeRetrieval::of(state, briefs);
+    let (planned, background, aspects, output_schema) = match (egress_allowed(state), before) {
         (Some(allowed), _) => {
             let text = |text: &str| Outbound::allowed_by_user(allowed, text);
-            let aspects = state.brief().into_iter().flat_map(|brief| &brief.aspects);
-            let aspects = aspects.filter(|aspect| node.aspects.contains(&aspect.id));
+            let aspects = briefs.brief.aspects.iter().filter(|aspect| node.aspects.contains(&aspect.id));
             let aspects = aspects.map(|aspect| OutwardAspect { id: aspect.id.clone(), text: text(&aspect.text) });
-            let background = state.brief().map(|brief| text(&brief.task));
+            let background = Some(text(&briefs.brief.task));
             (Some(text(node.question.as_str())), background, aspects.collect(), node.output_schema.clone())
         }
         (None, Some(before)) => {
@@ -220,6 +219,6 @@ pub(crate) fn outward_task(state: &RunState, node: &Node) -> OutwardTask {
 }
 
 /// Returns the task of the whole run as a summary that is shown outside may name it.
-pub(crate) fn outward_brief(state: &RunState) -> Outbound {
-    BeforeRetrieval::of(state).map_or_else(|| UserWords::of(state).question, BeforeRetrieval::task)
+pub(crate) fn outward_brief(state: &RunState, briefs: &Briefs) -> Outbound {
+    BeforeRetrieval::of(state, briefs).map_or_else(|| UserWords::of(state).question, BeforeRetrieval::task)
 }

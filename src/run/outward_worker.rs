@@ -3,10 +3,11 @@
 //! Every prompt of such a conversation is built from a `Task<Outbound>` and from public passages, so the model's queries
 //! are outbound text and are sent unchanged.
 
+use super::desk::{Desk, Outward};
 use super::node_source::{Outside, WebPages};
 use super::outward::OutwardWork;
 use crate::base::outbound::Outbound;
-use crate::llm::call::{CallKey, Caller};
+use crate::llm::call::CallKey;
 use crate::research::branch::Branch;
 use crate::research::compress::compress;
 use crate::research::extract::{Pick, extract};
@@ -46,7 +47,7 @@ fn shown<'a>(
 /// How a node is worked on outside.
 pub(super) enum Mind<'a> {
     /// With a model.
-    Model(&'a dyn Caller),
+    Model(Outward<&'a Desk>),
     /// With rules that pick sentences.
     Rules(&'a dyn Pick),
 }
@@ -61,10 +62,10 @@ pub(super) async fn searched(
 ) -> Result<Branch, WorkError> {
     let question = task.question();
     let mut branch = match mind {
-        Mind::Model(caller) => {
-            let shown = shown(node, CallKey::new(node.id.to_string()), work, task, &question);
-            let gathered = gather(caller, &Conversation::outside(&shown, outside)).await?;
-            compress(caller, &shown, gathered).await?
+        Mind::Model(desk) => {
+            let shown = shown(node, CallKey::of_node(&node.id), work, task, &question);
+            let gathered = gather(&desk, &Conversation::outside(&shown, outside)).await?;
+            compress(&desk, &shown, gathered).await?
         }
         Mind::Rules(picker) => {
             let asked = question.as_str().parse();
@@ -84,15 +85,15 @@ pub(super) async fn searched(
 /// Gathers evidence on the web for the aspects that the knowledge base left open. The caller compresses it together
 /// with the findings from inside.
 pub(super) async fn gathered(
-    caller: &dyn Caller,
+    desk: &Outward<&Desk>,
     outside: &Outside,
     node: &Node,
     work: &OutwardWork,
     task: &OutwardTask,
 ) -> Result<Gathered, WorkError> {
     let question = task.question();
-    let shown = shown(node, CallKey::new(format!("{}/web", node.id)), work, task, &question);
-    let gathered = gather(caller, &Conversation::outside(&shown, outside)).await?;
+    let shown = shown(node, CallKey::of_node(&node.id).then("web"), work, task, &question);
+    let gathered = gather(desk, &Conversation::outside(&shown, outside)).await?;
     Ok(if work.has_own_ids { gathered } else { gathered.serving(only_aspect(node).as_ref()) })
 }
 

@@ -8,27 +8,40 @@ use crate::research::question::Brief;
 use crate::research::report::{Draft, StopReason};
 use crate::research::verdict::Verdict;
 
-/// Where a run is in its life. Each phase holds what the next step needs, so that no step can be taken without it.
+/// Whether a run goes on.
 ///
 /// ```text
-/// Asked ─▶ Briefed ─▶ Planned ─▶ Judged        every phase ─▶ Ended
-///                        ▲          │          Ended ─▶ the phase before, when the run is resumed
+/// Open ─▶ Ended
+///   ▲       │
+///   └───────┘  at the stage before, when the run is resumed
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Phase {
+    /// The run goes on.
+    Open(Stage),
+    /// The run has ended.
+    Ended(Box<Ended>),
+}
+
+/// How far a run has got. Each stage holds what the next step needs, so that no step can be taken without it.
+///
+/// ```text
+/// Asked ─▶ Briefed ─▶ Planned ─▶ Judged
+///                        ▲          │
 ///                        └──────────┘
 /// ```
 ///
 /// A resumed run goes from [`Self::Judged`] back to [`Self::Planned`] when nodes of its last round are tried again.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Phase {
+pub(crate) enum Stage {
     /// The question is known.
     Asked,
     /// What the answer must cover is fixed.
     Briefed(Briefs),
     /// The nodes of a round are worked on.
-    Planned(Rounds),
+    Planned(Box<Rounds>),
     /// The round has a draft and a verdict.
     Judged(Box<Judged>),
-    /// The run has ended.
-    Ended(Box<Ended>),
 }
 
 /// What a run is asked, for those who may know everything and for the web.
@@ -69,6 +82,8 @@ pub(crate) struct Rounds {
     pub(crate) briefs: Briefs,
     /// Nodes whose questions a plan worded after something was retrieved.
     pub(crate) reworded: BTreeSet<NodeId>,
+    /// Nodes that a plan has dropped. Unlike other nodes that are blocked, they do not wait again.
+    pub(super) dropped: BTreeSet<NodeId>,
     /// The number of the round that was planned last, from 1.
     pub(crate) number: u32,
     /// Why the nodes were opened, one reason per round.
@@ -112,11 +127,35 @@ pub(crate) struct Ended {
     pub(crate) stop_reason: StopReason,
     /// The final answer.
     pub(crate) draft: Draft,
-    /// The phase the run was in.
-    pub(super) before: Phase,
+    /// How far the run had got.
+    pub(super) before: Stage,
 }
 
 impl Phase {
+    /// The phase of a run that was only asked.
+    pub(super) const ASKED: Self = Self::Open(Stage::Asked);
+
+    /// Returns how far the run has got, whether it has ended or not.
+    pub(crate) fn stage(&self) -> &Stage {
+        match self {
+            Self::Open(stage) => stage,
+            Self::Ended(ended) => &ended.before,
+        }
+    }
+
+    /// Returns its name, for errors.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Open(Stage::Asked) => "asked",
+            Self::Open(Stage::Briefed(_)) => "briefed",
+            Self::Open(Stage::Planned(_)) => "planned",
+            Self::Open(Stage::Judged(_)) => "judged",
+            Self::Ended(_) => "ended",
+        }
+    }
+}
+
+impl Stage {
     /// Returns the briefs; `None` before they are fixed.
     pub(crate) fn briefs(&self) -> Option<&Briefs> {
         match self {
@@ -124,7 +163,6 @@ impl Phase {
             Self::Briefed(briefs) => Some(briefs),
             Self::Planned(rounds) => Some(&rounds.briefs),
             Self::Judged(judged) => Some(&judged.rounds.briefs),
-            Self::Ended(ended) => ended.before.briefs(),
         }
     }
 
@@ -134,7 +172,6 @@ impl Phase {
             Self::Asked | Self::Briefed(_) => None,
             Self::Planned(rounds) => Some(rounds),
             Self::Judged(judged) => Some(&judged.rounds),
-            Self::Ended(ended) => ended.before.rounds(),
         }
     }
 
@@ -142,20 +179,8 @@ impl Phase {
     pub(crate) fn verdicts(&self) -> Vec<&Verdict> {
         let last = match self {
             Self::Judged(judged) => Some(&judged.verdict),
-            Self::Ended(ended) => return ended.before.verdicts(),
             Self::Asked | Self::Briefed(_) | Self::Planned(_) => None,
         };
         self.rounds().into_iter().flat_map(|rounds| &rounds.verdicts).chain(last).collect()
-    }
-
-    /// Returns its name, for errors.
-    pub(super) fn name(&self) -> &'static str {
-        match self {
-            Self::Asked => "asked",
-            Self::Briefed(_) => "briefed",
-            Self::Planned(_) => "planned",
-            Self::Judged(_) => "judged",
-            Self::Ended(_) => "ended",
-        }
     }
 }

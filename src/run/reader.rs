@@ -69,7 +69,7 @@ impl Reading {
     ) -> Result<Option<Digest>, CallError> {
         let Some(caller) = &self.caller else { return Ok(None) };
         let hash = ContentHash::of(page.as_bytes());
-        let key = CallKey::new(format!("{node}/page/{}", &hash.as_str()[..12]));
+        let key = CallKey::of_node(node).then(&format!("page/{}", &hash.as_str()[..12]));
         match digest(caller.as_ref(), &key, question, page, ranked).await {
             Err(error) if ends_run(&error) => Err(error),
             made => Ok(made.ok().flatten()),

@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 
 use super::cache::Cache;
 use super::egress::{Egress, Leaving};
-use super::journal::{EgressKind, Lookup, MCP_CALL, MCP_TOOLS};
+use super::journal::{EgressKind, Lookup, LookupTool};
 use super::patience::Patience;
 use crate::base::breaker::Breaker;
 use crate::base::id::RunId;
@@ -118,11 +118,11 @@ impl<Q: ?Sized + Arguments> RunServers<Q> {
         for RunServer { server, calls, .. } in &self.servers {
             let CallContext { run, cache, patience, .. } = &self.context;
             let scope = server.source_name();
-            let made = cache.made(MCP_CALL, &scope).await?;
+            let made = cache.made(LookupTool::McpCall, &scope).await?;
             calls.store(u32::try_from(made).unwrap_or(u32::MAX), Ordering::Relaxed);
             let lookup = Lookup {
                 node: NodeId::numbered(1),
-                tool: MCP_TOOLS.to_owned(),
+                tool: LookupTool::McpTools,
                 query: server.settings().name.clone(),
                 scope,
                 label: server.settings().label,
@@ -195,7 +195,7 @@ impl<Q: ?Sized + Arguments> NodeServers<Q> {
         let CallContext { cache, egress, day, .. } = &self.shared.context;
         let lookup = Lookup {
             node: self.node.clone(),
-            tool: MCP_CALL.to_owned(),
+            tool: LookupTool::McpCall,
             query: format!("{} {said}", offered.name),
             scope: known.server.source_name(),
             label: known.server.settings().label,

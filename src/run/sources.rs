@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::cache::normalised;
-use super::journal::{JOB, Lookup};
+use super::journal::{Lookup, LookupTool};
 use super::node_source::{Inside, Outside, Shared, WebPages};
 use super::outward::UserWords;
 use super::reader::Reading;
@@ -67,7 +67,7 @@ impl RunSources {
         let words: Vec<_> = [normalised(task.question().as_str())].into_iter().chain(aspects).collect();
         Lookup {
             node: node.clone(),
-            tool: JOB.to_owned(),
+            tool: LookupTool::DeepResearch,
             query: format!("{}\n{asked}", words.join("\n")),
             scope: "the web".to_owned(),
             label: Label::Public,

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use tokio::sync::OnceCell;
 use tracing::{Instrument, debug_span, instrument};
 
-use super::desk::Desk;
+use super::desk::{Desk, Outward};
 use super::earlier::Earlier;
 use super::event::RunRequest;
 use super::jobs::Jobs;
 use super::journal::JournalError;
 use super::outward::{egress_allowed, outward_brief, outward_task};
-use super::phase::{Briefs, Judged, Phase, Rounds};
+use super::phase::{Briefs, Judged, Rounds, Stage};
 use super::recall::{EntryKind, Recall, RecallQuery, entries};
 use super::sources::RunSources;
 use super::tree::RunState;
@@ -175,7 +175,7 @@ impl Steps {
         let follows = state.settings.follows.as_ref().map(|followed| {
             format!("This follows up the question \"{}\", which was answered: {}", followed.question, followed.answer)
         });
-        self.brief_after(state, &CallKey::new("brief"), follows).await
+        self.brief_after(state, Label::Internal, &CallKey::of_run("brief"), follows).await
     }
 
     /// Makes a second brief for a follow-up run, without the earlier answer. Tasks for the web are worded from it.
@@ -187,12 +187,18 @@ impl Steps {
             return Ok(None);
         }
         let follows = format!("This follows up the question \"{}\".", followed.question);
-        self.brief_after(state, &CallKey::new("brief/outward"), Some(follows)).await.map(Some)
+        self.brief_after(state, Label::Public, &CallKey::of_run("brief/outward"), Some(follows)).await.map(Some)
     }
 
     /// Makes a brief from the words of the user and what is told of an earlier run.
     #[instrument(level = "debug", name = "step", skip_all, fields(name = "brief"))]
-    async fn brief_after(&self, state: &RunState, key: &CallKey, earlier: Option<String>) -> Result<Brief, StepError> {
+    async fn brief_after(
+        &self,
+        state: &RunState,
+        label: Label,
+        key: &CallKey,
+        earlier: Option<String>,
+    ) -> Result<Brief, StepError> {
         let RunRequest { mode, required, .. } = &state.settings.request;
         let by_rules = || brief_by_rules(&state.question, *mode, required);
         let Some(desk) = self.desk.as_deref() else { return Ok(by_rules()) };
@@ -205,7 +211,11 @@ impl Steps {
             required,
             today: today.as_deref(),
         };
-        match brief(desk, key, request).await {
+        let made = match label {
+            Label::Public => brief(&Outward(desk), key, request).await,
+            Label::Internal => brief(desk, key, request).await,
+        };
+        match made {
             Err(StructuredError::Invalid { .. }) => Ok(by_rules()),
             done => Ok(done?),
         }
@@ -243,7 +253,7 @@ impl Steps {
             // The root alone; its wording selects the source.
             return Ok(Plan { reasoning: String::new(), ..by_rules(String::new()) });
         }
-        let key = CallKey::new("plan/1");
+        let key = CallKey::of_run("plan/1");
         let complaint = |draft: &PlanDraft| check(draft).map(drop);
         match planner::plan(desk, &key, brief, &state.tree, self.outlook(state), &complaint).await {
             Ok(draft) => check(&draft).map_err(StepError::Invalid),
@@ -271,7 +281,7 @@ impl Steps {
         let check = |draft: &PlanDraft| checked(draft, state, brief, round, &|hint| source.unwrap_or(hint));
         let by_rules = || check(&replan_by_rules(brief, &state.tree, &verdict.missing_aspects)).unwrap_or_default();
         let Some(desk) = self.desk.as_deref() else { return Ok(by_rules()) };
-        let key = CallKey::new(format!("plan/{round}"));
+        let key = CallKey::of_run(format!("plan/{round}"));
         let complaint = |draft: &PlanDraft| check(draft).map(drop);
         let outlook = self.outlook(state);
         let memory = &state.folded.memory;
@@ -298,14 +308,14 @@ impl Steps {
         let mut draft = match state.draft_that_stands() {
             Some(draft) => draft.clone(),
             None => {
-                let key = CallKey::new(format!("draft/{}", rounds.number));
+                let key = CallKey::of_run(format!("draft/{}", rounds.number));
                 self.written(desk, &key, state, rounds, &memory).await?
             }
         };
         let verdict = if brief.mode == Mode::Quick {
             by_coverage(brief, &state.tree, &state.branches)
         } else {
-            let key = CallKey::new(format!("judge/{}", rounds.number));
+            let key = CallKey::of_run(format!("judge/{}", rounds.number));
             let quotes = judged_quotes(state, &draft, self.recalled(brief, state, MAX_JUDGED).await);
             let step = debug_span!("step", name = "judge");
             match judge(desk, &key, brief, &state.tree, &state.branches, &quotes, &draft).instrument(step).await {
@@ -323,18 +333,21 @@ impl Steps {
     /// Folds the branches of this round into the summaries, in the order their nodes were planned.
     #[instrument(level = "debug", name = "step", skip_all, fields(name = "fold"))]
     async fn folded(&self, state: &RunState, rounds: &Rounds) -> Result<Memory, StepError> {
-        let Rounds { briefs: Briefs { brief, .. }, number, .. } = rounds;
+        let Rounds { briefs, number, .. } = rounds;
+        let brief = &briefs.brief;
         let r = state.settings.summary_tokens;
         let caller = self.desk.as_deref().map(|desk| desk as &dyn Caller);
+        let outward = self.desk.as_deref().map(Outward);
+        let outward = outward.as_ref().map(|desk| desk as &dyn Caller);
         let mut memory = state.folded.memory.clone();
         for (node, branch) in state.unfolded().filter(|(_, branch)| !branch.report.findings.is_empty()) {
             let label = label(&state.tree, &state.branches, &node.id);
-            let key = CallKey::new(format!("fold/{number}/{}", node.id));
+            let key = CallKey::of_run(format!("fold/{number}/{}", node.id));
             if let Some(found) = PublicBranch::of(&state.tree, &state.branches, &node.id) {
-                let (task, question) = (outward_brief(state), outward_task(state, node).question());
+                let (task, question) = (outward_brief(state, briefs), outward_task(state, briefs, node).question());
                 let told = Told { task: &task, id: &node.id, question: &question };
-                let public = &memory.global_public;
-                memory.global_public = fold_public(caller, &key.then("public"), told, public, &found, r).await?;
+                let (public, key) = (&memory.global_public, key.then("public"));
+                memory.global_public = fold_public(outward, &key, told, public, &found, r).await?;
             }
             // As long as everything is public, one summary serves all.
             let text = match (memory.global.label, label) {
@@ -353,7 +366,7 @@ impl Steps {
             }
             Some(desk) => {
                 // The key is the same in every round, so that the summary of an unchanged group is not bought again.
-                let key = CallKey::new("group");
+                let key = CallKey::of_run("group");
                 group_summaries(desk, &key, brief, &state.tree, &state.branches, GROUP_TOKENS).await?
             }
             None => group_summaries_by_rules(&state.tree, &state.branches, GROUP_TOKENS, &estimate),
@@ -372,15 +385,18 @@ impl Steps {
 
     /// Makes the final answer: the draft of the last round if it is up to date, else a new one.
     pub(crate) async fn final_draft(&self, state: &RunState, stop: StopReason) -> Result<Draft, StepError> {
-        let Some(brief) = state.brief() else { return Ok(Draft::default()) };
-        let mut draft = match (&state.phase, self.desk.as_deref()) {
-            (Phase::Judged(judged), _) => judged.draft.clone(),
-            (Phase::Planned(rounds), Some(desk)) if stop != StopReason::Cancelled && state.has_evidence() => {
+        let by_rules = |brief| assemble::draft_by_rules(brief, &state.tree, &state.branches);
+        let (brief, mut draft) = match (state.phase.stage(), self.desk.as_deref()) {
+            (Stage::Asked, _) => return Ok(Draft::default()),
+            (Stage::Briefed(Briefs { brief, .. }), _) => (brief, by_rules(brief)),
+            (Stage::Planned(rounds), Some(desk)) if stop != StopReason::Cancelled && state.has_evidence() => {
                 self.remember(state).await;
                 let memory = folded_by_rules(state);
-                self.written(desk, &CallKey::new("write"), state, rounds, &memory).await?
+                let draft = self.written(desk, &CallKey::of_run("write"), state, rounds, &memory).await?;
+                (&rounds.briefs.brief, draft)
             }
-            _ => draft_by_rules(state),
+            (Stage::Planned(rounds), _) => (&rounds.briefs.brief, by_rules(&rounds.briefs.brief)),
+            (Stage::Judged(judged), _) => (&judged.rounds.briefs.brief, judged.draft.clone()),
         };
         let schema = state.settings.request.output_schema.as_ref().filter(|_| !draft.findings.is_empty());
         if let (None, Some(_)) = (self.desk.as_deref(), schema) {
@@ -388,7 +404,7 @@ impl Steps {
             draft.limitations.push("without a model the form that was asked for could not be filled".to_owned());
         }
         if let (Some(desk), Some(schema)) = (self.desk.as_deref(), schema) {
-            let key = CallKey::new("output");
+            let key = CallKey::of_run("output");
             match writer::output(desk, &key, brief.question.as_str(), &draft, schema).await {
                 Ok(output) => draft.output = Some(output),
                 Err(error @ CallError::Journal { .. }) => return Err(error.into()),

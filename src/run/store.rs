@@ -133,7 +133,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError::Busy`] while a process works on a run.
+    /// Returns [`StoreError::Busy`] while a process works on a run, and an error while one has the journal open.
     pub(crate) fn repair(folder: &Path) -> Result<Salvaged, StoreError> {
         for run in Self::worked_on(folder) {
             if let Some(holder) = FileLock::holder(&lock_file(&folder.join(LOCKS), &run)) {
@@ -159,7 +159,8 @@ impl Store {
     }
 
     /// Returns the journal of all runs.
-    pub(crate) fn journal(&self) -> &Journal {
+    #[doc(hidden)]
+    pub fn journal(&self) -> &Journal {
         &self.journal
     }
 

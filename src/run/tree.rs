@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::budget::LimitsByPlan;
 use super::event::{Event, Record, RunSettings};
-use super::phase::{Briefs, Ended, Folded, Judged, OutwardBrief, Phase, Rounds};
+use super::phase::{Briefs, Ended, Folded, Judged, OutwardBrief, Phase, Rounds, Stage};
 use crate::base::clock::Moment;
 use crate::research::branch::Branch;
 use crate::research::evidence::{Evidence, EvidenceId};
@@ -18,7 +18,7 @@ use crate::research::report::{Draft, StopReason};
 use crate::research::route::Route;
 use crate::research::verdict::Verdict;
 
-/// Summary of a node that a plan has dropped. Stored in journals: tells such a node from one that is blocked.
+/// Summary of a node that a plan has dropped.
 const DROPPED: &str = "dropped by a later plan";
 
 /// Where a run stands, as its events say; [`Phase`] has the diagram.
@@ -104,7 +104,7 @@ impl RunState {
             question: question.clone(),
             settings: (**settings).clone(),
             clarification: None,
-            phase: Phase::Asked,
+            phase: Phase::ASKED,
             routes: BTreeMap::new(),
             branches: BTreeMap::new(),
             folded: Folded::default(),
@@ -129,24 +129,24 @@ impl RunState {
 
     /// Returns the brief; `None` before it is fixed.
     pub(crate) fn brief(&self) -> Option<&Brief> {
-        self.phase.briefs().map(|briefs| &briefs.brief)
+        self.phase.stage().briefs().map(|briefs| &briefs.brief)
     }
 
     /// Returns the number of the round that was planned last; 0 before the first plan.
     pub(crate) fn round(&self) -> u32 {
-        self.phase.rounds().map_or(0, |rounds| rounds.number)
+        self.phase.stage().rounds().map_or(0, |rounds| rounds.number)
     }
 
     /// Returns how many rounds were judged.
     pub(crate) fn rounds_ended(&self) -> u32 {
-        u32::try_from(self.phase.verdicts().len()).unwrap_or(u32::MAX)
+        u32::try_from(self.phase.stage().verdicts().len()).unwrap_or(u32::MAX)
     }
 
     /// Returns why the run ended; `None` while it has not.
     pub(crate) fn stop_reason(&self) -> Option<StopReason> {
         match &self.phase {
             Phase::Ended(ended) => Some(ended.stop_reason),
-            Phase::Asked | Phase::Briefed(_) | Phase::Planned(_) | Phase::Judged(_) => None,
+            Phase::Open(_) => None,
         }
     }
 
@@ -235,7 +235,7 @@ impl RunState {
     }
 
     fn fix_brief(&mut self, brief: &Brief, outward: Option<&Brief>) -> Result<(), String> {
-        let Phase::Asked = self.phase else { return Err(self.not_due()) };
+        let Phase::Open(Stage::Asked) = self.phase else { return Err(self.not_due()) };
         // The root answers the whole question, so it serves every aspect, with or without nodes below it.
         let root = self.tree.root.clone();
         if let Some(root) = self.tree.get_mut(&root) {
@@ -246,7 +246,7 @@ impl RunState {
             (Some(_), Some(outward)) => OutwardBrief::Apart(outward.clone()),
             (Some(_), None) => OutwardBrief::Missing,
         };
-        self.phase = Phase::Briefed(Briefs { brief: brief.clone(), outward });
+        self.phase = Phase::Open(Stage::Briefed(Briefs { brief: brief.clone(), outward }));
         Ok(())
     }
 
@@ -255,17 +255,17 @@ impl RunState {
     }
 
     fn plan(&mut self, round: u32, plan: &Plan) -> Result<(), String> {
-        let mut rounds = match replace(&mut self.phase, Phase::Asked) {
-            Phase::Briefed(briefs) => {
-                let (reworded, reasons, verdicts) = (BTreeSet::new(), Vec::new(), Vec::new());
-                Rounds { briefs, reworded, number: 0, reasons, verdicts }
+        let mut rounds = match replace(&mut self.phase, Phase::ASKED) {
+            Phase::Open(Stage::Briefed(briefs)) => {
+                let (reworded, dropped) = (BTreeSet::new(), BTreeSet::new());
+                Rounds { briefs, reworded, dropped, number: 0, reasons: Vec::new(), verdicts: Vec::new() }
             }
-            Phase::Judged(judged) => {
+            Phase::Open(Stage::Judged(judged)) => {
                 let Judged { mut rounds, verdict, .. } = *judged;
                 rounds.verdicts.push(verdict);
                 rounds
             }
-            phase @ (Phase::Asked | Phase::Planned(_) | Phase::Ended(_)) => {
+            phase @ (Phase::Open(Stage::Asked | Stage::Planned(_)) | Phase::Ended(_)) => {
                 self.phase = phase;
                 return Err(self.not_due());
             }
@@ -295,6 +295,7 @@ impl RunState {
             if *drop {
                 node.status = NodeStatus::Blocked;
                 node.summary = DROPPED.into();
+                rounds.dropped.insert(id.clone());
             }
         }
         self.tree.nodes.extend(plan.nodes.iter().cloned());
@@ -306,14 +307,14 @@ impl RunState {
         }
         rounds.number = round;
         rounds.reasons.push(plan.reasoning.clone());
-        self.phase = Phase::Planned(rounds);
+        self.phase = Phase::Open(Stage::Planned(Box::new(rounds)));
         Ok(())
     }
 
     /// Takes the end back. What was running waits again, and so does a root that only the end had settled.
     fn reopen(&mut self) {
         if let Phase::Ended(ended) = &mut self.phase {
-            self.phase = replace(&mut ended.before, Phase::Asked);
+            self.phase = Phase::Open(replace(&mut ended.before, Stage::Asked));
         }
         let root = self.tree.root.clone();
         let has_branch = self.branches.contains_key(&root);
@@ -328,9 +329,9 @@ impl RunState {
 
     /// Makes nodes wait again, with those they block. A round that was judged is under way again.
     fn try_again(&mut self, again: &[NodeId]) {
-        if let (Phase::Judged(judged), false) = (&self.phase, again.is_empty()) {
+        if let (Phase::Open(Stage::Judged(judged)), false) = (&self.phase, again.is_empty()) {
             self.folded = judged.before.clone();
-            self.phase = Phase::Planned(judged.rounds.clone());
+            self.phase = Phase::Open(Stage::Planned(Box::new(judged.rounds.clone())));
         }
         let mut waiting: BTreeSet<NodeId> = again.iter().cloned().collect();
         for id in again {
@@ -343,12 +344,13 @@ impl RunState {
                 node.summary.clear();
             }
         }
+        let dropped = self.phase.stage().rounds().map(|rounds| rounds.dropped.clone()).unwrap_or_default();
         // A node may come before one it depends on, so this repeats until nothing changes.
         loop {
             let before = waiting.len();
             for node in &mut self.tree.nodes {
                 let is_stuck = node.status == NodeStatus::Blocked
-                    && node.summary != DROPPED
+                    && !dropped.contains(&node.id)
                     && !self.branches.contains_key(&node.id)
                     && node.depends_on.iter().any(|id| waiting.contains(id));
                 if is_stuck {
@@ -365,7 +367,7 @@ impl RunState {
 
     /// Changes the status of a node that is not settled.
     fn settle(&mut self, id: &NodeId, status: NodeStatus, summary: &str) -> Result<(), String> {
-        let Phase::Planned(_) = self.phase else { return Err(self.not_due()) };
+        let Phase::Open(Stage::Planned(_)) = self.phase else { return Err(self.not_due()) };
         let node = self.tree.get_mut(id).ok_or_else(|| format!("there is no node `{id}`"))?;
         if node.status.is_settled() {
             return Err(format!("node `{id}` is settled"));
@@ -391,7 +393,7 @@ impl RunState {
     }
 
     fn end_round(&mut self, round: u32, memory: &Memory, draft: &Draft, verdict: &Verdict) -> Result<(), String> {
-        let Phase::Planned(rounds) = &self.phase else { return Err(self.not_due()) };
+        let Phase::Open(Stage::Planned(rounds)) = &self.phase else { return Err(self.not_due()) };
         if round != rounds.number {
             return Err(format!("round {} is the one under way", rounds.number));
         }
@@ -404,16 +406,14 @@ impl RunState {
         self.folded.memory = memory.clone();
         let has_new = self.folded.quotes.len() > before.quotes.len();
         self.folded.idle_rounds = if has_new { 0 } else { before.idle_rounds + 1 };
-        let (rounds, draft, verdict) = (rounds.clone(), draft.clone(), verdict.clone());
-        self.phase = Phase::Judged(Box::new(Judged { rounds, draft, verdict, before }));
+        let (rounds, draft, verdict) = (Rounds::clone(rounds), draft.clone(), verdict.clone());
+        self.phase = Phase::Open(Stage::Judged(Box::new(Judged { rounds, draft, verdict, before })));
         Ok(())
     }
 
     fn finish_run(&mut self, stop_reason: StopReason, draft: &Draft) -> Result<(), String> {
-        if let Phase::Ended(_) = self.phase {
-            return Err(self.not_due());
-        }
-        let before = replace(&mut self.phase, Phase::Asked);
+        let Phase::Open(stage) = &mut self.phase else { return Err(self.not_due()) };
+        let before = replace(stage, Stage::Asked);
         self.phase = Phase::Ended(Box::new(Ended { stop_reason, draft: draft.clone(), before }));
         let root = self.tree.root.clone();
         let has_answer = !draft.findings.is_empty() || !draft.answer.is_empty();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::journal::{CallRow, CallState, Journal, JournalError};
 use crate::base::id::RunId;
-use crate::llm::message::{Role, Usage};
+use crate::llm::message::Usage;
 use crate::research::report::{UsageTable, UsageTotals};
 
 /// Billionths per dollar.
@@ -28,10 +28,10 @@ fn usage_of_calls(calls: &[CallRow]) -> UsageTable {
     let mut table = UsageTable::default();
     for call in calls.iter().filter(|call| call.state != CallState::Failed) {
         let usage = usage_of_call(call);
-        let node = call.node().map_or_else(|| "run".to_owned(), |node| node.to_string());
+        let node = call.key.node().map_or_else(|| "run".to_owned(), ToString::to_string);
         for sum in [
             &mut table.total,
-            table.by_role.entry(call.role.to_string()).or_default(),
+            table.by_role.entry(call.role().to_string()).or_default(),
             table.by_node.entry(node).or_default(),
         ] {
             add(sum, &usage);
@@ -41,12 +41,12 @@ fn usage_of_calls(calls: &[CallRow]) -> UsageTable {
 }
 
 fn usage_of_call(call: &CallRow) -> UsageTotals {
-    let worst = Usage {
-        input_tokens: call.counted_tokens,
-        output_tokens: call.worst_tokens - call.counted_tokens.min(call.worst_tokens),
+    let worst = call.prompt().map(|prompt| Usage {
+        input_tokens: prompt.counted_tokens,
+        output_tokens: prompt.worst_tokens.saturating_sub(prompt.counted_tokens),
         ..Usage::default()
-    };
-    let tokens = call.usage.unwrap_or(worst);
+    });
+    let tokens = call.usage.or(worst).unwrap_or_default();
     UsageTotals {
         calls: 1,
         input_tokens: tokens.input_tokens,
@@ -80,9 +80,9 @@ pub(crate) fn token_drift(calls: &[CallRow]) -> BTreeMap<String, f64> {
     let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for call in calls {
         // A job's prompt is a small part of its input tokens: most are pages it reads.
-        if let Some(usage) = call.usage.filter(|_| call.role != Role::Researcher) {
+        if let (Some(usage), Some(prompt)) = (call.usage, call.prompt()) {
             let (counted, billed) = sums.entry(&call.model).or_default();
-            *counted += call.counted_tokens;
+            *counted += prompt.counted_tokens;
             *billed += usage.input_tokens;
         }
     }

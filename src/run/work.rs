@@ -7,7 +7,7 @@
 //! ```
 
 use super::cache::normalised;
-use super::desk::Desk;
+use super::desk::{Desk, Outward};
 use super::egress::Leaving;
 use super::event::RunRequest;
 use super::jobs::{Finished, Jobs};
@@ -15,6 +15,7 @@ use super::journal::EgressKind;
 use super::node_source::Outside;
 use super::outward::{CONTEXT_TOKENS, OutwardWork};
 use super::outward_worker::{self, Mind};
+use super::phase::Briefs;
 use super::steps::{StepError, Steps};
 use super::tree::RunState;
 use crate::base::line::counted;
@@ -56,25 +57,23 @@ pub(crate) struct Work {
 impl Work {
     /// Collects the input of a node: its question, the findings of its dependencies, and the relevant part of the
     /// summary. The input of conversations that face outward is separate, see [`OutwardWork`].
-    pub(crate) fn of(state: &RunState, id: &NodeId, no_way_out: Option<NoWay>) -> Option<Self> {
-        let node = state.tree.get(id)?.clone();
+    pub(crate) fn of(state: &RunState, briefs: &Briefs, node: &Node, route: Route, no_way_out: Option<NoWay>) -> Self {
         let found = node.depends_on.iter();
         let found = found.filter_map(|id| Some((state.tree.get(id)?.clone(), state.branches.get(id)?.clone())));
-        let brief = state.brief()?.clone();
-        let aspects = brief.aspects.iter().filter(|aspect| node.aspects.contains(&aspect.id));
+        let aspects = briefs.brief.aspects.iter().filter(|aspect| node.aspects.contains(&aspect.id));
         let global = &state.folded.memory.global.text;
-        Some(Self {
-            route: *state.routes.get(id)?,
+        Self {
+            route,
             no_way_out,
             aspects: aspects.cloned().collect(),
-            brief,
+            brief: briefs.brief.clone(),
             conclusions: found.collect(),
             context: slice(global, &node.depends_on, node.question.as_str(), CONTEXT_TOKENS),
-            outward: OutwardWork::of(state, &node),
+            outward: OutwardWork::of(state, briefs, node),
             asked: asked(state),
             verify_web: state.settings.request.verify_web,
-            node,
-        })
+            node: node.clone(),
+        }
     }
 
     /// Returns the task of a worker inside.
@@ -83,7 +82,7 @@ impl Work {
             id: &self.node.id,
             tools: &self.node.tools,
             output_schema: self.node.output_schema.as_ref(),
-            key: CallKey::new(self.node.id.to_string()),
+            key: CallKey::of_node(&self.node.id),
             question: self.node.question.as_str(),
             aspects: self.aspects.iter().map(TaskAspect::from).collect(),
             conclusions: self.conclusions.iter().map(|(node, branch)| Conclusion::of(node, branch)).collect(),
@@ -189,7 +188,7 @@ impl Steps {
             return Ok(Gathered::from_branch(self.researched(desk, work, task).await?));
         }
         let outside = self.outside(work, task)?.with_servers(self.sources.public_tools(&work.node.id).await?);
-        let mut gathered = outward_worker::gathered(desk, &outside, &work.node, &work.outward, task).await?;
+        let mut gathered = outward_worker::gathered(&Outward(desk), &outside, &work.node, &work.outward, task).await?;
         remark_all(&mut gathered, &outside.notes());
         Ok(gathered)
     }
@@ -234,7 +233,8 @@ impl Steps {
             return Ok(built_on(branch, &conclusions));
         };
         let outside = outside.with_servers(self.sources.public_tools(&work.node.id).await?);
-        let mut branch = outward_worker::searched(Mind::Model(desk), &outside, &work.node, &work.outward, task).await?;
+        let mut branch =
+            outward_worker::searched(Mind::Model(Outward(desk)), &outside, &work.node, &work.outward, task).await?;
         branch.notes.extend(outside.notes());
         Ok(branch)
     }

@@ -140,6 +140,22 @@ fn journal_of_format_6_is_listed_shown_exported_and_replayed() {
     assert!(doctor.contains("6 stored, journal is sound"), "{doctor}");
 }
 
+#[test]
+fn journal_of_format_7_is_listed_shown_exported_and_replayed_and_says_what_its_calls_did_not() {
+    let world = world_of_format(7, &server());
+    assert_is_read(&world);
+    for run in RUNS {
+        for call in of_kind(&export(&world, run.id), "call") {
+            let owner = call["key"].as_str().unwrap().split('/').next().unwrap();
+            let node = owner.strip_prefix('n').filter(|number| number.parse::<u32>().is_ok()).map(|_| owner);
+            assert_eq!((call["node"].as_str(), &call["label"]), (node, &"internal".into()), "{call}");
+        }
+    }
+    // Its reply was lost by a repair of format 7, and is told from one that never came by its state.
+    let jobs = world.dr(["show", "--json", WITH_JOB]).succeeded().json()["jobs"].clone();
+    assert_eq!((jobs.as_array().unwrap().len(), &jobs[0]["outcome"]), (1, &"damaged".into()), "{jobs}");
+}
+
 fn assert_is_read(world: &World) {
     let listed = world.dr(["runs", "--json"]).succeeded().json();
     let listed = listed["runs"].as_array().unwrap();

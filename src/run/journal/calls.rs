@@ -1,5 +1,7 @@
 //! Calls of models, stored before they are sent.
 
+use std::ops::Deref;
+
 use rusqlite::{OptionalExtension, Row, named_params, params_from_iter};
 use serde::{Deserialize, Serialize};
 
@@ -8,30 +10,107 @@ use crate::base::clock::Moment;
 use crate::base::id::{ContentHash, RunId};
 use crate::llm::call::CallKey;
 use crate::llm::message::{Reply, Role, Usage};
-use crate::research::node::NodeId;
-use crate::run::budget::Purpose;
+use crate::run::budget::{CallCost, Purpose};
+use crate::source::Label;
 use crate::source::deep_research::{JobId, ProviderKind};
 
-/// A call that is about to be sent.
-#[derive(Clone, Debug)]
-pub(crate) struct NewCall {
+/// Last part of the key of a call that starts a background job.
+pub(crate) const JOB_STEP: &str = "research";
+
+/// A call, as it is known before it is sent.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Call {
     /// Its name within the run.
+    #[serde(flatten)]
     pub(crate) key: CallKey,
-    /// The role that calls.
-    pub(crate) role: Role,
+    #[serde(flatten)]
+    pub(crate) kind: CallKind,
     pub(crate) model: String,
     /// Hash of everything the request says.
-    pub(crate) request: ContentHash,
+    pub(crate) request_hash: ContentHash,
     /// Which part of the budget pays for it.
     pub(crate) purpose: Purpose,
+    /// What its prompt may have in it: public, what may leave; internal, everything.
+    pub(crate) label: Label,
+    /// The most it can cost, in billionths of a dollar; `None` if the price is not known.
+    pub(crate) worst_cost: Option<u64>,
+}
+
+/// What a call pays for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "KindColumns")]
+pub(crate) enum CallKind {
+    /// The reply of a model.
+    Prompt(PromptCall),
+    /// A background job. Its tokens are neither counted beforehand nor limited.
+    Job,
+}
+
+/// A call of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PromptCall {
+    /// The role that calls.
+    pub(crate) role: Role,
     /// Whether the budget was tight when the call was made, which the prompt mentions.
     pub(crate) is_tight: bool,
     /// Tokens of the prompt as counted here.
     pub(crate) counted_tokens: u64,
     /// The most tokens it can cost.
     pub(crate) worst_tokens: u64,
-    /// The most it can cost, in billionths of a dollar; `None` if the price is not known.
-    pub(crate) worst_cost: Option<u64>,
+}
+
+/// The columns of a [`CallKind`].
+#[derive(Serialize)]
+struct KindColumns {
+    role: Role,
+    is_tight: bool,
+    counted_tokens: u64,
+    worst_tokens: u64,
+}
+
+impl From<CallKind> for KindColumns {
+    fn from(kind: CallKind) -> Self {
+        match kind {
+            CallKind::Prompt(PromptCall { role, is_tight, counted_tokens, worst_tokens }) => {
+                Self { role, is_tight, counted_tokens, worst_tokens }
+            }
+            CallKind::Job => Self { role: Role::Researcher, is_tight: false, counted_tokens: 0, worst_tokens: 0 },
+        }
+    }
+}
+
+impl From<KindColumns> for CallKind {
+    fn from(KindColumns { role, is_tight, counted_tokens, worst_tokens }: KindColumns) -> Self {
+        match role {
+            Role::Researcher => Self::Job,
+            role => Self::Prompt(PromptCall { role, is_tight, counted_tokens, worst_tokens }),
+        }
+    }
+}
+
+impl Call {
+    /// Returns the role that calls.
+    pub(crate) fn role(&self) -> Role {
+        KindColumns::from(self.kind).role
+    }
+
+    /// Returns whether it starts a background job.
+    pub(crate) fn is_job(&self) -> bool {
+        self.kind == CallKind::Job
+    }
+
+    /// Returns the prompt that it sends; `None` for a job.
+    pub(crate) fn prompt(&self) -> Option<&PromptCall> {
+        match &self.kind {
+            CallKind::Prompt(prompt) => Some(prompt),
+            CallKind::Job => None,
+        }
+    }
+
+    /// Returns the most that it can cost.
+    pub(crate) fn worst(&self) -> CallCost {
+        CallCost { cost_nanos: self.worst_cost, tokens: self.prompt().map_or(0, |prompt| prompt.worst_tokens) }
+    }
 }
 
 /// Where a call is in its life.
@@ -41,6 +120,8 @@ pub(crate) struct NewCall {
 ///       ├▶ Failed
 ///       ├▶ Unknown
 ///       └▶ Lost
+///
+/// any ─▶ Damaged, by `dr doctor --repair`
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -55,6 +136,8 @@ pub(crate) enum CallState {
     Unknown,
     /// There is certainly no reply, and something was charged: at worst the worst case.
     Lost,
+    /// There was a reply, and the journal has lost it. That of a background job can be had again.
+    Damaged,
 }
 
 impl std::fmt::Display for CallState {
@@ -65,6 +148,7 @@ impl std::fmt::Display for CallState {
             Self::Failed => "failed",
             Self::Unknown => "unknown",
             Self::Lost => "lost",
+            Self::Damaged => "damaged",
         })
     }
 }
@@ -83,27 +167,12 @@ pub(crate) enum CallOutcome {
 }
 
 /// A stored call.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct CallRow {
     /// Its number among the calls of all runs.
     pub(crate) id: i64,
-    /// Its name within the run.
-    pub(crate) key: CallKey,
-    /// The role that called.
-    pub(crate) role: Role,
-    pub(crate) model: String,
-    /// Hash of everything the request said.
-    pub(crate) request_hash: ContentHash,
-    /// Which part of the budget paid for it.
-    pub(crate) purpose: Purpose,
-    /// Whether the budget was tight when it was made.
-    pub(crate) is_tight: bool,
-    /// Tokens of the prompt as counted before it was sent.
-    pub(crate) counted_tokens: u64,
-    /// The most tokens it could have cost.
-    pub(crate) worst_tokens: u64,
-    /// The most it could have cost, in billionths of a dollar.
-    pub(crate) worst_cost: Option<u64>,
+    #[serde(flatten)]
+    pub(crate) call: Call,
     /// When it was sent.
     pub(crate) sent_at: Moment,
     /// Where it stands.
@@ -126,17 +195,21 @@ pub(crate) struct CallRow {
     pub(crate) provider: Option<ProviderKind>,
 }
 
-impl CallRow {
-    /// Returns the node it was made for; `None` for steps of the whole run.
-    pub(crate) fn node(&self) -> Option<NodeId> {
-        self.key.owner().parse().ok()
-    }
+/// A stored call is the call, and what became of it.
+impl Deref for CallRow {
+    type Target = Call;
 
+    fn deref(&self) -> &Call {
+        &self.call
+    }
+}
+
+impl CallRow {
     /// Returns what this call is charged, in billionths of a dollar; `None` if the price is not known.
     pub(crate) fn charged_cost(&self) -> Option<u64> {
         match self.state {
             CallState::Sent | CallState::Unknown => self.worst_cost,
-            CallState::Lost => self.cost.or(self.worst_cost),
+            CallState::Lost | CallState::Damaged => self.cost.or(self.worst_cost),
             CallState::Replied | CallState::Failed => self.cost,
         }
     }
@@ -154,31 +227,32 @@ impl CallRow {
     /// Returns the background job that this call has started, if it is in flight or `dr doctor --repair` lost its reply:
     /// its report can be had from the provider again.
     pub(crate) fn job_to_poll(&self) -> Option<&JobId> {
-        // A repair leaves no reason.
-        let is_damaged = self.state == CallState::Lost && self.error.is_none();
-        self.job.as_ref().filter(|_| is_damaged || self.state == CallState::Sent)
+        self.job.as_ref().filter(|_| matches!(self.state, CallState::Sent | CallState::Damaged))
     }
 }
 
 impl LockedRun {
     /// Stores a call that is about to be sent; returns its number.
-    pub(crate) async fn begin_call(&self, call: &NewCall, at: Moment) -> Result<i64, JournalError> {
+    pub(crate) async fn begin_call(&self, call: &Call, at: Moment) -> Result<i64, JournalError> {
         let call = call.clone();
+        let KindColumns { role, is_tight, counted_tokens, worst_tokens } = call.kind.into();
         self.write(move |connection, run| {
             connection.execute(
-                "INSERT INTO calls (run, key, role, model, request_hash, purpose, is_tight, counted_tokens, \
-                 worst_tokens, worst_cost, sent_at, outcome) VALUES (:run, :key, :role, :model, :request_hash, \
-                 :purpose, :is_tight, :counted_tokens, :worst_tokens, :worst_cost, :sent_at, :outcome)",
+                "INSERT INTO calls (run, key, node, role, model, request_hash, purpose, label, is_tight, counted_tokens, \
+                 worst_tokens, worst_cost, sent_at, outcome) VALUES (:run, :key, :node, :role, :model, :request_hash, \
+                 :purpose, :label, :is_tight, :counted_tokens, :worst_tokens, :worst_cost, :sent_at, :outcome)",
                 named_params! {
                     ":run": run.as_str(),
                     ":key": call.key.as_str(),
-                    ":role": Plain(call.role),
+                    ":node": Plain(call.key.node()),
+                    ":role": Plain(role),
                     ":model": call.model,
-                    ":request_hash": call.request.as_str(),
+                    ":request_hash": call.request_hash.as_str(),
                     ":purpose": Plain(call.purpose),
-                    ":is_tight": call.is_tight,
-                    ":counted_tokens": Plain(call.counted_tokens),
-                    ":worst_tokens": Plain(call.worst_tokens),
+                    ":label": Plain(call.label),
+                    ":is_tight": is_tight,
+                    ":counted_tokens": Plain(counted_tokens),
+                    ":worst_tokens": Plain(worst_tokens),
                     ":worst_cost": Plain(call.worst_cost),
                     ":sent_at": Plain(at),
                     ":outcome": Plain(CallState::Sent),
@@ -288,21 +362,27 @@ impl Journal {
 }
 
 /// All columns but the reply, which lists leave out: it is the bulk of the table.
-pub(super) const CALL_COLUMNS: &str = "id, key, role, model, request_hash, purpose, is_tight, counted_tokens, worst_tokens, \
-                            worst_cost, sent_at, outcome, ended_at, error, usage, cost, job, provider";
+pub(super) const CALL_COLUMNS: &str = "id, key, node, role, model, request_hash, purpose, label, is_tight, counted_tokens, \
+                                       worst_tokens, worst_cost, sent_at, outcome, ended_at, error, usage, cost, job, provider";
 
 pub(super) fn call_row(row: &Row<'_>) -> rusqlite::Result<CallRow> {
     Ok(CallRow {
         id: row.get("id")?,
-        key: plain(row, "key")?,
-        role: plain(row, "role")?,
-        model: row.get("model")?,
-        request_hash: plain(row, "request_hash")?,
-        purpose: plain(row, "purpose")?,
-        is_tight: row.get("is_tight")?,
-        counted_tokens: plain(row, "counted_tokens")?,
-        worst_tokens: plain(row, "worst_tokens")?,
-        worst_cost: plain(row, "worst_cost")?,
+        call: Call {
+            key: CallKey::stored(plain(row, "node")?, row.get("key")?),
+            kind: KindColumns {
+                role: plain(row, "role")?,
+                is_tight: row.get("is_tight")?,
+                counted_tokens: plain(row, "counted_tokens")?,
+                worst_tokens: plain(row, "worst_tokens")?,
+            }
+            .into(),
+            model: row.get("model")?,
+            request_hash: plain(row, "request_hash")?,
+            purpose: plain(row, "purpose")?,
+            label: plain(row, "label")?,
+            worst_cost: plain(row, "worst_cost")?,
+        },
         sent_at: plain(row, "sent_at")?,
         state: plain(row, "outcome")?,
         ended_at: plain(row, "ended_at")?,

@@ -1,6 +1,7 @@
 //! Queries put to sources, and the results.
 
 use rusqlite::{OptionalExtension, Row, named_params};
+use serde::{Deserialize, Serialize};
 
 use super::{Journal, JournalError, LockedRun, Plain, plain, read_failed, rows};
 use crate::base::clock::Moment;
@@ -8,26 +9,57 @@ use crate::base::id::RunId;
 use crate::research::node::NodeId;
 use crate::source::Label;
 
-/// Tool of lookups that were paid for: background jobs. Their result is the number of the call with the report.
-pub(crate) const JOB: &str = "deep_research";
+/// What was asked of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) enum LookupTool {
+    /// Passages of the knowledge base.
+    #[serde(rename = "kb.search")]
+    KbSearch,
+    /// A section or document of the knowledge base.
+    #[serde(rename = "kb.open")]
+    KbOpen,
+    /// Results of a search engine.
+    #[serde(rename = "web.search")]
+    WebSearch,
+    /// A page of the web.
+    #[serde(rename = "web.open")]
+    WebOpen,
+    /// Quotes of earlier runs.
+    #[serde(rename = "memory.recall")]
+    MemoryRecall,
+    /// The tools of one of the user's servers.
+    #[serde(rename = "mcp.tools")]
+    McpTools,
+    /// The result of such a tool.
+    #[serde(rename = "mcp.call")]
+    McpCall,
+    /// A background job, which was paid for. The result is the number of the call with its report.
+    #[serde(rename = "deep_research")]
+    DeepResearch,
+}
 
-/// Tool of lookups that are calls of the user's own servers.
-pub(crate) const MCP_CALL: &str = "mcp.call";
+impl LookupTool {
+    /// Returns whether a result may be reused for a similar query. Pages have one address. Jobs are excluded, because a
+    /// report on the opposite question would be a costly mistake.
+    pub(crate) fn is_asked_in_words(self) -> bool {
+        match self {
+            Self::KbSearch | Self::WebSearch => true,
+            Self::KbOpen | Self::WebOpen | Self::MemoryRecall | Self::McpTools | Self::McpCall | Self::DeepResearch => {
+                false
+            }
+        }
+    }
+}
 
-/// Tool of lookups that list the tools of such a server.
-pub(crate) const MCP_TOOLS: &str = "mcp.tools";
-
-/// Condition of SQL for lookups of background jobs whose result cannot be read.
-pub(super) const BROKEN_JOB: &str =
-    "tool = 'deep_research' AND result IS NOT NULL AND (result = '' OR result GLOB '*[^0-9]*')";
+/// Condition of SQL for lookups of a tool whose result is no number; `:tool` is [`LookupTool::DeepResearch`].
+pub(super) const BROKEN_JOB: &str = "tool = :tool AND result IS NOT NULL AND (result = '' OR result GLOB '*[^0-9]*')";
 
 /// A query put to a source.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Lookup {
     /// The node it was put for.
     pub(crate) node: NodeId,
-    /// The source and what was done with it, such as `web.search` or `kb.open`.
-    pub(crate) tool: String,
+    pub(crate) tool: LookupTool,
     /// The query, normalised.
     pub(crate) query: String,
     /// The part of the source that was searched.
@@ -81,7 +113,7 @@ impl LockedRun {
                 named_params! {
                     ":run": run.as_str(),
                     ":node": Plain(lookup.node),
-                    ":tool": lookup.tool,
+                    ":tool": Plain(lookup.tool),
                     ":query": lookup.query,
                     ":scope": lookup.scope,
                     ":label": Plain(lookup.label),
@@ -113,7 +145,7 @@ impl Journal {
                        (run = :run OR :before IS NULL OR at < :before) ORDER BY id LIMIT 1";
             let mut statement = connection.prepare_cached(sql).map_err(read_failed)?;
             let params = named_params! {
-                ":tool": lookup.tool,
+                ":tool": Plain(lookup.tool),
                 ":version": lookup.version,
                 ":query": lookup.query,
                 ":scope": lookup.scope,
@@ -144,7 +176,7 @@ impl Journal {
                        scope = :scope AND label = :label AND result IS NOT NULL AND \
                        (at < :before AND run <> :run OR run = :run AND node = :node) ORDER BY id";
             let params = named_params! {
-                ":tool": lookup.tool,
+                ":tool": Plain(lookup.tool),
                 ":version": lookup.version,
                 ":words": words,
                 ":scope": lookup.scope,
@@ -184,14 +216,16 @@ impl Journal {
     pub(crate) async fn broken_jobs(&self) -> Result<usize, JournalError> {
         self.read(|connection| {
             let sql = format!("SELECT count(*) AS broken FROM lookups WHERE {BROKEN_JOB}");
-            connection.query_row(&sql, [], |row| plain(row, "broken")).map_err(read_failed)
+            connection
+                .query_row(&sql, [Plain(LookupTool::DeepResearch)], |row| plain(row, "broken"))
+                .map_err(read_failed)
         })
         .await
     }
 
     /// Counts the lookups of a run that no earlier lookup answered.
-    pub(crate) async fn new_lookups(&self, run: &RunId, tool: &str, scope: &str) -> Result<u64, JournalError> {
-        let params = [run.to_string(), tool.to_owned(), scope.to_owned()];
+    pub(crate) async fn new_lookups(&self, run: &RunId, tool: LookupTool, scope: &str) -> Result<u64, JournalError> {
+        let params = (run.to_string(), Plain(tool), scope.to_owned());
         self.read(move |connection| {
             let sql = "SELECT count(result) AS made FROM lookups WHERE run = ?1 AND tool = ?2 AND scope = ?3";
             connection.query_row(sql, params, |row| plain(row, "made")).map_err(read_failed)
@@ -202,10 +236,10 @@ impl Journal {
     /// Counts the lookups of each node of a run: all, and those that an earlier lookup answered. Lists of tools are no
     /// lookups of a worker.
     pub(crate) async fn lookup_counts(&self, run: &RunId) -> Result<Vec<(NodeId, u64, u64)>, JournalError> {
-        let params = [run.to_string()];
+        let params = (run.to_string(), Plain(LookupTool::McpTools));
         self.read(move |connection| {
             let sql = "SELECT node, count(*) AS asked, count(*) - count(result) AS known FROM lookups WHERE run = ?1 \
-                       AND tool <> 'mcp.tools' GROUP BY node";
+                       AND tool <> ?2 GROUP BY node";
             rows(connection, sql, params, |row| Ok((plain(row, "node")?, plain(row, "asked")?, plain(row, "known")?)))
         })
         .await

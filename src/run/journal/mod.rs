@@ -9,6 +9,9 @@
 //! its owner only. A call is stored before it is sent, and its raw reply before anything uses it; that is why no
 //! finished call is ever paid for twice, whatever instant the process dies at.
 //!
+//! A process that has the database open holds a lock beside it, which all share. A repair, which replaces the file, holds
+//! it alone.
+//!
 //! # Where to look
 //!
 //! - `schema` has the tables and a migration from each version of the format to the next.
@@ -28,7 +31,7 @@ mod salvage;
 mod schema;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, Value, ValueRef};
@@ -36,27 +39,38 @@ use rusqlite::{Connection, Params, Row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub(crate) use calls::{CallOutcome, CallRow, CallState, NewCall};
+pub(crate) use calls::{Call, CallKind, CallOutcome, CallRow, CallState, JOB_STEP, PromptCall};
 pub(crate) use egress::{EgressKind, EgressRow};
-pub(crate) use lookups::{JOB, Lookup, LookupAnswer, LookupRow, MCP_CALL, MCP_TOOLS};
+pub(crate) use lookups::{Lookup, LookupAnswer, LookupRow, LookupTool};
 pub(crate) use runs::{RunList, RunRow};
 pub(crate) use salvage::Salvaged;
 
 use crate::base::id::RunId;
-use crate::base::lock::FileLock;
+use crate::base::lock::{FileLock, FileLockError};
+use salvage::{complete_repair, is_half_repaired};
 use schema::{MIGRATIONS, differences, harden, migrate, version};
+
+/// The setting under which SQLite refuses to write. It is on but for the writes of a [`LockedRun`] and of a repair.
+const QUERY_ONLY: &str = "query_only";
 
 /// How long to wait for another process's commit.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The journal of all runs of a project, for reading. [`LockedRun`] writes.
 #[derive(Clone)]
-pub(crate) struct Journal {
-    connection: Arc<Mutex<Connection>>,
+pub struct Journal {
+    database: Arc<Database>,
     /// The temporary folder of a copy, removed with the last handle; see [`Self::open_copy`].
     copy: Option<Arc<tempfile::TempDir>>,
     #[cfg(test)]
     writes_left: Arc<std::sync::atomic::AtomicI64>,
+}
+
+/// An open database.
+struct Database {
+    connection: Mutex<Connection>,
+    /// Keeps a repair from replacing the file. `None` for a database in memory.
+    _lock: Option<FileLock>,
 }
 
 /// The right to write to one run, which one process holds at a time. [`Store::lock`](super::store::Store::lock) hands
@@ -68,6 +82,7 @@ pub(crate) struct Journal {
 /// ```no_run
 /// # use dr::run::{event::Record, store::Store};
 /// # async fn example(store: Store, run: dr::base::id::RunId, record: Record) -> Result<(), Box<dyn std::error::Error>> {
+/// let journal = store.journal();
 /// store.lock(&run)?.append(&record).await?;
 /// # Ok(())
 /// # }
@@ -75,10 +90,11 @@ pub(crate) struct Journal {
 ///
 /// The journal itself has no method that writes:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0599
 /// # use dr::run::{event::Record, store::Store};
 /// # async fn example(store: Store, run: dr::base::id::RunId, record: Record) -> Result<(), Box<dyn std::error::Error>> {
-/// store.journal().append(&record).await?;
+/// let journal = store.journal();
+/// journal.append(&record).await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -114,9 +130,9 @@ impl LockedRun {
         if self.journal.writes_left.fetch_sub(1, std::sync::atomic::Ordering::SeqCst) <= 0 {
             return Err(JournalError::Killed);
         }
-        let run = self.run.clone();
-        let failed = |source| JournalError::Database { action: "write to", source };
-        self.journal.read(move |connection| work(connection, &run).map_err(failed)).await
+        // A write goes on after its future was dropped, and so does its lock.
+        let locked = self.clone();
+        self.journal.write(move |connection| work(connection, locked.id())).await
     }
 }
 
@@ -140,6 +156,12 @@ pub enum JournalError {
         /// The error of the file system.
         #[source]
         source: std::io::Error,
+    },
+    /// Another process repairs the journal, or has it open when it is to be repaired.
+    #[error("journal is in use by {holder}")]
+    Held {
+        /// Process id and start time from the lock file, or `another process`.
+        holder: String,
     },
     /// A newer `dr` wrote the journal.
     #[error("journal has format {found}, and this version of dr knows {known}")]
@@ -176,6 +198,7 @@ impl JournalError {
                 "it is damaged, or another program changed it: `dr doctor --repair` copies its runs into a new journal"
                     .into(),
             ),
+            Self::Held { .. } => Some("wait until it is done, or end that process".into()),
             _ if self.is_damage() => Some(
                 "`dr doctor --repair` saves what can still be read into a new journal, and keeps the damaged one"
                     .into(),
@@ -189,7 +212,7 @@ impl JournalError {
         match self {
             Self::Database { source, .. } => is_damage(source),
             Self::Unreadable(_) | Self::Altered { .. } => true,
-            Self::File { .. } | Self::TooNew { .. } | Self::Task(_) => false,
+            Self::File { .. } | Self::Held { .. } | Self::TooNew { .. } | Self::Task(_) => false,
             #[cfg(test)]
             Self::Killed => false,
         }
@@ -207,6 +230,15 @@ fn is_damage(error: &rusqlite::Error) -> bool {
     is_damaged || is_short || is_missing
 }
 
+impl From<FileLockError> for JournalError {
+    fn from(error: FileLockError) -> Self {
+        match error {
+            FileLockError::Held { holder, .. } => Self::Held { holder },
+            FileLockError::File { path, source } => Self::File { path, source },
+        }
+    }
+}
+
 impl From<serde_json::Error> for JournalError {
     fn from(error: serde_json::Error) -> Self {
         Self::Unreadable(error.into())
@@ -218,8 +250,10 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// Returns [`JournalError::TooNew`] for a database of a newer `dr`, and an error if the file cannot be used.
+    /// Returns [`JournalError::TooNew`] for a database of a newer `dr`, and an error if the file cannot be used or is being
+    /// repaired.
     pub(crate) fn open(path: &Path) -> Result<Self, JournalError> {
+        let lock = lock_of(path)?;
         make_private(path).map_err(|source| JournalError::File { path: path.to_path_buf(), source })?;
         let open = |source| JournalError::Database { action: "open", source };
         let connection = Connection::open(path).map_err(open)?;
@@ -229,7 +263,7 @@ impl Journal {
         connection.pragma_update(None, "synchronous", "full").map_err(open)?;
         // Removed rows are overwritten with zeros.
         connection.pragma_update(None, "secure_delete", true).map_err(open)?;
-        Self::of(connection)
+        Self::of(connection, Some(lock))
     }
 
     /// Opens a temporary copy of the journal at `path`, with its write-ahead log.
@@ -255,10 +289,11 @@ impl Journal {
 
     /// Opens an empty journal in memory.
     pub(crate) fn in_memory() -> Result<Self, JournalError> {
-        Self::of(Connection::open_in_memory().map_err(|source| JournalError::Database { action: "open", source })?)
+        let open = |source| JournalError::Database { action: "open", source };
+        Self::of(Connection::open_in_memory().map_err(open)?, None)
     }
 
-    fn of(mut connection: Connection) -> Result<Self, JournalError> {
+    fn of(mut connection: Connection, lock: Option<FileLock>) -> Result<Self, JournalError> {
         let failed = |action| move |source| JournalError::Database { action, source };
         harden(&connection).map_err(failed("open"))?;
         connection.pragma_update(None, "foreign_keys", true).map_err(failed("open"))?;
@@ -271,8 +306,9 @@ impl Journal {
             return Err(JournalError::Altered { parts });
         }
         migrate(&mut connection, &MIGRATIONS).map_err(failed("migrate"))?;
+        connection.pragma_update(None, QUERY_ONLY, true).map_err(failed("open"))?;
         Ok(Self {
-            connection: Arc::new(Mutex::new(connection)),
+            database: Arc::new(Database { connection: Mutex::new(connection), _lock: lock }),
             copy: None,
             #[cfg(test)]
             writes_left: Arc::new(i64::MAX.into()),
@@ -295,15 +331,24 @@ impl Journal {
     #[cfg(test)]
     pub(in crate::run) async fn damage(&self, sql: &str) {
         let sql = sql.to_owned();
-        let _ = self.read(move |connection| connection.execute_batch(&sql).map_err(read_failed)).await;
+        let _ = self.write(move |connection| connection.execute_batch(&sql)).await;
     }
 
     async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, JournalError> + Send + 'static,
     ) -> Result<T, JournalError> {
-        let connection = Arc::clone(&self.connection);
-        tokio::task::spawn_blocking(move || work(&connection.lock().unwrap_or_else(PoisonError::into_inner))).await?
+        let database = Arc::clone(&self.database);
+        tokio::task::spawn_blocking(move || work(&database.connection())).await?
+    }
+
+    /// Runs `work` with a connection that may write. [`LockedRun`] is the way to get here.
+    async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        let database = Arc::clone(&self.database);
+        tokio::task::spawn_blocking(move || database.write(work)).await?
     }
 
     /// Checks every page and every index of the database; returns the problems found, empty if it is sound.
@@ -314,6 +359,52 @@ impl Journal {
         })
         .await
     }
+}
+
+impl Database {
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `work` with a connection that may write.
+    fn write<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, JournalError> {
+        let connection = self.connection();
+        let failed = |source| JournalError::Database { action: "write to", source };
+        connection.pragma_update(None, QUERY_ONLY, false).map_err(failed)?;
+        let _read_only = ReadOnly(&connection);
+        work(&connection).map_err(failed)
+    }
+}
+
+/// Makes a connection read-only again when it is dropped.
+struct ReadOnly<'a>(&'a Connection);
+
+impl Drop for ReadOnly<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.pragma_update(None, QUERY_ONLY, true) {
+            tracing::warn!(%error, "journal stays open for writing");
+        }
+    }
+}
+
+/// Takes the lock that all processes share that have the database at `path` open. Completes a repair that was killed.
+fn lock_of(path: &Path) -> Result<FileLock, JournalError> {
+    let file = lock_file(path);
+    loop {
+        let lock = FileLock::share(&file)?;
+        // A repair holds the lock alone, so none can begin or end from here on.
+        if !is_half_repaired(path) {
+            return Ok(lock);
+        }
+        drop(lock);
+        let _alone = FileLock::take(&file)?;
+        complete_repair(path).map_err(|source| JournalError::File { path: path.to_path_buf(), source })?;
+    }
+}
+
+/// Returns the file of the lock on the database at `path`: `state.lock` for `state.db`.
+fn lock_file(path: &Path) -> PathBuf {
+    path.with_extension("lock")
 }
 
 /// Returns the path of a file beside the database, whose name continues that of the database.
@@ -433,7 +524,7 @@ fn optional_json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::base::clock::Moment;
     use crate::base::id::ContentHash;
@@ -442,8 +533,10 @@ mod tests {
     use crate::llm::message::{Reply, Role, Usage};
     use crate::run::budget::{BudgetLimits, Purpose};
     use crate::run::event::{Event, Record};
+    use crate::run::store::{Store, StoreError};
+    use crate::source::Label;
 
-    fn started() -> Record {
+    pub(super) fn started() -> Record {
         let settings = serde_json::from_value(serde_json::json!({
             "mode": "quick", "limits": BudgetLimits::default(),
             "tree": {"max_depth": 3, "max_nodes": 9}, "parallel": 2, "summary_tokens": 100, "by_rules": true,
@@ -453,16 +546,15 @@ mod tests {
         Record { seq: 1, at: Moment(7), event }
     }
 
-    fn call(key: &str) -> NewCall {
-        NewCall {
+    fn call(key: &str) -> Call {
+        let role = Role::Judge;
+        Call {
             key: CallKey::new(key),
-            role: Role::Judge,
+            kind: CallKind::Prompt(PromptCall { role, is_tight: true, counted_tokens: 6, worst_tokens: 10 }),
             model: "m".into(),
-            request: ContentHash::of(b"request"),
+            request_hash: ContentHash::of(b"request"),
             purpose: Purpose::Writing,
-            is_tight: true,
-            counted_tokens: 6,
-            worst_tokens: 10,
+            label: Label::Public,
             worst_cost: None,
         }
     }
@@ -488,8 +580,12 @@ mod tests {
         assert_eq!(journal.records(&run).await.unwrap(), [first]);
         let calls = journal.calls(&run).await.unwrap();
         assert_eq!(calls[0].reply.as_ref().unwrap().raw["a"], 1);
-        assert_eq!((calls[0].cost, calls[0].role, calls[0].node()), (Some(42), Role::Judge, "n2".parse().ok()));
-        assert!(!calls[0].is_open() && calls[1].is_open() && calls[1].node().is_none());
+        assert_eq!(
+            (calls[0].cost, calls[0].role(), calls[0].key.node()),
+            (Some(42), Role::Judge, Some(&"n2".parse().unwrap()))
+        );
+        assert!(!calls[0].is_open() && calls[1].is_open() && calls[1].key.node().is_none());
+        assert_eq!((calls[0].label, calls[0].key.as_str()), (Label::Public, "n2/step/1"));
         #[cfg(unix)]
         for file in std::fs::read_dir(folder.path()).unwrap() {
             let mode = std::os::unix::fs::PermissionsExt::mode(&file.unwrap().metadata().unwrap().permissions());
@@ -563,6 +659,42 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn code_that_reads_cannot_write() {
+        let run = LockedRun::new(RunId::random(5), Journal::in_memory().unwrap(), None);
+        for _ in 0..2 {
+            run.create("why?", &started()).await.unwrap();
+            let delete = |connection: &Connection| connection.execute("DELETE FROM runs", []).map_err(read_failed);
+            let refused = with_causes(&run.journal().read(delete).await.unwrap_err());
+            assert!(refused.contains("readonly"), "{refused}");
+            assert!(run.remove().await.unwrap());
+        }
+    }
+
+    #[tokio::test]
+    async fn write_that_outlives_its_task_keeps_the_lock_of_its_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let id = RunId::random(5);
+        let run = store.lock(&id).unwrap();
+        let (begun, begins) = std::sync::mpsc::channel();
+        let (finish, finished) = std::sync::mpsc::channel::<()>();
+        let task = tokio::spawn(async move {
+            let work = move |_: &Connection, _: &RunId| {
+                begun.send(()).unwrap();
+                let _ = finished.recv();
+                Ok(())
+            };
+            run.write(work).await
+        });
+        tokio::task::yield_now().await;
+        begins.recv().unwrap();
+        task.abort();
+        assert!(task.await.unwrap_err().is_cancelled());
+        assert!(matches!(store.lock(&id), Err(StoreError::Busy { .. })), "the write is still under way");
+        drop(finish);
+    }
+
+    #[tokio::test]
     async fn event_with_a_number_that_is_taken_is_refused() {
         let run = LockedRun::new(RunId::random(5), Journal::in_memory().unwrap(), None);
         run.create("why?", &started()).await.unwrap();
@@ -598,7 +730,7 @@ mod tests {
         old.execute("INSERT INTO runs VALUES ('0000000000000005', 'why?', 7)", []).unwrap();
         drop(old);
         let journal = Journal::open(&path).unwrap();
-        let connection = journal.connection.lock().unwrap();
+        let connection = journal.database.connection();
         assert_eq!(version(&connection).unwrap(), MIGRATIONS.len());
         let question: String = connection.query_row("SELECT question FROM runs", [], |row| row.get(0)).unwrap();
         assert_eq!(question, "why?");
@@ -670,6 +802,6 @@ mod tests {
         let path = folder.path().join("state.db");
         Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
         let error = Journal::open(&path).err().unwrap();
-        assert_eq!(error.to_string(), "journal has format 99, and this version of dr knows 7");
+        assert_eq!(error.to_string(), "journal has format 99, and this version of dr knows 8");
     }
 }

@@ -1,7 +1,7 @@
 //! Copies what SQLite can still read of a damaged journal into a new one.
 //!
 //! ```text
-//! state.db ─copy─▶ header mended ─▶ rows, and events on scattered pages ─▶ new database ─▶ renamed over state.db
+//! state.db ─copy─▶ header mended ─▶ rows, and events on scattered pages ─▶ new database ─▶ state.db.repaired ─▶ state.db
 //!     └─────────────────────────────────────────────────────────────────▶ state.db.damaged
 //! ```
 //!
@@ -19,15 +19,20 @@ use rusqlite::{Connection, Row, params_from_iter};
 use serde::Serialize;
 use serde_json::json;
 
-use super::lookups::BROKEN_JOB;
-use super::{Journal, JournalError, MIGRATIONS, make_private, make_writable, migrate, side_file};
+use super::calls::JOB_STEP;
+use super::lookups::{BROKEN_JOB, LookupTool};
+use super::{Journal, JournalError, MIGRATIONS, Plain, lock_file, make_private, make_writable, migrate, side_file};
 use crate::base::clock::Moment;
 use crate::base::folder::write_private;
 use crate::base::id::RunId;
+use crate::base::lock::FileLock;
 use crate::run::event::{Event, Record};
 
 /// Size of a page in every journal: SQLite's default, which `dr` never changed.
 const PAGE_BYTES: usize = 4_096;
+
+/// End of the name of a database that is complete and about to replace the damaged one.
+const REPAIRED: &str = ".repaired";
 
 /// Start of the name of a folder with the copies that a salvage works on.
 const WORK: &str = ".salvage-";
@@ -42,23 +47,32 @@ const MAX_SCATTERED: usize = 2_000_000;
 ///
 /// A job must not be bought again because its call was damaged. One with an id is polled again, see
 /// [`CallRow::job_to_poll`](super::CallRow::job_to_poll); one without may have been started.
-const MENDS: [(&str, &str); 2] = [
-    (
-        "UPDATE calls SET reply = NULL, usage = NULL, error = NULL,
-         outcome = CASE WHEN job IS NULL AND key GLOB '*/research' THEN 'unknown' ELSE 'lost' END WHERE id = ?1",
-        "reply of call",
-    ),
-    (
-        "UPDATE calls SET role = 'researcher', purpose = 'research', provider = NULL
-         WHERE id = ?1 AND key GLOB '*/research'",
-        "reply and role of call",
-    ),
-];
+fn mends() -> [(String, &'static str); 3] {
+    // The role may be what cannot be read.
+    let is_job = format!("key = node || '/{JOB_STEP}'");
+    [
+        (
+            format!(
+                "UPDATE calls SET reply = NULL, usage = NULL, error = NULL,
+                 outcome = CASE WHEN job IS NULL AND {is_job} THEN 'unknown' ELSE 'damaged' END WHERE id = ?1"
+            ),
+            "reply of call",
+        ),
+        (
+            format!(
+                "UPDATE calls SET role = 'researcher', purpose = 'research', label = 'public', provider = NULL
+                 WHERE id = ?1 AND {is_job}"
+            ),
+            "reply and role of call",
+        ),
+        ("UPDATE calls SET node = NULL WHERE id = ?1".to_owned(), "reply and node of call"),
+    ]
+}
 
 /// Restores the number of the call in an unreadable answer of a background job.
 const FIND_JOB: &str = "UPDATE lookups SET result = coalesce((
         SELECT CAST(calls.id AS TEXT) FROM calls WHERE calls.run = lookups.run AND calls.job IS NOT NULL AND
-        calls.key = lookups.node || '/research' ORDER BY calls.id DESC LIMIT 1
+        calls.node = lookups.node ORDER BY calls.id DESC LIMIT 1
     ), '')";
 
 /// What a salvage saved and what was lost.
@@ -74,13 +88,16 @@ pub(crate) struct Salvaged {
 
 impl Journal {
     /// Replaces the database at `path` by a new one with all rows that can still be read. The damaged file stays beside
-    /// it. No other process may use the journal. `is_run` tells whether events are those of a run.
+    /// it. `is_run` tells whether events are those of a run.
     ///
     /// # Errors
     ///
-    /// Returns an error if files cannot be copied or written. The database at `path` is then unchanged.
+    /// Returns an error if a process uses the journal, or files cannot be copied or written. The database at `path` is then
+    /// unchanged.
     pub(crate) fn salvage(path: &Path, is_run: impl Fn(&[Record]) -> bool) -> Result<Salvaged, JournalError> {
         let failed = |source| JournalError::File { path: path.to_path_buf(), source };
+        let _alone = FileLock::take(&lock_file(path))?;
+        complete_repair(path).map_err(failed)?;
         let folder = path.parent().unwrap_or(Path::new("."));
         tracing::debug!("saving what can still be read");
         remove_leftovers(folder);
@@ -97,43 +114,47 @@ impl Journal {
         let mut salvaged = salvage.finish()?;
         // Opening migrates an older format.
         Journal::open(&fresh)?.drop_unreadable(&mut salvaged.lost)?;
-        salvaged.damaged = put_in_place(&fresh, path).map_err(failed)?;
+        salvaged.damaged = keep_damaged(path).map_err(failed)?;
         if !remains.is_empty() {
             let file = side_file(&salvaged.damaged, ".jsonl");
             write_private(&file, (remains.join("\n") + "\n").as_bytes()).map_err(failed)?;
             salvaged.lost.push(format!("what is left of runs without a first event is in `{}`", file.display()));
         }
+        replace_by(&fresh, path).map_err(failed)?;
         Ok(salvaged)
     }
 
     /// Removes calls and lookups whose values this version cannot read. A call whose reply alone is unreadable stays, as
     /// one whose reply is lost: it was charged.
     fn drop_unreadable(self, lost: &mut Vec<String>) -> Result<(), JournalError> {
-        let write = |source| JournalError::Database { action: "write to", source };
-        let connection = self.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let ids: Vec<i64> = super::rows(&connection, "SELECT id FROM calls", [], |row| row.get(0))?;
-        let sql = format!("SELECT {}, reply FROM calls WHERE id = ?1", super::calls::CALL_COLUMNS);
-        let is_readable = |id: i64| connection.query_row(&sql, [id], super::calls::call_row).is_ok();
-        for id in ids.into_iter().filter(|id| !is_readable(*id)) {
-            let mut mended = None;
-            for (mend, what) in MENDS {
+        self.database.write(|connection| {
+            let mut statement = connection.prepare("SELECT id FROM calls")?;
+            let ids: Vec<i64> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+            let sql = format!("SELECT {}, reply FROM calls WHERE id = ?1", super::calls::CALL_COLUMNS);
+            let is_readable = |id: i64| connection.query_row(&sql, [id], super::calls::call_row).is_ok();
+            let mends = mends();
+            for id in ids.into_iter().filter(|id| !is_readable(*id)) {
+                let mut mended = None;
+                for (mend, what) in &mends {
+                    if mended.is_none() {
+                        connection.execute(mend, [id])?;
+                        mended = is_readable(id).then_some(*what);
+                    }
+                }
+                lost.push(format!("{} {id}", mended.unwrap_or("call")));
                 if mended.is_none() {
-                    connection.execute(mend, [id]).map_err(write)?;
-                    mended = is_readable(id).then_some(what);
+                    connection.execute("DELETE FROM calls WHERE id = ?1", [id])?;
                 }
             }
-            lost.push(format!("{} {id}", mended.unwrap_or("call")));
-            if mended.is_none() {
-                connection.execute("DELETE FROM calls WHERE id = ?1", [id]).map_err(write)?;
+            let find = format!("{FIND_JOB} WHERE {BROKEN_JOB}");
+            connection.execute(&find, [Plain(LookupTool::DeepResearch)])?;
+            let unusable = "DELETE FROM lookups WHERE result IS NOT NULL AND NOT json_valid(result)";
+            let dropped = connection.execute(unusable, [])?;
+            if dropped > 0 {
+                lost.push(format!("{dropped} cached answers"));
             }
-        }
-        connection.execute(&format!("{FIND_JOB} WHERE {BROKEN_JOB}"), []).map_err(write)?;
-        let unusable = "DELETE FROM lookups WHERE result IS NOT NULL AND NOT json_valid(result)";
-        let dropped = connection.execute(unusable, []).map_err(write)?;
-        if dropped > 0 {
-            lost.push(format!("{dropped} cached answers"));
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 
@@ -548,19 +569,109 @@ fn replace_first_page(path: &Path) -> std::io::Result<()> {
     std::fs::write(path, bytes)
 }
 
-/// Keeps the damaged database under another name and puts the new one in its place. Returns the other name.
-fn put_in_place(fresh: &Path, path: &Path) -> std::io::Result<PathBuf> {
+/// Copies the damaged database and its log to another name, which is returned.
+fn keep_damaged(path: &Path) -> std::io::Result<PathBuf> {
     let mut names = (1..).map(|number| match number {
         1 => side_file(path, ".damaged"),
         number => side_file(path, &format!(".damaged-{number}")),
     });
     let kept = names.find(|name| name.symlink_metadata().is_err()).unwrap_or_else(|| side_file(path, ".damaged"));
-    std::fs::copy(path, &kept)?;
-    let log = side_file(path, "-wal");
-    if log.exists() {
-        std::fs::rename(&log, side_file(&kept, "-wal"))?;
-    }
-    let _ = std::fs::remove_file(side_file(path, "-shm"));
-    std::fs::rename(fresh, path)?;
+    copy_with_log(path, &kept)?;
     Ok(kept)
+}
+
+/// Puts a complete database in the place of the one at `path`.
+fn replace_by(fresh: &Path, path: &Path) -> std::io::Result<()> {
+    std::fs::OpenOptions::new().write(true).open(fresh)?.sync_all()?;
+    std::fs::rename(fresh, side_file(path, REPAIRED))?;
+    complete_repair(path)
+}
+
+/// Returns whether a repair was killed after its database was complete.
+pub(super) fn is_half_repaired(path: &Path) -> bool {
+    side_file(path, REPAIRED).symlink_metadata().is_ok()
+}
+
+/// Completes a repair, if its database is complete: removes the log of the damaged one, which belongs to no other, and
+/// then renames. A kill in between leaves a damaged database without its log, and the name from which the next process
+/// that opens the journal knows what to do. The caller holds the lock alone.
+pub(super) fn complete_repair(path: &Path) -> std::io::Result<()> {
+    if !is_half_repaired(path) {
+        return Ok(());
+    }
+    for suffix in ["-wal", "-shm"] {
+        match std::fs::remove_file(side_file(path, suffix)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    std::fs::rename(side_file(path, REPAIRED), path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::journal::LockedRun;
+    use crate::run::journal::tests::started;
+
+    /// Creates a journal at `path` with a run, as a killed process leaves it: with everything in its log.
+    async fn killed(path: &Path, run: &RunId) {
+        let folder = tempfile::tempdir().unwrap();
+        let live = folder.path().join("state.db");
+        let journal = Journal::open(&live).unwrap();
+        LockedRun::new(run.clone(), journal.clone(), None).create("why?", &started()).await.unwrap();
+        copy_with_log(&live, path).unwrap();
+    }
+
+    async fn runs(path: &Path) -> Vec<RunId> {
+        Journal::open(path).unwrap().runs().await.unwrap().runs.into_iter().map(|run| run.id).collect()
+    }
+
+    #[tokio::test]
+    async fn repair_that_is_killed_at_any_rename_loses_nothing() {
+        let [damaged, saved] = [1, 2].map(RunId::random);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.db");
+        let fresh = folder.path().join("fresh.db");
+        for step in 0..4 {
+            killed(&path, &damaged).await;
+            killed(&fresh, &saved).await;
+            // Closing writes the log into the database.
+            assert_eq!(runs(&fresh).await, std::slice::from_ref(&saved));
+            let kept = keep_damaged(&path).unwrap();
+            if step > 0 {
+                std::fs::rename(&fresh, side_file(&path, REPAIRED)).unwrap();
+            }
+            if step > 1 {
+                std::fs::remove_file(side_file(&path, "-wal")).unwrap();
+            }
+            if step > 2 {
+                complete_repair(&path).unwrap();
+            }
+            let expected = if step == 0 { &damaged } else { &saved };
+            assert_eq!(runs(&path).await, std::slice::from_ref(expected), "killed at step {step}");
+            assert!(!is_half_repaired(&path));
+            assert_eq!(runs(&kept).await, std::slice::from_ref(&damaged), "the damaged journal is kept with its log");
+        }
+    }
+
+    #[tokio::test]
+    async fn journal_that_is_open_is_not_replaced_and_one_under_repair_is_not_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.db");
+        let run = RunId::random(1);
+        killed(&path, &run).await;
+        let journal = Journal::open(&path).unwrap();
+        let refused = Journal::salvage(&path, |_| true).unwrap_err();
+        assert!(matches!(refused, JournalError::Held { .. }) && refused.hint().is_some(), "{refused}");
+        assert_eq!(journal.runs().await.unwrap().runs.len(), 1);
+        drop(journal);
+        let opened_meanwhile = |_: &[Record]| {
+            let refused = Journal::open(&path).err().unwrap();
+            assert!(matches!(refused, JournalError::Held { .. }), "{refused}");
+            true
+        };
+        assert_eq!(Journal::salvage(&path, opened_meanwhile).unwrap().runs, 1);
+        assert_eq!(runs(&path).await, [run]);
+    }
 }

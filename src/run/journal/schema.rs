@@ -11,7 +11,7 @@ use rusqlite::config::DbConfig;
 use super::egress::link_all;
 
 /// The migration from each version of the format to the next. Their number is the version this program writes.
-pub(super) const MIGRATIONS: [&str; 7] = [
+pub(super) const MIGRATIONS: [&str; 8] = [
     "CREATE TABLE runs (
         id TEXT PRIMARY KEY,
         question TEXT NOT NULL,
@@ -87,6 +87,13 @@ pub(super) const MIGRATIONS: [&str; 7] = [
     // Each row has a hash of itself and of the row before it, and the run has the hash of the last one.
     "ALTER TABLE egress ADD COLUMN hash TEXT NOT NULL DEFAULT '';
     ALTER TABLE runs ADD COLUMN egress_head TEXT NOT NULL DEFAULT '';",
+    // Until now the node of a call was read off its key, and a reply that a repair had lost had no reason. Whether a call
+    // was shown public text alone was not stored.
+    "ALTER TABLE calls ADD COLUMN node TEXT;
+    ALTER TABLE calls ADD COLUMN label TEXT NOT NULL DEFAULT 'internal';
+    UPDATE calls SET node = substr(key, 1, instr(key || '/', '/') - 1) WHERE key GLOB 'n[1-9]*'
+        AND NOT substr(key, 2, instr(key || '/', '/') - 2) GLOB '*[^0-9]*';
+    UPDATE calls SET outcome = 'damaged' WHERE outcome = 'lost' AND error IS NULL;",
 ];
 
 /// The version from which on outgoing texts are chained by their hashes.

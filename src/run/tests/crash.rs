@@ -7,7 +7,6 @@ use serde_json::json;
 use super::super::journal::{CallRow, CallState};
 use super::outside::{Outside, requested_jobs};
 use super::*;
-use crate::llm::message::Role;
 use crate::llm::openai::Api;
 use crate::research::node::{NodeId, NodeStatus};
 use crate::research::plan::SavedPlan;
@@ -170,8 +169,7 @@ async fn starts_only_those_again(world: &Outside<'_>, failed: &[NodeId]) {
     }
     let calls = world.calls().await;
     let is_unknown = |node: &&NodeId| {
-        let mut of_node =
-            calls.iter().filter(|call| call.role == Role::Researcher && call.node().as_ref() == Some(*node));
+        let mut of_node = calls.iter().filter(|call| call.is_job() && call.key.node() == Some(*node));
         of_node.next().is_some_and(|call| call.is_open() && call.job.is_none()) && of_node.next().is_none()
     };
     assert!(failed.iter().all(|node| is_unknown(&node)), "{calls:#?}");
@@ -192,7 +190,7 @@ async fn job_with_unknown_start_is_not_replaced_by_a_search() {
         let killed = world.ask().await;
         assert!(killed.is_err(), "no write was the one that stores the id of a job");
         world.store.journal().kill_after(i64::MAX);
-        if world.calls().await.iter().any(|call| call.role == Role::Researcher && call.job.is_none()) {
+        if world.calls().await.iter().any(|call| call.is_job() && call.job.is_none()) {
             world.resume(false).await.unwrap();
             let failed = failed(&world).await;
             assert!(!failed.is_empty(), "{:#?}", world.state().await.tree);

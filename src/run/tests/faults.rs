@@ -16,7 +16,6 @@ use super::hangs::Hangs;
 use super::outside::{LIMITS, Outside, answered, requested_jobs};
 use super::{World, report_of};
 use crate::base::money::nanos;
-use crate::llm::message::Role;
 use crate::llm::openai::Api;
 use crate::model_server::Request;
 use crate::reader;
@@ -168,8 +167,8 @@ async fn survives(case: &Case) {
 async fn unknown(world: &Outside<'_>) -> BTreeSet<NodeId> {
     let state = world.state().await;
     let calls = world.calls().await;
-    let unknown = calls.iter().filter(|call| call.role == Role::Researcher && call.is_open() && call.job.is_none());
-    let nodes: BTreeSet<NodeId> = unknown.map(|call| call.node().unwrap()).collect();
+    let unknown = calls.iter().filter(|call| call.is_job() && call.is_open() && call.job.is_none());
+    let nodes: BTreeSet<NodeId> = unknown.map(|call| call.key.node().cloned().unwrap()).collect();
     for node in nodes.iter().filter_map(|id| state.tree.get(id)) {
         assert_eq!(node.status, NodeStatus::Failed, "{node:?}");
     }
@@ -241,7 +240,7 @@ async fn pays_once(case: &Case, world: &Outside<'_>) {
     }
     assert!(stored.values().all(|times| *times == 1), "{case:?}");
     let known = |job: &str| {
-        let of_node = |call: &&CallRow| call.role == Role::Researcher && call.node().unwrap().to_string() == job;
+        let of_node = |call: &&CallRow| call.is_job() && call.key.node().unwrap().to_string() == job;
         calls.iter().filter(of_node).filter(|call| call.state != CallState::Failed).count()
     };
     let jobs = world.server.jobs();

@@ -47,6 +47,6 @@ async fn run_of_forty_branches_in_eight_groups_keeps_its_summaries_within_their_
     let drawn_on: BTreeSet<_> = report.evidence.iter().filter_map(group).collect();
     assert_eq!(drawn_on.len(), GROUPS, "{drawn_on:?}");
     assert!(
-        calls.iter().filter(|call| call.role == Role::Writer).all(|call| call.usage.unwrap().input_tokens <= 12_000)
+        calls.iter().filter(|call| call.role() == Role::Writer).all(|call| call.usage.unwrap().input_tokens <= 12_000)
     );
 }

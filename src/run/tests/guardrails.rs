@@ -144,7 +144,7 @@ async fn run_is_judged_under_every_limit_that_pays_for_it_and_passes_none() {
         let usage = world.usage().await.total;
         assert!(usage.input_tokens + usage.output_tokens <= limit, "{usage:?} under {limit}");
         let (_, state) = world.store.read(&World::run()).await.unwrap();
-        let is_judged = !state.phase.verdicts().is_empty();
+        let is_judged = !state.phase.stage().verdicts().is_empty();
         assert!(is_judged || limit < LEAST, "{stop:?} under {limit}");
         assert_eq!(stop == StopReason::Complete, is_judged, "{stop:?} under {limit}");
         ends.push(is_judged);

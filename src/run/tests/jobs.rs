@@ -5,7 +5,7 @@ use serde_json::json;
 use super::super::budget::Purpose;
 use super::super::job_log::jobs_of;
 use super::super::jobs::Jobs;
-use super::super::journal::{CallState, NewCall};
+use super::super::journal::{self, CallKind, CallState, JOB_STEP, PromptCall};
 use super::super::ledger::Reserving;
 use super::calls::ledger;
 use super::outside::{LIMITS, Outside};
@@ -14,10 +14,12 @@ use crate::base::id::ContentHash;
 use crate::base::outbound::Outbound;
 use crate::llm::call::{CallError, CallKey};
 use crate::llm::message::Role;
+use crate::llm::model::ModelError;
 use crate::llm::openai::Api;
 use crate::research::branch::{Branch, BranchStop};
 use crate::research::node::{NodeId, NodeStatus};
 use crate::research::plan::SavedPlan;
+use crate::source::Label;
 use crate::source::deep_research::{ProviderKind, ScriptedJobs};
 use crate::web_server::{Call, Fault, Kind, Setup, WebServer};
 
@@ -74,7 +76,7 @@ async fn report_that_was_cut_short_is_used_and_counts_as_incomplete() {
     let note = "stopped before it was done (max_output_tokens)";
     assert!(branch.notes.iter().any(|said| said.contains(note)), "{:?}", branch.notes);
     let calls = world.calls().await;
-    let job = calls.iter().find(|call| call.role == Role::Researcher).unwrap();
+    let job = calls.iter().find(|call| call.is_job()).unwrap();
     assert_eq!(job.state, CallState::Replied);
     assert!(job.cost.unwrap() > 0 && job.reply.as_ref().unwrap().cut_off);
 }
@@ -97,8 +99,7 @@ async fn account_without_summaries_gets_jobs_without_them_and_a_note() {
     assert_eq!(server.jobs().len(), 2);
     assert!(server.jobs().iter().all(|job| job.body["reasoning"]["summary"].is_null()));
     let calls = world.calls().await;
-    let jobs: Vec<_> =
-        calls.iter().filter(|call| call.role == Role::Researcher).map(|call| (call.state, call.cost)).collect();
+    let jobs: Vec<_> = calls.iter().filter(|call| call.is_job()).map(|call| (call.state, call.cost)).collect();
     let refused = jobs.iter().filter(|(state, cost)| (*state, *cost) == (CallState::Failed, Some(0))).count();
     assert!((1..=2).contains(&refused) && jobs.len() == 2 + refused, "{jobs:?}");
     // Later jobs do not request summaries again.
@@ -117,52 +118,83 @@ async fn second_provider_is_one_implementation_of_the_trait() {
     assert_eq!((started.len(), server.jobs().len()), (1, 0));
     assert!(started[0].instructions.as_str().contains(BEDS), "{}", started[0].instructions);
     let calls = world.calls().await;
-    let job = calls.iter().find(|call| call.role == Role::Researcher).unwrap();
+    let job = calls.iter().find(|call| call.is_job()).unwrap();
     assert_eq!((job.provider, job.state), (Some(ProviderKind::Scripted), CallState::Replied));
     // The stored report is parsed without the provider.
     let log = jobs_of(world.store.journal(), &World::run()).await.unwrap();
     assert_eq!((log.len(), log[0].report.as_str()), (1, "scripted report scripted_1"));
 }
 
-#[tokio::test]
-async fn job_in_flight_of_a_node_is_followed_whatever_it_was_told() {
+const TOLD: &str = "Find out about costs.";
+
+/// Returns the jobs of a process that goes on after one that was killed. That one had sent a call for a job of `node`,
+/// with other instructions, and stored the id of the job if `job` has it.
+async fn interrupted(node: &NodeId, job: Option<&str>, retry_unknown: bool) -> (Jobs, Arc<ScriptedJobs>) {
     let server = Setup::new(|_| String::new()).start();
     let provider = Arc::new(ScriptedJobs::default());
-    let research = Outside { provider: Some(Arc::clone(&provider) as Arc<_>), ..with_jobs(&server, &[]) }.jobs(false);
-    let world = World { limits: LIMITS, ..World::new(TWO_ROUNDS) };
-    let ledger = Arc::new(ledger(&world).await);
-    let node = NodeId::numbered(4);
-    let call = NewCall {
-        key: CallKey::new(format!("{node}/research")),
-        role: Role::Researcher,
+    let outside = Outside { provider: Some(Arc::clone(&provider) as Arc<_>), ..with_jobs(&server, &[]) };
+    let ledger = ledger(&World { limits: LIMITS, ..World::new(TWO_ROUNDS) }).await;
+    let call = journal::Call {
+        key: CallKey::of_node(node).then(JOB_STEP),
+        kind: CallKind::Job,
         model: "fixture".into(),
-        request: ContentHash::of(b"Find out about costs and speed."),
+        request_hash: ContentHash::of(b"Find out about costs and speed."),
         purpose: Purpose::Research,
-        is_tight: false,
-        counted_tokens: 0,
-        worst_tokens: 0,
+        label: Label::Public,
         worst_cost: Some(1_000_000_000),
     };
-    // A process that is killed while it polls leaves its call like this.
     let ticket = ledger.open(&call, Reserving::IfItFits, std::future::pending()).await.unwrap();
-    ticket.attach(&"scripted_7".parse().unwrap(), ProviderKind::Scripted).await.unwrap();
+    if let Some(job) = job {
+        ticket.attach(&job.parse().unwrap(), ProviderKind::Scripted).await.unwrap();
+    }
     drop(ticket);
-
+    // A worker of another node whose reply is unknown, which is no job.
+    let key = CallKey::new("n5/step/1");
+    let kind = CallKind::Prompt(PromptCall { role: Role::Worker, is_tight: false, counted_tokens: 0, worst_tokens: 1 });
+    let step = journal::Call { key, kind, request_hash: ContentHash::of(b"step"), worst_cost: Some(1), ..call };
+    drop(ledger.open(&step, Reserving::IfItFits, std::future::pending()).await.unwrap());
     let calls = ledger.run().journal().calls_in_short(ledger.run().id()).await.unwrap();
-    let jobs = Jobs::open(Arc::clone(&ledger), Arc::new(research), &calls);
-    let told = Outbound::fixed("Find out about costs.");
-    let released = std::sync::Mutex::new(Vec::new());
-    let release = |node: &NodeId| {
-        released.lock().unwrap().push(node.clone());
-        std::future::ready(Ok::<_, CallError>(()))
-    };
-    let call = jobs.carry_out(&node, &told, async { release(&node).await }).await.unwrap();
-    let found = jobs.finished(call, &told).await.unwrap();
-    assert_eq!((found.report.text.as_str(), found.was_told), ("scripted report scripted_7", false));
-    assert!(provider.started().is_empty() && released.lock().unwrap().is_empty(), "nothing was sent");
+    (Jobs::open(ledger, Arc::new(outside.jobs(retry_unknown)), &calls), provider)
+}
 
-    let other = NodeId::numbered(5);
-    let call = jobs.carry_out(&other, &told, async { release(&other).await }).await.unwrap();
-    assert_eq!(jobs.finished(call, &told).await.unwrap().report.text, "scripted report scripted_1");
-    assert_eq!((provider.started().len(), released.lock().unwrap().as_slice()), (1, &[other][..]));
+/// Returns the report that a node gets, and whether its job was told what it is read for. Adds the node to `released` if
+/// a job is started.
+async fn carried_out(jobs: &Jobs, node: &NodeId, released: &mut Vec<NodeId>) -> Result<(String, bool), CallError> {
+    let told = Outbound::fixed(TOLD);
+    let release = async {
+        released.push(node.clone());
+        Ok::<_, CallError>(())
+    };
+    let call = jobs.carry_out(node, &told, release).await?;
+    let found = jobs.finished(call, &told).await?;
+    Ok((found.report.text, found.was_told))
+}
+
+#[tokio::test]
+async fn job_in_flight_of_a_node_is_followed_whatever_it_was_told() {
+    let (node, other) = (NodeId::numbered(4), NodeId::numbered(5));
+    let (jobs, provider) = interrupted(&node, Some("scripted_7"), false).await;
+    let mut released = Vec::new();
+    let found = carried_out(&jobs, &node, &mut released).await.unwrap();
+    assert_eq!(found, ("scripted report scripted_7".into(), false));
+    assert!(provider.started().is_empty() && released.is_empty(), "nothing was sent");
+    let found = carried_out(&jobs, &other, &mut released).await.unwrap();
+    assert_eq!(found, ("scripted report scripted_1".into(), true));
+    assert_eq!((provider.started().len(), released), (1, vec![other]));
+}
+
+#[tokio::test]
+async fn node_whose_job_may_have_been_started_gets_no_other_whatever_it_was_told() {
+    let (node, other) = (NodeId::numbered(4), NodeId::numbered(5));
+    let mut released = Vec::new();
+    let (jobs, provider) = interrupted(&node, None, false).await;
+    let refused = carried_out(&jobs, &node, &mut released).await;
+    assert!(matches!(refused, Err(CallError::Model(ModelError::Unknown { .. }))), "{refused:?}");
+    assert!(provider.started().is_empty() && released.is_empty(), "nothing was sent");
+    carried_out(&jobs, &other, &mut released).await.unwrap();
+    assert_eq!((provider.started().len(), &released), (1, &vec![other]));
+
+    let (jobs, provider) = interrupted(&node, None, true).await;
+    carried_out(&jobs, &node, &mut released).await.unwrap();
+    assert_eq!(provider.started().len(), 1, "the user said so");
 }

@@ -5,16 +5,20 @@ use std::future::ready;
 use proptest::prelude::*;
 
 use super::super::budget::{CallCost, Purpose};
-use super::super::journal::{CallRow, CallState, NewCall};
+use super::super::journal::{Call, CallKind, CallRow, CallState, PromptCall};
 use super::super::ledger::{Reserving, Ticket};
 use super::calls::ledger;
 use super::*;
 use crate::base::id::ContentHash;
 use crate::llm::call::CallKey;
 use crate::llm::message::{Reply, Role};
+use crate::source::Label;
 
 /// Cost limit of the run, in billionths of a dollar.
 const LIMIT: u64 = 100;
+
+/// A prompt whose tokens do not matter.
+const PROMPT: PromptCall = PromptCall { role: Role::Worker, is_tight: false, counted_tokens: 0, worst_tokens: 0 };
 
 /// One operation on the ledger.
 #[derive(Clone, Debug)]
@@ -66,15 +70,13 @@ async fn check(ops: &[Op]) {
     for (number, op) in ops.iter().enumerate() {
         match *op {
             Op::Open { worst } => {
-                let call = NewCall {
+                let call = Call {
                     key: CallKey::new(format!("n1/step/{number}")),
-                    role: Role::Worker,
+                    kind: CallKind::Prompt(PROMPT),
                     model: "m".into(),
-                    request: ContentHash::of(&number.to_le_bytes()),
+                    request_hash: ContentHash::of(&number.to_le_bytes()),
                     purpose: Purpose::Research,
-                    is_tight: false,
-                    counted_tokens: 0,
-                    worst_tokens: 0,
+                    label: Label::Internal,
                     worst_cost: Some(worst),
                 };
                 open.extend(ledger.open(&call, Reserving::IfItFits, ready(())).await.ok());
@@ -126,15 +128,13 @@ async fn ticket_whose_end_cannot_be_stored_stays_charged() {
         world.limits = BudgetLimits { cost_nanos: Some(LIMIT), ..world.limits };
         let ledger = ledger(&world).await;
         world.store.journal().kill_after(1);
-        let call = NewCall {
+        let call = Call {
             key: CallKey::new("n1/step/1"),
-            role: Role::Worker,
+            kind: CallKind::Prompt(PROMPT),
             model: "m".into(),
-            request: ContentHash::of(b"request"),
+            request_hash: ContentHash::of(b"request"),
             purpose: Purpose::Research,
-            is_tight: false,
-            counted_tokens: 0,
-            worst_tokens: 0,
+            label: Label::Internal,
             worst_cost: Some(60),
         };
         let ticket = ledger.open(&call, Reserving::InTurn, std::future::pending()).await.unwrap();

@@ -20,7 +20,6 @@ use crate::base::clock::{Clock, ManualClock, Moment};
 use crate::base::environment::Environment;
 use crate::base::http::client_for;
 use crate::base::token::{Encoding, TokenCounter};
-use crate::llm::message::Role;
 use crate::llm::openai::{Api, OpenAiModel, OpenAiSettings, SchemaSupport};
 use crate::llm::price::{Price, PriceOptions, PriceTable};
 use crate::llm::roles::{Models, RoleModel};
@@ -212,8 +211,8 @@ impl<'a> Outside<'a> {
     /// Returns the number of job starts per node, from the journal.
     pub(super) async fn starts(&self) -> BTreeMap<NodeId, usize> {
         let mut starts = BTreeMap::new();
-        for call in self.calls().await.iter().filter(|call| call.role == Role::Researcher) {
-            *starts.entry(call.node().unwrap()).or_default() += 1;
+        for call in self.calls().await.iter().filter(|call| call.is_job()) {
+            *starts.entry(call.key.node().cloned().unwrap()).or_default() += 1;
         }
         starts
     }

@@ -246,14 +246,29 @@ fn report(world: &World, flags: &[&str]) -> Run {
     run
 }
 
-/// Asserts that the models were shown every secret, and none in a conversation about the web.
-fn assert_outward_prompts_are_clean(models: &WebServer) {
-    let said: Vec<_> = models.requests().iter().map(Request::said).collect();
-    let shown: BTreeSet<_> = said.iter().flat_map(|words| known(words)).collect();
+/// Asserts that the models were shown every secret, and none in a call that the journal labels public; and that all calls
+/// of workers on the web are among those.
+fn assert_outward_prompts_are_clean(models: &WebServer, world: &World) {
+    let requests = models.requests();
+    let shown: BTreeSet<_> = requests.iter().flat_map(|request| known(&request.said())).collect();
     assert_eq!(shown.len(), SECRETS.len(), "the models were told");
-    for words in said.iter().filter(|words| words.contains("by searching the web (")) {
-        assert_eq!(known(words), Vec::<&str>::new(), "{words}");
+    let lines = world.dr(["export"]).succeeded().stdout;
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let is_public = |line: &&Value| line["kind"] == "call" && line["label"] == "public";
+    // The server numbers its replies.
+    let reply =
+        |line: &Value| line["reply"]["raw"]["id"].as_str().map(|id| id.rsplit(['-', '_']).next().unwrap().to_owned());
+    let public: BTreeSet<_> = lines.iter().filter(is_public).filter_map(reply).collect();
+    let mut outward = 0;
+    for request in &requests {
+        let (words, is_public) = (request.said(), public.contains(&request.number.to_string()));
+        assert!(!is_public || known(&words).is_empty(), "{words}");
+        if words.contains("by searching the web (") {
+            assert!(is_public, "{words}");
+            outward += 1;
+        }
     }
+    assert!(outward > 0 && public.len() > outward, "summaries are public too: {public:?}");
 }
 
 /// What a run has sent, or would have: the node, the text, and whether it was withheld.
@@ -304,7 +319,7 @@ fn no_secret_arrives_by_queries_or_addresses_of_a_mixed_or_a_replanned_node_and_
     let lines = world.dr(["export"]).succeeded().stdout;
     let mixed = lines.lines().find(|line| line.contains("node_finished") && line.contains("\"node\":\"n6\""));
     assert!(mixed.unwrap().contains("\"label\":\"public\""), "{lines}");
-    assert_outward_prompts_are_clean(&models);
+    assert_outward_prompts_are_clean(&models, &world);
     // A worker on the web was shown the summary of the second round, and another one the question of a web node.
     assert!(!public_summaries(&world).is_empty(), "{lines}");
     let last = lines.lines().find(|line| line.contains("node_finished") && line.contains("\"node\":\"n9\""));
@@ -390,7 +405,7 @@ fn no_secret_of_an_answer_arrives_by_the_question_that_follows_it_up_unless_the_
     let run = report(&world, &follow);
     assert!(outside.count() > 0 && outside.jobs().len() == 1, "{run}");
     assert_nothing_leaked(&outside, &world, &[], &run);
-    assert_outward_prompts_are_clean(&models);
+    assert_outward_prompts_are_clean(&models, &world);
     report(&world, &[&follow[..], &["--allow-egress"]].concat());
     assert!(!arrived(&outside).is_empty(), "it would be seen");
 }
