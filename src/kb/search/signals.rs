@@ -19,7 +19,7 @@ const WINDOW_PARTS: usize = 3;
 /// Key words that are counted, each by a search of the index. A pasted text has more.
 const MAX_KEY_WORDS: usize = 32;
 
-/// A smaller folder counts as one of so many chunks: in a handful of notes no word is common, and every word they lack
+/// A smaller folder counts as one of this many chunks: in a handful of notes no word is common, and every word they lack
 /// would outweigh those they have.
 const LEAST_CHUNKS: usize = 200;
 

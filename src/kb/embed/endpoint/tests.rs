@@ -1,5 +1,5 @@
 //! Endpoints against a server on loopback that behaves as OpenAI, Ollama, Text Embeddings Inference and llama.cpp do, or
-//! fails. The clock moves only as far as somebody waits.
+//! fails. The clock advances only when a task sleeps.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn endpoint(server: &ModelServer, options: EndpointOptions) -> Endpoint {
     on(server, options, &Arc::default())
 }
 
-/// A vector that depends on the text, with so many components.
+/// A vector that depends on the text, with `dimensions` components.
 fn vector(text: &str, dimensions: usize) -> Vec<f32> {
     let hash = blake3::hash(text.as_bytes());
     hash.as_bytes()[..dimensions].iter().map(|byte| f32::from(*byte) + 1.0).collect()

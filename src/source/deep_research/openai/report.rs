@@ -117,7 +117,7 @@ fn push_new(list: &mut Vec<String>, text: String) {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a provider, which was told outbound text alone, names the address")]
+#[expect(clippy::disallowed_methods, reason = "a provider, which received only outbound text, names the address")]
 fn citation(annotation: &Value, places: &Places<'_>) -> Option<JobCitation> {
     if annotation["type"] != "url_citation" {
         return None;
