@@ -97,7 +97,7 @@ impl Engine {
     pub(crate) async fn index_estimate(&self, request: &IndexRequest) -> Result<IndexEstimate, EngineError> {
         let Indexing { embedder, choice, options, stored } = self.indexing(request, true, None).await?;
         self.check_open(&embedder, &options, stored.as_ref())?;
-        let max_cost = self.limits().cost_nanos;
+        let max_cost = self.settings.limits().cost_nanos;
         Ok(estimate(&self.location, &embedder, &choice, &options, max_cost).await?)
     }
 
@@ -163,7 +163,7 @@ impl Engine {
             return Err(EmbedError::Endpoint { model, address, source: EndpointError::Offline }.into());
         }
         self.check_open(embedder, options, stored)?;
-        let limit = self.limits().cost_nanos;
+        let limit = self.settings.limits().cost_nanos;
         if server.price.is_none() && limit.is_some() {
             return Err(EngineError::EmbedderUnpriced { embedder: embedder.name().to_owned() });
         }

@@ -10,13 +10,12 @@ use super::instead::Obstacle;
 use super::observer::{Observer, RunEvent, silent};
 use super::request::LowerLimits;
 use super::setup::{JobFlags, check_same_models};
-use super::stored::{Origins, report_of};
+use super::stored::{Asked, Origins, report_of};
 use super::{AskRequest, Engine, EngineError};
 use crate::base::id::RunId;
 use crate::base::money::nanos;
 use crate::research::node::Tree;
 use crate::research::plan::{PlanDraft, SavedPlan};
-use crate::research::report::Report;
 use crate::run::budget::BudgetLimits;
 use crate::run::estimate::Estimate;
 use crate::run::event::Event;
@@ -25,21 +24,6 @@ use crate::run::journal::RunRow;
 use crate::run::orchestrator::{AskBack, Orchestrator};
 use crate::run::store::{Store, StoreError};
 use crate::run::tree::RunState;
-
-/// A run that has ended or was stopped.
-#[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    pub(crate) report: Report,
-    /// The run to resume: it is stored and has not ended.
-    pub(crate) resumable: Option<RunId>,
-}
-
-impl Asked {
-    /// Returns the run of the report, if it was stored.
-    pub(super) fn run_id(&self) -> Option<RunId> {
-        self.report.run_id.as_deref()?.parse().ok()
-    }
-}
 
 /// A question that was put to the engine.
 pub(super) enum Begun {
@@ -78,7 +62,7 @@ pub(crate) struct Planned {
 /// A run to resume.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResumeRequest {
-    /// The run, by its id or a prefix of it; `None` is the newest that can go on.
+    /// The run, by its id or a prefix of it; `None` is the newest that can continue.
     pub(crate) run: Option<String>,
     /// Increase of its limits.
     pub(crate) raise: Raise,
@@ -236,7 +220,7 @@ impl Engine {
         })
     }
 
-    /// Returns the run that [`Self::resume`] resumes without a name: the newest that can go on. A run that another
+    /// Returns the run that [`Self::resume`] resumes without a name: the newest that can continue. A run that another
     /// process works on is taken only if there is no other.
     ///
     /// # Errors
