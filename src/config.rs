@@ -20,7 +20,6 @@ mod edit;
 mod trust;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -169,7 +168,7 @@ pub enum ConfigError {
     },
 
     /// The project's file sets something that only the user may set.
-    #[error("`{file}` sets `{key}`, which a project may not{}", but.as_ref().map(ToString::to_string).unwrap_or_default())]
+    #[error("`{file}` sets `{key}`, which a project may not{}", only.map(|values| format!(", except for {values}")).unwrap_or_default())]
     NotForProjects {
         /// The file.
         file: String,
@@ -177,8 +176,19 @@ pub enum ConfigError {
         key: String,
         /// The flag that sets it, if there is one.
         flag: Option<String>,
-        /// What it may set nevertheless.
-        but: Option<ProjectMay>,
+        /// The values it may set.
+        only: Option<&'static str>,
+    },
+
+    /// The project's file sets something that it may set only in a folder that the user trusts.
+    #[error("`{file}` sets `{key}`, which a project may not before you trust its folder")]
+    Untrusted {
+        /// The file.
+        file: String,
+        /// The setting.
+        key: String,
+        /// The flag that sets it, if there is one.
+        flag: Option<String>,
     },
 
     /// A table, or a variable in its place, is invalid.
@@ -187,7 +197,7 @@ pub enum ConfigError {
         /// The table, and its file if one sets it.
         place: String,
         /// The error of the table.
-        source: TableError,
+        source: Box<TableError>,
     },
 
     /// The home folder cannot be determined.
@@ -242,36 +252,17 @@ impl TableError {
     }
 }
 
-/// An exception to what a project's file may not set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProjectMay {
-    /// Values of this kind.
-    Set(&'static str),
-    /// Any value, once the user trusts the folder.
-    IfTrusted,
-}
-
-impl fmt::Display for ProjectMay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Set(values) => write!(f, ", except for {values}"),
-            Self::IfTrusted => f.write_str(" before you trust its folder"),
-        }
-    }
-}
-
 impl ConfigError {
     /// Returns what the user can do about this error.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
-            Self::NotForProjects { file, key, flag, but } => {
-                let flag = flag.as_ref().map(|flag| format!(", or use `{flag}`")).unwrap_or_default();
+            Self::NotForProjects { key, flag, .. } => {
+                Some(format!("set `{key}` in your own settings{}", or_use(flag.as_ref())))
+            }
+            Self::Untrusted { file, key, flag } => {
                 let folder = Path::new(file).parent().unwrap_or(Path::new("."));
-                let trust = match but {
-                    Some(ProjectMay::IfTrusted) => format!("run `dr trust {}`, ", folder.display()),
-                    Some(ProjectMay::Set(_)) | None => String::new(),
-                };
-                Some(format!("{trust}set `{key}` in your own settings{flag}"))
+                let folder = folder.display();
+                Some(format!("run `dr trust {folder}`, set `{key}` in your own settings{}", or_use(flag.as_ref())))
             }
             Self::Invalid { hint: Some(hint), .. } => Some(hint.clone()),
             Self::Invalid { hint: None, .. } => {
@@ -286,6 +277,10 @@ impl ConfigError {
     fn is_missing_key(&self) -> bool {
         matches!(self, Self::Table { source, .. } if source.is_missing_key())
     }
+}
+
+fn or_use(flag: Option<&String>) -> String {
+    flag.map(|flag| format!(", or use `{flag}`")).unwrap_or_default()
 }
 
 impl Paths {
@@ -483,7 +478,7 @@ impl Settings {
     /// Adds to an error which table it is about.
     fn in_table<E: Into<TableError>>(&self, table: &str) -> impl FnOnce(E) -> ConfigError {
         let place = self.place_of(table);
-        move |error| ConfigError::Table { place, source: error.into() }
+        move |error| ConfigError::Table { place, source: Box::new(error.into()) }
     }
 
     /// Returns the name of a table, and the file that sets it.

@@ -7,10 +7,10 @@ use figment::providers::{Format, Toml};
 use figment::value::{Dict, Map, Value};
 use figment::{Metadata, Profile, Provider};
 
+use super::ConfigError;
 use super::kind::found;
 use super::rows::SETTINGS;
 use super::setting::{Project, Setting, value_of_text};
-use super::{ConfigError, ProjectMay};
 use crate::base::environment::Environment;
 use crate::base::file::read_text;
 use crate::base::http::shown;
@@ -197,15 +197,14 @@ impl Check<'_> {
         if setting.is_open_to_projects(&read, is_trusted) {
             return Ok(read);
         }
-        Err(ConfigError::NotForProjects {
-            file: self.origin.to_owned(),
-            key: typed(path),
-            flag: setting.has_flag.then(|| setting.flag_name()),
-            but: match setting.project {
-                Project::Only(_, values) => Some(ProjectMay::Set(values)),
-                Project::IfTrusted => Some(ProjectMay::IfTrusted),
-                Project::May | Project::MayNot | Project::Stricter(_) => None,
-            },
+        let (file, key) = (self.origin.to_owned(), typed(path));
+        let flag = setting.has_flag.then(|| setting.flag_name());
+        Err(match setting.project {
+            Project::IfTrusted => ConfigError::Untrusted { file, key, flag },
+            Project::Only(_, values) => ConfigError::NotForProjects { file, key, flag, only: Some(values) },
+            Project::May | Project::MayNot | Project::Stricter(_) => {
+                ConfigError::NotForProjects { file, key, flag, only: None }
+            }
         })
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::request::{AskRequest, LowerLimits, RequestError};
+use super::request::{Amounts, AskRequest, RequestError};
 use super::{Engine, EngineError, Mode, ResumeRequest, RunRequest, Scope, SourceHint};
 
 /// A question of a client. The settings and the plan decide whatever is left out.
@@ -62,12 +62,7 @@ impl QuestionForm {
             source: self.source,
             ..RunRequest::default()
         };
-        let lower = LowerLimits {
-            dollars: self.max_cost,
-            tokens: self.max_tokens,
-            time: self.max_seconds.map(|seconds| Duration::from_secs(seconds.into())),
-            rounds: self.max_rounds,
-        };
+        let lower = amounts(self.max_cost, self.max_tokens, self.max_seconds, self.max_rounds);
         let (follow, fresh) = (self.follow, self.fresh);
         let request = AskRequest { run, follow, max_jobs, lower, fresh, ..AskRequest::new(question) };
         let engine = if self.offline { engine.offline()? } else { engine.clone() };
@@ -99,13 +94,12 @@ impl ResumeForm {
     ///
     /// Returns an error for a limit above that of the settings, see [`Engine::limits`].
     pub(crate) fn request(self, engine: &Engine, max_jobs: Option<usize>) -> Result<ResumeRequest, EngineError> {
-        let at_least = LowerLimits {
-            dollars: self.max_cost,
-            tokens: self.max_tokens,
-            time: self.max_seconds.map(|seconds| Duration::from_secs(seconds.into())),
-            rounds: self.max_rounds,
-        };
-        at_least.of(engine.limits(max_jobs)?)?;
+        let at_least = amounts(self.max_cost, self.max_tokens, self.max_seconds, self.max_rounds);
+        at_least.capped_by(engine.limits(max_jobs)?)?;
         Ok(ResumeRequest { run: Some(self.run_id), at_least, max_jobs, ..ResumeRequest::default() })
     }
+}
+
+fn amounts(dollars: Option<f64>, tokens: Option<u64>, seconds: Option<u32>, rounds: Option<u32>) -> Amounts {
+    Amounts { dollars, tokens, time: seconds.map(|seconds| Duration::from_secs(seconds.into())), rounds }
 }

@@ -160,7 +160,7 @@ impl Engine {
         let Some(server) = embedder.server().filter(|_| options.embed) else { return Ok(Arc::clone(embedder)) };
         if self.is_offline() {
             let (model, address) = (embedder.name().to_owned(), server.address.to_string());
-            return Err(EmbedError::Endpoint { model, address, source: EndpointError::Offline }.into());
+            return Err(EmbedError::Endpoint { model, address, source: Box::new(EndpointError::Offline) }.into());
         }
         self.check_open(embedder, options, stored)?;
         let limit = self.settings.limits().cost_nanos;

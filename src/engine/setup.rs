@@ -112,7 +112,7 @@ impl Engine {
     ) -> Result<Prepared, EngineError> {
         let mut limits = self.settings.limits();
         // The time limit depends on whether jobs can be started.
-        let lowered = request.lower.of(BudgetLimits { time: None, ..limits })?;
+        let lowered = request.lower.capped_by(BudgetLimits { time: None, ..limits })?;
         if let Some(SavedPlan { brief: Some(brief), draft, .. }) = &request.plan
             && brief.question == request.question
         {
@@ -132,7 +132,7 @@ impl Engine {
             self.check_way_out(&setup)?;
         }
         let by_plan = self.adapt(&mut limits, setup.models.as_ref(), setup.jobs.is_some());
-        let limits = request.lower.of(limits)?;
+        let limits = request.lower.capped_by(limits)?;
         let by_plan = request.lower.over(by_plan);
         let settings = RunSettings {
             request: RunRequest {

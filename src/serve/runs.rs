@@ -16,7 +16,7 @@ use super::form::{Body, InPath, Parameters};
 use super::question::{RunLimits, StartedRun};
 use super::search::PassageReply;
 use crate::engine::{
-    EgressKind, Finding, Raise, ResumeRequest, RunStatus, RunSummary, RunView, SourceHint, UsageTable,
+    Amounts, EgressKind, Finding, ResumeRequest, RunStatus, RunSummary, RunView, SourceHint, UsageTable,
 };
 use crate::render::{self, ReportFormat};
 
@@ -235,13 +235,13 @@ pub(super) async fn resume(
     if !(raise.cost_usd.is_finite() && raise.cost_usd >= 0.0) {
         return Err(Failure::invalid("`cost_usd` is not an amount"));
     }
-    let raise = Raise {
-        dollars: raise.cost_usd,
-        tokens: raise.tokens,
-        time: Duration::from_secs(raise.seconds.into()),
-        rounds: raise.rounds,
+    let add = Amounts {
+        dollars: Some(raise.cost_usd),
+        tokens: Some(raise.tokens),
+        time: Some(Duration::from_secs(raise.seconds.into())),
+        rounds: Some(raise.rounds),
     };
-    let request = ResumeRequest { run: Some(run), raise, max_jobs: app.max_jobs, ..ResumeRequest::default() };
+    let request = ResumeRequest { run: Some(run), add, max_jobs: app.max_jobs, ..ResumeRequest::default() };
     let run = app.runs.resume(&app.engine, request).await?;
     Ok((StatusCode::ACCEPTED, Json(StartedRun { run_id: run.to_string() })))
 }

@@ -457,7 +457,7 @@ pub enum EmbedError {
         address: String,
         /// The last failure, after all retries.
         #[source]
-        source: EndpointError,
+        source: Box<EndpointError>,
     },
 }
 

@@ -308,7 +308,7 @@ impl Endpoint {
 
     fn failed(&self, source: EndpointError) -> EmbedError {
         let address = self.shared.settings.server.address.to_string();
-        EmbedError::Endpoint { model: self.shared.settings.model.clone(), address, source }
+        EmbedError::Endpoint { model: self.shared.settings.model.clone(), address, source: Box::new(source) }
     }
 
     /// Waits for a future on a blocking thread.

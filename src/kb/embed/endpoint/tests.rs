@@ -57,7 +57,7 @@ fn refused(status: u16, message: &str) -> Response {
 
 fn source(error: EmbedError) -> EndpointError {
     match error {
-        EmbedError::Endpoint { source, .. } => source,
+        EmbedError::Endpoint { source, .. } => *source,
         other => panic!("{other:?}"),
     }
 }
@@ -196,7 +196,7 @@ fn reply_that_is_not_one_finite_vector_for_each_text_is_refused_and_not_asked_fo
         (of(vec![entry(0, good.clone()), entry(2, good.clone())]), "2 vectors for 2 texts"),
         (of(vec![entry(0, good.clone()), entry(1, good.clone()), entry(2, good.clone())]), "3 vectors for 2 texts"),
         (of(vec![entry(0, good.clone()), entry(1, json!([1.0, 2.0]))]), "2 dimensions, not 4"),
-        (of(vec![entry(0, good.clone()), entry(1, json!([0.0, 0.0, 0.0, 0.0]))]), "no direction"),
+        (of(vec![entry(0, good.clone()), entry(1, json!([0.0, 0.0, 0.0, 0.0]))]), "zero or non-finite vector"),
         (of(vec![entry(0, good.clone()), entry(1, json!([1e39, 0.0, 0.0, 0.0]))]), "form of the API"),
         (of(vec![entry(0, good.clone()), entry(1, json!([null, 0.0, 0.0, 0.0]))]), "form of the API"),
         (of(vec![entry(0, good.clone()), entry(1, json!("AACAPwAAAEAAAEBA"))]), "form of the API"),
