@@ -75,7 +75,10 @@ struct Ending(watch::Sender<Option<RunOutcome>>);
 
 impl Ending {
     fn note(&self, asked: &Result<Option<Asked>, EngineError>) {
-        let outcome = asked.as_ref().map(Clone::clone).map_err(|error| with_causes(error));
+        let outcome = match asked {
+            Ok(asked) => Ok(asked.clone()),
+            Err(error) => Err(with_causes(error)),
+        };
         self.0.send_replace(Some(Arc::new(outcome)));
     }
 }
