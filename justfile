@@ -19,11 +19,11 @@ doc:
 fmt:
     cargo fmt
 
-# Damage random files of `.dr` and check that every command goes on or says what to do.
+# Damage random files of `.dr` and check that every command continues or says what to do.
 damage trials="300" seed="2":
     DR_DAMAGE_TRIALS={{trials}} DR_DAMAGE_SEED={{seed}} cargo test --test it random_damage -- --nocapture
 
-# Fuzz everything that reads untrusted text, for so many seconds each.
+# Fuzz everything that reads untrusted text, for this many seconds each.
 fuzz seconds="600" seed="2":
     DR_FUZZ_SECONDS={{seconds}} DR_FUZZ_SEED={{seed}} cargo test --lib -- fuzz fuzzed --nocapture
 
@@ -63,7 +63,7 @@ bench folder="kb":
 bench-serve folder queries:
     cargo bench --bench serve -- "{{folder}}" "{{queries}}"
 
-# Print how an index of so many chunks behaves, made up from the words of a folder (release build).
+# Print how an index of this many chunks behaves, made up from the words of a folder (release build).
 bench-scale folder *chunks:
     cargo bench --bench scale -- "{{folder}}" {{chunks}}
 

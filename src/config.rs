@@ -1,8 +1,8 @@
 //! Settings and the origin of each value.
 //!
 //! Later layers win: defaults, the user's file, the project's file (`dr.toml` beside `.dr/`), `DR_*` variables, flags. A
-//! project's file may come from a stranger with the folder, so it cannot set anything that contacts a server, costs money
-//! or loads a file.
+//! project's file may come from a stranger with the folder, so it cannot set anything that contacts a server or loads a
+//! file, and nothing that decides the price of a call unless the user trusts the folder.
 //!
 //! Every setting is one row of [`SETTINGS`], which defines its kind, bounds, default, variable, and who may set it. To
 //! add one, add a row, and a field of the same name in [`Values`] or in the options of its table.
@@ -38,7 +38,7 @@ pub(crate) use self::trust::Trust;
 pub use self::trust::TrustError;
 
 use self::kind::address_shown;
-use self::layers::{DEFAULT, Found, Layer, complaint, find};
+use self::layers::{DEFAULT, FilePlace, Found, Layer, complaint, find};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::environment::{Dotenv, Environment, KeyError, OPENAI_BASE_URL, OPENAI_KEY};
 use crate::base::money::nanos;
@@ -180,54 +180,24 @@ pub enum ConfigError {
         only: Option<&'static str>,
     },
 
-    /// The table `[web]`, or a variable in its place, is invalid.
-    #[error("settings of {place} cannot be used")]
-    Web {
-        /// The table, and its file if one sets it.
-        place: String,
-        /// Why it is invalid.
-        #[source]
-        source: WebSettingsError,
+    /// The project's file sets something that it may set only in a folder that the user trusts.
+    #[error("`{file}` sets `{key}`, which a project may not before you trust its folder")]
+    Untrusted {
+        /// The file.
+        file: String,
+        /// The setting.
+        key: String,
+        /// The flag that sets it, if there is one.
+        flag: Option<String>,
     },
 
-    /// The table `[embedding]` is invalid.
+    /// A table, or a variable in its place, is invalid.
     #[error("settings of {place} cannot be used")]
-    Embedding {
+    Table {
         /// The table, and its file if one sets it.
         place: String,
-        /// Why it is invalid.
-        #[source]
-        source: EndpointSettingsError,
-    },
-
-    /// The table `[rerank]` is invalid.
-    #[error("settings of {place} cannot be used")]
-    Rerank {
-        /// The table, and its file if one sets it.
-        place: String,
-        /// Why it is invalid.
-        #[source]
-        source: RerankSettingsError,
-    },
-
-    /// The table `[deep_research]`, or a variable in its place, is invalid.
-    #[error("settings of {place} cannot be used")]
-    DeepResearch {
-        /// The table, and its file if one sets it.
-        place: String,
-        /// Why it is invalid.
-        #[source]
-        source: DeepResearchError,
-    },
-
-    /// A table `[mcp.NAME]` is invalid.
-    #[error("settings of {place} cannot be used")]
-    Mcp {
-        /// The table, and its file if one sets it.
-        place: String,
-        /// Why it is invalid.
-        #[source]
-        source: McpSettingsError,
+        /// The error of the table.
+        source: Box<TableError>,
     },
 
     /// The home folder cannot be determined.
@@ -239,44 +209,78 @@ pub enum ConfigError {
     NoCurrent(#[source] std::io::Error),
 }
 
+/// A table is invalid.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    /// `[web]`.
+    #[error(transparent)]
+    Web(#[from] WebSettingsError),
+    /// `[embedding]`.
+    #[error(transparent)]
+    Embedding(#[from] EndpointSettingsError),
+    /// `[rerank]`.
+    #[error(transparent)]
+    Rerank(#[from] RerankSettingsError),
+    /// `[deep_research]`.
+    #[error(transparent)]
+    DeepResearch(#[from] DeepResearchError),
+    /// `[mcp.NAME]`.
+    #[error(transparent)]
+    Mcp(#[from] McpSettingsError),
+}
+
+impl TableError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Web(error) => error.hint(),
+            Self::Embedding(error) => error.hint(),
+            Self::Rerank(error) => error.hint(),
+            Self::DeepResearch(error) => error.hint(),
+            Self::Mcp(error) => error.hint(),
+        }
+    }
+
+    fn is_missing_key(&self) -> bool {
+        match self {
+            Self::Web(WebSettingsError::Key { source: key, .. })
+            | Self::Rerank(RerankSettingsError::Key(key))
+            | Self::DeepResearch(DeepResearchError::Key(key)) => matches!(key, KeyError::NotSet { .. }),
+            Self::Embedding(error) => error.is_missing_key(),
+            Self::Mcp(error) => error.is_missing_key(),
+            Self::Web(_) | Self::Rerank(_) | Self::DeepResearch(_) => false,
+        }
+    }
+}
+
 impl ConfigError {
     /// Returns what the user can do about this error.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::NotForProjects { key, flag, .. } => {
-                let flag = flag.as_ref().map(|flag| format!(", or use `{flag}`")).unwrap_or_default();
-                Some(format!("set `{key}` in your own settings{flag}"))
+                Some(format!("set `{key}` in your own settings{}", or_use(flag.as_ref())))
+            }
+            Self::Untrusted { file, key, flag } => {
+                let folder = Path::new(file).parent().unwrap_or(Path::new("."));
+                let folder = folder.display();
+                Some(format!("run `dr trust {folder}`, set `{key}` in your own settings{}", or_use(flag.as_ref())))
             }
             Self::Invalid { hint: Some(hint), .. } => Some(hint.clone()),
             Self::Invalid { hint: None, .. } => {
                 Some("`kb/reference/configuration.md` in dr's manual lists the settings".into())
             }
-            Self::Web { source, .. } => source.hint(),
-            Self::Embedding { source, .. } => source.hint(),
-            Self::Rerank { source, .. } => source.hint(),
-            Self::DeepResearch { source, .. } => source.hint(),
-            Self::Mcp { source, .. } => source.hint(),
+            Self::Table { source, .. } => source.hint(),
             Self::NoHome(_) | Self::NoCurrent(_) => None,
         }
     }
 
     /// Returns whether the only problem is a missing key, which does not matter offline.
     fn is_missing_key(&self) -> bool {
-        match self {
-            Self::Web { source, .. } => {
-                matches!(source, WebSettingsError::Key { source: KeyError::NotSet { .. }, .. })
-            }
-            Self::Embedding { source, .. } => source.is_missing_key(),
-            Self::Rerank { source, .. } => {
-                matches!(source, RerankSettingsError::Key(KeyError::NotSet { .. }))
-            }
-            Self::DeepResearch { source, .. } => {
-                matches!(source, DeepResearchError::Key(KeyError::NotSet { .. }))
-            }
-            Self::Mcp { source, .. } => source.is_missing_key(),
-            Self::Invalid { .. } | Self::NotForProjects { .. } | Self::NoHome(_) | Self::NoCurrent(_) => false,
-        }
+        matches!(self, Self::Table { source, .. } if source.is_missing_key())
     }
+}
+
+fn or_use(flag: Option<&String>) -> String {
+    flag.map(|flag| format!(", or use `{flag}`")).unwrap_or_default()
 }
 
 impl Paths {
@@ -313,8 +317,9 @@ impl Settings {
         let environment = Environment::read(&project.join(DOTENV_FILE), is_trusted);
         let commanded = Layer::variables(&environment)?.into_iter().chain(Layer::flags(flags)?);
         let commanded = commanded.fold(Figment::new(), Figment::merge);
-        let (defaults, users) = (Layer::defaults()?, Layer::file(&paths.user_file, false)?);
-        let projects = Layer::file(&project.join(PROJECT_FILE), true)?.no_looser_than(&[&defaults, &users]);
+        let (defaults, users) = (Layer::defaults()?, Layer::file(&paths.user_file, FilePlace::User)?);
+        let place = FilePlace::Project { is_trusted };
+        let projects = Layer::file(&project.join(PROJECT_FILE), place)?.no_looser_than(&[&defaults, &users]);
         let figment = Figment::from(defaults).merge(users).merge(projects).merge(commanded.clone());
         let mut values: Values = figment.extract().map_err(|error| unusable(error, &figment))?;
         // In a file, `model` applies to roles without a model of their own. As a variable or flag it overrides all.
@@ -354,7 +359,7 @@ impl Settings {
     fn web_as_set(&self, pages: PathBuf, dates: DateRange) -> Result<WebAccess, ConfigError> {
         let pages = self.pages(pages);
         let web = self.values.web.resolve(&self.environment, pages, dates, Arc::new(SystemClock));
-        web.map_err(|source| ConfigError::Web { place: self.place_of("web"), source })
+        web.map_err(self.in_table("web"))
     }
 
     /// Returns the pages that are stored in a folder.
@@ -393,7 +398,7 @@ impl Settings {
         match self.embedding(model) {
             Ok(_) => Ok(()),
             Err(EndpointSettingsError::NoDimensions { .. }) if model.is_empty() => Ok(()),
-            Err(source) => Err(ConfigError::Embedding { place: self.place_of("embedding"), source }),
+            Err(error) => Err(self.in_table("embedding")(error)),
         }
     }
 
@@ -405,7 +410,7 @@ impl Settings {
     pub(crate) fn reranker(&self) -> Result<Option<Reranker>, ConfigError> {
         let here = |choice| CrossEncoder::new(choice, self.paths.store(), self.paths.data.clone(), self.values.threads);
         let reranker = self.values.rerank.resolve(&self.environment, Arc::new(SystemClock), here);
-        reranker.map_err(|source| ConfigError::Rerank { place: self.place_of("rerank"), source })
+        reranker.map_err(self.in_table("rerank"))
     }
 
     /// Returns the settings of background jobs. `None` without an endpoint for them, or offline.
@@ -419,7 +424,7 @@ impl Settings {
 
     fn deep_research_as_set(&self) -> Result<Option<DeepResearchSettings>, ConfigError> {
         let jobs = DeepResearchSettings::resolve(&self.values.deep_research, &self.environment);
-        jobs.map_err(|source| ConfigError::DeepResearch { place: self.place_of("deep_research"), source })
+        jobs.map_err(self.in_table("deep_research"))
     }
 
     /// Returns where traces are exported to.
@@ -438,9 +443,8 @@ impl Settings {
     /// Returns an error for settings that cannot be used. Nothing is started or sent.
     pub(crate) fn servers(&self) -> Result<Vec<ServerSettings>, ConfigError> {
         let resolved = |(name, options): (&String, &McpOptions)| {
-            let place = || self.place_of(&format!("mcp.{name}"));
             let settings = ServerSettings::resolve(name, options, &self.environment);
-            settings.map_err(|source| ConfigError::Mcp { place: place(), source })
+            settings.map_err(self.in_table(&format!("mcp.{name}")))
         };
         self.values.mcp.iter().map(resolved).collect()
     }
@@ -469,6 +473,12 @@ impl Settings {
             [web, self.check_embedding(), self.reranker().map(drop), self.deep_research_as_set().map(drop), servers];
         let is_harmless = |error: &ConfigError| self.is_offline() && error.is_missing_key();
         checked.into_iter().find(|checked| checked.as_ref().is_err_and(|error| !is_harmless(error))).unwrap_or(Ok(()))
+    }
+
+    /// Adds to an error which table it is about.
+    fn in_table<E: Into<TableError>>(&self, table: &str) -> impl FnOnce(E) -> ConfigError {
+        let place = self.place_of(table);
+        move |error| ConfigError::Table { place, source: Box::new(error.into()) }
     }
 
     /// Returns the name of a table, and the file that sets it.
@@ -711,7 +721,7 @@ mod tests {
         let server = "[embedding]\nbase_url = \"http://localhost:1/v1\"\n";
         assert!(checked(server).is_ok());
         let keyed = checked(&format!("{server}key_env = \"NOT_SET_ANYWHERE\"")).unwrap_err();
-        assert!(matches!(&keyed, ConfigError::Embedding { place, .. } if place.contains("config.toml")), "{keyed:?}");
+        assert!(matches!(&keyed, ConfigError::Table { place, .. } if place.contains("config.toml")), "{keyed:?}");
         let unknown = checked(&format!("embedder = \"endpoint:mine\"\n{server}")).unwrap_err();
         assert_eq!(
             crate::base::line::with_causes(&unknown).split(": ").last(),
@@ -771,6 +781,24 @@ mod tests {
         let settings = resolve(LOCAL, "model = \"a\"\n[models]\nmax_output_tokens = 900", &Flags::default()).unwrap();
         assert_eq!(names(&settings), ["a"; 5]);
         assert_eq!(settings.models().unwrap().unwrap().role(Role::Judge).max_output_tokens, 900);
+    }
+
+    #[test]
+    fn project_decides_the_price_of_calls_only_in_a_folder_that_the_user_trusts() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let paths = Paths { current: at(""), user_file: at("config.toml"), models: at("models"), data: at("data") };
+        for text in ["model = \"dear\"", "[models]\neffort = \"max\"", "[models.writer]\nreasoning_tokens = 90000"] {
+            std::fs::write(at("dr.toml"), text).unwrap();
+            let resolved = || Settings::resolve(paths.clone(), folder.path(), &Flags::default());
+            let error = resolved().unwrap_err();
+            assert!(error.to_string().ends_with("which a project may not before you trust its folder"), "{error}");
+            let hint = error.hint().unwrap();
+            assert!(hint.starts_with(&format!("run `dr trust {}`, set `", folder.path().display())), "{hint}");
+            let trusted = paths.trust().add(folder.path()).unwrap();
+            assert!(resolved().is_ok(), "{text}");
+            paths.trust().revoke(&trusted).unwrap();
+        }
     }
 
     #[test]
@@ -938,18 +966,25 @@ mod tests {
         let manual = std::fs::read_to_string(file).unwrap();
         let section = manual.split("## What a project file may not set").nth(1).unwrap().split("\n## ").next().unwrap();
         let (refused, rest) = section.split_once("A project file may only tighten").unwrap();
-        let tightened = rest.split("is in force").next().unwrap();
+        let (tightened, rest) = rest.split_once("is in force").unwrap();
+        let trusting =
+            rest.split_once("you trust its folder").unwrap().1.split("A project file may set").next().unwrap();
         for setting in SETTINGS {
             let leaf = format!("`{}`", setting.name.rsplit('.').next().unwrap());
             let table = setting.table().map(|table| format!("`[{table}]`"));
             let is_refused = refused.contains(&leaf)
-                || table.is_some_and(|table| refused.contains(&table) && !refused.contains(&format!("in {table}")));
+                || table
+                    .as_ref()
+                    .is_some_and(|table| refused.contains(table) && !refused.contains(&format!("in {table}")));
             let (refuses, tightens) = match setting.project {
-                Project::May => (false, false),
+                Project::May | Project::IfTrusted => (false, false),
                 Project::Stricter(_) => (false, true),
                 Project::MayNot | Project::Only(..) => (true, false),
             };
             assert_eq!(is_refused, refuses, "{}", setting.name);
+            let needs_trust = trusting.contains(&leaf) || table.is_some_and(|table| trusting.contains(&table));
+            let is_trusting = matches!(setting.project, Project::IfTrusted);
+            assert_eq!(needs_trust && !is_refused, is_trusting, "{}", setting.name);
             assert_eq!(tightened.contains(&leaf), tightens, "{}", setting.name);
         }
     }

@@ -1,6 +1,6 @@
 //! Fuzzing on the stable compiler: seeds are mutated at random and fed to whatever reads untrusted text.
 //!
-//! Every test run tries some hundred inputs with a fixed seed. `just fuzz SECONDS` goes on for that long with another
+//! Every test run tries some hundred inputs with a fixed seed. `just fuzz SECONDS` continues for that long with another
 //! seed, and prints the number of inputs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

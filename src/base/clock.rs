@@ -62,7 +62,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock for tests: it stands still except that a sleep advances it at once.
+/// A clock for tests: only a sleep advances it, at once.
 #[cfg(test)]
 #[derive(Debug, Default)]
 pub(crate) struct ManualClock {

@@ -124,6 +124,15 @@ impl Environment {
         let key = self.get(variable).ok_or_else(|| KeyError::NotSet { variable: shown(variable) })?;
         key.parse().map_err(|_| KeyError::Unsendable { variable: shown(variable) })
     }
+
+    /// Returns the key in the variable that settings name, if they name one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::key`].
+    pub(crate) fn key_in(&self, variable: Option<&str>) -> Result<Option<Secret>, KeyError> {
+        variable.map(|variable| self.key(variable)).transpose()
+    }
 }
 
 impl fmt::Debug for Environment {

@@ -3,7 +3,7 @@
 use std::io::{Error, ErrorKind, Write};
 use std::path::Path;
 
-/// Creates a folder, and those above it that are missing, for its owner alone. An existing folder keeps its permissions.
+/// Creates a folder, and those above it that are missing, with access only for its owner. An existing folder keeps its permissions.
 pub(crate) fn create_private(folder: &Path) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
@@ -18,7 +18,7 @@ pub(crate) fn in_the_way(folder: &Path, error: &Error) -> Option<String> {
     is_taken.then(|| format!("it has to be a folder: remove what has that name, `{}`", folder.display()))
 }
 
-/// Writes a file whole or not at all, for its owner alone. Its folder must exist.
+/// Writes a file whole or not at all, with access only for its owner. Its folder must exist.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(path);
     // Temporary files are created with mode 0600.

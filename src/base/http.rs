@@ -103,6 +103,9 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// Host of OpenAI's API.
+pub(crate) const OPENAI_HOST: &str = "api.openai.com";
+
 /// Base address of an endpoint, for example `https://api.openai.com/v1`; request paths are appended to it.
 ///
 /// Has no trailing slash, and no credentials, query or fragment: addresses are printed and recorded, secrets are not.
@@ -146,6 +149,16 @@ impl BaseUrl {
     /// Returns the port, also if it is that of the scheme.
     pub(crate) fn port(&self) -> u16 {
         self.0.port_or_known_default().unwrap_or_default()
+    }
+
+    /// Returns whether this is OpenAI's own API.
+    pub(crate) fn is_openai(&self) -> bool {
+        self.host() == OPENAI_HOST
+    }
+
+    /// Returns whether the endpoint is the user's own: on this machine, or `local` in its settings.
+    pub(crate) fn is_own(&self, local: Option<bool>) -> bool {
+        self.is_loopback() || local == Some(true)
     }
 
     /// Returns whether the endpoint is on this machine, judged by name or address; no DNS lookup is made.

@@ -31,7 +31,7 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     }
 }
 
-/// Returns the beginning of a text, at most so many bytes, cut between characters.
+/// Returns the beginning of a text, at most `most` bytes, cut between characters.
 pub(crate) fn beginning(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
@@ -85,7 +85,7 @@ pub(crate) fn is_directive(line: &str) -> bool {
 pub(crate) fn is_tag(line: &str) -> bool {
     line.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).is_some_and(|inner| {
         let name = inner.strip_prefix('/').unwrap_or(inner);
-        // Values of attributes stand between quotation marks and may contain anything.
+        // Quoted values of attributes may contain anything.
         let outside_values = || inner.split('"').step_by(2);
         name.starts_with(char::is_alphabetic)
             && inner.matches('"').count().is_multiple_of(2)

@@ -135,7 +135,7 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
 async fn ask_back(question: &str) -> Option<String> {
     let mut err = std::io::stderr();
     let question = one_line(question);
-    write!(err, "{question}\n(empty to go on without) > ").and_then(|()| err.flush()).ok()?;
+    write!(err, "{question}\n(empty to continue without) > ").and_then(|()| err.flush()).ok()?;
     // On a detached thread, so that a stopped run need not wait for a blocking read of stdin.
     let (said, answer) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {

@@ -21,7 +21,7 @@ use crate::render::json::versioned;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr config
-  dr config max_cost models              these alone, a table with all it has
+  dr config max_cost models              only these, a table with all it has
   dr config --json | jq -r '.settings[] | select(.key == \"limit\").origin'")]
 pub(super) struct ConfigArgs {
     /// Print only these settings, by name or the name of their table

@@ -30,7 +30,6 @@ pub(crate) enum CliError {
         action: &'static str,
         /// The file.
         path: String,
-        /// Why.
         #[source]
         source: std::io::Error,
     },

@@ -1,4 +1,4 @@
-//! What stands around a passage, as `dr search --expand` and `dr get --expand` print it.
+//! The context of a passage, as `dr search --expand` and `dr get --expand` print it.
 
 use std::fmt::Write;
 

@@ -36,7 +36,7 @@ pub(super) struct GetArgs {
     #[arg(long)]
     document: bool,
 
-    /// Print the outline of the document and linked notes too; of a chunk, the section it stands in
+    /// Print the outline of the document and linked notes too; of a chunk, its section
     #[arg(long)]
     expand: bool,
 
@@ -49,7 +49,7 @@ pub(super) struct GetArgs {
 struct Entry {
     #[serde(flatten)]
     passage: Excerpt,
-    /// What stands around it, if that was asked for.
+    /// Its context, with `--expand`.
     #[serde(flatten)]
     around: Option<Neighbourhood>,
 }
@@ -60,7 +60,7 @@ pub(super) async fn get(ui: &mut Ui, engine: &Engine, args: GetArgs) -> Result<E
         (true, _) => Extent::Section,
         (_, true) => Extent::Document,
         _ if args.expand => Extent::Section,
-        _ => Extent::Chunk,
+        _ => Extent::Passage,
     };
     let (mut selectors, mut is_list) = (Vec::new(), args.selectors.len() > 1);
     for selector in args.selectors {
@@ -79,8 +79,8 @@ pub(super) async fn get(ui: &mut Ui, engine: &Engine, args: GetArgs) -> Result<E
             neighbours = Some(engine.neighbours().await?);
         }
         let around = neighbours.as_ref().map(|neighbours| neighbours.of(&passage.document_id));
-        if passage.stale {
-            ui.warn(&format!("note: `{}` has changed since it was indexed; this is the indexed text", passage.path));
+        if let Some(note) = passage.note() {
+            ui.warn(&format!("note: `{}`: {note}", passage.path));
         }
         let entry = Entry { passage, around };
         match (args.output.is_json(), is_list) {

@@ -52,10 +52,10 @@ impl EventFormat {
 
 /// Displays the progress of a run.
 pub(super) struct Live {
-    shown: Arc<Shown>,
+    shown: Arc<LiveState>,
 }
 
-struct Shown {
+struct LiveState {
     bar: Option<ProgressBar>,
     format: Option<EventFormat>,
     view: Mutex<LiveView>,
@@ -84,7 +84,7 @@ impl Live {
             bar
         });
         let tells = bar.is_none() && (!ui.is_quiet() || format == EventFormat::Jsonl);
-        Self { shown: Arc::new(Shown { bar, format: tells.then_some(format), view: Mutex::default() }) }
+        Self { shown: Arc::new(LiveState { bar, format: tells.then_some(format), view: Mutex::default() }) }
     }
 
     /// Returns the observer to give to the engine.
@@ -122,7 +122,7 @@ impl Drop for Pause {
     }
 }
 
-impl Shown {
+impl LiveState {
     fn take(&self, event: RunEvent) {
         match self.format {
             Some(EventFormat::Jsonl) => say(&escaped(&json!(event).to_string())),

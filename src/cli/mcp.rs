@@ -13,13 +13,14 @@ use super::signal::interruptible;
 use super::ui::Ui;
 use super::watch::beside;
 use crate::config::Flags;
-use crate::engine::Engine;
-use crate::mcp::{Client, Gate, Launch, Listening, ServeError, Server, TOKEN_VARIABLE, serve_stdio};
+use crate::engine::{Engine, Service};
+use crate::mcp::{BearerCheck, Client, Launch, Listening, ServeError, Server, TOKEN_VARIABLE, serve_stdio};
 
 /// Serve the index to an assistant, over the Model Context Protocol
 ///
 /// Speaks the protocol on stdin and stdout until stdin ends, or over HTTP with `--http`. The tools search and read the
-/// index, answer questions, and start research in the background. A client may lower the limits of a run but not raise them.
+/// index, answer questions, and start research in the background. No client can exceed
+/// the limits of your settings.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   dr mcp --print-config claude           the settings of an assistant
@@ -98,7 +99,7 @@ pub(super) async fn mcp(ui: &mut Ui, engine: Engine, mut args: McpArgs) -> Resul
     match args.http {
         Some(address) => serve_http(ui, engine, address, args, stop).await?,
         None => {
-            let server = Server::new(engine, args.limits.max_jobs(), gone.clone());
+            let server = Server::new(Service::new(engine, args.limits.max_jobs(), gone.clone()));
             serve_stdio(&server, gone.clone(), stop).await?;
         }
     }
@@ -121,8 +122,9 @@ async fn serve_http(
         return Err(ServeError::Offline);
     }
     let token = std::env::var_os(TOKEN_VARIABLE);
-    let gate = Gate::new(address, args.hosts, token.as_deref())?;
-    let server = Server::new(engine.for_audience(gate.audience()), args.limits.max_jobs(), stop.clone());
+    let gate = BearerCheck::new(address, args.hosts, token.as_deref())?;
+    let engine = engine.for_audience(gate.audience());
+    let server = Server::new(Service::new(engine, args.limits.max_jobs(), stop.clone()));
     let listening = Listening::at(gate).await?;
     ui.tell(&format!("listening at {}", listening.url()));
     listening.serve(&server, stop).await

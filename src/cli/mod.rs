@@ -408,6 +408,7 @@ fn start_log(traces: Option<&Traces>) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::path::Path;
 
     use clap::CommandFactory;
@@ -443,20 +444,65 @@ mod tests {
         assert_eq!(code.matches("Engine::new(").count(), 1);
     }
 
-    #[test]
-    fn commands_use_the_engine_and_nothing_below_it() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli");
-        let mut files = 0;
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let text = std::fs::read_to_string(&path).unwrap();
-            for (line, number) in text.lines().zip(1..) {
-                let below = ["run", "llm", "kb", "source", "research"];
-                let below = below.iter().find(|module| line.contains(&format!("crate::{module}::")));
-                assert!(below.is_none(), "{}:{number}: {line}", path.display());
+    /// Returns the modules of the crate that a text uses, also inside of braces.
+    fn modules_used(text: &str) -> BTreeSet<&str> {
+        let name = |text: &'_ str| text.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(text.len());
+        let mut used = BTreeSet::new();
+        for (at, start) in text.match_indices("crate::") {
+            let rest = &text[at + start.len()..];
+            let Some(list) = rest.strip_prefix('{') else {
+                used.insert(&rest[..name(rest)]);
+                continue;
+            };
+            let mut depth = 1;
+            let mut is_first = true;
+            for (at, c) in list.char_indices() {
+                match c {
+                    '{' => depth += 1,
+                    '}' => depth -= 1,
+                    ',' if depth == 1 => is_first = true,
+                    _ if is_first && c.is_alphabetic() => {
+                        used.insert(&list[at..at + name(&list[at..])]);
+                        is_first = false;
+                    }
+                    _ => {}
+                }
+                if depth == 0 {
+                    break;
+                }
             }
-            files += 1;
         }
-        assert!(files > 10, "{files} files were read");
+        used
+    }
+
+    #[test]
+    fn modules_are_found_inside_of_braces() {
+        let text = "use crate::{engine::{Engine, Mode}, kb};\nuse crate::base::line;\nfn f() -> crate::llm::Role {}";
+        assert_eq!(modules_used(text).into_iter().collect::<Vec<_>>(), ["base", "engine", "kb", "llm"]);
+    }
+
+    #[test]
+    fn surfaces_use_the_engine_and_nothing_below_it() {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let everywhere = ["base", "engine", "render"];
+        let surfaces: [(&str, &[&str]); 3] =
+            [("mcp", &[]), ("serve", &["mcp"]), ("cli", &["cli", "config", "mcp", "serve", "traces"])];
+        for (surface, more) in surfaces {
+            let mut files = 0;
+            for entry in std::fs::read_dir(source.join(surface)).unwrap() {
+                let path = entry.unwrap().path();
+                if path.extension().is_none_or(|extension| extension != "rs") {
+                    continue;
+                }
+                let text = std::fs::read_to_string(&path).unwrap();
+                let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+                for module in modules_used(code) {
+                    let may = everywhere.contains(&module) || more.contains(&module);
+                    assert!(may, "{} uses `{module}`", path.display());
+                }
+                files += 1;
+            }
+            assert!(files > 10, "{files} files of {surface} were read");
+        }
     }
 }

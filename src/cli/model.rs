@@ -133,7 +133,7 @@ fn line(entry: &ModelEntry, width: usize) -> String {
     format!("{mark} {name:<width$}  {dimensions:>5} {size:>8}  {languages:<16} {licence:<12} {ndcg:<14} {place}")
 }
 
-/// Returns what was done, and what is to be done.
+/// Returns a line about the change, and the next step.
 fn said(used: &ModelUse) -> String {
     let ModelUse { setting, value, written, folder, reembedding } = used;
     let mut text = String::new();
@@ -169,7 +169,7 @@ fn needed(from: &str, estimate: &IndexEstimate) -> String {
         about(*seconds)
     );
     format!(
-        "{}\nsearch goes on meanwhile; if it is interrupted, the next `dr index` goes on where it stopped",
+        "{}\nsearch continues meanwhile; if it is interrupted, the next `dr index` continues where it stopped",
         styled(GOOD, &next)
     )
 }

@@ -13,7 +13,7 @@ use super::signal::interruptible;
 use super::ui::Ui;
 use crate::base::line::one_line;
 use crate::config::{Flags, dollars, duration};
-use crate::engine::{Engine, Raise, ResumeRequest};
+use crate::engine::{Amounts, Engine, ResumeRequest};
 
 /// Continue a run that was interrupted or reached a limit
 ///
@@ -72,13 +72,9 @@ impl ResumeArgs {
     }
 
     fn request(&self) -> ResumeRequest {
-        let raise = Raise {
-            dollars: self.add_budget.unwrap_or_default(),
-            tokens: self.add_tokens.unwrap_or_default(),
-            time: self.add_time.unwrap_or_default(),
-            rounds: self.add_rounds.unwrap_or_default(),
-        };
-        ResumeRequest { run: self.run.clone(), raise, retry_unknown: self.retry_unknown, ..ResumeRequest::default() }
+        let add =
+            Amounts { dollars: self.add_budget, tokens: self.add_tokens, time: self.add_time, rounds: self.add_rounds };
+        ResumeRequest { run: self.run.clone(), add, retry_unknown: self.retry_unknown, ..ResumeRequest::default() }
     }
 }
 

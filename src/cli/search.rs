@@ -23,7 +23,7 @@ const MAX_SECTION_LINES: usize = 30;
 
 /// Find passages in the index
 ///
-/// Words and meaning are searched together. What stands in double quotes must occur as it is, letter case aside;
+/// Words and meaning are searched together. A phrase in double quotes must occur as it is, letter case aside;
 /// names like `foo_bar`, `2026.4.10` or `--no-rerank` are matched as written (put `--` before a query that starts with a
 /// dash).
 #[derive(Args, Debug)]
@@ -151,7 +151,7 @@ struct SearchResult<'a> {
 struct HitEntry<'a> {
     #[serde(flatten)]
     hit: &'a Hit,
-    /// What stands around it, if that was asked for.
+    /// Its context, with `--expand`.
     #[serde(flatten)]
     around: Option<&'a Neighbourhood>,
 }
@@ -231,7 +231,7 @@ fn file_name(hit: &Hit, folders: &BTreeMap<String, PathBuf>, current: Option<&Pa
 }
 
 /// Returns the hits for people, matched words marked. Places of collections with a folder are links. What is said
-/// of a folder stands with its first hit.
+/// of a folder is printed with its first hit.
 fn text<'a>(entries: impl Iterator<Item = HitEntry<'a>>, explain: bool, folders: &BTreeMap<String, PathBuf>) -> String {
     let (mut text, mut said, mut seen) = (String::new(), HashSet::new(), HashSet::new());
     for HitEntry { hit, around } in entries {

@@ -11,12 +11,13 @@ use super::signal::interruptible;
 use super::ui::Ui;
 use super::watch::beside;
 use crate::config::Flags;
-use crate::engine::Engine;
+use crate::engine::{Engine, Service};
+use crate::mcp;
 use crate::serve::{App, PageServer, ServeError};
 
 /// Serve a page to ask, watch, read and search in a browser
 ///
-/// Listens on this machine alone, until it is interrupted. The printed address has a token, which lets a browser in. The
+/// Listens only on this machine, until it is interrupted. The printed address has a token, which lets a browser in. The
 /// API that the page uses is described at `/api/openapi.json`, and `/mcp` serves the tools of `dr mcp`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -51,11 +52,11 @@ impl ServeArgs {
 /// Runs the command.
 pub(super) async fn serve(ui: &mut Ui, engine: Engine, args: ServeArgs) -> Result<Exit, CliError> {
     if engine.is_offline() {
-        return Err(ServeError::Offline.into());
+        return Err(ServeError::from(mcp::ServeError::Offline).into());
     }
     let stop = interruptible();
     let token = engine.page_token();
-    let app = App::new(engine.clone(), args.limits.max_jobs(), stop.clone());
+    let app = App::new(Service::new(engine.clone(), args.limits.max_jobs(), stop.clone()));
     let server = PageServer::at(args.port, token, app).await?;
     let address = server.url();
     ui.tell(&format!("listening at {address}"));

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::exit::Exit;
 
-/// How long work may go on after the first signal. Work that does not end by then is lost, as in a crash: what it has
+/// How long work may continue after the first signal. Work that does not end by then is lost, as in a crash: what it has
 /// stored is kept, and the next run does the rest.
 const GRACE: Duration = Duration::from_millis(1_500);
 

@@ -46,7 +46,7 @@ pub(super) struct WatchArgs {
     #[arg(long)]
     no_embed: bool,
 
-    /// Look for changes this often, for example `30s`, instead of being told of them by the system
+    /// Look for changes this often, for example `30s`, instead of asking the system to report them
     #[arg(long, value_name = "TIME", value_parser = interval)]
     poll: Option<Duration>,
 

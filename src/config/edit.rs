@@ -53,8 +53,9 @@ impl Settings {
     ///
     /// Returns an error for a file that cannot be read, understood or written.
     pub(crate) fn write(&mut self, project: &Path, name: &'static str, value: &str) -> Result<Written, EditError> {
+        let is_trusted = self.paths.trust().is_trusted(project);
         let is_open = |setting: &&super::setting::Setting| {
-            setting.name == name && setting.is_open_to_projects(&Value::from(value))
+            setting.name == name && setting.is_open_to_projects(&Value::from(value), is_trusted)
         };
         let is_users = SETTINGS.iter().find(is_open).is_none();
         let file = if is_users {

@@ -59,8 +59,8 @@ impl Layer {
         Self::checked(DEFAULT, values, Place::Default)
     }
 
-    /// Reads the user's file, or the project's. A file that does not exist sets nothing.
-    pub(super) fn file(path: &Path, is_project: bool) -> Result<Self, ConfigError> {
+    /// Reads the user's file, or that of a project, which the user trusts or not. A file that does not exist sets nothing.
+    pub(super) fn file(path: &Path, place: FilePlace) -> Result<Self, ConfigError> {
         let origin = path.display().to_string();
         let text = match path.metadata() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
@@ -74,7 +74,7 @@ impl Layer {
             hint: None,
         })?;
         let values = values_of(&Toml::string(&text), &origin)?;
-        Self::checked(&origin, values, Place::File { is_project })
+        Self::checked(&origin, values, Place::File(place))
     }
 
     /// Drops values that are looser than those of the layers beneath, where only a stricter one counts.
@@ -146,11 +146,18 @@ pub(super) fn find(path: &[String]) -> Found {
     found
 }
 
+/// Whose file a layer is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum FilePlace {
+    User,
+    Project { is_trusted: bool },
+}
+
 /// The kind of a layer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Default,
-    File { is_project: bool },
+    File(FilePlace),
     Variable,
     Flag,
 }
@@ -186,24 +193,25 @@ impl Check<'_> {
             let reason = format!("found {}, expected {expected}", found(value, path.len() > 1));
             self.invalid(path, reason, Some(self.example(setting, path)))
         })?;
-        if self.place == (Place::File { is_project: true }) && !setting.is_open_to_projects(&read) {
-            return Err(ConfigError::NotForProjects {
-                file: self.origin.to_owned(),
-                key: typed(path),
-                flag: setting.has_flag.then(|| setting.flag_name()),
-                only: match setting.project {
-                    Project::Only(_, values) => Some(values),
-                    Project::May | Project::MayNot | Project::Stricter(_) => None,
-                },
-            });
+        let Place::File(FilePlace::Project { is_trusted }) = self.place else { return Ok(read) };
+        if setting.is_open_to_projects(&read, is_trusted) {
+            return Ok(read);
         }
-        Ok(read)
+        let (file, key) = (self.origin.to_owned(), typed(path));
+        let flag = setting.has_flag.then(|| setting.flag_name());
+        Err(match setting.project {
+            Project::IfTrusted => ConfigError::Untrusted { file, key, flag },
+            Project::Only(_, values) => ConfigError::NotForProjects { file, key, flag, only: Some(values) },
+            Project::May | Project::MayNot | Project::Stricter(_) => {
+                ConfigError::NotForProjects { file, key, flag, only: None }
+            }
+        })
     }
 
     fn example(&self, setting: &Setting, path: &[String]) -> String {
         let example = setting.example();
         match self.place {
-            Place::Default | Place::File { .. } => format!("for example `{} = {example}`", typed(path)),
+            Place::Default | Place::File(_) => format!("for example `{} = {example}`", typed(path)),
             Place::Variable => format!("for example `{}={}`", self.origin, example.trim_matches('"')),
             Place::Flag => format!("for example `{} {}`", self.origin, example.trim_matches('"')),
         }
@@ -211,7 +219,7 @@ impl Check<'_> {
 
     fn invalid(&self, path: &[String], reason: String, hint: Option<String>) -> ConfigError {
         let origin = match self.place {
-            Place::Default | Place::File { .. } => format!("`{}` in `{}`", typed(path), self.origin),
+            Place::Default | Place::File(_) => format!("`{}` in `{}`", typed(path), self.origin),
             Place::Variable | Place::Flag => format!("`{}`", self.origin),
         };
         ConfigError::Invalid { origin, reason, hint }
@@ -293,25 +301,10 @@ fn alike(path: &[String]) -> Option<String> {
         let candidate = setting.name.rsplit('.').next()?;
         let path: Vec<_> = above.iter().cloned().chain([candidate.to_owned()]).collect();
         let is_there = matches!(find(&path), Found::Setting(found) if found.name == setting.name);
-        is_there.then(|| (distance(name, candidate), candidate))
+        is_there.then(|| (strsim::levenshtein(name, candidate), candidate))
     });
     let (distance, best) = known.min()?;
     (distance <= 2).then(|| format!("did you mean `{best}`?"))
-}
-
-/// Returns how many letters have to be added, removed or replaced to make one word another.
-fn distance(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (place, letter) in left.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], place + 1);
-        for column in 0..right.len() {
-            let replaced = diagonal + usize::from(right[column] != letter);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(row[column] + 1).min(diagonal + 1);
-        }
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ const PAGE: Kind = Kind::Checked {
     example: "https://github.com/example/handbook/blob/main",
 };
 
-/// The user alone decides which endpoint receives data, so a project's file may not set these.
+/// Only the user decides which endpoint receives data, so a project's file may not set these.
 const BASE_URL: &str = "address of the endpoint, with its `/v1`";
 const KEY_ENV: &str = "name of the variable that holds the key";
 const LOCAL: &str = "the endpoint is your own and costs nothing";
@@ -49,7 +49,7 @@ const fn row(name: &'static str, kind: Kind, doc: &'static str) -> Setting {
     Setting::new(name, kind, doc)
 }
 
-/// Returns a setting of the user alone, without a default.
+/// Returns a setting that only the user may set, without a default.
 const fn own(name: &'static str, kind: Kind, doc: &'static str, unset: &'static str) -> Setting {
     row(name, kind, doc).unset(unset).user_only()
 }
@@ -73,7 +73,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .variable(),
     row("mode", Kind::OneOf(&["hybrid", "lexical", "vector"]), "how `dr search` searches").default("\"hybrid\"").flag(),
     row("limit", LIMIT, "hits of `dr search`, quotes of `dr recall`").default("10").flag(),
-    row("model", Kind::Name, "the language model of every role").unset("by role").flag(),
+    row("model", Kind::Name, "the language model of every role").unset("by role").flag().if_trusted(),
     row(
         "max_cost",
         Kind::Dollars { zero: true, most: f64::INFINITY },
@@ -95,29 +95,39 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("parallel", Kind::Whole { least: 1, most: 64 }, "sub-questions researched in parallel").default("3").flag(),
     row("summary_tokens", SUMMARY_TOKENS, "tokens of the rolling summary").default("4000").variable(),
     row("reuse", Kind::Switch, "show a run what earlier runs quoted").default("false").variable(),
-    row("models.model", Kind::Name, "name of the model at the endpoint").unset("by role, with OpenAI only"),
+    row("models.model", Kind::Name, "name of the model at the endpoint")
+        .unset("by role, with OpenAI only")
+        .if_trusted(),
     own("models.base_url", Kind::Address, BASE_URL, "`OPENAI_BASE_URL`, else OpenAI"),
     row("models.api", Kind::OneOf(&["responses", "chat"]), "API of the endpoint")
-        .unset("`responses` with OpenAI, else `chat`"),
+        .unset("`responses` with OpenAI, else `chat`")
+        .if_trusted(),
     own("models.key_env", Kind::Variable, KEY_ENV, "see [keys](#keys)"),
     row("models.window_tokens", Kind::COUNT, "context window, prompt and reply together")
-        .unset("the model's, if it is known; else 32,768"),
-    row("models.max_input_tokens", Kind::COUNT, "tokens a prompt may have").unset("32,000, or what the window leaves"),
+        .unset("the model's, if it is known; else 32,768")
+        .if_trusted(),
+    row("models.max_input_tokens", Kind::COUNT, "tokens a prompt may have")
+        .unset("32,000, or what the window leaves")
+        .if_trusted(),
     row("models.max_output_tokens", COUNT_32, "visible tokens a reply may have")
-        .unset("4,000, or a quarter of the window"),
+        .unset("4,000, or a quarter of the window")
+        .if_trusted(),
     row("models.reasoning_tokens", COUNT_32, "reasoning tokens in addition to the reply")
-        .unset("4,000 for models known to reason, else 0"),
-    row("models.effort", EFFORT, "reasoning effort").unset("the endpoint's"),
-    row("models.temperature", ANY_NUMBER, "sampling temperature").unset("the endpoint's"),
+        .unset("4,000 for models known to reason, else 0")
+        .if_trusted(),
+    row("models.effort", EFFORT, "reasoning effort").unset("the endpoint's").if_trusted(),
+    row("models.temperature", ANY_NUMBER, "sampling temperature").unset("the endpoint's").if_trusted(),
     row(
         "models.schema",
         Kind::OneOf(&["strict", "json", "none"]),
         "replies enforced by JSON Schema, as any JSON, or by the prompt",
     )
-    .unset("`strict`"),
+    .unset("`strict`")
+    .if_trusted(),
     row("models.encoding", Kind::OneOf(&["o200k", "o200k_harmony", "cl100k"]), "tokenizer for counting tokens")
-        .unset("the model's, if it is known; else `o200k` and a fifth more"),
-    row("models.timeout_seconds", FROM_ONE, "seconds one request may take").unset("300"),
+        .unset("the model's, if it is known; else `o200k` and a fifth more")
+        .if_trusted(),
+    row("models.timeout_seconds", FROM_ONE, "seconds one request may take").unset("300").if_trusted(),
     own("models.local", Kind::Bool, LOCAL, "only endpoints on this machine"),
     own("prices.MODEL.input", PRICE, "a million tokens sent", "needed"),
     own("prices.MODEL.output", PRICE, "a million tokens received, reasoning included", "needed"),
@@ -136,7 +146,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
     ),
     own("web.base_url", Kind::Address, "address of the engine", "its own; that of SearXNG is in `SEARXNG_URL`"),
     own("web.key_env", Kind::Variable, KEY_ENV, "`TAVILY_API_KEY`, `BRAVE_API_KEY`, `EXA_API_KEY`, `OPENALEX_API_KEY`"),
-    own("web.contact", Kind::Text, "your mail address or web page, for engines that ask who is asking", "not sent"),
+    own(
+        "web.contact",
+        Kind::Text,
+        "your mail address or web page, for engines that want to know who sends requests",
+        "not sent",
+    ),
     own("web.fetch", Kind::Bool, "whether pages are fetched; otherwise nothing from the web is verified", "`true`"),
     own(
         "web.allowed_hosts",
@@ -161,8 +176,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     own(
         "embedding.shorten",
         Kind::OneOf(&["server", "here"]),
-        "who shortens the vectors to `dimensions`, with a model trained for it (Matryoshka)",
-        "nobody",
+        "where vectors are truncated to `dimensions` (Matryoshka models)",
+        "not truncated",
     ),
     own("embedding.query_prefix", Kind::Text, "put in front of a query", "the model's, if it is known; else none"),
     own("embedding.passage_prefix", Kind::Text, "put in front of a passage", "the model's, if it is known; else none"),

@@ -26,11 +26,14 @@ pub(crate) struct Setting {
 }
 
 /// What a project's file may do with a setting. Such a file may come from a stranger with the folder, so it cannot set
-/// anything that contacts a server, costs money or loads a file, and it cannot loosen what the user has restricted.
+/// anything that contacts a server or loads a file, and it cannot loosen what the user has restricted. What decides the
+/// price of a call needs the user's trust in the folder, as a key in its `.env` does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Project {
     /// It may set any value, which replaces the user's.
     May,
+    /// It may set any value if the user trusts its folder, else none.
+    IfTrusted,
     /// It may not set it.
     MayNot,
     /// It may set values that pass the check. The text describes them.
@@ -93,6 +96,11 @@ impl Setting {
         Self { project: Project::MayNot, ..self }
     }
 
+    /// Refuses it in a project's file unless the user trusts its folder.
+    pub(super) const fn if_trusted(self) -> Self {
+        Self { project: Project::IfTrusted, ..self }
+    }
+
     /// Lets a project's file set only values that pass a check.
     pub(super) const fn project_only(self, check: fn(&Value) -> bool, values: &'static str) -> Self {
         Self { project: Project::Only(check, values), ..self }
@@ -124,9 +132,10 @@ impl Setting {
     }
 
     /// Returns whether a project's file may set it to `value`.
-    pub(super) fn is_open_to_projects(&self, value: &Value) -> bool {
+    pub(super) fn is_open_to_projects(&self, value: &Value, is_trusted: bool) -> bool {
         match self.project {
             Project::May | Project::Stricter(_) => true,
+            Project::IfTrusted => is_trusted,
             Project::MayNot => false,
             Project::Only(check, _) => check(value),
         }

@@ -287,7 +287,7 @@ impl Access {
         folder.metadata().map(|_: Metadata| Self::default())
     }
 
-    /// Returns the access to what this process makes: it belongs to the user, and is for the user alone.
+    /// Returns the access to what this process makes: it belongs to the user, and only the user has access.
     #[cfg(unix)]
     fn of_new_files() -> std::io::Result<Self> {
         use std::os::unix::fs::MetadataExt;
@@ -311,7 +311,7 @@ fn is_absent(dr: &Path) -> bool {
     }
 }
 
-/// Returns a folder and its `.dr`. A `.dr` stands for its folder.
+/// Returns a folder and its `.dr`. Naming a `.dr` names its folder.
 fn both(folder: &Path) -> Result<(PathBuf, PathBuf), TrustError> {
     let mut folder = folder.canonicalize().map_err(TrustError::file("find", folder))?;
     if folder.ends_with(DR_FOLDER) {
@@ -322,7 +322,7 @@ fn both(folder: &Path) -> Result<(PathBuf, PathBuf), TrustError> {
 }
 
 /// Returns the path of a `.dr` as notes name it. If `.dr` itself is a symbolic link, it is not followed: a link that came
-/// with a folder would otherwise stand for the trusted `.dr` it leads to.
+/// with a folder would otherwise count as the trusted `.dr` it leads to.
 fn place(dr: &Path) -> Result<String, TrustError> {
     let base = dr.parent().unwrap_or(dr);
     let base = base.canonicalize().map_err(TrustError::file("find", base))?;

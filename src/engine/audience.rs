@@ -1,6 +1,6 @@
 //! Who receives what an engine returns, and what may be shown to them.
 //!
-//! A `local_only` collection is shown on this machine alone. The rule is here and not in a server, so that every surface
+//! A `local_only` collection is shown only on this machine. The rule is here and not in a server, so that every surface
 //! follows it: searches leave such collections out, and naming one, or a run that has its text, is an error.
 
 use std::collections::BTreeSet;

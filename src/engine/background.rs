@@ -1,8 +1,8 @@
-//! Runs that go on while their caller does something else: start, resume, watch, status, result, cancel.
+//! Runs that continue while their caller does something else: start, resume, watch, status, result, cancel.
 //!
 //! A client of a server waits a minute for a reply, and a run may take an hour. So a run is started, and asked about by its
-//! id. Everything a run has is in its journal; what is kept here is what no journal has: the handle to stop it, and the
-//! error that ended it. A run ends with its server, and is resumed like any other that was interrupted.
+//! id. Its facts are in its journal; kept here are only the handle to stop it and the error that ended it. A run ends with
+//! its server, and is resumed like any other that was interrupted.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,8 +12,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::observer::{Observer, RunEvent};
-use super::run::{Asked, Begun};
-use super::stored::Replayed;
+use super::run::Begun;
+use super::stored::{Asked, Replayed};
 use super::{AskRequest, Engine, EngineError, Planned, Report, ResumeRequest, RunStatus, RunView, Standing};
 use crate::base::id::RunId;
 use crate::base::line::with_causes;
@@ -47,7 +47,7 @@ pub(crate) struct Background {
 struct Started {
     id: RunId,
     stop: CancellationToken,
-    outcome: watch::Receiver<Option<Outcome>>,
+    outcome: watch::Receiver<Option<RunOutcome>>,
     events: broadcast::WeakSender<RunEvent>,
 }
 
@@ -61,13 +61,37 @@ struct Beginning {
 impl Beginning {
     fn observer(&self) -> Observer {
         let events = self.events.clone();
-        // An error means that no one watches.
+        // An error means that no stream is open.
         Arc::new(move |event| drop(events.send(event)))
     }
 }
 
 /// How a run ended. `None` for one that was abandoned: the journal says how far it is.
-type Outcome = Arc<Result<Option<Asked>, String>>;
+type RunOutcome = Arc<Result<Option<Asked>, String>>;
+
+/// Publishes the outcome of a run, at the latest when it is dropped: a task may panic and a caller may go away, and the run
+/// would otherwise count as running for as long as the server lives.
+struct Ending(watch::Sender<Option<RunOutcome>>);
+
+impl Ending {
+    fn note(&self, asked: &Result<Option<Asked>, EngineError>) {
+        let outcome = match asked {
+            Ok(asked) => Ok(asked.clone()),
+            Err(error) => Err(with_causes(error)),
+        };
+        self.0.send_replace(Some(Arc::new(outcome)));
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.send_if_modified(|outcome| {
+            let is_missing = outcome.is_none();
+            outcome.get_or_insert_with(|| Arc::new(Ok(None)));
+            is_missing
+        });
+    }
+}
 
 /// The report of a run.
 #[derive(Debug)]
@@ -96,20 +120,38 @@ impl Background {
         observer: Observer,
         cancelled: CancellationToken,
     ) -> Result<RunReport, EngineError> {
-        let stop = self.stop.child_token();
-        let _slot = tokio::select! {
-            slot = self.slots.acquire() => slot.ok(),
+        let slot = tokio::select! {
+            slot = Arc::clone(&self.slots).acquire_owned() => slot.map_err(|_| EngineError::Cancelled)?,
             () = cancelled.cancelled() => return Err(EngineError::Cancelled),
-            () = stop.cancelled() => return Err(EngineError::Cancelled),
+            () = self.stop.cancelled() => return Err(EngineError::Cancelled),
         };
-        let asked = Box::pin(engine.ask(request, None, observer, stop.clone()));
+        let beginning = self.beginning_in(slot);
+        let (stop, watched) = (beginning.stop.clone(), beginning.observer());
+        let observer: Observer = Arc::new(move |event: RunEvent| {
+            watched(event.clone());
+            observer(event);
+        });
+        let mut ending = None;
+        let asked = async {
+            let run = match Box::pin(engine.begin(request, observer, stop.clone())).await? {
+                Begun::Run(run) => run,
+                Begun::Before(asked) => return Ok(*asked),
+            };
+            // Other clients may watch and stop it too.
+            ending = Some(self.remember(run.id().clone(), &beginning));
+            Box::pin(engine.carry_out(*run, None)).await
+        };
         let either = async {
             tokio::select! {
                 () = cancelled.cancelled() => stop.cancel(),
                 () = stop.cancelled() => {}
             }
         };
-        stoppable(asked, either).await?.map(RunReport::from).ok_or(EngineError::Cancelled)
+        let asked = stoppable(Box::pin(asked), either).await;
+        if let Some(ending) = ending {
+            ending.note(&asked);
+        }
+        asked?.map(RunReport::from).ok_or(EngineError::Cancelled)
     }
 
     /// Plans a run. It stops when the future is dropped, or all runs are stopped.
@@ -139,7 +181,7 @@ impl Background {
         Ok(id)
     }
 
-    /// Resumes a run and returns its id. What keeps it from going on is found by the run, see [`Self::status`].
+    /// Resumes a run and returns its id. What keeps it from continuing is found by the run, see [`Self::status`].
     ///
     /// # Errors
     ///
@@ -170,11 +212,11 @@ impl Background {
 
     fn beginning(&self) -> Result<Beginning, EngineError> {
         let slot = Arc::clone(&self.slots).try_acquire_owned();
-        Ok(Beginning {
-            slot: slot.map_err(|_| EngineError::TooManyRuns { most: MAX_RUNS })?,
-            stop: self.stop.child_token(),
-            events: broadcast::channel(MAX_BEHIND).0,
-        })
+        Ok(self.beginning_in(slot.map_err(|_| EngineError::TooManyRuns { most: MAX_RUNS })?))
+    }
+
+    fn beginning_in(&self, slot: OwnedSemaphorePermit) -> Beginning {
+        Beginning { slot, stop: self.stop.child_token(), events: broadcast::channel(MAX_BEHIND).0 }
     }
 
     /// Works on a run in a task of its own.
@@ -184,13 +226,12 @@ impl Background {
         beginning: Beginning,
         work: impl Future<Output = Result<Asked, EngineError>> + Send + 'static,
     ) {
-        let Beginning { slot, stop, events } = beginning;
-        let (ended, outcome) = watch::channel(None);
-        self.remember(Started { id, stop: stop.clone(), outcome, events: events.downgrade() });
+        let ending = self.remember(id, &beginning);
         // Not awaited: `close` waits for its slot, and the channel has its outcome.
         drop(tokio::spawn(async move {
+            let Beginning { slot, stop, events } = beginning;
             let asked = stoppable(Box::pin(work), stop.cancelled()).await;
-            ended.send_replace(Some(Arc::new(asked.map_err(|error| with_causes(&error)))));
+            ending.note(&asked);
             drop((events, slot));
         }));
     }
@@ -279,23 +320,26 @@ impl Background {
         drop(self.slots.acquire_many(MAX_RUNS).await);
     }
 
-    fn remember(&self, started: Started) {
+    /// Lists a run among those that are worked on, until the returned value publishes how it ended.
+    fn remember(&self, id: RunId, beginning: &Beginning) -> Ending {
+        let (ended, outcome) = watch::channel(None);
         let mut runs = self.runs();
-        runs.retain(|run| run.id != started.id);
-        runs.push_back(started);
-        while runs.len() > MAX_KEPT {
-            match runs.iter().position(|run| run.outcome.borrow().is_some()) {
-                Some(ended) => drop(runs.remove(ended)),
-                None => return,
-            }
+        runs.retain(|run| run.id != id);
+        let (stop, events) = (beginning.stop.clone(), beginning.events.downgrade());
+        runs.push_back(Started { id, stop, outcome, events });
+        while runs.len() > MAX_KEPT
+            && let Some(ended) = runs.iter().position(|run| run.outcome.borrow().is_some())
+        {
+            runs.remove(ended);
         }
+        Ending(ended)
     }
 
     fn started(&self, run: &str) -> Option<Started> {
         self.runs().iter().find(|started| started.id.as_str() == run).cloned()
     }
 
-    fn outcome_of(&self, run: &str) -> Option<Outcome> {
+    fn outcome_of(&self, run: &str) -> Option<RunOutcome> {
         self.started(run)?.outcome.borrow().clone()
     }
 

@@ -10,6 +10,9 @@ use super::audience::Audience;
 use super::{Engine, EngineError};
 use crate::source::Place;
 
+/// Beginning of the addresses of documents.
+pub(crate) const DOCUMENTS: &str = "dr://documents/";
+
 /// A collection of the index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct CollectionEntry {
@@ -83,7 +86,7 @@ impl Engine {
     }
 
     /// Returns what makes the addresses of passages: where their collection is published, else the file on this machine.
-    /// Other machines are not told of its folders, and get an address that [`document_address`] makes.
+    /// Clients on other machines do not see its folders, and get an address that [`document_address`] makes.
     ///
     /// # Errors
     ///
@@ -135,7 +138,7 @@ impl Addresses {
 
 /// Returns the address of a document within its index: `dr://documents/handbook/guide/a%20b.md`.
 pub(crate) fn document_address(collection: &str, path: &str) -> Url {
-    let base = Url::parse("dr://documents").expect("the address is constant");
+    let base = Url::parse(DOCUMENTS).expect("the address is constant");
     extended(base, std::iter::once(collection).chain(path.split('/')))
 }
 

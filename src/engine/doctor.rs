@@ -67,7 +67,7 @@ pub(crate) struct Checkup {
     pub(crate) checks: Vec<Check>,
     /// The settings in force.
     pub(crate) settings: Vec<ExplainedSetting>,
-    /// What was repaired before the checks, and what was lost.
+    /// Repairs that were made before the checks, and their losses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) repairs: Vec<String>,
 }
@@ -207,7 +207,7 @@ impl Engine {
     pub(crate) fn check_settings(&self) -> Result<(), EngineError> {
         self.settings.check_outside()?;
         match self.settings.models() {
-            // What is missing may come from the environment of the run.
+            // A missing value may come from the environment of the run.
             Ok(_) | Err(ModelsError::NoModel { .. } | ModelsError::Key { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -403,7 +403,7 @@ impl Engine {
                 let mend = "set `local = true` in `[embedding]` if the server is your own, or index with `builtin`";
                 Check::trouble("embedder", format!("{detail}; `{name}` is for local models only"), mend.to_owned())
             }
-            None if server.price.is_none() && self.limits().cost_nanos.is_some() => {
+            None if server.price.is_none() && self.settings.limits().cost_nanos.is_some() => {
                 let mend = "set `price` in `[embedding]`, or `--max-cost inf`".to_owned();
                 Check::note("embedder", format!("{detail}; not asked while the cost is limited"), Some(mend))
             }

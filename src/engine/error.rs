@@ -115,7 +115,6 @@ pub enum EngineError {
         action: &'static str,
         /// The folder or file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
@@ -125,7 +124,6 @@ pub enum EngineError {
     /// The request is restricted to the web, which cannot be searched.
     #[error("web cannot be searched: {reason}")]
     NoWayOut {
-        /// Why.
         reason: &'static str,
         /// What the user can do.
         hint: &'static str,
@@ -134,7 +132,6 @@ pub enum EngineError {
     #[error("folder `{folder}` is not writable, and a run with a model must be stored there")]
     CannotKeep {
         folder: PathBuf,
-        /// Why.
         #[source]
         source: Box<Self>,
     },
@@ -303,7 +300,7 @@ impl EngineError {
         }
     }
 
-    /// Returns whether a run is in a state that does not allow what was asked.
+    /// Returns whether a run is in a state that does not allow the request.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(
             self,
@@ -383,7 +380,7 @@ impl EngineError {
             Self::NotStartedHere { .. } => Some("end the process that works on it".into()),
             Self::TooManyRuns { .. } => Some("wait until one of them has ended, or cancel one".into()),
             Self::StillRunning { run } => Some(format!("ask for the status of run {run} until it has ended")),
-            Self::RunFailed { run, .. } => Some(format!("`dr show {run}` prints what it has; `dr resume {run}` goes on")),
+            Self::RunFailed { run, .. } => Some(format!("`dr show {run}` prints what it has; `dr resume {run}` continues")),
             Self::Unpriced { model, .. } => Some(format!(
                 "set `[prices.\"{model}\"]` with `input` and `output`, `local = true` for a server of your own, or lift \
                  the limit with `--max-cost inf`"
@@ -392,7 +389,7 @@ impl EngineError {
                 Some(format!("set the models as they were, for example with `--model {was}` where it was one for all"))
             }
             Self::NothingToResume { newest } => Some(format!(
-                "`dr replay` prints the newest report again; `dr resume {newest} --add-rounds 1` goes on with that run"
+                "`dr replay` prints the newest report again; `dr resume {newest} --add-rounds 1` continues that run"
             )),
             Self::OnlyPlanned { run } => {
                 Some(format!("`dr resume {run}` carries the plan out; `dr show {run}` prints it"))

@@ -1,14 +1,14 @@
-//! Requests of clients of a server, which may lower the limits of the settings but not raise them.
+//! Requests of clients of a server. They may set any limit up to that of the settings.
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::request::{AskRequest, LowerLimits, RequestError};
+use super::request::{Amounts, AskRequest, RequestError};
 use super::{Engine, EngineError, Mode, ResumeRequest, RunRequest, Scope, SourceHint};
 
-/// A question of a client. What is left out is decided by the settings and the plan.
+/// A question of a client. The settings and the plan decide whatever is left out.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct QuestionForm {
@@ -62,12 +62,7 @@ impl QuestionForm {
             source: self.source,
             ..RunRequest::default()
         };
-        let lower = LowerLimits {
-            dollars: self.max_cost,
-            tokens: self.max_tokens,
-            time: self.max_seconds.map(|seconds| Duration::from_secs(seconds.into())),
-            rounds: self.max_rounds,
-        };
+        let lower = amounts(self.max_cost, self.max_tokens, self.max_seconds, self.max_rounds);
         let (follow, fresh) = (self.follow, self.fresh);
         let request = AskRequest { run, follow, max_jobs, lower, fresh, ..AskRequest::new(question) };
         let engine = if self.offline { engine.offline()? } else { engine.clone() };
@@ -75,19 +70,19 @@ impl QuestionForm {
     }
 }
 
-/// A run that a client resumes. What is left out stays as it is.
+/// A run that a client resumes. A limit that is left out stays as it is.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ResumeForm {
     /// The run.
     pub(crate) run_id: String,
-    /// Raise its limit to so many US dollars; at most the server's limit. A limit that is higher stays.
+    /// Raise its limit to this many US dollars; at most the server's limit. A limit that is higher stays.
     max_cost: Option<f64>,
-    /// Raise its limit to so many tokens; at most the server's limit.
+    /// Raise its limit to this many tokens; at most the server's limit.
     max_tokens: Option<u64>,
-    /// Raise its limit to so many seconds of work; at most the server's limit.
+    /// Raise its limit to this many seconds of work; at most the server's limit.
     max_seconds: Option<u32>,
-    /// Raise its limit to so many rounds of research; at most the server's limit.
+    /// Raise its limit to this many rounds of research; at most the server's limit.
     #[schemars(range(min = 1))]
     max_rounds: Option<u32>,
 }
@@ -97,15 +92,14 @@ impl ResumeForm {
     ///
     /// # Errors
     ///
-    /// Returns an error for a limit above that of the settings.
+    /// Returns an error for a limit above that of the settings, see [`Engine::limits`].
     pub(crate) fn request(self, engine: &Engine, max_jobs: Option<usize>) -> Result<ResumeRequest, EngineError> {
-        let at_least = LowerLimits {
-            dollars: self.max_cost,
-            tokens: self.max_tokens,
-            time: self.max_seconds.map(|seconds| Duration::from_secs(seconds.into())),
-            rounds: self.max_rounds,
-        };
-        at_least.of(engine.limits())?;
+        let at_least = amounts(self.max_cost, self.max_tokens, self.max_seconds, self.max_rounds);
+        at_least.capped_by(engine.limits(max_jobs)?)?;
         Ok(ResumeRequest { run: Some(self.run_id), at_least, max_jobs, ..ResumeRequest::default() })
     }
+}
+
+fn amounts(dollars: Option<f64>, tokens: Option<u64>, seconds: Option<u32>, rounds: Option<u32>) -> Amounts {
+    Amounts { dollars, tokens, time: seconds.map(|seconds| Duration::from_secs(seconds.into())), rounds }
 }

@@ -97,7 +97,7 @@ impl Engine {
     pub(crate) async fn index_estimate(&self, request: &IndexRequest) -> Result<IndexEstimate, EngineError> {
         let Indexing { embedder, choice, options, stored } = self.indexing(request, true, None).await?;
         self.check_open(&embedder, &options, stored.as_ref())?;
-        let max_cost = self.limits().cost_nanos;
+        let max_cost = self.settings.limits().cost_nanos;
         Ok(estimate(&self.location, &embedder, &choice, &options, max_cost).await?)
     }
 
@@ -160,10 +160,10 @@ impl Engine {
         let Some(server) = embedder.server().filter(|_| options.embed) else { return Ok(Arc::clone(embedder)) };
         if self.is_offline() {
             let (model, address) = (embedder.name().to_owned(), server.address.to_string());
-            return Err(EmbedError::Endpoint { model, address, source: EndpointError::Offline }.into());
+            return Err(EmbedError::Endpoint { model, address, source: Box::new(EndpointError::Offline) }.into());
         }
         self.check_open(embedder, options, stored)?;
-        let limit = self.limits().cost_nanos;
+        let limit = self.settings.limits().cost_nanos;
         if server.price.is_none() && limit.is_some() {
             return Err(EngineError::EmbedderUnpriced { embedder: embedder.name().to_owned() });
         }

@@ -3,7 +3,7 @@
 
 use futures::future::join_all;
 
-use super::run::Asked;
+use super::stored::Asked;
 use super::{AskRequest, Engine, EngineError, Observer, RunEvent};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::folder::create_private;
@@ -134,7 +134,7 @@ impl Engine {
     }
 }
 
-/// Returns what is wrong with the window of a model, and what to do: the endpoint states a smaller one than is set, or it
+/// Returns the problem with the window of a model, and its remedy: the endpoint states a smaller one than is set, or it
 /// is too small for research.
 pub(super) fn window_trouble(model: &RoleModel, stated: Option<u64>) -> Option<(String, String)> {
     let (name, set) = (model.model.name(), model.model.window_tokens());

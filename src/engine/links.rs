@@ -1,4 +1,4 @@
-//! Links between notes: where those of a document lead, what links to it, which are broken, and what stands around a
+//! Links between notes: where those of a document lead, what links to it, which are broken, and the context of a
 //! passage.
 
 use std::path::Path;
@@ -32,7 +32,7 @@ pub(crate) struct DocumentLinks {
 /// A link and where it leads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct LinkEntry {
-    /// The line it stands on, from 1.
+    /// Line of the link, from 1.
     pub(crate) line: u32,
     pub(crate) kind: LinkKind,
     /// As it is written, without the text shown for it.
@@ -52,9 +52,9 @@ pub(crate) enum LinkState {
     Found,
     /// To a file or folder that is there and not in the index, or a page that is not made from a note.
     NotIndexed,
-    /// Out of the collection, where nothing is looked at.
+    /// Outside of the collection, which is not checked.
     Outside,
-    /// To nothing: the link is broken.
+    /// The target does not exist: the link is broken.
     Missing,
 }
 
@@ -63,7 +63,7 @@ pub(crate) enum LinkState {
 pub(crate) struct Backlink {
     pub(crate) path: String,
     pub(crate) title: String,
-    /// The line the link stands on, from 1.
+    /// Line of the link, from 1.
     pub(crate) line: u32,
     pub(crate) kind: LinkKind,
 }
@@ -71,7 +71,7 @@ pub(crate) struct Backlink {
 /// The broken links of an index.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct LinkCheck {
-    /// The collections that were looked at.
+    /// The collections that were checked.
     pub(crate) collections: Vec<String>,
     pub(crate) documents: usize,
     /// Links to notes.
@@ -79,12 +79,12 @@ pub(crate) struct LinkCheck {
     pub(crate) broken: Vec<BrokenLink>,
 }
 
-/// A link that leads to nothing.
+/// A link without a target.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct BrokenLink {
     pub(crate) collection: String,
     pub(crate) path: String,
-    /// The line it stands on, from 1.
+    /// Line of the link, from 1.
     pub(crate) line: u32,
     pub(crate) kind: LinkKind,
     /// As it is written, without the text shown for it.
@@ -99,12 +99,12 @@ pub(crate) struct NoteName {
     pub(crate) title: String,
 }
 
-/// What stands around a passage.
+/// The context of a passage.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Neighbourhood {
-    /// The section it stands in; `None` if the passage is that already.
+    /// The section of the passage; `None` if the passage is its section.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) section: Option<Section>,
+    pub(crate) section: Option<SectionText>,
     /// The headings of its document.
     pub(crate) outline: Vec<Heading>,
     /// Notes that its document links to.
@@ -113,9 +113,9 @@ pub(crate) struct Neighbourhood {
     pub(crate) backlinks: Vec<NoteName>,
 }
 
-/// Everything under a heading.
+/// The text under a heading.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Section {
+pub(crate) struct SectionText {
     pub(crate) line_start: u32,
     pub(crate) line_end: u32,
     pub(crate) text: String,
@@ -167,7 +167,7 @@ impl Engine {
         blocking(move || check(&index, &map, asked)).await
     }
 
-    /// Returns what stands around each of some chunks.
+    /// Returns the context of each chunk.
     ///
     /// # Errors
     ///
@@ -181,13 +181,13 @@ impl Engine {
         for chunk in chunks {
             let section = self.get(&Selector::Id(chunk.to_string()), Extent::Section).await?;
             let Excerpt { document_id, line_start, line_end, text, .. } = section;
-            let section = Some(Section { line_start, line_end, text });
+            let section = Some(SectionText { line_start, line_end, text });
             found.push(Neighbourhood { section, ..neighbours.of(&document_id) });
         }
         Ok(found)
     }
 
-    /// Returns what tells the neighbourhoods of documents. It reads the links of the whole index.
+    /// Reads outlines and links of the whole index, from which the context of any document is derived.
     ///
     /// # Errors
     ///

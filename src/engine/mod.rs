@@ -58,6 +58,8 @@ mod status;
 
 mod background;
 
+mod service;
+
 mod contents;
 
 mod quoted;
@@ -78,8 +80,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) use self::audience::Audience;
-pub(crate) use self::background::{Background, RunReport};
-pub(crate) use self::contents::{CollectionEntry, document_address};
+pub(crate) use self::background::RunReport;
+pub(crate) use self::contents::{CollectionEntry, DOCUMENTS, document_address};
 pub(crate) use self::doctor::{CheckStatus, Checkup, ExplainedSetting};
 pub(crate) use self::error::{EngineError, ErrorKind};
 pub(crate) use self::extraction::{answers_extraction, extract_document};
@@ -95,10 +97,11 @@ pub(crate) use self::place::FilePlace;
 pub(crate) use self::pull::Pulled;
 pub(crate) use self::quoted::Quoted;
 pub(crate) use self::recall::{FileState, FoundBefore};
-pub(crate) use self::request::{AskRequest, RequestError};
-pub(crate) use self::run::{Planned, Raise, ResumeRequest};
+pub(crate) use self::request::{Amounts, AskRequest, RequestError};
+pub(crate) use self::run::{Planned, ResumeRequest};
 pub(crate) use self::search::{SearchRequest, Searched};
 pub(crate) use self::servers::AcceptedTools;
+pub(crate) use self::service::Service;
 #[cfg(test)]
 pub(crate) use self::status::{EventEntry, NodeStanding};
 pub(crate) use self::status::{RunStatus, RunView, Standing};
@@ -121,7 +124,7 @@ pub(crate) use crate::research::report::{Outcome, Report, Section, StopReason, U
 pub(crate) use crate::run::budget::{BudgetLimits, Spent};
 pub(crate) use crate::run::event::{Event, RunRequest};
 pub(crate) use crate::run::job_log::JobEntry;
-pub(crate) use crate::run::journal::EgressRow;
+pub(crate) use crate::run::journal::{EgressKind, EgressRow};
 pub(crate) use crate::source::{Place, lines_of};
 
 use self::opened::Opened;
@@ -229,11 +232,6 @@ impl Engine {
     /// Returns the location of the index, a folder or an address, whether or not it exists.
     pub(crate) fn index_address(&self) -> String {
         self.location.to_string()
-    }
-
-    /// Returns the limits of a run that the settings have.
-    pub(crate) fn limits(&self) -> BudgetLimits {
-        self.settings.limits()
     }
 
     /// Returns whether no socket may be opened.

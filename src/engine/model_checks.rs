@@ -11,7 +11,7 @@ use crate::base::line::with_causes;
 use crate::kb::index::Index;
 use crate::llm::message::Role;
 use crate::llm::model::ModelError;
-use crate::llm::probe::{Form, Probe, probe};
+use crate::llm::probe::{Conformance, Probe, probe};
 use crate::llm::roles::RoleModel;
 
 /// Billionths of a dollar in a dollar.
@@ -98,14 +98,14 @@ fn form_check(probe: &Probe) -> Option<Check> {
         return Some(Check::note(name, detail, looser));
     }
     Some(match form {
-        Ok(Form::Kept) => Check::ok(name, "replies keep to it"),
-        Ok(Form::Wrong) => {
+        Ok(Conformance::Kept) => Check::ok(name, "replies keep to it"),
+        Ok(Conformance::Wrong) => {
             let mend = "use a larger model; this one does not know the larger of two numbers".to_owned();
             Check::note(name, "replies keep to it, and their content is wrong", Some(mend))
         }
-        Ok(Form::Mended) => Check::note(name, "replies need mending", looser),
-        Ok(Form::Ignored) => Check::note(name, "is ignored, so more replies are asked for twice", looser),
-        Ok(Form::CutOff) => {
+        Ok(Conformance::Mended) => Check::note(name, "replies need mending", looser),
+        Ok(Conformance::Ignored) => Check::note(name, "is ignored, so more replies are asked for twice", looser),
+        Ok(Conformance::CutOff) => {
             let mend = "raise `reasoning_tokens` for this model".to_owned();
             Check::trouble(name, "the reply was cut off: reasoning used up its tokens", mend)
         }

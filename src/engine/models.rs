@@ -145,12 +145,12 @@ impl ModelError {
 }
 
 /// A model that the user has named.
-enum Named {
+enum ModelChoice {
     Embedder(EmbedderChoice),
     Reranker(CrossEncoderChoice),
 }
 
-impl Named {
+impl ModelChoice {
     /// Reads a short name, a repository, or the value of a setting.
     fn parse(name: &str) -> Result<Self, ModelError> {
         let bare = name.trim().strip_prefix("fastembed:").unwrap_or(name).trim();
@@ -262,7 +262,7 @@ impl Engine {
         from: Option<&Path>,
         fetching: &Fetching<'_>,
     ) -> Result<ModelUse, EngineError> {
-        let named = Named::parse(name)?;
+        let named = ModelChoice::parse(name)?;
         let source = named.source();
         match (&source, from) {
             (Some((model, source)), Some(from)) => self.take(model, source, from).await?,
@@ -271,22 +271,22 @@ impl Engine {
             (None, None) => {}
         }
         let (setting, value) = match &named {
-            Named::Embedder(choice) => {
+            ModelChoice::Embedder(choice) => {
                 self.try_embedder(choice).await?;
                 (EMBEDDER, choice.to_string())
             }
-            Named::Reranker(choice) => {
+            ModelChoice::Reranker(choice) => {
                 self.try_reranker(choice).await?;
                 (RERANKER, choice.to_string())
             }
         };
         let written = self.settings.write(&self.project, setting, &value).map_err(ModelError::from)?;
         let reembedding = match named {
-            Named::Embedder(choice) if written.overridden.is_none() => {
+            ModelChoice::Embedder(choice) if written.overridden.is_none() => {
                 self.settings.values.embedder = Some(choice);
                 self.reembedding().await
             }
-            Named::Embedder(_) | Named::Reranker(_) => Reembedding::Unconcerned,
+            ModelChoice::Embedder(_) | ModelChoice::Reranker(_) => Reembedding::Unconcerned,
         };
         let folder = source.is_some().then(|| self.settings.paths.store().folder().to_owned());
         Ok(ModelUse { setting, value, written, folder, reembedding })
@@ -302,7 +302,7 @@ impl Engine {
         choice: &EmbedderChoice,
         fetching: &Fetching<'_>,
     ) -> Result<(), ModelError> {
-        match Named::Embedder(choice.clone()).source() {
+        match ModelChoice::Embedder(choice.clone()).source() {
             Some((model, source)) => self.fetch(&model, &source, fetching).await,
             None => Ok(()),
         }

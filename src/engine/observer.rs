@@ -94,7 +94,7 @@ pub(crate) struct Progress {
 /// Receives the events of a run, in order. It is called on the tasks that execute the run, so it must not block.
 pub(crate) type Observer = Arc<dyn Fn(RunEvent) + Send + Sync>;
 
-/// Returns an observer that tells no one.
+/// Returns an observer that discards events.
 pub(super) fn silent() -> Observer {
     Arc::new(|_| ())
 }

@@ -3,9 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Serialize;
+use percent_encoding::percent_decode_str;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::contents::DocumentEntry;
+use super::contents::{DOCUMENTS, DocumentEntry};
 use super::request::check_scope;
 use super::{Engine, EngineError};
 use crate::base::id::{ChunkId, DocumentId};
@@ -14,7 +16,8 @@ use crate::kb::index::{ChunkRow, DocumentRow, Index};
 use crate::kb::search::Scope;
 use crate::source::{HeadingChunks, SourceFile, read_file};
 
-/// Name of a passage: an id, a path, or lines of a path.
+/// Name of a passage: an id, a path, lines of a path, or an address that
+/// [`document_address`](super::contents::document_address) made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Selector {
     /// A chunk or document by its id.
@@ -47,6 +50,9 @@ impl FromStr for Selector {
         if text.parse::<ChunkId>().is_ok() {
             return Ok(Self::Id(text.to_owned()));
         }
+        if let Some(selector) = text.strip_prefix(DOCUMENTS).and_then(Self::in_address) {
+            return Ok(selector);
+        }
         let with_page = || {
             let (path, page) = text.rsplit_once(", page ")?;
             (Extractable::of(path) == Some(Extractable::Pdf)).then_some((path, page.parse().ok()?))
@@ -69,6 +75,18 @@ impl FromStr for Selector {
     }
 }
 
+impl Selector {
+    /// Parses the rest of an address, such as `handbook/guide/a%20b.md#L3-L9`. A fragment that names no lines is ignored.
+    /// Returns `None` if the path is not text.
+    fn in_address(rest: &str) -> Option<Self> {
+        let (path, fragment) = rest.split_once('#').unwrap_or((rest, ""));
+        let line = |text: &str| text.strip_prefix('L')?.parse().ok().filter(|line| *line > 0);
+        let (first, last) = fragment.split_once('-').unwrap_or((fragment, fragment));
+        let lines = line(first).zip(line(last)).filter(|(first, last)| first <= last);
+        Some(Self::Path { path: percent_decode_str(path).decode_utf8().ok()?.into_owned(), lines })
+    }
+}
+
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -80,20 +98,20 @@ impl fmt::Display for Selector {
     }
 }
 
-/// How much text around a chunk is read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+/// How much text around a passage is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Extent {
-    /// The passage as it was named, without surrounding text.
+    /// The passage itself.
     #[default]
-    Chunk,
-    /// Everything under the same heading.
+    Passage,
+    /// Everything under its heading.
     Section,
-    /// The whole file.
+    /// Its document.
     Document,
 }
 
-/// What a [`Selector`] names.
+/// The chunk or document that a [`Selector`] names.
 pub(super) enum Located {
     Chunk(Box<ChunkRow>),
     Document(DocumentRow),
@@ -175,6 +193,13 @@ pub enum GetError {
         /// The file.
         path: String,
     },
+}
+
+impl Excerpt {
+    /// Returns a note for the reader if the file no longer has this text.
+    pub(crate) fn note(&self) -> Option<&'static str> {
+        self.stale.then_some("the file has changed since it was indexed; this is the indexed text")
+    }
 }
 
 impl GetError {
@@ -303,7 +328,7 @@ async fn read_chunk(index: &Index, chunk: ChunkRow, extent: Extent) -> Result<Ex
     let rows = index.document_chunks(&chunk.document_id).await?;
     let file = read_file(index, &chunk.collection, &chunk.path, &chunk.content_hash).await;
     let (line_start, line_end, text) = match extent {
-        Extent::Chunk => (chunk.line_start, chunk.line_end, chunk.text.clone()),
+        Extent::Passage => (chunk.line_start, chunk.line_end, chunk.text.clone()),
         Extent::Section => {
             let section = HeadingChunks::around(&rows, &chunk);
             (section.line_start(), section.line_end(), section.text(&file))
@@ -377,6 +402,7 @@ async fn read_document(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::document_address;
 
     #[test]
     fn selector_tells_ids_paths_and_lines_apart() {
@@ -390,5 +416,21 @@ mod tests {
         for text in ["b.md:0-3", "b.md:9-3", "b.md:1-2-3", "b.md:-"] {
             assert!(parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn address_of_a_document_names_it_and_its_lines() {
+        for (collection, path) in [("notes", "a b/50% #1?.md"), ("a/b", "é.md"), ("notes", "%41.md")] {
+            let uri = document_address(collection, path).to_string();
+            let named = |lines| Ok(Selector::Path { path: format!("{collection}/{path}"), lines });
+            assert_eq!(uri.parse(), named(None));
+            assert_eq!(format!("{uri}#L3-L9").parse(), named(Some((3, 9))));
+            assert_eq!(format!("{uri}#L3").parse(), named(Some((3, 3))));
+            for odd in ["#L0", "#L9-L3", "#top", "#"] {
+                assert_eq!(format!("{uri}{odd}").parse(), named(None), "{odd}");
+            }
+        }
+        let path = "dr://documents/%ff";
+        assert_eq!(path.parse(), Ok(Selector::Path { path: path.to_owned(), lines: None }));
     }
 }

@@ -1,4 +1,4 @@
-//! Finds the quote behind a citation in its document, for a reader who wants to see what stands around it.
+//! Finds the quote behind a citation in its document, for a reader who wants to see its context.
 
 use std::ops::Range;
 
@@ -12,11 +12,11 @@ use crate::source::{Place, SourceFile};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Quoted {
     pub(crate) evidence: Evidence,
-    /// The file, the stored page, or the stored result of a tool. The quote alone if that is not there any more.
+    /// The file, the stored page, or the stored result of a tool; only the quote if that no longer exists.
     pub(crate) text: String,
     /// Byte range of the quote in the text; `None` if the text has changed since.
     pub(crate) at: Option<Range<usize>>,
-    /// What the reader has to know of the text.
+    /// A caveat about the text.
     pub(crate) note: Option<&'static str>,
 }
 
@@ -30,7 +30,7 @@ impl Engine {
         &self,
         selector: &Selector,
     ) -> Result<(Excerpt, Option<Range<usize>>), EngineError> {
-        let passage = self.get(selector, Extent::Chunk).await?;
+        let passage = self.get(selector, Extent::Passage).await?;
         let whole = Selector::Path { path: format!("{}/{}", passage.collection, passage.path), lines: None };
         let document = self.get(&whole, Extent::Document).await?;
         let is_part =
@@ -57,9 +57,10 @@ impl Engine {
                 let selector = Selector::Path { path: format!("{collection}/{path}"), lines: None };
                 match self.get(&selector, Extent::Document).await {
                     Ok(document) => {
-                        (Some(document.text), document.stale.then_some("the file has changed since it was indexed"))
+                        let note = document.note();
+                        (Some(document.text), note)
                     }
-                    Err(_) => (None, Some("the index no longer has the file; this is the quote alone")),
+                    Err(_) => (None, Some("the index no longer has the file; only the quote is left")),
                 }
             }
             Place::Web { content_hash, .. } => {

@@ -25,15 +25,15 @@ pub(crate) struct AskRequest {
     pub(crate) follow: Option<String>,
     /// Most Deep Research jobs this run may start; `None` uses the settings.
     pub(crate) max_jobs: Option<usize>,
-    /// Limits below those of the settings.
-    pub(crate) lower: LowerLimits,
+    /// Limits in place of those of the settings, and no higher.
+    pub(crate) lower: Amounts,
     /// Whether the question is asked again even if an earlier run answered it, with nothing that earlier runs found.
     pub(crate) fresh: bool,
 }
 
-/// Limits that a caller sets for one run, each at most that of the settings.
+/// Amounts of each limit of a run, as a caller names them. `None` leaves a limit as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct LowerLimits {
+pub(crate) struct Amounts {
     /// US dollars.
     pub(crate) dollars: Option<f64>,
     pub(crate) tokens: Option<u64>,
@@ -43,13 +43,13 @@ pub(crate) struct LowerLimits {
     pub(crate) rounds: Option<u32>,
 }
 
-impl LowerLimits {
-    /// Returns the limits of a run whose settings have `limits`.
+impl Amounts {
+    /// Returns these amounts as limits, with `limits` where none is named.
     ///
     /// # Errors
     ///
-    /// Returns [`RequestError::AboveLimit`] for the first one that is higher.
-    pub(super) fn of(&self, limits: BudgetLimits) -> Result<BudgetLimits, RequestError> {
+    /// Returns [`RequestError::AboveLimit`] for the first amount above `limits`.
+    pub(super) fn capped_by(&self, limits: BudgetLimits) -> Result<BudgetLimits, RequestError> {
         let dollars = |nanos: u64| Duration::from_nanos(nanos).as_secs_f64();
         if self.dollars.is_some_and(|dollars| !(dollars.is_finite() && dollars >= 0.0)) {
             return Err(RequestError::NoAmount { name: MAX_COST });
@@ -67,7 +67,28 @@ impl LowerLimits {
         })
     }
 
-    /// Returns what the plan still decides: the limits that the caller has not set.
+    /// Raises `limits` to these amounts. A limit that is higher stays, and one that is not set stays unset.
+    pub(super) fn raised_to(&self, limits: BudgetLimits) -> BudgetLimits {
+        BudgetLimits {
+            cost_nanos: limits.cost_nanos.max(limits.cost_nanos.and(self.dollars.map(nanos))),
+            tokens: limits.tokens.max(limits.tokens.and(self.tokens)),
+            time: limits.time.max(limits.time.and(self.time)),
+            rounds: limits.rounds.max(limits.rounds.and(self.rounds)),
+        }
+    }
+
+    /// Raises `limits` by these amounts. A limit that is not set stays unset.
+    pub(super) fn raised_by(&self, limits: BudgetLimits) -> BudgetLimits {
+        let dollars = self.dollars.map(nanos).unwrap_or_default();
+        BudgetLimits {
+            cost_nanos: limits.cost_nanos.map(|limit| limit.saturating_add(dollars)),
+            tokens: limits.tokens.map(|limit| limit.saturating_add(self.tokens.unwrap_or_default())),
+            time: limits.time.map(|limit| limit.saturating_add(self.time.unwrap_or_default())),
+            rounds: limits.rounds.map(|limit| limit.saturating_add(self.rounds.unwrap_or_default())),
+        }
+    }
+
+    /// Returns which limits the plan still decides: those that the caller has not set.
     pub(super) fn over(&self, by_plan: LimitsByPlan) -> LimitsByPlan {
         LimitsByPlan {
             tokens: by_plan.tokens.filter(|_| self.tokens.is_none()),
@@ -173,7 +194,7 @@ impl AskRequest {
             plan: None,
             follow: None,
             max_jobs: None,
-            lower: LowerLimits::default(),
+            lower: Amounts::default(),
             fresh: false,
         }
     }
@@ -234,20 +255,40 @@ mod tests {
     #[test]
     fn caller_lowers_a_limit_and_raises_none() {
         let settings = BudgetLimits { tokens: Some(150_000), time: None, ..BudgetLimits::default() };
-        let lower = LowerLimits { dollars: Some(0.5), tokens: Some(150_000), ..LowerLimits::default() };
-        let limits = lower.of(settings).unwrap();
+        let lower = Amounts { dollars: Some(0.5), tokens: Some(150_000), ..Amounts::default() };
+        let limits = lower.capped_by(settings).unwrap();
         assert_eq!(limits, BudgetLimits { cost_nanos: Some(500_000_000), ..settings });
-        let time = LowerLimits { time: Some(Duration::from_hours(9)), ..LowerLimits::default() };
-        assert_eq!(time.of(settings).unwrap().time, Some(Duration::from_hours(9)), "there is no limit to exceed");
+        let time = Amounts { time: Some(Duration::from_hours(9)), ..Amounts::default() };
+        assert_eq!(
+            time.capped_by(settings).unwrap().time,
+            Some(Duration::from_hours(9)),
+            "there is no limit to exceed"
+        );
         for (lower, said) in [
-            (LowerLimits { dollars: Some(10.5), ..lower }, "`max_cost` is 10.5 dollars, and the limit is 10 dollars"),
-            (LowerLimits { dollars: Some(-1.0), ..lower }, "`max_cost` is not an amount"),
-            (LowerLimits { dollars: Some(f64::NAN), ..lower }, "`max_cost` is not an amount"),
-            (LowerLimits { tokens: Some(150_001), ..lower }, "`max_tokens` is 150001, and the limit is 150000"),
-            (LowerLimits { rounds: Some(7), ..lower }, "`max_rounds` is 7, and the limit is 6"),
+            (Amounts { dollars: Some(10.5), ..lower }, "`max_cost` is 10.5 dollars, and the limit is 10 dollars"),
+            (Amounts { dollars: Some(-1.0), ..lower }, "`max_cost` is not an amount"),
+            (Amounts { dollars: Some(f64::NAN), ..lower }, "`max_cost` is not an amount"),
+            (Amounts { tokens: Some(150_001), ..lower }, "`max_tokens` is 150001, and the limit is 150000"),
+            (Amounts { rounds: Some(7), ..lower }, "`max_rounds` is 7, and the limit is 6"),
         ] {
-            assert_eq!(lower.of(settings).unwrap_err().to_string(), said);
+            assert_eq!(lower.capped_by(settings).unwrap_err().to_string(), said);
         }
+    }
+
+    #[test]
+    fn limit_is_raised_by_an_amount_and_one_that_is_not_set_stays_unset() {
+        let limits = BudgetLimits { cost_nanos: None, tokens: Some(10), rounds: Some(u32::MAX), ..BudgetLimits::NONE };
+        let amounts = Amounts { dollars: Some(1.0), tokens: Some(5), time: None, rounds: Some(1) };
+        assert_eq!(amounts.raised_by(limits), BudgetLimits { tokens: Some(15), ..limits });
+        assert_eq!(Amounts::default().raised_by(limits), limits);
+    }
+
+    #[test]
+    fn limit_is_raised_to_an_amount_and_one_that_is_higher_or_not_set_stays() {
+        let limits = BudgetLimits { cost_nanos: None, tokens: Some(10), rounds: Some(3), ..BudgetLimits::NONE };
+        let amounts = Amounts { dollars: Some(1.0), tokens: Some(20), rounds: Some(2), ..Amounts::default() };
+        assert_eq!(amounts.raised_to(limits), BudgetLimits { tokens: Some(20), ..limits });
+        assert_eq!(Amounts::default().raised_to(limits), limits);
     }
 
     #[test]

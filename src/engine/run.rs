@@ -1,22 +1,19 @@
 //! Starting, planning and resuming runs.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::before::AskedBefore;
 use super::instead::Obstacle;
 use super::observer::{Observer, RunEvent, silent};
-use super::request::LowerLimits;
+use super::request::Amounts;
 use super::setup::{JobFlags, check_same_models};
-use super::stored::{Origins, report_of};
+use super::stored::{Asked, Origins, report_of};
 use super::{AskRequest, Engine, EngineError};
 use crate::base::id::RunId;
-use crate::base::money::nanos;
 use crate::research::node::Tree;
 use crate::research::plan::{PlanDraft, SavedPlan};
-use crate::research::report::Report;
 use crate::run::budget::BudgetLimits;
 use crate::run::estimate::Estimate;
 use crate::run::event::Event;
@@ -25,21 +22,6 @@ use crate::run::journal::RunRow;
 use crate::run::orchestrator::{AskBack, Orchestrator};
 use crate::run::store::{Store, StoreError};
 use crate::run::tree::RunState;
-
-/// A run that has ended or was stopped.
-#[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    pub(crate) report: Report,
-    /// The run to resume: it is stored and has not ended.
-    pub(crate) resumable: Option<RunId>,
-}
-
-impl Asked {
-    /// Returns the run of the report, if it was stored.
-    pub(super) fn run_id(&self) -> Option<RunId> {
-        self.report.run_id.as_deref()?.parse().ok()
-    }
-}
 
 /// A question that was put to the engine.
 pub(super) enum Begun {
@@ -78,52 +60,22 @@ pub(crate) struct Planned {
 /// A run to resume.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResumeRequest {
-    /// The run, by its id or a prefix of it; `None` is the newest that can go on.
+    /// The run, by its id or a prefix of it; `None` is the newest that can continue.
     pub(crate) run: Option<String>,
-    /// Increase of its limits.
-    pub(crate) raise: Raise,
-    /// Limits that are raised to these values; those that are higher stay.
-    pub(crate) at_least: LowerLimits,
+    /// Amounts that are added to its limits.
+    pub(crate) add: Amounts,
+    /// Amounts that its limits are raised to.
+    pub(crate) at_least: Amounts,
     /// Most Deep Research jobs this run may start; `None` uses the settings.
     pub(crate) max_jobs: Option<usize>,
     /// Whether to start a background job again if the outcome of its first start is unknown; both may be charged.
     pub(crate) retry_unknown: bool,
 }
 
-/// Increase of the limits of a run. A limit that was not set stays unset.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Raise {
-    /// US dollars.
-    pub(crate) dollars: f64,
-    pub(crate) tokens: u64,
-    /// Active time.
-    pub(crate) time: Duration,
-    /// Rounds of research.
-    pub(crate) rounds: u32,
-}
-
 impl ResumeRequest {
     /// Returns the limits of a run that has `limits` now.
     fn limits(&self, limits: BudgetLimits) -> BudgetLimits {
-        let LowerLimits { dollars, tokens, time, rounds } = self.at_least;
-        let limits = self.raise.of(limits);
-        BudgetLimits {
-            cost_nanos: limits.cost_nanos.max(limits.cost_nanos.and(dollars.map(nanos))),
-            tokens: limits.tokens.max(limits.tokens.and(tokens)),
-            time: limits.time.max(limits.time.and(time)),
-            rounds: limits.rounds.max(limits.rounds.and(rounds)),
-        }
-    }
-}
-
-impl Raise {
-    fn of(&self, limits: BudgetLimits) -> BudgetLimits {
-        BudgetLimits {
-            cost_nanos: limits.cost_nanos.map(|limit| limit.saturating_add(nanos(self.dollars))),
-            tokens: limits.tokens.map(|limit| limit.saturating_add(self.tokens)),
-            time: limits.time.map(|limit| limit.saturating_add(self.time)),
-            rounds: limits.rounds.map(|limit| limit.saturating_add(self.rounds)),
-        }
+        self.at_least.raised_to(self.add.raised_by(limits))
     }
 }
 
@@ -236,7 +188,7 @@ impl Engine {
         })
     }
 
-    /// Returns the run that [`Self::resume`] resumes without a name: the newest that can go on. A run that another
+    /// Returns the run that [`Self::resume`] resumes without a name: the newest that can continue. A run that another
     /// process works on is taken only if there is no other.
     ///
     /// # Errors
@@ -357,26 +309,4 @@ async fn finish(mut run: Orchestrator) -> Result<Asked, EngineError> {
 async fn as_it_is(store: &Store, run: RunId, state: &RunState) -> Result<Asked, EngineError> {
     let report = report_of(store, &run, state).await?;
     Ok(Asked { report, resumable: (store.is_kept() && !state.is_over()).then_some(run) })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn limit_is_raised_by_so_much_and_one_that_was_lifted_stays_lifted() {
-        let limits = BudgetLimits { cost_nanos: None, tokens: Some(10), rounds: Some(u32::MAX), ..BudgetLimits::NONE };
-        let raised = Raise { dollars: 1.0, tokens: 5, time: Duration::from_secs(1), rounds: 1 }.of(limits);
-        assert_eq!(raised, BudgetLimits { tokens: Some(15), ..limits });
-        assert_eq!(Raise::default().of(limits), limits);
-    }
-
-    #[test]
-    fn limit_is_raised_to_a_value_and_one_that_is_higher_or_was_lifted_stays() {
-        let limits = BudgetLimits { cost_nanos: None, tokens: Some(10), rounds: Some(3), ..BudgetLimits::NONE };
-        let at_least = LowerLimits { dollars: Some(1.0), tokens: Some(20), rounds: Some(2), ..LowerLimits::default() };
-        let request = ResumeRequest { at_least, ..ResumeRequest::default() };
-        assert_eq!(request.limits(limits), BudgetLimits { tokens: Some(20), ..limits });
-        assert_eq!(ResumeRequest::default().limits(limits), limits);
-    }
 }

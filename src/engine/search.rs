@@ -21,7 +21,7 @@ use crate::kb::search::{
 /// Documents ranked per question of an evaluation.
 const EVAL_DEPTH: usize = 100;
 
-/// A search. What is left out is taken from the settings.
+/// A search. A part that is left out is taken from the settings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SearchRequest {
     pub(crate) query: String,

@@ -48,14 +48,14 @@ const TOKENS_BY_PLAN: PlanShare<u64> = PlanShare { base: 100_000, each: 25_000 }
 /// Default time limit of a run, at most that of the settings.
 const TIME_BY_PLAN: PlanShare<Duration> = PlanShare { base: Duration::from_mins(10), each: Duration::from_secs(150) };
 
-/// Models on this machine are given so many times as long.
+/// Factor on the default time limit for models on this machine.
 const LOCAL_TIMES: u32 = 3;
 
 /// The part of a run's cost limit that is set aside for embedding its queries, in each process that works on it, where that
 /// costs money. A query has some twenty tokens, of which a million cost cents.
 const EMBEDDING_PART: u64 = 100;
 
-/// Tokens that this part has to pay for; with less, queries are not embedded at all.
+/// Tokens that this part must pay for at least; otherwise queries are not embedded.
 const LEAST_QUERY_TOKENS: u64 = 64;
 
 /// Folder of fetched pages in `.dr`.
@@ -112,7 +112,7 @@ impl Engine {
     ) -> Result<Prepared, EngineError> {
         let mut limits = self.settings.limits();
         // The time limit depends on whether jobs can be started.
-        let lowered = request.lower.of(BudgetLimits { time: None, ..limits })?;
+        let lowered = request.lower.capped_by(BudgetLimits { time: None, ..limits })?;
         if let Some(SavedPlan { brief: Some(brief), draft, .. }) = &request.plan
             && brief.question == request.question
         {
@@ -131,8 +131,8 @@ impl Engine {
         if request.run.source == Some(SourceHint::Web) {
             self.check_way_out(&setup)?;
         }
-        let by_plan = self.limits_by_plan(&setup, &mut limits);
-        let limits = request.lower.of(limits)?;
+        let by_plan = self.adapt(&mut limits, setup.models.as_ref(), setup.jobs.is_some());
+        let limits = request.lower.capped_by(limits)?;
         let by_plan = request.lower.over(by_plan);
         let settings = RunSettings {
             request: RunRequest {
@@ -160,18 +160,33 @@ impl Engine {
         Ok(Prepared { setup, settings })
     }
 
-    /// Returns how the plan lowers the limits that the user has not set, and adapts the time limit to what a run uses.
-    fn limits_by_plan(&self, setup: &Setup, limits: &mut BudgetLimits) -> LimitsByPlan {
+    /// Returns the highest limits that a run of this engine can have: those of the settings, with the time that its models
+    /// and jobs take. A run may start up to `max_jobs` Deep Research jobs.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for settings of models or jobs that cannot be used.
+    pub(crate) fn limits(&self, max_jobs: Option<usize>) -> Result<BudgetLimits, EngineError> {
+        let mut limits = self.settings.limits();
+        let models = self.models(&limits)?;
+        let jobs = self.jobs(models.as_ref(), &limits, JobFlags { max_jobs, retry_unknown: false })?;
+        self.adapt(&mut limits, models.as_ref(), jobs.is_some());
+        Ok(limits)
+    }
+
+    /// Adapts the time limit to the models and jobs of a run, unless the user has set it. Returns how the plan lowers the
+    /// limits that the user has not set.
+    fn adapt(&self, limits: &mut BudgetLimits, models: Option<&Models>, has_jobs: bool) -> LimitsByPlan {
         let tokens = (!self.settings.is_set("max_tokens")).then_some(TOKENS_BY_PLAN);
         if self.settings.is_set("max_time") {
             return LimitsByPlan { tokens, time: None };
         }
-        if setup.jobs.is_some() {
+        if has_jobs {
             limits.time = Some(TIME_WITH_JOBS);
             return LimitsByPlan { tokens, time: None };
         }
         let is_local = |models: &Models| Role::ALL.into_iter().all(|role| models.role(role).is_local);
-        let times = if setup.models.as_ref().is_some_and(is_local) { LOCAL_TIMES } else { 1 };
+        let times = if models.is_some_and(is_local) { LOCAL_TIMES } else { 1 };
         limits.time = limits.time.map(|time| time * times);
         let PlanShare { base, each } = TIME_BY_PLAN;
         LimitsByPlan { tokens, time: Some(PlanShare { base: base * times, each: each * times }) }
@@ -253,7 +268,7 @@ impl Engine {
             (Some(embedder), true) => {
                 let observer = Arc::clone(&observer);
                 let on_failure = move |error: &RecallError| {
-                    let text = format!("the run goes on without its research memory: {}", with_causes(error));
+                    let text = format!("the run continues without its research memory: {}", with_causes(error));
                     observer(RunEvent::Note { text, hint: error.hint() });
                 };
                 Recall::open(&self.runs_folder(), Arc::clone(embedder), Arc::new(on_failure)).await
@@ -331,7 +346,7 @@ impl Engine {
     }
 
     /// Says what leaves with the traces of a run: nothing if it is offline, and its texts if the user wants that. Texts of
-    /// a run that may read a `local_only` collection go to a collector on this machine alone.
+    /// a run that may read a `local_only` collection go only to a collector on this machine.
     pub(super) fn rule_traces(&self, run: &RunId, collections: &BTreeSet<String>) {
         let options = &self.settings.values.collections;
         let is_closed = |name: &String| options.get(name).is_some_and(|options| options.local_only);
@@ -396,7 +411,7 @@ impl Engine {
     }
 }
 
-/// Lets a server that embeds queries spend a part of the cost limit of a run. Returns what is set aside for that in all
+/// Lets a server that embeds queries spend a part of the cost limit of a run. Returns the amount set aside for that in all
 /// processes that have worked on the run, whose queries are not on record. A server without a price has no place under a
 /// limit.
 fn with_allowance(searcher: Searcher, cost_limit: Option<u64>, earlier_processes: u64) -> (Searcher, u64) {

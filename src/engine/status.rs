@@ -17,7 +17,7 @@ use crate::run::store::{Store, StoreError};
 use crate::run::tree::RunState;
 use crate::run::usage::usage_of;
 
-/// Where a run stands.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Standing {
@@ -53,7 +53,7 @@ pub(crate) struct RunStatus {
     pub(crate) seconds: f64,
     /// Events after the requested number, oldest first.
     pub(crate) events: Vec<EventEntry>,
-    /// Number of the last event; pass it as `since` to get only what is new.
+    /// Number of the last event; pass it as `since` to get only later ones.
     pub(crate) last_event: u64,
 }
 

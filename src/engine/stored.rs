@@ -108,6 +108,21 @@ pub(crate) struct RunDetails {
     pub(crate) report: Report,
 }
 
+/// A run that has ended or was stopped.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) report: Report,
+    /// The run to resume: it is stored and has not ended.
+    pub(crate) resumable: Option<RunId>,
+}
+
+impl Asked {
+    /// Returns the run of the report, if it was stored.
+    pub(super) fn run_id(&self) -> Option<RunId> {
+        self.report.run_id.as_deref()?.parse().ok()
+    }
+}
+
 impl Engine {
     /// Opens the store of this project, and creates its folder if necessary.
     pub(super) fn store(&self) -> Result<Store, EngineError> {
@@ -178,7 +193,7 @@ impl Engine {
         Ok(runs)
     }
 
-    /// Makes the report of a stored run from its journal alone; `None` is the newest run.
+    /// Makes the report of a stored run, only from its journal; `None` is the newest run.
     ///
     /// # Errors
     ///
@@ -324,7 +339,7 @@ pub(super) fn is_read_only(error: &EngineError) -> bool {
     matches!(source.kind(), std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem)
 }
 
-/// Makes the report of a run from its journal alone. For an unfinished run it covers the findings so far.
+/// Makes the report of a run, only from its journal. For an unfinished run it covers the findings so far.
 ///
 /// # Errors
 ///
@@ -376,7 +391,7 @@ fn overrun(usage: &UsageTable, limits: &BudgetLimits) -> Option<String> {
     })
 }
 
-/// Collections that text of earlier runs is from. Their rules go on to apply to it.
+/// Collections that text of earlier runs is from. Their rules continue to apply to it.
 pub(super) enum Origins {
     /// These.
     Known(BTreeSet<String>),

@@ -6,7 +6,7 @@
 //! run ────────────┘                         └─▶ page as it is
 //! ```
 //!
-//! A report is data. Its paths are read inside the folder of their collection alone, and the only thing that is written is
+//! A report is data. Its paths are read only inside the folder of their collection, and the only thing that is written is
 //! the report itself, with corrected places.
 
 use std::collections::{BTreeMap, HashMap};
@@ -102,9 +102,9 @@ pub(crate) struct VerifiedCitation {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub(crate) enum CitationState {
-    /// The quote stands where it is cited.
+    /// The quote is in the cited lines.
     Unchanged,
-    /// The quote stands in other lines, or in a file of another name with the same contents.
+    /// The quote is in other lines, or in a file of another name with the same contents.
     Moved { now: CitedPlace },
     /// The file or page does not have the quote any more.
     Changed,
@@ -190,7 +190,7 @@ impl VerifyError {
 }
 
 impl CitationState {
-    /// Returns the state of a citation whose quote stands in these lines of a file of this collection and path.
+    /// Returns the state of a citation whose quote is in these lines of a file of this collection and path.
     fn of(lines: Option<Lines>, cited: &CitedPlace, (collection, path): (&str, &str)) -> Self {
         let (Some(found), CitedPlace::File { line_start, line_end, content_hash, .. }) = (lines, cited) else {
             return Self::Changed;

@@ -31,7 +31,7 @@ pub(crate) struct WatchRequest {
     pub(crate) folders: Vec<PathBuf>,
     /// See [`IndexRequest::names`].
     pub(crate) names: Vec<String>,
-    /// Whether to embed what is indexed.
+    /// Whether to embed indexed text.
     pub(crate) embed: bool,
     /// How often to look for changes, instead of being told by the system.
     pub(crate) every: Option<Duration>,
@@ -119,7 +119,7 @@ impl IndexWatch {
         self.watched.iter().map(|watched| &watched.source.root)
     }
 
-    /// Goes on until something happens, and returns it. Returns `None` when cancelled, after a batch that was being indexed.
+    /// Waits for the next event. Returns `None` when cancelled, after a batch that was being indexed is committed.
     ///
     /// # Errors
     ///
@@ -201,7 +201,7 @@ impl IndexWatch {
                 request.names.push(source.name.clone());
             }
         }
-        // No folder stands for every folder of the index.
+        // Without a folder, all folders of the index are watched.
         (!request.folders.is_empty()).then_some(request)
     }
 }

@@ -1,4 +1,4 @@
-//! What a person says of folders: sentences that are shown with hits and to workers.
+//! The user's descriptions of folders: a sentence each, shown with hits and to workers.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ impl About {
         Self(sentences.map(|(collection, folders)| (collection.clone(), of_collection(folders))).collect())
     }
 
-    /// Returns what is said of a document: the sentence of its path or of the nearest folder above.
+    /// Returns the sentence about a document: that of its path or of the nearest folder above.
     pub(crate) fn of(&self, collection: &str, path: &str) -> Option<&str> {
         let folders = self.0.get(collection)?;
         let mut above = path;
@@ -32,7 +32,7 @@ impl About {
         }
     }
 
-    /// Lists what is said of some collections, as `handbook/money: SENTENCE`.
+    /// Lists the sentences about some collections, as `handbook/money: SENTENCE`.
     pub(crate) fn lines<'a>(&'a self, collections: &'a [String]) -> impl Iterator<Item = String> + 'a {
         let known = self.0.iter().filter(|(name, _)| collections.contains(name));
         known.flat_map(|(name, folders)| {

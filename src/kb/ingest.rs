@@ -284,7 +284,7 @@ impl IngestError {
             Self::WouldRemove { .. } => Some("if they were deleted on purpose, run `dr index --prune`".into()),
             Self::RootGone { .. } => Some("restore it, or remove the collection with `dr index --prune`".into()),
             Self::OtherRoot { .. } => Some("give this folder another name with `--collection`".into()),
-            Self::Mismatch { .. } => Some("run `dr index --rebuild`; search goes on meanwhile".into()),
+            Self::Mismatch { .. } => Some("run `dr index --rebuild`; search continues meanwhile".into()),
             Self::NotAFolder { .. } => Some("give the folder that holds the files".into()),
             Self::Task(_) => None,
         }
@@ -475,7 +475,7 @@ struct Comparison {
     renamed: HashMap<String, DocumentId>,
 }
 
-/// How a folder differs from what is indexed of it.
+/// How a folder differs from its index.
 pub(super) struct Differences {
     pub(super) to_read: Vec<ToRead>,
     /// Indexed documents whose file no longer exists.

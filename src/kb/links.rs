@@ -15,7 +15,7 @@ use crate::base::id::DocumentId;
 /// Extensions that a link to a note may leave out.
 const EXTENSIONS: [&str; 4] = ["md", "markdown", "mdx", "txt"];
 
-/// Files that stand for their folder, in order of precedence.
+/// Index files of a folder, in order of precedence.
 const FOLDER_NOTES: [&str; 3] = ["readme", "index", "_index"];
 
 /// The notes of an index and the links between them, as of one snapshot.
@@ -204,7 +204,7 @@ impl Names {
             FOLDER_NOTES.iter().flat_map(|name| EXTENSIONS.map(|extension| format!("{folder}{name}.{extension}")));
         files.chain(of_folder).find_map(|wanted| {
             let found = self.paths.get(&folded(&wanted))?;
-            // On a file system that tells letter case apart, two files may differ in nothing else.
+            // On a case-sensitive file system, two files may differ in nothing else.
             found.iter().find(|at| notes[**at].row.path == wanted).or(found.first()).copied()
         })
     }

@@ -238,11 +238,11 @@ impl RerankOptions {
         let address = BaseUrl::from_str(address)?;
         Ok(Server {
             client: client_for(&address)?,
-            is_local: address.is_loopback() || self.local == Some(true),
+            is_local: address.is_own(self.local),
             address,
             model: self.model.clone(),
             api: self.api,
-            key: self.key_env.as_deref().map(|variable| environment.key(variable)).transpose()?,
+            key: environment.key_in(self.key_env.as_deref())?,
         })
     }
 }
@@ -329,7 +329,7 @@ impl Server {
     }
 }
 
-/// Returns the score of each of so many texts. A server that returns logits is recognised by a score outside 0 to 1.
+/// Returns the scores of `number` texts. A server that returns logits is recognised by a score outside 0 to 1.
 fn scores_in(reply: &Value, number: usize) -> Option<Vec<f32>> {
     #[derive(Deserialize)]
     struct Scored {

@@ -13,7 +13,7 @@ use super::extract::{Extractable, Include};
 /// File extensions that are always indexed, in lower case.
 const EXTENSIONS: [&str; 4] = ["md", "markdown", "mdx", "txt"];
 
-/// Files with patterns of what is left out.
+/// Files with patterns of paths to leave out.
 const IGNORE_FILES: [&str; 3] = [".gitignore", ".ignore", DR_IGNORE];
 
 /// The one among them that is for `dr` alone.

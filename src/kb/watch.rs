@@ -34,11 +34,14 @@ pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 /// nothing against the limit of the system. Elsewhere a folder is watched together with everything in it, at no cost.
 const WATCHES_EACH: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
-/// The system cannot tell of changes.
+const WATCH_LIMIT: &str =
+    if WATCHES_EACH { "inotify watch limit reached" } else { "watch limit of the system reached" };
+
+/// Folders cannot be watched.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WatchError {
-    /// This user may not watch so many folders.
-    #[error("more folders than the system lets a user watch")]
+    /// The system limits how many folders a user may watch.
+    #[error("{WATCH_LIMIT}")]
     Limit,
     /// The system failed.
     #[error("failed to watch the folders")]
@@ -81,13 +84,13 @@ pub(crate) struct FolderWatch {
 
 /// How changes are noticed.
 enum By {
-    /// The system tells of them; `None` before the first [`FolderWatch::begin`].
+    /// The system reports them; `None` before the first [`FolderWatch::begin`].
     System(Option<RecommendedWatcher>),
     /// The files are listed at an interval, and compared with those at the beginning.
     Looking { every: Duration, seen: u64 },
 }
 
-/// The changes that the system has told of.
+/// Changes that the system has reported.
 #[derive(Default)]
 struct Changes {
     pending: Mutex<Pending>,
@@ -121,9 +124,9 @@ impl Changes {
 }
 
 impl FolderWatch {
-    /// Prepares to watch folders, given as absolute paths without symbolic links. Changes in the folder `except` are not
-    /// noticed. With `every`, the folders are looked at instead of asking the system, which is not told of changes that
-    /// other machines make on a network file system.
+    /// Prepares to watch folders, given as absolute paths without symbolic links. Changes in the folder `except` are
+    /// ignored. With `every`, the folders are polled: on a network file system, the system does not report changes that other
+    /// machines make.
     pub(crate) fn new(roots: Vec<PathBuf>, include: Include, except: Option<PathBuf>, every: Option<Duration>) -> Self {
         let by = every.map_or(By::System(None), |every| By::Looking { every, seen: 0 });
         Self { roots, include, except, by, changes: Arc::default() }
@@ -234,7 +237,7 @@ fn listen(
     Ok(watcher)
 }
 
-/// Returns whether an event may change what is indexed of the folders `known`, which are all that are not ignored, or
+/// Returns whether an event may change the index of the folders `known`, which are all that are not ignored, or
 /// whether one of `roots` exists.
 fn matters(event: &notify::Event, known: &HashSet<PathBuf>, roots: &[PathBuf], include: &Include) -> bool {
     let is_entry = match event.kind {

@@ -1,7 +1,7 @@
 //! Resolves the address of a model endpoint and the key to send to it.
 
 use crate::base::environment::{Environment, KeyError, OPENAI_BASE_URL, OPENAI_KEY};
-use crate::base::http::{BaseUrl, ParseBaseUrlError, Secret};
+use crate::base::http::{BaseUrl, OPENAI_HOST, ParseBaseUrlError, Secret};
 
 /// Address of OpenAI's API.
 pub(crate) const OPENAI: &str = "https://api.openai.com/v1";
@@ -41,25 +41,17 @@ impl ModelEndpoint {
     ) -> Result<Self, EndpointError> {
         let address = base_url.or_else(|| environment.get(OPENAI_BASE_URL)).unwrap_or(OPENAI);
         let address: BaseUrl = address.parse().map_err(EndpointError::Address)?;
-        let is_paired = base_url.is_none() || is_openai(&address);
-        let key = match key_env {
-            Some(variable) => Some(environment.key(variable)?),
-            None if is_paired && environment.get(OPENAI_KEY).is_some() => Some(environment.key(OPENAI_KEY)?),
-            None => None,
-        };
+        let is_paired = base_url.is_none() || address.is_openai();
+        let usual = (is_paired && environment.get(OPENAI_KEY).is_some()).then_some(OPENAI_KEY);
+        let key = environment.key_in(key_env.or(usual))?;
         Ok(Self { address, key })
-    }
-
-    /// Returns whether this is OpenAI's own API.
-    pub(crate) fn is_openai(&self) -> bool {
-        is_openai(&self.address)
     }
 }
 
 /// Providers that speak the API of OpenAI, under the names of the `GenAI` conventions, by their host; one that begins with a
-/// dot stands for all hosts that end so.
+/// dot matches all hosts with that suffix.
 const PROVIDERS: [(&str, &str); 12] = [
-    ("api.openai.com", "openai"),
+    (OPENAI_HOST, "openai"),
     (".openai.azure.com", "azure.ai.openai"),
     ("generativelanguage.googleapis.com", "gcp.gemini"),
     (".aiplatform.googleapis.com", "gcp.vertex_ai"),
@@ -78,10 +70,6 @@ pub(crate) fn provider(address: &BaseUrl) -> &'static str {
     let is_at = |host: &str| address.host() == host || host.starts_with('.') && address.host().ends_with(host);
     let known = PROVIDERS.iter().find(|(host, _)| is_at(host));
     known.map_or("openai_compatible", |(_, name)| name)
-}
-
-fn is_openai(address: &BaseUrl) -> bool {
-    address.host() == "api.openai.com"
 }
 
 #[cfg(test)]
@@ -104,7 +92,7 @@ mod tests {
     const LOCAL: &str = "http://localhost:9999/v1";
 
     #[test]
-    fn openai_key_goes_to_openai_and_to_the_address_set_with_it_alone() {
+    fn openai_key_goes_only_to_openai_and_to_the_address_set_with_it() {
         let key = |base_url, key_env, beside: Option<&str>| {
             let environment = [(OPENAI_KEY, "sk-1"), ("MINE", "sk-2"), (OPENAI_BASE_URL, beside.unwrap_or(""))];
             ModelEndpoint::resolve(base_url, key_env, &Environment::of(environment)).unwrap().key

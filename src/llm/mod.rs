@@ -8,7 +8,7 @@
 //!           structured (a reply that follows a schema, repaired if necessary)
 //! ```
 //!
-//! A [`model::Model`] sends one request, and its error tells whether a retry can help. Research steps do not hold
+//! A [`model::Model`] sends one request, and its error says whether a retry can help. Research steps do not hold
 //! models: they hold a [`call::Caller`], which reserves the worst case, records the call, sends it, and settles.
 //!
 //! # Where to look

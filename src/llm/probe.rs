@@ -20,7 +20,7 @@ pub(crate) struct Probe {
     /// Result of a plain request.
     pub(crate) plain: Result<(), ModelError>,
     /// Result of a request with a schema; `None` if the plain one failed.
-    pub(crate) form: Option<Result<Form, ModelError>>,
+    pub(crate) form: Option<Result<Conformance, ModelError>>,
     /// The endpoint's message if it refused to enforce the schema, which then was part of the prompt.
     pub(crate) refused_schema: Option<String>,
     /// Tokens of both requests.
@@ -34,7 +34,7 @@ pub(crate) struct Probe {
 
 /// How well a reply followed its schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum Conformance {
     /// Valid as it was.
     Kept,
     /// Valid as it was, with the wrong answer.
@@ -94,14 +94,14 @@ pub(crate) async fn probe(model: &dyn Model) -> Probe {
     }
 }
 
-fn form(reply: &Reply) -> Form {
+fn form(reply: &Reply) -> Conformance {
     if let Ok(answer) = serde_json::from_str::<Answer>(&reply.text) {
-        return if answer.larger == 71 { Form::Kept } else { Form::Wrong };
+        return if answer.larger == 71 { Conformance::Kept } else { Conformance::Wrong };
     }
     let mended = lenient::read(&reply.text).ok().and_then(|value| serde_json::from_value::<Answer>(value).ok());
     match mended {
-        Some(_) => Form::Mended,
-        None if reply.cut_off => Form::CutOff,
-        None => Form::Ignored,
+        Some(_) => Conformance::Mended,
+        None if reply.cut_off => Conformance::CutOff,
+        None => Conformance::Ignored,
     }
 }

@@ -169,7 +169,7 @@ pub enum ModelsError {
         model: String,
         /// The setting.
         setting: &'static str,
-        /// Why.
+        /// As a clause, such as `it does not reason`.
         reason: String,
     },
     /// The HTTP client could not be created.
@@ -301,13 +301,13 @@ fn resolve_role(
     options: ModelOptions,
     environment: &Environment,
     prices: &PriceTable,
-) -> Result<(OpenAiSettings, Limits), ModelsError> {
+) -> Result<(OpenAiSettings, WindowSplit), ModelsError> {
     let endpoint = ModelEndpoint::resolve(options.base_url.as_deref(), options.key_env.as_deref(), environment);
     let endpoint = endpoint.map_err(|error| match error {
         EndpointError::Address(source) => ModelsError::Address { role, source },
         EndpointError::Key(source) => ModelsError::Key { role, source },
     })?;
-    let is_openai = endpoint.is_openai();
+    let is_openai = endpoint.address.is_openai();
     let ModelEndpoint { address, key } = endpoint;
     // `OPENAI_BASE_URL` with OpenAI's key is a proxy for OpenAI and gets its default models.
     let stands_in = is_openai || (options.base_url.is_none() && options.key_env.is_none() && key.is_some());
@@ -316,9 +316,9 @@ fn resolve_role(
     if key.is_none() && is_openai {
         return Err(ModelsError::Key { role, source: KeyError::NotSet { variable: OPENAI_KEY.to_owned() } });
     }
-    let limits = Limits::resolve(role, &model, &options)?;
+    let limits = WindowSplit::resolve(role, &model, &options)?;
     check_taken(role, &model, &options, &limits)?;
-    let is_free = address.is_loopback() || options.local == Some(true);
+    let is_free = address.is_own(options.local);
     let price = prices.at(&model, is_free, options.model.is_some());
     let counter = options.encoding.map_or_else(|| TokenCounter::for_model(&model), TokenCounter::of);
     let settings = OpenAiSettings {
@@ -340,7 +340,7 @@ fn resolve_role(
 }
 
 /// Refuses settings that a known model of OpenAI does not take: the provider would refuse every request.
-fn check_taken(role: Role, model: &str, options: &ModelOptions, limits: &Limits) -> Result<(), ModelsError> {
+fn check_taken(role: Role, model: &str, options: &ModelOptions, limits: &WindowSplit) -> Result<(), ModelsError> {
     let Some(known) = known(model) else { return Ok(()) };
     let not_taken =
         |setting, reason: String| Err(ModelsError::NotTaken { role, model: model.to_owned(), setting, reason });
@@ -368,14 +368,14 @@ fn default_model(role: Role) -> &'static str {
 
 /// Division of a context window.
 #[expect(clippy::struct_field_names, reason = "units live in names")]
-struct Limits {
+struct WindowSplit {
     window_tokens: u64,
     max_input_tokens: u64,
     max_output_tokens: u32,
     reasoning_tokens: u32,
 }
 
-impl Limits {
+impl WindowSplit {
     fn resolve(role: Role, model: &str, options: &ModelOptions) -> Result<Self, ModelsError> {
         let known = tiktoken_rs::model::get_context_size(model).and_then(|tokens| u64::try_from(tokens).ok());
         let window_tokens = options.window_tokens.or(known).unwrap_or(WINDOW_TOKENS);

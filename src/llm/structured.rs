@@ -77,7 +77,7 @@ pub(crate) async fn structured_checked<T: DeserializeOwned + JsonSchema>(
     name: &str,
     check: impl Fn(&T) -> Result<(), String> + Send + Sync,
 ) -> Result<T, StructuredError> {
-    let form = Arc::new(Form::new(name, schema::of::<T>())?);
+    let form = Arc::new(CompiledSchema::new(name, schema::of::<T>())?);
     let accept = |value: Value| {
         let value: T = serde_json::from_value(value).map_err(|error| error.to_string())?;
         check(&value).map(|()| value)
@@ -97,19 +97,19 @@ pub(crate) async fn structured_value(
     name: &str,
     schema: &Value,
 ) -> Result<Value, StructuredError> {
-    climb(caller, key, prompt, &Arc::new(Form::new(name, schema.clone())?), Ok).await
+    climb(caller, key, prompt, &Arc::new(CompiledSchema::new(name, schema.clone())?), Ok).await
 }
 
 /// Checks that a schema is valid and has no external references.
 pub(crate) fn check_schema(schema: &Value) -> Result<(), StructuredError> {
-    Form::new("schema", schema.clone()).map(|_| ())
+    CompiledSchema::new("schema", schema.clone()).map(|_| ())
 }
 
 async fn climb<T>(
     caller: &dyn Caller,
     key: &CallKey,
     prompt: &Prompt,
-    form: &Arc<Form>,
+    form: &Arc<CompiledSchema>,
     accept: impl Fn(Value) -> Result<T, String> + Send + Sync,
 ) -> Result<T, StructuredError> {
     let first = prompt.clone().with_schema(&form.name, form.schema.clone());
@@ -162,13 +162,13 @@ fn head(text: &str, max_tokens: u64, count: impl Fn(&str) -> u64) -> &str {
 }
 
 /// A schema and its validator.
-struct Form {
+struct CompiledSchema {
     name: String,
     schema: Value,
     validator: Validator,
 }
 
-impl Form {
+impl CompiledSchema {
     fn new(name: &str, schema: Value) -> Result<Self, StructuredError> {
         let validator =
             schema::compile(&schema).map_err(|error| StructuredError::Schema { reason: error.to_string() })?;

@@ -5,16 +5,15 @@ use serde::Serialize;
 
 use super::cut::{MAX_TEXT_TOKENS, beginning};
 use super::failure::ToolError;
-use super::server::Shared;
 use crate::base::token::{CountTokens, Encoding, TokenCounter};
-use crate::engine::RunReport;
+use crate::engine::{RunReport, Service};
 use crate::render::{self, ReportFormat};
 
 /// Tokens of all quotes in a result.
 const MAX_QUOTE_TOKENS: usize = 4_000;
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Answer {
+pub(super) struct AnswerResult {
     /// `answered`, `closest` (only the passages nearest to the question were found), or `refused` (the sources do not
     /// support an answer).
     outcome: String,
@@ -31,7 +30,7 @@ pub(super) struct Answer {
     /// The run, if it was stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     run_id: Option<String>,
-    /// Whether the run was stopped before its end; `dr resume` goes on with it.
+    /// Whether the run was stopped before its end; `dr resume` continues it.
     resumable: bool,
     /// Model calls.
     calls: u64,
@@ -61,15 +60,15 @@ struct Citation {
     stale: bool,
 }
 
-impl Answer {
+impl AnswerResult {
     /// Makes the answer of a run, its report from line `from` on.
     pub(super) async fn of(
-        shared: &Shared,
+        service: &Service,
         RunReport { report, resumable }: RunReport,
         from: usize,
         notes: Vec<String>,
     ) -> Result<Self, ToolError> {
-        let addresses = shared.engine.addresses().await?;
+        let addresses = service.engine.addresses().await?;
         let whole = render::report(&report, ReportFormat::Markdown)?;
         let start = whole.split_inclusive('\n').take(from.saturating_sub(1)).map(str::len).sum::<usize>();
         let text = beginning(&whole[start..], MAX_TEXT_TOKENS).to_owned();

@@ -7,19 +7,18 @@ use rmcp::model::ProgressNotificationParam;
 use rmcp::service::RequestContext;
 use tokio::sync::mpsc;
 
-use super::answer::Answer;
+use super::answer::AnswerResult;
 use super::failure::ToolError;
-use super::server::Shared;
-use crate::engine::{Observer, QuestionForm, RunEvent};
+use crate::engine::{Observer, QuestionForm, RunEvent, Service};
 
-/// Answers a question, and tells the client what happens meanwhile if it wants to know. The run stops in order if the
-/// client cancels the request or goes away.
+/// Answers a question, with progress notifications if the client asks for them. The run stops in order if the client
+/// cancels the request or goes away.
 pub(super) async fn ask(
-    shared: &Shared,
+    service: &Service,
     question: QuestionForm,
     context: &RequestContext<RoleServer>,
-) -> Result<Answer, ToolError> {
-    let (engine, request) = question.request(&shared.engine, shared.max_jobs)?;
+) -> Result<AnswerResult, ToolError> {
+    let (engine, request) = question.request(&service.engine, service.max_jobs)?;
     let (sender, mut events) = mpsc::unbounded_channel();
     let notes = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&notes);
@@ -31,7 +30,7 @@ pub(super) async fn ask(
         // The receiver is dropped when the run has ended.
         let _ = sender.send(line);
     });
-    let mut asked = Box::pin(shared.runs.ask(&engine, request, observer, context.ct.clone()));
+    let mut asked = Box::pin(service.runs.ask(&engine, request, observer, context.ct.clone()));
     let mut progress = Progress::of(context);
     let asked = loop {
         tokio::select! {
@@ -44,10 +43,10 @@ pub(super) async fn ask(
         progress.tell(context, line).await;
     }
     let notes = std::mem::take(&mut *notes.lock().unwrap_or_else(PoisonError::into_inner));
-    Answer::of(shared, asked, 1, notes).await
+    AnswerResult::of(service, asked, 1, notes).await
 }
 
-/// Progress of a request, told if the client wants to know.
+/// Sends progress notifications, if the client asks for them.
 struct Progress {
     token: Option<rmcp::model::ProgressToken>,
     steps: u32,

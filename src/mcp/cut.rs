@@ -1,5 +1,6 @@
 //! Limits the length of results: a model reads them, and its context is small and dear.
 
+use crate::base::line::shortened;
 use crate::base::token::{CountTokens, Encoding, TokenCounter};
 
 /// Tokens of the longest text in a result. Clients warn from 10,000 on.
@@ -24,6 +25,12 @@ pub(super) fn beginning(text: &str, most: usize) -> &str {
         (end, left) = (end + line.len(), left - tokens);
     }
     if end == 0 { &text[..text.floor_char_boundary(most)] } else { &text[..end] }
+}
+
+/// Returns a title with the headings below it, on one line.
+pub(super) fn heading_line(title: &str, headings: &[String]) -> String {
+    let headings = headings.iter().map(String::as_str).filter(|heading| *heading != title);
+    shortened(&std::iter::once(title).chain(headings).collect::<Vec<_>>().join(" › "))
 }
 
 /// Bytes of the longest token of the encoding: 128 spaces.

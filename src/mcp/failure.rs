@@ -1,4 +1,4 @@
-//! Why a tool did not do what it was asked, as its caller is told it.
+//! Errors of servers and tools, with the text a client receives.
 
 use std::net::SocketAddr;
 
@@ -9,20 +9,19 @@ use crate::base::line::with_causes;
 use crate::engine::EngineError;
 use crate::render::RenderError;
 
-/// A server could not be started, or not go on.
+/// A server could not be started, or its socket failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
     /// The first message was not one that begins a connection.
     #[error("client does not speak the Model Context Protocol")]
     Handshake(#[source] Box<ServerInitializeError>),
-    /// Other machines reach the server, and it would let everyone in.
+    /// Other machines reach the server, and no token is set.
     #[error("a server at {address} is reached from other machines, and needs a token")]
     NoToken { address: SocketAddr },
     /// The token can be guessed.
     #[error("token in `{TOKEN_VARIABLE}` is shorter than {least} characters")]
     ShortToken { least: usize },
-    /// A server needs a socket.
-    #[error("`dr` is offline, and a server over HTTP needs a socket")]
+    #[error("`dr` is offline, and a server needs a socket")]
     Offline,
     /// The address is taken, or not one of this machine.
     #[error("failed to listen at {address}")]
@@ -38,10 +37,14 @@ impl ServeError {
     pub(crate) fn hint(&self) -> String {
         match self {
             Self::NoToken { .. } | Self::ShortToken { .. } => {
-                format!("export {TOKEN_VARIABLE}=\"$(openssl rand -hex 32)\", or use an address as 127.0.0.1:7879")
+                format!(
+                    "export {TOKEN_VARIABLE}=\"$(openssl rand -hex 32)\", or use a loopback address such as 127.0.0.1:7879"
+                )
             }
-            Self::Offline => "serve over stdio, without `--http`".into(),
-            Self::Listen { .. } => "choose another port, for example 127.0.0.1:0".into(),
+            Self::Offline => {
+                "omit `--offline`, or unset `DR_OFFLINE`; `dr mcp` needs no socket without `--http`".into()
+            }
+            Self::Listen { .. } => "choose another port; 0 takes a free one".into(),
             Self::Handshake(_) => "an assistant starts this command; `dr mcp --print-config claude` prints how".into(),
         }
     }
@@ -86,4 +89,17 @@ impl From<crate::engine::RequestError> for ToolError {
     fn from(error: crate::engine::RequestError) -> Self {
         Self::Engine(error.into())
     }
+}
+
+/// Refuses an argument of more than `most` bytes.
+///
+/// # Errors
+///
+/// Returns [`ToolError::Arguments`].
+pub(super) fn check_length(tool: &'static str, name: &'static str, text: &str, most: usize) -> Result<(), ToolError> {
+    if text.len() <= most {
+        return Ok(());
+    }
+    let reason = format!("`{name}` has {} bytes (at most {most})", text.len());
+    Err(ToolError::Arguments { tool, reason })
 }

@@ -1,5 +1,5 @@
-//! Serves any number of clients over HTTP: the streamable transport of the protocol, as a service that other routes can
-//! stand beside.
+//! Serves any number of clients over HTTP: the streamable transport of the protocol, as a service that can be
+//! merged with other routes.
 //!
 //! A page in a browser can send requests to this machine, so `Host` and `Origin` are checked with and without a token: a
 //! foreign page has a foreign origin, and a name that was rebound to this machine is a foreign host. On an address that
@@ -41,16 +41,16 @@ const PATH: &str = "/mcp";
 /// Longest wait for open streams after the server was stopped. Clients keep one open for as long as they run.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Who is let in.
+/// Authenticates requests by `Host`, `Origin` and token.
 #[derive(Clone, Debug)]
-pub(crate) struct Gate {
+pub(crate) struct BearerCheck {
     address: SocketAddr,
     hosts: Vec<String>,
     /// Hash of the token. Hashes are compared in constant time and have one length.
     token: Option<blake3::Hash>,
 }
 
-impl Gate {
+impl BearerCheck {
     /// Returns the gate of a server at `address` that is also known by the names `hosts`.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 }
 
 /// Returns the routes of the server. Every request is checked by `gate`.
-pub(crate) fn routes(server: &Server, gate: Gate, stop: CancellationToken) -> Router {
+pub(crate) fn routes(server: &Server, gate: BearerCheck, stop: CancellationToken) -> Router {
     let config = StreamableHttpServerConfig::default()
         .with_allowed_hosts(gate.host_names())
         .enforce_origin_validation()
@@ -106,7 +106,7 @@ pub(crate) fn routes(server: &Server, gate: Gate, stop: CancellationToken) -> Ro
     Router::new().route_service(PATH, service).layer(middleware::from_fn_with_state(Arc::new(gate), check_token))
 }
 
-async fn check_token(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+async fn check_token(State(gate): State<Arc<BearerCheck>>, request: Request, next: Next) -> Response {
     if gate.admits(request.headers()) {
         return next.run(request).await;
     }
@@ -115,11 +115,20 @@ async fn check_token(State(gate): State<Arc<Gate>>, request: Request, next: Next
         .into_response()
 }
 
+/// Opens a listening socket.
+///
+/// # Errors
+///
+/// Returns [`ServeError::Listen`] if the address is taken or not one of this machine.
+pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })
+}
+
 /// A server that listens.
 #[derive(Debug)]
 pub(crate) struct Listening {
     listener: TcpListener,
-    gate: Gate,
+    gate: BearerCheck,
 }
 
 impl Listening {
@@ -128,10 +137,8 @@ impl Listening {
     /// # Errors
     ///
     /// Returns an error if the address cannot be used.
-    pub(crate) async fn at(gate: Gate) -> Result<Self, ServeError> {
-        let failed = |source| ServeError::Listen { address: gate.address, source };
-        let listener = TcpListener::bind(gate.address).await.map_err(failed)?;
-        Ok(Self { listener, gate })
+    pub(crate) async fn at(gate: BearerCheck) -> Result<Self, ServeError> {
+        Ok(Self { listener: bind(gate.address).await?, gate })
     }
 
     /// Returns the address of the service, with the port that was chosen if none was named.
@@ -178,8 +185,8 @@ mod tests {
 
     const TOKEN: &str = "a-token-of-some-length";
 
-    fn gate(address: &str, hosts: &[&str], token: Option<&str>) -> Result<Gate, ServeError> {
-        Gate::new(
+    fn gate(address: &str, hosts: &[&str], token: Option<&str>) -> Result<BearerCheck, ServeError> {
+        BearerCheck::new(
             address.parse().unwrap(),
             hosts.iter().map(|host| (*host).to_owned()).collect(),
             token.map(OsStr::new),

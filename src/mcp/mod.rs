@@ -8,8 +8,8 @@
 //!
 //! What a tool does is a method of the engine; this module has what the protocol adds: schemas of arguments and results,
 //! progress, cancellation, and a limit on the length of a result. A client is not trusted: its ids and paths are looked up
-//! in the index and never become paths of the file system, it can lower limits but not raise them, and its texts are not
-//! logged.
+//! in the index and never become paths of the file system, no limit it sets exceeds that of the settings, and its texts are
+//! not logged.
 //!
 //! # Where to look
 //!
@@ -46,6 +46,8 @@ mod client;
 
 pub(crate) use self::client::{Client, Launch};
 pub(crate) use self::failure::ServeError;
-pub(crate) use self::http::{Gate, LOOPBACK_NAMES, Listening, TOKEN_VARIABLE, bearer, routes, serve_until};
+pub(crate) use self::http::{
+    BearerCheck, LOOPBACK_NAMES, Listening, TOKEN_VARIABLE, bearer, bind, routes, serve_until,
+};
 pub(crate) use self::server::Server;
 pub(crate) use self::stdio::serve_stdio;

@@ -1,18 +1,15 @@
 //! `fetch` and `read`: passages by name.
 //!
 //! A name is looked up in the index and never becomes a path: only documents in the index can be read, and a file only
-//! if it is what was indexed. `fetch` has the shape of OpenAI's contract, see [`super::search`].
+//! if it is unchanged since it was indexed. `fetch` has the shape of OpenAI's contract, see [`super::search`].
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::cut::{MAX_TEXT_TOKENS, beginning};
-use super::failure::ToolError;
-use super::resource::selector_of;
-use super::search::title;
-use super::server::Shared;
-use super::tool::check_length;
-use crate::engine::{Excerpt, Extent, ParseSelectorError, Selector};
+use super::cut::{MAX_TEXT_TOKENS, beginning, heading_line};
+use super::failure::{ToolError, check_length};
+use crate::base::line::shortened;
+use crate::engine::{Excerpt, Extent, ParseSelectorError, Selector, Service};
 
 /// Longest name of a passage, in bytes: the longest path of common systems.
 const MAX_ID_BYTES: usize = 4 * 1_024;
@@ -51,12 +48,11 @@ struct Metadata {
     rest: Option<String>,
 }
 
-pub(super) async fn fetch(shared: &Shared, FetchArguments { id }: FetchArguments) -> Result<Fetched, ToolError> {
-    let passage = Passage::read(shared, "fetch", &id, Extent::Section).await?;
-    let Passage { excerpt, url, note, rest } = passage;
+pub(super) async fn fetch(service: &Service, FetchArguments { id }: FetchArguments) -> Result<Fetched, ToolError> {
+    let CutExcerpt { excerpt, url, note, rest } = CutExcerpt::read(service, "fetch", &id, Extent::Section).await?;
     Ok(Fetched {
         id,
-        title: title(&excerpt.title, &excerpt.heading_path),
+        title: heading_line(&excerpt.title, &excerpt.heading_path),
         url,
         metadata: Metadata {
             lines: format!("{}-{}", excerpt.line_start, excerpt.line_end),
@@ -78,16 +74,7 @@ pub(super) struct ReadArguments {
     /// How much around a passage: the passage itself (the default), its section, or its document. A path is read as a
     /// whole.
     #[serde(default)]
-    extent: ReadExtent,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum ReadExtent {
-    #[default]
-    Passage,
-    Section,
-    Document,
+    extent: Extent,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -113,13 +100,11 @@ pub(super) struct ReadText {
     rest: Option<String>,
 }
 
-pub(super) async fn read(shared: &Shared, ReadArguments { id, extent }: ReadArguments) -> Result<ReadText, ToolError> {
-    let extent = match extent {
-        ReadExtent::Passage => Extent::Chunk,
-        ReadExtent::Section => Extent::Section,
-        ReadExtent::Document => Extent::Document,
-    };
-    let Passage { excerpt, url, note, rest } = Passage::read(shared, "read", &id, extent).await?;
+pub(super) async fn read(
+    service: &Service,
+    ReadArguments { id, extent }: ReadArguments,
+) -> Result<ReadText, ToolError> {
+    let CutExcerpt { excerpt, url, note, rest } = CutExcerpt::read(service, "read", &id, extent).await?;
     Ok(ReadText {
         collection: excerpt.collection,
         path: excerpt.path,
@@ -134,35 +119,35 @@ pub(super) async fn read(shared: &Shared, ReadArguments { id, extent }: ReadArgu
     })
 }
 
-/// A passage that is no longer than a result may be.
-pub(super) struct Passage {
+/// An excerpt, cut to the length of a result.
+pub(super) struct CutExcerpt {
     pub(super) excerpt: Excerpt,
     url: String,
     pub(super) note: Option<String>,
     rest: Option<String>,
 }
 
-impl Passage {
-    async fn read(shared: &Shared, tool: &'static str, id: &str, extent: Extent) -> Result<Self, ToolError> {
+impl CutExcerpt {
+    pub(super) async fn read(
+        service: &Service,
+        tool: &'static str,
+        id: &str,
+        extent: Extent,
+    ) -> Result<Self, ToolError> {
         check_length(tool, "id", id, MAX_ID_BYTES)?;
-        let selector = match selector_of(id) {
-            Some(selector) => selector,
-            None => id.parse().map_err(|error: ParseSelectorError| {
-                // The id is echoed, and may be long.
-                ToolError::Arguments { tool, reason: crate::base::line::shortened(&error.to_string()) }
-            })?,
-        };
-        Self::of(shared, &selector, extent).await
+        let selector = id.parse().map_err(|error: ParseSelectorError| {
+            // The id is echoed, and may be long.
+            ToolError::Arguments { tool, reason: shortened(&error.to_string()) }
+        })?;
+        Self::of(service, &selector, extent).await
     }
 
     /// Reads a passage, cut to the length of a result.
-    pub(super) async fn of(shared: &Shared, selector: &Selector, extent: Extent) -> Result<Self, ToolError> {
-        let excerpt = shared.engine.get(selector, extent).await?;
-        let addresses = shared.engine.addresses().await?;
+    async fn of(service: &Service, selector: &Selector, extent: Extent) -> Result<Self, ToolError> {
+        let excerpt = service.engine.get(selector, extent).await?;
+        let addresses = service.engine.addresses().await?;
         let (excerpt, cut) = cut_short(excerpt);
-        let stale =
-            excerpt.stale.then(|| "the file has changed since it was indexed; this is the indexed text".to_owned());
-        let notes: Vec<_> = stale.into_iter().chain(cut.as_ref().map(|cut| cut.note.clone())).collect();
+        let notes: Vec<_> = excerpt.note().into_iter().chain(cut.as_ref().map(|cut| cut.note.as_str())).collect();
         Ok(Self {
             url: addresses.of(&excerpt.collection, &excerpt.path, (excerpt.line_start, excerpt.line_end)),
             note: (!notes.is_empty()).then(|| notes.join("; ")),
@@ -172,7 +157,7 @@ impl Passage {
     }
 }
 
-/// What was left out of a passage.
+/// The part of a passage that was left out.
 struct Cut {
     note: String,
     /// Name of the rest, if it has one.
@@ -198,7 +183,7 @@ fn cut_short(mut excerpt: Excerpt) -> (Excerpt, Option<Cut>) {
     let how = match &rest {
         Some(rest) => format!("`{rest}` is the rest"),
         None if excerpt.stale => "the rest can be read once the file is indexed again".to_owned(),
-        None => "the line goes on, and can only be read in the file".to_owned(),
+        None => "the line continues, and can only be read in the file".to_owned(),
     };
     (excerpt, Some(Cut { note: format!("the last {left_out} lines are left out; {how}"), rest }))
 }

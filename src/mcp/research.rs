@@ -4,12 +4,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::answer::Answer;
+use super::answer::AnswerResult;
 use super::failure::ToolError;
-use super::server::Shared;
 use crate::base::id::RunId;
 use crate::base::line::counted;
-use crate::engine::{QuestionForm, ResumeForm, RunStatus};
+use crate::engine::{QuestionForm, ResumeForm, RunStatus, Service};
 
 /// Most events and sub-questions in a status. Each is a line of up to 100 characters, so both are some 10,000 tokens.
 const MAX_EVENTS: usize = 200;
@@ -21,9 +20,9 @@ pub(super) struct StartedRun {
     run_id: String,
 }
 
-pub(super) async fn start(shared: &Shared, question: QuestionForm) -> Result<StartedRun, ToolError> {
-    let (engine, request) = question.request(&shared.engine, shared.max_jobs)?;
-    let run = shared.runs.start(&engine, request).await?;
+pub(super) async fn start(service: &Service, question: QuestionForm) -> Result<StartedRun, ToolError> {
+    let (engine, request) = question.request(&service.engine, service.max_jobs)?;
+    let run = service.runs.start(&engine, request).await?;
     tracing::info!(%run, "run started");
     Ok(StartedRun { run_id: run.to_string() })
 }
@@ -48,9 +47,9 @@ pub(super) struct Status {
     cut: Option<String>,
 }
 
-pub(super) async fn status(shared: &Shared, arguments: StatusArguments) -> Result<Status, ToolError> {
+pub(super) async fn status(service: &Service, arguments: StatusArguments) -> Result<Status, ToolError> {
     let run = run_id("research_status", &arguments.run_id)?;
-    Ok(Status::of(shared.runs.status(&shared.engine, run.as_str(), arguments.since).await?))
+    Ok(Status::of(service.runs.status(&service.engine, run.as_str(), arguments.since).await?))
 }
 
 impl Status {
@@ -82,10 +81,10 @@ pub(super) struct ResultArguments {
     from_line: usize,
 }
 
-pub(super) async fn result(shared: &Shared, arguments: ResultArguments) -> Result<Answer, ToolError> {
+pub(super) async fn result(service: &Service, arguments: ResultArguments) -> Result<AnswerResult, ToolError> {
     let run = run_id("research_result", &arguments.run_id)?;
-    let report = shared.runs.report(&shared.engine, run.as_str()).await?;
-    Answer::of(shared, report, arguments.from_line.max(1), Vec::new()).await
+    let report = service.runs.report(&service.engine, run.as_str()).await?;
+    AnswerResult::of(service, report, arguments.from_line.max(1), Vec::new()).await
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -95,15 +94,15 @@ pub(super) struct CancelArguments {
     run_id: String,
 }
 
-pub(super) async fn cancel(shared: &Shared, arguments: CancelArguments) -> Result<Status, ToolError> {
+pub(super) async fn cancel(service: &Service, arguments: CancelArguments) -> Result<Status, ToolError> {
     let run = run_id("research_cancel", &arguments.run_id)?;
-    Ok(Status::of(shared.runs.cancel(&shared.engine, run.as_str()).await?))
+    Ok(Status::of(service.runs.cancel(&service.engine, run.as_str()).await?))
 }
 
-pub(super) async fn resume(shared: &Shared, form: ResumeForm) -> Result<StartedRun, ToolError> {
+pub(super) async fn resume(service: &Service, form: ResumeForm) -> Result<StartedRun, ToolError> {
     run_id("research_resume", &form.run_id)?;
-    let request = form.request(&shared.engine, shared.max_jobs)?;
-    let run = shared.runs.resume(&shared.engine, request).await?;
+    let request = form.request(&service.engine, service.max_jobs)?;
+    let run = service.runs.resume(&service.engine, request).await?;
     tracing::info!(%run, "run resumed");
     Ok(StartedRun { run_id: run.to_string() })
 }

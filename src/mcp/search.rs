@@ -7,11 +7,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::failure::ToolError;
-use super::server::Shared;
-use super::tool::check_length;
-use crate::base::line::shortened;
-use crate::engine::{CollectionEntry, Hit, Scope, SearchRequest};
+use super::cut::heading_line;
+use super::failure::{ToolError, check_length};
+use crate::engine::{CollectionEntry, Hit, Scope, SearchRequest, Service};
 
 /// Hits of a search that does not ask for a number.
 const DEFAULT_HITS: u8 = 10;
@@ -54,7 +52,7 @@ struct SearchResult {
     text: String,
 }
 
-pub(super) async fn search(shared: &Shared, arguments: SearchArguments) -> Result<SearchResults, ToolError> {
+pub(super) async fn search(service: &Service, arguments: SearchArguments) -> Result<SearchResults, ToolError> {
     let SearchArguments { query, collections, limit } = arguments;
     check_length("search", "query", &query, MAX_QUERY_BYTES)?;
     let limit = limit.unwrap_or(DEFAULT_HITS);
@@ -63,21 +61,15 @@ pub(super) async fn search(shared: &Shared, arguments: SearchArguments) -> Resul
         return Err(ToolError::Arguments { tool: "search", reason });
     }
     let scope = Scope { collections, ..Scope::default() };
-    let found = shared.engine.find(&SearchRequest { query, scope, limit: Some(limit.into()) }).await?;
-    let addresses = shared.engine.addresses().await?;
+    let found = service.engine.find(&SearchRequest { query, scope, limit: Some(limit.into()) }).await?;
+    let addresses = service.engine.addresses().await?;
     let result = |hit: Hit| SearchResult {
         url: addresses.of(&hit.collection, &hit.path, (hit.line_start, hit.line_end)),
-        title: title(&hit.title, &hit.heading_path),
+        title: heading_line(&hit.title, &hit.heading_path),
         id: hit.id.to_string(),
         text: hit.snippet.text,
     };
     Ok(SearchResults { results: found.hits.into_iter().map(result).collect() })
-}
-
-/// Returns a title with the headings below it, on one line.
-pub(super) fn title(title: &str, headings: &[String]) -> String {
-    let headings = headings.iter().map(String::as_str).filter(|heading| *heading != title);
-    shortened(&std::iter::once(title).chain(headings).collect::<Vec<_>>().join(" › "))
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -86,6 +78,6 @@ pub(super) struct Collections {
     collections: Vec<CollectionEntry>,
 }
 
-pub(super) async fn list_collections(shared: &Shared) -> Result<Collections, ToolError> {
-    Ok(Collections { collections: shared.engine.list_collections().await? })
+pub(super) async fn list_collections(service: &Service) -> Result<Collections, ToolError> {
+    Ok(Collections { collections: service.engine.list_collections().await? })
 }

@@ -7,14 +7,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::answer::Answer;
+use super::answer::AnswerResult;
 use super::ask::ask;
 use super::failure::ToolError;
 use super::passage::{FetchArguments, Fetched, ReadArguments, ReadText, fetch, read};
 use super::research::{self, CancelArguments, ResultArguments, StartedRun, Status, StatusArguments};
 use super::search::{Collections, SearchArguments, SearchResults, list_collections, search};
-use super::server::Shared;
-use crate::engine::{QuestionForm, ResumeForm};
+use crate::engine::{QuestionForm, ResumeForm, Service};
 
 /// A tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +75,7 @@ impl Tool {
             Self::ResearchStatus => "Progress of research",
             Self::ResearchResult => "Report of research",
             Self::ResearchCancel => "Stop research",
-            Self::ResearchResume => "Go on with research",
+            Self::ResearchResume => "Continue research",
         }
     }
 
@@ -107,10 +106,10 @@ impl Tool {
             }
             Self::ResearchResult => "Returns the report of a run that has ended or was stopped, as `ask` does.",
             Self::ResearchCancel => {
-                "Stops a run that this server works on. What it has found is kept, and `research_resume` goes on with it."
+                "Stops a run that this server works on. What it has found is kept, and `research_resume` continues it."
             }
             Self::ResearchResume => {
-                "Goes on in the background with a run that was stopped, or that a limit ended if you raise that limit. \
+                "Continues in the background a run that was stopped, or that a limit ended if you raise that limit. \
                  Returns its run id at once; nothing that was paid for is paid again."
             }
         }
@@ -145,10 +144,10 @@ impl Tool {
             Self::Fetch => with_schemas::<FetchArguments, Fetched>(tool),
             Self::Read => with_schemas::<ReadArguments, ReadText>(tool),
             Self::ListCollections => with_schemas::<NoArguments, Collections>(tool),
-            Self::Ask => with_schemas::<QuestionForm, Answer>(tool),
+            Self::Ask => with_schemas::<QuestionForm, AnswerResult>(tool),
             Self::ResearchStart => with_schemas::<QuestionForm, StartedRun>(tool),
             Self::ResearchStatus => with_schemas::<StatusArguments, Status>(tool),
-            Self::ResearchResult => with_schemas::<ResultArguments, Answer>(tool),
+            Self::ResearchResult => with_schemas::<ResultArguments, AnswerResult>(tool),
             Self::ResearchCancel => with_schemas::<CancelArguments, Status>(tool),
             Self::ResearchResume => with_schemas::<ResumeForm, StartedRun>(tool),
         };
@@ -162,24 +161,24 @@ impl Tool {
     /// Returns an error for arguments that do not match the schema, and as the tool does.
     pub(super) async fn call(
         self,
-        shared: &Shared,
+        service: &Service,
         arguments: JsonObject,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, ToolError> {
         match self {
-            Self::Search => result(&search(shared, self.parsed(arguments)?).await?),
-            Self::Fetch => result(&fetch(shared, self.parsed(arguments)?).await?),
-            Self::Read => result(&read(shared, self.parsed(arguments)?).await?),
+            Self::Search => result(&search(service, self.parsed(arguments)?).await?),
+            Self::Fetch => result(&fetch(service, self.parsed(arguments)?).await?),
+            Self::Read => result(&read(service, self.parsed(arguments)?).await?),
             Self::ListCollections => {
                 let NoArguments {} = self.parsed(arguments)?;
-                result(&list_collections(shared).await?)
+                result(&list_collections(service).await?)
             }
-            Self::Ask => result(&ask(shared, self.parsed(arguments)?, context).await?),
-            Self::ResearchStart => result(&research::start(shared, self.parsed(arguments)?).await?),
-            Self::ResearchStatus => result(&research::status(shared, self.parsed(arguments)?).await?),
-            Self::ResearchResult => result(&research::result(shared, self.parsed(arguments)?).await?),
-            Self::ResearchCancel => result(&research::cancel(shared, self.parsed(arguments)?).await?),
-            Self::ResearchResume => result(&research::resume(shared, self.parsed(arguments)?).await?),
+            Self::Ask => result(&ask(service, self.parsed(arguments)?, context).await?),
+            Self::ResearchStart => result(&research::start(service, self.parsed(arguments)?).await?),
+            Self::ResearchStatus => result(&research::status(service, self.parsed(arguments)?).await?),
+            Self::ResearchResult => result(&research::result(service, self.parsed(arguments)?).await?),
+            Self::ResearchCancel => result(&research::cancel(service, self.parsed(arguments)?).await?),
+            Self::ResearchResume => result(&research::resume(service, self.parsed(arguments)?).await?),
         }
     }
 
@@ -204,19 +203,6 @@ fn with_schemas<A: JsonSchema + 'static, R: JsonSchema + 'static>(tool: rmcp::mo
 /// Returns a result as structured content, and the same JSON as text for clients that know no structured content.
 fn result<T: Serialize>(value: &T) -> Result<CallToolResult, ToolError> {
     Ok(CallToolResult::structured(serde_json::to_value(value)?))
-}
-
-/// Refuses an argument of more than `most` bytes.
-///
-/// # Errors
-///
-/// Returns [`ToolError::Arguments`].
-pub(super) fn check_length(tool: &'static str, name: &'static str, text: &str, most: usize) -> Result<(), ToolError> {
-    if text.len() <= most {
-        return Ok(());
-    }
-    let reason = format!("`{name}` has {} bytes (at most {most})", text.len());
-    Err(ToolError::Arguments { tool, reason })
 }
 
 #[cfg(test)]

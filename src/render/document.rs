@@ -1,4 +1,4 @@
-//! Renders a document as HTML with one passage marked: for a reader who looks up what stands around a quote.
+//! Renders a document as HTML with one passage marked: for a reader who looks up the context of a quote.
 //!
 //! A document is untrusted. Its HTML is shown as text, its images are reduced to their description, and its links lead to
 //! web pages or nowhere.
@@ -74,7 +74,7 @@ fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// Adds text that stands at `range` of the document, and marks what of it is in `marked`.
+/// Adds the text at `range` of the document, and marks what of it is in `marked`.
 fn push_marked(
     events: &mut Vec<Event<'_>>,
     text: &str,
@@ -85,7 +85,7 @@ fn push_marked(
     let add = |events: &mut Vec<Event<'_>>, part: &str| events.push(Event::Text(part.to_owned().into()));
     let Some(marked) = marked.filter(|marked| overlap(marked, range)) else { return add(events, shown) };
     let is_verbatim = text.get(range.clone()) == Some(shown);
-    // Where the text is not what stands in the document, as with an entity, all of it is marked.
+    // Where the text differs from the document, as with an entity, all of it is marked.
     let (from, to) = if is_verbatim {
         (marked.start.max(range.start) - range.start, marked.end.min(range.end) - range.start)
     } else {

@@ -1,4 +1,4 @@
-//! Renders a report as one self-contained HTML page: no scripts, fonts or network. A server's page has the report alone.
+//! Renders a report as one self-contained HTML page: no scripts, fonts or network. The page of a server has only the report.
 //!
 //! The template escapes everything; this file builds its data. As a second barrier, a content security policy in the
 //! page forbids loading and running anything.
@@ -317,7 +317,7 @@ mod tests {
         super::report(report).unwrap()
     }
 
-    /// Returns the tags of a page in order, without what is in them: `a`, `/a`.
+    /// Returns the tags of a page in order, without attributes: `a`, `/a`.
     fn tags(page: &str) -> Vec<&str> {
         page.match_indices('<')
             .map(|(at, _)| page[at + 1..].split(|letter: char| " >\n".contains(letter)).next().unwrap_or(""))

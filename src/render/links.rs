@@ -46,7 +46,7 @@ pub(crate) fn places(report: &Report) -> Vec<NamedPlace> {
     places
 }
 
-/// Replaces names that stand by themselves in a text, the longest where several do, by what `link` makes of them.
+/// Replaces names that are whole words of a text, the longest where several do, by what `link` makes of them.
 pub(crate) fn with_links(text: &str, names: &[(String, String)], link: impl Fn(&str, &str) -> String) -> String {
     let mut found: Vec<(Range<usize>, &str)> = Vec::new();
     for (name, address) in names.iter().filter(|(name, _)| !name.is_empty()) {

@@ -284,7 +284,7 @@ fn cell(spans: &[Span]) -> String {
 }
 
 /// Returns spans as one line of Markdown. Escapes nothing if it reads back as it is, else every special character, except
-/// for lone stars and for colons that mean nothing where they stand. The rest stays escaped: another text may follow.
+/// for lone stars and for colons without a meaning in their place. The rest stays escaped: another text may follow.
 fn inline(spans: &[Span]) -> String {
     let plain = joined(spans, &|shown, text| shown.push_str(text));
     if reads_back(&plain, spans) {
@@ -317,7 +317,7 @@ fn joined(spans: &[Span], push: &dyn Fn(&mut String, &str)) -> String {
             Span::Text(text) => push(&mut shown, text),
             Span::Code(text) => shown.push_str(&code(text)),
             Span::Strong(text) if went_on || goes_on(at + 1) => {
-                // Marks stand beside a word.
+                // Marks are next to a word.
                 let (from, to) = (text.len() - text.trim_start().len(), text.trim_end().len());
                 let start = if went_on { 0 } else { from };
                 let end = if goes_on(at + 1) { text.len() } else { to.max(start) };
@@ -376,7 +376,7 @@ fn reads_back(line: &str, spans: &[Span]) -> bool {
     is_plain && read == wanted
 }
 
-/// Returns whether one of `letters` stands in a line without a backslash before it, outside code.
+/// Returns whether one of `letters` is in a line without a backslash before it, outside code.
 fn has_bare(line: &str, letters: &[char]) -> bool {
     let (mut is_escaped, mut is_code) = (false, false);
     for letter in line.chars() {

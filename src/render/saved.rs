@@ -3,7 +3,7 @@
 //!
 //! A report as JSON has its citations under `evidence`, a note in its front matter under `sources`. Such a file may have
 //! been edited, formatted or made up, so it is data: sizes are limited, and a corrected text is read back before it is
-//! returned. A correction replaces lines and paths where they stand and leaves every other byte as it was.
+//! returned. A correction replaces lines and paths in place and leaves every other byte as it was.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -70,11 +70,11 @@ pub(crate) struct SavedReport {
     /// `None` for a note of an earlier version, whose front matter has none.
     pub(crate) citations: Option<Vec<Citation>>,
     text: String,
-    form: Form,
+    form: SavedFormat,
 }
 
 #[derive(Debug)]
-enum Form {
+enum SavedFormat {
     Json,
     /// The places in its front matter, one for each citation.
     Note(Vec<NotePlace>),
@@ -257,10 +257,10 @@ impl SavedReport {
             if run_id.is_none() && citations.is_none() {
                 return Err(SavedError::Unknown);
             }
-            (run_id, citations, Form::Note(places.unwrap_or_default()))
+            (run_id, citations, SavedFormat::Note(places.unwrap_or_default()))
         } else if text.trim_start_matches('\u{feff}').trim_start().starts_with('{') {
             let (run_id, citations) = read_json(&text)?;
-            (run_id, Some(citations), Form::Json)
+            (run_id, Some(citations), SavedFormat::Json)
         } else {
             return Err(SavedError::Unknown);
         };
@@ -279,8 +279,8 @@ impl SavedReport {
         let known = self.citations.as_deref().unwrap_or_default();
         let pairs: Vec<_> = known.iter().zip(corrected).collect();
         let edits = match &self.form {
-            Form::Json => self.json_edits(&pairs),
-            Form::Note(places) => {
+            SavedFormat::Json => self.json_edits(&pairs),
+            SavedFormat::Note(places) => {
                 let front = pairs.iter().zip(places).map(|((old, new), place)| {
                     edits_of(old, new, |key| match key {
                         "path" => place.path.clone(),
@@ -450,7 +450,7 @@ fn read_note(text: &str, yaml: Range<usize>) -> Result<(Option<String>, NoteCita
     Ok((fields.run_id, sources.transpose()?))
 }
 
-/// Returns where a value stands in a text whose front matter begins at `from`.
+/// Returns the position of a value in a text whose front matter begins at `from`.
 fn range_of<T>(value: &Spanned<T>, from: usize) -> Option<Range<usize>> {
     let span = value.defined.span();
     let start = from + usize::try_from(span.byte_offset()?).ok()?;

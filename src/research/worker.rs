@@ -243,7 +243,7 @@ struct Worker<'a, Q: ?Sized> {
     conversation: &'a Conversation<'a, Q>,
     task: &'a Task<'a, Q>,
     source: &'a dyn Source<Q>,
-    desk: Notebook<'a, Q>,
+    notebook: Notebook<'a, Q>,
     results: Vec<StepResult>,
     spent_tokens: u64,
     /// Tokens of the largest step so far, sent and received.
@@ -285,17 +285,17 @@ pub(crate) struct Gathered {
 impl Gathered {
     fn of<Q: ?Sized + AsRef<str>>(
         Conversation { task, answers, .. }: &Conversation<'_, Q>,
-        desk: Notebook<'_, Q>,
+        notebook: Notebook<'_, Q>,
         ending: Ending,
     ) -> Self {
         let Ending { stop, remark, open } = ending;
         let question = task.question.as_ref();
-        let mut remarks = desk.remarks;
+        let mut remarks = notebook.remarks;
         remarks.extend(remark.map(|reason| format!("work on `{question}` stopped early: {reason}")));
-        let unopened = desk.shown.into_iter().filter(|shown| !shown.is_opened);
+        let unopened = notebook.shown.into_iter().filter(|shown| !shown.is_opened);
         let mut further: Vec<_> = unopened.map(|shown| shown.passage).collect();
         further.sort_by(|a, b| b.score.total_cmp(&a.score));
-        let (notes, support) = (desk.noted, desk.support);
+        let (notes, support) = (notebook.noted, notebook.support);
         let (reported, saw_internal) = (Vec::new(), false);
         let mut gathered = Self { notes, further, support, remarks, reported, saw_internal, open, stop };
         let is_served = |aspect: &TaskAspect<'_, Q>| gathered.serves(aspect.id);
@@ -401,13 +401,13 @@ pub(crate) async fn gather<Q: ?Sized + AsRef<str> + Send + Sync>(
     conversation: &Conversation<'_, Q>,
 ) -> Result<Gathered, WorkError> {
     let Conversation { task, source, .. } = *conversation;
-    let (desk, results) = (Notebook::new(conversation), Vec::new());
-    let mut worker = Worker { caller, conversation, task, source, desk, results, spent_tokens: 0, largest: 0 };
+    let (notebook, results) = (Notebook::new(conversation), Vec::new());
+    let mut worker = Worker { caller, conversation, task, source, notebook, results, spent_tokens: 0, largest: 0 };
     let ending = worker.gather().await?;
-    if let (Some(error), true) = (worker.desk.dead_source(), task.conclusions.is_empty()) {
+    if let (Some(error), true) = (worker.notebook.dead_source(), task.conclusions.is_empty()) {
         return Err(WorkError::Source(error.clone()));
     }
-    Ok(Gathered::of(conversation, worker.desk, ending))
+    Ok(Gathered::of(conversation, worker.notebook, ending))
 }
 
 impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
@@ -417,7 +417,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             return Ok(Ending::of(BranchStop::Done));
         }
         if let Some(answers) = self.conversation.answers.as_ref().filter(|answers| !answers.is_empty()) {
-            let skimmed = self.desk.begin(answers);
+            let skimmed = self.notebook.begin(answers);
             let result = self.result(0, skimmed);
             self.results.push(result);
         }
@@ -446,7 +446,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         draft.actions.extend(calls.into_iter().map(ActionDraft::from));
         self.spent_tokens += taken;
         self.largest = self.largest.max(taken);
-        let outcomes = match self.desk.act(&draft.actions).await {
+        let outcomes = match self.notebook.act(&draft.actions).await {
             Ok(outcomes) => outcomes,
             Err(error) => return self.broken_off(error).map(Some),
         };
@@ -456,10 +456,10 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             self.results.push(result);
         }
         if draft.actions.is_empty() && !draft.done {
-            self.desk.repeats += 1;
+            self.notebook.repeats += 1;
         }
         Ok(match () {
-            () if self.desk.repeats >= MAX_REPEATS => Some(Ending::of(BranchStop::Repeated)),
+            () if self.notebook.repeats >= MAX_REPEATS => Some(Ending::of(BranchStop::Repeated)),
             // The model may correct an invalid note.
             () if draft.done && !has_lost_note => {
                 let open = draft.open.iter().map(|id| AspectId::named(id.trim())).collect();
@@ -496,8 +496,8 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
     /// Returns how a failed call ends the work; an error if there are no notes to keep.
     fn broken_off(&self, error: CallError) -> Result<Ending, CallError> {
         match error {
-            CallError::Limit(_) if !self.desk.noted.is_empty() => Ok(Ending::of(BranchStop::BudgetExceeded)),
-            error if ends_run(&error) || self.desk.noted.is_empty() => Err(error),
+            CallError::Limit(_) if !self.notebook.noted.is_empty() => Ok(Ending::of(BranchStop::BudgetExceeded)),
+            error if ends_run(&error) || self.notebook.noted.is_empty() => Err(error),
             error => Ok(Ending { remark: Some(error.to_string()), ..Ending::of(BranchStop::ModelFailed) }),
         }
     }
@@ -516,7 +516,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             results: self.results.clone(),
             context: self.task.context.as_ref().to_owned(),
             conclusions: conclusions(&self.task.plain()),
-            notes: noted(&self.desk.noted),
+            notes: noted(&self.notebook.noted),
         };
         let room = if self.source.tools().is_empty() {
             room::<StepDraft>(self.caller, Role::Worker)
@@ -525,7 +525,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         };
         let prompt = fitted(self.caller, room, &mut view, |view| self.render(step, view), |view| self.shrink(view));
         let seen: HashSet<_> = view.results.iter().flat_map(|result| &result.passages).map(|shown| &shown.id).collect();
-        for (shown, number) in self.desk.shown.iter_mut().zip(1..) {
+        for (shown, number) in self.notebook.shown.iter_mut().zip(1..) {
             shown.is_left_out = !seen.contains(&format!("p{number}"));
         }
         prompt
@@ -610,7 +610,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         let (caller, limits) = (self.caller, self.task.limits);
         let count = |text: &str| caller.count(Role::Worker, text);
         let mut view = |place: usize| {
-            let (id, shown) = (format!("p{}", place + 1), &mut self.desk.shown[place]);
+            let (id, shown) = (format!("p{}", place + 1), &mut self.notebook.shown[place]);
             let passage = &shown.passage;
             // A hit is shown as its passage; of an opened page there may be a digest.
             let (whole, most) = if shown.is_opened {

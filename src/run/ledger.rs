@@ -163,7 +163,7 @@ impl Ledger {
             () = self.closing() => return Err(CallError::Cancelled),
             reserved = reserved => reserved.map_err(Refusal::limit).map_err(CallError::Limit)?,
             () = given_up => {
-                let reason = "the budget had no room in time".to_owned();
+                let reason = "timed out waiting for budget".to_owned();
                 return Err(ModelError::Transient { retry_after: None, reason }.into());
             }
         };

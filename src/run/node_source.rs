@@ -481,7 +481,7 @@ mod tests {
     use crate::run::budget::{Budget, BudgetLimits, WritingReserve};
     use crate::run::event::{Event, Record};
     use crate::run::store::Store;
-    use crate::source::web::{FixtureProvider, Link, Page, PageStore};
+    use crate::source::web::{FixtureProvider, Link, PageStore, WebPage};
 
     const FOUND: &str = "https://example.org/beds";
     const CITED: &str = "https://example.org/cited";
@@ -499,7 +499,7 @@ mod tests {
         let link = |text: &str, url: &str| Link { text: text.into(), url: url.parse().unwrap() };
         let links = vec![link("more on when valves open", LINKED), link("imprint", "https://example.org/imprint")];
         for (url, text, links) in [(FOUND, "Valves open at six.", links), (LINKED, "They close at nine.", Vec::new())] {
-            let page = Page {
+            let page = WebPage {
                 url: url.parse().unwrap(),
                 requested: url.parse().unwrap(),
                 title: "Beds".into(),

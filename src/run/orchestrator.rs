@@ -116,7 +116,7 @@ pub enum RunError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// An event is invalid in the current state.
-    #[error("run went wrong")]
+    #[error("journal event does not fit the state of the run")]
     Fold(#[from] FoldError),
     /// A call that the whole run depends on failed.
     #[error("failed to {step}")]
@@ -176,7 +176,7 @@ impl RunError {
             }
             Self::Call { source: CallError::Journal { hint: Some(hint), .. }, .. } => Some(hint.clone()),
             Self::Call { .. } | Self::Source { .. } => {
-                Some("what there is is kept; `dr resume` goes on with it".into())
+                Some("finished work is stored; `dr resume` continues the run".into())
             }
             Self::Fold(_) => None,
         }

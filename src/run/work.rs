@@ -109,7 +109,7 @@ impl Steps {
             (Route::DeepResearch, Some(desk)) => match self.researched(desk, &work, task).await {
                 Err(error) if self.sources.can_search() && may_be_searched_instead(&error) => {
                     let mut branch = self.searched(&work, task).await?;
-                    branch.notes.push(format!("the web was searched, since Deep Research could not be had: {error}"));
+                    branch.notes.push(format!("the web was searched, since Deep Research was unavailable: {error}"));
                     branch
                 }
                 researched => researched?,

@@ -75,7 +75,7 @@ fn text(figures: String) -> Response {
     ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], figures).into_response()
 }
 
-/// Counts a request, and logs it by path and status. What was asked is not logged.
+/// Counts a request, and logs it by path and status. Its content is not logged.
 async fn count(State(app): State<App>, request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let response = next.run(request).await;

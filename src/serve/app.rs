@@ -1,45 +1,34 @@
-//! What all requests share.
+//! State that the handlers of all requests share.
 
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 
 use super::metrics::Metrics;
-use crate::engine::{Background, Engine};
+use crate::engine::Service;
 
 /// Event streams that are open at the same time. A page has one.
 const MAX_STREAMS: usize = 256;
 
-/// What all requests share. Clones share it too.
+/// The service, with what the page adds to it. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct App(Arc<Shared>);
-
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(super) engine: Engine,
-    pub(super) runs: Background,
-    /// Most Deep Research jobs of a run; `None` uses the settings.
-    pub(super) max_jobs: Option<usize>,
-    pub(super) metrics: Metrics,
+pub(crate) struct App {
+    pub(super) service: Arc<Service>,
+    pub(super) metrics: Arc<Metrics>,
+    /// One permit for each event stream that may be open.
     pub(super) streams: Arc<Semaphore>,
-    /// Ends event streams.
-    pub(super) stop: CancellationToken,
 }
 
 impl App {
-    /// Returns what requests share. Runs stop when `stop` is cancelled, and start up to `max_jobs` Deep Research jobs each.
-    pub(crate) fn new(engine: Engine, max_jobs: Option<usize>, stop: CancellationToken) -> Self {
-        let runs = Background::new(stop.clone());
-        let streams = Arc::new(Semaphore::new(MAX_STREAMS));
-        Self(Arc::new(Shared { engine, runs, max_jobs, metrics: Metrics::new(), streams, stop }))
+    pub(crate) fn new(service: Arc<Service>) -> Self {
+        Self { service, metrics: Arc::new(Metrics::new()), streams: Arc::new(Semaphore::new(MAX_STREAMS)) }
     }
 }
 
 impl std::ops::Deref for App {
-    type Target = Shared;
+    type Target = Service;
 
-    fn deref(&self) -> &Shared {
-        &self.0
+    fn deref(&self) -> &Service {
+        &self.service
     }
 }

@@ -1,7 +1,7 @@
 //! The events of a run as a stream (server-sent events).
 //!
 //! A `state` is sent when something was noted in the journal. Its id is the number of the last event, with which a stream
-//! that was cut goes on: a browser sends it as `Last-Event-ID`, also to a server that was started anew. A `doing` is what
+//! that was cut continues: a browser sends it as `Last-Event-ID`, also to a server that was started anew. A `doing` is what
 //! happens between two events, and is not kept.
 
 use std::convert::Infallible;
@@ -86,7 +86,7 @@ struct Watching {
 }
 
 impl Watching {
-    /// Returns the next event, and whether the stream goes on. `None` ends it.
+    /// Returns the next event, and whether the stream continues. `None` ends it.
     async fn next(&mut self) -> Option<(Event, bool)> {
         if let Some(first) = self.first.take() {
             return self.told(first);

@@ -1,4 +1,4 @@
-//! Why a request was not carried out, as its sender is told it.
+//! Errors of requests, as JSON with a status.
 
 use aide::OperationOutput;
 use aide::generate::GenContext;
@@ -13,7 +13,7 @@ use crate::base::line::{shortened, with_causes};
 use crate::engine::{EngineError, ErrorKind};
 use crate::render::RenderError;
 
-/// A request that was not carried out.
+/// The reply to a request that failed.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Failure {
     #[serde(skip)]

@@ -30,14 +30,14 @@ const HEADERS: [(header::HeaderName, &str); 6] = [
     (header::HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Who is let in.
+/// Authenticates requests by `Host`, `Origin` and token.
 #[derive(Clone, Debug)]
-pub(super) struct Gate {
+pub(super) struct PageCheck {
     port: u16,
     token: String,
 }
 
-impl Gate {
+impl PageCheck {
     pub(super) fn new(port: u16, token: String) -> Self {
         Self { port, token }
     }
@@ -106,7 +106,7 @@ impl Gate {
 }
 
 /// Checks a request before anything else looks at it, and adds [`HEADERS`] to the reply.
-pub(super) async fn check(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+pub(super) async fn check(State(gate): State<Arc<PageCheck>>, request: Request, next: Next) -> Response {
     let mut response = checked(&gate, request, next).await;
     for (name, value) in HEADERS {
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
@@ -115,13 +115,13 @@ pub(super) async fn check(State(gate): State<Arc<Gate>>, request: Request, next:
     response
 }
 
-async fn checked(gate: &Gate, request: Request, next: Next) -> Response {
+async fn checked(gate: &PageCheck, request: Request, next: Next) -> Response {
     let headers = request.headers();
     if !gate.is_for_this_machine(headers) {
         return refused(StatusCode::MISDIRECTED_REQUEST, "this server is 127.0.0.1 or localhost\n");
     }
     // The printed address is opened from a terminal, which other sites can link to but not read.
-    if let (&Method::GET, Some(token)) = (request.method(), Gate::token_in(request.uri())) {
+    if let (&Method::GET, Some(token)) = (request.method(), PageCheck::token_in(request.uri())) {
         if !gate.is_own(token.as_bytes()) {
             return refused(StatusCode::UNAUTHORIZED, "the token is wrong: open the address that `dr serve` printed\n");
         }
@@ -148,8 +148,8 @@ mod tests {
 
     const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-    fn gate() -> Gate {
-        Gate::new(7878, TOKEN.to_owned())
+    fn gate() -> PageCheck {
+        PageCheck::new(7878, TOKEN.to_owned())
     }
 
     fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {

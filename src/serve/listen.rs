@@ -8,7 +8,7 @@ use axum::{Router, middleware};
 use tokio::net::TcpListener;
 
 use super::app::App;
-use super::gate::{Gate, check};
+use super::gate::{PageCheck, check};
 use super::{api, page};
 use crate::base::folder::secret_in;
 use crate::mcp;
@@ -16,40 +16,28 @@ use crate::mcp;
 /// The page could not be served.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
-    #[error("`dr` is offline, and a server needs a socket")]
-    Offline,
-    #[error("failed to listen at {address}")]
-    Listen {
-        address: SocketAddr,
-        #[source]
-        source: std::io::Error,
-    },
-    #[error("failed to keep the token of the page in `{path}`")]
+    #[error("failed to store the token of the page in `{path}`")]
     Token {
         path: PathBuf,
         #[source]
         source: std::io::Error,
     },
     #[error(transparent)]
-    Mcp(#[from] mcp::ServeError),
+    Socket(#[from] mcp::ServeError),
 }
 
 impl ServeError {
     /// Returns what the user can do about this error.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
-            Self::Offline => {
-                Some("omit `--offline`, or unset `DR_OFFLINE`; a question can be asked offline on the page".into())
-            }
-            Self::Listen { .. } => Some("choose another port with `--port`; 0 takes a free one".into()),
             Self::Token { .. } => None,
-            Self::Mcp(error) => Some(error.hint()),
+            Self::Socket(error) => Some(error.hint()),
         }
     }
 
     /// Returns whether the command line or a variable is wrong.
     pub(crate) fn is_usage(&self) -> bool {
-        matches!(self, Self::Offline)
+        matches!(self, Self::Socket(error) if error.is_usage())
     }
 }
 
@@ -57,25 +45,25 @@ impl ServeError {
 #[derive(Debug)]
 pub(crate) struct PageServer {
     listener: TcpListener,
-    gate: Gate,
+    gate: PageCheck,
     app: App,
 }
 
 impl PageServer {
     /// Begins to listen on a port of this machine; 0 takes a free one. The token is read from a file of the user, which is
-    /// made if it is missing: pages that are open go on after the server was started anew.
+    /// made if it is missing: pages that are open continue after the server was started anew.
     ///
     /// # Errors
     ///
     /// Returns an error if the port is taken, or there is no token.
     pub(crate) async fn at(port: u16, token: PathBuf, app: App) -> Result<Self, ServeError> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let failed = |source| ServeError::Listen { address, source };
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let listener = mcp::bind(address).await?;
+        let failed = |source| mcp::ServeError::Listen { address, source };
         let port = listener.local_addr().map_err(failed)?.port();
         let secret = secret_in(&token, true).map_err(|source| ServeError::Token { path: token, source })?;
         let token = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self { listener, gate: Gate::new(port, token), app })
+        Ok(Self { listener, gate: PageCheck::new(port, token), app })
     }
 
     /// Returns the address to open in a browser. It has the token.
@@ -92,8 +80,8 @@ impl PageServer {
         let Self { listener, gate, app } = self;
         let address = listener.local_addr().unwrap_or_else(|_| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let stop = app.stop.clone();
-        let tools = mcp::Server::new(app.engine.clone(), app.max_jobs, stop.clone());
-        let own = mcp::Gate::new(address, Vec::new(), None)?;
+        let tools = mcp::Server::new(Arc::clone(&app.service));
+        let own = mcp::BearerCheck::new(address, Vec::new(), None)?;
         let routes = Router::new()
             .merge(page::routes())
             .merge(api::routes(app.clone()))
@@ -107,9 +95,9 @@ impl PageServer {
         // Runs stop while replies end: the process has two seconds for both.
         let runs_stopped = async {
             stop.cancelled().await;
-            tokio::join!(app.runs.close(), tools.close())
+            app.runs.close().await;
         };
-        let (served, _) = tokio::join!(served, runs_stopped);
-        served.map_err(|source| ServeError::Listen { address, source })
+        let (served, ()) = tokio::join!(served, runs_stopped);
+        Ok(served.map_err(|source| mcp::ServeError::Listen { address, source })?)
     }
 }

@@ -1,10 +1,10 @@
 //! `dr` as a page in a browser, and the HTTP API that the page uses.
 //!
 //! ```text
-//!              ┌─▶ page      index.html, app.js, style.css
-//! Gate ─▶ ────┼─▶ /api/v1   search, passages, questions, runs, events ─▶ Engine, Background
-//!              ├─▶ /mcp      the tools of `mcp`
-//!              └─▶ /healthz, /metrics
+//!               ┌─▶ page      index.html, app.js, style.css
+//! PageCheck ────┼─▶ /api/v1   search, passages, questions, runs, events ─▶ Service
+//!               ├─▶ /mcp      the tools of `mcp` ─────────────────────────▶ Service
+//!               └─▶ /healthz, /metrics
 //! ```
 //!
 //! What a request does is a method of the engine; this module has what HTTP adds: who is let in, forms of requests and

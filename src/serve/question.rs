@@ -18,12 +18,12 @@ pub(super) struct About {
     /// Whether a language model is set up. Without one, answers are verbatim passages and cost nothing.
     has_model: bool,
     /// Limits of a run; a question may lower them.
-    limits: Limits,
+    limits: RunLimits,
 }
 
-/// Limits of a run. What is left out has no limit.
+/// Limits of a run. A limit that is left out is not set.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub(super) struct Limits {
+pub(super) struct RunLimits {
     #[serde(skip_serializing_if = "Option::is_none")]
     cost_usd: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,7 @@ pub(super) struct Limits {
     rounds: Option<u32>,
 }
 
-impl From<BudgetLimits> for Limits {
+impl From<BudgetLimits> for RunLimits {
     fn from(limits: BudgetLimits) -> Self {
         Self {
             cost_usd: limits.cost_nanos.map(dollars),
@@ -52,7 +52,7 @@ fn dollars(nanos: u64) -> f64 {
 }
 
 pub(super) async fn about(State(app): State<App>) -> Result<Json<About>, Failure> {
-    let limits = app.engine.limits().into();
+    let limits = app.engine.limits(app.max_jobs)?.into();
     Ok(Json(About { version: env!("CARGO_PKG_VERSION"), has_model: app.engine.has_model()?, limits }))
 }
 
@@ -86,7 +86,7 @@ pub(super) struct PlanReply {
     /// US dollars; null if a price is not known.
     cost_usd: Option<[f64; 2]>,
     seconds: Range,
-    limits: Limits,
+    limits: RunLimits,
 }
 
 /// Between which values a figure usually lies.

@@ -13,9 +13,11 @@ use serde::{Deserialize, Serialize};
 use super::app::App;
 use super::failure::Failure;
 use super::form::{Body, InPath, Parameters};
-use super::question::{Limits, StartedRun};
+use super::question::{RunLimits, StartedRun};
 use super::search::PassageReply;
-use crate::engine::{Finding, Raise, ResumeRequest, RunStatus, RunSummary, RunView, SourceHint, UsageTable};
+use crate::engine::{
+    Amounts, EgressKind, Finding, ResumeRequest, RunStatus, RunSummary, RunView, SourceHint, UsageTable,
+};
 use crate::render::{self, ReportFormat};
 
 /// The runs, newest first.
@@ -68,7 +70,7 @@ pub(super) struct RunPath {
 pub(super) struct RunReply {
     #[serde(flatten)]
     status: RunStatus,
-    limits: Limits,
+    limits: RunLimits,
     /// What the answer has to cover.
     aspects: Vec<String>,
     /// What the finished sub-questions found.
@@ -102,8 +104,7 @@ struct FindingReply {
 #[derive(Debug, Serialize, JsonSchema)]
 struct Left {
     node: String,
-    /// `query`, `address` or `job`.
-    kind: String,
+    kind: EgressKind,
     /// Who received it.
     target: String,
     text: String,
@@ -126,7 +127,7 @@ pub(super) async fn show(
     });
     let left = egress.into_iter().map(|row| Left {
         node: row.node.to_string(),
-        kind: row.kind.to_string(),
+        kind: row.kind,
         target: row.target,
         text: row.text,
         withheld: row.withheld,
@@ -212,7 +213,8 @@ pub(super) async fn cancel(
     Ok(Json(app.runs.cancel(&app.engine, &run).await?))
 }
 
-/// Amounts that are added to the limits of a run.
+/// Amounts that are added to the limits of a run. As with `dr resume`, they may exceed the limits of the settings: the page
+/// is the user's own.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RaiseForm {
@@ -233,13 +235,13 @@ pub(super) async fn resume(
     if !(raise.cost_usd.is_finite() && raise.cost_usd >= 0.0) {
         return Err(Failure::invalid("`cost_usd` is not an amount"));
     }
-    let raise = Raise {
-        dollars: raise.cost_usd,
-        tokens: raise.tokens,
-        time: Duration::from_secs(raise.seconds.into()),
-        rounds: raise.rounds,
+    let add = Amounts {
+        dollars: Some(raise.cost_usd),
+        tokens: Some(raise.tokens),
+        time: Some(Duration::from_secs(raise.seconds.into())),
+        rounds: Some(raise.rounds),
     };
-    let request = ResumeRequest { run: Some(run), raise, max_jobs: app.max_jobs, ..ResumeRequest::default() };
+    let request = ResumeRequest { run: Some(run), add, max_jobs: app.max_jobs, ..ResumeRequest::default() };
     let run = app.runs.resume(&app.engine, request).await?;
     Ok((StatusCode::ACCEPTED, Json(StartedRun { run_id: run.to_string() })))
 }

@@ -146,21 +146,9 @@ impl From<Hit> for HitReply {
 pub(super) struct PassageQuery {
     /// Id of a passage or document, a path as a search returns it, or lines of one (`handbook/api.md:12-40`).
     id: String,
-    /// How much around a passage. A path is read as a whole.
+    /// How much around a passage; in a document, the passage is marked. A path is read as a whole.
     #[serde(default)]
-    extent: ReadExtent,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum ReadExtent {
-    /// The passage itself.
-    #[default]
-    Passage,
-    /// Its section.
-    Section,
-    /// Its document, with the passage marked.
-    Document,
+    extent: Extent,
 }
 
 /// A text and where it is from.
@@ -173,10 +161,10 @@ pub(super) struct PassageReply {
     headings: Vec<String>,
     /// Verbatim.
     text: String,
-    /// The text as HTML without scripts, images or styles. What was asked for is marked, and each block begins with its
+    /// The text as HTML without scripts, images or styles. The passage is marked, and each block begins with its
     /// line number.
     html: String,
-    /// What the reader has to know of the text.
+    /// A caveat about the text.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
     /// Address of a page of the web.
@@ -190,18 +178,18 @@ pub(super) async fn passage(
 ) -> Result<Json<PassageReply>, Failure> {
     let selector: Selector = id.parse().map_err(|error| Failure::invalid(&format!("{error}")))?;
     let (read, marked) = match extent {
-        ReadExtent::Passage => (app.engine.get(&selector, Extent::Chunk).await?, None),
-        ReadExtent::Section => (app.engine.get(&selector, Extent::Section).await?, None),
-        ReadExtent::Document => app.engine.in_document(&selector).await?,
+        Extent::Passage | Extent::Section => (app.engine.get(&selector, extent).await?, None),
+        Extent::Document => app.engine.in_document(&selector).await?,
     };
-    let Excerpt { collection, path, title, heading_path, line_start, line_end, text, stale, .. } = read;
+    let note = read.note().map(str::to_owned);
+    let Excerpt { collection, path, title, heading_path, line_start, line_end, text, .. } = read;
     Ok(Json(PassageReply {
         place: format!("{collection}/{}", lines_of(&path, line_start, line_end)),
         title,
         headings: heading_path,
         html: document::markdown(&text, marked.as_ref()),
         text,
-        note: stale.then(|| "the file has changed since it was indexed; this is the indexed text".to_owned()),
+        note,
         url: None,
     }))
 }

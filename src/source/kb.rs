@@ -51,8 +51,8 @@ impl KbSource {
     pub(crate) async fn new(searcher: Searcher, options: SearchOptions, about: &About) -> Result<Self, IndexError> {
         let index = searcher.index();
         let documents = index.documents(None).await?;
-        // What is found depends on what every file says, on the vectors there are, and on what may be searched; never on
-        // a number of commits alone, which another index has too.
+        // Results depend on the text of every file, on the vectors, and on the collections that may be searched; never on
+        // just a number of commits, which another index has too.
         let contents = documents.iter().map(|row| format!("{} {}\n", row.id, row.content_hash.as_str()));
         let reranked = match searcher.rerank() {
             Rerank::By(reranker) => format!(":{reranker}"),
@@ -98,7 +98,7 @@ impl Links {
         Ok(Some(Self { map, open }))
     }
 
-    /// Returns the lines that stand below an opened passage: its document's outline, and the notes linked with it. Both name
+    /// Returns the lines that are shown below an opened passage: its document's outline, and the notes linked with it. Both name
     /// what `open` takes.
     fn below(&self, document: &DocumentId) -> String {
         let Some(at) = self.map.position(document) else { return String::new() };
@@ -273,7 +273,7 @@ impl From<Hit> for Passage {
     }
 }
 
-/// The chunks around one that stand under its heading.
+/// The chunks under the heading of one.
 pub(crate) struct HeadingChunks<'a> {
     rows: &'a [ChunkRow],
 }
@@ -316,7 +316,7 @@ impl<'a> HeadingChunks<'a> {
     }
 }
 
-/// Reads the file behind a place, if it is still what was indexed; `None` for a place that is no file.
+/// Reads the file behind a place, if it is unchanged since it was indexed; `None` for a place that is no file.
 pub(crate) async fn read_place(index: &Index, place: &Place) -> Option<SourceFile> {
     match place {
         Place::Kb { collection, path, content_hash, .. } => {
@@ -326,7 +326,7 @@ pub(crate) async fn read_place(index: &Index, place: &Place) -> Option<SourceFil
     }
 }
 
-/// Reads the file behind a passage, if it is still what was indexed.
+/// Reads the file behind a passage, if it is unchanged since it was indexed.
 ///
 /// The text of a PDF or HTML file is put together from its chunks, which have all of it: extracting it again would take
 /// seconds and yield the same.
@@ -402,7 +402,7 @@ mod tests {
     const GARDEN: &str = "# Garden\n\nSee [[Water]], [[Secret]] and [[Nothing]].\n\n## Beds\n\nThere are nine beds.\n";
     const WATER: &str = "# Water\n\nValves open at six.\n\n## Pump\n\nThe pump is a Kestrel.\n";
 
-    /// Returns what is shown below the text of a passage.
+    /// Returns the lines below the text of a passage.
     fn below(passage: &Passage) -> &str {
         passage.snippet.strip_prefix(&passage.text).unwrap().trim_start()
     }

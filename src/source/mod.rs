@@ -2,7 +2,7 @@
 //!
 //! A search returns passages with a snippet to show and the whole text for code to check quotes against; `open` returns
 //! more of the document. A worker asks through the trait [`Source`], whose parameter says what it takes for a query: the
-//! knowledge base takes any text, the web [`Outbound`](crate::base::outbound::Outbound) text alone, so that only a worker
+//! knowledge base takes any text, the web only [`Outbound`](crate::base::outbound::Outbound) text, so that only a worker
 //! that faces outward can search it.
 //!
 //! ```compile_fail,E0308
@@ -55,7 +55,7 @@ impl Label {
     }
 }
 
-/// Where a passage or quote stands.
+/// The location of a passage or quote.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Place {
@@ -114,13 +114,13 @@ pub enum Place {
 pub struct Passage {
     /// Names it within its source; what [`Documents::open`] takes.
     pub id: String,
-    /// Where it stands.
+    /// Its location.
     pub place: Place,
     /// Who may see it.
     pub label: Label,
     /// The whole passage, verbatim.
     pub text: String,
-    /// The stretch of it that bears on the query. Of an opened passage what is shown of it: its text or a digest, and below
+    /// The stretch of it that bears on the query. Of an opened passage the part that is shown: its text or a digest, and below
     /// that its links.
     pub snippet: String,
     /// How well it bears on the query, from 0 to 1; comparable within one search only.
@@ -139,7 +139,7 @@ pub struct Found {
     /// What became of words that the source does not have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,
-    /// The query with misspelt words replaced, if that is what was searched for.
+    /// The query with misspelt words replaced, if it was searched instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrected: Option<String>,
 }
@@ -147,9 +147,9 @@ pub struct Found {
 /// The document behind a quote, as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceFile {
-    /// Its text is what was searched.
+    /// It is unchanged since it was indexed.
     AsIndexed(String),
-    /// It has changed since; only the index still has what was searched.
+    /// It has changed since; only the index has the text that was searched.
     Changed,
     /// It cannot be read any more.
     Gone,
@@ -179,13 +179,13 @@ pub enum SourceError {
     /// The text may not leave this machine.
     #[error("not sent: {reason}")]
     Withheld {
-        /// Why.
+        /// The rule that kept it back.
         reason: String,
     },
     /// A tool is not called like this, or not any more in this run.
     #[error("{reason}")]
     Refused {
-        /// Why.
+        /// The whole message, for the worker.
         reason: String,
     },
     /// The source failed.
@@ -193,7 +193,7 @@ pub enum SourceError {
     Failed {
         /// Which source.
         name: String,
-        /// Why.
+        /// Its error, with causes.
         reason: String,
     },
     /// The source would fail whatever it was asked: it is down, over its quota, or rejects the key.
@@ -201,7 +201,7 @@ pub enum SourceError {
     Down {
         /// Which source.
         name: String,
-        /// Why.
+        /// Its error, with causes.
         reason: String,
     },
     /// The run no longer asks the source.
@@ -409,7 +409,7 @@ impl Place {
         (!days.is_empty()).then(|| one_line(&days.join(", ")))
     }
 
-    /// Returns the hash of the text it stands in; `None` for a page that was never fetched.
+    /// Returns the hash of the text it is from; `None` for a page that was never fetched.
     pub(crate) fn content_hash(&self) -> Option<&ContentHash> {
         match self {
             Self::Kb { content_hash, .. } | Self::Mcp { content_hash, .. } => Some(content_hash),

@@ -69,7 +69,7 @@ impl HttpClient for Collector {
         'a: 'sent,
         Self: 'sent,
     {
-        // Polled on the thread of the batches alone, which has nothing else to do.
+        // Polled only on the thread of the batches, which has nothing else to do.
         Box::pin(async move { self.runtime.block_on(self.send(request)) })
     }
 }

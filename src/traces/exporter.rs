@@ -97,23 +97,23 @@ impl Door {
     }
 }
 
-/// The end of the batches.
-pub(super) struct Gate(Arc<Door>);
+/// Exports batches once the gate is open.
+pub(super) struct GatedExporter(Arc<Door>);
 
-impl Gate {
+impl GatedExporter {
     pub(super) fn at(door: Arc<Door>) -> Self {
         Self(door)
     }
 }
 
-impl SpanExporter for Gate {
+impl SpanExporter for GatedExporter {
     async fn export(&self, spans: Vec<SpanData>) -> OTelSdkResult {
         self.0.pass(spans).await
     }
 }
 
-impl std::fmt::Debug for Gate {
+impl std::fmt::Debug for GatedExporter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Gate")
+        f.write_str("GatedExporter")
     }
 }

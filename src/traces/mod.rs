@@ -35,7 +35,7 @@ use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::layer::{Filter, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
-use self::exporter::{Door, Gate};
+use self::exporter::{Door, GatedExporter};
 use self::identity::{RunIds, RunTracer};
 pub(crate) use self::settings::{NotExported, TraceOptions, TraceSettings};
 
@@ -55,7 +55,7 @@ impl Traces {
             return None;
         }
         let door = Arc::new(Door::closed(resource()));
-        let batches = BatchSpanProcessor::builder(Gate::at(Arc::clone(&door)))
+        let batches = BatchSpanProcessor::builder(GatedExporter::at(Arc::clone(&door)))
             .with_batch_config(BatchConfigBuilder::default().with_max_export_batch_size(BATCH).build())
             .build();
         let provider = SdkTracerProvider::builder()
@@ -86,7 +86,7 @@ impl Traces {
             .with_filter(Known)
     }
 
-    /// Exports what is left, in `patience` at most. Returns why spans were lost, if any were.
+    /// Exports the remaining spans, in `patience` at most. Returns why spans were lost, if any were.
     pub(crate) fn finish(self, patience: Duration) -> Option<String> {
         let flushed = self.provider.shutdown_with_timeout(patience);
         self.door.lost(flushed.is_err().then_some(patience))

@@ -81,16 +81,12 @@ pub(crate) enum NotExported {
     Address {
         /// The variable that has it.
         variable: &'static str,
-        /// Why.
         #[source]
         source: ParseBaseUrlError,
     },
     /// The exporter could not be set up.
     #[error("{reason}")]
-    Exporter {
-        /// Why.
-        reason: String,
-    },
+    Exporter { reason: String },
     /// The HTTP client could not be set up.
     #[error(transparent)]
     Client(#[from] HttpError),
@@ -103,7 +99,7 @@ impl NotExported {
     }
 }
 
-/// Returns whether this process was asked to export traces, by its environment alone.
+/// Returns whether this process was asked to export traces, judged only by its environment.
 pub(super) fn is_requested() -> bool {
     [ENDPOINT, TRACES_ENDPOINT].iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
 }

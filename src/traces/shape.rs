@@ -12,7 +12,7 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 /// The form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum ValueForm {
     /// A whole number.
     Count,
     /// US dollars.
@@ -33,7 +33,7 @@ enum Form {
     Text,
 }
 
-use Form::{Count, Dollars, Error, Flag, Key, Model, Text, Word, Words};
+use ValueForm::{Count, Dollars, Error, Flag, Key, Model, Text, Word, Words};
 
 /// How the name of a span is made.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +58,7 @@ struct Shape {
 }
 
 /// The key of an attribute in this program, its exported key, and its form.
-type Attribute = (&'static str, &'static str, Form);
+type Attribute = (&'static str, &'static str, ValueForm);
 
 const OPERATION: &str = "gen_ai.operation.name";
 const AGENT: &str = "gen_ai.agent.name";
@@ -68,7 +68,7 @@ const STEP: &str = "dr.step.name";
 const TOOL: &str = "gen_ai.tool.name";
 const ERROR: Attribute = ("error", "error.type", Error);
 
-/// Who was paid for what.
+/// The provider, model and price of a paid operation.
 const PAID: &[Attribute] = &[
     ("cost", "dr.cost_usd", Dollars),
     ("provider", "gen_ai.provider.name", Word),
@@ -242,7 +242,7 @@ pub(super) fn shaped(span: SpanData, has_texts: bool) -> Option<SpanData> {
     })
 }
 
-impl Form {
+impl ValueForm {
     /// Returns a value in this form; `None` if it does not have it.
     fn of(self, value: &Value, has_texts: bool) -> Option<Value> {
         match (self, value) {

@@ -121,9 +121,12 @@ fn files_are_taken_from_a_folder_without_a_network() {
 #[test]
 fn setting_is_written_where_it_may_be_and_the_rest_of_the_file_stays() {
     let world = World::indexed();
-    world.write("dr.toml", "# ours\nlimit = 5\n\n[models]\neffort = \"low\"\n");
+    world.write("dr.toml", "# ours\nlimit = 5\n\n[collections.kb]\nlocal_only = true\n");
     let run = world.dr(["model", "use", "builtin"]).succeeded();
-    assert_eq!(world.read("dr.toml"), "# ours\nlimit = 5\nembedder = \"builtin\"\n\n[models]\neffort = \"low\"\n");
+    assert_eq!(
+        world.read("dr.toml"),
+        "# ours\nlimit = 5\nembedder = \"builtin\"\n\n[collections.kb]\nlocal_only = true\n"
+    );
     assert!(run.stdout.contains("nothing is to be done"), "{run}");
     set(&world, "[embedding]\nbase_url = \"http://localhost:1/v1\"\n");
     let run = world.dr(["model", "use", "endpoint:bge-m3"]).succeeded();

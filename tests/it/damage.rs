@@ -145,7 +145,7 @@ fn arguments(command: &str) -> Vec<String> {
     words.map(|word| word.replace("<FOLDER>", "kb").replace("\"<QUESTION>\"", QUESTIONS[0])).collect()
 }
 
-/// Damages one file, and checks that every command goes on or says what to do, and that this helps.
+/// Damages one file, and checks that every command continues or says what to do, and that this helps.
 fn survives(world: &World, file: &Path, damage: &Damage) {
     let runs = run_ids(world);
     damage.apply(file);
@@ -280,7 +280,10 @@ fn one_bad_byte_in_a_run_leaves_the_other_runs_and_is_named() {
     for run in &runs {
         steady(&world, &["show", run]).succeeded();
     }
-    assert!(matches!(steady(&world, &["resume", &broken, "-q"]).exit, Some(0 | 3)), "the run goes on from the damage");
+    assert!(
+        matches!(steady(&world, &["resume", &broken, "-q"]).exit, Some(0 | 3)),
+        "the run continues from the damage"
+    );
 }
 
 #[test]
@@ -468,7 +471,7 @@ fn command_that_is_advised_where_no_run_is_stored_can_be_run() {
     world.dr(["show"]).succeeded();
 }
 
-/// Damages every file of a kind in the research memory, and checks that asking goes on, says what mends it, and that this
+/// Damages every file of a kind in the research memory, and checks that asking continues, says what mends it, and that this
 /// does.
 fn memory_is_lost(healthy: &World, part: &str, damage: &dyn Fn(usize) -> Damage) {
     let world = World::like(healthy);

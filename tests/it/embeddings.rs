@@ -136,7 +136,7 @@ fn run_that_a_server_ends_is_gone_on_with_and_nothing_is_embedded_twice() {
     let world = world_at(&server, "batch = 4\nconcurrency = 1\n");
     let broken = world.dr(["index", "kb"]);
     assert_eq!(broken.exit, Some(1), "{broken}");
-    assert!(broken.stderr.contains("the next `dr index` goes on from there"), "{broken}");
+    assert!(broken.stderr.contains("the next `dr index` continues from there"), "{broken}");
     let kept = world.contents();
     assert_eq!((kept.vectors, kept.unindexed_text_rows), (12, 0), "text and vectors are kept");
     let first: BTreeSet<_> = sent(&server.requests()[..3]).into_iter().collect();

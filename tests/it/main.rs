@@ -111,7 +111,7 @@ mod tools;
 /// What a folder that came from elsewhere may do.
 mod trust;
 
-/// Damaged files in `.dr`: commands go on, and the advice works.
+/// Damaged files in `.dr`: commands continue, and the advice works.
 mod damage;
 
 /// Hostile sizes.

@@ -4,7 +4,7 @@
 mod stdio;
 
 /// Over HTTP: who is let in, and what is served to other machines.
-mod http;
+pub(crate) mod http;
 
 /// Runs that are cancelled, and servers that are ended in the middle of one.
 mod interrupted;
@@ -158,7 +158,11 @@ async fn call<C: ClientHandler>(
 }
 
 /// Calls a tool and returns its structured result, which its text repeats.
-async fn done<C: ClientHandler>(client: &RunningService<RoleClient, C>, tool: &'static str, args: Value) -> Value {
+pub(crate) async fn done<C: ClientHandler>(
+    client: &RunningService<RoleClient, C>,
+    tool: &'static str,
+    args: Value,
+) -> Value {
     let result = call(client, tool, args).await;
     assert_ne!(result.is_error, Some(true), "{tool}: {result:?}");
     assert_eq!(result.content.len(), 1, "{tool}");

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::outline::{Leaf, LeafKind};
 use crate::base::token::CountTokens;
 
-/// Every so many bytes cost at least one token, which bounds chunks of white space and of base64 in bytes.
+/// Bytes that count as at least one token, which bounds the bytes of chunks of white space and of base64.
 const BYTES_PER_TOKEN: usize = 16;
 
 /// The structure that a cut in front of a unit breaks, least harmful first.
@@ -21,7 +21,7 @@ pub(super) enum Cut {
     Line,
     Word,
     Character,
-    /// The unit before is a heading, which should not stand alone.
+    /// The unit before is a heading, which should not be the end of a chunk.
     Heading,
 }
 

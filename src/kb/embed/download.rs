@@ -2,7 +2,7 @@
 //!
 //! The hub says what a file is before it sends it: the commit in `x-repo-commit`, and its hash in `x-linked-etag` (the
 //! SHA-256 of a large file, which usually lies on another host) or in `etag` (the name git gives a small one). A file is
-//! written to a name that is its hash, so a download that broke off goes on where it stopped, and moved to its place when
+//! written to a name that is its hash, so a download that broke off continues where it stopped, and moved to its place when
 //! the hash is right.
 
 use std::fmt;
@@ -32,14 +32,14 @@ const KEY: &str = "HF_TOKEN";
 /// Replies read for one file: redirects, and one more to ask for the rest of it.
 const MAX_REPLIES: usize = 8;
 
-/// Attempts for one file. Each goes on where the one before broke off.
+/// Attempts for one file. Each continues where the one before broke off.
 const ATTEMPTS: usize = 3;
 
 /// Bytes read at once from a file that is there in part.
 const BLOCK: usize = 1 << 16;
 
 #[derive(Clone, Copy, Debug)]
-struct Limits {
+struct DownloadLimits {
     /// How long the hub may be silent.
     silence: Duration,
     /// Bytes of one file.
@@ -47,7 +47,7 @@ struct Limits {
 }
 
 /// The largest model of the catalogue has 2.3 GB.
-const LIMITS: Limits = Limits { silence: Duration::from_secs(30), bytes: 4_000_000_000 };
+const LIMITS: DownloadLimits = DownloadLimits { silence: Duration::from_secs(30), bytes: 4_000_000_000 };
 
 /// How far a download is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub struct Downloading {
     pub(crate) size: Option<u64>,
 }
 
-/// Who follows a download, and who may stop it.
+/// Progress callback and cancellation of a download.
 pub(crate) struct Fetching<'a> {
     pub(crate) listener: &'a (dyn Fn(Downloading) + Send + Sync),
     pub(crate) cancel: &'a CancellationToken,
@@ -79,7 +79,7 @@ pub enum DownloadError {
     Client(#[from] HttpError),
     #[error("status {status} from {address}")]
     Status { address: String, status: u16 },
-    #[error("{address} leads nowhere")]
+    #[error("redirect from {address} has no valid target")]
     Redirects { address: String },
     #[error("no reply from {address}")]
     NoReply {
@@ -87,15 +87,15 @@ pub enum DownloadError {
         #[source]
         source: reqwest::Error,
     },
-    #[error("{address} is silent")]
+    #[error("no data from {address} before the timeout")]
     Silent { address: String },
-    #[error("{address} does not say what it sends: no `x-repo-commit`, or no hash")]
+    #[error("response from {address} lacks `x-repo-commit` or a hash")]
     Unidentified { address: String },
     #[error("`{file}` is larger than {max_bytes} bytes")]
     TooLarge { file: String, max_bytes: u64 },
     #[error("`{file}` broke off after {done} bytes")]
     Broken { file: String, done: u64 },
-    #[error("`{file}` is not what the hub says it is: hash {found}, expected {expected}")]
+    #[error("`{file}` does not match the hub's hash: found {found}, expected {expected}")]
     Hash { file: String, expected: String, found: String },
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -115,7 +115,7 @@ impl DownloadError {
         Some(match self {
             Self::Address(_) => format!("`{ADDRESS}` is the address of a mirror, for example `{HUB}`"),
             Self::Key(error) => error.hint(),
-            Self::Status { status: 401 | 403, .. } => format!("the hub wants a key: export `{KEY}`"),
+            Self::Status { status: 401 | 403, .. } => format!("the hub requires a key: export `{KEY}`"),
             Self::Status { .. } | Self::Redirects { .. } | Self::Unidentified { .. } | Self::Hash { .. } => {
                 format!(
                     "`{ADDRESS}` sets another mirror, and `dr model use NAME --from FOLDER` takes files that are here"
@@ -127,7 +127,7 @@ impl DownloadError {
                      --from FOLDER`"
                 )
             }
-            Self::Broken { .. } | Self::Cancelled => "run it again: it goes on where it stopped".to_owned(),
+            Self::Broken { .. } | Self::Cancelled => "run it again: it continues where it stopped".to_owned(),
             Self::Write { .. } => "free disk space, or make the folder writable".to_owned(),
             Self::Store(error) => return error.hint(),
             Self::Client(_) | Self::TooLarge { .. } => return None,
@@ -144,7 +144,7 @@ impl DownloadError {
 pub(crate) struct Hub {
     address: BaseUrl,
     key: Option<Secret>,
-    limits: Limits,
+    limits: DownloadLimits,
 }
 
 impl Hub {
@@ -419,7 +419,7 @@ impl Transfer<'_> {
         if start > 0 {
             request = request.header(RANGE, format!("bytes={start}-"));
         }
-        // A key is for the hub alone, and not for the host that a redirect leads to.
+        // A key is only for the hub, and not for the host that a redirect leads to.
         if let Some(key) = self.hub.key.as_ref().filter(|_| self.hub.is_of(url)) {
             request = request.header(AUTHORIZATION, key.bearer());
         }

@@ -176,14 +176,14 @@ async fn interrupted_download_ends_at_once_and_keeps_what_came() {
 async fn silent_hub_and_a_file_that_is_too_large_are_given_up() {
     let machine = Machine::new();
     let silent = ModelServer::always(Response::Hang);
-    let limits = Limits { silence: Duration::from_millis(20), ..LIMITS };
+    let limits = DownloadLimits { silence: Duration::from_millis(20), ..LIMITS };
     let result = machine.download(&Hub { limits, ..at(&silent) }).await;
     assert!(matches!(result, Err(DownloadError::Silent { .. })), "{result:?}");
     assert_eq!(silent.count(), ATTEMPTS);
 
     let elsewhere = ModelServer::start(|request| sent(request, GRAPH));
     let server = hub_with(&elsewhere, &sha256(GRAPH));
-    let limits = Limits { bytes: 50, ..LIMITS };
+    let limits = DownloadLimits { bytes: 50, ..LIMITS };
     let result = machine.download(&Hub { limits, ..at(&server) }).await;
     assert!(matches!(result, Err(DownloadError::TooLarge { .. })), "{result:?}");
     assert_eq!(machine.waiting(), 0, "its size is known before it comes");

@@ -1,4 +1,4 @@
-//! What is published of the models of the catalogue: languages, licence, size, and how well they search.
+//! Published facts about the models of the catalogue: languages, licence, size, and how well they search.
 //!
 //! Sizes are those of the weights, as published or by the number of parameters. Figures are given only for weights they
 //! were measured with, and only where the model's card or the benchmark states them.
@@ -114,7 +114,7 @@ const FACTS: &[(&str, Facts)] = &[
     ("JINARerankerV2BaseMultilingual", facts(HUNDRED, "CC-BY-NC-4.0", 1_110)),
 ];
 
-/// Returns what is published of a model, by its short name.
+/// Returns the facts about a model, by its short name.
 pub(crate) fn facts_of(name: &str) -> Option<Facts> {
     FACTS.iter().find(|(known, _)| *known == name).map(|(_, facts)| *facts)
 }

@@ -48,7 +48,7 @@ impl Matches {
         Self { words: (0..question.ends.len()).map(|word| question.part(word).map(of_token).collect()).collect() }
     }
 
-    /// Compares the vector of a question of so many words with those of the parts of a text, for a model that gives one
+    /// Compares the vector of a question of `words` words with those of the parts of a text, for a model that gives one
     /// vector a text: every word is found where the question is.
     pub(super) fn of_texts(words: usize, question: &[f32], parts: &[Vec<f32>]) -> Self {
         let found: Vec<f32> = parts.iter().map(|part| cosine(question, part).max(0.0)).collect();

@@ -11,7 +11,7 @@
 //! - [`builtin`] is the model in the binary, [`fastembed`] every other model on this machine; both use [`batch`].
 //!   [`endpoint`] asks a server.
 //! - [`word_piece`] tokenizes for the built-in model; [`bert_tokens`] counts tokens for every BERT tokenizer.
-//! - [`mod@catalogue`] lists fastembed's models by name, [`facts`] says what is published of them. [`store`] has those that
+//! - [`mod@catalogue`] lists fastembed's models by name, [`facts`] has published figures of them. [`store`] has those that
 //!   are on this machine, and [`download`] gets others.
 //! - [`model_files`] reads the files of a model, and [`family`] has the facts that those files leave out. [`recipe`]
 //!   computes the fingerprint.
@@ -158,12 +158,12 @@ pub trait Embedder: Send + Sync {
         None
     }
 
-    /// Returns the tokens that are charged at most for passages of so many tokens, prefixes included.
+    /// Returns the tokens that are charged at most for passages of `tokens` tokens, prefixes included.
     fn tokens_of(&self, tokens: u64, _texts: usize) -> u64 {
         tokens
     }
 
-    /// Checks that so many tokens can be paid for within the limit.
+    /// Checks that `tokens` tokens can be paid for within the limit.
     ///
     /// # Errors
     ///
@@ -364,7 +364,7 @@ impl EmbedderOptions {
 /// # Errors
 ///
 /// Returns an error if the model is unknown or not on this machine, if its files are unusable, if no ONNX Runtime is found,
-/// or if no server is set up. Lexical search works without an embedder; [`EmbedError::hint`] tells the user how to get one.
+/// or if no server is set up. Lexical search works without an embedder; [`EmbedError::hint`] says how to get one.
 pub fn load(options: &EmbedderOptions) -> Result<Arc<dyn Embedder>, EmbedError> {
     match &options.choice {
         EmbedderChoice::Builtin => Ok(Arc::new(builtin::Builtin::new(options.threads))),
@@ -455,9 +455,9 @@ pub enum EmbedError {
         model: String,
         /// The server.
         address: String,
-        /// Why.
+        /// The last failure, after all retries.
         #[source]
-        source: EndpointError,
+        source: Box<EndpointError>,
     },
 }
 

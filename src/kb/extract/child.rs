@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::{ExtractError, Extractable, Extracted, Refusal};
 
-/// Most children at a time, however many threads there are. Each may need [`Limits::memory`].
+/// Most children at a time, however many threads there are. Each may need [`ChildLimits::memory`].
 const MAX_CHILDREN: usize = 8;
 
 /// Most bytes that are read of what a child says on stderr.
@@ -22,7 +22,7 @@ const MAX_STDERR_BYTES: u64 = 4_096;
 
 /// Limits on a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ChildLimits {
     /// Bytes of memory beside those of the program itself.
     pub memory: u64,
     /// Seconds of processor time.
@@ -33,7 +33,7 @@ pub struct Limits {
     pub output: u64,
 }
 
-impl Default for Limits {
+impl Default for ChildLimits {
     fn default() -> Self {
         Self { memory: 512 << 20, cpu: 20, time: Duration::from_mins(1), output: 16 << 20 }
     }
@@ -93,7 +93,7 @@ pub struct Child {
     /// The program, which is `dr`.
     pub program: PathBuf,
     /// Limits on each.
-    pub limits: Limits,
+    pub limits: ChildLimits,
 }
 
 /// What became of a child.
@@ -124,7 +124,7 @@ impl Child {
         // The path would be that of another version after an update.
         let running = PathBuf::from("/proc/self/exe");
         let program = if cfg!(target_os = "linux") && running.exists() { running } else { std::env::current_exe()? };
-        Ok(Self { program, limits: Limits::default() })
+        Ok(Self { program, limits: ChildLimits::default() })
     }
 
     /// Starts a child and waits for its answer. Waits for its turn if many are running.
@@ -152,7 +152,7 @@ impl Child {
 
     fn start(&self, task: Task, input: &[u8]) -> Result<Ended, ExtractError> {
         let mut command = Command::new(&self.program);
-        let Limits { memory, cpu, time, output } = self.limits;
+        let ChildLimits { memory, cpu, time, output } = self.limits;
         command.arg("extract-document").arg(task.word()).args([memory.to_string(), cpu.to_string()]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).env_clear();
         // An arena for each thread of glibc would take 64 MB of address space.
@@ -199,7 +199,7 @@ impl Child {
 }
 
 /// Waits for the output of a child. Returns the limit that it broke instead.
-fn wait(output: &std::sync::mpsc::Receiver<Vec<u8>>, id: u32, limits: Limits) -> Result<Vec<u8>, Limit> {
+fn wait(output: &std::sync::mpsc::Receiver<Vec<u8>>, id: u32, limits: ChildLimits) -> Result<Vec<u8>, Limit> {
     let deadline = std::time::Instant::now() + limits.time;
     loop {
         let left = deadline.saturating_duration_since(std::time::Instant::now());
@@ -230,7 +230,7 @@ fn resident(id: u32) -> Option<u64> {
 
 fn read_up_to(from: impl Read, most: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // What was read before an error is enough: the status says what happened.
+    // An error loses only the rest of the text: the status says what happened.
     drop(from.take(most).read_to_end(&mut bytes));
     bytes
 }

@@ -1,4 +1,4 @@
-//! What a child may do: compute for a while in a limited amount of memory, and write to the pipes it was given.
+//! Limits of a child: it computes for a while in a limited amount of memory, and writes to the pipes it was given.
 //!
 //! On Linux and other Unix systems the child sets the limits itself, before it reads a byte of the file. They cannot be
 //! raised again. On Windows its parent puts it into a job object before it sends a byte.
@@ -16,8 +16,9 @@ pub(crate) struct Limited {
 
 /// Applies limits to this process, for good.
 ///
-/// Processor time and, on Linux, memory are limited. No file or socket can be opened, since every descriptor that may
-/// exist does, no file can grow, and no process or thread can be started (but by root, to whom that limit does not apply).
+/// Processor time is limited. No file or socket can be opened, since every descriptor that may exist does, and no file can
+/// grow. On Linux, memory is limited too, and no process or thread can be started (except by root, to whom that limit does
+/// not apply). On other Unix systems the parent watches the memory, and nothing prevents a new process.
 #[cfg(unix)]
 pub(crate) fn confine(limited: Limited) -> io::Result<()> {
     use nix::sys::resource::{Resource, setrlimit};
@@ -44,8 +45,26 @@ pub(crate) fn confine(_: Limited) -> io::Result<()> {
 /// Returns the size of the address space so far: the program, its data and its libraries.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn mapped() -> io::Result<u64> {
-    let pages = std::fs::read_to_string("/proc/self/statm")?;
-    let pages = pages.split(' ').next().and_then(|pages| pages.parse::<u64>().ok());
-    // Larger pages only make the limit stricter.
-    pages.map(|pages| pages.saturating_mul(4_096)).ok_or_else(|| io::Error::other("/proc/self/statm is malformed"))
+    // `statm` counts pages, whose size depends on the kernel: 64 KiB on some ARM machines.
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let kilobytes =
+        status.lines().find_map(|line| line.strip_prefix("VmSize:")?.trim().strip_suffix(" kB")?.parse().ok());
+    kilobytes.map(|kb: u64| kb.saturating_mul(1_024)).ok_or_else(|| io::Error::other("/proc/self/status has no VmSize"))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::mapped;
+
+    #[test]
+    fn address_space_is_what_the_kernel_maps() {
+        let ranges = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let size = |line: &str| {
+            let (from, to) = line.split_whitespace().next()?.split_once('-')?;
+            u64::from_str_radix(to, 16).ok()?.checked_sub(u64::from_str_radix(from, 16).ok()?)
+        };
+        let total: u64 = ranges.lines().filter(|line| !line.contains("[vsyscall]")).filter_map(size).sum();
+        // Other tests map and unmap memory meanwhile.
+        assert!(mapped().unwrap().abs_diff(total) < total / 2, "{total}");
+    }
 }

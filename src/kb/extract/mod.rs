@@ -5,8 +5,8 @@
 //!            pdf: glyphs ─▶ lines ─▶ pages
 //! ```
 //!
-//! Parsers of these formats blow up on hostile files: 5 KB can ask for gigabytes. A child that runs out of memory, time
-//! or luck is the reason why one file is skipped, and nothing else. Its reply is text of a limited size.
+//! Parsers of these formats blow up on hostile files: 5 KB can make one allocate gigabytes. If a child exceeds its memory
+//! or time, or crashes, its file is skipped and indexing continues. Its reply is text of a limited size.
 //!
 //! The text is Markdown: the title as heading of level 1 and, for a PDF, a heading `Page 7` above the text of each page.
 //! Chunks, sections and quotes thereby have their page without knowing of pages. It is a function of the bytes of the
@@ -28,7 +28,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use child::{Answer, answers};
-pub use child::{Child, Limit, Limits, Task};
+pub use child::{Child, ChildLimits, Limit, Task};
 pub(crate) use limits::{Limited, confine};
 pub(crate) use pages::page_of_heading;
 pub(crate) use pdf::read as read_pdf;
@@ -178,7 +178,7 @@ fn canonical(text: &str) -> String {
     canonical
 }
 
-/// A part of a text: its bytes and lines, and what is there.
+/// A part of a text: its bytes, lines and content.
 pub(crate) struct Part<'a> {
     pub(crate) byte_start: u64,
     /// From 1.
@@ -187,7 +187,7 @@ pub(crate) struct Part<'a> {
     pub(crate) text: &'a str,
 }
 
-/// Puts a text together from its chunks, in order. Chunks leave out white space alone.
+/// Puts a text together from its chunks, in order. Chunks leave out only white space.
 pub(crate) fn as_extracted<'a>(parts: impl Iterator<Item = Part<'a>>) -> String {
     let (mut text, mut line) = (String::new(), 1);
     for part in parts {

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, HashSet};
 use super::Extracted;
 use crate::base::line::{cut, one_line};
 
-/// A page that repeats a line has it among so many of its first or last lines.
+/// Lines at the top and at the bottom of a page that may be repeated on other pages.
 const EDGE_LINES: usize = 2;
 
-/// A line is a header or footer if so many pages have it, and at least such a part of all. Pages on the left often have
+/// A line is a header or footer if at least this many pages have it, and at least such a part of all. Pages on the left often have
 /// another one than pages on the right, and the first ones of chapters none.
 const MIN_REPEATED: usize = 3;
 const REPEATED_PART: usize = 4;
@@ -31,7 +31,7 @@ const SIZE_RATIO: f64 = 1.12;
 
 /// A page, from 1.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct PdfPage {
     pub(super) number: u32,
     /// In the order of reading.
     pub(super) lines: Vec<Line>,
@@ -61,7 +61,7 @@ pub(crate) fn page_of_heading(heading: &str) -> Option<u32> {
 }
 
 /// Writes pages. `title` is what the file says it is.
-pub(super) fn written(mut pages: Vec<Page>, title: &str) -> Extracted {
+pub(super) fn written(mut pages: Vec<PdfPage>, title: &str) -> Extracted {
     let title = usable(title).or_else(|| largest(&pages)).unwrap_or_default();
     let furniture = repeated(&pages);
     for page in &mut pages {
@@ -96,7 +96,7 @@ fn usable(title: &str) -> Option<String> {
 }
 
 /// Returns the largest lines of the first page if they are words, and larger than its text.
-fn largest(pages: &[Page]) -> Option<String> {
+fn largest(pages: &[PdfPage]) -> Option<String> {
     let lines = || pages.first().into_iter().flat_map(|page| &page.lines).filter(|line| line.is_upright);
     let size = lines().map(|line| line.size).fold(0.0, f64::max);
     let is_large = |line: &&Line| line.size * SIZE_RATIO > size;
@@ -126,7 +126,7 @@ fn shape(line: &Line) -> String {
 }
 
 /// Returns the places of the lines at the upper and lower edge of a page.
-fn edges(page: &Page) -> HashSet<usize> {
+fn edges(page: &PdfPage) -> HashSet<usize> {
     let mut upright: Vec<_> = page.lines.iter().enumerate().filter(|(_, line)| line.is_upright).collect();
     upright.sort_by(|(_, a), (_, b)| b.y.total_cmp(&a.y));
     let places = upright.iter().map(|(place, _)| *place);
@@ -134,7 +134,7 @@ fn edges(page: &Page) -> HashSet<usize> {
 }
 
 /// Returns the shapes of lines that many pages have at an edge.
-fn repeated(pages: &[Page]) -> HashSet<String> {
+fn repeated(pages: &[PdfPage]) -> HashSet<String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for page in pages {
         let shapes: HashSet<_> = edges(page).into_iter().map(|place| shape(&page.lines[place])).collect();
@@ -182,7 +182,7 @@ fn continues(line: &Line, next: &Line, step: f64) -> bool {
 }
 
 /// Returns the words of all lines, in lower case, to tell hyphens that belong to a word from those that divide it.
-fn divided_words(pages: &[Page]) -> HashSet<String> {
+fn divided_words(pages: &[PdfPage]) -> HashSet<String> {
     let words = pages.iter().flat_map(|page| &page.lines).flat_map(|line| line.text.split_whitespace());
     words.filter(|word| !word.ends_with('-')).map(|word| bare(word).to_lowercase()).collect()
 }
@@ -246,11 +246,11 @@ mod tests {
         Line { text: text.into(), x: 72.0, y, size: 10.0, is_upright: true }
     }
 
-    fn page(number: u32, texts: &[&str]) -> Page {
-        Page { number, lines: texts.iter().enumerate().map(|(at, text)| line(at, text)).collect() }
+    fn page(number: u32, texts: &[&str]) -> PdfPage {
+        PdfPage { number, lines: texts.iter().enumerate().map(|(at, text)| line(at, text)).collect() }
     }
 
-    fn text(pages: Vec<Page>) -> String {
+    fn text(pages: Vec<PdfPage>) -> String {
         written(pages, "").text
     }
 
@@ -305,7 +305,7 @@ mod tests {
         ];
         lines[0].size = 14.0;
         lines[3].x += 12.0;
-        let text = text(vec![Page { number: 1, lines }]);
+        let text = text(vec![PdfPage { number: 1, lines }]);
         assert_eq!(text, "## Page 1\n\nHeading\n\nText of it\nends here.\n\nNew one\n\nAfter.\n\n");
     }
 
@@ -314,7 +314,10 @@ mod tests {
         let mut lines = vec![line(0, "A sentence"), line(1, "that goes"), line(0, "on here."), line(1, "And on.")];
         lines[2].x += 300.0;
         lines[3].x += 300.0;
-        assert_eq!(text(vec![Page { number: 1, lines }]), "## Page 1\n\nA sentence\nthat goes\non here.\nAnd on.\n\n");
+        assert_eq!(
+            text(vec![PdfPage { number: 1, lines }]),
+            "## Page 1\n\nA sentence\nthat goes\non here.\nAnd on.\n\n"
+        );
     }
 
     #[test]
@@ -330,7 +333,7 @@ mod tests {
         let mut lines = vec![line(0, "arXiv:1"), line(1, "Attention Is"), line(2, "All You Need"), line(3, "Text.")];
         lines[1].size = 17.0;
         lines[2].size = 17.0;
-        let pages = || vec![Page { number: 1, lines: lines.clone() }];
+        let pages = || vec![PdfPage { number: 1, lines: lines.clone() }];
         assert_eq!(written(pages(), "A Good Title").title, "A Good Title");
         for poor in ["", "paper", "Microsoft Word - x y.doc", "my paper.tex"] {
             assert_eq!(written(pages(), poor).title, "Attention Is All You Need", "{poor}");

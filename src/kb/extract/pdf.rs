@@ -17,7 +17,7 @@ use hayro_interpret::{
 };
 use unicode_normalization::UnicodeNormalization;
 
-use super::pages::{Line, Page, written};
+use super::pages::{Line, PdfPage, written};
 use super::{Extracted, Refusal};
 use crate::base::line::printable;
 
@@ -65,7 +65,7 @@ pub(crate) fn read(bytes: Vec<u8>) -> Result<Extracted, Refusal> {
         if size >= MAX_TEXT_BYTES {
             return Err(Refusal::TooLong { limit: MAX_TEXT_BYTES });
         }
-        read.push(Page { number, lines: reader.finish() });
+        read.push(PdfPage { number, lines: reader.finish() });
     }
     if read.is_empty() {
         return Err(Refusal::Damaged);
@@ -217,7 +217,7 @@ impl PageReader {
     }
 }
 
-/// How a glyph stands to the line before it.
+/// The position of a glyph relative to the line before it.
 enum Distance {
     /// At the place of its last glyph.
     Drawn,
@@ -261,7 +261,7 @@ fn cleaned(text: &str) -> String {
             '\u{fb05}' | '\u{fb06}' => letters.push_str("st"),
             // At the end of a line it is a hyphen; elsewhere it is not shown.
             '\u{ad}' => letters.push('\u{ad}'),
-            // Letters of private use mean something in their own font alone.
+            // Letters of private use mean something only in their own font.
             '\u{e000}'..='\u{f8ff}' => letters.push(UNKNOWN),
             letter if letter.is_whitespace() || letter.is_control() => letters.push(' '),
             letter => letters.push(letter),

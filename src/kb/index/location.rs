@@ -142,7 +142,7 @@ impl IndexLocation {
         }
     }
 
-    /// Returns whether a stored root is inside the folder that the index belongs to, judged by its text alone.
+    /// Returns whether a stored root is inside the folder that the index belongs to, judged only by its text.
     pub(crate) fn owns(&self, stored: &str) -> bool {
         let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
         matches!(self, Self::Local { .. }) && Path::new(stored).components().all(plain)

@@ -91,7 +91,7 @@ impl Index {
         self.text_hits(FtsQuery::Match(query), filter, limit).await
     }
 
-    /// Returns up to `limit` chunks that have a word with at most so many letters added, lost or changed.
+    /// Returns up to `limit` chunks that have a word with at most `errors` letters added, lost or changed.
     pub(crate) async fn similar_leg(
         &self,
         terms: &Terms,

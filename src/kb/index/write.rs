@@ -232,7 +232,7 @@ impl IndexWriter {
         self.put_documents(&rows).await
     }
 
-    /// Inserts or updates rows of the documents table and leaves the chunks alone.
+    /// Inserts or updates rows of the documents table without touching the chunks.
     async fn put_documents(&self, rows: &[(DocumentRow, Structure)]) -> Result<(), IndexError> {
         let action = "write documents";
         if rows.is_empty() {

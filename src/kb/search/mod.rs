@@ -207,13 +207,13 @@ pub struct Found {
 /// The result of a search, judged.
 #[derive(Clone, Debug)]
 pub(crate) struct Judged {
-    /// What was found.
+    /// Best first.
     pub(crate) found: Found,
     /// How well the hits support an answer.
     pub(crate) support: Support,
     /// Words of the query that the folder does not have.
     pub(crate) unknown: Vec<Unknown>,
-    /// The query with misspelt words replaced, if that is what was searched for.
+    /// The query with misspelt words replaced, if it was searched instead.
     pub(crate) corrected: Option<String>,
     /// The language of the query and that of the hits, if they differ.
     languages: Option<[&'static str; 2]>,
@@ -233,7 +233,7 @@ impl Judged {
 /// Hits whose texts tell the language of a folder.
 const READ_FOR_LANGUAGE: usize = 3;
 
-/// Returns the languages of a query and of what was found, if both can be told and they differ.
+/// Returns the languages of a query and of its hits, if both can be detected and they differ.
 fn other_language(query: &Query, hits: &[Hit]) -> Option<[&'static str; 2]> {
     let texts: Vec<_> = hits.iter().take(READ_FOR_LANGUAGE).map(|hit| hit.text.as_str()).collect();
     let (asked, notes) = (query.language?.name, language_of(&texts.join("\n"))?.name);
@@ -335,13 +335,13 @@ impl Searcher {
         Self { index, embedder, companion, splitter, rerank: Rerank::Off }
     }
 
-    /// Searches text alone, for a reason.
+    /// Searches only text, for a reason.
     #[must_use]
     pub(crate) fn without_vectors(self, reason: VectorsUnusable) -> Self {
         Self { embedder: Err(reason), ..self }
     }
 
-    /// Embeds queries for no more than so many billionths of a dollar in all. Vectors are not searched when they are spent.
+    /// Limits the total cost of embedding queries, in billionths of a dollar. Once it is spent, vectors are not searched.
     #[must_use]
     pub(crate) fn within(self, limit_nanos: u64) -> Self {
         let limited = self.embedder.as_ref().ok().and_then(|embedder| embedder.within(Some(limit_nanos)));
@@ -374,7 +374,7 @@ impl Searcher {
         matches!(self.embedder, Err(VectorsUnusable::Withheld(_)))
     }
 
-    /// Returns whether the limit on the cost of embedding has room for so many tokens.
+    /// Returns whether the limit on the cost of embedding has room for `tokens` tokens.
     pub(crate) fn can_pay_for(&self, tokens: u64) -> bool {
         self.embedder.as_ref().is_ok_and(|embedder| embedder.check_cost(tokens).is_ok())
     }
@@ -468,7 +468,7 @@ impl Searcher {
         (hits, None)
     }
 
-    /// Searches, corrects misspelt words unless a phrase is quoted, and judges what is found by no more than `most`.
+    /// Searches, corrects misspelt words unless a phrase is quoted, and judges the hits by no more than `most`.
     ///
     /// # Errors
     ///

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::query::Query;
-use super::{Found, Hit, SearchError, SearchOptions, Searcher, Support};
+use super::{Hit, SearchError, Searcher};
 use crate::base::word::count_words;
 use crate::kb::embed::{EmbedError, Embedder, windows};
 use crate::kb::index::Filter;
@@ -19,7 +19,7 @@ const WINDOW_PARTS: usize = 3;
 /// Key words that are counted, each by a search of the index. A pasted text has more.
 const MAX_KEY_WORDS: usize = 32;
 
-/// A smaller folder counts as one of so many chunks: in a handful of notes no word is common, and every word they lack
+/// A smaller folder counts as one of this many chunks: in a handful of notes no word is common, and every word they lack
 /// would outweigh those they have.
 const LEAST_CHUNKS: usize = 200;
 
@@ -111,35 +111,14 @@ impl Signals {
 
 /// A key word of the question.
 pub(super) struct KeyWord {
-    text: String,
+    pub(super) text: String,
     stem: String,
     /// Inverse document frequency.
     weight: f32,
-    is_known: bool,
+    pub(super) is_known: bool,
 }
 
 impl Searcher {
-    /// Searches, and judges how well the hits support an answer. Returns the words of the query that the folder does not have
-    /// as well.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::search`].
-    pub(super) async fn find_and_assess(
-        &self,
-        query: &Query,
-        options: &SearchOptions,
-        most: Measured,
-    ) -> Result<(Found, Support, Vec<String>), SearchError> {
-        let (found, keys) = futures::try_join!(self.find(query, options), self.key_words(query, &options.filter))?;
-        let support = match found.hits.as_slice() {
-            [] => Support::None,
-            hits => Support::judge(&self.signals(query, hits, &keys, most).await?),
-        };
-        let unknown = keys.into_iter().filter(|key| !key.is_known).map(|key| key.text).collect();
-        Ok((found, support, unknown))
-    }
-
     pub(super) async fn signals(
         &self,
         query: &Query,

@@ -8,7 +8,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::query::Query;
 use super::signals::{COUNT, Measured, Signals};
+use super::{Found, SearchError, SearchOptions, Searcher};
 
 /// How well the best hits support an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -94,6 +96,29 @@ impl Support {
             coverage if coverage >= WEAK_COVERAGE => Self::Weak,
             _ => Self::None,
         }
+    }
+}
+
+impl Searcher {
+    /// Searches, and judges how well the hits support an answer. Returns the words of the query that the folder does not have
+    /// as well.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::search`].
+    pub(super) async fn find_and_assess(
+        &self,
+        query: &Query,
+        options: &SearchOptions,
+        most: Measured,
+    ) -> Result<(Found, Support, Vec<String>), SearchError> {
+        let (found, keys) = futures::try_join!(self.find(query, options), self.key_words(query, &options.filter))?;
+        let support = match found.hits.as_slice() {
+            [] => Support::None,
+            hits => Support::judge(&self.signals(query, hits, &keys, most).await?),
+        };
+        let unknown = keys.into_iter().filter(|key| !key.is_known).map(|key| key.text).collect();
+        Ok((found, support, unknown))
     }
 }
 

@@ -47,9 +47,6 @@ pub(crate) const MAX_REPLY_BYTES: usize = 16 * 1_024 * 1_024;
 /// Time limit of a request for the list of models.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Host of OpenAI's own API.
-const OPENAI_HOST: &str = "api.openai.com";
-
 /// Upper bound on the framing tokens that chat templates add per message.
 const MESSAGE_TOKENS: u64 = 6;
 
@@ -121,7 +118,7 @@ const KNOWN: [(&str, KnownModel); 11] = [
     ("o4", KnownModel { reasons: true, max_output_tokens: Some(100_000) }),
 ];
 
-/// Returns what is known of a model of OpenAI, also under the name a router gives it: `openai/gpt-5`.
+/// Returns the known properties of a model of OpenAI, also under the name a router gives it: `openai/gpt-5`.
 pub(crate) fn known(model: &str) -> Option<KnownModel> {
     let model = model.rsplit('/').next().unwrap_or(model);
     KNOWN.iter().find(|(family, _)| model.starts_with(family)).map(|(_, known)| *known)
@@ -293,7 +290,7 @@ impl OpenAiModel {
         let window = known.or(data.first().filter(|_| data.len() == 1)).and_then(ListedModel::window_tokens);
         if data.is_empty() || known.is_some() {
             Ok(window)
-        } else if address.host() == OPENAI_HOST {
+        } else if address.is_openai() {
             Err(ModelError::Permanent { reason: format!("the endpoint has no model `{model}`") })
         } else if self.settings.price == Some(Price::FREE) {
             let asked = self.post(&Prompt::new(Role::Worker, "You answer with one word.", "Say: ready", 16)).await;

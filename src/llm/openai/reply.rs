@@ -23,7 +23,7 @@ pub(super) fn read(body: &str) -> Result<Reply, ModelError> {
         let reason = format!("response is in the format of neither API: {}", shortened(body));
         return Err(ModelError::Permanent { reason });
     };
-    // The only place that strips reasoning: everything after it, the journal included, has the reply alone.
+    // The only place that strips reasoning: everything after it, the journal included, has only the reply.
     Ok(Reply { text: spoken(&reply.text).to_owned(), ..reply })
 }
 

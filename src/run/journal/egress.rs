@@ -6,6 +6,7 @@
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Journal, JournalError, LockedRun, Plain, plain, read_failed, rows};
@@ -14,7 +15,7 @@ use crate::base::id::RunId;
 use crate::research::node::NodeId;
 
 /// The form in which a text leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum EgressKind {
     /// A query to a search engine.

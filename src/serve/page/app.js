@@ -1,5 +1,5 @@
 // The page: views by the part of the address after `#`, each made of what the API returns. Text of documents, models and
-// users becomes text nodes; HTML comes from this server alone, which escapes it.
+// users becomes text nodes; HTML comes only from this server, which escapes it.
 
 const view = document.getElementById("view");
 const connection = document.getElementById("connection");

@@ -179,12 +179,12 @@ impl DeepResearchSettings {
             EndpointError::Address(source) => DeepResearchError::BadAddress { what: "endpoint", source },
             EndpointError::Key(source) => DeepResearchError::Key(source),
         })?;
-        let is_openai = endpoint.is_openai();
+        let is_openai = endpoint.address.is_openai();
         let ModelEndpoint { address, key } = endpoint;
         let max_jobs = options.max_jobs.unwrap_or(MAX_JOBS);
         let settings = Self {
             provider: ProviderKind::OpenAi,
-            is_free: address.is_loopback() || options.local == Some(true),
+            is_free: address.is_own(options.local),
             models: models(options.models.as_deref(), max_jobs)?,
             is_named: options.models.is_some(),
             terms: JobTerms {
@@ -273,7 +273,7 @@ fn mcp(options: &McpOptions, environment: &Environment) -> Result<McpServer, Dee
     Ok(McpServer {
         label: options.label.clone(),
         url: options.url.parse().map_err(|source| DeepResearchError::BadAddress { what: "tool server", source })?,
-        authorization: options.key_env.as_deref().map(|name| environment.key(name)).transpose()?,
+        authorization: environment.key_in(options.key_env.as_deref())?,
         allowed_tools: options.allowed_tools.clone(),
     })
 }

@@ -25,7 +25,7 @@ pub(crate) struct Answers(SealedFolder);
 
 /// A result as it is stored.
 #[derive(Serialize, Deserialize)]
-struct Answer {
+struct StoredResult {
     /// The server, the tool and its arguments, for a reader of the file.
     call: String,
     text: String,
@@ -40,14 +40,14 @@ impl Answers {
     /// Stores the text of a result durably.
     pub(super) fn put(&self, place: &Place, text: &str) -> Result<(), SealedFolderError> {
         let Some(name) = name(place) else { return Ok(()) };
-        self.0.write(KIND, &name, &Answer { call: place.for_people(), text: text.to_owned() })
+        self.0.write(KIND, &name, &StoredResult { call: place.for_people(), text: text.to_owned() })
     }
 
     /// Returns the stored text behind a place, to verify a quote.
     pub(crate) fn read(&self, place: &Place) -> SourceFile {
-        let stored = name(place).and_then(|name| self.0.read::<Answer>(KIND, &name));
+        let stored = name(place).and_then(|name| self.0.read::<StoredResult>(KIND, &name));
         match stored {
-            Some(Answer { call, text })
+            Some(StoredResult { call, text })
                 if call == place.for_people()
                     && place.content_hash().is_some_and(|hash| ContentHash::of(text.as_bytes()) == *hash) =>
             {
@@ -69,7 +69,7 @@ fn name(place: &Place) -> Option<ContentHash> {
     }
 }
 
-/// Returns the text of a result. What is no text, such as an image, is left out.
+/// Returns the text of a result. Other content, such as an image, is left out.
 pub(super) fn text_of(result: &CallToolResult) -> String {
     let texts = result.content.iter().filter_map(|block| match block {
         ContentBlock::Text(text) => Some(text.text.clone()),

@@ -29,7 +29,7 @@ const MAX_MESSAGE: usize = 4 * 1024 * 1024;
 /// Largest error message over HTTP, in bytes.
 const MAX_ERROR: usize = 4 * 1024;
 
-/// How long closing a connection may take, and how long its program may go on afterwards. Together less than the time in
+/// How long closing a connection may take, and how long its program may continue afterwards. Together less than the time in
 /// which a signal ends `dr`, so that no program is left that ignores the end of its stdin.
 const GRACE: Duration = Duration::from_millis(400);
 
@@ -124,7 +124,7 @@ impl Connection {
         self.answered(Box::pin(self.service.peer().list_all_tools())).await
     }
 
-    /// Calls a tool. A server that asks back instead of answering is not answered.
+    /// Calls a tool. A server that asks a question instead of answering is not answered.
     pub(super) async fn call(
         &self,
         tool: &str,
@@ -133,7 +133,7 @@ impl Connection {
         let request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         match self.answered(Box::pin(self.service.peer().call_tool_once(request))).await? {
             CallToolResponse::Complete(result) => Ok(result),
-            _ => Err(ConnectionError::Refused("it asks back".to_owned())),
+            _ => Err(ConnectionError::Refused("it asked a question in return".to_owned())),
         }
     }
 

@@ -54,7 +54,7 @@ impl KnownTools {
         Self { folder: data.join(FOLDER) }
     }
 
-    /// Compares what tools of a server say with what is on record. Returns one entry for each tool.
+    /// Compares the descriptions of a server's tools with those on record. Returns one entry for each tool.
     pub(super) fn compare(&self, server: &str, tools: &[(&str, &ContentHash)]) -> Vec<Known> {
         let record = self.read(server);
         let known = |(name, hash): &(&str, &ContentHash)| match &record {

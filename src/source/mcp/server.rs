@@ -102,7 +102,7 @@ impl<Q: ?Sized> Server<Q> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the server cannot be reached, or what is accepted cannot be noted.
+    /// Returns an error if the server cannot be reached, or the accepted tools cannot be noted.
     pub(crate) async fn accept(&self) -> Result<Vec<OfferedTool>, ServerError> {
         let mut connected = self.connected.lock().await;
         let Connected { tools, .. } = self.connect(&mut connected).await.map_err(|error| self.failed(&error))?;

@@ -66,7 +66,7 @@ pub(crate) enum Reach {
         arguments: Vec<String>,
         /// All variables it is given.
         environment: Environment,
-        /// Where it is started. Never the project: a program may load code from where it stands.
+        /// Where it is started. Never the project: a program may load code from its working directory.
         folder: Option<String>,
     },
     Http(BaseUrl),
@@ -167,7 +167,7 @@ impl ServerSettings {
         }
         let name = name.to_owned();
         let label = options.label.ok_or_else(|| McpSettingsError::Label { name: name.clone() })?;
-        let key = options.key_env.as_deref().map(|variable| environment.key(variable)).transpose();
+        let key = environment.key_in(options.key_env.as_deref());
         let key = key.map_err(|source| McpSettingsError::Key { name: name.clone(), source })?;
         let reach = match (options.command.split_first(), options.url.as_deref()) {
             (Some((program, arguments)), None) => Reach::Program {

@@ -90,7 +90,7 @@ impl OfferedTool {
     }
 }
 
-/// Returns the hash of everything that tells a model what a tool is for.
+/// Returns the hash of everything a model sees of a tool.
 fn hash(tool: &Tool) -> ContentHash {
     let Tool { name, title, description, input_schema, .. } = tool;
     let said = json!({ "name": name, "title": title, "description": description, "schema": input_schema });

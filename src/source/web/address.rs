@@ -152,7 +152,7 @@ impl FromStr for AllowedHost {
 
 /// Admits or refuses hosts.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Gate {
+pub(super) struct HostRules {
     allowed: Vec<AllowedHost>,
 }
 
@@ -163,7 +163,7 @@ pub(super) struct Closed {
     pub(super) host: String,
 }
 
-impl Gate {
+impl HostRules {
     pub(super) fn new(allowed: Vec<AllowedHost>) -> Self {
         Self { allowed }
     }
@@ -211,7 +211,7 @@ impl Gate {
     }
 }
 
-impl Resolve for Gate {
+impl Resolve for HostRules {
     fn resolve(&self, name: Name) -> Resolving {
         let gate = self.clone();
         Box::pin(async move {
@@ -269,11 +269,11 @@ mod tests {
 
     use super::*;
 
-    fn gate(allowed: &[&str]) -> Gate {
-        Gate::new(allowed.iter().map(|text| text.parse().unwrap()).collect())
+    fn gate(allowed: &[&str]) -> HostRules {
+        HostRules::new(allowed.iter().map(|text| text.parse().unwrap()).collect())
     }
 
-    fn admits(gate: &Gate, url: &str) -> bool {
+    fn admits(gate: &HostRules, url: &str) -> bool {
         gate.admit(&url.parse().unwrap()).is_ok()
     }
 
@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn name_is_judged_by_every_number_it_becomes() {
         let numbers = ["10.0.0.1:0", "8.8.8.8:0", "[fe80::1]:0", "169.254.169.254:0"].map(|text| text.parse().unwrap());
-        let admitted = |gate: &Gate, host: &str| gate.admitted(host, numbers.into_iter());
+        let admitted = |gate: &HostRules, host: &str| gate.admitted(host, numbers.into_iter());
         assert_eq!(admitted(&gate(&[]), "example.org"), [numbers[1]]);
         assert_eq!(admitted(&gate(&["10.0.0.0/8"]), "example.org"), [numbers[0], numbers[1]]);
         assert_eq!(admitted(&gate(&["wiki.corp:80"]), "wiki.corp"), [numbers[0], numbers[1], numbers[2]]);

@@ -58,7 +58,7 @@ enum Data {
 
 /// The page exceeds a limit or crashes the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("page is too tangled to read")]
+#[error("page exceeds the parsing limits")]
 pub(super) struct Tangled;
 
 impl Dom {

@@ -12,9 +12,9 @@ use reqwest::redirect;
 use reqwest::{Client, Response};
 use tokio::sync::OnceCell;
 
-use super::address::{AllowedHost, Closed, Gate};
+use super::address::{AllowedHost, Closed, HostRules};
 use super::links::links_of;
-use super::pages::Page;
+use super::pages::WebPage;
 use super::readable::{Readable, plain, readable};
 use super::robots::Robots;
 use super::url::{ParseWebUrlError, WebUrl};
@@ -95,10 +95,7 @@ pub(crate) enum FetchError {
     },
     /// No connection, or it was interrupted.
     #[error("failed to fetch the page: {reason}")]
-    Unreachable {
-        /// Why.
-        reason: String,
-    },
+    Unreachable { reason: String },
     /// The page exceeds the size limit.
     #[error("page is larger than {max_bytes} bytes")]
     TooLarge {
@@ -119,10 +116,7 @@ pub(crate) enum FetchError {
     },
     /// The HTML cannot be parsed.
     #[error("failed to parse the page: {reason}")]
-    Unreadable {
-        /// Why.
-        reason: String,
-    },
+    Unreadable { reason: String },
     /// The page contains no words.
     #[error("page has no text")]
     Empty,
@@ -170,7 +164,7 @@ impl FetchError {
 /// could not be enforced. `robots.txt` files are cached per site for the lifetime of the fetcher.
 pub(crate) struct Fetcher {
     client: Client,
-    gate: Gate,
+    gate: HostRules,
     options: FetchOptions,
     clock: Arc<dyn Clock>,
     robots: Mutex<HashMap<String, Arc<OnceCell<Robots>>>>,
@@ -181,7 +175,7 @@ impl Fetcher {
     pub(crate) fn new(options: FetchOptions, clock: Arc<dyn Clock>) -> Result<Self, HttpError> {
         // Fails if a provider is installed already, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let gate = Gate::new(options.allowed_hosts.clone());
+        let gate = HostRules::new(options.allowed_hosts.clone());
         let client = Client::builder()
             .user_agent(USER_AGENT)
             .connect_timeout(CONNECT_TIMEOUT.min(options.timeout))
@@ -195,7 +189,7 @@ impl Fetcher {
     }
 
     /// Fetches a page and extracts its text. Retries once if the server is busy, within the same time limit.
-    pub(super) async fn fetch(&self, url: &WebUrl) -> Result<Page, FetchError> {
+    pub(super) async fn fetch(&self, url: &WebUrl) -> Result<WebPage, FetchError> {
         let pause = |wait, _| async move {
             self.clock.sleep(wait).await;
             Ok(())
@@ -208,7 +202,7 @@ impl Fetcher {
         }
     }
 
-    async fn fetch_page(&self, requested: &WebUrl) -> Result<Page, FetchError> {
+    async fn fetch_page(&self, requested: &WebUrl) -> Result<WebPage, FetchError> {
         let (url, response) = self.follow(requested, true).await?;
         let status = response.status();
         if !status.is_success() {
@@ -231,7 +225,7 @@ impl Fetcher {
         if text.trim().is_empty() {
             return Err(FetchError::Empty);
         }
-        Ok(Page {
+        Ok(WebPage {
             title: if title.is_empty() { url.to_string() } else { title },
             published,
             url: url.canonical(),

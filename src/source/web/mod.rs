@@ -80,7 +80,7 @@ pub(crate) use self::address::{AllowedHost, ParseAllowedHostError};
 pub(crate) use self::fetch::{FetchOptions, Fetcher, html_text};
 pub(crate) use self::fixture::{FixtureError, FixtureProvider};
 pub(crate) use self::links::{Link, links_on};
-pub(crate) use self::pages::{Page, PageStore};
+pub(crate) use self::pages::{PageStore, WebPage};
 use self::provider::WebError;
 pub(crate) use self::provider::{DateRange, SearchProvider, WebHit, WebQuery, search_patiently};
 pub(crate) use self::relevant::{joined, relevant};
@@ -191,7 +191,7 @@ impl WebSource {
     }
 
     /// Returns the page at an address, from the store if it is fresh, else fetched.
-    async fn page(&self, url: &WebUrl) -> Result<Page, Unread> {
+    async fn page(&self, url: &WebUrl) -> Result<WebPage, Unread> {
         let (pages, stored) = (self.pages.clone(), url.clone());
         let stored = tokio::task::spawn_blocking(move || pages.latest(&stored)).await;
         if let Ok(Some(page)) = stored
@@ -254,7 +254,7 @@ impl WebSource {
         stems.iter().filter(is_in).count() as f32 / stems.len().max(1) as f32
     }
 
-    fn opened(id: &str, page: Page) -> OpenedPage {
+    fn opened(id: &str, page: WebPage) -> OpenedPage {
         let end = page.text.char_indices().nth(MAX_PAGE_CHARS).map_or(page.text.len(), |(end, _)| end);
         let text = page.text[..end].to_owned();
         let passage = Passage {
@@ -276,7 +276,7 @@ impl WebSource {
 }
 
 impl WebSource {
-    /// Returns the name of what is searched, for reports.
+    /// Returns the name of the engines, for reports.
     pub(crate) fn scope(&self) -> String {
         format!("the web ({})", self.names(", "))
     }

@@ -14,7 +14,7 @@ use crate::base::id::ContentHash;
 
 /// A fetched page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Page {
+pub(crate) struct WebPage {
     /// Canonical address after redirects.
     pub(crate) url: WebUrl,
     /// Canonical address that was requested.
@@ -51,13 +51,13 @@ impl PageStore {
     /// Stores a page durably and returns its hash.
     ///
     /// If the same text is already stored, only its addresses are recorded.
-    pub(crate) fn put(&self, page: &Page) -> Result<ContentHash, SealedFolderError> {
+    pub(crate) fn put(&self, page: &WebPage) -> Result<ContentHash, SealedFolderError> {
         let hash = ContentHash::of(page.text.as_bytes());
-        let page = Page { content_hash: hash.clone(), ..page.clone() };
+        let page = WebPage { content_hash: hash.clone(), ..page.clone() };
         if self.get(&hash).is_none() {
             self.0.write("pages", &hash, &page)?;
         }
-        let note = Page { text: String::new(), ..page };
+        let note = WebPage { text: String::new(), ..page };
         for url in [&note.url, &note.requested] {
             self.0.write("urls", &key(url), &note)?;
         }
@@ -65,18 +65,18 @@ impl PageStore {
     }
 
     /// Returns a stored page, or `None` if it is missing, its text does not match the hash, or this user did not fetch it.
-    pub(crate) fn get(&self, hash: &ContentHash) -> Option<Page> {
-        let page: Page = self.0.read("pages", hash)?;
+    pub(crate) fn get(&self, hash: &ContentHash) -> Option<WebPage> {
+        let page: WebPage = self.0.read("pages", hash)?;
         (ContentHash::of(page.text.as_bytes()) == *hash && page.content_hash == *hash).then_some(page)
     }
 
     /// Returns the page last fetched from an address.
-    pub(crate) fn latest(&self, url: &WebUrl) -> Option<Page> {
+    pub(crate) fn latest(&self, url: &WebUrl) -> Option<WebPage> {
         let url = url.canonical();
-        let note: Page = self.0.read("urls", &key(&url))?;
+        let note: WebPage = self.0.read("urls", &key(&url))?;
         let is_of = note.url == url || note.requested == url;
         let text = self.get(&note.content_hash).filter(|_| is_of)?.text;
-        Some(Page { text, ..note })
+        Some(WebPage { text, ..note })
     }
 }
 
@@ -88,9 +88,9 @@ fn key(url: &WebUrl) -> ContentHash {
 mod tests {
     use super::*;
 
-    fn page(url: &str, text: &str) -> Page {
+    fn page(url: &str, text: &str) -> WebPage {
         let url: WebUrl = url.parse().unwrap();
-        Page {
+        WebPage {
             requested: url.join("/old").unwrap(),
             url,
             title: "Beds".into(),

@@ -259,6 +259,17 @@ impl Endpoint {
         Ok(Self { provider, client, address, key, clock, refusal_hint: None, agent: None, pace: None })
     }
 
+    /// Returns a client for an engine with a key. `None` as the address selects the `public` one.
+    pub(super) fn keyed(
+        provider: &'static str,
+        key: Secret,
+        address: Option<BaseUrl>,
+        public: &str,
+    ) -> Result<Self, HttpError> {
+        let address = address.unwrap_or_else(|| public.parse().expect("the address is one"));
+        Self::new(provider, address, Some(key))
+    }
+
     /// Returns a client for an engine without a key, and its address: `public` if none is given. Only the public one has
     /// a pace; a mirror is the user's.
     pub(super) fn keyless(

@@ -125,8 +125,6 @@ pub(crate) struct WebAccess {
 impl WebOptions {
     /// Resolves the settings. Pages are cached in the folder `pages`, and pages from outside `dates` are dropped.
     ///
-    /// If `OPENAI_BASE_URL` is on this machine, pages may be fetched from it too.
-    ///
     /// # Errors
     ///
     /// Returns an error for settings that cannot be used. Nothing is sent.

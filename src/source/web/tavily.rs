@@ -32,8 +32,7 @@ pub(crate) struct Tavily {
 impl Tavily {
     /// Returns a client. `None` as the address selects Tavily's public one.
     pub(crate) fn new(key: Secret, address: Option<BaseUrl>) -> Result<Self, HttpError> {
-        let address = address.unwrap_or_else(|| ADDRESS.parse().expect("the address is one"));
-        Ok(Self { endpoint: Endpoint::new(NAME, address, Some(key.clone()))?, key })
+        Ok(Self { endpoint: Endpoint::keyed(NAME, key.clone(), address, ADDRESS)?, key })
     }
 }
 

@@ -842,7 +842,7 @@ async fn page_from_the_future_is_fetched_again() {
     let store = PageStore::new(web.folder.path().join("pages"), web.folder.path().join("key"));
     let url: WebUrl = web.server.url("/beds").to_string().parse().unwrap();
     let text = "Valves never open.".to_owned();
-    let forged = Page {
+    let forged = WebPage {
         requested: url.clone(),
         url: url.clone(),
         title: "Beds".into(),

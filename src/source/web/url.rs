@@ -106,7 +106,7 @@ impl WebUrl {
     }
 }
 
-/// Returns the web addresses in a text, as they stand there.
+/// Returns the web addresses in a text, verbatim.
 pub(crate) fn named_in(text: &str) -> Vec<&str> {
     fn address(text: &str) -> &str {
         let is_end = |letter: char| letter.is_whitespace() || matches!(letter, '<' | '>' | '"' | '`' | '|' | '{' | '}');

@@ -16,9 +16,17 @@ pub(super) async fn connect(
     token: Option<&str>,
     era: rmcp::service::ClientLifecycleMode,
 ) -> RunningService<RoleClient, ()> {
+    connect_to(&server.url(), token, era).await
+}
+
+pub(crate) async fn connect_to(
+    url: &str,
+    token: Option<&str>,
+    era: rmcp::service::ClientLifecycleMode,
+) -> RunningService<RoleClient, ()> {
     // Its HTTP client would look for TLS otherwise, which no server here has.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let config = StreamableHttpClientTransportConfig::with_uri(server.url());
+    let config = StreamableHttpClientTransportConfig::with_uri(url);
     let config = match token {
         Some(token) => config.auth_header(token),
         None => config,

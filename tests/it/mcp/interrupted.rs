@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use rmcp::model::{CallToolRequestParams, ClientRequest, Request};
 use rmcp::service::{ClientLifecycleMode, PeerRequestOptions};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{HttpServer, PATIENCE, QUESTION, Server, done, eras, hanging, runs, world_at};
 use crate::common::{World, block_on};
@@ -170,7 +170,7 @@ fn run_that_was_stopped_is_resumed_with_its_limits_or_with_higher_ones_up_to_tho
         let mut server = Server::start(&world, &["--max-tokens", "90000"]);
         let client = server.connect((), ClientLifecycleMode::Initialize).await;
         let is_asked = || tokio::task::block_in_place(|| asked.recv_timeout(PATIENCE).expect("the model is asked"));
-        let args = json!({ "question": QUESTION, "max_tokens": 50_000, "max_rounds": 2 });
+        let args = json!({ "question": QUESTION, "max_tokens": 50_000, "max_rounds": 2, "max_seconds": 60 });
         let run = done(&client, "research_start", args).await["run_id"].clone();
         is_asked();
         let told = super::refused(&client, "research_resume", json!({ "run_id": run })).await;
@@ -180,6 +180,8 @@ fn run_that_was_stopped_is_resumed_with_its_limits_or_with_higher_ones_up_to_tho
         for (more, said) in [
             (json!({ "max_tokens": 90_001 }), "`max_tokens` is 90001, and the limit is 90000"),
             (json!({ "max_rounds": 7 }), "`max_rounds` is 7, and the limit is 6"),
+            // A run with background jobs has twice as long as the settings say.
+            (json!({ "max_seconds": 3_601 }), "`max_seconds` is 3601 seconds, and the limit is 3600 seconds"),
             (json!({ "max_cost": -1 }), "`max_cost` is not an amount"),
             (json!({ "retry_unknown": true }), "unknown field"),
         ] {
@@ -190,12 +192,14 @@ fn run_that_was_stopped_is_resumed_with_its_limits_or_with_higher_ones_up_to_tho
         }
         let limits = || {
             let limits = world.dr(["show", "--json"]).succeeded().json()["settings"]["limits"].clone();
-            (limits["tokens"].as_u64().unwrap(), limits["rounds"].as_u64().unwrap())
+            let number = |limit: &Value| limit.as_u64().unwrap();
+            (number(&limits["tokens"]), number(&limits["rounds"]), number(&limits["time"]["secs"]))
         };
         for (args, expected) in [
-            (json!({ "run_id": run }), (50_000, 2)),
+            (json!({ "run_id": run }), (50_000, 2, 60)),
             // A limit that is higher stays.
-            (json!({ "run_id": run, "max_tokens": 60_000, "max_rounds": 1 }), (60_000, 2)),
+            (json!({ "run_id": run, "max_tokens": 60_000, "max_rounds": 1 }), (60_000, 2, 60)),
+            (json!({ "run_id": run, "max_seconds": 3_600 }), (60_000, 2, 3_600)),
         ] {
             assert_eq!(done(&client, "research_resume", args).await["run_id"], run);
             is_asked();

@@ -139,7 +139,7 @@ fn page_with_half_a_million_attributes_is_given_up_and_the_run_goes_on() {
     let report = ask(&world);
     assert!(started.elapsed() < Duration::from_mins(1), "{:?}", started.elapsed());
     assert!(server.worked_on().iter().any(|(_, request)| request.path == path), "it was fetched");
-    assert!(server.received().contains("page is too tangled to read"), "the worker was told");
+    assert!(server.received().contains("page exceeds the parsing limits"), "the worker was told");
     assert!(!report.to_string().contains(ANSWER) && !quotes(&report, "public").is_empty(), "{report:#}");
     assert_eq!(report["stop_reason"], "complete", "{report:#}");
 }

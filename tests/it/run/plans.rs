@@ -94,10 +94,10 @@ fn resume_without_a_name_continues_the_newest_run_that_has_not_ended_and_names_i
     assert_eq!((refused.exit, refused.stdout.as_str()), (Some(1), ""), "{refused}");
     let said = format!(
         "error: no run can be resumed: all have ended\n\nhint: `dr replay` prints the newest report again; `dr resume \
-         {newest} --add-rounds 1` goes on with that run\n"
+         {newest} --add-rounds 1` continues that run\n"
     );
     assert_eq!(refused.stderr, said);
-    // With a raised limit, the newest run can go on.
+    // With a raised limit, the newest run can continue.
     let raised = world.dr(["resume", "--json", "--add-rounds", "1"]).succeeded();
     assert_eq!(raised.json()["run_id"], json!(newest));
 }

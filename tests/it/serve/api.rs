@@ -1,11 +1,13 @@
 use std::io::Read;
 use std::time::Instant;
 
+use rmcp::model::{CallToolRequestParams, ClientRequest, Request};
+use rmcp::service::{ClientLifecycleMode, PeerRequestOptions};
 use serde_json::{Value, json};
 
 use super::{PATIENCE, Page, serve, serve_at};
-use crate::common::{World, peak_memory};
-use crate::mcp::{hanging, world_at};
+use crate::common::{World, block_on, peak_memory};
+use crate::mcp::{done, hanging, http, world_at};
 use crate::run::kills::send;
 
 const QUESTION: &str = "When does the siren sound?";
@@ -26,7 +28,7 @@ fn question_is_asked_watched_and_read_over_http() {
     assert_eq!(last["last_event"].to_string(), id);
     let told: usize = events.iter().map(|(_, _, data)| data["events"].as_array().map_or(0, Vec::len)).sum();
     assert_eq!(told.to_string(), id, "each event once");
-    // A stream that was cut goes on behind the event it ended with.
+    // A stream that was cut continues behind the event it ended with.
     let again = page.events(run, Some("2"));
     assert_eq!(again[0].2["events"][0]["number"], 3);
 
@@ -226,6 +228,50 @@ fn thousand_event_streams_are_limited_others_are_served_and_all_end_with_their_c
     stream.read_exact(&mut head).unwrap();
     assert_eq!(&head, b"HTTP/1.1 200");
     assert_eq!(page.post(&format!("{}/cancel", path.trim_end_matches("/events")), &json!({})).status, 200);
+}
+
+#[test]
+fn run_that_a_client_of_the_tools_starts_counts_and_is_stopped_on_the_page() {
+    let (model, asked) = hanging();
+    let world = world_at(&model);
+    let page = serve(&world);
+    let first = page.post("/api/v1/runs", &json!({ "question": { "question": QUESTION, "mode": "deep" } })).json();
+    asked.recv_timeout(PATIENCE).expect("the model is asked");
+    let (listed, over_tools) = block_on(async {
+        let client = http::connect_to(&page.tools(), Some(&page.token), ClientLifecycleMode::Initialize).await;
+        let args = json!({ "question": format!("{QUESTION} (again)") });
+        let run = done(&client, "research_start", args.clone()).await["run_id"].clone();
+        let status = done(&client, "research_status", json!({ "run_id": first["run_id"] })).await;
+        done(&client, "research_start", json!({ "question": format!("{QUESTION} (third)") })).await;
+        // The fourth waits for its answer.
+        let ask = CallToolRequestParams::new("ask").with_arguments(args.as_object().unwrap().clone());
+        let ask = ClientRequest::CallToolRequest(Request::new(ask));
+        let waiting = client.send_cancellable_request(ask, PeerRequestOptions::no_options()).await.unwrap();
+        let asked = tokio::task::spawn_blocking(move || {
+            (0..3).for_each(|_| asked.recv_timeout(PATIENCE).expect("the model is asked"));
+        });
+        asked.await.unwrap();
+        let told = page.post("/api/v1/runs", &json!({ "question": { "question": "Is there a fifth?" } }));
+        assert_eq!(told.status, 429, "{}", told.body);
+        assert!(page.get("/metrics").body.contains("\ndr_runs_active 4\n"));
+        for run in page.get("/api/v1/runs").json()["runs"].as_array().unwrap() {
+            let stopped = page.post(&format!("/api/v1/runs/{}/cancel", run["id"].as_str().unwrap()), &json!({}));
+            assert_eq!((stopped.status, &stopped.json()["state"]), (200, &json!("open")), "{}", stopped.body);
+        }
+        drop(waiting);
+        client.cancel().await.unwrap();
+        (status, run)
+    });
+    assert_eq!(listed["state"], "running", "one that the page started");
+    assert!(page.get("/metrics").body.contains("\ndr_runs_active 0\n"));
+    // The page is the user's own: limits are raised beyond those of the settings, as with `dr resume`.
+    let path = format!("/api/v1/runs/{}", over_tools.as_str().unwrap());
+    let tokens = |page: &Page| page.get(&path).json()["limits"]["tokens"].as_u64().unwrap();
+    let before = tokens(&page);
+    let raised = page.post(&format!("{path}/resume"), &json!({ "tokens": 10_000_000 }));
+    assert_eq!(raised.status, 202, "{}", raised.body);
+    page.post(&format!("{path}/cancel"), &json!({})).json();
+    assert_eq!(tokens(&page), before + 10_000_000);
 }
 
 fn open_streams(page: &Page) -> u32 {

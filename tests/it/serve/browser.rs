@@ -278,7 +278,7 @@ fn question_is_asked_watched_stopped_resumed_raised_compared_and_read_in_a_brows
     let made = "return document.querySelectorAll('#view script, #reader script, #view img, #reader img').length";
     assert_eq!(eyes.run(made, &[]), json!(0));
 
-    // A run that a limit ended goes on when its limits are raised.
+    // A run that a limit ended continues when its limits are raised.
     is_dear.store(true, Ordering::SeqCst);
     eyes.open(&format!("http://127.0.0.1:{}/#/ask", page.port));
     eyes.types("#question", "How many litres of water do the beds of the greenhouse take?");

@@ -49,6 +49,11 @@ impl Page {
         format!("http://127.0.0.1:{}/?token={}", self.port, self.token)
     }
 
+    /// Returns the address of the tools.
+    pub(crate) fn tools(&self) -> String {
+        format!("http://127.0.0.1:{}/mcp", self.port)
+    }
+
     pub(crate) fn bearer(&self) -> String {
         format!("Bearer {}", self.token)
     }

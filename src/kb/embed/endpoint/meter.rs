@@ -47,7 +47,7 @@ impl Meter {
         Self { price, limit, spent: Mutex::default() }
     }
 
-    /// Returns whether so many more tokens fit into the limit.
+    /// Returns whether `tokens` more tokens fit into the limit.
     ///
     /// # Errors
     ///

@@ -61,14 +61,14 @@ const LAST_REPLIES: Duration = Duration::from_millis(500);
 
 /// A model at a server.
 pub(super) struct Endpoint {
-    shared: Arc<Shared>,
+    shared: Arc<EndpointCore>,
     meter: Arc<Meter>,
     /// Passages that were cut to the window, or to what the server takes.
     shortened: AtomicUsize,
 }
 
 /// What all limited copies of an endpoint share.
-struct Shared {
+struct EndpointCore {
     settings: EndpointSettings,
     name: String,
     fingerprint: String,
@@ -111,7 +111,7 @@ impl Endpoint {
                 Some(Shorten::Here) => "shortened here",
             },
         };
-        let shared = Shared {
+        let shared = EndpointCore {
             fingerprint: recipe.fingerprint(),
             name,
             counter: TokenCounter::for_model(&settings.model),
@@ -308,7 +308,7 @@ impl Endpoint {
 
     fn failed(&self, source: EndpointError) -> EmbedError {
         let address = self.shared.settings.server.address.to_string();
-        EmbedError::Endpoint { model: self.shared.settings.model.clone(), address, source }
+        EmbedError::Endpoint { model: self.shared.settings.model.clone(), address, source: Box::new(source) }
     }
 
     /// Waits for a future on a blocking thread.

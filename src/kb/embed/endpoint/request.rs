@@ -108,10 +108,10 @@ pub enum EndpointError {
         expected: usize,
     },
     /// A vector is all zero or not finite.
-    #[error("a vector has no direction")]
+    #[error("server returned a zero or non-finite vector")]
     NoDirection,
-    /// A text without words was to be embedded.
-    #[error("a text is empty")]
+    /// A text to embed has no words.
+    #[error("text to embed is empty")]
     EmptyText,
     /// The limit on the cost would be passed.
     #[error("embedding costs up to {}, and the limit is {}", dollars_text(*needed), dollars_text(*limit))]
@@ -136,7 +136,7 @@ impl EndpointError {
             Self::Offline => "run it without `--offline`, or skip the vectors: `dr index --no-embed`".to_owned(),
             Self::NoReply { .. } => {
                 "check that the server runs at the `base_url` in `[embedding]`; what was embedded is kept, and the next \
-                 `dr index` goes on from there"
+                 `dr index` continues from there"
                     .to_owned()
             }
             Self::Key { .. } => "name the variable that holds the key with `key_env` in `[embedding]`".to_owned(),
@@ -230,7 +230,7 @@ pub(super) fn body(settings: &EndpointSettings, texts: &[String]) -> Value {
     body
 }
 
-/// Returns the longest reply that so many texts may have, in bytes.
+/// Returns the longest reply to `texts` texts, in bytes.
 pub(super) fn max_reply_bytes(texts: usize) -> usize {
     MAX_REPLY_FRAME_BYTES + texts * MAX_REPLY_BYTES_PER_TEXT
 }
@@ -307,7 +307,7 @@ struct Usage {
     total_tokens: Option<u64>,
 }
 
-/// Reads the reply for so many texts.
+/// Reads the reply for `texts` texts.
 ///
 /// # Errors
 ///

@@ -20,9 +20,6 @@ const CONCURRENCY: usize = 4;
 /// Time-out of one request, unless the settings say otherwise. A local server may have to load the model first.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Host of OpenAI's own API, which alone is sent the key of `OPENAI_API_KEY` without being told to.
-const OPENAI_HOST: &str = "api.openai.com";
-
 /// Components of the vectors of known models, by a part of their name in lower case; the first match wins.
 const DIMENSIONS: [(&str, usize); 20] = [
     ("text-embedding-3-small", 1_536),
@@ -65,13 +62,13 @@ pub(crate) struct EndpointOptions {
     pub(crate) local: Option<bool>,
 }
 
-/// Who shortens the vectors of a model that was trained for it (Matryoshka) to the dimensions of the settings.
+/// Where vectors of a Matryoshka model are truncated to the dimensions of the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Shorten {
-    /// The server, which is asked for so many dimensions.
+    /// At the server, which is sent the number of dimensions.
     Server,
-    /// This program, which keeps the first components and scales them to length one.
+    /// In this program, which keeps the first components and scales them to length one.
     Here,
 }
 
@@ -172,19 +169,16 @@ impl EndpointOptions {
         known_price: Option<u64>,
     ) -> Result<EndpointSettings, EndpointSettingsError> {
         let address = BaseUrl::from_str(self.base_url.as_deref().ok_or(EndpointSettingsError::NoAddress)?)?;
-        let is_openai = address.host() == OPENAI_HOST;
-        let key = match &self.key_env {
-            Some(variable) => Some(environment.key(variable)?),
-            None if is_openai => Some(environment.key(OPENAI_KEY)?),
-            None => None,
-        };
+        // No other server is sent this key unless the settings name it.
+        let usual = address.is_openai().then_some(OPENAI_KEY);
+        let key = environment.key_in(self.key_env.as_deref().or(usual))?;
         let dimensions = match (self.dimensions, self.shorten) {
             (None, Some(_)) => return Err(EndpointSettingsError::ShortenedToNothing),
             (Some(dimensions), _) => dimensions,
             (None, None) => known_dimensions(model)
                 .ok_or_else(|| EndpointSettingsError::NoDimensions { model: model.to_owned() })?,
         };
-        let is_local = address.is_loopback() || self.local == Some(true);
+        let is_local = address.is_own(self.local);
         // A model with a known price costs it at a server of the user's own too, which may pass the requests on.
         let price = self.price.map(nanos).or(known_price).or(is_local.then_some(0));
         let family = Family::of(model);

@@ -1,5 +1,5 @@
 //! Endpoints against a server on loopback that behaves as OpenAI, Ollama, Text Embeddings Inference and llama.cpp do, or
-//! fails. The clock moves only as far as somebody waits.
+//! fails. The clock advances only when a task sleeps.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn endpoint(server: &ModelServer, options: EndpointOptions) -> Endpoint {
     on(server, options, &Arc::default())
 }
 
-/// A vector that depends on the text, with so many components.
+/// A vector that depends on the text, with `dimensions` components.
 fn vector(text: &str, dimensions: usize) -> Vec<f32> {
     let hash = blake3::hash(text.as_bytes());
     hash.as_bytes()[..dimensions].iter().map(|byte| f32::from(*byte) + 1.0).collect()
@@ -57,7 +57,7 @@ fn refused(status: u16, message: &str) -> Response {
 
 fn source(error: EmbedError) -> EndpointError {
     match error {
-        EmbedError::Endpoint { source, .. } => source,
+        EmbedError::Endpoint { source, .. } => *source,
         other => panic!("{other:?}"),
     }
 }
@@ -196,7 +196,7 @@ fn reply_that_is_not_one_finite_vector_for_each_text_is_refused_and_not_asked_fo
         (of(vec![entry(0, good.clone()), entry(2, good.clone())]), "2 vectors for 2 texts"),
         (of(vec![entry(0, good.clone()), entry(1, good.clone()), entry(2, good.clone())]), "3 vectors for 2 texts"),
         (of(vec![entry(0, good.clone()), entry(1, json!([1.0, 2.0]))]), "2 dimensions, not 4"),
-        (of(vec![entry(0, good.clone()), entry(1, json!([0.0, 0.0, 0.0, 0.0]))]), "no direction"),
+        (of(vec![entry(0, good.clone()), entry(1, json!([0.0, 0.0, 0.0, 0.0]))]), "zero or non-finite vector"),
         (of(vec![entry(0, good.clone()), entry(1, json!([1e39, 0.0, 0.0, 0.0]))]), "form of the API"),
         (of(vec![entry(0, good.clone()), entry(1, json!([null, 0.0, 0.0, 0.0]))]), "form of the API"),
         (of(vec![entry(0, good.clone()), entry(1, json!("AACAPwAAAEAAAEBA"))]), "form of the API"),

@@ -175,7 +175,7 @@ impl OpenAiJobs {
     }
 
     /// Sends a request once and reads its reply.
-    async fn send(&self, request: RequestBuilder) -> Result<Answer, Failed> {
+    async fn send(&self, request: RequestBuilder) -> Result<JobReply, Failed> {
         let Exchange { status, headers, body } =
             exchange(request, MAX_REPLY_BYTES, self.clock.deadline(self.timeout)).await.map_err(|error| {
                 let error = failure::without_answer(&error, self.timeout);
@@ -183,7 +183,7 @@ impl OpenAiJobs {
             })?;
         let body = self.scrubbed(&body);
         if status.is_success() {
-            return Ok(Answer { body });
+            return Ok(JobReply { body });
         }
         let error = failure::answered(status, &headers, &body);
         Err(Failed { status: Some(status), body, error })
@@ -224,7 +224,7 @@ impl Provider for OpenAiJobs {
 }
 
 /// A successful reply.
-struct Answer {
+struct JobReply {
     body: String,
 }
 
