@@ -19,11 +19,11 @@ const PAUSE: Duration = Duration::from_mins(1);
 #[error("{name} is not asked any more, since {failures} requests in a row failed; the last one: {reason}")]
 pub struct Open {
     /// Name of the server.
-    pub(crate) name: String,
+    pub(crate) name: Box<str>,
     /// Number of failed requests.
     pub(crate) failures: u32,
     /// Why the last of them failed.
-    pub(crate) reason: String,
+    pub(crate) reason: Box<str>,
 }
 
 /// What the outcome of a request says of the server.
@@ -92,7 +92,7 @@ impl Breaker {
         let Record { failures, last_failure, reason, .. } = self.record().clone();
         let is_resting = || self.clock.as_ref().is_none_or(|clock| clock.now().since(last_failure) < PAUSE);
         if failures >= self.max_failures && is_resting() {
-            return Err(Open { name: self.name.clone(), failures, reason }.into());
+            return Err(Open { name: self.name.as_str().into(), failures, reason: reason.into() }.into());
         }
         let answer = request.await;
         let mut record = self.record();
