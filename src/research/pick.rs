@@ -159,7 +159,8 @@ pub(crate) fn pick(
     }
     let mut picked = Vec::new();
     let mut number = 0;
-    for candidate in best(candidates) {
+    let says_all = |candidate: &Candidate<'_>| says_all(candidate, question, &weights, splitter);
+    for candidate in best(candidates, says_all) {
         let text = deciding(&candidate, question, &weights, splitter);
         let document = &candidate.reading.document;
         let mut quotes = Vec::new();
@@ -308,9 +309,22 @@ fn compared(unit: &Unit) -> &[Sentence] {
     &unit.sentences[..unit.sentences.len().min(MAX_SENTENCES)]
 }
 
-/// Keeps the best units, dropping those that repeat a better one or do not fit on the screen.
-fn best(candidates: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
-    let least = candidates.first().map_or(0.0, |best| best.features.score() - MARGIN);
+/// Returns whether one sentence of a unit has every word of a question that one sentence may answer. A single word may stand
+/// in any sentence.
+fn says_all(candidate: &Candidate<'_>, question: &Question, weights: &Weights, splitter: &WordSplitter) -> bool {
+    let is_one = !matches!(Asked::of(question.as_str()), Asked::List | Asked::Steps | Asked::Comparison);
+    let has_all = |sentence: &Sentence| {
+        let words = splitter.stems(&sentence.plain);
+        !points(sentence) && weights.keys().all(|stem| words.contains(stem))
+    };
+    is_one && weights.len() > 1 && candidate.unit.sentences.iter().any(has_all)
+}
+
+/// Keeps the best units, dropping those that repeat a better one or do not fit on the screen. The best is enough if it says
+/// all that is asked.
+fn best<'a>(candidates: Vec<Candidate<'a>>, says_all: impl Fn(&Candidate<'a>) -> bool) -> Vec<Candidate<'a>> {
+    let margin = if candidates.first().is_some_and(says_all) { 0.0 } else { MARGIN };
+    let least = candidates.first().map_or(0.0, |best| best.features.score() - margin);
     let mut kept: Vec<Candidate<'_>> = Vec::new();
     let mut lines = 0;
     for candidate in candidates {
@@ -507,6 +521,14 @@ mod tests {
         assert_eq!(picked(document, "How many valves are in the garden?")[0].text, "There are forty of them.");
         let document = "# Valves\n\nThe garden has these valves:\n\n- a brass valve in the garden\n- a steel valve\n";
         assert_eq!(picked(document, "Which valves are in the garden?")[0].text, "The garden has these valves:");
+    }
+
+    #[test]
+    fn unit_whose_sentence_has_all_that_is_asked_is_the_answer_alone_unless_several_things_are_asked_for() {
+        let document = "# Brass\n\nThe garden closes brass valves at night because of frost.\n\nBrass valves are shiny, and the \
+                        garden likes that at night.\n\n- a brass valve in the garden at night\n- a steel valve\n";
+        assert_eq!(picked(document, "Why does the garden close its brass valves at night?").len(), 1);
+        assert!(picked(document, "Which brass valves close at night in the garden?").len() > 1);
     }
 
     #[test]
