@@ -11,6 +11,7 @@ use super::report::{Draft, Section};
 use super::sentence::every_sentence;
 use super::unit::readable;
 use super::verdict::by_coverage;
+use crate::base::word::WordSplitter;
 
 /// Most units of one part of a comparison, or of a question with several parts.
 const UNITS_OF_PART: usize = 2;
@@ -28,10 +29,20 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
     let (closing, parts): (Vec<_>, Vec<_>) = found.iter().partition(|(node, _)| !node.depends_on.is_empty());
     let mut shown = Shown { branches, said: BTreeSet::new(), quoted: Vec::new(), findings: Vec::new() };
     let is_one = found.len() == 1;
+    let names = own_words(&parts);
+    // What names one of them alone belongs to its section.
+    let compares = |finding: &&Finding| {
+        let quotes = shown.quotes(finding);
+        let unit = joined(quotes.iter().map(|quote| quote.quote.as_str()));
+        let words = WordSplitter::default().stems(&unit);
+        !is_from(&finding.text, &unit) || names.iter().all(|own| own.iter().any(|word| words.contains(word)))
+    };
+    let closing: Vec<Vec<Finding>> =
+        closing.iter().map(|(_, findings)| findings.iter().filter(compares).cloned().collect()).collect();
     let (answer, sections) = if is_one {
         (shown.text(&found[0].1, usize::MAX), Vec::new())
     } else {
-        let answer: Vec<_> = closing.iter().map(|(_, findings)| shown.text(findings, UNITS_OF_PART)).collect();
+        let answer: Vec<_> = closing.iter().map(|findings| shown.text(findings, UNITS_OF_PART)).collect();
         (answer.join("\n\n"), sections(&parts, brief, &mut shown))
     };
     Draft {
@@ -46,6 +57,16 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
         is_makeshift: false,
         output: None,
     }
+}
+
+/// Returns the words of each part of a comparison that the others do not have.
+fn own_words(parts: &[&(&Node, Vec<Finding>)]) -> Vec<BTreeSet<String>> {
+    let splitter = WordSplitter::default();
+    let words = parts.iter().map(|(node, _)| splitter.key_stems(node.question.as_str()).into_iter().collect());
+    let words: Vec<BTreeSet<String>> = words.collect();
+    let is_shared = |word: &String| words.iter().all(|own| own.contains(word));
+    let own = words.iter().map(|own| own.iter().filter(|word| !is_shared(word)).cloned().collect());
+    own.filter(|own: &BTreeSet<String>| !own.is_empty()).collect()
 }
 
 /// Returns the nodes with checked findings, in tree order.
@@ -309,9 +330,10 @@ mod tests {
         assert_eq!(draft.open_questions, ["elephants", "How large is a segment?"]);
 
         let last = add_node(&mut tree, "How do LanceDB and Qdrant differ?", &[&ids[0], &ids[1]]);
-        branches.insert(last.clone(), branch(&last, &["One has columns, the other segments."], Label::Internal));
+        let said = ["LanceDB has columns, Qdrant segments.", "Qdrant is a server."];
+        branches.insert(last.clone(), branch(&last, &said, Label::Internal));
         let draft = draft_by_rules(&brief, &tree, &branches);
-        assert_eq!(draft.answer, "One has columns, the other segments. [n4e1]");
+        assert_eq!(draft.answer, "LanceDB has columns, Qdrant segments. [n4e1]", "and not what names one alone");
         assert_eq!(draft.sections.len(), 2);
     }
 

@@ -525,10 +525,10 @@ mod tests {
 
     #[test]
     fn unit_whose_sentence_has_all_that_is_asked_is_the_answer_alone_unless_several_things_are_asked_for() {
-        let document = "# Brass\n\nThe garden closes brass valves at night because of frost.\n\nBrass valves are shiny, and the \
-                        garden likes that at night.\n\n- a brass valve in the garden at night\n- a steel valve\n";
+        let document = "# Brass\n\nThe garden closes its brass valves at night because of frost that comes in March.\n\nAt night \
+                        the garden closes its brass valves, says the watchman, who walks round with a lamp and a dog.\n";
         assert_eq!(picked(document, "Why does the garden close its brass valves at night?").len(), 1);
-        assert!(picked(document, "Which brass valves close at night in the garden?").len() > 1);
+        assert_eq!(picked(document, "Which brass valves close at night in the garden?").len(), 2);
     }
 
     #[test]
