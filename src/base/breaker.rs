@@ -38,7 +38,7 @@ pub(crate) enum Health {
 }
 
 /// An error of a request that a [`Breaker`] guards.
-pub(crate) trait Verdict: Display + From<Open> {
+pub(crate) trait Guarded: Display + From<Open> {
     /// Returns what the error says of the server.
     fn health(&self) -> Health;
 }
@@ -86,7 +86,7 @@ impl Breaker {
     /// # Errors
     ///
     /// Returns the error of the request, or [`Open`] without sending it.
-    pub(crate) async fn ask<T, E: Verdict>(&self, request: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    pub(crate) async fn ask<T, E: Guarded>(&self, request: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         let is_sound = |record: &Record| record.has_succeeded && record.failures == 0;
         let _turn = if is_sound(&self.record()) { None } else { Some(self.turn.lock().await) };
         let Record { failures, last_failure, reason, .. } = self.record().clone();
@@ -96,7 +96,7 @@ impl Breaker {
         }
         let answer = request.await;
         let mut record = self.record();
-        match answer.as_ref().map_or_else(Verdict::health, |_| Health::Up) {
+        match answer.as_ref().map_or_else(Guarded::health, |_| Health::Up) {
             Health::Up => *record = Record { has_succeeded: true, ..Record::default() },
             Health::Down => {
                 record.failures = record.failures.saturating_add(1);
@@ -133,7 +133,7 @@ mod tests {
         Open(#[from] Open),
     }
 
-    impl Verdict for Failed {
+    impl Guarded for Failed {
         fn health(&self) -> Health {
             match self {
                 Self::Down => Health::Down,

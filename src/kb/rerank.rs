@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::base::breaker::{Breaker, Health, Open, Verdict};
+use crate::base::breaker::{Breaker, Guarded, Health, Open};
 use crate::base::clock::Clock;
 use crate::base::environment::{Environment, KeyError};
 use crate::base::http::{BaseUrl, HttpError, NoReply, ParseBaseUrlError, Secret, client_for, exchange};
@@ -139,7 +139,7 @@ pub(crate) enum RerankError {
     Open(#[from] Open),
 }
 
-impl Verdict for RerankError {
+impl Guarded for RerankError {
     /// Every failure counts: a search that waits for a time-out first is not worth its order.
     fn health(&self) -> Health {
         if matches!(self, Self::Open(_)) { Health::Unknown } else { Health::Down }

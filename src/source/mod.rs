@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::mcp::OfferedTool;
 use self::web::WebUrl;
-use crate::base::breaker::{Health, Open, Verdict};
+use crate::base::breaker::{Guarded, Health, Open};
 use crate::base::id::ContentHash;
 use crate::base::line::one_line;
 use crate::kb::extract::{Extractable, page_of_heading};
@@ -254,7 +254,7 @@ impl SourceError {
     }
 }
 
-impl Verdict for SourceError {
+impl Guarded for SourceError {
     fn health(&self) -> Health {
         match self {
             // A source that refuses one request is not down.

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::polite::{Contact, Pace, agent};
 use super::url::WebUrl;
-use crate::base::breaker::{Health, Open, Verdict};
+use crate::base::breaker::{Guarded, Health, Open};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::http::{BaseUrl, BodyError, Exchange, HttpError, NoReply, Secret, client_for, exchange, retry_after};
 use crate::base::line::{one_line, shortened};
@@ -157,7 +157,7 @@ impl WebError {
     }
 }
 
-impl Verdict for WebError {
+impl Guarded for WebError {
     fn health(&self) -> Health {
         match self {
             Self::BadQuery { .. } => Health::Up,

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::settings::{EndpointSettings, Shorten};
-use crate::base::breaker::{Health, Open, Verdict};
+use crate::base::breaker::{Guarded, Health, Open};
 use crate::base::http::{BodyError, NoReply, retry_after};
 use crate::base::line::{shortened, with_causes};
 use crate::base::money::dollars_text;
@@ -189,7 +189,7 @@ impl EndpointError {
     }
 }
 
-impl Verdict for EndpointError {
+impl Guarded for EndpointError {
     fn health(&self) -> Health {
         match self {
             Self::Open(_) | Self::Stopped => Health::Unknown,
