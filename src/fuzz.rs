@@ -150,8 +150,8 @@ mod targets {
     use crate::research::node::Tree;
     use crate::research::plan::{SavedPlan, TreeLimits};
     use crate::run::event::Record;
+    use crate::run::journal::ProviderKind;
     use crate::run::tree::RunState;
-    use crate::source::deep_research::ProviderKind;
 
     #[test]
     fn markdown_is_cut_into_chunks_that_are_in_the_file() {

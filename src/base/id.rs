@@ -1,4 +1,4 @@
-//! Ids of documents, chunks, runs and nodes, and the hash of a file's bytes.
+//! Ids of documents, chunks, runs, nodes and background jobs, and the hash of a file's bytes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -161,6 +161,52 @@ impl From<NodeId> for String {
     }
 }
 
+/// Longest job id, in bytes.
+const MAX_JOB_ID: usize = 200;
+
+/// Id of a job at its provider.
+///
+/// Letters, digits, `_` and `-` only. The id comes from a server and is joined onto a URL path, so anything that could
+/// lead elsewhere, such as `../models`, is refused when it is parsed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct JobId(String);
+
+/// The text is not a valid job id. The error leaves the text out, since it is untrusted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid job id (expected up to 200 letters, digits, `_` and `-`)")]
+pub(crate) struct ParseJobIdError;
+
+impl FromStr for JobId {
+    type Err = ParseJobIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        let is_id = (1..=MAX_JOB_ID).contains(&text.len()) && text.bytes().all(is_part);
+        if is_id { Ok(Self(text.to_owned())) } else { Err(ParseJobIdError) }
+    }
+}
+
+impl TryFrom<String> for JobId {
+    type Error = ParseJobIdError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<JobId> for String {
+    fn from(id: JobId) -> Self {
+        id.0
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// The BLAKE3 hash of a file's bytes, as 64 hex digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -191,6 +237,15 @@ mod tests {
     fn document_id_depends_on_collection_and_path_and_not_on_where_they_meet() {
         assert_eq!(DocumentId::new("notes", "a.md"), DocumentId::new("notes", "a.md"));
         assert_ne!(DocumentId::new("notes", "a.md"), DocumentId::new("note", "sa.md"));
+    }
+
+    #[test]
+    fn job_id_that_is_unsafe_in_a_url_is_refused() {
+        assert_eq!("resp_06a-B".parse::<JobId>().unwrap().to_string(), "resp_06a-B");
+        for text in ["", "../models", "resp_1/cancel", "resp_1?x", "a b", "é", "resp_1\n", &"a".repeat(201)] {
+            assert_eq!(text.parse::<JobId>(), Err(ParseJobIdError), "{text}");
+            assert!(serde_json::from_str::<JobId>(&format!("{text:?}")).is_err());
+        }
     }
 
     #[test]

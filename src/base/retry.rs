@@ -45,7 +45,10 @@ impl Policy {
     pub const OPTIONAL_PROMPT: Self = Self::new(1, 1, 1, 60);
     /// The start of a background job: a lost reply may hide a running job, so it is never repeated.
     pub const JOB_START: Self = Self::new(4, 1, 2, 60);
-    /// A poll of a background job. Polling is free, and the job continues meanwhile.
+    /// A job that is still running: polled until its own time is up. Jobs take minutes, so faster polling
+    /// would gain nothing.
+    pub const JOB_POLL: Self = Self::new(u32::MAX, u32::MAX, 2, 30);
+    /// A poll that failed. Polling is free, and the job continues meanwhile.
     pub const JOB_STATUS: Self = Self::new(11, 11, 2, 60);
     /// A query to a search engine.
     pub const SEARCH: Self = Self::new(5, 1, 1, 60);
@@ -65,6 +68,12 @@ impl Policy {
         }
     }
 
+    /// Returns the wait after `attempts` requests, before chance shortens it.
+    pub fn delay(&self, attempts: u32) -> Duration {
+        let doubled = 2_u32.saturating_pow(attempts.saturating_sub(1));
+        self.first_wait.saturating_mul(doubled).min(self.longest_wait)
+    }
+
     /// Returns the wait before the next request after `attempts` of them, of which `unanswered` brought no answer.
     /// Returns `None` if there is no next one.
     ///
@@ -78,9 +87,8 @@ impl Policy {
             Again::Never => None,
             Again::Later(Some(wanted)) => Some(wanted.min(self.longest_wait)),
             Again::Later(None) => {
-                let doubled = 2_u32.saturating_pow(attempts.saturating_sub(1));
                 let chance = if chance.is_finite() { chance.clamp(0.0, 1.0) } else { 1.0 };
-                Some(self.first_wait.saturating_mul(doubled).min(self.longest_wait).mul_f64(chance))
+                Some(self.delay(attempts).mul_f64(chance))
             }
             // Time has passed already while waiting for the answer.
             Again::Unanswered => (unanswered < self.unanswered).then_some(Duration::ZERO),
@@ -171,6 +179,13 @@ mod tests {
         assert_eq!(waits(&Policy::PROMPT, later, 0.5).await.1[1], 1_000);
         assert_eq!(waits(&Policy::PROMPT, later, f64::NAN).await.1[1], 2_000);
         assert_eq!(waits(&Policy::JOB_STATUS, later, 1.0).await.1.last(), Some(&60_000));
+    }
+
+    #[test]
+    fn polls_of_a_job_are_never_more_than_half_a_minute_apart() {
+        let waits: Vec<_> = (1..=6).map(|polls| Policy::JOB_POLL.delay(polls).as_secs()).collect();
+        assert_eq!(waits, [2, 4, 8, 16, 30, 30]);
+        assert_eq!(Policy::JOB_POLL.delay(u32::MAX), Duration::from_secs(30));
     }
 
     #[tokio::test]

@@ -209,6 +209,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     own("rerank.candidates", Kind::Whole { least: 2, most: 100 }, "hits that are reranked", "20"),
     own("rerank.timeout_seconds", FROM_ONE, "seconds one request may take", "10; 30 on this machine"),
     own("rerank.local", Kind::Bool, LOCAL, "only servers on this machine"),
+    own("deep_research.provider", Kind::OneOf(&["openai"]), "service that carries out the jobs", "`openai`"),
     own(
         "deep_research.models",
         Kind::Names,

@@ -121,9 +121,9 @@ pub(crate) use crate::research::node::SourceHint;
 pub(crate) use crate::research::plan::SavedPlan;
 pub(crate) use crate::research::question::{Mode, Question};
 pub(crate) use crate::research::report::{Outcome, Report, Section, StopReason, UsageTable};
+pub(crate) use crate::run::background::JobEntry;
 pub(crate) use crate::run::budget::{BudgetLimits, Spent};
 pub(crate) use crate::run::event::{Event, RunRequest};
-pub(crate) use crate::run::job_log::JobEntry;
 pub(crate) use crate::run::journal::{EgressKind, EgressRow};
 pub(crate) use crate::source::{Place, lines_of};
 

@@ -5,7 +5,7 @@ use super::doctor::Check;
 use crate::base::line::{counted, with_causes};
 use crate::base::money::dollars_text;
 use crate::llm::message::Role;
-use crate::source::deep_research::{DeepResearchSettings, job_cap};
+use crate::run::background::{DeepResearchSettings, job_cap};
 use crate::source::web::DateRange;
 
 impl Engine {

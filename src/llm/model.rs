@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+/// How long a model reasons before it replies, in the words of OpenAI's API, which other servers have adopted.
+pub(crate) use async_openai::types::responses::ReasoningEffort as Effort;
 use futures::future::BoxFuture;
 
 use super::message::{Prompt, Reply};

@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use super::endpoint::{EndpointError, ModelEndpoint};
 use super::message::Role;
-use super::model::Model;
-use super::openai::{Api, Effort, OpenAiModel, OpenAiSettings, SchemaSupport, known, reasons};
+use super::model::{Effort, Model};
+use super::openai::{Api, OpenAiModel, OpenAiSettings, SchemaSupport, known, reasons};
 use super::price::PriceTable;
 use crate::base::environment::{Environment, KeyError, OPENAI_BASE_URL, OPENAI_KEY};
 use crate::base::http::{BaseUrl, HttpError, ParseBaseUrlError, client_for};

@@ -57,8 +57,6 @@ pub mod digest;
 
 pub(crate) mod outward;
 
-pub(crate) mod reported;
-
 pub(crate) mod skim;
 
 pub(crate) mod worker;

@@ -17,6 +17,7 @@ use crate::base::clock::{Clock, Moment};
 use crate::base::line::one_line;
 use crate::base::word::WordSplitter;
 use crate::kb::embed::{Embedder, cosine};
+use crate::research::worker::WorkError;
 use crate::source::SourceError;
 
 /// Cosine above which two queries with the same key words count as the same. The cosine alone does not distinguish
@@ -215,6 +216,12 @@ fn key_words(query: &str) -> Vec<String> {
 
 fn unreadable<E: From<JournalError>>(error: serde_json::Error) -> E {
     JournalError::from(error).into()
+}
+
+impl From<JournalError> for WorkError {
+    fn from(error: JournalError) -> Self {
+        Self::Call(error.into())
+    }
 }
 
 impl From<JournalError> for SourceError {

@@ -12,7 +12,7 @@ use crate::base::money::dollars_text;
 use crate::llm::message::{Prompt, Role, Usage};
 use crate::llm::roles::{Models, RoleModel};
 use crate::research::node::SourceHint;
-use crate::source::deep_research::DeepResearch;
+use crate::run::background::DeepResearch;
 
 /// Tokens of a short prompt, mostly its rules.
 const SMALL_PROMPT: u64 = 1_200;

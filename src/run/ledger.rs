@@ -8,7 +8,7 @@
 //!                             └▶ dropped   the worst case stays charged; the journal still says `sent`
 //! ```
 //!
-//! Prompts ([`super::desk`]) and background jobs ([`super::jobs`]) both go through here. A request whose reply is
+//! Prompts ([`super::desk`]) and background jobs ([`super::background`]) both go through here. A request whose reply is
 //! stored is never bought again within the run, whatever key it is made under. To get a second sample of the same
 //! prompt, set [`crate::llm::message::Prompt::sample`].
 
@@ -22,15 +22,14 @@ use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
 use super::budget::{Budget, CallCost, Hold, Refusal, Reservation};
-use super::journal::{Call, CallOutcome, CallRow, CallState, JournalError, LockedRun};
+use super::journal::{Call, CallOutcome, CallRow, CallState, JournalError, LockedRun, ProviderKind};
 use crate::base::clock::Clock;
-use crate::base::id::ContentHash;
+use crate::base::id::{ContentHash, JobId};
 use crate::base::line::with_causes;
 use crate::base::retry::{Failure, Policy, retry};
 use crate::llm::call::{CallError, CallKey};
 use crate::llm::message::{Reply, Role};
 use crate::llm::model::ModelError;
-use crate::source::deep_research::{JobId, ProviderKind};
 
 /// A call as it happens, for progress displays.
 #[derive(Clone, Debug, PartialEq)]

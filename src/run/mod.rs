@@ -31,11 +31,11 @@ mod spans;
 
 pub(crate) mod ledger;
 
-pub(crate) mod job_log;
-
 pub(crate) mod cache;
 
 pub(crate) mod egress;
+
+pub(crate) mod background;
 
 pub(crate) mod reader;
 
@@ -48,8 +48,6 @@ mod node_source;
 pub(crate) mod sources;
 
 mod outward_worker;
-
-pub(crate) mod jobs;
 
 pub(crate) mod outlook;
 

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::future::BoxFuture;
 use tracing::{Instrument, Span, debug_span};
 
+use super::background::JobReport;
 use super::cache::{Cache, normalised};
 use super::egress::{Egress, Leaving};
 use super::journal::{EgressKind, Lookup, LookupTool};
@@ -24,8 +25,6 @@ use crate::base::breaker::Breaker;
 use crate::base::id::ContentHash;
 use crate::base::outbound::Outbound;
 use crate::research::node::NodeId;
-use crate::source::deep_research::JobReport;
-use crate::source::deep_research::report::JobCitation;
 use crate::source::web::{OpenedPage, WebSource, WebUrl, links_on, named_in};
 use crate::source::{Documents, Found, Label, OfferedTool, Passage, Place, Source, SourceError, SourceFile, Support};
 use crate::traces::attach;
@@ -208,7 +207,8 @@ impl WebPages {
         let pages = Self::new(web, shared, node, version);
         let canonical = |url: &str| url.parse::<WebUrl>().ok().map(|url| url.canonical());
         let opened: HashMap<_, _> = report.opened.iter().filter_map(|url| Some((canonical(url)?, url))).collect();
-        for JobCitation { url, .. } in &report.citations {
+        for citation in &report.citations {
+            let url = &citation.url;
             match canonical(url).and_then(|page| opened.get(&page)) {
                 _ if !report.had_server => pages.permit(url.clone(), url.clone()),
                 Some(opened) => pages.permit(url.clone(), (*opened).clone()),
@@ -478,6 +478,7 @@ mod tests {
     use super::*;
     use crate::base::clock::{Clock, ManualClock, Moment};
     use crate::base::id::RunId;
+    use crate::run::background::JobCitation;
     use crate::run::budget::{Budget, BudgetLimits, WritingReserve};
     use crate::run::event::{Event, Record};
     use crate::run::store::Store;

@@ -9,13 +9,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::field::Empty;
 use tracing::{Instrument, Span, debug_span, info, info_span};
 
+use super::background::{DeepResearch, Jobs, to_try_again};
 use super::budget::{Budget, BudgetLimits, CallCost, Purpose, Spent};
 use super::cache::Cache;
 use super::desk::{Desk, Outward};
 use super::earlier::Earlier;
 use super::egress::Egress;
 use super::event::{Event, Record, RunSettings};
-use super::jobs::{Jobs, to_try_again};
 use super::journal::{CallRow, CallState, JournalError, LockedRun};
 use super::ledger::{CallNotice, Ledger, charged_tokens};
 use super::node_source::Shared;
@@ -47,7 +47,6 @@ use crate::research::question::{Brief, Mode, Question};
 use crate::research::report::{Draft, Section, StopReason};
 use crate::research::route::{JobWay, Route, Way, Ways, route};
 use crate::source::SourceError;
-use crate::source::deep_research::DeepResearch;
 use crate::traces::attach;
 
 /// Rounds in a row without new evidence after which a run gives up.

@@ -1,26 +1,20 @@
-//! Conversations that face outward: a worker on the web, and the verification of a job's citations.
+//! Conversations that face outward: a worker on the web.
 //!
 //! Every prompt of such a conversation is built from a `Task<Outbound>` and from public passages, so the model's queries
 //! are outbound text and are sent unchanged.
 
 use super::desk::{Desk, Outward};
-use super::node_source::{Outside, WebPages};
+use super::node_source::Outside;
 use super::outward::OutwardWork;
 use crate::base::outbound::Outbound;
 use crate::llm::call::CallKey;
 use crate::research::branch::Branch;
 use crate::research::compress::compress;
 use crate::research::extract::{Pick, extract};
-use crate::research::node::{Node, NodeId};
+use crate::research::node::Node;
 use crate::research::outward::OutwardTask;
-use crate::research::question::{Aspect, AspectId};
-use crate::research::reported;
+use crate::research::question::AspectId;
 use crate::research::worker::{Conclusion, Conversation, Gathered, Task, TaskAspect, WorkError, WorkerLimits, gather};
-use crate::source::deep_research::JobReport;
-use crate::source::{Documents, SourceError};
-
-/// Most pages read to verify the claims of one job.
-const MAX_VERIFIED_PAGES: usize = 12;
 
 /// Returns what a worker outside is given: of the planned node its id and tools, and else outbound text alone.
 fn shown<'a>(
@@ -97,34 +91,10 @@ pub(super) async fn gathered(
     Ok(if work.has_own_ids { gathered } else { gathered.serving(only_aspect(node).as_ref()) })
 }
 
-/// Returns the branch of a job's report. Its claims are verified against the cited pages, up to [`MAX_VERIFIED_PAGES`].
-pub(super) async fn verified(
-    node: &NodeId,
-    task: &OutwardTask,
-    aspects: &[Aspect],
-    report: &JobReport,
-    cited: Option<&WebPages>,
-) -> Result<Branch, SourceError> {
-    let pages = cited.map(|pages| pages as &dyn Documents);
-    reported::branch_of(node, &task.question(), aspects, report, pages, MAX_VERIFIED_PAGES).await
-}
-
 /// Returns the aspect of a node that has only one; all its findings serve that aspect.
 fn only_aspect(node: &Node) -> Option<AspectId> {
     match node.aspects.as_slice() {
         [only] => Some(only.clone()),
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn open_question_of_a_job_has_the_outward_wording() {
-        let task = OutwardTask::new(Outbound::fixed("How do others run projects?"), None, Vec::new());
-        let branch = verified(&NodeId::numbered(5), &task, &[], &JobReport::default(), None).await.unwrap();
-        assert_eq!(branch.report.open_questions, ["How do others run projects?"]);
     }
 }

@@ -2,19 +2,16 @@
 
 use std::sync::Arc;
 
-use super::cache::normalised;
-use super::journal::{Lookup, LookupTool};
+use super::background::JobReport;
 use super::node_source::{Inside, Outside, Shared, WebPages};
 use super::outward::UserWords;
 use super::reader::Reading;
 use super::servers::{NodeServers, RunServers};
 use crate::base::outbound::Outbound;
 use crate::research::node::NodeId;
-use crate::research::outward::OutwardTask;
-use crate::source::deep_research::JobReport;
 pub use crate::source::mcp::McpServers;
 use crate::source::web::WebSource;
-use crate::source::{Label, Source, SourceError};
+use crate::source::{Source, SourceError};
 
 /// Sources of evidence.
 #[derive(Clone)]
@@ -57,22 +54,6 @@ impl RunSources {
     /// Returns whether a worker can look outside: with a search engine, or with the tools of public servers.
     pub(crate) fn has_outside(&self) -> bool {
         self.can_search() || self.sources.web.is_some() && self.public_servers.is_some()
-    }
-
-    /// Returns the lookup that finds the job of a task among all that were started. `version` says what their reports
-    /// depend on, and `asked` is all the user asked for: the same words mean the same only within that. A report on text
-    /// that was allowed to leave does not serve a run in which it may not.
-    pub(crate) fn job_lookup(&self, node: &NodeId, task: &OutwardTask, asked: &str, version: &str) -> Lookup {
-        let aspects = task.aspects().iter().map(|aspect| normalised(aspect.text.as_str()));
-        let words: Vec<_> = [normalised(task.question().as_str())].into_iter().chain(aspects).collect();
-        Lookup {
-            node: node.clone(),
-            tool: LookupTool::DeepResearch,
-            query: format!("{}\n{asked}", words.join("\n")),
-            scope: "the web".to_owned(),
-            label: Label::Public,
-            version: format!("{version} {} {}", self.day, self.shared.egress.is_open()),
-        }
     }
 
     /// Returns the knowledge base for a node.

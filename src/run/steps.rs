@@ -6,10 +6,10 @@ use std::sync::Arc;
 use tokio::sync::OnceCell;
 use tracing::{Instrument, debug_span, instrument};
 
+use super::background::Jobs;
 use super::desk::{Desk, Outward};
 use super::earlier::Earlier;
 use super::event::RunRequest;
-use super::jobs::Jobs;
 use super::journal::JournalError;
 use super::outward::{egress_allowed, outward_brief, outward_task};
 use super::phase::{Briefs, Judged, Rounds, Stage};

@@ -6,12 +6,10 @@
 //! mixed ────▶ worker on the knowledge base ─▶ open aspects? ─▶ outward worker or job ─▶ compress both at once
 //! ```
 
+use super::background::{JobTask, verify};
 use super::cache::normalised;
 use super::desk::{Desk, Outward};
-use super::egress::Leaving;
 use super::event::RunRequest;
-use super::jobs::{Finished, Jobs};
-use super::journal::EgressKind;
 use super::node_source::Outside;
 use super::outward::{CONTEXT_TOKENS, OutwardWork};
 use super::outward_worker::{self, Mind};
@@ -19,7 +17,6 @@ use super::phase::Briefs;
 use super::steps::{StepError, Steps};
 use super::tree::RunState;
 use crate::base::line::counted;
-use crate::base::outbound::Outbound;
 use crate::llm::call::{CallError, CallKey};
 use crate::llm::model::ModelError;
 use crate::research::branch::{Branch, BranchStop, Finding};
@@ -33,7 +30,7 @@ use crate::research::question::{Aspect, AspectId, Brief};
 use crate::research::route::{NoWay, Route};
 use crate::research::skim::{self, Answer, Skim};
 use crate::research::worker::{Conclusion, Conversation, Gathered, Task, TaskAspect, WorkerLimits, gather};
-use crate::source::{SourceError, Support};
+use crate::source::{Documents, SourceError, Support};
 use crate::traces::attach;
 
 /// The input of work on a node.
@@ -241,84 +238,22 @@ impl Steps {
 
     /// Works on a node with a background job, and verifies its claims against the pages it cites.
     async fn researched(&self, desk: &Desk, work: &Work, task: &OutwardTask) -> Result<Branch, StepError> {
-        let Work { node, .. } = work;
-        let instructions = task.instructions(desk);
         let jobs = self.jobs.as_deref().ok_or(StepError::NoWay(NoWay::Nothing))?;
-        let Finished { run, mut report, without_summaries, .. } =
-            self.known_or_new(jobs, work, task, &instructions).await?;
-        report.had_server |= jobs.research().settings.terms.mcp.is_some();
+        let (id, shared) = (&work.node.id, &self.sources.shared);
+        let instructions = task.instructions(desk);
+        let job = JobTask { node: id, task, instructions, asked: &work.asked, day: &self.sources.day };
+        let finished = jobs.report(&job, &shared.cache, &shared.egress).await?;
+        let report = &finished.report;
         if !report.had_server {
             // A provider's report on public pages is public, including their addresses.
             let addresses = report.citations.iter().map(|citation| citation.url.as_str());
-            self.sources.shared.egress.seen_in_public([report.text.as_str()].into_iter().chain(addresses));
+            shared.egress.seen_in_public([report.text.as_str()].into_iter().chain(addresses));
         }
-        let cited = self.sources.cited(&node.id, &report).filter(|_| work.verify_web);
-        let mut branch = outward_worker::verified(&node.id, task, &work.aspects, &report, cited.as_ref()).await?;
-        if run != self.run {
-            let question = &node.question;
-            branch
-                .notes
-                .push(format!("`{question}` was answered by Deep Research before, in run {run}: nothing was sent"));
-        }
-        if without_summaries {
-            let note = "the account may not have summaries of the reasoning, so the job was started without them";
-            branch.notes.push(note.to_owned());
-        }
+        let cited = self.sources.cited(id, report).filter(|_| work.verify_web);
+        let pages = cited.as_ref().map(|pages| pages as &dyn Documents);
+        let mut branch = verify::branch_of(id, &task.question(), &work.aspects, report, pages).await?;
+        branch.notes.extend(finished.notes(&self.run, work.node.question.as_str()));
         Ok(branch)
-    }
-
-    /// Returns the report of the node's own job of a resumed run, else of a job that any run started today for the same
-    /// task, else of a new job. An incomplete report serves only the run that paid for it.
-    async fn known_or_new(
-        &self,
-        jobs: &Jobs,
-        work: &Work,
-        task: &OutwardTask,
-        instructions: &Outbound,
-    ) -> Result<Finished, StepError> {
-        let id = &work.node.id;
-        let ask = || self.by_job(jobs, &work.node, task, instructions);
-        let own = if jobs.has(id) {
-            let call = ask().await?;
-            Some((call, jobs.finished(call, instructions).await?))
-        } else {
-            None
-        };
-        if let Some((_, other)) = own.as_ref().filter(|(_, own)| !own.was_told) {
-            return Ok(other.clone());
-        }
-        let mut version = jobs.research().version();
-        loop {
-            let lookup = self.sources.job_lookup(id, task, &work.asked, &version);
-            let cache = &self.sources.shared.cache;
-            let call: i64 = match own {
-                // A run that was killed while it polled has not recorded its job for other runs.
-                Some((call, _)) => cache.keep(&lookup, call).await?,
-                None => Box::pin(cache.answer(lookup, ask())).await?,
-            };
-            let finished = jobs.finished(call, instructions).await?;
-            if finished.run == self.run || finished.report.incomplete.is_none() {
-                // A job of this run takes precedence over one of another run.
-                return Ok(own.map_or(finished, |(_, own)| own));
-            }
-            version.push_str(" again");
-        }
-    }
-
-    /// Carries out a task with a job, and returns the call of its report.
-    async fn by_job(
-        &self,
-        jobs: &Jobs,
-        node: &Node,
-        task: &OutwardTask,
-        instructions: &Outbound,
-    ) -> Result<i64, StepError> {
-        let words = task.words();
-        let release = async {
-            let text = Leaving { kind: EgressKind::Job, text: instructions, words: &words };
-            Ok::<_, StepError>(self.sources.shared.egress.release(&node.id, "Deep Research", text).await?)
-        };
-        jobs.carry_out(&node.id, instructions, release).await
     }
 }
 

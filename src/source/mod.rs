@@ -17,8 +17,6 @@ mod sealed;
 
 pub(crate) mod web;
 
-pub(crate) mod deep_research;
-
 pub(crate) mod mcp;
 
 use futures::future::BoxFuture;

@@ -30,12 +30,10 @@ use reqwest::{Client, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub(crate) use async_openai::types::responses::ReasoningEffort as Effort;
-
 pub(crate) use self::reply::{usage, whole};
 
 use super::message::{Prompt, Reply, Role, Usage};
-use super::model::{Model, ModelError};
+use super::model::{Effort, Model, ModelError};
 use super::price::Price;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::http::{BaseUrl, Exchange, Secret, exchange};

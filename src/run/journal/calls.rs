@@ -7,12 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{Journal, JournalError, Json, LockedRun, Plain, optional_json, plain, read_failed, rows};
 use crate::base::clock::Moment;
-use crate::base::id::{ContentHash, RunId};
+use crate::base::id::{ContentHash, JobId, RunId};
 use crate::llm::call::CallKey;
 use crate::llm::message::{Reply, Role, Usage};
 use crate::run::budget::{CallCost, Purpose};
 use crate::source::Label;
-use crate::source::deep_research::{JobId, ProviderKind};
 
 /// Last part of the key of a call that starts a background job.
 pub(crate) const JOB_STEP: &str = "research";
@@ -57,6 +56,19 @@ pub(crate) struct PromptCall {
     pub(crate) counted_tokens: u64,
     /// The most tokens it can cost.
     pub(crate) worst_tokens: u64,
+}
+
+/// A provider of background jobs, by the name it has in settings and journals. Matches on it are exhaustive, so a new
+/// variant does not compile until [`crate::run::background`] knows how to reach it and how to read its replies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ProviderKind {
+    /// The Responses API of `OpenAI`, or a server that speaks it.
+    #[default]
+    OpenAi,
+    /// Answers from memory.
+    #[cfg(test)]
+    Scripted,
 }
 
 /// The columns of a [`CallKind`].

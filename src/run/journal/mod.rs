@@ -39,7 +39,7 @@ use rusqlite::{Connection, Params, Row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub(crate) use calls::{Call, CallKind, CallOutcome, CallRow, CallState, JOB_STEP, PromptCall};
+pub(crate) use calls::{Call, CallKind, CallOutcome, CallRow, CallState, JOB_STEP, PromptCall, ProviderKind};
 pub(crate) use egress::{EgressKind, EgressRow};
 pub(crate) use lookups::{Lookup, LookupAnswer, LookupRow, LookupTool};
 pub(crate) use runs::{RunList, RunRow};

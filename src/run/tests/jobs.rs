@@ -3,9 +3,7 @@
 use serde_json::json;
 
 use super::super::budget::Purpose;
-use super::super::job_log::jobs_of;
-use super::super::jobs::Jobs;
-use super::super::journal::{self, CallKind, CallState, JOB_STEP, PromptCall};
+use super::super::journal::{self, CallKind, CallState, JOB_STEP, PromptCall, ProviderKind};
 use super::super::ledger::Reserving;
 use super::calls::ledger;
 use super::outside::{LIMITS, Outside};
@@ -19,8 +17,8 @@ use crate::llm::openai::Api;
 use crate::research::branch::{Branch, BranchStop};
 use crate::research::node::{NodeId, NodeStatus};
 use crate::research::plan::SavedPlan;
+use crate::run::background::{Jobs, ScriptedJobs, jobs_of};
 use crate::source::Label;
-use crate::source::deep_research::{ProviderKind, ScriptedJobs};
 use crate::web_server::{Call, Fault, Kind, Setup, WebServer};
 
 /// Returns a world with one internal node and one job for each of `questions`.

@@ -27,7 +27,7 @@ use crate::research::node::NodeId;
 use crate::research::plan::SavedPlan;
 use crate::research::report::StopReason;
 use crate::researcher::{NoPick, ScriptedSource, Words};
-use crate::source::deep_research::{DeepResearch, DeepResearchOptions, DeepResearchSettings, OpenAiJobs, Provider};
+use crate::run::background::{DeepResearch, DeepResearchOptions, DeepResearchSettings, OpenAiJobs, Provider};
 use crate::source::mcp::McpServers;
 use crate::source::web::{FetchOptions, Fetcher, PageStore, SearxNg, WebSource};
 use crate::web_server::WebServer;

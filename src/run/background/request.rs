@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::base::http::{BaseUrl, Secret};
 use crate::base::outbound::Outbound;
-use crate::llm::openai::Effort;
+use crate::llm::model::Effort;
 
 /// The task of a job and its limits.
 #[derive(Clone, Debug, PartialEq)]

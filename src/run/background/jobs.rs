@@ -1,4 +1,4 @@
-//! Drives background jobs: each is started once, polled until it ends, and settled. A resumed run reattaches to it.
+//! The background jobs of a run: each is started once. A resumed run reattaches to a job in flight.
 //!
 //! ```text
 //! on record? ─▶ its report
@@ -7,68 +7,67 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::OnceCell;
 
-use super::budget::{CallCost, Purpose};
-use super::journal::{Call, CallKind, CallRow, CallState, JOB_STEP};
-use super::ledger::{Ledger, Reserving, Ticket};
-use super::spans::{attach_output, attach_server, attach_usage};
-use super::tree::RunState;
+use super::DeepResearch;
+use super::job::{Job, JobState};
+use super::poll::{Poller, patience};
+use super::provider::JobError;
+use super::report::JobReport;
+use super::request::JobRequest;
 use crate::base::clock::Moment;
 use crate::base::id::{ContentHash, RunId};
-use crate::base::line::with_causes;
 use crate::base::outbound::Outbound;
-use crate::base::retry::{Again, Failure, Policy, retry};
+use crate::base::retry::{Again, Failure, Policy};
 use crate::llm::call::{CallError, CallKey, Limit};
-use crate::llm::message::Reply;
 use crate::llm::model::ModelError;
 use crate::research::node::{Node, NodeId};
+use crate::research::outward::OutwardTask;
+use crate::research::worker::WorkError;
+use crate::run::budget::{CallCost, Purpose};
+use crate::run::cache::{Cache, normalised};
+use crate::run::egress::{Egress, Leaving};
+use crate::run::journal::{Call, CallKind, CallRow, CallState, EgressKind, JOB_STEP, Lookup, LookupTool};
+use crate::run::ledger::{Ledger, Reserving, Ticket};
+use crate::run::tree::RunState;
 use crate::source::Label;
-use crate::source::deep_research::{DeepResearch, Job, JobError, JobId, JobReport, JobRequest, JobState};
-use crate::traces::attach;
 
-/// Wait before the first poll of a job.
-const FIRST_POLL: Duration = Duration::from_secs(2);
-
-/// Longest wait between two polls.
-const LONGEST_POLL: Duration = Duration::from_secs(30);
-
-/// Growth factor of the wait.
-const POLL_GROWTH: f64 = 1.5;
-
-/// Time-out of a request after the time of the run is up, when a job still has to be cancelled.
-const LAST_REQUEST: Duration = Duration::from_secs(5);
-
-/// Why a job is cancelled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
-    Late,
-    TimeIsUp,
-    Stopped,
+/// A task for a job.
+pub(crate) struct JobTask<'a> {
+    pub(crate) node: &'a NodeId,
+    pub(crate) task: &'a OutwardTask,
+    /// The prompt made of the task.
+    pub(crate) instructions: Outbound,
+    /// All the user asked for. The same words mean the same only within that.
+    pub(crate) asked: &'a str,
+    /// The day the run began: a report serves other runs on that day.
+    pub(crate) day: &'a str,
 }
 
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Late => "it exceeded its time limit",
-            Self::TimeIsUp => "the time of the run is up",
-            Self::Stopped => "run was stopped",
-        })
+impl JobTask<'_> {
+    /// Returns the lookup that finds its job among all that were started. `version` says what their reports depend on. A
+    /// report on text that was allowed to leave does not serve a run in which it may not.
+    fn lookup(&self, version: &str, egress: &Egress) -> Lookup {
+        let aspects = self.task.aspects().iter().map(|aspect| normalised(aspect.text.as_str()));
+        let words: Vec<_> = [normalised(self.task.question().as_str())].into_iter().chain(aspects).collect();
+        Lookup {
+            node: self.node.clone(),
+            tool: LookupTool::DeepResearch,
+            query: format!("{}\n{}", words.join("\n"), self.asked),
+            scope: "the web".to_owned(),
+            label: Label::Public,
+            version: format!("{version} {} {}", self.day, egress.is_open()),
+        }
     }
 }
 
-/// A request about a job failed.
+/// A job could not be started.
 #[derive(Debug, thiserror::Error)]
-enum Interruption {
-    /// The job must be cancelled.
-    #[error("{0}")]
-    Over(Why),
+enum StartError {
     /// The provider failed.
     #[error(transparent)]
     Job(#[from] JobError),
@@ -77,10 +76,9 @@ enum Interruption {
     Call(#[from] CallError),
 }
 
-impl Failure for Interruption {
+impl Failure for StartError {
     fn again(&self) -> Again {
         match self {
-            Self::Over(_) => Again::Never,
             Self::Job(error) => error.again(),
             Self::Call(error) => error.again(),
         }
@@ -98,6 +96,17 @@ pub(crate) struct Finished {
     pub(crate) without_summaries: bool,
     /// Whether the job was given the instructions it is read for. A job in flight of a resumed mixed node may not be.
     pub(crate) was_told: bool,
+}
+
+impl Finished {
+    /// Returns what the report of `run` says of this job.
+    pub(crate) fn notes(&self, run: &RunId, question: &str) -> Vec<String> {
+        let before =
+            format!("`{question}` was answered by Deep Research before, in run {}: nothing was sent", self.run);
+        let without = "the account may not have summaries of the reasoning, so the job was started without them";
+        let notes = [(&self.run != run).then_some(before), self.without_summaries.then(|| without.to_owned())];
+        notes.into_iter().flatten().collect()
+    }
 }
 
 /// The background jobs of one run.
@@ -159,12 +168,63 @@ impl Jobs {
             return Err(no_research(&reason));
         };
         let without_summaries = request_hash == Request::without_summaries(instructions);
+        let mut report = provider.unwrap_or_default().parse(&reply.raw.to_string());
+        // A reply does not always list a tool server that was offered and not called.
+        report.had_server |= self.research.settings.terms.mcp.is_some();
         Ok(Finished {
             run,
-            report: provider.unwrap_or_default().parse(&reply.raw.to_string()),
+            report,
             without_summaries,
             was_told: without_summaries || request_hash == Request::with_summaries(instructions),
         })
+    }
+
+    /// Returns the report of the node's own job of a resumed run, else of a job that any run started today for the same
+    /// task, else of a new job. An incomplete report serves only the run that paid for it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Self::carry_out`] and [`Self::finished`].
+    pub(crate) async fn report(
+        &self,
+        task: &JobTask<'_>,
+        cache: &Cache,
+        egress: &Egress,
+    ) -> Result<Finished, WorkError> {
+        let call = || async {
+            let words = task.task.words();
+            let text = Leaving { kind: EgressKind::Job, text: &task.instructions, words: &words };
+            let release = async { Ok::<_, WorkError>(egress.release(task.node, "Deep Research", text).await?) };
+            self.carry_out(task.node, &task.instructions, release).await
+        };
+        let own = if self.has(task.node) {
+            let call = call().await?;
+            Some((call, self.finished(call, &task.instructions).await?))
+        } else {
+            None
+        };
+        if let Some((_, other)) = own.as_ref().filter(|(_, own)| !own.was_told) {
+            return Ok(other.clone());
+        }
+        let mut version = self.research.version();
+        loop {
+            let lookup = task.lookup(&version, egress);
+            let call: i64 = match own {
+                // A run that was killed while it polled has not recorded its job for other runs.
+                Some((call, _)) => cache.keep(&lookup, call).await?,
+                None => Box::pin(cache.answer(lookup, call())).await?,
+            };
+            let finished = self.finished(call, &task.instructions).await?;
+            if &finished.run == self.ledger.run().id() || finished.report.incomplete.is_none() {
+                // A job of this run takes precedence over one of another run.
+                return Ok(own.map_or(finished, |(_, own)| own));
+            }
+            version.push_str(" again");
+        }
+    }
+
+    fn poller(&self) -> Poller<'_> {
+        Poller { ledger: &self.ledger, research: &self.research }
     }
 
     /// Returns whether the reply of a call can be read.
@@ -207,7 +267,7 @@ impl Jobs {
             unreadable.or_else(|| earlier.clone().find_map(|call| Some((call, call.job_to_poll()?))))
         {
             let job = Job { id: id.clone(), state: JobState::Queued, raw: String::new() };
-            return Ok(self.follow(self.ledger.reopen(call), &call.model, job).await?);
+            return Ok(self.poller().follow(self.ledger.reopen(call), &call.model, job).await?);
         }
         if earlier.any(CallRow::is_open) && !self.research.retry_unknown {
             // `Unknown` keeps the caller from searching with a worker instead: the job may still deliver a report.
@@ -226,7 +286,7 @@ impl Jobs {
             self.start_with(node, &model, instructions, false).await
         } else {
             match self.start_with(node, &model, instructions, true).await {
-                Err(Interruption::Job(JobError::SummariesRefused { .. })) => {
+                Err(StartError::Job(JobError::SummariesRefused { .. })) => {
                     self.without_summaries.store(true, Ordering::SeqCst);
                     self.start_with(node, &model, instructions, false).await
                 }
@@ -234,15 +294,12 @@ impl Jobs {
             }
         };
         let (ticket, job) = started.map_err(|error| match error {
-            Interruption::Job(error) => call_error(error),
+            StartError::Job(error) => call_error(error),
             // Not a limit error, which would end the research: smaller calls may still fit.
-            Interruption::Call(CallError::Limit(Limit::Cost)) => {
-                no_research("its cap is more than is left of the money")
-            }
-            Interruption::Call(error) => error,
-            Interruption::Over(why) => no_research(&why.to_string()),
+            StartError::Call(CallError::Limit(Limit::Cost)) => no_research("its cap is more than is left of the money"),
+            StartError::Call(error) => error,
         })?;
-        self.follow(ticket, &model, job).await
+        self.poller().follow(ticket, &model, job).await
     }
 
     async fn start_with(
@@ -251,7 +308,7 @@ impl Jobs {
         model: &str,
         instructions: &Outbound,
         may_summarise: bool,
-    ) -> Result<(Ticket, Job), Interruption> {
+    ) -> Result<(Ticket, Job), StartError> {
         let run = self.ledger.run().id().to_string();
         let metadata = BTreeMap::from([("dr_run".to_owned(), run), ("dr_node".to_owned(), node.to_string())]);
         let mut request = self.research.settings.request(model, instructions.clone(), metadata);
@@ -270,9 +327,9 @@ impl Jobs {
     }
 
     /// Sends the request for a job, once.
-    async fn create(&self, node: &NodeId, call: &Call, request: &JobRequest) -> Result<(Ticket, Job), Interruption> {
+    async fn create(&self, node: &NodeId, call: &Call, request: &JobRequest) -> Result<(Ticket, Job), StartError> {
         let ticket = self.ledger.open(call, Reserving::IfItFits, pending()).await?;
-        let error = match self.research.provider.create(request, self.patience()).await {
+        let error = match self.research.provider.create(request, patience(&self.ledger)).await {
             Ok(job) => {
                 self.with_job().insert(node.clone());
                 ticket.attach(&job.id, self.research.provider.kind()).await.map_err(CallError::from)?;
@@ -298,125 +355,18 @@ impl Jobs {
         let (research, now) = (&self.research, self.ledger.clock().now());
         let choose = || async {
             let models = &research.settings.models;
-            let choice = research.provider.choose_model(models, day_of(now), self.patience()).await?;
+            let choice = research.provider.choose_model(models, day_of(now), patience(&self.ledger)).await?;
             choice.model.ok_or_else(|| {
                 let reason = format!("none of `{}` is available", models.join("`, `"));
-                Interruption::Job(JobError::Refused(ModelError::Permanent { reason }))
+                StartError::Job(JobError::Refused(ModelError::Permanent { reason }))
             })
         };
         let chosen = self.model.get_or_try_init(|| self.ledger.retry(&Policy::JOB_START, key, choose)).await;
         match chosen {
             Ok(model) => Ok(model.clone()),
-            Err(Interruption::Job(error)) => Err(call_error(error)),
-            Err(Interruption::Call(error)) => Err(error),
-            Err(Interruption::Over(why)) => Err(no_research(&why.to_string())),
+            Err(StartError::Job(error)) => Err(call_error(error)),
+            Err(StartError::Call(error)) => Err(error),
         }
-    }
-
-    /// Polls a job to its end and settles its cost. Returns its call if it has a report.
-    #[tracing::instrument(name = "job", skip_all, fields(id = %job.id, call = ticket.id()))]
-    async fn follow(&self, ticket: Ticket, model: &str, job: Job) -> Result<i64, CallError> {
-        attach::word("model", model);
-        attach_server(&self.research.settings.address.to_string());
-        self.followed(ticket, model, job).await.inspect_err(|error| attach::word("error", error.class()))
-    }
-
-    async fn followed(&self, ticket: Ticket, model: &str, job: Job) -> Result<i64, CallError> {
-        let (job, why) = match self.end_of(job).await {
-            Ok(ended) => ended,
-            // The job continues at the provider. Its ticket stays open, so that a resumed run reattaches to it.
-            Err(error) => {
-                let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-                let reason = format!("a job is in flight and cannot be polled: {}{hint}", with_causes(&error));
-                return Err(ModelError::Unknown { reason }.into());
-            }
-        };
-        if let Some(why) = why.filter(|_| !job.state.is_over()) {
-            // The cancellation may have failed: the ticket stays open, and a resumed run polls the job again.
-            return Err(match why {
-                Why::Stopped => CallError::Cancelled,
-                Why::TimeIsUp => CallError::Limit(Limit::Time),
-                Why::Late => {
-                    ModelError::Unknown { reason: format!("{why}, and the job could not be cancelled") }.into()
-                }
-            });
-        }
-        let report = self.research.provider.parse(&job.raw);
-        let cost = self.research.provider.cost(&report, self.research.price(model).as_ref());
-        // An unknown part is not zero: charge the cap if it exceeds the known parts.
-        let nanos = if cost.has_unknown { cost.nanos.max(ticket.worst().cost_nanos) } else { cost.nanos };
-        let known = CallCost { cost_nanos: nanos, tokens: 0 };
-        if let Some(usage) = report.usage {
-            attach_usage(usage);
-        }
-        if let Some(nanos) = nanos {
-            attach::dollars("cost", nanos);
-        }
-        let is_usable =
-            !report.text.trim().is_empty() && matches!(job.state, JobState::Completed | JobState::Incomplete { .. });
-        if is_usable {
-            let raw = serde_json::from_str(&job.raw).unwrap_or_default();
-            let cut_off = report.incomplete.is_some();
-            let call = ticket.id();
-            let reply = Reply { text: report.text, usage: report.usage, cut_off, raw };
-            attach_output(&reply);
-            ticket.replied(reply, known).await?;
-            return Ok(call);
-        }
-        let reason = why.map(|why| why.to_string()).or(report.refusal).unwrap_or_else(|| job.why_nothing());
-        ticket.lost(reason.clone(), report.usage.is_some().then_some(known)).await?;
-        match why {
-            Some(Why::Stopped) => Err(CallError::Cancelled),
-            Some(Why::TimeIsUp) => Err(CallError::Limit(Limit::Time)),
-            Some(Why::Late) | None => Err(no_research(&reason)),
-        }
-    }
-
-    /// Polls a job until it is over. If it takes too long or the run is stopped, the job is cancelled and returned with
-    /// the reason.
-    async fn end_of(&self, mut job: Job) -> Result<(Job, Option<Why>), JobError> {
-        let begun = self.ledger.clock().now();
-        let left = self.ledger.budget().time_left(Purpose::Research).unwrap_or(Duration::MAX);
-        let wait = |delay| async move {
-            let waited = self.ledger.clock().now().since(begun);
-            match () {
-                () if waited >= left => Err(Interruption::Over(Why::TimeIsUp)),
-                () if waited >= self.research.timeout() => Err(Interruption::Over(Why::Late)),
-                () => self.ledger.pause(delay).await.map_err(|_| Interruption::Over(Why::Stopped)),
-            }
-        };
-        let mut attempt = 0;
-        while !job.state.is_over() {
-            let ask = || self.ask(&job.id);
-            let asked = match wait(poll_delay(attempt)).await {
-                Ok(()) => retry(&Policy::JOB_STATUS, || self.ledger.chance(), |delay, _| wait(delay), ask).await,
-                Err(interruption) => Err(interruption),
-            };
-            match asked {
-                Ok(now) => job = now,
-                Err(Interruption::Job(error)) => return Err(error),
-                Err(Interruption::Over(why)) => {
-                    // The last reply holds the cost up to then, if the provider reports it.
-                    let cancelled = self.research.provider.cancel(&job.id, self.patience()).await;
-                    return Ok((cancelled.unwrap_or(job), Some(why)));
-                }
-                Err(Interruption::Call(_)) => return Ok((job, Some(Why::Stopped))),
-            }
-            attempt += 1;
-        }
-        Ok((job, None))
-    }
-
-    async fn ask(&self, id: &JobId) -> Result<Job, Interruption> {
-        tokio::select! {
-            asked = self.research.provider.retrieve(id, self.patience()) => Ok(asked?),
-            () = self.ledger.closing() => Err(Interruption::Over(Why::Stopped)),
-        }
-    }
-
-    /// Returns the time-out of one request, so that none outlasts the run by much.
-    fn patience(&self) -> Duration {
-        self.ledger.budget().time_left(Purpose::Research).unwrap_or(Duration::MAX).max(LAST_REQUEST)
     }
 }
 
@@ -431,13 +381,6 @@ impl Request {
     fn without_summaries(instructions: &Outbound) -> ContentHash {
         ContentHash::of(format!("{instructions}\nwithout summaries of the reasoning").as_bytes())
     }
-}
-
-/// Returns the wait before the next poll of a job; `attempt` counts from 0.
-fn poll_delay(attempt: u32) -> Duration {
-    // Capped to keep the power finite; the longest wait is reached long before.
-    let attempt = i32::try_from(attempt.min(32)).unwrap_or(i32::MAX);
-    FIRST_POLL.mul_f64(POLL_GROWTH.powi(attempt)).min(LONGEST_POLL)
 }
 
 fn day_of(now: Moment) -> jiff::civil::Date {
@@ -478,17 +421,5 @@ fn call_error(error: JobError) -> CallError {
         error @ (JobError::OutcomeUnknown { .. } | JobError::NoAnswer { .. }) => {
             CallError::Model(ModelError::Unknown { reason: format!("{error}{hint}") })
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waits_between_questions_grow_by_half_up_to_half_a_minute() {
-        let waits: Vec<_> = (0..9).map(|attempt| poll_delay(attempt).as_millis()).collect();
-        assert_eq!(waits, [2_000, 3_000, 4_500, 6_750, 10_125, 15_187, 22_781, 30_000, 30_000]);
-        assert_eq!(poll_delay(u32::MAX), Duration::from_secs(30));
     }
 }

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::llm::openai::reasons;
 #[cfg(test)]
-use crate::source::deep_research::request::JobTerms;
-use crate::source::deep_research::request::{JobRequest, McpServer};
+use crate::run::background::request::JobTerms;
+use crate::run::background::request::{JobRequest, McpServer};
 
 /// Most metadata pairs of a job.
 const MAX_PAIRS: usize = 16;
@@ -144,7 +144,7 @@ pub(super) fn sample(model: &str) -> JobRequest {
         model: model.into(),
         instructions: crate::base::outbound::Outbound::fixed("Find out what drip lines cost."),
         terms: JobTerms {
-            effort: crate::llm::openai::Effort::High,
+            effort: crate::llm::model::Effort::High,
             summaries: true,
             max_tool_calls: 12,
             max_output_tokens: 9_000,
@@ -160,7 +160,7 @@ pub(super) fn sample(model: &str) -> JobRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::openai::Effort;
+    use crate::llm::model::Effort;
 
     fn body(request: &JobRequest) -> Value {
         request_body(request)

@@ -26,21 +26,40 @@ use serde_json::Value;
 pub(super) use self::report::parse;
 use self::request::request_body;
 use self::state::state_of;
-use super::job::{Job, JobId, JobState, ProviderKind};
+use super::ProviderKind;
+use super::job::{Job, JobState};
 use super::provider::{JobError, ModelChoice, ModelStatus, Provider};
 use super::request::JobRequest;
-use super::settings::DeepResearchSettings;
+use super::settings::{DeepResearchOptions, DeepResearchSettings};
 use crate::base::clock::{Clock, SystemClock};
+use crate::base::environment::Environment;
 use crate::base::http::{BaseUrl, Exchange, HttpError, Secret, client_for, exchange};
+use crate::base::id::JobId;
 use crate::base::line::shortened;
+use crate::llm::endpoint::{EndpointError, ModelEndpoint};
 use crate::llm::model::ModelError;
 use crate::llm::openai::{MAX_REPLY_BYTES, failure};
+
+/// Default models, newest first.
+pub(super) const MODELS: [&str; 6] =
+    ["gpt-6.1-sol", "gpt-6-sol", "gpt-5.6-sol", "gpt-5.5", "o4-mini-deep-research", "o3-deep-research"];
 
 /// Longest model name, in bytes.
 const MAX_MODEL: usize = 200;
 
 /// Time-out of a single request about a job. The job itself takes longer.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Returns the endpoint, and whether jobs can be started there: with a key, or at a server that the user names for
+/// research. `OPENAI_BASE_URL` names one for prompts, and most local servers do no research.
+pub(super) fn endpoint(
+    options: &DeepResearchOptions,
+    environment: &Environment,
+) -> Result<(ModelEndpoint, bool), EndpointError> {
+    let endpoint = ModelEndpoint::resolve(options.base_url.as_deref(), options.key_env.as_deref(), environment)?;
+    let is_available = endpoint.key.is_some() || (options.base_url.is_some() && !endpoint.address.is_openai());
+    Ok((endpoint, is_available))
+}
 
 /// Client for the jobs of one endpoint.
 #[derive(Clone, Debug)]

@@ -5,10 +5,12 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use jiff::civil::Date;
 
+use super::ProviderKind;
 use super::cost::JobCost;
-use super::job::{Job, JobId, ProviderKind};
+use super::job::Job;
 use super::report::JobReport;
 use super::request::JobRequest;
+use crate::base::id::JobId;
 use crate::base::retry::{Again, Failure};
 use crate::llm::model::ModelError;
 use crate::llm::price::Price;

@@ -6,20 +6,23 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
-use super::branch::{Branch, BranchReport, BranchStop, Finding, Reported};
-use super::evidence::{Evidence, EvidenceId};
-use super::extract::{check, without_texts};
-use super::node::NodeId;
-use super::question::Aspect;
-use super::sentence::{Sentence, sentences, sentences_of_page};
+use super::report::JobReport;
 use crate::base::line::{counted, one_line};
 use crate::base::outbound::Outbound;
 use crate::base::word::{WordSplitter, find_words};
-use crate::source::deep_research::JobReport;
+use crate::research::branch::{Branch, BranchReport, BranchStop, Finding, Reported};
+use crate::research::evidence::{Evidence, EvidenceId};
+use crate::research::extract::{check, without_texts};
+use crate::research::node::NodeId;
+use crate::research::question::{Aspect, AspectId};
+use crate::research::sentence::{Sentence, sentences, sentences_of_page};
 use crate::source::{Documents, Passage, SourceError, Support};
 
 /// Most claims verified per report.
 const MAX_CLAIMS: usize = 30;
+
+/// Most pages read to verify the claims of one report.
+const MAX_PAGES: usize = 12;
 
 /// Smallest share of a claim's key words that a passage must contain to confirm it.
 const MIN_SHARED: f32 = 0.6;
@@ -57,7 +60,7 @@ struct Claim {
     pages: Vec<(String, String)>,
 }
 
-/// Fetches up to `max_pages` of the cited pages. Confirmed claims become findings, the others are listed as reported.
+/// Fetches the first cited pages. Confirmed claims become findings, the others are listed as reported.
 ///
 /// The question that stays open is the one the job was asked, since the planner may have worded its node after retrieval.
 ///
@@ -70,11 +73,10 @@ pub(crate) async fn branch_of(
     aspects: &[Aspect],
     report: &JobReport,
     pages: Option<&dyn Documents>,
-    max_pages: usize,
 ) -> Result<Branch, SourceError> {
     let claims = claims(report);
     let urls: Vec<_> = claims.iter().flat_map(|claim| claim.pages.iter().map(|(url, _)| url.clone())).collect();
-    let (read, mut notes) = read(&urls, pages, max_pages).await?;
+    let (read, mut notes) = read(&urls, pages).await?;
     let mut branch = Verified { node, aspects, evidence: Vec::new(), findings: Vec::new(), reported: Vec::new() };
     for claim in claims {
         branch.take(claim, &read, pages, &mut notes).await;
@@ -159,7 +161,7 @@ impl Verified<'_> {
     }
 
     /// Returns the aspect that shares most words with a claim.
-    fn aspect_of(&self, claim: &str) -> Option<super::question::AspectId> {
+    fn aspect_of(&self, claim: &str) -> Option<AspectId> {
         let splitter = WordSplitter::default();
         let said: HashSet<_> = splitter.key_stems(claim).into_iter().collect();
         let shared =
@@ -173,12 +175,11 @@ impl Verified<'_> {
 async fn read(
     urls: &[String],
     pages: Option<&dyn Documents>,
-    max_pages: usize,
 ) -> Result<(BTreeMap<String, CitedPage>, Vec<String>), SourceError> {
     let (mut read, mut notes, mut tried) = (BTreeMap::new(), Vec::new(), HashSet::new());
     let Some(pages) = pages else { return Ok((read, notes)) };
     for url in urls {
-        if tried.len() < max_pages && tried.insert(url.as_str()) {
+        if tried.len() < MAX_PAGES && tried.insert(url.as_str()) {
             match pages.open(url).await {
                 Ok(passage) => {
                     let sentences = said(&passage.text);
@@ -270,7 +271,15 @@ fn has_digit(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::report::JobCitation;
     use super::*;
+
+    #[tokio::test]
+    async fn open_question_of_a_job_has_the_outward_wording() {
+        let asked = Outbound::fixed("How do others run projects?");
+        let branch = branch_of(&NodeId::numbered(5), &asked, &[], &JobReport::default(), None).await.unwrap();
+        assert_eq!(branch.report.open_questions, ["How do others run projects?"]);
+    }
 
     #[test]
     fn passage_confirms_a_claim_only_with_its_numbers_and_names() {
@@ -291,11 +300,7 @@ mod tests {
         let text = "Über Tee: Arland has 412 wells ([ministry](https://a.example/w)). Nobody says more.";
         let start = text.find("([").unwrap();
         let end = text.find("). N").unwrap() + 1;
-        let citation = crate::source::deep_research::report::JobCitation {
-            url: "https://a.example/w".into(),
-            title: "Wells".into(),
-            span: Some(start..end),
-        };
+        let citation = JobCitation { url: "https://a.example/w".into(), title: "Wells".into(), span: Some(start..end) };
         let report = JobReport { text: text.into(), citations: vec![citation], ..JobReport::default() };
         let claims = claims(&report);
         assert_eq!(claims.len(), 1);

@@ -5,19 +5,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::job::ProviderKind;
+use super::ProviderKind;
 use super::request::{JobRequest, JobTerms, McpServer};
 use crate::base::environment::{Environment, KeyError};
 use crate::base::http::{BaseUrl, ParseBaseUrlError, Secret, shown};
 use crate::base::money::nanos;
 use crate::base::outbound::Outbound;
 use crate::llm::endpoint::{EndpointError, ModelEndpoint};
-use crate::llm::openai::Effort;
+use crate::llm::model::Effort;
 use crate::llm::price::{Price, PriceTable};
-
-/// Default models, in the order they are tried. A model that was shut down is skipped.
-const MODELS: [&str; 6] =
-    ["gpt-6.1-sol", "gpt-6-sol", "gpt-5.6-sol", "gpt-5.5", "o4-mini-deep-research", "o3-deep-research"];
 
 /// Default for the dollars set aside for one job.
 const MAX_COST: f64 = 3.0;
@@ -44,6 +40,7 @@ const MAX_DOMAINS: usize = 100;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeepResearchOptions {
+    pub(crate) provider: Option<ProviderKind>,
     pub(crate) models: Option<Vec<String>>,
     pub(crate) base_url: Option<String>,
     pub(crate) key_env: Option<String>,
@@ -174,18 +171,18 @@ impl DeepResearchSettings {
         options: &DeepResearchOptions,
         environment: &Environment,
     ) -> Result<Option<Self>, DeepResearchError> {
-        let endpoint = ModelEndpoint::resolve(options.base_url.as_deref(), options.key_env.as_deref(), environment);
-        let endpoint = endpoint.map_err(|error| match error {
+        let provider = options.provider.unwrap_or_default();
+        let endpoint = provider.endpoint(options, environment);
+        let (endpoint, is_available) = endpoint.map_err(|error| match error {
             EndpointError::Address(source) => DeepResearchError::BadAddress { what: "endpoint", source },
             EndpointError::Key(source) => DeepResearchError::Key(source),
         })?;
-        let is_openai = endpoint.address.is_openai();
         let ModelEndpoint { address, key } = endpoint;
         let max_jobs = options.max_jobs.unwrap_or(MAX_JOBS);
         let settings = Self {
-            provider: ProviderKind::OpenAi,
+            provider,
             is_free: address.is_own(options.local),
-            models: models(options.models.as_deref(), max_jobs)?,
+            models: models(options.models.as_deref(), provider.models(), max_jobs)?,
             is_named: options.models.is_some(),
             terms: JobTerms {
                 effort: options.effort.clone().unwrap_or(Effort::High),
@@ -203,7 +200,6 @@ impl DeepResearchSettings {
             key,
             address,
         };
-        let is_available = settings.key.is_some() || (options.base_url.is_some() && !is_openai);
         Ok(is_available.then_some(settings))
     }
 
@@ -232,9 +228,9 @@ pub(crate) fn job_cap(settings: &DeepResearchSettings, price: Option<&Price>) ->
     price.map(|price| if *price == Price::FREE { 0 } else { settings.max_cost_nanos })
 }
 
-/// Returns the models the user named, else the defaults. The list may be empty only if `max_jobs` is 0.
-fn models(named: Option<&[String]>, max_jobs: usize) -> Result<Vec<String>, DeepResearchError> {
-    let Some(named) = named else { return Ok(MODELS.map(str::to_owned).to_vec()) };
+/// Returns the models the user named, else the `usual` ones. The list may be empty only if `max_jobs` is 0.
+fn models(named: Option<&[String]>, usual: &[&str], max_jobs: usize) -> Result<Vec<String>, DeepResearchError> {
+    let Some(named) = named else { return Ok(usual.iter().map(ToString::to_string).collect()) };
     if named.is_empty() && max_jobs > 0 {
         return Err(DeepResearchError::NoModels);
     }

@@ -6,10 +6,12 @@ use std::time::Duration;
 use futures::future::{BoxFuture, ready};
 use jiff::civil::Date;
 
-use super::job::{Job, JobId, JobState, ProviderKind};
+use super::ProviderKind;
+use super::job::{Job, JobState};
 use super::provider::{JobError, ModelChoice, Provider};
 use super::report::JobReport;
 use super::request::JobRequest;
+use crate::base::id::JobId;
 
 /// Provider whose reports are one sentence each.
 #[derive(Default)]

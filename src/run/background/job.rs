@@ -1,68 +1,10 @@
-//! A background job: its provider, its id, its state, and the raw reply that reports the state.
+//! A background job: its id, its state, and the raw reply that reports the state.
 
 use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The supported providers. Settings and journals name them; the compiler names the places that a new variant has to fill
-/// in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum ProviderKind {
-    /// The Responses API of `OpenAI`, or a server that speaks it.
-    #[default]
-    OpenAi,
-    /// Answers from memory.
-    #[cfg(test)]
-    Scripted,
-}
-
-/// Longest job id, in bytes.
-const MAX_ID: usize = 200;
-
-/// Id of a job at its provider.
-///
-/// Letters, digits, `_` and `-` only. The id comes from a server and is joined onto a URL path, so anything that could
-/// lead elsewhere, such as `../models`, is refused when it is parsed.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub(crate) struct JobId(String);
-
-/// The text is not a valid job id. The error leaves the text out, since it is untrusted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid job id (expected up to 200 letters, digits, `_` and `-`)")]
-pub(crate) struct ParseJobIdError;
-
-impl FromStr for JobId {
-    type Err = ParseJobIdError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-        let is_id = (1..=MAX_ID).contains(&text.len()) && text.bytes().all(is_part);
-        if is_id { Ok(Self(text.to_owned())) } else { Err(ParseJobIdError) }
-    }
-}
-
-impl TryFrom<String> for JobId {
-    type Error = ParseJobIdError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<JobId> for String {
-    fn from(id: JobId) -> Self {
-        id.0
-    }
-}
-
-impl fmt::Display for JobId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+use crate::base::id::JobId;
 
 /// State of a job.
 ///
@@ -150,18 +92,7 @@ impl Job {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn unsafe_ids_are_refused() {
-        assert_eq!("resp_06a-B".parse::<JobId>().unwrap().to_string(), "resp_06a-B");
-        for text in ["", "../models", "resp_1/cancel", "resp_1?x", "a b", "é", "resp_1\n", &"a".repeat(201)] {
-            assert_eq!(text.parse::<JobId>(), Err(ParseJobIdError), "{text}");
-            assert!(serde_json::from_value::<JobId>(json!(text)).is_err());
-        }
-    }
 
     #[test]
     fn vanished_job_is_reported_with_the_consequences() {

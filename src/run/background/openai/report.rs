@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::state::state_of;
 use crate::base::line::shortened;
 use crate::llm::openai::{usage, whole};
-use crate::source::deep_research::job::JobState;
-use crate::source::deep_research::report::{JobCitation, JobReport};
+use crate::run::background::job::JobState;
+use crate::run::background::report::{JobCitation, JobReport};
 
 /// Separator between the texts of two messages.
 const GAP: &str = "\n\n";
@@ -27,7 +27,7 @@ const MAX_URL_BYTES: usize = 4_096;
 const MAX_MARKER_BYTES: usize = 2 * MAX_URL_BYTES;
 
 /// Parses a raw reply. Returns an empty report if it is not JSON.
-pub(in crate::source::deep_research) fn parse(raw: &str) -> JobReport {
+pub(in crate::run::background) fn parse(raw: &str) -> JobReport {
     let raw: Value = serde_json::from_str(raw).unwrap_or_default();
     let mut report = JobReport {
         usage: usage(&raw),

@@ -1,20 +1,21 @@
-//! Background research: a provider searches and reads for minutes, and `dr` collects a report.
+//! Background research: a provider searches and reads for minutes, and `dr` collects, checks and pays for a report.
 //!
 //! ```text
-//! settings ─▶ provider ─▶ create ─▶ job ─▶ retrieve … ─▶ raw reply ─▶ report ─▶ cost
+//! task ─▶ on record? ─▶ start ─▶ poll … ─▶ raw reply ─▶ report ─▶ claims, verified against the pages they cite
+//!         └──────── jobs ────┘   └ poll ─┘               report    verify
 //! ```
-//!
-//! Nothing here stores, waits or pays; `run::jobs` drives a job and settles its cost.
 //!
 //! # Where to look
 //!
-//! - [`provider`] is the trait. A new provider is one file like [`openai`] and one variant of [`ProviderKind`].
+//! - [`provider`] is the trait of a provider. A second one is a file like [`openai`] and a variant of [`ProviderKind`];
+//!   the compiler then asks for its default models, its endpoint, its client and its parser.
 //! - [`settings`] resolves the table `[deep_research]`.
-//! - [`report`] and [`cost`] are what every provider's raw reply becomes.
+//! - [`jobs`] decides whether a job is started, and never starts one twice; [`poll`] follows it and settles its cost.
+//! - [`verify`] turns a report into a branch; [`log`] tells what the jobs of a run did.
 
 mod job;
 
-pub(crate) mod report;
+mod report;
 
 mod request;
 
@@ -29,29 +30,65 @@ mod openai;
 #[cfg(test)]
 mod scripted;
 
+mod poll;
+
+mod jobs;
+
+mod log;
+
+pub(crate) mod verify;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::environment::Environment;
 use crate::base::http::HttpError;
 use crate::base::id::ContentHash;
 use crate::base::outbound::Outbound;
+use crate::llm::endpoint::{EndpointError, ModelEndpoint};
 use crate::llm::price::{Price, PriceTable};
 
-pub(crate) use job::{Job, JobId, JobState, ProviderKind};
+use super::journal::ProviderKind;
+pub(crate) use jobs::{JobTask, Jobs, to_try_again};
+pub(crate) use log::{JobEntry, jobs_of};
+#[cfg(test)]
 pub(crate) use openai::OpenAiJobs;
-pub(crate) use provider::{JobError, Provider};
+pub(crate) use provider::Provider;
+#[cfg(test)]
+pub(crate) use report::JobCitation;
 pub(crate) use report::JobReport;
-pub(crate) use request::JobRequest;
 #[cfg(test)]
 pub(crate) use scripted::ScriptedJobs;
 pub(crate) use settings::{DeepResearchError, DeepResearchOptions, DeepResearchSettings, job_cap};
 
 impl ProviderKind {
+    /// Returns its default models, in the order they are tried. A model that was shut down is skipped.
+    fn models(self) -> &'static [&'static str] {
+        match self {
+            Self::OpenAi => &openai::MODELS,
+            #[cfg(test)]
+            Self::Scripted => &["scripted"],
+        }
+    }
+
+    /// Returns the endpoint, and whether jobs can be started there.
+    fn endpoint(
+        self,
+        options: &DeepResearchOptions,
+        environment: &Environment,
+    ) -> Result<(ModelEndpoint, bool), EndpointError> {
+        match self {
+            Self::OpenAi => openai::endpoint(options, environment),
+            #[cfg(test)]
+            Self::Scripted => openai::endpoint(options, environment),
+        }
+    }
+
     /// Sets up the provider. Nothing is sent yet.
     pub(crate) fn connect(self, settings: &DeepResearchSettings) -> Result<Arc<dyn Provider>, HttpError> {
         match self {
-            Self::OpenAi => Ok(Arc::new(OpenAiJobs::of(settings)?)),
+            Self::OpenAi => Ok(Arc::new(openai::OpenAiJobs::of(settings)?)),
             #[cfg(test)]
             Self::Scripted => Ok(Arc::new(scripted::ScriptedJobs::default())),
         }

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::journal::{CallRow, CallState, Journal, JournalError};
-use super::usage::cost_usd;
 use crate::base::id::RunId;
+use crate::run::journal::{CallRow, CallState, Journal, JournalError};
+use crate::run::usage::cost_usd;
 
 /// A job that was or may have been started.
 #[derive(Clone, Debug, PartialEq, Serialize)]

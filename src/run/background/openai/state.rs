@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::base::line::shortened;
-use crate::source::deep_research::job::JobState;
+use crate::run::background::job::JobState;
 
 /// Returns the state of a job from its reply.
 pub(super) fn state_of(raw: &Value) -> JobState {
