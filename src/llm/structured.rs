@@ -55,7 +55,7 @@ pub(crate) enum StructuredError {
     },
 }
 
-/// Returns a reply parsed as `T`. `name` is the schema's, of letters, digits and `_`.
+/// Returns a reply parsed as `T`. `name` names the schema, in letters, digits and `_`.
 ///
 /// # Errors
 ///
@@ -125,7 +125,8 @@ async fn climb<T>(
     }
     let mut small = prompt.clone().with_schema(&form.name, schema::bare(&form.schema));
     if small == first {
-        // A schema without annotations has nothing to leave out: the model is asked for another sample.
+        // Without annotations to leave out the prompt is the first one, whose reply is on record: ask for another
+        // sample.
         small.sample = 1;
     }
     let reply = caller.call(&key.then("small"), &small).await?;
@@ -177,6 +178,7 @@ impl CompiledSchema {
 
     /// Parses and checks a reply, within [`CHECK_TIME`]. The error is the complaint for the model.
     async fn read(self: &Arc<Self>, reply: &Reply) -> Result<Value, String> {
+        // The thread owns what it reads: a check that takes too long is abandoned and continues.
         let (form, text) = (Arc::clone(self), reply.text.clone());
         let read = within_async(CHECK_TIME, move || {
             let mut value = lenient::read(&text)?;
@@ -208,7 +210,7 @@ impl CompiledSchema {
         if complaints.is_empty() { Ok(()) } else { Err(complaints) }
     }
 
-    /// Returns the members of the schema if the value has members but none of these.
+    /// Returns the members of the schema if the value has members, but none of them.
     ///
     /// Without this check such a value would pass as empty if every member is optional.
     fn strange_to(&self, value: &Value) -> Option<String> {

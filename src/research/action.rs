@@ -1,5 +1,5 @@
-//! Executes the actions a worker's model asks for: searches, opened passages, calls of tools, and notes whose quotes code
-//! has checked.
+//! Executes the actions a worker's model asks for: searches, opened passages, calls of tools, and notes whose quotes
+//! code has checked.
 //!
 //! The texts returned to the model become part of its next prompt and so of the request hash: changing one makes
 //! `dr resume` repeat worker calls recorded by an older version.
@@ -250,8 +250,8 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         ActionResult { call: "skimmed".to_owned(), said: said.join("; "), passages, is_lost_note: false }
     }
 
-    /// Executes the actions of a step in parallel, up to [`MAX_ACTIONS`] besides notes. Ids are assigned and outcomes returned in the order of the actions,
-    /// so that prompts do not depend on timing.
+    /// Executes the actions of a step in parallel, up to [`MAX_ACTIONS`] besides notes. Ids are assigned and outcomes
+    /// returned in the order of the actions, so that prompts do not depend on timing.
     ///
     /// # Errors
     ///

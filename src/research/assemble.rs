@@ -130,8 +130,8 @@ impl<'a> Shown<'a> {
         finding.evidence.iter().filter_map(quote).collect()
     }
 
-    /// Returns what of a unit has not been shown yet, by whole blocks; `None` if nothing is left. Units of two nodes may
-    /// overlap: a paragraph is also shown with one that refers to it.
+    /// Returns what of a unit has not been shown yet, by whole blocks; `None` if nothing is left. Units of two nodes
+    /// may overlap: a paragraph is also shown with one that refers to it.
     fn unseen(&self, quotes: &[&Evidence]) -> Option<String> {
         let left: Vec<_> = quotes.iter().map(|quote| self.unseen_blocks(quote)).collect();
         match left.as_slice() {

@@ -29,10 +29,10 @@ pub(super) struct Marked {
 
 /// Marks unsupported claims in a text.
 ///
-/// A citation supports the text before it on the same line, since writers cite once for several sentences, and the end of
-/// its own sentence (`Leaks [n1e1] are not ruled out.`). Text after that, or on a line without one, is unsupported. Headings, table rows, questions and lead-ins are not
-/// claims. A first line without citations may sum up what follows: `sums_up` decides whether the cited claims bear it out
-/// together.
+/// A citation supports the text before it on the same line, since writers cite once for several sentences, and the end
+/// of its own sentence (`Leaks [n1e1] are not ruled out.`). Text after that, or on a line without one, is unsupported.
+/// Headings, table rows, questions and lead-ins are not claims. A first line without citations may sum up what follows:
+/// `sums_up` decides whether the cited claims bear it out together.
 pub(super) fn mark_unsupported(text: &str, sums_up: &dyn Fn(&str) -> bool) -> Marked {
     let mut marked = Marked::default();
     let mut lines = Vec::new();
@@ -137,7 +137,8 @@ const SAYING: [&str; 30] = [
     "detail",
 ];
 
-/// Returns whether a sentence says what the findings leave out: `The notes do not say when.` Only English is recognised.
+/// Returns whether a sentence says what the findings leave out: `The notes do not say when.` Only English is
+/// recognised.
 fn is_about_findings(sentence: &str) -> bool {
     let sentence = sentence.to_lowercase().replace("n't", " not").replace("n’t", " not");
     let words: Vec<_> =

@@ -1,7 +1,7 @@
 //! Digests a long page: a short summary, and the pieces relevant to the question.
 //!
-//! A model is shown numbered pieces and answers with numbers. Its own words are shown as a summary that cannot be quoted,
-//! since quotes are verified against the page. Numbers without a piece are ignored.
+//! A model is shown numbered pieces and answers with numbers. Its own words are shown as a summary that cannot be
+//! quoted, since quotes are verified against the page. Numbers without a piece are ignored.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -57,7 +57,8 @@ pub(super) struct DigestDraft {
     pieces: Vec<i64>,
 }
 
-/// Reads a page for a question; `ranked` are pieces of it, the best first, of which as many are read as there is room for.
+/// Reads a page for a question; `ranked` are pieces of it, the best first, of which as many are read as there is room
+/// for.
 ///
 /// Returns nothing where the model finds nothing in it, or nothing that is there.
 ///

@@ -115,8 +115,8 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
     Ok((found, picked))
 }
 
-/// Returns the documents of the best passages, in order of their first passage. A document that has changed since it was
-/// indexed, or that is very long, is read passage by passage.
+/// Returns the documents of the best passages, in order of their first passage. A document that has changed since it
+/// was indexed, or that is very long, is read passage by passage.
 async fn readings(passages: &[Passage], source: &dyn Documents) -> Vec<Reading> {
     // With whether the whole document is read.
     let mut readings: Vec<(bool, Reading)> = Vec::new();

@@ -1,8 +1,8 @@
 //! Finds where a quote stands in a text that may have changed since it was quoted.
 //!
-//! A quote still stands if its words do, as whole words: line breaks and spaces may differ, because paragraphs are wrapped
-//! anew and a checkout may change line endings. Everything else counts. A quote that ends in `10` does not stand in `100`,
-//! `10.5` or `10,000`.
+//! A quote still stands if its words do, as whole words: line breaks and spaces may differ, because paragraphs are
+//! wrapped anew and a checkout may change line endings. Everything else counts. A quote that ends in `10` does not
+//! stand in `100`, `10.5` or `10,000`.
 
 const BOM: char = '\u{feff}';
 

@@ -94,8 +94,8 @@ impl PublicBranch {
     }
 }
 
-/// Returns the label of a node's findings: internal if it searched the knowledge base, cites it, may repeat other internal
-/// text, or depends on such a node.
+/// Returns the label of a node's findings: internal if it searched the knowledge base, cites it, may repeat other
+/// internal text, or depends on such a node.
 pub(crate) fn label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, id: &NodeId) -> Label {
     let mut open = vec![id];
     let mut seen = BTreeSet::new();
@@ -148,8 +148,8 @@ pub(crate) async fn fold_public(
 
 /// Folds a branch into a summary `g` and returns the new one, of at most `r_tokens` as the summariser counts.
 ///
-/// As long as all claims fit, the summary is their concatenation and no model is called. Past that, the prompt has at most
-/// 2 × `r_tokens` + 1,000 tokens. Without a model, or if it fails or the prompt does not fit, rules fold instead.
+/// As long as all claims fit, the summary is their concatenation and no model is called. Past that, the prompt has at
+/// most 2 × `r_tokens` + 1,000 tokens. Without a model, or if it fails or the prompt does not fit, rules fold instead.
 ///
 /// # Errors
 ///
@@ -224,8 +224,8 @@ fn words_in(tokens: u64) -> u64 {
     tokens * 7 / 10
 }
 
-/// Returns a branch report as text, with the evidence ids of its claims. A summary that only strings the claims together,
-/// as rules make it, is left out.
+/// Returns a branch report as text, with the evidence ids of its claims. A summary that only strings the claims
+/// together, as rules make it, is left out.
 pub(crate) fn branch_text(branch: &Branch) -> String {
     let BranchReport { summary, findings, open_questions, .. } = &branch.report;
     let bare = strike(summary, &|_| false, "").0;
@@ -339,8 +339,9 @@ fn groups<'a>(tree: &'a Tree, branches: &'a BTreeMap<NodeId, Branch>) -> Vec<Gro
 
 /// Summarises each group of nodes with findings, in at most `tokens` each.
 ///
-/// The summary of a group that fits as it is is its text, without a call. A large group is reduced in levels: batches that
-/// fit a prompt, then the summaries of the batches. An unchanged group makes the same calls, whose replies are on record.
+/// The summary of a group that fits as it is is its text, without a call. A large group is reduced in levels: batches
+/// that fit a prompt, then the summaries of the batches. An unchanged group makes the same calls, whose replies are on
+/// record.
 ///
 /// # Errors
 ///
@@ -473,7 +474,8 @@ async fn one_of(
 }
 
 /// Returns the part of a summary that a worker is shown: without the claims of `shown`, nodes whose findings are shown
-/// beside it, the sentences that share the most key words with `question`, in the order they stand, in at most `tokens`.
+/// beside it, the sentences that share the most key words with `question`, in the order they stand, in at most
+/// `tokens`.
 pub(crate) fn slice(global: &str, shown: &[NodeId], question: &str, tokens: u64) -> String {
     let rest = beside(pieces(global), shown).join("\n");
     nearest(pieces(&rest), question, tokens).join("\n")

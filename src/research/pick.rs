@@ -1,7 +1,7 @@
 //! Picks the units of found documents that answer a question, without a model.
 //!
-//! A unit is scored by a few features that can be explained, such as the share of the question's words in it and how well each
-//! of them is found in its sentences and its heading.
+//! A unit is scored by a few features that can be explained, such as the share of the question's words in it and how
+//! well each of them is found in its sentences and its heading.
 
 mod asked;
 
@@ -32,15 +32,16 @@ const MAX_UNITS: usize = 3;
 /// Lines of all picked units together; the first may have more.
 const MAX_LINES: usize = 26;
 
-/// A further unit whose score is lower than the best by more is left out: the best is three times as likely to
-/// answer. On the sets of [`features`] this shows three units for every two questions, and most of them answer at least in
+/// A further unit whose score is lower than the best by more is left out: the best is three times as likely to answer.
+/// On the sets of [`features`] this shows three units for every two questions, and most of them answer at least in
 /// part.
 const MARGIN: f32 = 1.2;
 
 /// Score of a unit beside a hit, relative to that of the hit.
 const NEIGHBOUR: f32 = 0.85;
 
-/// Units that are compared with the question by their tokens, best first by words and rank. Bounds the time of one node.
+/// Units that are compared with the question by their tokens, best first by words and rank. Bounds the time of one
+/// node.
 const MAX_COMPARED: usize = 16;
 
 /// Sentences of one unit that are compared by their tokens.
@@ -120,8 +121,8 @@ impl Candidate<'_> {
         &self.reading.document.text[self.unit.range.clone()]
     }
 
-    /// Returns the title of its document and the headings above it. All of them: a unit below "Decision" is about what the
-    /// title names as much as the paragraph right below the title.
+    /// Returns the title of its document and the headings above it. All of them: a unit below "Decision" is about what
+    /// the title names as much as the paragraph right below the title.
     fn headings(&self) -> String {
         let title = self.reading.document.place.title();
         let mut names = vec![title];
@@ -130,7 +131,8 @@ impl Candidate<'_> {
         names.join(". ")
     }
 
-    /// Sets the headings of a place in this unit. Those of a document that was read whole are of the first passage found.
+    /// Sets the headings of a place in this unit. Those of a document that was read whole are of the first passage
+    /// found.
     fn name_headings(&self, place: &mut Place) {
         if let (Place::Kb { line_start: 1, .. }, Place::Kb { heading_path, .. }) = (&self.reading.document.place, place)
         {
@@ -175,8 +177,8 @@ pub(crate) fn pick(
     Ok(picked)
 }
 
-/// Returns whether a question asks for a value, as in "which version" or "what day", and no unit has one: the units are about
-/// the subject, and do not answer.
+/// Returns whether a question asks for a value, as in "which version" or "what day", and no unit has one: the units are
+/// about the subject, and do not answer.
 pub(super) fn lacks_value(question: &Question, picked: &[Picked]) -> bool {
     let mut quotes = picked.iter().flat_map(|picked| &picked.quotes);
     Wanted::of(question.as_str()).is_some_and(|wanted| !quotes.any(|quote| wanted.is_in(&quote.quote)))
@@ -222,8 +224,8 @@ fn candidates<'a>(readings: &'a [Reading], question: &str, splitter: &WordSplitt
     (candidates, weights)
 }
 
-/// Extends paragraphs that refer to the unit before them ("So, what is the difference?") to that unit. A paragraph before
-/// code that is no unit, since it is included from another file, is open: the next one goes on from it.
+/// Extends paragraphs that refer to the unit before them ("So, what is the difference?") to that unit. A paragraph
+/// before code that is no unit, since it is included from another file, is open: the next one goes on from it.
 fn with_what_they_refer_to(text: &str, units: Vec<Unit>) -> Vec<Unit> {
     let mut extended: Vec<Unit> = Vec::with_capacity(units.len());
     for mut unit in units {
@@ -276,8 +278,8 @@ fn sort(candidates: &mut [Candidate<'_>]) {
     candidates.sort_by(|a, b| score(b).total_cmp(&score(a)).then_with(|| place(a).cmp(&place(b))));
 }
 
-/// Adds how well the question is found in the best window of each unit, and sorts again. Units beyond [`MAX_COMPARED`] are
-/// dropped.
+/// Adds how well the question is found in the best window of each unit, and sorts again. Units beyond [`MAX_COMPARED`]
+/// are dropped.
 fn add_meaning(
     candidates: &mut Vec<Candidate<'_>>,
     question: &Question,
@@ -309,8 +311,8 @@ fn compared(unit: &Unit) -> &[Sentence] {
     &unit.sentences[..unit.sentences.len().min(MAX_SENTENCES)]
 }
 
-/// Returns whether one sentence of a unit has every word of a question that one sentence may answer. A single word may stand
-/// in any sentence.
+/// Returns whether one sentence of a unit has every word of a question that one sentence may answer. A single word may
+/// stand in any sentence.
 fn says_all(candidate: &Candidate<'_>, question: &Question, weights: &Weights, splitter: &WordSplitter) -> bool {
     let is_one = !matches!(Asked::of(question.as_str()), Asked::List | Asked::Steps | Asked::Comparison);
     let has_all = |sentence: &Sentence| {
@@ -320,8 +322,8 @@ fn says_all(candidate: &Candidate<'_>, question: &Question, weights: &Weights, s
     is_one && weights.len() > 1 && candidate.unit.sentences.iter().any(has_all)
 }
 
-/// Keeps the best units, dropping those that repeat a better one or do not fit on the screen. The best is enough if it says
-/// all that is asked.
+/// Keeps the best units, dropping those that repeat a better one or do not fit on the screen. The best is enough if it
+/// says all that is asked.
 fn best<'a>(candidates: Vec<Candidate<'a>>, says_all: impl Fn(&Candidate<'a>) -> bool) -> Vec<Candidate<'a>> {
     let margin = if candidates.first().is_some_and(says_all) { 0.0 } else { MARGIN };
     let least = candidates.first().map_or(0.0, |best| best.features.score() - margin);

@@ -34,8 +34,8 @@ pub(crate) struct SavedPlan {
     /// The brief; made anew if the file has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) brief: Option<Brief>,
-    /// The run whose answer the planner had in view. A plan made so may be used only for a run that follows the same one:
-    /// its wording must not leave, see `run::outward`.
+    /// The run whose answer the planner had in view. A plan made so may be used only for a run that follows the same
+    /// one: its wording must not leave, see `run::outward`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) follows: Option<RunId>,
     /// The plan.

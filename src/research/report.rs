@@ -158,8 +158,8 @@ pub struct Draft {
     pub(crate) limitations: Vec<String>,
     /// From 0 to 1.
     pub(crate) confidence: f32,
-    /// Whether rules replaced a model that failed to write or judge it, or the form that was asked for is missing. Marks
-    /// the report as degraded.
+    /// Whether rules replaced a model that failed to write or judge it, or the form that was asked for is missing.
+    /// Marks the report as degraded.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub(crate) is_makeshift: bool,
     /// The answer in the schema given with `--schema`.
@@ -498,8 +498,8 @@ fn limitations(
     limitations
 }
 
-/// Returns the best passages that the report does not quote from. A model has read the documents it cites, so the rest of
-/// them is not listed either.
+/// Returns the best passages that the report does not quote from. A model has read the documents it cites, so the rest
+/// of them is not listed either.
 fn passages<'a>(
     further: impl Iterator<Item = &'a Passage>,
     quoted: &[Evidence],

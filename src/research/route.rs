@@ -62,8 +62,8 @@ pub(crate) struct Ways {
     pub(crate) job: JobWay,
     /// Whether `dr` is offline.
     pub(crate) is_offline: bool,
-    /// Whether a node for the web is blocked if there is no way; otherwise the knowledge base is asked, which may have the
-    /// answer, and the report says that the web was not.
+    /// Whether a node for the web is blocked if there is no way; otherwise the knowledge base is asked, which may have
+    /// the answer, and the report says that the web was not.
     pub(crate) is_strict: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Makes a brief and a plan from the wording of a question, without a model.
 //!
-//! There are three kinds of question: plain (the root alone), a comparison (one node per entity, and one that depends on
-//! them all), and several parts (one node per part). Everything here is a pure function of the user's words, so
+//! There are three kinds of question: plain (the root alone), a comparison (one node per entity, and one that depends
+//! on them all), and several parts (one node per part). Everything here is a pure function of the user's words, so
 //! retrieved text cannot reach a query.
 
 mod shape;

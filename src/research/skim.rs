@@ -1,8 +1,8 @@
-//! Skims the knowledge base once, before any node is worked on: a model is shown the units that bear on the question and
-//! its aspects best, and says which of them answers which aspect. Quotes of earlier runs may be among them.
+//! Skims the knowledge base once, before any node is worked on: a model is shown the units that bear on the question
+//! and its aspects best, and says which of them answers which aspect. Quotes of earlier runs may be among them.
 //!
-//! Nothing it says is evidence. An answer counts only with a quote that its unit contains, and a worker still has to note
-//! it.
+//! Nothing it says is evidence. An answer counts only with a quote that its unit contains, and a worker still has to
+//! note it.
 
 use futures::future::join_all;
 use schemars::JsonSchema;
@@ -80,8 +80,8 @@ struct AnswerDraft {
     quote: String,
 }
 
-/// Asks the model which of the units answer which aspect. Returns `None` if there are none, or if the model gave no usable
-/// reply: the nodes are then worked on without.
+/// Asks the model which of the units answer which aspect. Returns `None` if there are none, or if the model gave no
+/// usable reply: the nodes are then worked on without.
 ///
 /// # Errors
 ///
@@ -109,8 +109,8 @@ pub(crate) fn questions(brief: &Brief) -> Vec<Question> {
     questions
 }
 
-/// Returns the best units of a knowledge base for the question and each aspect: the best of each first, then the second of
-/// each, and so on. `root` is the node that searches are recorded for.
+/// Returns the best units of a knowledge base for the question and each aspect: the best of each first, then the second
+/// of each, and so on. `root` is the node that searches are recorded for.
 ///
 /// # Errors
 ///

@@ -64,7 +64,8 @@ impl Tripwire {
             own.iter().any(|hash| internal.contains(hash) && !outbound.contains(hash))
         };
         let mut own = Known::default();
-        // Outgoing text is put together of parts, a question of its aspects. A run of words across two of them is chance.
+        // Outgoing text is put together of parts, a question of its aspects. A run of words across two of them is
+        // chance.
         text.split(['\n', ';']).for_each(|part| own.learn(part));
         let Self { internal, outbound } = self;
         match () {

@@ -1,7 +1,7 @@
 //! Splits a document into units: what its author wrote to be read together.
 //!
-//! A unit is a paragraph, a list with its lead-in, a table with its header, a code block with the sentence before it, or
-//! a callout. Units of a section stand in the order of the document and may overlap: a sentence before a code block
+//! A unit is a paragraph, a list with its lead-in, a table with its header, a code block with the sentence before it,
+//! or a callout. Units of a section stand in the order of the document and may overlap: a sentence before a code block
 //! belongs to its paragraph as well.
 
 use std::ops::Range;
@@ -12,7 +12,8 @@ use super::sentence::{Sentence, every_sentence, every_sentence_of_page, is_end};
 use crate::base::line::{is_directive, is_tag};
 use crate::base::word::count_words;
 
-/// Longest paragraph that is taken whole as the lead-in of a code block, in bytes; of a longer one the last sentence is.
+/// Longest paragraph that is taken whole as the lead-in of a code block, in bytes; of a longer one the last sentence
+/// is.
 const MAX_LEAD_IN: usize = 400;
 
 /// Most words of a paragraph that heads a list like a heading does, without a colon: `**Requirements**`.
@@ -330,7 +331,8 @@ fn without_links(text: &str) -> String {
     shown
 }
 
-/// Stands for a code span while links are reduced. A private character, so a text that has it loses no more than a sign.
+/// Stands for a code span while links are reduced. A private character, so a text that has it loses no more than a
+/// sign.
 const HELD: char = '\u{f8fe}';
 
 /// Removes struck-out text, with a space beside it, and HTML tags but not what stands between them.

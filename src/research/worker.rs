@@ -139,8 +139,8 @@ impl<Q: ?Sized + AsRef<str>> Task<'_, Q> {
 
 /// A conversation with a worker: what it is shown, what it may search, and how its words become queries.
 ///
-/// The three belong together: a source that takes outbound text is searched only in a conversation that shows the worker
-/// outbound text alone, which makes the worker's own words outbound text, too.
+/// The three belong together: a source that takes outbound text is searched only in a conversation that shows the
+/// worker outbound text alone, which makes the worker's own words outbound text, too.
 pub(crate) struct Conversation<'a, Q: ?Sized = str> {
     pub(super) task: &'a Task<'a, Q>,
     pub(super) source: &'a dyn Source<Q>,
@@ -152,8 +152,8 @@ pub(crate) struct Conversation<'a, Q: ?Sized = str> {
 }
 
 impl<'a> Conversation<'a> {
-    /// Returns the conversation with a worker whose queries are any text. `answers` are the units that answer its aspects,
-    /// if the knowledge base was skimmed.
+    /// Returns the conversation with a worker whose queries are any text. `answers` are the units that answer its
+    /// aspects, if the knowledge base was skimmed.
     pub(crate) fn inside(task: &'a Task<'a>, source: &'a dyn Source, answers: Option<Vec<&'a Answer>>) -> Self {
         Self { task, source, answers, query: String::into_boxed_str, goes_on_outside: false }
     }
@@ -604,7 +604,8 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             || shorten_longest(view.notes.iter_mut().map(|note| &mut note.text), &count)
     }
 
-    /// Returns the result of an action as later prompts show it. A passage that is too long is cut, and says how to read on.
+    /// Returns the result of an action as later prompts show it. A passage that is too long is cut, and says how to
+    /// read on.
     fn result(&mut self, step: u32, outcome: ActionResult) -> StepResult {
         let ActionResult { call, said, passages, .. } = outcome;
         let (caller, limits) = (self.caller, self.task.limits);

@@ -307,8 +307,8 @@ impl<'a> Writer<'a> {
         Ok(self.held_to_evidence(&draft, sections))
     }
 
-    /// Returns the parts of the prompt of the whole answer. The summaries say what the findings say, so they are shown only
-    /// where the findings do not fit; sections contain their findings.
+    /// Returns the parts of the prompt of the whole answer. The summaries say what the findings say, so they are shown
+    /// only where the findings do not fit; sections contain their findings.
     fn view(&self, sections: &[Section]) -> WriterParts {
         let findings: Vec<_> = self.found().iter().map(|(node, branch)| node_text(node, branch)).collect();
         let ledger: Vec<_> = self.material.ledger.iter().copied().filter(|quote| quote.checked).collect();
@@ -410,8 +410,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Returns whether the claims that a text cites, with their quotes, bear out a line without citations: they have all of
-    /// its figures and most of its key words.
+    /// Returns whether the claims that a text cites, with their quotes, bear out a line without citations: they have
+    /// all of its figures and most of its key words.
     fn sums_up(&self, line: &str, text: &str) -> bool {
         let splitter = WordSplitter::default();
         let ids: BTreeSet<_> = marks(text).into_iter().map(|(_, id)| id).collect();

@@ -192,7 +192,8 @@ impl Asked {
         }
     }
 
-    /// Returns whether a unit has the form that the question asks for: the list, the steps, the table of what is compared.
+    /// Returns whether a unit has the form that the question asks for: the list, the steps, the table of what is
+    /// compared.
     pub(super) fn has_form(self, unit: &Unit, text: &str, weights: &Weights, splitter: &WordSplitter) -> bool {
         let own = &text[unit.range.clone()];
         // Any page has lists: one that is meant has a word of the question above its items.

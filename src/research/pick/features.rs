@@ -51,12 +51,12 @@ const COUNT: usize = 14;
 
 /// Weights of the features: the mean of two fits (`just fit-units`), a softmax over the units of each question.
 ///
-/// The one of 2026-11-23 is to 70 questions on the Rust book, 45 on the documentation of an API, 70 of clapnq, and those of
-/// `tests/answers` that are English and not held out; with one set left out, the first unit answers 53, 58, 94 and 80 of 100.
-/// The one of 2026-11-24, when `form` was added and the headings were compared as a whole, is to 55 other questions on the Rust
-/// book, 30 on a manual of PowerShell, 15 on personal notes, and those of `tests/answers`; with one set left out the first
-/// unit answers 55, 53, 67 and 93 of 100, and with the mean 53, 53, 67 and 98. `open` and `links` are set by hand, since the
-/// sets have few of them.
+/// The one of 2026-11-23 is to 70 questions on the Rust book, 45 on the documentation of an API, 70 of clapnq, and
+/// those of `tests/answers` that are English and not held out; with one set left out, the first unit answers 53, 58, 94
+/// and 80 of 100. The one of 2026-11-24, when `form` was added and the headings were compared as a whole, is to 55
+/// other questions on the Rust book, 30 on a manual of PowerShell, 15 on personal notes, and those of `tests/answers`;
+/// with one set left out the first unit answers 55, 53, 67 and 93 of 100, and with the mean 53, 53, 67 and 98. `open`
+/// and `links` are set by hand, since the sets have few of them.
 pub(super) const WEIGHTS: [f32; COUNT] = [3.8, 2.4, 5.85, 6.4, 4.3, 5.1, 2.7, 1.1, 2.0, -3.0, -2.6, -1.95, -3.0, -3.0];
 
 /// The same without an embedder that reads the question.
@@ -96,7 +96,8 @@ pub(super) struct Features {
 }
 
 impl Features {
-    /// Measures a unit by its words, given the share that is in it, whether it suits and has the form that is asked for, and the score of its hit.
+    /// Measures a unit by its words, given the share that is in it, whether it suits and has the form that is asked
+    /// for, and the score of its hit.
     #[expect(clippy::cast_precision_loss, reason = "a unit has a few hundred words")]
     pub(super) fn of(unit: &Unit, text: &str, words: f32, (suits, has_form): (bool, bool), hit: f32) -> Self {
         let count = count_words(text);

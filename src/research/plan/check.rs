@@ -138,8 +138,8 @@ impl<'a> Check<'a> {
         self.complaints.extend(repeats);
     }
 
-    /// Refuses a node whose worker on the web would be told what that of another new node is told, whatever the two ask:
-    /// both would be paid, since the prompts of their later steps differ in the ids of evidence alone.
+    /// Refuses a node whose worker on the web would be told what that of another new node is told, whatever the two
+    /// ask: both would be paid, since the prompts of their later steps differ in the ids of evidence alone.
     fn repeats_outside(&mut self, is_reworded: &dyn Fn(&NodeDraft) -> bool) {
         let id = |name: &String| self.id(name).map_or_else(|| name.clone(), |id| id.to_string());
         let told = |node: &NodeDraft| {

@@ -1,5 +1,5 @@
-//! Recognises comparisons and questions with several parts by their English wording, and plain comparisons in German, Spanish
-//! and French.
+//! Recognises comparisons and questions with several parts by their English wording, and plain comparisons in German,
+//! Spanish and French.
 //!
 //! In doubt a question is plain: searching it whole finds less than searching its parts, but pieces of a question that
 //! was cut in the wrong place find nothing.
