@@ -23,7 +23,7 @@ pub(super) struct Marked {
     pub(super) text: String,
     /// Claims marked as unsupported.
     pub(super) number: usize,
-    /// Sentences about the findings themselves, which are open questions and not part of the text any more.
+    /// Sentences about the findings themselves. They are open questions and are removed from the text.
     pub(super) open: Vec<String>,
 }
 
@@ -39,12 +39,14 @@ pub(super) fn mark_unsupported(text: &str, sums_up: &dyn Fn(&str) -> bool) -> Ma
     let mut is_first = true;
     for line in text.lines() {
         let cited = marks(line).into_iter().map(|(range, _)| range.end);
+        // A mark stands where an unknown id was removed; the text before it is not marked twice.
         let from = cited.chain(line.rfind(UNSUPPORTED).map(|at| at + UNSUPPORTED.len())).max().unwrap_or(0);
         let from = if from == 0 { 0 } else { from + end_of_sentence(&line[from..]) };
         let (supported, rest) = line.split_at(from);
         let (about, claims): (Vec<_>, Vec<_>) = pieces(rest).into_iter().partition(|piece| is_about_findings(piece));
         let kept = if about.is_empty() { rest.to_owned() } else { joined(supported, &claims) };
         let line = format!("{supported}{kept}");
+        // Only the bullet of a list item may be left.
         let is_emptied = !about.is_empty() && !line.contains(char::is_alphanumeric);
         marked.open.extend(about.into_iter().map(|piece| piece.trim_start_matches(['-', '*', ' ']).to_owned()));
         if is_emptied {
@@ -79,7 +81,7 @@ fn joined(supported: &str, claims: &[&str]) -> String {
     format!("{space}{text}")
 }
 
-/// What findings are called in a sentence about them.
+/// Nouns for the findings in a sentence about them.
 const FINDINGS: [&str; 16] = [
     "note",
     "notes",
@@ -103,7 +105,7 @@ const FINDINGS: [&str; 16] = [
 const DENIALS: [&str; 12] =
     ["not", "no", "nothing", "none", "neither", "nor", "never", "without", "silent", "unclear", "cannot", "fail"];
 
-/// What a source does when it says something, as stems.
+/// Verbs of stating, as stems.
 const SAYING: [&str; 30] = [
     "say",
     "said",
@@ -137,8 +139,7 @@ const SAYING: [&str; 30] = [
     "detail",
 ];
 
-/// Returns whether a sentence says what the findings leave out: `The notes do not say when.` Only English is
-/// recognised.
+/// Returns whether a sentence is about a gap in the findings: `The notes do not say when.` Only English is recognised.
 fn is_about_findings(sentence: &str) -> bool {
     let sentence = sentence.to_lowercase().replace("n't", " not").replace("n’t", " not");
     let words: Vec<_> =
@@ -182,6 +183,7 @@ pub(super) fn without_lookalikes(text: &str) -> (String, usize) {
 }
 
 fn looks_like_an_id(word: &str) -> bool {
+    // Spellings that no id has count as well: a reader takes `N2E1` and `n02e1` for one.
     let word = word.to_lowercase();
     let is_number = |text: &str| !text.is_empty() && text.chars().all(char::is_numeric);
     let parts = word.strip_prefix('n').and_then(|rest| rest.split_once('e'));

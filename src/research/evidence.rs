@@ -55,6 +55,7 @@ impl FromStr for EvidenceId {
         let wrong = || ParseEvidenceIdError(text.to_owned());
         let (node, number) = text.rsplit_once('e').ok_or_else(wrong)?;
         let node = node.parse().map_err(|_| wrong())?;
+        // One spelling for each id: integers also parse from `+1` and `01`.
         let number = number.parse().ok().filter(|_| !number.starts_with(['0', '+'])).ok_or_else(wrong)?;
         Ok(Self { node, number })
     }

@@ -180,6 +180,7 @@ impl Tree {
 
     /// Returns the number of the next node to be planned.
     pub(crate) fn next_number(&self) -> u32 {
+        // Not the number of nodes, since a plan may have left numbers out.
         self.nodes.iter().map(|node| node.id.number()).max().unwrap_or(0) + 1
     }
 }

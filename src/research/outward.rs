@@ -1,4 +1,4 @@
-//! An `OutwardTask`: the whole input of a worker on the web or of a background job, made only of outbound text.
+//! The whole input of a worker on the web or of a background job, made only of outbound text.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -108,7 +108,7 @@ impl OutwardTask {
         Outbound::joined([&self.question()].into_iter().chain(&self.background).chain(aspects), "\n")
     }
 
-    /// Returns the prompt of a background job, following the advice of providers for such prompts.
+    /// Returns the prompt of a background job. Its form follows the advice of providers for such prompts.
     #[expect(
         clippy::disallowed_methods,
         reason = "the template is part of this program, and all it is given is outbound"

@@ -32,9 +32,9 @@ const MAX_UNITS: usize = 3;
 /// Lines of all picked units together; the first may have more.
 const MAX_LINES: usize = 26;
 
-/// A further unit whose score is lower than the best by more is left out: the best is three times as likely to answer.
-/// On the sets of [`features`] this shows three units for every two questions, and most of them answer at least in
-/// part.
+/// A further unit is left out if its score is lower than the best by more than this: the best is then three times as
+/// likely to answer (scores are log odds). On the sets of [`features`] this shows three units for every two questions,
+/// and most of them answer at least in part.
 const MARGIN: f32 = 1.2;
 
 /// Score of a unit beside a hit, relative to that of the hit.
@@ -83,12 +83,12 @@ const REFERRING: [&str; 23] = [
     "Once ",
 ];
 
-/// A document in which something was found.
+/// A document with hits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
     /// The document, or the passage alone if the document has changed since.
     pub(crate) document: Passage,
-    /// Byte ranges of what was found in it, each with its score.
+    /// Byte ranges of the hits in it, each with its score.
     pub(crate) hits: Vec<(Range<usize>, f32)>,
 }
 
@@ -108,10 +108,10 @@ struct Candidate<'a> {
     reading: &'a Reading,
     rank: usize,
     unit: Unit,
-    /// Score of the hit it stands in, or beside, relative to the best.
+    /// Score of the hit it stands in or beside, relative to the best hit.
     hit: f32,
     words: HashSet<String>,
-    /// How well the words of the question are found in its headings, which are the first part, and in its sentences.
+    /// How well the words of the question match its headings, which are the first part, and its sentences.
     matches: Option<Matches>,
     features: Features,
 }
@@ -131,8 +131,8 @@ impl Candidate<'_> {
         names.join(". ")
     }
 
-    /// Sets the headings of a place in this unit. Those of a document that was read whole are of the first passage
-    /// found.
+    /// Sets the headings of a place in this unit. A document that was read whole has those of the first passage found
+    /// in it.
     fn name_headings(&self, place: &mut Place) {
         if let (Place::Kb { line_start: 1, .. }, Place::Kb { heading_path, .. }) = (&self.reading.document.place, place)
         {
@@ -154,7 +154,7 @@ pub(crate) fn pick(
     embedder: Option<&dyn Embedder>,
 ) -> Result<Vec<Picked>, EmbedError> {
     let (mut candidates, weights) = candidates(readings, question.as_str(), splitter);
-    // One that does not read the language of the question would find its words anywhere.
+    // An embedder that does not read the language of the question would match its words with any.
     let is_english = || language_of(question.as_str()).is_none_or(Language::is_english);
     if let Some(embedder) = embedder.filter(|embedder| !embedder.is_english() || is_english()) {
         add_meaning(&mut candidates, question, embedder)?;
@@ -177,8 +177,8 @@ pub(crate) fn pick(
     Ok(picked)
 }
 
-/// Returns whether a question asks for a value, as in "which version" or "what day", and no unit has one: the units are
-/// about the subject, and do not answer.
+/// Returns whether a question asks for a value, as in "which version" or "what day", and no unit has one. The units are
+/// then about the subject but do not answer.
 pub(super) fn lacks_value(question: &Question, picked: &[Picked]) -> bool {
     let mut quotes = picked.iter().flat_map(|picked| &picked.quotes);
     Wanted::of(question.as_str()).is_some_and(|wanted| !quotes.any(|quote| wanted.is_in(&quote.quote)))
@@ -188,6 +188,7 @@ fn candidates<'a>(readings: &'a [Reading], question: &str, splitter: &WordSplitt
     let asked = Asked::of(question);
     let stems = splitter.subject_stems(question);
     let mut candidates = Vec::new();
+    // Never zero, since scores are divided by it.
     let best = readings.iter().flat_map(|reading| &reading.hits).map(|hit| hit.1).fold(f32::EPSILON, f32::max);
     for (rank, reading) in readings.iter().enumerate() {
         let text = &reading.document.text;
@@ -224,8 +225,9 @@ fn candidates<'a>(readings: &'a [Reading], question: &str, splitter: &WordSplitt
     (candidates, weights)
 }
 
-/// Extends paragraphs that refer to the unit before them ("So, what is the difference?") to that unit. A paragraph
-/// before code that is no unit, since it is included from another file, is open: the next one goes on from it.
+/// Extends paragraphs that refer to the unit before them ("So, what is the difference?") to that unit, and the
+/// paragraph after code that is included from another file: such code is no unit, and the paragraph that introduces it
+/// would lead nowhere.
 fn with_what_they_refer_to(text: &str, units: Vec<Unit>) -> Vec<Unit> {
     let mut extended: Vec<Unit> = Vec::with_capacity(units.len());
     for mut unit in units {
@@ -278,8 +280,8 @@ fn sort(candidates: &mut [Candidate<'_>]) {
     candidates.sort_by(|a, b| score(b).total_cmp(&score(a)).then_with(|| place(a).cmp(&place(b))));
 }
 
-/// Adds how well the question is found in the best window of each unit, and sorts again. Units beyond [`MAX_COMPARED`]
-/// are dropped.
+/// Adds how well the question matches the best window of each unit, and sorts again. Units beyond [`MAX_COMPARED`] are
+/// dropped.
 fn add_meaning(
     candidates: &mut Vec<Candidate<'_>>,
     question: &Question,
@@ -339,6 +341,7 @@ fn best<'a>(candidates: Vec<Candidate<'a>>, says_all: impl Fn(&Candidate<'a>) ->
             is_one || common(&better.words, &candidate.words) > SAME_WORDS
         };
         let own = lines_of(&candidate);
+        // Skipped, not ended: a later unit may be short enough.
         if kept.iter().any(is_same) || (!kept.is_empty() && lines + own > MAX_LINES) {
             continue;
         }
@@ -353,7 +356,7 @@ fn best<'a>(candidates: Vec<Candidate<'a>>, says_all: impl Fn(&Candidate<'a>) ->
     kept
 }
 
-/// Returns about how many lines a unit takes on a screen.
+/// Estimates the lines of a unit on a screen.
 fn lines_of(candidate: &Candidate<'_>) -> usize {
     let text = candidate.text();
     match candidate.unit.kind {
@@ -403,8 +406,8 @@ fn deciding(candidate: &Candidate<'_>, question: &Question, weights: &Weights, s
     )
 }
 
-/// Returns what of a unit is shown: all of it, or the head of a long list or table and the pieces that bear on the
-/// question.
+/// Returns the ranges of a unit that are shown: all of it, or the head of a long list or table and the pieces that bear
+/// on the question.
 fn shown(unit: &Unit, weights: &Weights, text: &str, splitter: &WordSplitter) -> Vec<Range<usize>> {
     if unit.pieces.len() <= MAX_PIECES {
         return vec![unit.range.clone()];

@@ -67,6 +67,7 @@ pub fn plan_by_rules(brief: &Brief) -> PlanDraft {
         let depends_on = new_nodes.iter().map(|node| node.id.clone()).collect();
         let question = brief.question.to_string();
         let synthesis = draft("synthesis".into(), question, None, hint, "compares what was found of each");
+        // Optional, so that the others are compared if nothing is found on one.
         new_nodes.push(NodeDraft { depends_on, optional_dependencies: true, ..synthesis });
     }
     PlanDraft { reasoning, new_nodes, updates: Vec::new() }

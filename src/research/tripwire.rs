@@ -12,7 +12,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// Length of a run of words that identifies its source.
 const RUN_WORDS: usize = 8;
 
-/// Fewest digits of a rare number, and of one with letters, such as `INV-20931`.
+/// Fewest digits of a rare number, and of a rare token with letters, such as `INV-20931`.
 const RARE_DIGITS: [usize; 2] = [4, 5];
 
 /// Length of the shortest code, in letters and digits.
@@ -83,6 +83,7 @@ impl Known {
             text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
         self.runs.extend(words.windows(RUN_WORDS).map(hash));
         self.tokens
+            // In addresses and tables, signs separate the tokens instead of spaces.
             .extend(text.split(|letter: char| letter.is_whitespace() || "/?&=#|<>".contains(letter)).filter_map(rare));
     }
 }

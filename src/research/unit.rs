@@ -1,4 +1,4 @@
-//! Splits a document into units: what its author wrote to be read together.
+//! Splits a document into units: parts that its author wrote to be read together.
 //!
 //! A unit is a paragraph, a list with its lead-in, a table with its header, a code block with the sentence before it,
 //! or a callout. Units of a section stand in the order of the document and may overlap: a sentence before a code block
@@ -19,7 +19,7 @@ const MAX_LEAD_IN: usize = 400;
 /// Most words of a paragraph that heads a list like a heading does, without a colon: `**Requirements**`.
 const MAX_LABEL_WORDS: usize = 8;
 
-/// What a unit is.
+/// Kind of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnitKind {
     Paragraph,
@@ -32,7 +32,6 @@ pub(crate) enum UnitKind {
 /// A unit of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unit {
-    /// What it is.
     pub(crate) kind: UnitKind,
     /// Byte range in the document.
     pub(crate) range: Range<usize>,
@@ -47,8 +46,8 @@ pub(crate) struct Unit {
 }
 
 impl Unit {
-    /// Returns what must be shown with any of the pieces: a list's lead-in, or a table's lead-in and header. Without
-    /// pieces, the whole unit is its head.
+    /// Returns the part that must be shown with any of the pieces: the lead-in of a list, or lead-in and header of a
+    /// table. Without pieces it is the whole unit.
     pub(crate) fn head(&self) -> Range<usize> {
         self.range.start..self.pieces.first().map_or(self.range.end, |piece| piece.start)
     }
@@ -295,6 +294,7 @@ pub(crate) fn readable(markdown: &str) -> String {
 fn not_indented(text: &str) -> Vec<&str> {
     let indent = |line: &&str| line.len() - line.trim_start_matches(' ').len();
     let rest = text.lines().skip(1).filter(|line| !line.trim().is_empty());
+    // Below a list item, indentation is nesting.
     let shared = if text.starts_with(['-', '*', '+']) { 0 } else { rest.map(|line| indent(&line)).min().unwrap_or(0) };
     let cut = |(at, line): (usize, &'_ str)| if at == 0 { 0 } else { shared.min(indent(&line)) };
     text.lines().enumerate().map(|(at, line)| &line[cut((at, line))..]).collect()
@@ -309,7 +309,7 @@ fn without_comments(text: &str) -> String {
     shown + rest
 }
 
-/// Reduces wiki links, reference links, footnote marks, images and HTML to what a reader sees, outside code.
+/// Reduces wiki links, reference links, footnote marks, images and HTML to the text that a reader sees, outside code.
 fn without_links(text: &str) -> String {
     let parts: Vec<_> = text.split('`').collect();
     // Backticks that do not pair are no code.
@@ -335,7 +335,7 @@ fn without_links(text: &str) -> String {
 /// sign.
 const HELD: char = '\u{f8fe}';
 
-/// Removes struck-out text, with a space beside it, and HTML tags but not what stands between them.
+/// Removes struck-out text, with a space beside it, and HTML tags. Text between tags stays.
 fn without_tags(text: &str) -> String {
     let (mut kept, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((before, struck)) = rest.split_once("~~") {
@@ -389,7 +389,7 @@ fn without_links_in(text: &str) -> String {
     shown + rest
 }
 
-/// Parses a link at the start of a text; returns what a reader sees of it and its length in bytes.
+/// Parses a link at the start of a text. Returns the text that a reader sees and the length of the link in bytes.
 fn link(text: &str) -> Option<(&str, usize)> {
     if let Some(inner) = text.strip_prefix("[[") {
         let (inner, _) = inner.split_once("]]")?;

@@ -154,7 +154,7 @@ fn uncovered<'a>(brief: &'a Brief, branches: &BTreeMap<NodeId, Branch>, drafted:
     brief.aspects.iter().filter(|aspect| !is_covered(aspect)).collect()
 }
 
-/// Returns the share of a text's key words that occur in `words`.
+/// Returns the share of the key words of a text that occur in `words`.
 #[expect(clippy::cast_precision_loss, reason = "aspects are short")]
 fn share(text: &str, words: &HashSet<String>, splitter: &WordSplitter) -> f32 {
     let wanted = splitter.key_stems(text);
@@ -293,6 +293,7 @@ pub(crate) fn by_coverage(brief: &Brief, tree: &Tree, branches: &BTreeMap<NodeId
     let is_complete = missing.is_empty() && !found.is_empty();
     let is_in_vain = missing.iter().all(|aspect| was_tried_in_vain(&aspect.id, tree));
     let covered = 1.0 - missing.len() as f32 / brief.aspects.len().max(1) as f32;
+    // `abs`, since the sum of an empty iterator is -0.0, which would be printed with its sign.
     let mean = found.iter().map(|(_, branch)| branch.report.confidence).sum::<f32>().abs() / found.len().max(1) as f32;
     let weak = found.iter().filter(|(_, branch)| branch.support == Support::Weak);
     let weak = weak.filter_map(|(id, _)| tree.get(id)).map(|node| node.question.to_string());

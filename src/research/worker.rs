@@ -137,7 +137,8 @@ impl<Q: ?Sized + AsRef<str>> Task<'_, Q> {
     }
 }
 
-/// A conversation with a worker: what it is shown, what it may search, and how its words become queries.
+/// A conversation with a worker: the task it is shown, the source it searches, and the conversion of its words into
+/// queries.
 ///
 /// The three belong together: a source that takes outbound text is searched only in a conversation that shows the
 /// worker outbound text alone, which makes the worker's own words outbound text, too.
@@ -146,13 +147,13 @@ pub(crate) struct Conversation<'a, Q: ?Sized = str> {
     pub(super) source: &'a dyn Source<Q>,
     /// The units that answer the aspects, if the knowledge base was skimmed.
     answers: Option<Vec<&'a Answer>>,
-    /// Makes a query of words the worker chose.
+    /// Converts words that the worker chose into a query.
     pub(super) query: fn(String) -> Box<Q>,
     goes_on_outside: bool,
 }
 
 impl<'a> Conversation<'a> {
-    /// Returns the conversation with a worker whose queries are any text. `answers` are the units that answer its
+    /// Returns the conversation with a worker whose queries may be any text. `answers` are the units that answer its
     /// aspects, if the knowledge base was skimmed.
     pub(crate) fn inside(task: &'a Task<'a>, source: &'a dyn Source, answers: Option<Vec<&'a Answer>>) -> Self {
         Self { task, source, answers, query: String::into_boxed_str, goes_on_outside: false }
@@ -276,7 +277,7 @@ pub(crate) struct Gathered {
     pub(super) reported: Vec<Reported>,
     /// See [`Branch::saw_internal`].
     pub(super) saw_internal: bool,
-    /// Aspects that the worker called open although it noted something on them.
+    /// Aspects that the worker called open, although there may be notes on them.
     pub(super) open: Vec<AspectId>,
     /// The reason it stopped.
     pub(super) stop: BranchStop,
@@ -299,6 +300,7 @@ impl Gathered {
         let (reported, saw_internal) = (Vec::new(), false);
         let mut gathered = Self { notes, further, support, remarks, reported, saw_internal, open, stop };
         let is_served = |aspect: &TaskAspect<'_, Q>| gathered.serves(aspect.id);
+        // A model has read the best units, which tells more than the scores of the search.
         gathered.support = match answers.as_deref() {
             None => support,
             Some([]) if task.aspects.is_empty() || !task.aspects.iter().all(is_served) => support.min(Support::Weak),
@@ -333,6 +335,7 @@ impl Gathered {
         self.remarks.extend(outside.remarks);
         self.reported.extend(outside.reported);
         self.saw_internal |= outside.saw_internal;
+        // A half that was cut short explains what is missing; otherwise the later half tells how the work ended.
         let cut_short = [self.stop, outside.stop].into_iter();
         let mut cut_short =
             cut_short.filter(|stop| matches!(stop, BranchStop::BudgetExceeded | BranchStop::ModelFailed));
@@ -404,6 +407,7 @@ pub(crate) async fn gather<Q: ?Sized + AsRef<str> + Send + Sync>(
     let (notebook, results) = (Notebook::new(conversation), Vec::new());
     let mut worker = Worker { caller, conversation, task, source, notebook, results, spent_tokens: 0, largest: 0 };
     let ending = worker.gather().await?;
+    // With conclusions of its dependencies, a worker has a result without its source.
     if let (Some(error), true) = (worker.notebook.dead_source(), task.conclusions.is_empty()) {
         return Err(WorkError::Source(error.clone()));
     }
@@ -429,7 +433,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         Ok(Ending::of(BranchStop::StepsExceeded))
     }
 
-    /// Takes a step. Returns how the work ends, if it does.
+    /// Takes a step. Returns the ending if it was the last one.
     #[tracing::instrument(level = "debug", name = "step", skip_all, fields(name = "work", number = step))]
     async fn step(&mut self, step: u32) -> Result<Option<Ending>, CallError> {
         let prompt = self.prompt(step);
@@ -455,6 +459,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             let result = self.result(step, outcome);
             self.results.push(result);
         }
+        // An idle step counts as a repetition, or a model that does nothing would use up all its steps.
         if draft.actions.is_empty() && !draft.done {
             self.notebook.repeats += 1;
         }
@@ -484,7 +489,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         }
     }
 
-    /// Requests a step, in the form that has calls only if there are tools.
+    /// Requests a step. Only with tools does its schema have calls.
     async fn ask_once(&self, key: &CallKey, prompt: &Prompt) -> Result<CallingDraft, StructuredError> {
         if self.source.tools().is_empty() {
             let step = structured(self.caller, key, prompt, "step").await?;
@@ -493,7 +498,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         structured(self.caller, key, prompt, "step").await
     }
 
-    /// Returns how a failed call ends the work; an error if there are no notes to keep.
+    /// Converts a failed call into an ending that keeps the notes. Returns the error if there are none.
     fn broken_off(&self, error: CallError) -> Result<Ending, CallError> {
         match error {
             CallError::Limit(_) if !self.notebook.noted.is_empty() => Ok(Ending::of(BranchStop::BudgetExceeded)),
@@ -510,7 +515,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         self.caller.count(Role::Worker, &serde_json::to_string(draft).unwrap_or_default())
     }
 
-    /// Returns the prompt of a step, and remembers what it had no room for.
+    /// Returns the prompt of a step, and marks the passages it had no room for.
     fn prompt(&mut self, step: u32) -> Prompt {
         let mut view = WorkerParts {
             results: self.results.clone(),
@@ -524,6 +529,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             room::<CallingDraft>(self.caller, Role::Worker)
         };
         let prompt = fitted(self.caller, room, &mut view, |view| self.render(step, view), |view| self.shrink(view));
+        // A passage without room is shown again when a search finds it again.
         let seen: HashSet<_> = view.results.iter().flat_map(|result| &result.passages).map(|shown| &shown.id).collect();
         for (shown, number) in self.notebook.shown.iter_mut().zip(1..) {
             shown.is_left_out = !seen.contains(&format!("p{number}"));
@@ -604,8 +610,8 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             || shorten_longest(view.notes.iter_mut().map(|note| &mut note.text), &count)
     }
 
-    /// Returns the result of an action as later prompts show it. A passage that is too long is cut, and says how to
-    /// read on.
+    /// Returns the result of an action as later prompts show it. A passage that is too long is cut, with a note on how
+    /// to read on.
     fn result(&mut self, step: u32, outcome: ActionResult) -> StepResult {
         let ActionResult { call, said, passages, .. } = outcome;
         let (caller, limits) = (self.caller, self.task.limits);
@@ -674,7 +680,7 @@ fn origins(evidence: &[Evidence]) -> Vec<String> {
     origins.into_iter().map(|(origin, ids)| format!("From {origin}: {}", ids.join(", "))).collect()
 }
 
-/// Returns notes as their worker is reminded of them. The quotes stand in the results above.
+/// Returns notes as the prompt repeats them. Their quotes stand in the results above.
 fn noted(notes: &[Note]) -> Vec<PromptEntry> {
     let named =
         |note: &Note| PromptEntry { id: note.evidence.id.to_string(), question: String::new(), text: note.claim() };

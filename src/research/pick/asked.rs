@@ -1,4 +1,4 @@
-//! What a question asks for, told by its English wording, and whether a unit is of a kind that suits it.
+//! Recognises what a question asks for by its English wording, and whether a unit suits it.
 
 use super::features::Weights;
 use crate::base::word::WordSplitter;
@@ -95,7 +95,7 @@ impl Wanted {
             Self::Day => {
                 has_word(&text, DAYS) || words(&text).any(is_year) || words(&text).zip(words(&text).skip(1)).any(is_may)
             }
-            // A note of one's own may leave the currency out.
+            // Personal notes may leave the currency out.
             Self::Money => {
                 text.contains(CURRENCY_SIGNS)
                     || has_word(&text, CURRENCIES)
@@ -121,7 +121,7 @@ fn has_phrase(text: &str, phrases: &[&str]) -> bool {
     phrases.iter().any(|phrase| text.match_indices(phrase).any(|(at, _)| is_start(at)))
 }
 
-/// What a question asks for.
+/// The kind of answer that a question asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Number,

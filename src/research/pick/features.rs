@@ -11,13 +11,13 @@ use crate::research::unit::{Unit, UnitKind};
 /// Consecutive sentences in which the question is looked for.
 const WINDOW: usize = 2;
 
-/// What a word of the question counts that is not in a unit but in its headings or title.
+/// Weight of a word of the question that is not in a unit but in its headings or title.
 const ABOUT: f32 = 0.7;
 
-/// Words up to which a longer unit counts as saying more.
+/// Words from which a longer unit no longer counts as saying more.
 const FULL_WORDS: f32 = 60.0;
 
-/// Marks of a sentence that says where something is written instead of what.
+/// Phrases of a sentence that points to a text instead of stating what it says.
 const POINTING: [&str; 22] = [
     "you can find",
     "can be found",
@@ -75,7 +75,7 @@ pub(super) struct Features {
     whole: f32,
     /// `MaxSim` of the question in its headings.
     about: f32,
-    /// `MaxSim` of the word of the question that is found worst in it.
+    /// `MaxSim` of the word of the question that matches it worst.
     least: f32,
     /// How much it says.
     fullness: f32,
@@ -87,7 +87,7 @@ pub(super) struct Features {
     open: f32,
     /// Whether it is a paragraph of a few words.
     short: f32,
-    /// Whether it is code that no sentence explains, or code by the page.
+    /// Whether it is code that no sentence explains, or more than a screen of code.
     code: f32,
     /// Whether it is a list of links: a table of contents.
     links: f32,
@@ -96,8 +96,8 @@ pub(super) struct Features {
 }
 
 impl Features {
-    /// Measures a unit by its words, given the share that is in it, whether it suits and has the form that is asked
-    /// for, and the score of its hit.
+    /// Measures a unit by its words, given their share in it, whether it suits and has the form that is asked for, and
+    /// the score of its hit.
     #[expect(clippy::cast_precision_loss, reason = "a unit has a few hundred words")]
     pub(super) fn of(unit: &Unit, text: &str, words: f32, (suits, has_form): (bool, bool), hit: f32) -> Self {
         let count = count_words(text);
@@ -121,7 +121,7 @@ impl Features {
         }
     }
 
-    /// Adds how the question is found in the heading of a unit, which is the first part, and in its sentences.
+    /// Adds how well the question matches the headings of a unit, which are the first part, and its sentences.
     pub(super) fn add_meaning(&mut self, matches: &Matches) {
         self.meaning = matches.best_window(WINDOW);
         self.whole = matches.max_sim(0..matches.parts());
@@ -141,6 +141,7 @@ impl Features {
     }
 
     fn weights(&self) -> &'static [f32; COUNT] {
+        // Zero unless [`Self::add_meaning`] has compared the unit with an embedder.
         if self.whole > 0.0 { &WEIGHTS } else { &WEIGHTS_BY_WORDS }
     }
 
@@ -176,7 +177,7 @@ pub(super) fn share(weights: &Weights, words: &HashSet<String>, about: &HashSet<
     weights.iter().map(part).sum::<f32>() / total
 }
 
-/// Returns whether a sentence says where something is written instead of what.
+/// Returns whether a sentence points to a text instead of stating what it says.
 pub(super) fn points(sentence: &Sentence) -> bool {
     let said = sentence.plain.to_lowercase();
     POINTING.iter().any(|mark| said.contains(mark))

@@ -18,7 +18,7 @@ impl PlanDraft {
     /// defaults.
     ///
     /// New nodes are numbered in order of appearance, and names in `parent` and `depends_on` are replaced by their ids.
-    /// `is_reworded` says of which planned nodes the web is asked in words that are made of their aspects.
+    /// `is_reworded` returns whether the task of a node on the web is worded from its aspects instead of its question.
     ///
     /// # Errors
     ///
@@ -109,6 +109,7 @@ impl<'a> Check<'a> {
     /// Checks the number of nodes. Dropped nodes count, since they stay in the tree.
     fn size(&mut self, limits: TreeLimits) {
         let nodes = self.tree.nodes.len() + self.draft.new_nodes.len();
+        // A plan that only changes nodes passes, even if a limit was lowered below the size of the tree.
         if nodes > limits.max_nodes as usize && !self.draft.new_nodes.is_empty() {
             self.complaints.push(format!("tree would have {nodes} nodes (at most {})", limits.max_nodes));
         }
@@ -138,8 +139,8 @@ impl<'a> Check<'a> {
         self.complaints.extend(repeats);
     }
 
-    /// Refuses a node whose worker on the web would be told what that of another new node is told, whatever the two
-    /// ask: both would be paid, since the prompts of their later steps differ in the ids of evidence alone.
+    /// Refuses a node whose worker on the web would get the task of another new node, whatever the two ask. Both would
+    /// be paid for: the prompts of their later steps differ in the ids of evidence.
     fn repeats_outside(&mut self, is_reworded: &dyn Fn(&NodeDraft) -> bool) {
         let id = |name: &String| self.id(name).map_or_else(|| name.clone(), |id| id.to_string());
         let told = |node: &NodeDraft| {
@@ -351,6 +352,7 @@ impl<'a> Check<'a> {
             } else if let Some(by) = self.needed_by(draft, &node.id) {
                 self.complaints.push(format!("`{id}` cannot be dropped: `{by}` needs it"));
             }
+            // Also after a complaint, since there is no plan then.
             let UpdateDraft { priority, source_hint, drop, .. } = *draft;
             updates.push(Update { id: node.id.clone(), question, priority, source_hint, drop });
         }
@@ -397,6 +399,7 @@ fn schema(text: &str) -> Result<Value, String> {
     if !value.is_object() {
         return Err("it must be an object".to_owned());
     }
+    // Compiled now, so that a schema which cannot be used costs no research.
     compile(&value).map_err(|error| error.to_string())?;
     Ok(value)
 }

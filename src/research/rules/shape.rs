@@ -122,6 +122,7 @@ impl<'a> Span<'a> {
 
 /// Returns `text` in lower case with quotes, code and brackets as one word each; every byte keeps its place.
 pub(super) fn mask(text: &str) -> String {
+    // ASCII only: other letters may change their length in lower case, and offsets must stay those of the text.
     let mut mask = text.to_ascii_lowercase();
     for (open, close) in [('`', '`'), ('"', '"'), ('“', '”'), ('(', ')')] {
         let mut from = 0;
@@ -168,6 +169,7 @@ fn clauses<'a>(span: Span<'a>, splitter: &WordSplitter) -> Vec<Span<'a>> {
         let is_new = joint != ", " || right.starts_with("how what why");
         (is_new && left.asks() && right.asks() && is_whole(left) && is_whole(right)).then_some((at, left, right))
     };
+    // At the same place the first one wins, so the longer one comes first.
     let joints = [", and ", " and ", ", "];
     let found = joints.iter().flat_map(|joint| span.mask.match_indices(*joint).map(|(at, _)| (at, *joint)));
     match found.filter_map(halves).min_by_key(|(at, ..)| *at) {
