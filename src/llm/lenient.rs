@@ -32,6 +32,7 @@ pub(super) fn read(text: &str) -> Result<Value, String> {
         return Ok(value);
     }
     let longest = stretches.iter().max_by_key(|stretch| stretch.len()).ok_or("the JSON in the reply is not closed")?;
+    // The default escapes a character above U+FFFF with five hex digits, which read back as two others.
     let options = RepairOptions { ensure_ascii: false, ..RepairOptions::default() };
     let repaired = (depth(longest) <= MAX_DEPTH).then(|| llm_json::loads(longest, &options).ok()).flatten();
     repaired.filter(is_filled).ok_or_else(|| format!("the reply is not valid JSON: {strict}"))

@@ -31,7 +31,8 @@ const MAX_OUTPUT_TOKENS: u32 = 4_000;
 /// Default allowance of reasoning tokens per reply, for models that reason.
 const REASONING_TOKENS: u32 = 4_000;
 
-/// Default limit of tokens per prompt.
+/// Default limit of tokens per prompt. Models use a longer prompt less well, whatever their window: in RULER, Llama 3.1
+/// 8B scores 95.5 at 4,096 tokens, 87.4 at 32,768 and 77.0 at 131,072.
 const MAX_INPUT_TOKENS: u64 = 32_000;
 
 /// Context window assumed for an unknown model, in tokens.
@@ -240,6 +241,7 @@ impl Models {
         environment: &Environment,
         prices: &PriceTable,
     ) -> Result<Option<Self>, ModelsError> {
+        // OpenAI, the default endpoint, cannot be used without a key.
         let has_endpoint = options.layers().any(|layer| layer.base_url.is_some() || layer.key_env.is_some());
         let has_variable = [OPENAI_BASE_URL, OPENAI_KEY].iter().any(|name| environment.get(name).is_some());
         if !has_endpoint && !has_variable {

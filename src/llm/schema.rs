@@ -176,6 +176,7 @@ fn tightened(schema: &Value) -> Option<Map<String, Value>> {
             reference.as_str().is_some_and(|reference| reference == "#" || reference.starts_with("#/$defs/"));
         return is_local.then(|| Map::from_iter([("$ref".to_owned(), reference.clone())]));
     }
+    // Generators wrap a reference like this to put a description beside it.
     if let Some([only]) = schema.get("allOf").and_then(Value::as_array).map(Vec::as_slice) {
         return tightened(only);
     }
@@ -192,6 +193,7 @@ fn tightened(schema: &Value) -> Option<Map<String, Value>> {
     if is_type(schema, "object") {
         form.extend(members(schema)?);
     }
+    // A schema without a constraint, or a list of anything, is nothing that can be enforced.
     let says_something = ["type", "enum", "const", "anyOf"].iter().any(|key| form.contains_key(*key));
     let is_whole = !is_type(schema, "array") || form.contains_key("items");
     (says_something && is_whole).then_some(form)

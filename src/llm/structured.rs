@@ -144,6 +144,7 @@ fn repair(caller: &dyn Caller, prompt: &Prompt, reply: &Reply, complaint: &str) 
     let said: u64 = prompt.messages.iter().map(|message| count(&message.text)).sum();
     let form = prompt.schema.as_ref().map_or(0, |form| count(&form.schema.to_string()));
     let taken = said + form + count(&task) + FRAME_TOKENS;
+    // Task and complaint are needed whole, so the reply is cut.
     let shown = head(&reply.text, caller.input_limit(prompt.role).saturating_sub(taken), count);
     // Some endpoints reject an empty message.
     if !shown.is_empty() {

@@ -69,6 +69,7 @@ fn end_of_sentence(rest: &str) -> usize {
     let Some(end) = pieces(rest).first().and_then(|end| Some(rest.find(end)? + end.len())) else { return 0 };
     let mut words = rest[..end].split_whitespace();
     let first = words.next().unwrap_or_default();
+    // `Tea takes two minutes [n1e1], coffee four` and `… [n1e1] and coffee four` begin another claim.
     let goes_on = rest.starts_with(' ') && first.starts_with(char::is_lowercase) && !CONJUNCTIONS.contains(&first);
     if goes_on && words.count() < MOST_END_WORDS { end } else { 0 }
 }

@@ -97,6 +97,7 @@ fn read(caller: &dyn Caller, question: &Outbound, page: &str, ranked: &[Range<us
     let room = room::<DigestDraft>(caller, Template::Digest.role());
     let mut prompt = fitted(caller, room, &mut pieces, render, |pieces| pieces.len() > 1 && pieces.pop().is_some());
     prompt.max_output_tokens = prompt.max_output_tokens.min(MAX_REPLY_TOKENS);
+    // Optional: without a digest in time, the ranked pieces are shown as they are.
     prompt.patience = Some(DIGEST_TIME);
     (in_order(&pieces), prompt)
 }

@@ -513,6 +513,7 @@ fn nearest<T: AsRef<str>>(all: Vec<T>, question: &str, tokens: u64) -> Vec<T> {
     let text = |kept: &BTreeSet<usize>| kept.iter().map(|place| all[*place].as_ref()).collect::<Vec<_>>().join("\n");
     for (_, place) in ranked {
         kept.insert(place);
+        // A shorter sentence may still fit.
         if estimate(&text(&kept)) > tokens {
             kept.remove(&place);
         }

@@ -387,6 +387,7 @@ fn deciding(candidate: &Candidate<'_>, question: &Question, weights: &Weights, s
     }
     let wanted = Wanted::of(question.as_str());
     let is_text = |line: &&str| line.contains(char::is_alphanumeric) && !line.starts_with(['`', '~']);
+    // Headings are left out: all sentences of a unit share them.
     let none = HashSet::new();
     let score = |(part, sentence): (usize, &Sentence)| {
         let found = candidate.matches.as_ref().map_or(0.0, |matches| matches.max_sim(part..=part));
@@ -397,6 +398,7 @@ fn deciding(candidate: &Candidate<'_>, question: &Question, weights: &Weights, s
     // "There are forty of them" answers "how many", though its neighbours have more words of the question.
     let is_wanted = |sentence: &Sentence| wanted.is_some_and(|wanted| wanted.is_in(&sentence.plain));
     let scored =
+        // Part 0 of the matches is the headings.
         (1..).zip(&candidate.unit.sentences).map(|own| ((is_said(own.1), is_wanted(own.1), score(own)), own.1));
     // Of equals the first.
     let best = scored.reduce(|best, next| if next.0 > best.0 { next } else { best });

@@ -229,6 +229,7 @@ pub(crate) fn shorten_longest<'a>(texts: impl Iterator<Item = &'a mut String>, c
     if tokens < WORTH_CUTTING_TOKENS {
         return false;
     }
+    // In steps, so that several long texts lose something instead of one losing all.
     *longest = cut(longest, tokens * 3 / 4, count).to_owned();
     true
 }

@@ -295,6 +295,7 @@ impl Report {
         };
         report.passages = passages(further, &report.evidence, report.usage.total.calls > 0);
         if is_refusal {
+            // Whatever the verdict: without a checked quote, nothing is answered.
             if stop_reason == StopReason::Complete {
                 report.stop_reason = StopReason::NoEvidence;
             }

@@ -106,6 +106,7 @@ pub(crate) fn units_of_page(page: &str) -> Vec<Unit> {
             }
             None => units.push(Unit {
                 kind,
+                // The first row of a table is its header.
                 pieces: if kind == UnitKind::Table { Vec::new() } else { vec![range.clone()] },
                 range,
                 headings: headings.clone(),
@@ -116,6 +117,7 @@ pub(crate) fn units_of_page(page: &str) -> Vec<Unit> {
         is_open = true;
     }
     for unit in &mut units {
+        // Lines of a paragraph are no items.
         if unit.kind == UnitKind::Paragraph {
             unit.pieces.clear();
         }
@@ -266,6 +268,7 @@ pub(crate) fn readable(markdown: &str) -> String {
             continue;
         }
         let marks = bare.len() - bare.trim_start_matches(['`', '~']).len();
+        // With another backtick on the line it is a code span.
         if marks >= 3 && !bare[marks..].contains('`') {
             push(&mut shown, &without_links(&prose));
             prose.clear();
@@ -304,6 +307,7 @@ fn without_comments(text: &str) -> String {
     let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((before, after)) = rest.split_once("<!--") {
         shown.push_str(before);
+        // An unclosed comment hides the rest, as in Markdown.
         rest = after.split_once("-->").map_or("", |(_, after)| after);
     }
     shown + rest

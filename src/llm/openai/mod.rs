@@ -90,6 +90,7 @@ pub(crate) enum SchemaSupport {
 pub(crate) fn reasons(model: &str) -> bool {
     // Routers put the name of the provider in front: `openai/gpt-5`.
     let model = model.rsplit('/').next().unwrap_or(model);
+    // Wider than [`KNOWN`]: open models need room for their reasoning, too.
     ["gpt-5", "gpt-6", "gpt-oss", "o1", "o3", "o4", "deepseek-r1", "magistral", "qwq"]
         .iter()
         .any(|family| model.starts_with(family))
@@ -217,6 +218,7 @@ impl OpenAiModel {
 
     /// Returns how far the endpoint enforces the schema of a prompt, as far as is known.
     fn support(&self, prompt: &Prompt) -> SchemaSupport {
+        // A poisoned lock is used: each change of the map is complete by itself.
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let left = prompt.schema.as_ref().and_then(|form| refused.left.get(&form.schema.to_string()));
         left.copied().unwrap_or(self.settings.schema)

@@ -59,7 +59,7 @@ const CURRENCIES: &str = "dollar|dollars|euro|euros|pound|pounds|cent|cents|usd|
 const NUMBERS: &str = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|sixty|\
     seventy|eighty|ninety|hundred|thousand|million|billion|dozen|half|once|twice|single|both|none|unlimited|infinite";
 
-/// Words that are days. "May" and "sun" are words of their own, so they count beside a number only.
+/// Words for a time. "May" is also another word, so it counts only beside a number.
 const DAYS: &str = "monday|tuesday|wednesday|thursday|friday|saturday|sunday|mondays|tuesdays|wednesdays|thursdays|fridays|\
     saturdays|sundays|january|february|march|april|june|july|august|september|october|november|december|jan|feb|mar|apr|jun|\
     jul|aug|sep|sept|oct|nov|dec|yesterday|today|tomorrow|version|release";

@@ -266,6 +266,7 @@ impl<'a> Check<'a> {
     }
 
     fn node(&mut self, at: usize, draft: &NodeDraft, depth: u32, round: u32) -> Option<Node> {
+        // All parts are checked before a missing question ends this, so that every complaint is made.
         let question = self.question(&draft.id, &draft.question);
         let aspects = self.aspects(draft);
         let output_schema = self.output_schema(draft);
