@@ -17,7 +17,7 @@ pub enum Role {
     Worker,
     /// Merges findings into summaries.
     Summariser,
-    /// Judges what is still missing.
+    /// Judges a draft and names its gaps.
     Judge,
     /// Writes the report.
     Writer,

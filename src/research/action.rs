@@ -211,7 +211,7 @@ pub(super) struct Notebook<'a, Q: ?Sized> {
     pub(super) remarks: Vec<String>,
     /// Whether any call to the source succeeded.
     has_answer: bool,
-    /// Last failure of the source, or that the run no longer asks it.
+    /// Last failure of the source, or the fact that the run has given it up.
     failure: Option<SourceError>,
 }
 

@@ -1,4 +1,4 @@
-//! Assembles a draft from branch reports without a model: findings in tree order, comparisons last.
+//! Assembles a draft from branch reports without a model: findings in tree order, below those that compare.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -42,7 +42,7 @@ impl FoldedText {
         if wanted.is_empty() {
             return None;
         }
-        // Only the nearest ones before and after are looked at: a text may have a short quote in every line.
+        // Only the nearest match on either side is examined: a text may have a short quote in every line.
         let text = &self.folded;
         let from = usize::try_from(cited.first.max(1) - 1).unwrap_or(usize::MAX);
         let from = self.line_starts.get(from).copied().unwrap_or(text.len());

@@ -1,8 +1,8 @@
 //! Folds branches into a memory: a global summary of bounded size, and one summary per group.
 //!
 //! Summaries guide planning and may omit facts; a report cites the evidence in the branches. Folding in one branch
-//! costs about twice the limit, however many were folded before. For each fold there is a rule-based one, used without
-//! a model and if the model fails.
+//! costs about twice the limit, however many were folded before. Each fold has a counterpart by rules, which is used
+//! without a model and if the model fails.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -78,7 +78,7 @@ impl PublicBranch {
         branches.get(id).filter(|_| is_public).map(Self::without_output)
     }
 
-    /// Returns the findings of any node, because the user lets internal text leave.
+    /// Returns the findings of any node. The user has allowed internal text to leave.
     pub(crate) fn allowed_by_user(_: EgressAllowed, branch: &Branch) -> Self {
         Self::without_output(branch)
     }

@@ -1,7 +1,7 @@
 //! Picks the units of found documents that answer a question, without a model.
 //!
 //! A unit is scored by a few features that can be explained, such as the share of the question's words in it and how
-//! well each of them is found in its sentences and its heading.
+//! well each of them matches its sentences and headings.
 
 mod asked;
 
@@ -248,7 +248,7 @@ fn with_what_they_refer_to(text: &str, units: Vec<Unit>) -> Vec<Unit> {
     extended
 }
 
-/// Returns the sections in which something was found, with the best score in each.
+/// Returns the sections with hits, with the best score in each.
 fn sections_hit(units: &[Unit], hits: &[(Range<usize>, f32)]) -> HashMap<usize, f32> {
     let mut sections = HashMap::new();
     for (range, score) in hits {

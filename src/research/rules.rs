@@ -73,7 +73,8 @@ pub fn plan_by_rules(brief: &Brief) -> PlanDraft {
     PlanDraft { reasoning, new_nodes, updates: Vec::new() }
 }
 
-/// Returns one node for each missing aspect, in words that no node has used yet; none if those are used up.
+/// Returns one node for each missing aspect, in words that no node has used yet. An aspect whose wordings are used up
+/// gets none.
 ///
 /// An aspect is asked first with the key words of the question, then by itself.
 pub(crate) fn replan_by_rules(brief: &Brief, tree: &Tree, missing: &[AspectId]) -> PlanDraft {

@@ -58,14 +58,13 @@ impl Tripwire {
     ///
     /// # Errors
     ///
-    /// Returns what the text shares with internal text but not with outbound text.
+    /// Returns the kind of content that the text shares with internal text but not with outbound text.
     pub(crate) fn check(&self, text: &str) -> Result<(), Tripped> {
         let is_internal = |own: &HashSet<u64>, internal: &HashSet<u64>, outbound: &HashSet<u64>| {
             own.iter().any(|hash| internal.contains(hash) && !outbound.contains(hash))
         };
         let mut own = Known::default();
-        // Outgoing text is put together of parts, a question of its aspects. A run of words across two of them is
-        // chance.
+        // Outgoing text is composed of parts, such as aspects. A run of words across two parts is chance.
         text.split(['\n', ';']).for_each(|part| own.learn(part));
         let Self { internal, outbound } = self;
         match () {

@@ -12,8 +12,8 @@ use super::sentence::{Sentence, every_sentence, every_sentence_of_page, is_end};
 use crate::base::line::{is_directive, is_tag};
 use crate::base::word::count_words;
 
-/// Longest paragraph that is taken whole as the lead-in of a code block, in bytes; of a longer one the last sentence
-/// is.
+/// Longest paragraph that becomes the lead-in of a block as a whole, in bytes. Of a longer one only the last sentence
+/// does.
 const MAX_LEAD_IN: usize = 400;
 
 /// Most words of a paragraph that heads a list like a heading does, without a colon: `**Requirements**`.

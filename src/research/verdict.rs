@@ -235,7 +235,7 @@ fn node_line(node: &Node) -> Value {
     })
 }
 
-/// Returns a quote as the judge is shown it: with its provenance, and cut.
+/// Renders a quote for the judge: cut, with its provenance.
 fn shown_quote(quote: &Evidence) -> Value {
     let text = cut(&quote.quote, MAX_QUOTE_CHARACTERS);
     json!({"id": quote.id, "text": format!("From: {}\n{text}", quote.source.provenance())})

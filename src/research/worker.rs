@@ -49,7 +49,7 @@ impl Default for WorkerLimits {
     }
 }
 
-/// A node whose conclusions a worker sees.
+/// Conclusions of a node, as shown to a worker.
 #[derive(Debug)]
 pub(crate) struct Conclusion<'a, Q: ?Sized = str> {
     id: &'a NodeId,
@@ -77,7 +77,7 @@ impl<'a> Conclusion<'a, Outbound> {
     }
 }
 
-/// An aspect, as a worker is shown it.
+/// An aspect, as shown to a worker.
 #[derive(Debug, Serialize)]
 pub(crate) struct TaskAspect<'a, Q: ?Sized = str> {
     pub(crate) id: &'a AspectId,
@@ -95,7 +95,7 @@ impl<'a> From<&'a Aspect> for TaskAspect<'a> {
 pub(crate) struct Task<'a, Q: ?Sized = str> {
     /// The node to work on.
     pub(crate) id: &'a NodeId,
-    /// What the worker may do.
+    /// Actions that the worker may take.
     pub(crate) tools: &'a [Tool],
     /// JSON Schema of the node's result. No step shows it: it shapes the report, after everything was gathered.
     pub(crate) output_schema: Option<&'a Value>,
@@ -208,7 +208,7 @@ struct CallingDraft {
 /// An action and its result, as shown in later steps.
 #[derive(Clone, Debug, Serialize)]
 struct StepResult {
-    /// 0 for what was skimmed before the first step.
+    /// 0 for units that were skimmed before the first step.
     step: u32,
     call: String,
     outcome: String,
@@ -583,8 +583,8 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         is_last || is_short || is_tight
     }
 
-    /// Shortens the prompt: first the passages of earlier steps, oldest first, then the summary and the dependencies,
-    /// then the passages of the last step, and last the conclusions and notes. Ids of omitted passages stay valid.
+    /// Shortens the prompt: first the passages of earlier steps, oldest first, then the summary, the passages of the
+    /// last step and whole results, and last the conclusions and notes. Ids of omitted passages stay valid.
     fn shrink(&self, view: &mut WorkerParts) -> bool {
         let count = |text: &str| self.caller.count(Role::Worker, text);
         let last = view.results.last().map_or(0, |result| result.step);
@@ -625,7 +625,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             } else {
                 (&passage.text, limits.snippet_tokens)
             };
-            // What stands below the text of an opened passage is shown even if the text is cut.
+            // Links below the text of an opened passage are shown even if the text is cut.
             let (whole, below) = match whole.strip_prefix(passage.text.as_str()) {
                 Some(below) if shown.is_opened => (passage.text.as_str(), below),
                 _ => (whole.as_str(), ""),
@@ -642,7 +642,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             shown.cut_at = match () {
                 () if start.starts_with(passage.text.trim_end()) => None,
                 () if passage.text.starts_with(start) => Some(start.len()),
-                // A digest stands for the page, which is then read from its beginning.
+                // A digest replaces the text of the page, so reading on begins at its start.
                 () => Some(0),
             };
             PromptPassage { id, place, text }
@@ -667,7 +667,7 @@ pub(super) fn conclusions(task: &Task<'_>) -> Vec<PromptEntry> {
     task.conclusions.iter().map(named).collect()
 }
 
-/// Returns a line for each document: where it is, its date, and the ids of the quotes from it.
+/// Returns a line for each document: its place, its date, and the ids of the quotes from it.
 fn origins(evidence: &[Evidence]) -> Vec<String> {
     let mut origins: Vec<(String, Vec<String>)> = Vec::new();
     for quote in evidence {

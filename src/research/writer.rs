@@ -3,7 +3,8 @@
 //!
 //! A short answer is one call. A long one is outlined, its sections are written in parallel, and a last call writes the
 //! summary from them. A reply that is well-formed but has no substance (a placeholder, no citation, another topic) is
-//! refused and repaired once. If that fails too, the answer is assembled from the branch reports.
+//! refused like one that breaks its schema: it is repaired once and then written anew. If that fails too, the answer is
+//! assembled from the branch reports.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

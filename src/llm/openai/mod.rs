@@ -5,8 +5,8 @@
 //!                          └─────▶ failure: whether it was paid for, whether to retry
 //! ```
 //!
-//! Uses the request types of `async-openai` but not its client, which retries on its own, ignores `Retry-After` and
-//! reads bodies of any size. A call that may be paid for must be sent exactly once.
+//! Uses the request types of `async-openai` but not its client, which retries on its own, waits as long as
+//! `Retry-After` asks, and reads bodies of any size. A call that may be paid for must be sent exactly once.
 //!
 //! A schema that an endpoint refuses to enforce is part of the prompt from then on: no reply was generated, so the
 //! request is sent again in a looser form (see [`SchemaSupport`]). Replies are checked against the whole schema in any

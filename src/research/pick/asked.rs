@@ -213,7 +213,7 @@ impl Asked {
         }
     }
 
-    /// Returns whether a unit says the kind of thing that the question asks for: a number, a time, a definition.
+    /// Returns whether a unit contains the kind of answer that the question asks for: a number, a time, a definition.
     pub(super) fn suits(self, unit: &Unit, text: &str, weights: &Weights, splitter: &WordSplitter) -> bool {
         let own = &text[unit.range.clone()];
         match self {

@@ -8,7 +8,7 @@ use crate::kb::embed::Matches;
 use crate::research::sentence::Sentence;
 use crate::research::unit::{Unit, UnitKind};
 
-/// Consecutive sentences in which the question is looked for.
+/// Consecutive sentences that are compared with the question as one.
 const WINDOW: usize = 2;
 
 /// Weight of a word of the question that is not in a unit but in its headings or title.
@@ -77,9 +77,9 @@ pub(super) struct Features {
     about: f32,
     /// `MaxSim` of the word of the question that matches it worst.
     least: f32,
-    /// How much it says.
+    /// Length, up to [`FULL_WORDS`].
     fullness: f32,
-    /// Whether it says the kind of thing that is asked for.
+    /// Whether it contains the kind of answer that is asked for.
     suits: f32,
     /// Whether it has the form that is asked for.
     form: f32,
@@ -166,7 +166,8 @@ impl Features {
     }
 }
 
-/// Returns the share of the question's words in a text; words of what it is about count for [`ABOUT`].
+/// Returns the share of the words of the question that a text has. A word that only `about` has, its headings and
+/// title, counts [`ABOUT`] times.
 pub(super) fn share(weights: &Weights, words: &HashSet<String>, about: &HashSet<String>) -> f32 {
     let total: f32 = weights.values().sum::<f32>().max(f32::EPSILON);
     let part = |(stem, weight): (&String, &f32)| match () {

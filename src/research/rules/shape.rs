@@ -217,7 +217,7 @@ fn comparison(span: Span<'_>) -> Option<Vec<Part>> {
             Some(Part { question: aspect.clone(), aspect })
         };
         let entities = list.trim().split(OTHER_SEPARATORS).into_iter().map(entity).collect::<Option<Vec<_>>>()?;
-        // More than two may be a clause of its own, which these words do not tell.
+        // Of more than two, one may be a separate clause, which these patterns cannot tell.
         return (entities.len() == 2).then_some(entities);
     }
     // “A or B: what is different?”
