@@ -183,6 +183,7 @@ fn tightened(schema: &Value) -> Option<Map<String, Value>> {
     let kept = schema.iter().filter(|(key, value)| KEPT.contains(&key.as_str()) && is_enforceable(key, value));
     let mut form: Map<_, _> = kept.map(|(key, value)| (key.clone(), value.clone())).collect();
     if let Some(choices) = schema.get("anyOf").or_else(|| schema.get("oneOf")) {
+        // OpenAI takes `anyOf` and refuses `oneOf`; the reply is checked against the original.
         let choices = choices.as_array()?.iter().map(|choice| tightened(choice).map(Value::Object));
         form.insert("anyOf".into(), choices.collect::<Option<Vec<_>>>()?.into());
         form.remove("type");

@@ -273,6 +273,7 @@ fn held_to(said: &VerdictDraft, complaints: &[Complaint], brief: &Brief, tree: &
     let relied_on = relied_on(said, tree);
     // A node that failed or found nothing is no gap by itself: others may cover its aspects.
     let is_complete = said.is_complete && missing.is_empty() && !has_uncited && !relied_on.is_empty();
+    // `all` holds for an empty list, too, which is no failed search.
     let is_in_vain = !missing.is_empty() && missing.iter().all(|aspect| was_tried_in_vain(&aspect.id, tree));
     let areas = said.weak_evidence_areas.iter().map(|area| one_line(area)).filter(|area| !area.is_empty());
     Verdict {

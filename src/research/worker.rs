@@ -417,6 +417,7 @@ pub(crate) async fn gather<Q: ?Sized + AsRef<str> + Send + Sync>(
 impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
     /// Takes steps until it must stop.
     async fn gather(&mut self) -> Result<Ending, CallError> {
+        // The report is written from the conclusions alone.
         if self.task.tools == [Tool::Conclude] {
             return Ok(Ending::of(BranchStop::Done));
         }
@@ -457,6 +458,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         let has_lost_note = outcomes.iter().any(|outcome| outcome.is_lost_note);
         for outcome in outcomes {
             let result = self.result(step, outcome);
+            // Only appended: a prompt that begins like the one before is read from the cache of the provider.
             self.results.push(result);
         }
         // An idle step counts as a repetition, or a model that does nothing would use up all its steps.
@@ -481,6 +483,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         match self.ask_once(&key, &prompt).await {
             Err(StructuredError::Call(CallError::Model(ModelError::ContextTooLong { .. }))) => {
                 let older = self.results.len().div_ceil(2);
+                // For good, since later prompts would be too long as well.
                 self.results.drain(..older);
                 let prompt = self.prompt(step);
                 self.ask_once(&key.then("shorter"), &prompt).await
@@ -517,6 +520,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
 
     /// Returns the prompt of a step, and marks the passages it had no room for.
     fn prompt(&mut self, step: u32) -> Prompt {
+        // Shortened in a copy: the next prompt begins with all results again.
         let mut view = WorkerParts {
             results: self.results.clone(),
             context: self.task.context.as_ref().to_owned(),

@@ -225,6 +225,7 @@ impl<'a> Writer<'a> {
             match section {
                 Ok(section) => {
                     (self.material.on_section)(&self.section_as_shown(&section));
+                    // Kept as written: [`Self::held_to_evidence`] counts what it removes.
                     sections.push(section);
                 }
                 Err(error) => failed = failed.or(Some(error)),
@@ -325,6 +326,7 @@ impl<'a> Writer<'a> {
             let sections = sections.iter().map(|section| PromptText { id: String::new(), text: shown(section) });
             return WriterParts { sections: sections.collect(), quotes, ..WriterParts::default() };
         }
+        // Measured without quotes: those that do not fit are dropped when the prompt is made.
         let view = WriterParts { findings: findings.join("\n\n"), ..WriterParts::default() };
         if size(self.caller, &self.whole_prompt(&view)) <= room::<WriteDraft>(self.caller, Role::Writer) {
             return WriterParts { quotes: quotes(ledger), ..view };
@@ -460,6 +462,7 @@ impl<'a> Writer<'a> {
             open.extend(marked.open);
             marked.text
         };
+        // Unknown ids are removed first, so that they support nothing.
         let answer = borne_out(clean(draft.answer.trim(), UNSUPPORTED));
         let sections = sections
             .into_iter()
