@@ -165,6 +165,7 @@ impl PriceTable {
 
 /// Returns the name of a model without the date of its snapshot, or `None` if it has no date.
 fn without_date(model: &str) -> Option<&str> {
+    // Names are any text, so the cut may fall inside a character.
     let (base, date) = model.split_at_checked(model.len().checked_sub("-2026-03-05".len())?)?;
     let is_date = date.bytes().enumerate().all(|(at, byte)| match at {
         0 | 5 | 8 => byte == b'-',

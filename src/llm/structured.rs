@@ -105,6 +105,7 @@ pub(crate) fn check_schema(schema: &Value) -> Result<(), StructuredError> {
     CompiledSchema::new("schema", schema.clone()).map(|_| ())
 }
 
+/// Makes the attempts that the module describes, until `accept` takes a value.
 async fn climb<T>(
     caller: &dyn Caller,
     key: &CallKey,

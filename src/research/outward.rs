@@ -104,6 +104,7 @@ impl OutwardTask {
 
     /// Returns its text without the dates.
     pub(crate) fn words(&self) -> Outbound {
+        // A planned question need not name its aspects.
         let aspects = self.aspects.iter().map(|aspect| &aspect.text);
         Outbound::joined([&self.question()].into_iter().chain(&self.background).chain(aspects), "\n")
     }

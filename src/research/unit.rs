@@ -158,6 +158,7 @@ impl Reader {
                         self.is_heading = true;
                     }
                     (0, tag) => self.units.extend(kind_of(tag).map(|kind| self.unit(kind, range))),
+                    // Nested items belong to the piece they stand in.
                     (1, Tag::Item | Tag::TableRow) => {
                         if let Some(unit) = self.units.last_mut() {
                             unit.pieces.push(range);
@@ -208,6 +209,7 @@ fn kind_of(tag: &Tag<'_>) -> Option<UnitKind> {
 fn with_lead_ins(document: &str, blocks: Vec<Unit>) -> Vec<Unit> {
     let mut units: Vec<Unit> = Vec::new();
     for mut unit in blocks {
+        // The parser counts the line break after a block as part of it.
         unit.range.end = unit.range.start + document[unit.range.clone()].trim_end().len();
         let lead = units.last().filter(|last| last.kind == UnitKind::Paragraph && last.section == unit.section);
         match lead.and_then(|lead| lead_in(document, lead, unit.kind)) {
@@ -274,6 +276,7 @@ pub(crate) fn readable(markdown: &str) -> String {
             prose.clear();
             code = Some((bare[..marks].to_owned(), vec![line.to_owned()]));
         } else if !is_directive(bare) && !is_tag(bare) {
+            // Collected, since a link or a tag may continue on the next line.
             prose.push_str(line);
             prose.push('\n');
         }

@@ -74,6 +74,7 @@ impl<'a> Check<'a> {
         for (at, node) in draft.new_nodes.iter().enumerate() {
             new.entry(node.id.as_str()).or_insert(at);
         }
+        // An id that does not parse is refused with its update.
         let dropped = draft.updates.iter().filter(|update| update.drop).filter_map(|update| update.id.parse().ok());
         Self { draft, tree, brief, new, dropped: dropped.collect(), complaints: Vec::new() }
     }
