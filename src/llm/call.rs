@@ -26,7 +26,7 @@ impl CallKey {
         Self { node: None, text: step.into() }
     }
 
-    /// Returns the key that those of all calls on a node continue.
+    /// Returns the common prefix of the keys of all calls on a node.
     pub(crate) fn of_node(node: &NodeId) -> Self {
         Self { node: Some(node.clone()), text: node.to_string() }
     }
@@ -97,7 +97,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// A call was not made or got no reply.
+/// A call that was not made or got no reply.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CallError {
     /// The model failed, after all retries.
@@ -163,7 +163,7 @@ pub(crate) trait Caller: Send + Sync {
     /// the same prompt to find its reply.
     fn is_tight(&self, key: &CallKey) -> bool;
 
-    /// Returns whether what is left is likely to pay for prompts of these sizes, so that nothing is begun that cannot be
-    /// finished.
+    /// Returns whether the rest of the budget is likely to pay for prompts of these sizes, so that no work is begun
+    /// that cannot be finished.
     fn can_pay(&self, role: Role, prompts: &[u64]) -> bool;
 }

@@ -28,8 +28,9 @@ pub(crate) enum EndpointError {
 impl ModelEndpoint {
     /// Resolves the settings `base_url` and `key_env`.
     ///
-    /// `OPENAI_API_KEY` is sent to OpenAI and to the address in `OPENAI_BASE_URL`, because users set those two together.
-    /// Any other address gets a key only through `key_env`, so that a key never reaches an address it was not made for.
+    /// `OPENAI_API_KEY` is sent to OpenAI and to the address in `OPENAI_BASE_URL`, because users set those two
+    /// together. Any other address gets a key only through `key_env`, so that a key never reaches an address it was not
+    /// made for.
     ///
     /// # Errors
     ///
@@ -41,15 +42,17 @@ impl ModelEndpoint {
     ) -> Result<Self, EndpointError> {
         let address = base_url.or_else(|| environment.get(OPENAI_BASE_URL)).unwrap_or(OPENAI);
         let address: BaseUrl = address.parse().map_err(EndpointError::Address)?;
+        // Compared by host: `base_url` may also spell out the address of OpenAI itself.
         let is_paired = base_url.is_none() || address.is_openai();
+        // Only if it is set: `key_in` refuses a variable without a value, and a server may need no key.
         let usual = (is_paired && environment.get(OPENAI_KEY).is_some()).then_some(OPENAI_KEY);
         let key = environment.key_in(key_env.or(usual))?;
         Ok(Self { address, key })
     }
 }
 
-/// Providers that speak the API of OpenAI, under the names of the `GenAI` conventions, by their host; one that begins with a
-/// dot matches all hosts with that suffix.
+/// Hosts of providers that speak the API of OpenAI, with their names in the `GenAI` conventions. A host that begins
+/// with a dot matches every host with that suffix.
 const PROVIDERS: [(&str, &str); 12] = [
     (OPENAI_HOST, "openai"),
     (".openai.azure.com", "azure.ai.openai"),

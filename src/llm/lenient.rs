@@ -25,18 +25,20 @@ pub(super) fn read(text: &str) -> Result<Value, String> {
     if !text.contains(['{', '[']) {
         return Err("there is no JSON object in the reply".into());
     }
+    // Valid parts come first: repairing one could only change it.
     let stretches = stretches(text);
     let mut valid = stretches.iter().filter_map(|stretch| serde_json::from_str(stretch).ok());
     if let Some(value) = valid.find(is_more_than_prose) {
         return Ok(value);
     }
     let longest = stretches.iter().max_by_key(|stretch| stretch.len()).ok_or("the JSON in the reply is not closed")?;
+    // The default escapes a character above U+FFFF with five hex digits, which read back as two others.
     let options = RepairOptions { ensure_ascii: false, ..RepairOptions::default() };
     let repaired = (depth(longest) <= MAX_DEPTH).then(|| llm_json::loads(longest, &options).ok()).flatten();
     repaired.filter(is_filled).ok_or_else(|| format!("the reply is not valid JSON: {strict}"))
 }
 
-/// Returns the outermost balanced bracketed parts of `text`.
+/// Returns the outermost balanced bracketed parts of `text`. Bytes suffice: no byte of a longer character is ASCII.
 fn stretches(text: &str) -> Vec<&str> {
     let mut stretches = Vec::new();
     let (mut start, mut depth) = (0, 0_usize);
@@ -45,6 +47,7 @@ fn stretches(text: &str) -> Vec<&str> {
         match byte {
             _ if is_escaped => is_escaped = false,
             b'\\' if is_quoted => is_escaped = true,
+            // Outside of brackets, a quotation mark belongs to the prose and may have no partner.
             b'"' if depth > 0 => is_quoted = !is_quoted,
             b'{' | b'[' if !is_quoted => {
                 if depth == 0 {
@@ -82,6 +85,8 @@ fn is_filled(value: &Value) -> bool {
     }
 }
 
+/// Returns an upper bound on the nesting. Brackets in strings count: in malformed text, the end of a string is
+/// uncertain.
 fn depth(text: &str) -> usize {
     let mut deepest = 0_usize;
     let mut depth = 0_usize;

@@ -17,7 +17,7 @@ pub enum Role {
     Worker,
     /// Merges findings into summaries.
     Summariser,
-    /// Judges what is still missing.
+    /// Judges a draft and names its gaps.
     Judge,
     /// Writes the report.
     Writer,
@@ -74,7 +74,7 @@ pub(crate) enum Speaker {
 }
 
 impl Speaker {
-    /// Returns the name of its role in a conversation.
+    /// Returns its role name in chat APIs.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::System => "system",
@@ -102,7 +102,7 @@ pub struct Schema {
     pub(crate) schema: Value,
 }
 
-/// The content of a request. Equal prompts are the same request, which is what recorded replies are found by.
+/// The content of a request. Recorded replies are found by its hash, so equal prompts are one request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prompt {
     /// Role of the call.
@@ -115,11 +115,11 @@ pub struct Prompt {
     pub(crate) temperature: Option<f32>,
     /// Schema of the reply; `None` for free text.
     pub schema: Option<Schema>,
-    /// Which of several samples of the same prompt this is; a recorded reply answers only its own sample. Not sent.
+    /// Number of this sample of the prompt. A recorded reply answers only its own sample. Not sent.
     #[serde(default, skip_serializing_if = "is_first")]
     pub(crate) sample: u32,
-    /// Timeout of an optional call: it is not retried, and if it does not fit the budget, other calls may still do. Not
-    /// part of the request.
+    /// Timeout of an optional call. Such a call is not retried, and other calls continue if it does not fit the budget.
+    /// Not part of the request.
     #[serde(skip)]
     pub(crate) patience: Option<Duration>,
     /// Hint for the endpoint's prompt cache: prompts with equal keys begin alike. Not part of the request.
@@ -127,7 +127,7 @@ pub struct Prompt {
     pub(crate) cache_key: Option<String>,
 }
 
-/// Leaves the field out of hashes: most prompts are asked once, and journals have hashes from before the field.
+/// Leaves the field out of hashes, since older journals have hashes of prompts without it.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_first(sample: &u32) -> bool {
     *sample == 0

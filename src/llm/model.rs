@@ -20,7 +20,8 @@ pub trait Model: Send + Sync {
     /// Returns an upper bound on the tokens of a prompt, including message framing and schema. Used for reservations.
     fn count_input(&self, prompt: &Prompt) -> u64;
 
-    /// Returns the tokens of a prompt as it would be sent now; [`Self::count_input`] also covers a schema that is refused.
+    /// Returns the tokens of a prompt as it would be sent now; [`Self::count_input`] also covers a schema that is
+    /// refused.
     fn count_sent(&self, prompt: &Prompt) -> u64 {
         self.count_input(prompt)
     }
@@ -36,8 +37,8 @@ pub trait Model: Send + Sync {
         None
     }
 
-    /// Finds out whether the endpoint cannot answer, with a request that costs nothing. In doubt it can: what a server
-    /// lists is not always all it takes. Returns the context window in tokens, if the endpoint states it.
+    /// Checks, with a free request, whether calls are certain to fail. In doubt they are not: servers also take models
+    /// that they do not list. Returns the context window in tokens, if the endpoint states it.
     fn reach(&self) -> BoxFuture<'_, Result<Option<u64>, ModelError>> {
         Box::pin(async { Ok(None) })
     }
@@ -46,7 +47,7 @@ pub trait Model: Send + Sync {
     fn send<'a>(&'a self, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, ModelError>>;
 }
 
-/// A call brought no reply. The variant decides whether to retry.
+/// A call without a usable reply. The variant decides whether to retry.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ModelError {
     /// The endpoint did not accept the request. Nothing was paid, and a retry may succeed.
@@ -65,7 +66,7 @@ pub enum ModelError {
         retry_after: Option<Duration>,
     },
 
-    /// The request was sent and no usable reply came. It may have been paid for, so it is charged at its worst case.
+    /// The request was sent, and no reply can be read. It may have been paid for, so it is charged at its worst case.
     #[error("no reply to a request that may have been paid for: {reason}")]
     Unknown {
         /// The failure in words.
@@ -110,7 +111,7 @@ pub enum ModelError {
         reason: String,
     },
 
-    /// A background research job could not be started or brought no result.
+    /// A background research job could not be started or ended without a result.
     #[error("Deep Research brought nothing: {reason}")]
     NoResearch {
         /// The failure in words.
@@ -141,7 +142,7 @@ impl Failure for ModelError {
         match self {
             Self::Transient { retry_after, .. } | Self::RateLimited { retry_after } => Again::Later(*retry_after),
             Self::Unknown { .. } => Again::Unanswered,
-            // A refusal was thought about and paid for; the same prompt is refused again.
+            // A refusal is a reply and was paid for; the same prompt would be refused again.
             Self::Refused { .. }
             | Self::ContextTooLong { .. }
             | Self::InvalidOutput { .. }

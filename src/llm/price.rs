@@ -14,7 +14,7 @@ const TABLE: &str = include_str!("prices.toml");
 /// One dollar in billionths.
 const NANOS: f64 = 1e9;
 
-/// The number of tokens that a price is for.
+/// Number of tokens that a price refers to.
 const TOKENS: u128 = 1_000_000;
 
 /// The price of a model as written in a file, in dollars per million tokens or per search.
@@ -91,8 +91,10 @@ impl Price {
 
     /// Returns the cost of one request in billionths of a dollar, rounded up.
     pub(crate) fn cost_nanos(&self, usage: &Usage) -> u64 {
+        // Counts come from endpoints: more cached than input tokens would underflow.
         let cached = usage.cached_tokens.min(usage.input_tokens);
         let fresh = usage.input_tokens - cached;
+        // Tokens × price × factor in thousandths exceed 64 bits at about a million tokens.
         let input = u128::from(fresh) * u128::from(self.input) + u128::from(cached) * u128::from(self.cached);
         let output = u128::from(usage.output_tokens) * u128::from(self.output);
         let (input_factor, output_factor) = match self.long {
@@ -100,6 +102,7 @@ impl Price {
             _ => (1_000, 1_000),
         };
         let total = input * u128::from(input_factor) + output * u128::from(output_factor);
+        // Saturates, since a cost that is too large for the type has to exceed every limit.
         u64::try_from(total.div_ceil(TOKENS * 1_000)).unwrap_or(u64::MAX)
     }
 
@@ -162,6 +165,7 @@ impl PriceTable {
 
 /// Returns the name of a model without the date of its snapshot, or `None` if it has no date.
 fn without_date(model: &str) -> Option<&str> {
+    // Names are any text, so the cut may fall inside a character.
     let (base, date) = model.split_at_checked(model.len().checked_sub("-2026-03-05".len())?)?;
     let is_date = date.bytes().enumerate().all(|(at, byte)| match at {
         0 | 5 | 8 => byte == b'-',

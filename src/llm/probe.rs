@@ -27,8 +27,8 @@ pub(crate) struct Probe {
     pub(crate) usage: Option<Usage>,
     /// Cost of both in billionths of a dollar; `None` if the price is unknown.
     pub(crate) cost_nanos: Option<u64>,
-    /// Input tokens of the second prompt: our upper bound and the endpoint's count. llama.cpp makes a grammar of a schema,
-    /// which is not part of the prompt, so a count far below ours is no sign of a prompt that was cut.
+    /// Input tokens of the second prompt: our upper bound and the endpoint's count. llama.cpp compiles a schema into a
+    /// grammar, which is not part of the prompt, so a count far below ours does not mean that the prompt was cut.
     pub(crate) counts: Option<(u64, u64)>,
 }
 
@@ -79,6 +79,7 @@ pub(crate) async fn probe(model: &dyn Model) -> Probe {
     let prompt = Prompt::new(Role::Worker, "You answer with JSON.", task, MAX_OUTPUT_TOKENS)
         .with_schema("answer", schema::of::<Answer>());
     let second = model.send(&prompt).await;
+    // The second request may have failed; its tokens are then unknown and left out.
     let usages = [Some(&first), second.as_ref().ok()].map(|reply| reply.and_then(|reply| reply.usage));
     let mut usage = Usage::default();
     usages.into_iter().flatten().for_each(|each| usage += each);

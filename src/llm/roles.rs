@@ -31,7 +31,8 @@ const MAX_OUTPUT_TOKENS: u32 = 4_000;
 /// Default allowance of reasoning tokens per reply, for models that reason.
 const REASONING_TOKENS: u32 = 4_000;
 
-/// Default limit of tokens per prompt.
+/// Default limit of tokens per prompt. Models use a longer prompt less well, whatever their window: in RULER, Llama 3.1
+/// 8B scores 95.5 at 4,096 tokens, 87.4 at 32,768 and 77.0 at 131,072.
 const MAX_INPUT_TOKENS: u64 = 32_000;
 
 /// Context window assumed for an unknown model, in tokens.
@@ -110,6 +111,7 @@ impl ModelsOptions {
 
 impl<'de> Deserialize<'de> for ModelsOptions {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // By hand: serde does not combine `flatten` with `deny_unknown_fields`, which catches misspelt settings.
         let mut table = serde_json::Map::deserialize(deserializer)?;
         let mut roles = BTreeMap::new();
         for role in Role::ALL {
@@ -229,7 +231,7 @@ impl Models {
         Self(Role::ALL.into_iter().zip(Role::ALL.into_iter().map(model)).collect())
     }
 
-    /// Resolves settings. Returns `None` if neither a key nor an endpoint is set: there is no model then.
+    /// Resolves settings. Returns `None` if neither a key nor an endpoint is set: no model is configured then.
     ///
     /// # Errors
     ///
@@ -239,12 +241,14 @@ impl Models {
         environment: &Environment,
         prices: &PriceTable,
     ) -> Result<Option<Self>, ModelsError> {
+        // OpenAI, the default endpoint, cannot be used without a key.
         let has_endpoint = options.layers().any(|layer| layer.base_url.is_some() || layer.key_env.is_some());
         let has_variable = [OPENAI_BASE_URL, OPENAI_KEY].iter().any(|name| environment.get(name).is_some());
         if !has_endpoint && !has_variable {
             return Ok(None);
         }
         let mut models = BTreeMap::new();
+        // Shared by address: roles at one endpoint use the same pool of connections.
         let mut clients = BTreeMap::new();
         for role in Role::ALL {
             let own = options.roles.get(&role).cloned().unwrap_or_default();
@@ -275,6 +279,7 @@ impl Models {
 
     /// Returns the roles whose model has no known price. They are refused under a cost limit.
     pub(crate) fn unpriced(&self) -> Vec<(Role, String)> {
+        // Any tokens do: the cost is `None` only if the price is unknown.
         let usage = super::message::Usage { input_tokens: 1, output_tokens: 1, ..Default::default() };
         let unpriced = self.0.iter().filter(|(_, role)| role.model.cost_nanos(&usage).is_none());
         unpriced.map(|(role, model)| (*role, model.model.name().to_owned())).collect()
@@ -322,6 +327,7 @@ fn resolve_role(
     let price = prices.at(&model, is_free, options.model.is_some());
     let counter = options.encoding.map_or_else(|| TokenCounter::for_model(&model), TokenCounter::of);
     let settings = OpenAiSettings {
+        // Only OpenAI is certain to have the Responses API; compatible servers have Chat Completions.
         api: options.api.unwrap_or(if is_openai { Api::Responses } else { Api::Chat }),
         key,
         schema: options.schema.unwrap_or_default(),
@@ -352,6 +358,7 @@ fn check_taken(role: Role, model: &str, options: &ModelOptions, limits: &WindowS
             not_taken(setting, format!("its replies have at most {most} tokens, reasoning included, not {asked}"))
         }
         _ if !known.reasons && options.effort.is_some() => not_taken("effort", "it does not reason".into()),
+        // With effort `none`, such a model does not reason and takes a temperature.
         _ if known.reasons && options.temperature.is_some() && options.effort != Some(Effort::None) => {
             not_taken("temperature", "it reasons".into())
         }
@@ -389,6 +396,7 @@ impl WindowSplit {
         if room < MIN_INPUT_TOKENS {
             return Err(ModelsError::WindowTooSmall { role, window_tokens, output_tokens });
         }
+        // Also for an explicit limit: the endpoint would refuse a prompt that leaves no room for its reply.
         let max_input_tokens = options.max_input_tokens.unwrap_or(MAX_INPUT_TOKENS).min(room);
         Ok(Self { window_tokens, max_input_tokens, max_output_tokens, reasoning_tokens })
     }

@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 
 use crate::base::bounded::{TooSlow, within};
 
-/// Keywords kept in the strict form, besides the structural ones.
+/// Keywords kept in the strict form, besides the structural ones: those that OpenAI lists as supported. It refuses
+/// schemas with some of the others, such as `default`.
 const KEPT: [&str; 13] = [
     "type",
     "enum",
@@ -26,7 +27,7 @@ const KEPT: [&str; 13] = [
     "format",
 ];
 
-/// String formats supported by endpoints.
+/// String formats supported by endpoints, as listed by OpenAI.
 const FORMATS: [&str; 9] = ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
 /// Annotations, which do not constrain a value.
@@ -50,7 +51,7 @@ const MAX_DEPTH: usize = 48;
 /// Most objects in a schema, nearly all of which are subschemas.
 const MAX_OBJECTS: usize = 4_000;
 
-/// Most alternatives of a schema that are looked at for one value. References can multiply a few into millions.
+/// Most alternatives of a schema that are examined for one value. References can multiply a few into millions.
 const MAX_CHOICES: usize = 1_000;
 
 /// Time to compile a schema.
@@ -62,7 +63,7 @@ pub(crate) enum SchemaError {
     /// The schema exceeds a limit.
     #[error("it has more than {limit} {what}")]
     TooLarge {
-        /// What there is too much of.
+        /// The quantity that exceeds it.
         what: &'static str,
         /// The limit.
         limit: usize,
@@ -75,9 +76,10 @@ pub(crate) enum SchemaError {
     Invalid(String),
 }
 
-/// Compiles a schema, within limits of size, depth, branches and time. References to other documents are refused.
+/// Compiles a schema, within limits on size, depth, branches and time. References to other documents are refused.
 pub(crate) fn compile(schema: &Value) -> Result<Validator, SchemaError> {
     check_size(schema)?;
+    // The thread owns its copy, since it may outlive this call.
     let schema = schema.clone();
     let compiled = within(COMPILE_TIME, move || {
         jsonschema::validator_for(&schema).map_err(|error| SchemaError::Invalid(error.to_string()))
@@ -88,6 +90,7 @@ pub(crate) fn compile(schema: &Value) -> Result<Validator, SchemaError> {
 fn check_size(schema: &Value) -> Result<(), SchemaError> {
     let too_large = |what, limit| Err(SchemaError::TooLarge { what, limit });
     let (mut bytes, mut objects) = (0, 0);
+    // An explicit stack: a schema comes from a user or a model and may be nested deeply.
     let mut open = vec![(schema, 0)];
     while let Some((value, depth)) = open.pop() {
         if depth > MAX_DEPTH {
@@ -96,6 +99,7 @@ fn check_size(schema: &Value) -> Result<(), SchemaError> {
         match value {
             Value::Object(members) => {
                 objects += 1;
+                // About the bytes of the JSON: quotes, colon and comma are the 4.
                 bytes += members.keys().map(|name| name.len() + 4).sum::<usize>();
                 open.extend(members.values().map(|value| (value, depth + 1)));
             }
@@ -123,7 +127,8 @@ pub(crate) fn of<T: JsonSchema>() -> Value {
 ///
 /// An optional property without a default becomes nullable; [`drop_nulls`] removes such nulls from a reply. Unsupported
 /// constraints are dropped, because every reply is checked against the original schema as well. Returns `None` if the
-/// schema has no strict form: it is not an object, allows members of arbitrary names, or exceeds the limits of endpoints.
+/// schema has no strict form: it is not an object, allows members of arbitrary names, or exceeds the limits of
+/// endpoints.
 pub(crate) fn strict(schema: &Value) -> Option<Value> {
     let mut form = tightened(schema)?;
     if let Some(definitions) = schema.get("$defs") {
@@ -171,12 +176,14 @@ fn tightened(schema: &Value) -> Option<Map<String, Value>> {
             reference.as_str().is_some_and(|reference| reference == "#" || reference.starts_with("#/$defs/"));
         return is_local.then(|| Map::from_iter([("$ref".to_owned(), reference.clone())]));
     }
+    // Generators wrap a reference like this to put a description beside it.
     if let Some([only]) = schema.get("allOf").and_then(Value::as_array).map(Vec::as_slice) {
         return tightened(only);
     }
     let kept = schema.iter().filter(|(key, value)| KEPT.contains(&key.as_str()) && is_enforceable(key, value));
     let mut form: Map<_, _> = kept.map(|(key, value)| (key.clone(), value.clone())).collect();
     if let Some(choices) = schema.get("anyOf").or_else(|| schema.get("oneOf")) {
+        // OpenAI takes `anyOf` and refuses `oneOf`; the reply is checked against the original.
         let choices = choices.as_array()?.iter().map(|choice| tightened(choice).map(Value::Object));
         form.insert("anyOf".into(), choices.collect::<Option<Vec<_>>>()?.into());
         form.remove("type");
@@ -187,6 +194,7 @@ fn tightened(schema: &Value) -> Option<Map<String, Value>> {
     if is_type(schema, "object") {
         form.extend(members(schema)?);
     }
+    // A schema without a constraint, or a list of anything, is nothing that can be enforced.
     let says_something = ["type", "enum", "const", "anyOf"].iter().any(|key| form.contains_key(*key));
     let is_whole = !is_type(schema, "array") || form.contains_key("items");
     (says_something && is_whole).then_some(form)
@@ -214,6 +222,7 @@ fn members(schema: &Map<String, Value>) -> Option<Map<String, Value>> {
     ]))
 }
 
+// References are not resolved here: one to a nullable schema gets a second null, which is valid.
 fn nullable(form: Value) -> Value {
     if accepts_null(&form, &form) { form } else { json!({ "anyOf": [form, { "type": "null" }] }) }
 }
@@ -244,6 +253,7 @@ fn is_type(schema: &Map<String, Value>, name: &str) -> bool {
 pub(crate) fn bare(schema: &Value) -> Value {
     match schema {
         Value::Object(members) => {
+            // A property may be named like an annotation; its value is then a schema, and so an object.
             let kept = members.iter().filter(|(key, value)| !WORDS.contains(&key.as_str()) || value.is_object());
             Value::Object(kept.map(|(key, value)| (key.clone(), bare(value))).collect())
         }
@@ -284,7 +294,8 @@ fn drop_nulls_of(value: &mut Value, schema: &Value, root: &Value) {
     }
 }
 
-/// Returns the schema and its alternatives, with references resolved. At most [`MAX_CHOICES`]: references may be cyclic.
+/// Returns the schema and its alternatives, with references resolved. At most [`MAX_CHOICES`]: references may be
+/// cyclic.
 fn choices<'a>(schema: &'a Value, root: &'a Value) -> Vec<&'a Value> {
     let mut found = vec![schema];
     let mut at = 0;

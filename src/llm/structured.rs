@@ -55,7 +55,7 @@ pub(crate) enum StructuredError {
     },
 }
 
-/// Returns a reply parsed as `T`. `name` is the schema's, of letters, digits and `_`.
+/// Returns a reply parsed as `T`. `name` names the schema, in letters, digits and `_`.
 ///
 /// # Errors
 ///
@@ -105,6 +105,7 @@ pub(crate) fn check_schema(schema: &Value) -> Result<(), StructuredError> {
     CompiledSchema::new("schema", schema.clone()).map(|_| ())
 }
 
+/// Makes the attempts that the module describes, until `accept` takes a value.
 async fn climb<T>(
     caller: &dyn Caller,
     key: &CallKey,
@@ -125,7 +126,8 @@ async fn climb<T>(
     }
     let mut small = prompt.clone().with_schema(&form.name, schema::bare(&form.schema));
     if small == first {
-        // A schema without annotations has nothing to leave out: the model is asked for another sample.
+        // Without annotations to leave out the prompt is the first one, whose reply is on record: ask for another
+        // sample.
         small.sample = 1;
     }
     let reply = caller.call(&key.then("small"), &small).await?;
@@ -143,6 +145,7 @@ fn repair(caller: &dyn Caller, prompt: &Prompt, reply: &Reply, complaint: &str) 
     let said: u64 = prompt.messages.iter().map(|message| count(&message.text)).sum();
     let form = prompt.schema.as_ref().map_or(0, |form| count(&form.schema.to_string()));
     let taken = said + form + count(&task) + FRAME_TOKENS;
+    // Task and complaint are needed whole, so the reply is cut.
     let shown = head(&reply.text, caller.input_limit(prompt.role).saturating_sub(taken), count);
     // Some endpoints reject an empty message.
     if !shown.is_empty() {
@@ -177,6 +180,7 @@ impl CompiledSchema {
 
     /// Parses and checks a reply, within [`CHECK_TIME`]. The error is the complaint for the model.
     async fn read(self: &Arc<Self>, reply: &Reply) -> Result<Value, String> {
+        // The thread owns what it reads: a check that takes too long is abandoned and continues.
         let (form, text) = (Arc::clone(self), reply.text.clone());
         let read = within_async(CHECK_TIME, move || {
             let mut value = lenient::read(&text)?;
@@ -208,7 +212,7 @@ impl CompiledSchema {
         if complaints.is_empty() { Ok(()) } else { Err(complaints) }
     }
 
-    /// Returns the members of the schema if the value has members but none of these.
+    /// Returns the members of the schema if the value has members, but none of them.
     ///
     /// Without this check such a value would pass as empty if every member is optional.
     fn strange_to(&self, value: &Value) -> Option<String> {

@@ -16,6 +16,7 @@ pub(super) fn spoken(text: &str) -> &str {
     for (open, close) in MARKS {
         let is_opened = text.starts_with(open);
         match text.find(close) {
+            // A closing mark after an opening one, or after a backtick, is quoted in the reply.
             Some(end) if is_opened || !(text[..end].contains(open) || text[..end].ends_with('`')) => {
                 text = text[end + close.len()..].trim_start();
             }

@@ -1,5 +1,5 @@
-//! Executes the actions a worker's model asks for: searches, opened passages, calls of tools, and notes whose quotes code
-//! has checked.
+//! Executes the actions a worker's model asks for: searches, opened passages, calls of tools, and notes whose quotes
+//! code has checked.
 //!
 //! The texts returned to the model become part of its next prompt and so of the request hash: changing one makes
 //! `dr resume` repeat worker calls recorded by an older version.
@@ -90,7 +90,8 @@ pub(super) enum ToolDraft {
     Call,
 }
 
-/// Bytes of an opened passage that any prompt shows: what was opened in this step is not cut yet.
+/// Bytes of an opened passage that every prompt shows. Stands in for [`Shown::cut_at`] until the next prompt decides
+/// where a passage opened in this step is cut.
 const SURELY_SHOWN: usize = 2_000;
 
 /// A passage shown to the worker. Its id is `p` and its position in [`Notebook::shown`], from 1.
@@ -106,7 +107,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// Returns whether a hit stands in this passage, which was opened, where the worker can read it.
+    /// Returns whether this passage was opened and its shown part contains a hit.
     fn has_shown(&self, hit: &Passage) -> bool {
         let seen = self.passage.text.get(..self.cut_at.unwrap_or(SURELY_SHOWN).min(self.passage.text.len()));
         let is_here = self.is_opened && self.passage.place.is_same_document(&hit.place);
@@ -114,7 +115,7 @@ impl Shown {
     }
 }
 
-/// A quote and the worker's statement of what it shows.
+/// A quote and the claim that the worker bases on it.
 #[derive(Clone, Debug)]
 pub(super) struct Note {
     pub(super) evidence: Evidence,
@@ -123,7 +124,7 @@ pub(super) struct Note {
 }
 
 impl Note {
-    /// Returns what the quote shows, with the aspect it serves.
+    /// Returns the claim, with the aspect it serves.
     pub(super) fn claim(&self) -> String {
         match &self.aspect {
             Some(aspect) => format!("{} ({aspect})", self.text),
@@ -151,10 +152,10 @@ enum Action<Q: ?Sized> {
     Open(usize),
     /// The rest of a passage.
     Continue(Passage),
-    /// Opens a page by an address that the model has seen somewhere; the source decides whether it may be opened.
+    /// Opens a page by its address. The source decides whether that address may be opened.
     Follow {
         address: String,
-        /// The refusal if it may not.
+        /// The refusal if the address may not be opened.
         complaint: String,
     },
     Call {
@@ -210,7 +211,7 @@ pub(super) struct Notebook<'a, Q: ?Sized> {
     pub(super) remarks: Vec<String>,
     /// Whether any call to the source succeeded.
     has_answer: bool,
-    /// Last failure of the source, or that the run no longer asks it.
+    /// Last failure of the source, or the fact that the run has given it up.
     failure: Option<SourceError>,
 }
 
@@ -236,7 +237,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         self.failure.as_ref().filter(|_| !self.has_answer)
     }
 
-    /// Shows the units that were found to answer before the first step.
+    /// Shows the units that the skim found to answer, before the first step.
     pub(super) fn begin(&mut self, answers: &[&Answer]) -> ActionResult {
         let mut passages: Vec<usize> = Vec::new();
         let mut said = Vec::new();
@@ -250,8 +251,8 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         ActionResult { call: "skimmed".to_owned(), said: said.join("; "), passages, is_lost_note: false }
     }
 
-    /// Executes the actions of a step in parallel, up to [`MAX_ACTIONS`] besides notes. Ids are assigned and outcomes returned in the order of the actions,
-    /// so that prompts do not depend on timing.
+    /// Executes the actions of a step in parallel, up to [`MAX_ACTIONS`] besides notes. Ids are assigned and outcomes
+    /// returned in the order of the actions, so that prompts do not depend on timing.
     ///
     /// # Errors
     ///
@@ -289,6 +290,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
     fn action(&self, draft: &ActionDraft) -> Result<Action<Q>, String> {
         let is_allowed = |tool| self.task.tools.contains(&tool);
         match draft.tool {
+            // A call counts as a search: plans know no tools of servers.
             ToolDraft::Search | ToolDraft::Call if !is_allowed(Tool::Search) => Err("you may not search".to_owned()),
             ToolDraft::Open | ToolDraft::Continue if !is_allowed(Tool::Open) => {
                 Err("you may not open passages".to_owned())
@@ -321,7 +323,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         }
     }
 
-    /// Returns what follows the cut of a passage.
+    /// Returns the rest of a passage, from where the prompt cut it.
     fn rest(&self, at: usize) -> Option<Passage> {
         let Shown { passage, cut_at, .. } = &self.shown[at];
         let (before, rest) = passage.text.split_at_checked((*cut_at)?)?;
@@ -340,7 +342,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
         place.ok_or_else(|| format!("there is no passage `{id}`: name one you were shown"))
     }
 
-    /// Returns the address an action names, if pages have links. The source knows which addresses it has shown.
+    /// Returns the address an action names, if the source has links. It knows which addresses it has shown.
     fn linked(&self, draft: &ActionDraft) -> Option<String> {
         let address = draft.passage.as_deref().unwrap_or_default().trim().trim_matches('`');
         let is_address = self.source.has_links() && !address.is_empty() && shown_at(address).is_none();
@@ -447,6 +449,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
     /// Records the result of an action and numbers new passages and notes.
     fn take(&mut self, draft: &ActionDraft, done: Done) -> ActionResult {
         let is_lost_note = draft.tool == ToolDraft::Note && !matches!(done, Done::Noted(..) | Done::Known(_));
+        // A passage that is read on and a known quote are served without asking the source.
         self.has_answer |= matches!(done, Done::Found(_) | Done::Opened(_) | Done::Noted(..));
         let noted_as = |id: &EvidenceId| format!("that quote is noted as {id}");
         let (said, passages) = match done {
@@ -459,6 +462,7 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
             Done::Continued(rest) => ("read on".to_owned(), vec![self.place_of(rest, true).0]),
             Done::Known(id) => (noted_as(&id), Vec::new()),
             Done::Noted(mut note, remarks) => {
+                // Two notes of one step may have the same quote: neither was recorded when they were checked.
                 if let Some(known) = self.noted.iter().find(|known| is_same_quote(&known.evidence, &note.evidence)) {
                     return outcome(draft, noted_as(&known.evidence.id), Vec::new(), false);
                 }
@@ -475,8 +479,8 @@ impl<'a, Q: ?Sized + Send + Sync> Notebook<'a, Q> {
                 self.made.remove(&identity(draft));
                 self.remark(vec![error.to_string()]);
                 let said = format!("failed: {}", error.told());
-                // Actions run side by side, so which of them came too late to ask the source depends on timing. A tool
-                // that fails does not make the source of the searches fail.
+                // Actions run in parallel, so it depends on timing which of them finds the source given up. That
+                // failure is kept, whichever comes first. A tool that fails is not the source of the searches.
                 let is_call = draft.tool == ToolDraft::Call;
                 if error.is_of_source() && !is_call && !matches!(self.failure, Some(SourceError::GivenUp(_))) {
                     self.failure = Some(error);
@@ -553,6 +557,7 @@ fn call(draft: &ActionDraft) -> String {
             format!("call {tool} {arguments}")
         }
     };
+    // Every later prompt repeats it, and the model chose its length.
     call.chars().take(200).collect()
 }
 
@@ -565,8 +570,8 @@ fn is_same_quote(a: &Evidence, b: &Evidence) -> bool {
     a.quote == b.quote && a.source == b.source
 }
 
-/// Returns a key that is equal for repeated actions: the tool and its arguments, ignoring case and punctuation but in
-/// those of a call.
+/// Returns a key that is equal for repeated actions: the tool and its arguments, ignoring case and punctuation except
+/// in the arguments of a call.
 fn identity(draft: &ActionDraft) -> String {
     let fields = match draft.tool {
         ToolDraft::Search => [draft.query.as_deref(), None],

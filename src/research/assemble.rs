@@ -1,4 +1,4 @@
-//! Assembles a draft from branch reports without a model: findings in tree order, comparisons last.
+//! Assembles a draft from branch reports without a model: findings in tree order, below those that compare.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,14 +13,14 @@ use super::unit::readable;
 use super::verdict::by_coverage;
 use crate::base::word::WordSplitter;
 
-/// Most units of one part of a comparison, or of a question with several parts.
+/// Most units of one part of a comparison, or of a question with several parts, so that the answer fits on one screen.
 const UNITS_OF_PART: usize = 2;
 
 /// Assembles a draft from the branch reports.
 ///
-/// A single node with findings gives an answer without sections. Several give one section each, titled by what they are
-/// about; what a node found that depends on the others and compares them is the answer above the sections. Nothing is
-/// printed twice.
+/// A single node with findings gives an answer without sections. Several give one section each, titled by its aspect or
+/// by the words that set it apart. Findings of a node that depends on the others form the answer above the sections, as
+/// far as they compare. Nothing is printed twice.
 pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<NodeId, Branch>) -> Draft {
     let found = found(tree, branches);
     let verdict = by_coverage(brief, tree, branches);
@@ -30,7 +30,7 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
     let mut shown = Shown { branches, said: BTreeSet::new(), quoted: Vec::new(), findings: Vec::new() };
     let is_one = found.len() == 1;
     let names = own_words(&parts);
-    // What names one of them alone belongs to its section.
+    // A unit that names only one of the things compared belongs to the section on that one.
     let compares = |finding: &&Finding| {
         let quotes = shown.quotes(finding);
         let unit = joined(quotes.iter().map(|quote| quote.quote.as_str()));
@@ -39,9 +39,11 @@ pub(crate) fn draft_by_rules(brief: &Brief, tree: &Tree, branches: &BTreeMap<Nod
     };
     let closing: Vec<Vec<Finding>> =
         closing.iter().map(|(_, findings)| findings.iter().filter(compares).cloned().collect()).collect();
+    // The picker has limited the units of one node already.
     let (answer, sections) = if is_one {
         (shown.text(&found[0].1, usize::MAX), Vec::new())
     } else {
+        // Rendered before the sections, which leave out what the answer has shown.
         let answer: Vec<_> = closing.iter().map(|findings| shown.text(findings, UNITS_OF_PART)).collect();
         (answer.join("\n\n"), sections(&parts, brief, &mut shown))
     };
@@ -89,11 +91,11 @@ fn found<'a>(tree: &'a Tree, branches: &BTreeMap<NodeId, Branch>) -> Vec<(&'a No
 /// Writes findings as Markdown, each once.
 struct Shown<'a> {
     branches: &'a BTreeMap<NodeId, Branch>,
-    /// Places and words of the claims of models that have been shown.
+    /// Keys of the model claims that have been shown: their quotes, with places.
     said: BTreeSet<String>,
     /// The quotes of units that have been shown.
     quoted: Vec<&'a Evidence>,
-    /// What has been shown, in order.
+    /// The findings that have been shown, in order.
     findings: Vec<Finding>,
 }
 
@@ -130,8 +132,8 @@ impl<'a> Shown<'a> {
         finding.evidence.iter().filter_map(quote).collect()
     }
 
-    /// Returns what of a unit has not been shown yet, by whole blocks; `None` if nothing is left. Units of two nodes may
-    /// overlap: a paragraph is also shown with one that refers to it.
+    /// Returns the blocks of a unit that have not been shown yet; `None` if all have. Units of two nodes may overlap: a
+    /// paragraph is also shown with one that refers to it.
     fn unseen(&self, quotes: &[&Evidence]) -> Option<String> {
         let left: Vec<_> = quotes.iter().map(|quote| self.unseen_blocks(quote)).collect();
         match left.as_slice() {
@@ -172,6 +174,7 @@ fn joined<'a>(quotes: impl Iterator<Item = &'a str>) -> String {
     quotes.collect::<Vec<_>>().join("\n")
 }
 
+// Models word the same thing differently, so claims with the same quotes count as one.
 fn key(quotes: &[&Evidence]) -> String {
     quotes.iter().map(|quote| format!("{} {}", quote.source.for_people(), quote.quote)).collect()
 }
@@ -187,10 +190,11 @@ fn of_unit(unit: &str, finding: &Finding) -> String {
 
 /// Returns whether a claim is a sentence or line of a unit.
 fn is_from(claim: &str, unit: &str) -> bool {
+    // A claim picked by rules is plain text, while its unit is Markdown.
     unit.contains(claim) || every_sentence(unit).iter().any(|sentence| sentence.plain == claim)
 }
 
-/// Emphasises a sentence of a unit, unless the unit is that sentence or marks of its own are in the way.
+/// Emphasises a sentence of a unit, unless the unit is that sentence or contains marks that the emphasis would break.
 fn emphasised(unit: &str, sentence: &str) -> String {
     let sentences = every_sentence(unit);
     let found = sentences.iter().find(|own| own.plain == sentence).filter(|_| sentences.len() > 1);
@@ -205,7 +209,7 @@ fn emphasised(unit: &str, sentence: &str) -> String {
     format!("{}**{text}**{}", &unit[..range.start], &unit[range.start + text.len()..])
 }
 
-/// Returns a section for each part of the question in which something was found.
+/// Returns a section for each part of the question with findings.
 fn sections(parts: &[&(&Node, Vec<Finding>)], brief: &Brief, shown: &mut Shown<'_>) -> Vec<Section> {
     let of_aspects = parts.iter().map(|(node, _)| aspect_of(node, brief));
     let titles = titles(parts).into_iter().zip(of_aspects).map(|(title, aspect)| aspect.unwrap_or(title));

@@ -73,7 +73,7 @@ pub struct Branch {
     /// Deep Research claims that no fetched page confirms.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub(crate) reported: Vec<Reported>,
-    /// Whether its words may repeat internal text that it does not cite: those of a job that could call the user's own
+    /// Whether its text may repeat internal text that it does not cite. Set for a job that could call the user's own
     /// server.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub(crate) saw_internal: bool,

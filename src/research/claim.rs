@@ -23,28 +23,30 @@ pub(super) struct Marked {
     pub(super) text: String,
     /// Claims marked as unsupported.
     pub(super) number: usize,
-    /// Sentences about the findings themselves, which are open questions and not part of the text any more.
+    /// Sentences about the findings themselves. They are open questions and are removed from the text.
     pub(super) open: Vec<String>,
 }
 
 /// Marks unsupported claims in a text.
 ///
-/// A citation supports the text before it on the same line, since writers cite once for several sentences, and the end of
-/// its own sentence (`Leaks [n1e1] are not ruled out.`). Text after that, or on a line without one, is unsupported. Headings, table rows, questions and lead-ins are not
-/// claims. A first line without citations may sum up what follows: `sums_up` decides whether the cited claims bear it out
-/// together.
+/// A citation supports the text before it on the same line, since writers cite once for several sentences, and the end
+/// of its own sentence (`Leaks [n1e1] are not ruled out.`). Text after that, or on a line without one, is unsupported.
+/// Headings, table rows, questions and lead-ins are not claims. A first line without citations may sum up what follows:
+/// `sums_up` decides whether the cited claims bear it out together.
 pub(super) fn mark_unsupported(text: &str, sums_up: &dyn Fn(&str) -> bool) -> Marked {
     let mut marked = Marked::default();
     let mut lines = Vec::new();
     let mut is_first = true;
     for line in text.lines() {
         let cited = marks(line).into_iter().map(|(range, _)| range.end);
+        // A mark stands where an unknown id was removed; the text before it is not marked twice.
         let from = cited.chain(line.rfind(UNSUPPORTED).map(|at| at + UNSUPPORTED.len())).max().unwrap_or(0);
         let from = if from == 0 { 0 } else { from + end_of_sentence(&line[from..]) };
         let (supported, rest) = line.split_at(from);
         let (about, claims): (Vec<_>, Vec<_>) = pieces(rest).into_iter().partition(|piece| is_about_findings(piece));
         let kept = if about.is_empty() { rest.to_owned() } else { joined(supported, &claims) };
         let line = format!("{supported}{kept}");
+        // Only the bullet of a list item may be left.
         let is_emptied = !about.is_empty() && !line.contains(char::is_alphanumeric);
         marked.open.extend(about.into_iter().map(|piece| piece.trim_start_matches(['-', '*', ' ']).to_owned()));
         if is_emptied {
@@ -67,6 +69,7 @@ fn end_of_sentence(rest: &str) -> usize {
     let Some(end) = pieces(rest).first().and_then(|end| Some(rest.find(end)? + end.len())) else { return 0 };
     let mut words = rest[..end].split_whitespace();
     let first = words.next().unwrap_or_default();
+    // `Tea takes two minutes [n1e1], coffee four` and `… [n1e1] and coffee four` begin another claim.
     let goes_on = rest.starts_with(' ') && first.starts_with(char::is_lowercase) && !CONJUNCTIONS.contains(&first);
     if goes_on && words.count() < MOST_END_WORDS { end } else { 0 }
 }
@@ -79,7 +82,7 @@ fn joined(supported: &str, claims: &[&str]) -> String {
     format!("{space}{text}")
 }
 
-/// What findings are called in a sentence about them.
+/// Nouns for the findings in a sentence about them.
 const FINDINGS: [&str; 16] = [
     "note",
     "notes",
@@ -103,7 +106,7 @@ const FINDINGS: [&str; 16] = [
 const DENIALS: [&str; 12] =
     ["not", "no", "nothing", "none", "neither", "nor", "never", "without", "silent", "unclear", "cannot", "fail"];
 
-/// What a source does when it says something, as stems.
+/// Verbs of stating, as stems.
 const SAYING: [&str; 30] = [
     "say",
     "said",
@@ -137,7 +140,7 @@ const SAYING: [&str; 30] = [
     "detail",
 ];
 
-/// Returns whether a sentence says what the findings leave out: `The notes do not say when.` Only English is recognised.
+/// Returns whether a sentence is about a gap in the findings: `The notes do not say when.` Only English is recognised.
 fn is_about_findings(sentence: &str) -> bool {
     let sentence = sentence.to_lowercase().replace("n't", " not").replace("n’t", " not");
     let words: Vec<_> =
@@ -181,6 +184,7 @@ pub(super) fn without_lookalikes(text: &str) -> (String, usize) {
 }
 
 fn looks_like_an_id(word: &str) -> bool {
+    // Spellings that no id has count as well: a reader takes `N2E1` and `n02e1` for one.
     let word = word.to_lowercase();
     let is_number = |text: &str| !text.is_empty() && text.chars().all(char::is_numeric);
     let parts = word.strip_prefix('n').and_then(|rest| rest.split_once('e'));

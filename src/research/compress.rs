@@ -67,6 +67,7 @@ impl FindingDraft {
 
     /// Returns the well-formed ids it names.
     pub(super) fn ids(&self) -> impl Iterator<Item = EvidenceId> {
+        // Models copy ids with the brackets of citations.
         self.evidence.iter().filter_map(|id| id.trim_matches(['[', ']', ' ']).parse().ok())
     }
 }
@@ -92,6 +93,7 @@ pub(crate) async fn compress<Q: ?Sized + AsRef<str> + Sync>(
     let received = received(task, &gathered.notes);
     let mut report = match gathered.stop {
         stop if received.is_empty() => empty(task, stop),
+        // A model that has just failed is not asked again.
         stop @ BranchStop::ModelFailed => by_rules(&gathered.notes, stop),
         stop => match asked(caller, task, &gathered.notes, &received).await {
             Ok(draft) => from_draft(&draft, task, &received, stop),
@@ -140,7 +142,7 @@ async fn asked(
     structured_checked(caller, &key, &prompt(caller, task, notes), "branch_report", check).await.map_err(failure)
 }
 
-/// Returns notes with their quotes and where these are from.
+/// Returns the notes, each with its quote and provenance.
 fn noted(notes: &[Note]) -> Vec<PromptEntry> {
     let named = |note: &Note| {
         let Evidence { id, quote, source, .. } = &note.evidence;
@@ -192,6 +194,7 @@ fn by_rules(noted: &[Note], stop_reason: BranchStop) -> BranchReport {
     let mean = scores / noted.len().max(1) as f32;
     BranchReport {
         summary: noted.iter().map(|note| format!("{} [{}]", note.text, note.evidence.id)).collect::<Vec<_>>().join(" "),
+        // [`add_uncited`] makes a finding of each note.
         findings: Vec::new(),
         // No model has rated the answer.
         confidence: mean / 2.0,
@@ -220,6 +223,7 @@ fn empty(task: &Task<'_>, stop: BranchStop) -> BranchReport {
         confidence: 0.0,
         open_questions: vec![task.question.to_owned()],
         output: None,
+        // Cut short by the budget, the search says nothing about what the sources contain.
         stop_reason: if stop == BranchStop::BudgetExceeded { stop } else { BranchStop::NoEvidence },
     }
 }
@@ -230,6 +234,7 @@ async fn output(
     report: &BranchReport,
     schema: &Value,
 ) -> Result<Value, CallError> {
+    // [`branch_text`] reads only the report.
     let branch = Branch {
         report: report.clone(),
         evidence: Vec::new(),
@@ -264,6 +269,7 @@ fn branch(task: &Task<'_>, gathered: Gathered, report: BranchReport, notes: Vec<
     let given = task.conclusions.iter().map(|conclusion| conclusion.branch().support).max().unwrap_or(Support::None);
     let support = match (report.findings.is_empty(), evidence.is_empty()) {
         (true, _) => gathered.support,
+        // Concluded from dependencies alone: supported as well as the best of them.
         (false, true) => given,
         // A noted quote is relevant, whatever the scores of the search.
         (false, false) => gathered.support.max(Support::Weak),

@@ -1,7 +1,7 @@
 //! Digests a long page: a short summary, and the pieces relevant to the question.
 //!
-//! A model is shown numbered pieces and answers with numbers. Its own words are shown as a summary that cannot be quoted,
-//! since quotes are verified against the page. Numbers without a piece are ignored.
+//! A model is shown numbered pieces and answers with numbers. Its own words are shown as a summary that cannot be
+//! quoted, since quotes are verified against the page. Numbers without a piece are ignored.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -18,33 +18,33 @@ use crate::llm::message::Prompt;
 use crate::llm::structured::structured;
 use crate::source::web::joined;
 
-/// Characters of a page that are shown to the model, where its prompt has room for them.
+/// Characters of a page that are shown to the model, if its prompt has room for them.
 const MAX_READ_CHARACTERS: usize = 24_000;
 
-/// Words of a summary that are asked for.
+/// Most words of a summary, as the prompt asks for.
 const SUMMARY_WORDS: usize = 120;
 
-/// Characters of a summary that are shown.
+/// Most characters of a summary that are shown.
 const MAX_SUMMARY_CHARACTERS: usize = 1_200;
 
-/// Tokens of a reply.
+/// Most tokens of a reply.
 const MAX_REPLY_TOKENS: u32 = 800;
 
 /// Timeout for a digest.
 const DIGEST_TIME: Duration = Duration::from_secs(30);
 
-/// Stands before a summary.
+/// Line before a summary.
 pub const SUMMARY: &str = "Summary of the page, which cannot be quoted:";
 
-/// Stands between a summary and what the page itself says.
+/// Line between a summary and text of the page itself.
 pub const VERBATIM: &str = "From the page, word for word:";
 
 /// The parts of a page relevant to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Digest {
-    /// What it says, in the words of a model, on one line.
+    /// Summary in the words of a model, on one line.
     pub(crate) summary: String,
-    /// The pieces that bear on the question, the most telling first; there is at least one.
+    /// The relevant pieces, the most telling first; never empty.
     pub(crate) pieces: Vec<Range<usize>>,
 }
 
@@ -57,13 +57,13 @@ pub(super) struct DigestDraft {
     pieces: Vec<i64>,
 }
 
-/// Reads a page for a question; `ranked` are pieces of it, the best first, of which as many are read as there is room for.
+/// Digests a page for a question. `ranked` are its pieces, best first; as many are read as the prompt has room for.
 ///
-/// Returns nothing where the model finds nothing in it, or nothing that is there.
+/// Returns `None` if the model finds nothing relevant or names no existing piece.
 ///
 /// # Errors
 ///
-/// Returns an error where the call was not made, or brought no reply that can be used.
+/// Returns an error if the call was not made or got no usable reply.
 pub(crate) async fn digest(
     caller: &dyn Caller,
     key: &CallKey,
@@ -76,7 +76,7 @@ pub(crate) async fn digest(
     Ok(Digest::of(&draft, &pieces))
 }
 
-/// Returns the pieces that are read, as they stand in the page, and the prompt that shows them.
+/// Returns the pieces that are read, in page order, and the prompt that shows them.
 fn read(caller: &dyn Caller, question: &Outbound, page: &str, ranked: &[Range<usize>]) -> (Vec<Range<usize>>, Prompt) {
     let mut left = MAX_READ_CHARACTERS;
     let fits = |piece: &&Range<usize>| {
@@ -85,6 +85,7 @@ fn read(caller: &dyn Caller, question: &Outbound, page: &str, ranked: &[Range<us
     };
     let mut pieces: Vec<_> = ranked.iter().take_while(fits).cloned().collect();
     let render = |pieces: &Vec<Range<usize>>| {
+        // Shown in page order, to read as a text; kept by rank, to drop the least relevant piece first.
         let shown = in_order(pieces);
         let shown = shown
             .iter()
@@ -96,11 +97,12 @@ fn read(caller: &dyn Caller, question: &Outbound, page: &str, ranked: &[Range<us
     let room = room::<DigestDraft>(caller, Template::Digest.role());
     let mut prompt = fitted(caller, room, &mut pieces, render, |pieces| pieces.len() > 1 && pieces.pop().is_some());
     prompt.max_output_tokens = prompt.max_output_tokens.min(MAX_REPLY_TOKENS);
+    // Optional: without a digest in time, the ranked pieces are shown as they are.
     prompt.patience = Some(DIGEST_TIME);
     (in_order(&pieces), prompt)
 }
 
-/// Returns the pieces as they stand in the page.
+/// Returns the pieces in page order.
 fn in_order(pieces: &[Range<usize>]) -> Vec<Range<usize>> {
     let mut pieces = pieces.to_vec();
     pieces.sort_by_key(|piece| piece.start);
@@ -121,7 +123,7 @@ impl Digest {
         (has_words && !named.is_empty()).then_some(Self { summary, pieces: named })
     }
 
-    /// Returns what is shown of the page: the summary, then its pieces word for word; `max_characters` at most.
+    /// Renders the summary, then the pieces word for word, in at most `max_characters`.
     pub(crate) fn shown(&self, page: &str, max_characters: usize) -> String {
         let head = format!("{SUMMARY} {}\n\n{VERBATIM}\n", self.summary);
         let left = max_characters.saturating_sub(head.chars().count());

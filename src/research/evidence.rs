@@ -55,6 +55,7 @@ impl FromStr for EvidenceId {
         let wrong = || ParseEvidenceIdError(text.to_owned());
         let (node, number) = text.rsplit_once('e').ok_or_else(wrong)?;
         let node = node.parse().map_err(|_| wrong())?;
+        // One spelling for each id: integers also parse from `+1` and `01`.
         let number = number.parse().ok().filter(|_| !number.starts_with(['0', '+'])).ok_or_else(wrong)?;
         Ok(Self { node, number })
     }
@@ -103,7 +104,9 @@ impl Evidence {
     /// the text kept in the index, is compared instead. The heading path of a checked quote is set to the headings
     /// above its first line: a passage may span several sections and carries the headings of its first one only.
     pub(crate) fn check(&mut self, file: &SourceFile, passage: &str) {
+        // Pages and results of tools are stored as they were read; only files change.
         self.stale = matches!(self.source, Place::Kb { .. }) && !matches!(file, SourceFile::AsIndexed(_));
+        // An empty quote would stand in every text.
         self.checked = !self.quote.trim().is_empty()
             && match (file, &self.source) {
                 (SourceFile::AsIndexed(text), Place::Kb { line_start, line_end, .. }) => {
@@ -141,6 +144,7 @@ pub(crate) fn line_range(text: &str, first: u32, last: u32) -> std::ops::Range<u
 impl Passage {
     /// Returns a range of this passage as evidence with its line numbers, not yet checked.
     pub(crate) fn quote(&self, range: std::ops::Range<usize>, id: EvidenceId, score: f32) -> Evidence {
+        // A line break at the end would count as one more line.
         let quote = self.text[range.clone()].trim_end();
         let mut source = self.place.clone();
         if let Place::Kb { line_start, line_end, .. } = &mut source {

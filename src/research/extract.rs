@@ -18,10 +18,10 @@ const PASSAGES_PER_NODE: usize = 12;
 /// Web pages that are fetched for one node.
 const PAGES_PER_NODE: usize = 3;
 
-/// Longest file that is read whole, in bytes; of a longer one the passages alone are.
+/// Longest file that is read whole, in bytes. Of a longer one only the passages are read.
 const MAX_DOCUMENT: usize = 1 << 20;
 
-/// Passages whose documents are read for one node.
+/// Passages whose documents are read for one node: as many as the weights of [`pick`](super::pick) were fitted on.
 const MAX_PASSAGES: usize = 10;
 
 /// Picks the units that answer a question. CPU-bound: implementations run it on a blocking thread.
@@ -35,8 +35,9 @@ pub trait Pick: Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<Picked>, SourceError>>;
 }
 
-/// Answers a node from one search of one source, for `query`, with units that answer `question`, its wording as a
-/// question. Web results are snippets only, so the best pages are fetched first. All findings serve `aspect`.
+/// Answers a node by one search of one source. `query` is searched for; `question`, the same in the words of a
+/// question, decides which units are picked. Web results are snippets only, so the best pages are fetched first. All
+/// findings serve `aspect`.
 ///
 /// # Errors
 ///
@@ -60,7 +61,7 @@ pub(crate) async fn extract<Q: ?Sized + AsRef<str> + Sync>(
         for quote in &mut quotes {
             check(quote, &document, source, &mut notes).await;
         }
-        // Half a list or a table without its header says something else.
+        // Dropped as a whole: half a list, or a table without its header, says something else.
         if quotes.iter().all(|quote| quote.checked) {
             let ids = quotes.iter().map(|quote| quote.id.clone()).collect();
             findings.push(Finding { text, evidence: ids, aspect: aspect.cloned() });
@@ -86,7 +87,7 @@ pub(crate) async fn extract<Q: ?Sized + AsRef<str> + Sync>(
     Ok(Branch { report, evidence, further, support, notes, reported, saw_internal })
 }
 
-/// Searches, and picks the units that answer best; none if what was found does not support an answer.
+/// Searches, and picks the units that answer best. Picks none if the results do not support an answer.
 ///
 /// # Errors
 ///
@@ -103,10 +104,12 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
         Support::None => Vec::new(),
         Support::Weak | Support::Strong => {
             let passages = with_pages(&found.passages, source, &mut found.notes).await?;
+            // The search has corrected misspelt words, so only the corrected ones occur in its hits.
             let corrected = found.corrected.as_deref().and_then(|text| text.parse().ok());
             let question = corrected.as_ref().unwrap_or(question);
             let picked = picker.pick(node, question, &readings(&passages, source).await).await?;
             if lacks_value(question, &picked) {
+                // About the subject, but without the value that is asked for: shown as the closest passages.
                 found.support = Support::Weak;
             }
             picked
@@ -115,10 +118,10 @@ pub(super) async fn search_and_pick<Q: ?Sized + Sync>(
     Ok((found, picked))
 }
 
-/// Returns the documents of the best passages, in order of their first passage. A document that has changed since it was
-/// indexed, or that is very long, is read passage by passage.
+/// Returns the documents of the best passages, in order of their first passage. A document that has changed since it
+/// was indexed, or that is very long, is read passage by passage.
 async fn readings(passages: &[Passage], source: &dyn Documents) -> Vec<Reading> {
-    // With whether the whole document is read.
+    // Each with whether its whole document is read.
     let mut readings: Vec<(bool, Reading)> = Vec::new();
     for passage in passages.iter().take(MAX_PASSAGES) {
         let Place::Kb { line_start, line_end, collection, path, .. } = &passage.place else {
@@ -139,6 +142,7 @@ async fn readings(passages: &[Passage], source: &dyn Documents) -> Vec<Reading> 
                 let hits = vec![(line_range(&text, *line_start, *line_end), passage.score)];
                 let mut document = Passage { text, ..passage.clone() };
                 if let Place::Kb { line_start, .. } = &mut document.place {
+                    // The text is the whole document now, and quotes count their lines from here.
                     *line_start = 1;
                 }
                 (true, Reading { document, hits })
@@ -164,6 +168,7 @@ async fn with_pages(
     for (hit, page) in opened {
         match page {
             Ok(page) => drop(pages.insert(&hit.id, Passage { score: hit.score, ..page })),
+            // A limit that is reached after a page was read costs only the rest of the pages.
             Err(error @ SourceError::Stopped(_)) if error.ends_run() || pages.is_empty() => return Err(error),
             Err(error) => notes.push(format!("a page was not read: {error}")),
         }

@@ -1,8 +1,8 @@
 //! Finds where a quote stands in a text that may have changed since it was quoted.
 //!
-//! A quote still stands if its words do, as whole words: line breaks and spaces may differ, because paragraphs are wrapped
-//! anew and a checkout may change line endings. Everything else counts. A quote that ends in `10` does not stand in `100`,
-//! `10.5` or `10,000`.
+//! A quote still stands if its words do, as whole words: line breaks and spaces may differ, because paragraphs are
+//! wrapped anew and a checkout may change line endings. Everything else counts. A quote that ends in `10` does not
+//! stand in `100`, `10.5` or `10,000`.
 
 const BOM: char = '\u{feff}';
 
@@ -42,12 +42,13 @@ impl FoldedText {
         if wanted.is_empty() {
             return None;
         }
-        // Only the nearest ones before and after are looked at: a text may have a short quote in every line.
+        // Only the nearest match on either side is examined: a text may have a short quote in every line.
         let text = &self.folded;
         let from = usize::try_from(cited.first.max(1) - 1).unwrap_or(usize::MAX);
         let from = self.line_starts.get(from).copied().unwrap_or(text.len());
         let is_found = |start: &usize| is_whole(text, *start, start + wanted.len());
         let after = text[from..].match_indices(wanted).map(|(at, _)| from + at).find(is_found);
+        // Matches that begin before the cited line, wherever they end.
         let mut end = text.len().min(from + wanted.len() - 1);
         while !text.is_char_boundary(end) {
             end -= 1;
@@ -94,6 +95,7 @@ fn is_inside_word(text: &str, at: usize) -> bool {
 
 /// Returns whether a letter is of a script that puts spaces between words. In others, a quote may end anywhere.
 fn is_of_spaced_word(letter: char) -> bool {
+    // Thai and Lao, Burmese, Khmer, then Han, kana and their neighbours. Hangul, from U+AC00, is written with spaces.
     let is_unspaced = matches!(u32::from(letter), 0x0E00..=0x0EFF | 0x1000..=0x109F | 0x1780..=0x17FF | 0x2E80..=0xABFF | 0xF900..=0xFAFF | 0x20000..=0x3FFFF);
     (letter.is_alphanumeric() || letter == '_') && !is_unspaced
 }

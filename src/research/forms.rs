@@ -1,7 +1,7 @@
 //! The schemas that the steps of a run send, kept in `fixtures/schemas.json`.
 //!
-//! `tools/local-server/schemas` sends that file to a real server, so a schema changes only together with it. After such a
-//! change run the test with `INSTA_UPDATE=always`, and the script.
+//! `tools/local-server/schemas` sends that file to a real server, so a schema changes only together with it. After such
+//! a change run the test with `INSTA_UPDATE=always`, and the script.
 
 use serde_json::{Map, Value};
 

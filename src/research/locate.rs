@@ -23,12 +23,13 @@ pub(super) fn locate(passage: &str, quote: &str) -> Option<Range<usize>> {
     let (range, links) = match found {
         Some(range) => (range, Vec::new()),
         None => {
-            // Models copy what a reader sees of a link.
+            // Models copy the text of a link and leave out its target.
             let links = links(passage);
             let quote_links = self::links(quote);
             (find(&said(passage, &links), &said(quote, &quote_links))?, links)
         }
     };
+    // Half of a link would break the Markdown of the report, so a quote that touches one contains it.
     let cut = |link: &&Link| link.whole.start < range.end && range.start < link.whole.end;
     let start = links.iter().filter(cut).map(|link| link.whole.start).min().unwrap_or(range.start);
     let end = links.iter().filter(cut).map(|link| link.whole.end).max().unwrap_or(range.end);
@@ -82,7 +83,7 @@ fn said(text: &str, links: &[Link]) -> Vec<(usize, char)> {
 /// A link in Markdown.
 struct Link {
     whole: Range<usize>,
-    /// What a reader does not see: brackets and target, in order.
+    /// The parts hidden from a reader: brackets and target, in order.
     hidden: [Range<usize>; 2],
 }
 

@@ -1,8 +1,8 @@
 //! Folds branches into a memory: a global summary of bounded size, and one summary per group.
 //!
 //! Summaries guide planning and may omit facts; a report cites the evidence in the branches. Folding in one branch
-//! costs about twice the limit, however many were folded before. For each fold there is a rule-based one, used without
-//! a model and if the model fails.
+//! costs about twice the limit, however many were folded before. Each fold has a counterpart by rules, which is used
+//! without a model and if the model fails.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -58,15 +58,16 @@ pub struct Memory {
     pub(crate) groups: BTreeMap<String, Summary>,
 }
 
-/// Reads a public summary back. Journals of old have some that are not: see `RunSettings::keeps_public_apart`.
+/// Reads a public summary back from a journal. Before journal format 6 it could hold internal text, see
+/// `RunSettings::keeps_public_apart`.
 #[expect(clippy::disallowed_methods, reason = "only `fold_public` makes the summary that is written there")]
 fn on_record<'de, D: Deserializer<'de>>(written: D) -> Result<Outbound, D::Error> {
     String::deserialize(written).map(Outbound::vouched)
 }
 
-/// The findings of a node that rest on public sources alone, without what a plan had them formed into.
+/// The findings of a node that rest on public sources alone, without its output.
 ///
-/// A conversation that faces outward is shown this and no other branch.
+/// Conversations that face outward are shown no other branches.
 #[derive(Clone, Debug)]
 pub(crate) struct PublicBranch(Branch);
 
@@ -77,25 +78,25 @@ impl PublicBranch {
         branches.get(id).filter(|_| is_public).map(Self::without_output)
     }
 
-    /// Returns the findings of any node, because the user lets internal text leave.
+    /// Returns the findings of any node. The user has allowed internal text to leave.
     pub(crate) fn allowed_by_user(_: EgressAllowed, branch: &Branch) -> Self {
         Self::without_output(branch)
     }
 
-    /// The schema of an output may be worded by a planner that had internal text in view, and so may the output.
+    /// The output is left out, since a planner that had internal text in view may have worded its schema.
     fn without_output(branch: &Branch) -> Self {
         let report = BranchReport { output: None, ..branch.report.clone() };
         Self(Branch { report, ..branch.clone() })
     }
 
-    /// Returns them for reading.
+    /// Returns the branch.
     pub(crate) fn as_branch(&self) -> &Branch {
         &self.0
     }
 }
 
-/// Returns the label of a node's findings: internal if it searched the knowledge base, cites it, may repeat other internal
-/// text, or depends on such a node.
+/// Returns the label of a node's findings: internal if it searched the knowledge base, cites it, may repeat other
+/// internal text, or depends on such a node.
 pub(crate) fn label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, id: &NodeId) -> Label {
     let mut open = vec![id];
     let mut seen = BTreeSet::new();
@@ -103,6 +104,7 @@ pub(crate) fn label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, id: &NodeI
         if !seen.insert(id) {
             continue;
         }
+        // In doubt internal: only what is known to be public may leave.
         let Some(node) = tree.get(id) else { return Label::Internal };
         let is_internal =
             |branch: &Branch| branch.saw_internal || branch.evidence.iter().any(|quote| quote.label == Label::Internal);
@@ -148,8 +150,8 @@ pub(crate) async fn fold_public(
 
 /// Folds a branch into a summary `g` and returns the new one, of at most `r_tokens` as the summariser counts.
 ///
-/// As long as all claims fit, the summary is their concatenation and no model is called. Past that, the prompt has at most
-/// 2 × `r_tokens` + 1,000 tokens. Without a model, or if it fails or the prompt does not fit, rules fold instead.
+/// As long as all claims fit, the summary is their concatenation and no model is called. Past that, the prompt has at
+/// most 2 × `r_tokens` + 1,000 tokens. Without a model, or if it fails or the prompt does not fit, rules fold instead.
 ///
 /// # Errors
 ///
@@ -214,7 +216,7 @@ fn fitting(
         if tokens <= most {
             return Some(prompt);
         }
-        // A whole can have more tokens than its parts together.
+        // A prompt can have more tokens than its parts together.
         left = left.saturating_sub(tokens - most);
     }
 }
@@ -224,8 +226,8 @@ fn words_in(tokens: u64) -> u64 {
     tokens * 7 / 10
 }
 
-/// Returns a branch report as text, with the evidence ids of its claims. A summary that only strings the claims together,
-/// as rules make it, is left out.
+/// Returns a branch report as text, with the evidence ids of its claims. A summary that only strings the claims
+/// together, as rules make it, is left out.
 pub(crate) fn branch_text(branch: &Branch) -> String {
     let BranchReport { summary, findings, open_questions, .. } = &branch.report;
     let bare = strike(summary, &|_| false, "").0;
@@ -243,8 +245,8 @@ pub(crate) fn cited(finding: &Finding) -> String {
 
 /// Folds a branch into a summary without a model: appends its claims, without duplicates.
 ///
-/// If the result is too long, the node with the most text loses its last claim until it fits, so that a node's place in
-/// the order does not decide whether it is crowded out.
+/// If the result is too long, the node with the most text loses its last claim until it fits, so that no node is
+/// crowded out because of its place in the order.
 pub(crate) fn fold_by_rules(g: &str, branch: &Branch, r_tokens: u64, count: Count<'_>) -> String {
     let claims = claims_after(g, branch);
     within(claims.iter().map(String::as_str).collect(), r_tokens, count)
@@ -298,6 +300,7 @@ fn stems(claim: &str, splitter: &WordSplitter) -> HashSet<String> {
 
 #[expect(clippy::cast_precision_loss, reason = "sentences are short")]
 fn is_same(known: &HashSet<String>, words: &HashSet<String>) -> bool {
+    // Relative to the new claim, so that a longer wording of a known claim is kept.
     let shared = known.intersection(words).count() as f32;
     // A claim with new figures is a new claim.
     let has_new_figure = words.difference(known).any(|word| word.contains(|letter: char| letter.is_ascii_digit()));
@@ -339,8 +342,8 @@ fn groups<'a>(tree: &'a Tree, branches: &'a BTreeMap<NodeId, Branch>) -> Vec<Gro
 
 /// Summarises each group of nodes with findings, in at most `tokens` each.
 ///
-/// The summary of a group that fits as it is is its text, without a call. A large group is reduced in levels: batches that
-/// fit a prompt, then the summaries of the batches. An unchanged group makes the same calls, whose replies are on record.
+/// A group that fits as it is needs no call. A large one is reduced in levels: batches that fit a prompt, then the
+/// summaries of the batches. An unchanged group makes the same calls, whose replies are on record.
 ///
 /// # Errors
 ///
@@ -377,6 +380,7 @@ pub(crate) fn group_summaries_by_rules(
 }
 
 fn joined_label(tree: &Tree, branches: &BTreeMap<NodeId, Branch>, members: &[(&NodeId, &Branch)]) -> Label {
+    // The stricter label is the greater.
     members.iter().map(|(id, _)| label(tree, branches, id)).max().unwrap_or(Label::Internal)
 }
 
@@ -398,6 +402,7 @@ async fn reduce(
     let mut level = 0;
     while texts.len() > 1 {
         let calls = batches(caller, brief, name, &texts, tokens).into_iter().enumerate().map(|(number, batch)| {
+            // Keyed by the first node: a node is in one group only, while the name of a group may be any text.
             let key = key.then(&format!("{}/{level}/{number}", texts[0].0));
             async move {
                 let text = one_of(caller, &key, brief, name, batch, tokens).await?;
@@ -468,24 +473,26 @@ async fn one_of(
     match asked.map(|reply| reply.text.trim().to_owned()) {
         Ok(text) if !text.is_empty() => Ok(cut(&text, tokens, &count).to_owned()),
         Err(error) if ends_run(&error) => Err(error),
+        // From the whole results: those of the prompt may have been shortened.
         Ok(_) | Err(_) => Ok(join_by_rules(batch.iter().flat_map(|(_, text)| pieces(text)), tokens, &count)),
     }
 }
 
-/// Returns the part of a summary that a worker is shown: without the claims of `shown`, nodes whose findings are shown
-/// beside it, the sentences that share the most key words with `question`, in the order they stand, in at most `tokens`.
+/// Returns the part of a summary that a worker is shown: the sentences that share the most key words with `question`,
+/// in their original order, in at most `tokens`. Claims of `shown`, nodes whose findings are shown beside it, are left
+/// out.
 pub(crate) fn slice(global: &str, shown: &[NodeId], question: &str, tokens: u64) -> String {
     let rest = beside(pieces(global), shown).join("\n");
     nearest(pieces(&rest), question, tokens).join("\n")
 }
 
-/// The same of the public summary.
+/// Like [`slice`], for the public summary.
 pub(crate) fn public_slice(global: &Outbound, shown: &[NodeId], question: &Outbound, tokens: u64) -> Outbound {
     let rest = Outbound::joined(&beside(global.parts(pieces), shown), "\n");
     Outbound::joined(&nearest(rest.parts(pieces), question.as_str(), tokens), "\n")
 }
 
-/// Returns the sentences that do more than repeat claims of `shown`.
+/// Returns the sentences that do not merely repeat claims of `shown`.
 fn beside<T: AsRef<str>>(mut sentences: Vec<T>, shown: &[NodeId]) -> Vec<T> {
     sentences.retain(|sentence| {
         let marks = marks(sentence.as_ref());
@@ -494,7 +501,7 @@ fn beside<T: AsRef<str>>(mut sentences: Vec<T>, shown: &[NodeId]) -> Vec<T> {
     sentences
 }
 
-/// Returns the sentences that share the most key words with a question, in the order they stand, in at most `tokens`.
+/// Returns the sentences that share the most key words with a question, in their original order, in at most `tokens`.
 fn nearest<T: AsRef<str>>(all: Vec<T>, question: &str, tokens: u64) -> Vec<T> {
     let splitter = WordSplitter::default();
     let wanted: HashSet<_> = splitter.key_stems(question).into_iter().collect();
@@ -506,6 +513,7 @@ fn nearest<T: AsRef<str>>(all: Vec<T>, question: &str, tokens: u64) -> Vec<T> {
     let text = |kept: &BTreeSet<usize>| kept.iter().map(|place| all[*place].as_ref()).collect::<Vec<_>>().join("\n");
     for (_, place) in ranked {
         kept.insert(place);
+        // A shorter sentence may still fit.
         if estimate(&text(&kept)) > tokens {
             kept.remove(&place);
         }

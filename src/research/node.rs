@@ -88,7 +88,7 @@ pub struct Node {
     pub(crate) depth: u32,
     /// Sources to search.
     pub(crate) source_hint: SourceHint,
-    /// What its worker may do.
+    /// Tools of its worker.
     pub(crate) tools: Vec<Tool>,
     /// JSON Schema its result must match, if the plan sets one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -180,6 +180,7 @@ impl Tree {
 
     /// Returns the number of the next node to be planned.
     pub(crate) fn next_number(&self) -> u32 {
+        // Not the number of nodes, since a plan may have left numbers out.
         self.nodes.iter().map(|node| node.id.number()).max().unwrap_or(0) + 1
     }
 }

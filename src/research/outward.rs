@@ -1,4 +1,4 @@
-//! An `OutwardTask`: the whole input of a worker on the web or of a background job, made only of outbound text.
+//! The whole input of a worker on the web or of a background job, made only of outbound text.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -104,11 +104,12 @@ impl OutwardTask {
 
     /// Returns its text without the dates.
     pub(crate) fn words(&self) -> Outbound {
+        // A planned question need not name its aspects.
         let aspects = self.aspects.iter().map(|aspect| &aspect.text);
         Outbound::joined([&self.question()].into_iter().chain(&self.background).chain(aspects), "\n")
     }
 
-    /// Returns the prompt of a background job, following the advice of providers for such prompts.
+    /// Returns the prompt of a background job. Its form follows the advice of providers for such prompts.
     #[expect(
         clippy::disallowed_methods,
         reason = "the template is part of this program, and all it is given is outbound"

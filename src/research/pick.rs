@@ -1,7 +1,7 @@
 //! Picks the units of found documents that answer a question, without a model.
 //!
-//! A unit is scored by a few features that can be explained, such as the share of the question's words in it and how well each
-//! of them is found in its sentences and its heading.
+//! A unit is scored by a few features that can be explained, such as the share of the question's words in it and how
+//! well each of them matches its sentences and headings.
 
 mod asked;
 
@@ -32,15 +32,16 @@ const MAX_UNITS: usize = 3;
 /// Lines of all picked units together; the first may have more.
 const MAX_LINES: usize = 26;
 
-/// A further unit whose score is lower than the best by more is left out: the best is three times as likely to
-/// answer. On the sets of [`features`] this shows three units for every two questions, and most of them answer at least in
-/// part.
+/// A further unit is left out if its score is lower than the best by more than this: the best is then three times as
+/// likely to answer (scores are log odds). On the sets of [`features`] this shows three units for every two questions,
+/// and most of them answer at least in part.
 const MARGIN: f32 = 1.2;
 
 /// Score of a unit beside a hit, relative to that of the hit.
 const NEIGHBOUR: f32 = 0.85;
 
-/// Units that are compared with the question by their tokens, best first by words and rank. Bounds the time of one node.
+/// Units that are compared with the question by their tokens, best first by words and rank. Bounds the time of one
+/// node.
 const MAX_COMPARED: usize = 16;
 
 /// Sentences of one unit that are compared by their tokens.
@@ -82,12 +83,12 @@ const REFERRING: [&str; 23] = [
     "Once ",
 ];
 
-/// A document in which something was found.
+/// A document with hits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
     /// The document, or the passage alone if the document has changed since.
     pub(crate) document: Passage,
-    /// Byte ranges of what was found in it, each with its score.
+    /// Byte ranges of the hits in it, each with its score.
     pub(crate) hits: Vec<(Range<usize>, f32)>,
 }
 
@@ -107,10 +108,10 @@ struct Candidate<'a> {
     reading: &'a Reading,
     rank: usize,
     unit: Unit,
-    /// Score of the hit it stands in, or beside, relative to the best.
+    /// Score of the hit it stands in or beside, relative to the best hit.
     hit: f32,
     words: HashSet<String>,
-    /// How well the words of the question are found in its headings, which are the first part, and in its sentences.
+    /// How well the words of the question match its headings, which are the first part, and its sentences.
     matches: Option<Matches>,
     features: Features,
 }
@@ -120,8 +121,8 @@ impl Candidate<'_> {
         &self.reading.document.text[self.unit.range.clone()]
     }
 
-    /// Returns the title of its document and the headings above it. All of them: a unit below "Decision" is about what the
-    /// title names as much as the paragraph right below the title.
+    /// Returns the title of its document and the headings above it. All of them: a unit below "Decision" is about what
+    /// the title names as much as the paragraph right below the title.
     fn headings(&self) -> String {
         let title = self.reading.document.place.title();
         let mut names = vec![title];
@@ -130,7 +131,8 @@ impl Candidate<'_> {
         names.join(". ")
     }
 
-    /// Sets the headings of a place in this unit. Those of a document that was read whole are of the first passage found.
+    /// Sets the headings of a place in this unit. A document that was read whole has those of the first passage found
+    /// in it.
     fn name_headings(&self, place: &mut Place) {
         if let (Place::Kb { line_start: 1, .. }, Place::Kb { heading_path, .. }) = (&self.reading.document.place, place)
         {
@@ -152,7 +154,7 @@ pub(crate) fn pick(
     embedder: Option<&dyn Embedder>,
 ) -> Result<Vec<Picked>, EmbedError> {
     let (mut candidates, weights) = candidates(readings, question.as_str(), splitter);
-    // One that does not read the language of the question would find its words anywhere.
+    // An embedder that does not read the language of the question would match its words with any.
     let is_english = || language_of(question.as_str()).is_none_or(Language::is_english);
     if let Some(embedder) = embedder.filter(|embedder| !embedder.is_english() || is_english()) {
         add_meaning(&mut candidates, question, embedder)?;
@@ -175,8 +177,8 @@ pub(crate) fn pick(
     Ok(picked)
 }
 
-/// Returns whether a question asks for a value, as in "which version" or "what day", and no unit has one: the units are about
-/// the subject, and do not answer.
+/// Returns whether a question asks for a value, as in "which version" or "what day", and no unit has one. The units are
+/// then about the subject but do not answer.
 pub(super) fn lacks_value(question: &Question, picked: &[Picked]) -> bool {
     let mut quotes = picked.iter().flat_map(|picked| &picked.quotes);
     Wanted::of(question.as_str()).is_some_and(|wanted| !quotes.any(|quote| wanted.is_in(&quote.quote)))
@@ -186,6 +188,7 @@ fn candidates<'a>(readings: &'a [Reading], question: &str, splitter: &WordSplitt
     let asked = Asked::of(question);
     let stems = splitter.subject_stems(question);
     let mut candidates = Vec::new();
+    // Never zero, since scores are divided by it.
     let best = readings.iter().flat_map(|reading| &reading.hits).map(|hit| hit.1).fold(f32::EPSILON, f32::max);
     for (rank, reading) in readings.iter().enumerate() {
         let text = &reading.document.text;
@@ -222,8 +225,9 @@ fn candidates<'a>(readings: &'a [Reading], question: &str, splitter: &WordSplitt
     (candidates, weights)
 }
 
-/// Extends paragraphs that refer to the unit before them ("So, what is the difference?") to that unit. A paragraph before
-/// code that is no unit, since it is included from another file, is open: the next one goes on from it.
+/// Extends paragraphs that refer to the unit before them ("So, what is the difference?") to that unit, and the
+/// paragraph after code that is included from another file: such code is no unit, and the paragraph that introduces it
+/// would lead nowhere.
 fn with_what_they_refer_to(text: &str, units: Vec<Unit>) -> Vec<Unit> {
     let mut extended: Vec<Unit> = Vec::with_capacity(units.len());
     for mut unit in units {
@@ -244,7 +248,7 @@ fn with_what_they_refer_to(text: &str, units: Vec<Unit>) -> Vec<Unit> {
     extended
 }
 
-/// Returns the sections in which something was found, with the best score in each.
+/// Returns the sections with hits, with the best score in each.
 fn sections_hit(units: &[Unit], hits: &[(Range<usize>, f32)]) -> HashMap<usize, f32> {
     let mut sections = HashMap::new();
     for (range, score) in hits {
@@ -276,7 +280,7 @@ fn sort(candidates: &mut [Candidate<'_>]) {
     candidates.sort_by(|a, b| score(b).total_cmp(&score(a)).then_with(|| place(a).cmp(&place(b))));
 }
 
-/// Adds how well the question is found in the best window of each unit, and sorts again. Units beyond [`MAX_COMPARED`] are
+/// Adds how well the question matches the best window of each unit, and sorts again. Units beyond [`MAX_COMPARED`] are
 /// dropped.
 fn add_meaning(
     candidates: &mut Vec<Candidate<'_>>,
@@ -309,8 +313,8 @@ fn compared(unit: &Unit) -> &[Sentence] {
     &unit.sentences[..unit.sentences.len().min(MAX_SENTENCES)]
 }
 
-/// Returns whether one sentence of a unit has every word of a question that one sentence may answer. A single word may stand
-/// in any sentence.
+/// Returns whether one sentence of a unit has every word of a question that one sentence may answer. A single word may
+/// stand in any sentence.
 fn says_all(candidate: &Candidate<'_>, question: &Question, weights: &Weights, splitter: &WordSplitter) -> bool {
     let is_one = !matches!(Asked::of(question.as_str()), Asked::List | Asked::Steps | Asked::Comparison);
     let has_all = |sentence: &Sentence| {
@@ -320,8 +324,8 @@ fn says_all(candidate: &Candidate<'_>, question: &Question, weights: &Weights, s
     is_one && weights.len() > 1 && candidate.unit.sentences.iter().any(has_all)
 }
 
-/// Keeps the best units, dropping those that repeat a better one or do not fit on the screen. The best is enough if it says
-/// all that is asked.
+/// Keeps the best units, dropping those that repeat a better one or do not fit on the screen. The best is enough if it
+/// says all that is asked.
 fn best<'a>(candidates: Vec<Candidate<'a>>, says_all: impl Fn(&Candidate<'a>) -> bool) -> Vec<Candidate<'a>> {
     let margin = if candidates.first().is_some_and(says_all) { 0.0 } else { MARGIN };
     let least = candidates.first().map_or(0.0, |best| best.features.score() - margin);
@@ -337,6 +341,7 @@ fn best<'a>(candidates: Vec<Candidate<'a>>, says_all: impl Fn(&Candidate<'a>) ->
             is_one || common(&better.words, &candidate.words) > SAME_WORDS
         };
         let own = lines_of(&candidate);
+        // Skipped, not ended: a later unit may be short enough.
         if kept.iter().any(is_same) || (!kept.is_empty() && lines + own > MAX_LINES) {
             continue;
         }
@@ -351,7 +356,7 @@ fn best<'a>(candidates: Vec<Candidate<'a>>, says_all: impl Fn(&Candidate<'a>) ->
     kept
 }
 
-/// Returns about how many lines a unit takes on a screen.
+/// Estimates the lines of a unit on a screen.
 fn lines_of(candidate: &Candidate<'_>) -> usize {
     let text = candidate.text();
     match candidate.unit.kind {
@@ -382,6 +387,7 @@ fn deciding(candidate: &Candidate<'_>, question: &Question, weights: &Weights, s
     }
     let wanted = Wanted::of(question.as_str());
     let is_text = |line: &&str| line.contains(char::is_alphanumeric) && !line.starts_with(['`', '~']);
+    // Headings are left out: all sentences of a unit share them.
     let none = HashSet::new();
     let score = |(part, sentence): (usize, &Sentence)| {
         let found = candidate.matches.as_ref().map_or(0.0, |matches| matches.max_sim(part..=part));
@@ -392,6 +398,7 @@ fn deciding(candidate: &Candidate<'_>, question: &Question, weights: &Weights, s
     // "There are forty of them" answers "how many", though its neighbours have more words of the question.
     let is_wanted = |sentence: &Sentence| wanted.is_some_and(|wanted| wanted.is_in(&sentence.plain));
     let scored =
+        // Part 0 of the matches is the headings.
         (1..).zip(&candidate.unit.sentences).map(|own| ((is_said(own.1), is_wanted(own.1), score(own)), own.1));
     // Of equals the first.
     let best = scored.reduce(|best, next| if next.0 > best.0 { next } else { best });
@@ -401,8 +408,8 @@ fn deciding(candidate: &Candidate<'_>, question: &Question, weights: &Weights, s
     )
 }
 
-/// Returns what of a unit is shown: all of it, or the head of a long list or table and the pieces that bear on the
-/// question.
+/// Returns the ranges of a unit that are shown: all of it, or the head of a long list or table and the pieces that bear
+/// on the question.
 fn shown(unit: &Unit, weights: &Weights, text: &str, splitter: &WordSplitter) -> Vec<Range<usize>> {
     if unit.pieces.len() <= MAX_PIECES {
         return vec![unit.range.clone()];

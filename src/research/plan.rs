@@ -31,10 +31,10 @@ pub struct PlanDraft {
 /// A plan file (`dr plan --save`, `dr ask --plan`). Includes the brief it was made for, since aspect ids refer to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SavedPlan {
-    /// The brief; made anew if the file has none.
+    /// The brief; if the file has none, a new one is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) brief: Option<Brief>,
-    /// The run whose answer the planner had in view. A plan made so may be used only for a run that follows the same one:
+    /// The run whose answer the planner was shown. Such a plan may be used only for a run that follows the same one:
     /// its wording must not leave, see `run::outward`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) follows: Option<RunId>,

@@ -89,7 +89,7 @@ pub(crate) async fn replan(
     check: PlanCheck<'_>,
 ) -> Result<PlanDraft, StructuredError> {
     let Outlook { limits, has_web, paid_for, servers } = outlook;
-    // What the nodes before have taken is not known here: prompts do not depend on what was spent.
+    // Counted in nodes, not in what they cost: prompts must not depend on what was spent.
     let paid_for = paid_for.map(|nodes| nodes.saturating_sub(worked_on(tree)).max(1));
     let room = room::<PlanDraft>(caller, Role::Planner);
     let aspects: Vec<_> = brief

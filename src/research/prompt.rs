@@ -100,6 +100,7 @@ impl Template {
     }
 
     fn names(self) -> (String, String) {
+        // Without an extension, which would turn on the escaping of HTML or JSON.
         (format!("{self:?} rules"), format!("{self:?} task"))
     }
 
@@ -136,6 +137,7 @@ static TEMPLATES: LazyLock<Environment<'static>> =
 fn environment() -> Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    // A misspelt variable fails the test that renders its template; a missing part may still be tested with `if`.
     environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
     environment.add_global("rule", include_str!("prompts/rule.md").trim());
     environment.add_filter("line", |text: &str| line(text));
@@ -227,6 +229,7 @@ pub(crate) fn shorten_longest<'a>(texts: impl Iterator<Item = &'a mut String>, c
     if tokens < WORTH_CUTTING_TOKENS {
         return false;
     }
+    // In steps, so that several long texts lose something instead of one losing all.
     *longest = cut(longest, tokens * 3 / 4, count).to_owned();
     true
 }

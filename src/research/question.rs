@@ -213,7 +213,7 @@ impl FromStr for Mode {
     }
 }
 
-/// The task: question and aspects. Fixed before the first search, so that what is found cannot change what is asked.
+/// The task: question and aspects. Fixed before the first search, so that results cannot change the question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Brief {
     /// The question as the user typed it.

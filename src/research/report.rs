@@ -115,6 +115,7 @@ pub(crate) struct UsageTotals {
     pub(crate) cost_usd: Option<f64>,
 }
 
+// Not derived, since no calls cost nothing, while `None` is an unknown cost.
 impl Default for UsageTotals {
     fn default() -> Self {
         Self {
@@ -158,8 +159,8 @@ pub struct Draft {
     pub(crate) limitations: Vec<String>,
     /// From 0 to 1.
     pub(crate) confidence: f32,
-    /// Whether rules replaced a model that failed to write or judge it, or the form that was asked for is missing. Marks
-    /// the report as degraded.
+    /// Whether rules replaced a model that failed to write or judge it, or the output that was asked for is missing.
+    /// Marks the report as degraded.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub(crate) is_makeshift: bool,
     /// The answer in the schema given with `--schema`.
@@ -294,6 +295,7 @@ impl Report {
         };
         report.passages = passages(further, &report.evidence, report.usage.total.calls > 0);
         if is_refusal {
+            // Whatever the verdict: without a checked quote, nothing is answered.
             if stop_reason == StopReason::Complete {
                 report.stop_reason = StopReason::NoEvidence;
             }
@@ -331,7 +333,7 @@ impl Report {
     }
 }
 
-/// Returns how far a question is answered. Without a model, only the support of the searches tells.
+/// Returns whether a question is answered. Without a model, only the support of the searches tells.
 fn outcome(is_refusal: bool, usage: &UsageTable, branches: &BTreeMap<NodeId, Branch>) -> Outcome {
     let is_strong = |branch: &Branch| branch.support == Support::Strong && !branch.evidence.is_empty();
     match () {
@@ -498,8 +500,8 @@ fn limitations(
     limitations
 }
 
-/// Returns the best passages that the report does not quote from. A model has read the documents it cites, so the rest of
-/// them is not listed either.
+/// Returns the best passages that the report does not quote from. Of documents that a model cites, which it has read,
+/// no other passages are listed either.
 fn passages<'a>(
     further: impl Iterator<Item = &'a Passage>,
     quoted: &[Evidence],

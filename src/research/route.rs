@@ -10,13 +10,13 @@ use super::node::{Node, SourceHint};
 pub enum Route {
     /// The knowledge base.
     Internal,
-    /// The web, by a worker of our own.
+    /// The web, searched by a worker.
     Web,
     /// The web, by a background job.
     DeepResearch,
-    /// The knowledge base, then the web for what that leaves open.
+    /// The knowledge base, then the web for the aspects that stay open.
     Mixed,
-    /// The knowledge base, then a job for what that leaves open.
+    /// The knowledge base, then a job for the aspects that stay open.
     MixedDeepResearch,
 }
 
@@ -49,11 +49,11 @@ pub(crate) enum JobWay {
     UsedUp,
     /// The cap of a job exceeds the remaining cost limit.
     TooDear,
-    /// It may.
+    /// A job may be started.
     Open,
 }
 
-/// The ways to the web.
+/// Availability of the sources for the web.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ways {
     /// Whether the web can be searched.
@@ -62,24 +62,24 @@ pub(crate) struct Ways {
     pub(crate) job: JobWay,
     /// Whether `dr` is offline.
     pub(crate) is_offline: bool,
-    /// Whether a node for the web is blocked if there is no way; otherwise the knowledge base is asked, which may have the
-    /// answer, and the report says that the web was not.
+    /// Whether a node for the web is blocked if no source for the web is available. Otherwise it searches the knowledge
+    /// base, which may have the answer, and the report says that the web was not searched.
     pub(crate) is_strict: bool,
 }
 
-/// Why the web is not asked.
+/// The reason that the web is not searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoWay {
     /// `dr` is offline.
     #[error("`dr` is offline")]
     Offline,
-    /// Nothing is set up for it.
+    /// No source for the web is set up.
     #[error("no search engine is set up, and no Deep Research may be used")]
     Nothing,
-    /// As many jobs were started as may be.
+    /// The limit of jobs is reached.
     #[error("no search engine is set up, and as many jobs were started as may be (`--deep-research-max`)")]
     UsedUp,
-    /// The cap of a job does not fit.
+    /// The cap of a job exceeds the remaining cost limit.
     #[error(
         "no search engine is set up, and the cap of a Deep Research job (`max_cost`) is more than is left of the money \
          (`--max-cost`)"
@@ -98,22 +98,21 @@ impl Ways {
     }
 }
 
-/// The way a node takes.
+/// The route of a node, with its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Way {
-    /// Where it leads.
     pub(crate) route: Route,
-    /// Why there.
+    /// The reason, as events print it.
     pub(crate) why: &'static str,
-    /// Why it does not lead to the web, if the plan wants that.
+    /// The reason that the web is not searched, if the plan wants it to be.
     pub(crate) no_way_out: Option<NoWay>,
 }
 
-/// Picks the way for a node, as its plan hints.
+/// Selects the route of a node by its source hint.
 ///
 /// # Errors
 ///
-/// Returns why no way leads to the web, if the node is for nothing else.
+/// Returns the reason if a node for the web alone has no source to search.
 pub(crate) fn route(node: &Node, ways: Ways) -> Result<Way, NoWay> {
     let way = |route, why| Ok(Way { route, why, no_way_out: None });
     let inside = |why| Ok(Way { route: Route::Internal, why, no_way_out: Some(ways.no_way()) });

@@ -1,7 +1,7 @@
 //! Makes a brief and a plan from the wording of a question, without a model.
 //!
-//! There are three kinds of question: plain (the root alone), a comparison (one node per entity, and one that depends on
-//! them all), and several parts (one node per part). Everything here is a pure function of the user's words, so
+//! There are three kinds of question: plain (the root alone), a comparison (one node per entity, and one that depends
+//! on them all), and several parts (one node per part). Everything here is a pure function of the user's words, so
 //! retrieved text cannot reach a query.
 
 mod shape;
@@ -67,12 +67,14 @@ pub fn plan_by_rules(brief: &Brief) -> PlanDraft {
         let depends_on = new_nodes.iter().map(|node| node.id.clone()).collect();
         let question = brief.question.to_string();
         let synthesis = draft("synthesis".into(), question, None, hint, "compares what was found of each");
+        // Optional, so that the others are compared if nothing is found on one.
         new_nodes.push(NodeDraft { depends_on, optional_dependencies: true, ..synthesis });
     }
     PlanDraft { reasoning, new_nodes, updates: Vec::new() }
 }
 
-/// Returns one node for each missing aspect, in words that no node has used yet; none if those are used up.
+/// Returns one node for each missing aspect, in words that no node has used yet. An aspect whose wordings are used up
+/// gets none.
 ///
 /// An aspect is asked first with the key words of the question, then by itself.
 pub(crate) fn replan_by_rules(brief: &Brief, tree: &Tree, missing: &[AspectId]) -> PlanDraft {

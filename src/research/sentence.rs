@@ -118,6 +118,7 @@ impl Blocks {
                 | Tag::Strikethrough
                 | Tag::TableHead,
             ) => {
+                // These two stand inside a paragraph, which continues after them.
                 if !matches!(event, Event::Start(Tag::Image { .. } | Tag::Strikethrough)) {
                     self.close();
                 }
@@ -164,6 +165,7 @@ fn split(passage: &str, block: &Block) -> Vec<Sentence> {
     let (mut plain, mut start) = (String::new(), None);
     let block_end = block.iter().map(|(range, _)| range.end).max().unwrap_or(0);
     for (range, text) in block {
+        // A text with escapes or entities differs from the passage, so its offsets mean nothing there: it is not split.
         let is_verbatim = passage.get(range.clone()) == Some(text.as_str());
         let mut done = 0;
         if is_verbatim {
@@ -197,6 +199,7 @@ fn split(passage: &str, block: &Block) -> Vec<Sentence> {
 fn push_sentence(sentences: &mut Vec<Sentence>, passage: &str, range: Range<usize>, plain: &str) {
     let range = balanced(passage, range);
     let plain = plain.split_whitespace().collect::<Vec<_>>().join(" ");
+    // The separator after the last cell of a table row.
     let plain = plain.trim_end_matches([' ', '—']).to_owned();
     sentences.push(Sentence { range, plain });
 }

@@ -1,7 +1,7 @@
-//! Skims the knowledge base once, before any node is worked on: a model is shown the units that bear on the question and
-//! its aspects best, and says which of them answers which aspect. Quotes of earlier runs may be among them.
+//! Skims the knowledge base once, before work on the nodes: a model is shown the units that bear most on the question
+//! and its aspects, and names the unit that answers each aspect. Quotes of earlier runs may be among the units.
 //!
-//! Nothing it says is evidence. An answer counts only with a quote that its unit contains, and a worker still has to note
+//! Its reply is not evidence. An answer counts only with a quote that its unit contains, and a worker still has to note
 //! it.
 
 use futures::future::join_all;
@@ -23,25 +23,25 @@ use crate::llm::message::Prompt;
 use crate::llm::structured::structured;
 use crate::source::{Found, Passage, Source, SourceError, Support};
 
-/// Units that are shown, and tokens of each.
+/// Most units that are shown, and most tokens of each.
 const MAX_UNITS: usize = 12;
 const UNIT_TOKENS: u64 = 250;
 
 /// Questions that are searched for: the user's own, and one for each of the first aspects.
 const MAX_QUESTIONS: usize = 6;
 
-/// Tokens of a reply.
+/// Most tokens of a reply.
 const MAX_REPLY_TOKENS: u32 = 1_000;
 
 /// A passage that the model is shown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Excerpt {
     pub(crate) passage: Passage,
-    /// Who found it, unless a search of this run did.
+    /// Note on the run that found it, for a quote of an earlier run.
     pub(crate) origin: Option<String>,
 }
 
-/// What was found before any node was worked on. It is empty if no unit answers any aspect.
+/// The result of a skim. Empty if no unit answers any aspect.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Skim {
     pub(crate) answers: Vec<Answer>,
@@ -80,8 +80,8 @@ struct AnswerDraft {
     quote: String,
 }
 
-/// Asks the model which of the units answer which aspect. Returns `None` if there are none, or if the model gave no usable
-/// reply: the nodes are then worked on without.
+/// Asks the model which unit answers which aspect. Returns `None` if there are no units or no usable reply: work on the
+/// nodes then begins without.
 ///
 /// # Errors
 ///
@@ -109,8 +109,8 @@ pub(crate) fn questions(brief: &Brief) -> Vec<Question> {
     questions
 }
 
-/// Returns the best units of a knowledge base for the question and each aspect: the best of each first, then the second of
-/// each, and so on. `root` is the node that searches are recorded for.
+/// Returns the best units of a knowledge base for the question and each aspect: the best of each first, then the second
+/// of each, and so on. `root` is the node that searches are recorded for.
 ///
 /// # Errors
 ///
@@ -129,7 +129,7 @@ pub(crate) async fn units(
             Ok((Found { support: Support::None, .. }, _)) => {}
             Ok((searched, picked)) => found.push(units_of(&searched, &picked)),
             Err(SourceError::Stopped(error)) if ends_run(&error) => return Err(error),
-            // The workers search again, and report the failure.
+            // The workers search again and report the failure.
             Err(error) => tracing::debug!(%error, "knowledge base is not skimmed for a question"),
         }
     }
@@ -146,7 +146,7 @@ pub(crate) async fn units(
     Ok(units.into_iter().map(|passage| Excerpt { passage, origin: None }).collect())
 }
 
-/// Returns units as passages. Each opens as the hit it stands in.
+/// Returns units as passages. Each has the id of the hit it stands in, which a worker can open.
 fn units_of(found: &Found, picked: &[Picked]) -> Vec<Passage> {
     let unit = |picked: &Picked, quote: &Evidence| {
         let hit = found.passages.iter().find(|hit| hit.place.overlaps(&quote.source));
@@ -157,7 +157,7 @@ fn units_of(found: &Found, picked: &[Picked]) -> Vec<Passage> {
     picked.iter().flat_map(|picked| picked.quotes.iter().map(move |quote| unit(picked, quote))).collect()
 }
 
-/// Returns the prompt, and the units that it has room for.
+/// Returns the prompt and the units it has room for. The last units are dropped first.
 fn prompt(caller: &dyn Caller, brief: &Brief, mut units: Vec<Excerpt>) -> (Prompt, Vec<Excerpt>) {
     let role = Template::Skim.role();
     let count = |text: &str| caller.count(role, text);

@@ -12,7 +12,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// Length of a run of words that identifies its source.
 const RUN_WORDS: usize = 8;
 
-/// Fewest digits of a rare number, and of one with letters, such as `INV-20931`.
+/// Fewest digits of a rare number, and of a rare token with letters, such as `INV-20931`.
 const RARE_DIGITS: [usize; 2] = [4, 5];
 
 /// Length of the shortest code, in letters and digits.
@@ -58,13 +58,13 @@ impl Tripwire {
     ///
     /// # Errors
     ///
-    /// Returns what the text shares with internal text but not with outbound text.
+    /// Returns the kind of content that the text shares with internal text but not with outbound text.
     pub(crate) fn check(&self, text: &str) -> Result<(), Tripped> {
         let is_internal = |own: &HashSet<u64>, internal: &HashSet<u64>, outbound: &HashSet<u64>| {
             own.iter().any(|hash| internal.contains(hash) && !outbound.contains(hash))
         };
         let mut own = Known::default();
-        // Outgoing text is put together of parts, a question of its aspects. A run of words across two of them is chance.
+        // Outgoing text is composed of parts, such as aspects. A run of words across two parts is chance.
         text.split(['\n', ';']).for_each(|part| own.learn(part));
         let Self { internal, outbound } = self;
         match () {
@@ -82,6 +82,7 @@ impl Known {
             text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
         self.runs.extend(words.windows(RUN_WORDS).map(hash));
         self.tokens
+            // In addresses and tables, signs separate the tokens instead of spaces.
             .extend(text.split(|letter: char| letter.is_whitespace() || "/?&=#|<>".contains(letter)).filter_map(rare));
     }
 }

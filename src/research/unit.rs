@@ -1,7 +1,7 @@
-//! Splits a document into units: what its author wrote to be read together.
+//! Splits a document into units: parts that its author wrote to be read together.
 //!
-//! A unit is a paragraph, a list with its lead-in, a table with its header, a code block with the sentence before it, or
-//! a callout. Units of a section stand in the order of the document and may overlap: a sentence before a code block
+//! A unit is a paragraph, a list with its lead-in, a table with its header, a code block with the sentence before it,
+//! or a callout. Units of a section stand in the order of the document and may overlap: a sentence before a code block
 //! belongs to its paragraph as well.
 
 use std::ops::Range;
@@ -12,13 +12,14 @@ use super::sentence::{Sentence, every_sentence, every_sentence_of_page, is_end};
 use crate::base::line::{is_directive, is_tag};
 use crate::base::word::count_words;
 
-/// Longest paragraph that is taken whole as the lead-in of a code block, in bytes; of a longer one the last sentence is.
+/// Longest paragraph that becomes the lead-in of a block as a whole, in bytes. Of a longer one only the last sentence
+/// does.
 const MAX_LEAD_IN: usize = 400;
 
 /// Most words of a paragraph that heads a list like a heading does, without a colon: `**Requirements**`.
 const MAX_LABEL_WORDS: usize = 8;
 
-/// What a unit is.
+/// Kind of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnitKind {
     Paragraph,
@@ -31,7 +32,6 @@ pub(crate) enum UnitKind {
 /// A unit of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unit {
-    /// What it is.
     pub(crate) kind: UnitKind,
     /// Byte range in the document.
     pub(crate) range: Range<usize>,
@@ -46,8 +46,8 @@ pub(crate) struct Unit {
 }
 
 impl Unit {
-    /// Returns what must be shown with any of the pieces: a list's lead-in, or a table's lead-in and header. Without
-    /// pieces, the whole unit is its head.
+    /// Returns the part that must be shown with any of the pieces: the lead-in of a list, or lead-in and header of a
+    /// table. Without pieces it is the whole unit.
     pub(crate) fn head(&self) -> Range<usize> {
         self.range.start..self.pieces.first().map_or(self.range.end, |piece| piece.start)
     }
@@ -106,6 +106,7 @@ pub(crate) fn units_of_page(page: &str) -> Vec<Unit> {
             }
             None => units.push(Unit {
                 kind,
+                // The first row of a table is its header.
                 pieces: if kind == UnitKind::Table { Vec::new() } else { vec![range.clone()] },
                 range,
                 headings: headings.clone(),
@@ -116,6 +117,7 @@ pub(crate) fn units_of_page(page: &str) -> Vec<Unit> {
         is_open = true;
     }
     for unit in &mut units {
+        // Lines of a paragraph are no items.
         if unit.kind == UnitKind::Paragraph {
             unit.pieces.clear();
         }
@@ -156,6 +158,7 @@ impl Reader {
                         self.is_heading = true;
                     }
                     (0, tag) => self.units.extend(kind_of(tag).map(|kind| self.unit(kind, range))),
+                    // Nested items belong to the piece they stand in.
                     (1, Tag::Item | Tag::TableRow) => {
                         if let Some(unit) = self.units.last_mut() {
                             unit.pieces.push(range);
@@ -206,6 +209,7 @@ fn kind_of(tag: &Tag<'_>) -> Option<UnitKind> {
 fn with_lead_ins(document: &str, blocks: Vec<Unit>) -> Vec<Unit> {
     let mut units: Vec<Unit> = Vec::new();
     for mut unit in blocks {
+        // The parser counts the line break after a block as part of it.
         unit.range.end = unit.range.start + document[unit.range.clone()].trim_end().len();
         let lead = units.last().filter(|last| last.kind == UnitKind::Paragraph && last.section == unit.section);
         match lead.and_then(|lead| lead_in(document, lead, unit.kind)) {
@@ -266,11 +270,13 @@ pub(crate) fn readable(markdown: &str) -> String {
             continue;
         }
         let marks = bare.len() - bare.trim_start_matches(['`', '~']).len();
+        // With another backtick on the line it is a code span.
         if marks >= 3 && !bare[marks..].contains('`') {
             push(&mut shown, &without_links(&prose));
             prose.clear();
             code = Some((bare[..marks].to_owned(), vec![line.to_owned()]));
         } else if !is_directive(bare) && !is_tag(bare) {
+            // Collected, since a link or a tag may continue on the next line.
             prose.push_str(line);
             prose.push('\n');
         }
@@ -294,6 +300,7 @@ pub(crate) fn readable(markdown: &str) -> String {
 fn not_indented(text: &str) -> Vec<&str> {
     let indent = |line: &&str| line.len() - line.trim_start_matches(' ').len();
     let rest = text.lines().skip(1).filter(|line| !line.trim().is_empty());
+    // Below a list item, indentation is nesting.
     let shared = if text.starts_with(['-', '*', '+']) { 0 } else { rest.map(|line| indent(&line)).min().unwrap_or(0) };
     let cut = |(at, line): (usize, &'_ str)| if at == 0 { 0 } else { shared.min(indent(&line)) };
     text.lines().enumerate().map(|(at, line)| &line[cut((at, line))..]).collect()
@@ -303,12 +310,13 @@ fn without_comments(text: &str) -> String {
     let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((before, after)) = rest.split_once("<!--") {
         shown.push_str(before);
+        // An unclosed comment hides the rest, as in Markdown.
         rest = after.split_once("-->").map_or("", |(_, after)| after);
     }
     shown + rest
 }
 
-/// Reduces wiki links, reference links, footnote marks, images and HTML to what a reader sees, outside code.
+/// Reduces wiki links, reference links, footnote marks, images and HTML to the text that a reader sees, outside code.
 fn without_links(text: &str) -> String {
     let parts: Vec<_> = text.split('`').collect();
     // Backticks that do not pair are no code.
@@ -330,10 +338,11 @@ fn without_links(text: &str) -> String {
     shown
 }
 
-/// Stands for a code span while links are reduced. A private character, so a text that has it loses no more than a sign.
+/// Stands for a code span while links are reduced. A private character, so a text that has it loses no more than a
+/// sign.
 const HELD: char = '\u{f8fe}';
 
-/// Removes struck-out text, with a space beside it, and HTML tags but not what stands between them.
+/// Removes struck-out text, with a space beside it, and HTML tags. Text between tags stays.
 fn without_tags(text: &str) -> String {
     let (mut kept, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((before, struck)) = rest.split_once("~~") {
@@ -387,7 +396,7 @@ fn without_links_in(text: &str) -> String {
     shown + rest
 }
 
-/// Parses a link at the start of a text; returns what a reader sees of it and its length in bytes.
+/// Parses a link at the start of a text. Returns the text that a reader sees and the length of the link in bytes.
 fn link(text: &str) -> Option<(&str, usize)> {
     if let Some(inner) = text.strip_prefix("[[") {
         let (inner, _) = inner.split_once("]]")?;

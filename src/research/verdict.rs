@@ -154,7 +154,7 @@ fn uncovered<'a>(brief: &'a Brief, branches: &BTreeMap<NodeId, Branch>, drafted:
     brief.aspects.iter().filter(|aspect| !is_covered(aspect)).collect()
 }
 
-/// Returns the share of a text's key words that occur in `words`.
+/// Returns the share of the key words of a text that occur in `words`.
 #[expect(clippy::cast_precision_loss, reason = "aspects are short")]
 fn share(text: &str, words: &HashSet<String>, splitter: &WordSplitter) -> f32 {
     let wanted = splitter.key_stems(text);
@@ -235,7 +235,7 @@ fn node_line(node: &Node) -> Value {
     })
 }
 
-/// Returns a quote as the judge is shown it: with its provenance, and cut.
+/// Renders a quote for the judge: cut, with its provenance.
 fn shown_quote(quote: &Evidence) -> Value {
     let text = cut(&quote.quote, MAX_QUOTE_CHARACTERS);
     json!({"id": quote.id, "text": format!("From: {}\n{text}", quote.source.provenance())})
@@ -271,7 +271,9 @@ fn held_to(said: &VerdictDraft, complaints: &[Complaint], brief: &Brief, tree: &
     let missing: Vec<_> = brief.aspects.iter().filter(|aspect| found_missing(aspect) || said_missing(aspect)).collect();
     let has_uncited = complaints.iter().any(|complaint| matches!(complaint, Complaint::Uncited { .. }));
     let relied_on = relied_on(said, tree);
+    // A node that failed or found nothing is no gap by itself: others may cover its aspects.
     let is_complete = said.is_complete && missing.is_empty() && !has_uncited && !relied_on.is_empty();
+    // `all` holds for an empty list, too, which is no failed search.
     let is_in_vain = !missing.is_empty() && missing.iter().all(|aspect| was_tried_in_vain(&aspect.id, tree));
     let areas = said.weak_evidence_areas.iter().map(|area| one_line(area)).filter(|area| !area.is_empty());
     Verdict {
@@ -293,6 +295,7 @@ pub(crate) fn by_coverage(brief: &Brief, tree: &Tree, branches: &BTreeMap<NodeId
     let is_complete = missing.is_empty() && !found.is_empty();
     let is_in_vain = missing.iter().all(|aspect| was_tried_in_vain(&aspect.id, tree));
     let covered = 1.0 - missing.len() as f32 / brief.aspects.len().max(1) as f32;
+    // `abs`, since the sum of an empty iterator is -0.0, which would be printed with its sign.
     let mean = found.iter().map(|(_, branch)| branch.report.confidence).sum::<f32>().abs() / found.len().max(1) as f32;
     let weak = found.iter().filter(|(_, branch)| branch.support == Support::Weak);
     let weak = weak.filter_map(|(id, _)| tree.get(id)).map(|node| node.question.to_string());

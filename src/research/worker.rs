@@ -49,7 +49,7 @@ impl Default for WorkerLimits {
     }
 }
 
-/// A node whose conclusions a worker sees.
+/// Conclusions of a node, as shown to a worker.
 #[derive(Debug)]
 pub(crate) struct Conclusion<'a, Q: ?Sized = str> {
     id: &'a NodeId,
@@ -77,7 +77,7 @@ impl<'a> Conclusion<'a, Outbound> {
     }
 }
 
-/// An aspect, as a worker is shown it.
+/// An aspect, as shown to a worker.
 #[derive(Debug, Serialize)]
 pub(crate) struct TaskAspect<'a, Q: ?Sized = str> {
     pub(crate) id: &'a AspectId,
@@ -95,7 +95,7 @@ impl<'a> From<&'a Aspect> for TaskAspect<'a> {
 pub(crate) struct Task<'a, Q: ?Sized = str> {
     /// The node to work on.
     pub(crate) id: &'a NodeId,
-    /// What the worker may do.
+    /// Actions that the worker may take.
     pub(crate) tools: &'a [Tool],
     /// JSON Schema of the node's result. No step shows it: it shapes the report, after everything was gathered.
     pub(crate) output_schema: Option<&'a Value>,
@@ -137,23 +137,24 @@ impl<Q: ?Sized + AsRef<str>> Task<'_, Q> {
     }
 }
 
-/// A conversation with a worker: what it is shown, what it may search, and how its words become queries.
+/// A conversation with a worker: the task it is shown, the source it searches, and the conversion of its words into
+/// queries.
 ///
-/// The three belong together: a source that takes outbound text is searched only in a conversation that shows the worker
-/// outbound text alone, which makes the worker's own words outbound text, too.
+/// The three belong together: a source that takes outbound text is searched only in a conversation that shows the
+/// worker outbound text alone, which makes the worker's own words outbound text, too.
 pub(crate) struct Conversation<'a, Q: ?Sized = str> {
     pub(super) task: &'a Task<'a, Q>,
     pub(super) source: &'a dyn Source<Q>,
     /// The units that answer the aspects, if the knowledge base was skimmed.
     answers: Option<Vec<&'a Answer>>,
-    /// Makes a query of words the worker chose.
+    /// Converts words that the worker chose into a query.
     pub(super) query: fn(String) -> Box<Q>,
     goes_on_outside: bool,
 }
 
 impl<'a> Conversation<'a> {
-    /// Returns the conversation with a worker whose queries are any text. `answers` are the units that answer its aspects,
-    /// if the knowledge base was skimmed.
+    /// Returns the conversation with a worker whose queries may be any text. `answers` are the units that answer its
+    /// aspects, if the knowledge base was skimmed.
     pub(crate) fn inside(task: &'a Task<'a>, source: &'a dyn Source, answers: Option<Vec<&'a Answer>>) -> Self {
         Self { task, source, answers, query: String::into_boxed_str, goes_on_outside: false }
     }
@@ -207,7 +208,7 @@ struct CallingDraft {
 /// An action and its result, as shown in later steps.
 #[derive(Clone, Debug, Serialize)]
 struct StepResult {
-    /// 0 for what was skimmed before the first step.
+    /// 0 for units that were skimmed before the first step.
     step: u32,
     call: String,
     outcome: String,
@@ -276,7 +277,7 @@ pub(crate) struct Gathered {
     pub(super) reported: Vec<Reported>,
     /// See [`Branch::saw_internal`].
     pub(super) saw_internal: bool,
-    /// Aspects that the worker called open although it noted something on them.
+    /// Aspects that the worker called open, although there may be notes on them.
     pub(super) open: Vec<AspectId>,
     /// The reason it stopped.
     pub(super) stop: BranchStop,
@@ -299,6 +300,7 @@ impl Gathered {
         let (reported, saw_internal) = (Vec::new(), false);
         let mut gathered = Self { notes, further, support, remarks, reported, saw_internal, open, stop };
         let is_served = |aspect: &TaskAspect<'_, Q>| gathered.serves(aspect.id);
+        // A model has read the best units, which tells more than the scores of the search.
         gathered.support = match answers.as_deref() {
             None => support,
             Some([]) if task.aspects.is_empty() || !task.aspects.iter().all(is_served) => support.min(Support::Weak),
@@ -333,6 +335,7 @@ impl Gathered {
         self.remarks.extend(outside.remarks);
         self.reported.extend(outside.reported);
         self.saw_internal |= outside.saw_internal;
+        // A half that was cut short explains what is missing; otherwise the later half tells how the work ended.
         let cut_short = [self.stop, outside.stop].into_iter();
         let mut cut_short =
             cut_short.filter(|stop| matches!(stop, BranchStop::BudgetExceeded | BranchStop::ModelFailed));
@@ -404,6 +407,7 @@ pub(crate) async fn gather<Q: ?Sized + AsRef<str> + Send + Sync>(
     let (notebook, results) = (Notebook::new(conversation), Vec::new());
     let mut worker = Worker { caller, conversation, task, source, notebook, results, spent_tokens: 0, largest: 0 };
     let ending = worker.gather().await?;
+    // With conclusions of its dependencies, a worker has a result without its source.
     if let (Some(error), true) = (worker.notebook.dead_source(), task.conclusions.is_empty()) {
         return Err(WorkError::Source(error.clone()));
     }
@@ -413,6 +417,7 @@ pub(crate) async fn gather<Q: ?Sized + AsRef<str> + Send + Sync>(
 impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
     /// Takes steps until it must stop.
     async fn gather(&mut self) -> Result<Ending, CallError> {
+        // The report is written from the conclusions alone.
         if self.task.tools == [Tool::Conclude] {
             return Ok(Ending::of(BranchStop::Done));
         }
@@ -429,7 +434,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         Ok(Ending::of(BranchStop::StepsExceeded))
     }
 
-    /// Takes a step. Returns how the work ends, if it does.
+    /// Takes a step. Returns the ending if it was the last one.
     #[tracing::instrument(level = "debug", name = "step", skip_all, fields(name = "work", number = step))]
     async fn step(&mut self, step: u32) -> Result<Option<Ending>, CallError> {
         let prompt = self.prompt(step);
@@ -453,8 +458,10 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         let has_lost_note = outcomes.iter().any(|outcome| outcome.is_lost_note);
         for outcome in outcomes {
             let result = self.result(step, outcome);
+            // Only appended: a prompt that begins like the one before is read from the cache of the provider.
             self.results.push(result);
         }
+        // An idle step counts as a repetition, or a model that does nothing would use up all its steps.
         if draft.actions.is_empty() && !draft.done {
             self.notebook.repeats += 1;
         }
@@ -476,6 +483,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         match self.ask_once(&key, &prompt).await {
             Err(StructuredError::Call(CallError::Model(ModelError::ContextTooLong { .. }))) => {
                 let older = self.results.len().div_ceil(2);
+                // For good, since later prompts would be too long as well.
                 self.results.drain(..older);
                 let prompt = self.prompt(step);
                 self.ask_once(&key.then("shorter"), &prompt).await
@@ -484,7 +492,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         }
     }
 
-    /// Requests a step, in the form that has calls only if there are tools.
+    /// Requests a step. Only with tools does its schema have calls.
     async fn ask_once(&self, key: &CallKey, prompt: &Prompt) -> Result<CallingDraft, StructuredError> {
         if self.source.tools().is_empty() {
             let step = structured(self.caller, key, prompt, "step").await?;
@@ -493,7 +501,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         structured(self.caller, key, prompt, "step").await
     }
 
-    /// Returns how a failed call ends the work; an error if there are no notes to keep.
+    /// Converts a failed call into an ending that keeps the notes. Returns the error if there are none.
     fn broken_off(&self, error: CallError) -> Result<Ending, CallError> {
         match error {
             CallError::Limit(_) if !self.notebook.noted.is_empty() => Ok(Ending::of(BranchStop::BudgetExceeded)),
@@ -510,8 +518,9 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         self.caller.count(Role::Worker, &serde_json::to_string(draft).unwrap_or_default())
     }
 
-    /// Returns the prompt of a step, and remembers what it had no room for.
+    /// Returns the prompt of a step, and marks the passages it had no room for.
     fn prompt(&mut self, step: u32) -> Prompt {
+        // Shortened in a copy: the next prompt begins with all results again.
         let mut view = WorkerParts {
             results: self.results.clone(),
             context: self.task.context.as_ref().to_owned(),
@@ -524,6 +533,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             room::<CallingDraft>(self.caller, Role::Worker)
         };
         let prompt = fitted(self.caller, room, &mut view, |view| self.render(step, view), |view| self.shrink(view));
+        // A passage without room is shown again when a search finds it again.
         let seen: HashSet<_> = view.results.iter().flat_map(|result| &result.passages).map(|shown| &shown.id).collect();
         for (shown, number) in self.notebook.shown.iter_mut().zip(1..) {
             shown.is_left_out = !seen.contains(&format!("p{number}"));
@@ -577,8 +587,8 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
         is_last || is_short || is_tight
     }
 
-    /// Shortens the prompt: first the passages of earlier steps, oldest first, then the summary and the dependencies,
-    /// then the passages of the last step, and last the conclusions and notes. Ids of omitted passages stay valid.
+    /// Shortens the prompt: first the passages of earlier steps, oldest first, then the summary, the passages of the
+    /// last step and whole results, and last the conclusions and notes. Ids of omitted passages stay valid.
     fn shrink(&self, view: &mut WorkerParts) -> bool {
         let count = |text: &str| self.caller.count(Role::Worker, text);
         let last = view.results.last().map_or(0, |result| result.step);
@@ -604,7 +614,8 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             || shorten_longest(view.notes.iter_mut().map(|note| &mut note.text), &count)
     }
 
-    /// Returns the result of an action as later prompts show it. A passage that is too long is cut, and says how to read on.
+    /// Returns the result of an action as later prompts show it. A passage that is too long is cut, with a note on how
+    /// to read on.
     fn result(&mut self, step: u32, outcome: ActionResult) -> StepResult {
         let ActionResult { call, said, passages, .. } = outcome;
         let (caller, limits) = (self.caller, self.task.limits);
@@ -618,7 +629,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             } else {
                 (&passage.text, limits.snippet_tokens)
             };
-            // What stands below the text of an opened passage is shown even if the text is cut.
+            // Links below the text of an opened passage are shown even if the text is cut.
             let (whole, below) = match whole.strip_prefix(passage.text.as_str()) {
                 Some(below) if shown.is_opened => (passage.text.as_str(), below),
                 _ => (whole.as_str(), ""),
@@ -635,7 +646,7 @@ impl<Q: ?Sized + AsRef<str> + Send + Sync> Worker<'_, Q> {
             shown.cut_at = match () {
                 () if start.starts_with(passage.text.trim_end()) => None,
                 () if passage.text.starts_with(start) => Some(start.len()),
-                // A digest stands for the page, which is then read from its beginning.
+                // A digest replaces the text of the page, so reading on begins at its start.
                 () => Some(0),
             };
             PromptPassage { id, place, text }
@@ -660,7 +671,7 @@ pub(super) fn conclusions(task: &Task<'_>) -> Vec<PromptEntry> {
     task.conclusions.iter().map(named).collect()
 }
 
-/// Returns a line for each document: where it is, its date, and the ids of the quotes from it.
+/// Returns a line for each document: its place, its date, and the ids of the quotes from it.
 fn origins(evidence: &[Evidence]) -> Vec<String> {
     let mut origins: Vec<(String, Vec<String>)> = Vec::new();
     for quote in evidence {
@@ -673,7 +684,7 @@ fn origins(evidence: &[Evidence]) -> Vec<String> {
     origins.into_iter().map(|(origin, ids)| format!("From {origin}: {}", ids.join(", "))).collect()
 }
 
-/// Returns notes as their worker is reminded of them. The quotes stand in the results above.
+/// Returns notes as the prompt repeats them. Their quotes stand in the results above.
 fn noted(notes: &[Note]) -> Vec<PromptEntry> {
     let named =
         |note: &Note| PromptEntry { id: note.evidence.id.to_string(), question: String::new(), text: note.claim() };

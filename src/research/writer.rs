@@ -3,7 +3,8 @@
 //!
 //! A short answer is one call. A long one is outlined, its sections are written in parallel, and a last call writes the
 //! summary from them. A reply that is well-formed but has no substance (a placeholder, no citation, another topic) is
-//! refused and repaired once. If that fails too, the answer is assembled from the branch reports.
+//! refused like one that breaks its schema: it is repaired once and then written anew. If that fails too, the answer is
+//! assembled from the branch reports.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -47,7 +48,7 @@ const MIN_WORDS: usize = 4;
 /// few words with its sources, but an answer to another question shares almost none.
 const MIN_SHARED: f32 = 0.15;
 
-/// Share of the key words of an opening line that the claims it sums up must have.
+/// Share of the key words of an opening line that must occur in the claims it sums up.
 const SUMMED_UP_SHARE: f32 = 0.6;
 
 /// Phrases that mark an unfinished text.
@@ -196,7 +197,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Returns whether what is left is likely to pay for outline, sections and summary.
+    /// Returns whether the rest of the budget is likely to pay for outline, sections and summary.
     fn can_pay_at_length(&self) -> bool {
         let found = self.found();
         let texts = found.iter().map(|(node, branch)| {
@@ -205,6 +206,7 @@ impl<'a> Writer<'a> {
         });
         let (all, number) = (texts.sum::<u64>(), found.len().clamp(1, MAX_SECTIONS));
         let sections = std::iter::repeat_n(SECTION_RULES + all / number as u64, number);
+        // Outline and last call are estimated: they see summaries, and the sections, instead of findings and quotes.
         let prompts: Vec<_> = sections.chain([SECTION_RULES + all / 4, SECTION_RULES + all]).collect();
         self.caller.can_pay(Role::Writer, &prompts)
     }
@@ -223,6 +225,7 @@ impl<'a> Writer<'a> {
             match section {
                 Ok(section) => {
                     (self.material.on_section)(&self.section_as_shown(&section));
+                    // Kept as written: [`Self::held_to_evidence`] counts what it removes.
                     sections.push(section);
                 }
                 Err(error) => failed = failed.or(Some(error)),
@@ -307,14 +310,14 @@ impl<'a> Writer<'a> {
         Ok(self.held_to_evidence(&draft, sections))
     }
 
-    /// Returns the parts of the prompt of the whole answer. The summaries say what the findings say, so they are shown only
-    /// where the findings do not fit; sections contain their findings.
+    /// Returns the parts of the prompt of the whole answer. The summaries repeat the findings, so they are shown only
+    /// if the findings do not fit. Sections contain their findings.
     fn view(&self, sections: &[Section]) -> WriterParts {
         let findings: Vec<_> = self.found().iter().map(|(node, branch)| node_text(node, branch)).collect();
         let ledger: Vec<_> = self.material.ledger.iter().copied().filter(|quote| quote.checked).collect();
         let quotes = |quotes: Vec<&Evidence>| quotes.into_iter().map(named).collect();
         if !sections.is_empty() {
-            // What the sections cite comes first, and is left out last.
+            // Quotes are dropped from the end, so those that sections cite come first.
             let cited = Draft { sections: sections.to_vec(), ..Draft::default() };
             let cited = quotes_of(&cited, self.material.branches);
             let is_other = |quote: &&Evidence| !cited.iter().any(|known| known.id == quote.id);
@@ -323,6 +326,7 @@ impl<'a> Writer<'a> {
             let sections = sections.iter().map(|section| PromptText { id: String::new(), text: shown(section) });
             return WriterParts { sections: sections.collect(), quotes, ..WriterParts::default() };
         }
+        // Measured without quotes: those that do not fit are dropped when the prompt is made.
         let view = WriterParts { findings: findings.join("\n\n"), ..WriterParts::default() };
         if size(self.caller, &self.whole_prompt(&view)) <= room::<WriteDraft>(self.caller, Role::Writer) {
             return WriterParts { quotes: quotes(ledger), ..view };
@@ -349,7 +353,7 @@ impl<'a> Writer<'a> {
         Template::Write.prompt(self.caller, context)
     }
 
-    /// Returns what the nodes left open, one line each: a section need not repeat it.
+    /// Returns the questions that the nodes left open, one line each: a section need not repeat them.
     fn left_open(&self) -> String {
         let open = self.material.branches.values().flat_map(|branch| &branch.report.open_questions);
         open.map(|question| one_line(question)).collect::<Vec<_>>().join("\n")
@@ -392,6 +396,7 @@ impl<'a> Writer<'a> {
         let said = self.words.len();
         match () {
             () if count_words(&plain) < MIN_WORDS => Err("it is too short to be an answer".to_owned()),
+            // Sources may be about placeholders themselves.
             () if PLACEHOLDERS.iter().any(|known| find_words(&lower, known).is_some() && !self.is_found(known)) => {
                 Err("it is a placeholder, not an answer".to_owned())
             }
@@ -410,8 +415,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Returns whether the claims that a text cites, with their quotes, bear out a line without citations: they have all of
-    /// its figures and most of its key words.
+    /// Returns whether the claims that a text cites, with their quotes, support a line without citations: they have all
+    /// of its figures and most of its key words.
     fn sums_up(&self, line: &str, text: &str) -> bool {
         let splitter = WordSplitter::default();
         let ids: BTreeSet<_> = marks(text).into_iter().map(|(_, id)| id).collect();
@@ -457,6 +462,7 @@ impl<'a> Writer<'a> {
             open.extend(marked.open);
             marked.text
         };
+        // Unknown ids are removed first, so that they support nothing.
         let answer = borne_out(clean(draft.answer.trim(), UNSUPPORTED));
         let sections = sections
             .into_iter()
@@ -466,6 +472,7 @@ impl<'a> Writer<'a> {
             let lines = texts.iter().map(|text| one_line(&clean(text, ""))).filter(|text| !text.is_empty());
             lines.collect()
         };
+        // Without a citation, a reader cannot look up either side.
         let contradictions = lines(&draft.contradictions).into_iter().filter(|text| !marks(text).is_empty()).collect();
         let mut open_questions = lines(&draft.open_questions);
         for question in open {
@@ -507,7 +514,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Converts an answer to the caller's schema. It holds no ids of evidence, which mean nothing outside the report.
+/// Converts an answer to the caller's schema. The result has no ids of evidence, which mean nothing outside the report.
 ///
 /// # Errors
 ///

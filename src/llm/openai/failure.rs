@@ -52,6 +52,7 @@ pub(crate) fn without_answer(error: &NoReply, timeout: Duration) -> ModelError {
     let unknown = |reason| ModelError::Unknown { reason };
     match error {
         NoReply::TimedOut => unknown(format!("no response within {} s", timeout.as_secs())),
+        // The request could not be built, so it was not sent.
         NoReply::Failed(cause) if cause.is_builder() => ModelError::Permanent { reason: root_cause(cause) },
         NoReply::Failed(cause) if cause.is_connect() => {
             ModelError::Transient { retry_after: None, reason: format!("no connection: {}", root_cause(cause)) }
@@ -81,8 +82,11 @@ pub(crate) fn answered(status: StatusCode, headers: &HeaderMap, body: &str) -> M
         402 => ModelError::Quota,
         429 if said.is_quota() => ModelError::Quota,
         429 => ModelError::RateLimited { retry_after },
+        // Before the status: llama.cpp reports this as an internal error, which would be retried.
         _ if said.is_too_long() => said.too_long(),
+        // The statuses, besides 429, that OpenAI's own clients retry.
         408 | 409 | 500..=599 => ModelError::Transient { retry_after, reason: said.advised_reason(status.as_u16()) },
+        // Redirects are not followed: key and prompt would go to an address that the user did not set.
         300..=399 => {
             let place = headers.get(LOCATION).and_then(|place| place.to_str().ok()).unwrap_or("elsewhere");
             let reason = format!("redirect to `{}`; set `base_url` to the address of the API", shortened(place));
@@ -105,6 +109,7 @@ pub(crate) fn refuses_schema(status: StatusCode, body: &str) -> bool {
 /// Classifies a failure reported with a success status.
 pub(crate) fn reported(error: &Value) -> ModelError {
     let said = Said::of(error);
+    // Gateways put the status of the server behind them into `code`.
     let status = error["code"].as_u64().and_then(|code| u16::try_from(code).ok());
     match status.and_then(|status| StatusCode::from_u16(status).ok()).filter(|status| !status.is_success()) {
         Some(status) => answered(status, &HeaderMap::new(), &error.to_string()),
@@ -149,6 +154,7 @@ impl Said {
             message,
             code: text("code"),
             kind: text("type"),
+            // llama.cpp states both numbers; for other servers they are parsed from the message.
             prompt_tokens: error["n_prompt_tokens"].as_u64(),
             limit_tokens: error["n_ctx"].as_u64(),
         }

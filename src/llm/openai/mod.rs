@@ -5,11 +5,12 @@
 //!                          └─────▶ failure: whether it was paid for, whether to retry
 //! ```
 //!
-//! Uses the request types of `async-openai` but not its client, which retries on its own, ignores `Retry-After` and
-//! reads bodies of any size. A call that may be paid for must be sent exactly once.
+//! Uses the request types of `async-openai` but not its client, which retries on its own, waits as long as
+//! `Retry-After` asks, and reads bodies of any size. A call that may be paid for must be sent exactly once.
 //!
-//! A schema that an endpoint refuses to enforce is part of the prompt from then on: no reply was generated, so the request
-//! is sent again in a looser form (see [`SchemaSupport`]). Replies are checked against the whole schema in any case.
+//! A schema that an endpoint refuses to enforce is part of the prompt from then on: no reply was generated, so the
+//! request is sent again in a looser form (see [`SchemaSupport`]). Replies are checked against the whole schema in any
+//! case.
 
 mod request;
 
@@ -87,15 +88,17 @@ pub(crate) enum SchemaSupport {
 pub(crate) fn reasons(model: &str) -> bool {
     // Routers put the name of the provider in front: `openai/gpt-5`.
     let model = model.rsplit('/').next().unwrap_or(model);
+    // Wider than [`KNOWN`]: open models need room for their reasoning, too.
     ["gpt-5", "gpt-6", "gpt-oss", "o1", "o3", "o4", "deepseek-r1", "magistral", "qwq"]
         .iter()
         .any(|family| model.starts_with(family))
 }
 
-/// What is known of a model of OpenAI by its name, wherever it is served: a gateway passes the parameters on.
+/// Properties of an OpenAI model, known by its name wherever it is served: a gateway passes the parameters on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KnownModel {
-    /// Whether it reasons: it takes an effort and no temperature, and limits its reply by `max_completion_tokens` alone.
+    /// Whether it reasons: it takes an effort and no temperature, and limits its reply by `max_completion_tokens`
+    /// alone.
     pub(crate) reasons: bool,
     /// Most tokens of a reply, reasoning included; `None` if the limit is not published.
     pub(crate) max_output_tokens: Option<u32>,
@@ -164,13 +167,13 @@ pub(crate) struct OpenAiModel {
 /// Schemas that the endpoint refused to enforce.
 #[derive(Debug, Default)]
 struct Refused {
-    /// The support that is left, by the text of the schema.
+    /// The support that is left, by the text of the schema. Another schema may still be enforced.
     left: BTreeMap<String, SchemaSupport>,
     /// The first refusal in words.
     reason: Option<String>,
 }
 
-/// Why a request brought no reply.
+/// A request that failed.
 struct Failed {
     error: ModelError,
     /// Whether the endpoint refused the schema that was to be enforced.
@@ -198,6 +201,7 @@ impl OpenAiModel {
 
     async fn post(&self, prompt: &Prompt) -> Result<Reply, ModelError> {
         let mut support = self.support(prompt);
+        // Ends, since each turn enforces less.
         loop {
             let Failed { error, is_of_schema } = match self.post_once(support, prompt).await {
                 Ok(reply) => return Ok(reply),
@@ -212,12 +216,13 @@ impl OpenAiModel {
 
     /// Returns how far the endpoint enforces the schema of a prompt, as far as is known.
     fn support(&self, prompt: &Prompt) -> SchemaSupport {
+        // A poisoned lock is used: each change of the map is complete by itself.
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let left = prompt.schema.as_ref().and_then(|form| refused.left.get(&form.schema.to_string()));
         left.copied().unwrap_or(self.settings.schema)
     }
 
-    /// Notes that the endpoint does not enforce the schema of a prompt as it was asked to.
+    /// Records that the endpoint refused to enforce the schema of a prompt, and returns the looser support.
     fn loosen(&self, prompt: &Prompt, looser: SchemaSupport, error: &ModelError) -> SchemaSupport {
         let name = prompt.schema.as_ref().map(|form| form.name.as_str()).unwrap_or_default();
         tracing::info!(schema = name, %error, "the endpoint refuses the schema, which becomes part of the prompt");
@@ -239,6 +244,7 @@ impl OpenAiModel {
         let sent = exchange(request, MAX_REPLY_BYTES, self.clock.deadline(*timeout)).await;
         let Exchange { status, headers, body } = sent.map_err(|error| failure::without_answer(&error, *timeout))?;
         let text = String::from_utf8_lossy(&body).into_owned();
+        // A server may repeat the key in an error, which is printed and stored.
         let text = key.as_ref().map_or_else(|| text.clone(), |key| key.scrub(&text));
         if status.is_success() {
             Ok(reply::read(&text)?)
@@ -258,10 +264,10 @@ impl OpenAiModel {
         messages + schema + FRAME_TOKENS
     }
 
-    /// Asks for the list of models.
+    /// Requests the list of models.
     ///
-    /// A connection that fails and a key that is refused are certain. A model that is not in the list is unknown only at
-    /// OpenAI: other servers also take names that they do not list. Where a request is free, the model is asked itself.
+    /// A failed connection and a refused key are certain failures. A model that is not listed is unknown only at
+    /// OpenAI: other servers also take names that they do not list. If requests are free, the model itself is tried.
     /// Returns the context window if the list states it.
     async fn list(&self) -> Result<Option<u64>, ModelError> {
         let OpenAiSettings { address, key, model, .. } = &self.settings;
@@ -272,7 +278,7 @@ impl OpenAiModel {
         let listed = match exchange(request, MAX_REPLY_BYTES, self.clock.deadline(LIST_TIMEOUT)).await {
             Ok(Exchange { status, body, .. }) if status.is_success() => serde_json::from_slice::<Listed>(&body),
             Ok(Exchange { status, body, .. }) => {
-                // A key may be good for models and not for their list.
+                // A restricted key may be valid for models but not for their list; OpenAI then names the missing scope.
                 let is_narrow = String::from_utf8_lossy(&body).contains("scope");
                 let is_refused = status == StatusCode::UNAUTHORIZED && !is_narrow;
                 return if is_refused { Err(ModelError::Authentication) } else { Ok(None) };
@@ -284,7 +290,7 @@ impl OpenAiModel {
         };
         let Ok(Listed { data }) = listed else { return Ok(None) };
         let known = data.iter().find(|listed| listed.id == *model);
-        // A server of one model takes any name for it.
+        // A server with a single model takes any name for it.
         let window = known.or(data.first().filter(|_| data.len() == 1)).and_then(ListedModel::window_tokens);
         if data.is_empty() || known.is_some() {
             Ok(window)

@@ -93,6 +93,7 @@ fn filtered() -> ModelError {
 pub(crate) fn usage(raw: &Value) -> Option<Usage> {
     let usage = raw.get("usage")?;
     let count = |paths: [&str; 2]| paths.iter().find_map(|path| whole(usage.pointer(path)?));
+    // Some servers report zeros instead of leaving the counts out.
     let input_tokens = count(["/input_tokens", "/prompt_tokens"]).filter(|tokens| *tokens > 0)?;
     let output_tokens = count(["/output_tokens", "/completion_tokens"])?;
     let cached = count(["/input_tokens_details/cached_tokens", "/prompt_tokens_details/cached_tokens"]);

@@ -48,8 +48,8 @@ enum Enforced {
 
 /// Returns how a schema is enforced; `None` without one.
 ///
-/// A schema without a strict form is not sent as a parameter, because endpoints refuse it as a whole. A mode for JSON
-/// objects would rule out every other value, so a schema for one of those is only told.
+/// A schema without a strict form is not sent as a parameter, because endpoints refuse it as a whole. JSON mode rules
+/// out every value but an object, so a schema of another type is only part of the prompt.
 fn enforced(support: SchemaSupport, prompt: &Prompt) -> Option<Enforced> {
     let form = &prompt.schema.as_ref()?.schema;
     let loose = if is_of_objects(form) { Enforced::Object } else { Enforced::Told };

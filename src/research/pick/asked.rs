@@ -1,4 +1,4 @@
-//! What a question asks for, told by its English wording, and whether a unit is of a kind that suits it.
+//! Recognises what a question asks for by its English wording, and whether a unit suits it.
 
 use super::features::Weights;
 use crate::base::word::WordSplitter;
@@ -59,7 +59,7 @@ const CURRENCIES: &str = "dollar|dollars|euro|euros|pound|pounds|cent|cents|usd|
 const NUMBERS: &str = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|sixty|\
     seventy|eighty|ninety|hundred|thousand|million|billion|dozen|half|once|twice|single|both|none|unlimited|infinite";
 
-/// Words that are days. "May" and "sun" are words of their own, so they count beside a number only.
+/// Words for a time. "May" is also another word, so it counts only beside a number.
 const DAYS: &str = "monday|tuesday|wednesday|thursday|friday|saturday|sunday|mondays|tuesdays|wednesdays|thursdays|fridays|\
     saturdays|sundays|january|february|march|april|june|july|august|september|october|november|december|jan|feb|mar|apr|jun|\
     jul|aug|sep|sept|oct|nov|dec|yesterday|today|tomorrow|version|release";
@@ -95,7 +95,7 @@ impl Wanted {
             Self::Day => {
                 has_word(&text, DAYS) || words(&text).any(is_year) || words(&text).zip(words(&text).skip(1)).any(is_may)
             }
-            // A note of one's own may leave the currency out.
+            // Personal notes may leave the currency out.
             Self::Money => {
                 text.contains(CURRENCY_SIGNS)
                     || has_word(&text, CURRENCIES)
@@ -121,7 +121,7 @@ fn has_phrase(text: &str, phrases: &[&str]) -> bool {
     phrases.iter().any(|phrase| text.match_indices(phrase).any(|(at, _)| is_start(at)))
 }
 
-/// What a question asks for.
+/// The kind of answer that a question asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Number,
@@ -192,7 +192,8 @@ impl Asked {
         }
     }
 
-    /// Returns whether a unit has the form that the question asks for: the list, the steps, the table of what is compared.
+    /// Returns whether a unit has the form that the question asks for: the list, the steps, the table of what is
+    /// compared.
     pub(super) fn has_form(self, unit: &Unit, text: &str, weights: &Weights, splitter: &WordSplitter) -> bool {
         let own = &text[unit.range.clone()];
         // Any page has lists: one that is meant has a word of the question above its items.
@@ -212,7 +213,7 @@ impl Asked {
         }
     }
 
-    /// Returns whether a unit says the kind of thing that the question asks for: a number, a time, a definition.
+    /// Returns whether a unit contains the kind of answer that the question asks for: a number, a time, a definition.
     pub(super) fn suits(self, unit: &Unit, text: &str, weights: &Weights, splitter: &WordSplitter) -> bool {
         let own = &text[unit.range.clone()];
         match self {

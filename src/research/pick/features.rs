@@ -8,16 +8,16 @@ use crate::kb::embed::Matches;
 use crate::research::sentence::Sentence;
 use crate::research::unit::{Unit, UnitKind};
 
-/// Consecutive sentences in which the question is looked for.
+/// Consecutive sentences that are compared with the question as one.
 const WINDOW: usize = 2;
 
-/// What a word of the question counts that is not in a unit but in its headings or title.
+/// Weight of a word of the question that is not in a unit but in its headings or title.
 const ABOUT: f32 = 0.7;
 
-/// Words up to which a longer unit counts as saying more.
+/// Words from which a longer unit no longer counts as saying more.
 const FULL_WORDS: f32 = 60.0;
 
-/// Marks of a sentence that says where something is written instead of what.
+/// Phrases of a sentence that points to a text instead of stating what it says.
 const POINTING: [&str; 22] = [
     "you can find",
     "can be found",
@@ -51,12 +51,12 @@ const COUNT: usize = 14;
 
 /// Weights of the features: the mean of two fits (`just fit-units`), a softmax over the units of each question.
 ///
-/// The one of 2026-11-23 is to 70 questions on the Rust book, 45 on the documentation of an API, 70 of clapnq, and those of
-/// `tests/answers` that are English and not held out; with one set left out, the first unit answers 53, 58, 94 and 80 of 100.
-/// The one of 2026-11-24, when `form` was added and the headings were compared as a whole, is to 55 other questions on the Rust
-/// book, 30 on a manual of PowerShell, 15 on personal notes, and those of `tests/answers`; with one set left out the first
-/// unit answers 55, 53, 67 and 93 of 100, and with the mean 53, 53, 67 and 98. `open` and `links` are set by hand, since the
-/// sets have few of them.
+/// The one of 2026-11-23 is to 70 questions on the Rust book, 45 on the documentation of an API, 70 of clapnq, and
+/// those of `tests/answers` that are English and not held out; with one set left out, the first unit answers 53, 58, 94
+/// and 80 of 100. The one of 2026-11-24, when `form` was added and the headings were compared as a whole, is to 55
+/// other questions on the Rust book, 30 on a manual of PowerShell, 15 on personal notes, and those of `tests/answers`;
+/// with one set left out the first unit answers 55, 53, 67 and 93 of 100, and with the mean 53, 53, 67 and 98. `open`
+/// and `links` are set by hand, since the sets have few of them.
 pub(super) const WEIGHTS: [f32; COUNT] = [3.8, 2.4, 5.85, 6.4, 4.3, 5.1, 2.7, 1.1, 2.0, -3.0, -2.6, -1.95, -3.0, -3.0];
 
 /// The same without an embedder that reads the question.
@@ -75,11 +75,11 @@ pub(super) struct Features {
     whole: f32,
     /// `MaxSim` of the question in its headings.
     about: f32,
-    /// `MaxSim` of the word of the question that is found worst in it.
+    /// `MaxSim` of the word of the question that matches it worst.
     least: f32,
-    /// How much it says.
+    /// Length, up to [`FULL_WORDS`].
     fullness: f32,
-    /// Whether it says the kind of thing that is asked for.
+    /// Whether it contains the kind of answer that is asked for.
     suits: f32,
     /// Whether it has the form that is asked for.
     form: f32,
@@ -87,7 +87,7 @@ pub(super) struct Features {
     open: f32,
     /// Whether it is a paragraph of a few words.
     short: f32,
-    /// Whether it is code that no sentence explains, or code by the page.
+    /// Whether it is code that no sentence explains, or more than a screen of code.
     code: f32,
     /// Whether it is a list of links: a table of contents.
     links: f32,
@@ -96,7 +96,8 @@ pub(super) struct Features {
 }
 
 impl Features {
-    /// Measures a unit by its words, given the share that is in it, whether it suits and has the form that is asked for, and the score of its hit.
+    /// Measures a unit by its words, given their share in it, whether it suits and has the form that is asked for, and
+    /// the score of its hit.
     #[expect(clippy::cast_precision_loss, reason = "a unit has a few hundred words")]
     pub(super) fn of(unit: &Unit, text: &str, words: f32, (suits, has_form): (bool, bool), hit: f32) -> Self {
         let count = count_words(text);
@@ -120,7 +121,7 @@ impl Features {
         }
     }
 
-    /// Adds how the question is found in the heading of a unit, which is the first part, and in its sentences.
+    /// Adds how well the question matches the headings of a unit, which are the first part, and its sentences.
     pub(super) fn add_meaning(&mut self, matches: &Matches) {
         self.meaning = matches.best_window(WINDOW);
         self.whole = matches.max_sim(0..matches.parts());
@@ -140,6 +141,7 @@ impl Features {
     }
 
     fn weights(&self) -> &'static [f32; COUNT] {
+        // Zero unless [`Self::add_meaning`] has compared the unit with an embedder.
         if self.whole > 0.0 { &WEIGHTS } else { &WEIGHTS_BY_WORDS }
     }
 
@@ -164,7 +166,8 @@ impl Features {
     }
 }
 
-/// Returns the share of the question's words in a text; words of what it is about count for [`ABOUT`].
+/// Returns the share of the words of the question that a text has. A word that only `about` has, its headings and
+/// title, counts [`ABOUT`] times.
 pub(super) fn share(weights: &Weights, words: &HashSet<String>, about: &HashSet<String>) -> f32 {
     let total: f32 = weights.values().sum::<f32>().max(f32::EPSILON);
     let part = |(stem, weight): (&String, &f32)| match () {
@@ -175,7 +178,7 @@ pub(super) fn share(weights: &Weights, words: &HashSet<String>, about: &HashSet<
     weights.iter().map(part).sum::<f32>() / total
 }
 
-/// Returns whether a sentence says where something is written instead of what.
+/// Returns whether a sentence points to a text instead of stating what it says.
 pub(super) fn points(sentence: &Sentence) -> bool {
     let said = sentence.plain.to_lowercase();
     POINTING.iter().any(|mark| said.contains(mark))

@@ -18,7 +18,7 @@ impl PlanDraft {
     /// defaults.
     ///
     /// New nodes are numbered in order of appearance, and names in `parent` and `depends_on` are replaced by their ids.
-    /// `is_reworded` says of which planned nodes the web is asked in words that are made of their aspects.
+    /// `is_reworded` returns whether the task of a node on the web is worded from its aspects instead of its question.
     ///
     /// # Errors
     ///
@@ -74,6 +74,7 @@ impl<'a> Check<'a> {
         for (at, node) in draft.new_nodes.iter().enumerate() {
             new.entry(node.id.as_str()).or_insert(at);
         }
+        // An id that does not parse is refused with its update.
         let dropped = draft.updates.iter().filter(|update| update.drop).filter_map(|update| update.id.parse().ok());
         Self { draft, tree, brief, new, dropped: dropped.collect(), complaints: Vec::new() }
     }
@@ -109,6 +110,7 @@ impl<'a> Check<'a> {
     /// Checks the number of nodes. Dropped nodes count, since they stay in the tree.
     fn size(&mut self, limits: TreeLimits) {
         let nodes = self.tree.nodes.len() + self.draft.new_nodes.len();
+        // A plan that only changes nodes passes, even if a limit was lowered below the size of the tree.
         if nodes > limits.max_nodes as usize && !self.draft.new_nodes.is_empty() {
             self.complaints.push(format!("tree would have {nodes} nodes (at most {})", limits.max_nodes));
         }
@@ -138,8 +140,8 @@ impl<'a> Check<'a> {
         self.complaints.extend(repeats);
     }
 
-    /// Refuses a node whose worker on the web would be told what that of another new node is told, whatever the two ask:
-    /// both would be paid, since the prompts of their later steps differ in the ids of evidence alone.
+    /// Refuses a node whose worker on the web would get the task of another new node, whatever the two ask. Both would
+    /// be paid for: the prompts of their later steps differ in the ids of evidence.
     fn repeats_outside(&mut self, is_reworded: &dyn Fn(&NodeDraft) -> bool) {
         let id = |name: &String| self.id(name).map_or_else(|| name.clone(), |id| id.to_string());
         let told = |node: &NodeDraft| {
@@ -265,6 +267,7 @@ impl<'a> Check<'a> {
     }
 
     fn node(&mut self, at: usize, draft: &NodeDraft, depth: u32, round: u32) -> Option<Node> {
+        // All parts are checked before a missing question ends this, so that every complaint is made.
         let question = self.question(&draft.id, &draft.question);
         let aspects = self.aspects(draft);
         let output_schema = self.output_schema(draft);
@@ -351,6 +354,7 @@ impl<'a> Check<'a> {
             } else if let Some(by) = self.needed_by(draft, &node.id) {
                 self.complaints.push(format!("`{id}` cannot be dropped: `{by}` needs it"));
             }
+            // Also after a complaint, since there is no plan then.
             let UpdateDraft { priority, source_hint, drop, .. } = *draft;
             updates.push(Update { id: node.id.clone(), question, priority, source_hint, drop });
         }
@@ -397,6 +401,7 @@ fn schema(text: &str) -> Result<Value, String> {
     if !value.is_object() {
         return Err("it must be an object".to_owned());
     }
+    // Compiled now, so that a schema which cannot be used costs no research.
     compile(&value).map_err(|error| error.to_string())?;
     Ok(value)
 }

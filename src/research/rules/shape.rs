@@ -1,5 +1,5 @@
-//! Recognises comparisons and questions with several parts by their English wording, and plain comparisons in German, Spanish
-//! and French.
+//! Recognises comparisons and questions with several parts by their English wording, and plain comparisons in German,
+//! Spanish and French.
 //!
 //! In doubt a question is plain: searching it whole finds less than searching its parts, but pieces of a question that
 //! was cut in the wrong place find nothing.
@@ -122,6 +122,7 @@ impl<'a> Span<'a> {
 
 /// Returns `text` in lower case with quotes, code and brackets as one word each; every byte keeps its place.
 pub(super) fn mask(text: &str) -> String {
+    // ASCII only: other letters may change their length in lower case, and offsets must stay those of the text.
     let mut mask = text.to_ascii_lowercase();
     for (open, close) in [('`', '`'), ('"', '"'), ('“', '”'), ('(', ')')] {
         let mut from = 0;
@@ -168,6 +169,7 @@ fn clauses<'a>(span: Span<'a>, splitter: &WordSplitter) -> Vec<Span<'a>> {
         let is_new = joint != ", " || right.starts_with("how what why");
         (is_new && left.asks() && right.asks() && is_whole(left) && is_whole(right)).then_some((at, left, right))
     };
+    // At the same place the first one wins, so the longer one comes first.
     let joints = [", and ", " and ", ", "];
     let found = joints.iter().flat_map(|joint| span.mask.match_indices(*joint).map(|(at, _)| (at, *joint)));
     match found.filter_map(halves).min_by_key(|(at, ..)| *at) {
@@ -215,7 +217,7 @@ fn comparison(span: Span<'_>) -> Option<Vec<Part>> {
             Some(Part { question: aspect.clone(), aspect })
         };
         let entities = list.trim().split(OTHER_SEPARATORS).into_iter().map(entity).collect::<Option<Vec<_>>>()?;
-        // More than two may be a clause of its own, which these words do not tell.
+        // Of more than two, one may be a separate clause, which these patterns cannot tell.
         return (entities.len() == 2).then_some(entities);
     }
     // “A or B: what is different?”
