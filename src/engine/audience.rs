@@ -100,6 +100,7 @@ impl Engine {
         }
         let known = match Origins::of(store, state).await? {
             Origins::Known(names) => names,
+            // It may have text of any collection, and only the settings can make one `local_only`.
             Origins::Unknown => self.settings.values.collections.keys().cloned().collect::<BTreeSet<_>>(),
         };
         known.iter().try_for_each(|name| self.check_served(name))

@@ -48,6 +48,7 @@ impl Engine {
     /// Returns an error if the index cannot be read.
     pub(crate) async fn list_collections(&self) -> Result<Vec<CollectionEntry>, EngineError> {
         let index = self.open_index().await?;
+        // Starts with all collections at 0: one without documents is listed, too.
         let mut counts: BTreeMap<String, usize> =
             index.manifest().collections.keys().map(|name| (name.clone(), 0)).collect();
         for document in index.documents(None).await? {
@@ -144,6 +145,7 @@ pub(crate) fn document_address(collection: &str, path: &str) -> Url {
 
 fn extended<'a>(mut base: Url, segments: impl Iterator<Item = &'a str>) -> Url {
     if let Ok(mut path) = base.path_segments_mut() {
+        // A base that ends in `/` has an empty last segment. `extend` encodes a `#` or `/` within a segment.
         path.pop_if_empty().extend(segments);
     }
     base

@@ -154,6 +154,7 @@ impl ModelChoice {
     /// Reads a short name, a repository, or the value of a setting.
     fn parse(name: &str) -> Result<Self, ModelError> {
         let bare = name.trim().strip_prefix("fastembed:").unwrap_or(name).trim();
+        // The catalogue first: a folder of the same name does not hide a model.
         if let Some(known) = find(bare) {
             return Ok(Self::Embedder(EmbedderChoice::Fastembed(known.name)));
         }

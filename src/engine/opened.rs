@@ -60,6 +60,7 @@ impl Engine {
 }
 
 /// Returns the cell for `key`, which replaces that for any other key.
+// The lock is held only to get the cell, and never while the value is made, which takes an await.
 fn kept<K: PartialEq, V>(slot: &Kept<K, V>, key: K) -> Arc<OnceCell<V>> {
     let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
     match &*slot {

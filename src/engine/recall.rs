@@ -48,6 +48,7 @@ impl Engine {
     pub(crate) async fn recall(&self, query: &str) -> Result<Vec<FoundBefore>, EngineError> {
         check_query(query)?;
         let Some(store) = self.runs_if_any()? else { return Ok(Vec::new()) };
+        // Whatever mode is set: quotes are compared by their vectors alone.
         let searcher = self.searcher(SearchMode::Vector).await?;
         let embedder = Arc::clone(searcher.needed_companion()?);
         let Some(recall) = Recall::known(&self.runs_folder(), embedder).await? else { return Ok(Vec::new()) };

@@ -47,6 +47,7 @@ impl Engine {
             (None, None) => Ok(Vec::new()),
         };
         servers.end().await;
+        // Only after the server, which is a process, has been ended.
         let accepted = accepted?.into_iter();
         let tools = accepted.map(|tool| AcceptedTool { name: tool.name, description: tool.description });
         Ok(AcceptedTools { server: name.to_owned(), tools: tools.collect() })

@@ -114,6 +114,7 @@ impl Engine {
         // The time limit depends on whether jobs can be started.
         let lowered = request.lower.capped_by(BudgetLimits { time: None, ..limits })?;
         if let Some(SavedPlan { brief: Some(brief), draft, .. }) = &request.plan
+            // A plan that was made for another question is checked against the brief that this run makes.
             && brief.question == request.question
         {
             check_plan(draft, &Tree::of(request.question.clone()), brief, self.settings.tree_limits())?;
@@ -153,6 +154,7 @@ impl Engine {
             follows,
             reuse: self.settings.values.reuse && !request.fresh,
             has_own_plan: request.plan.is_some(),
+            // A run that stays inside is the same whatever may be asked outside, see `asked_before`.
             outside: if request.run.source == Some(SourceHint::Internal) { String::new() } else { setup.outside() },
             servers: setup.sources.servers.notes(),
             instead,
@@ -206,6 +208,7 @@ impl Engine {
         stop: CancellationToken,
     ) -> Result<Orchestrator, EngineError> {
         let Prepared { mut setup, mut settings } = prepared;
+        // A run on the web alone has no answer without models, see `Obstacle::behind`.
         if let Some(models) = setup.models.as_ref().filter(|_| settings.request.source != Some(SourceHint::Web))
             && let Some(obstacle) = self.obstacle(models, &settings.limits, &observer).await
         {
@@ -232,6 +235,7 @@ impl Engine {
         flags: JobFlags,
         earlier_processes: u64,
     ) -> Result<Setup, EngineError> {
+        // The mode of the settings is for searches of the user, not for those of a run.
         let searcher = self.searcher(SearchMode::Hybrid).await?;
         check_collections(searcher.index(), &scope.collections)?;
         let searcher = self.reranking(searcher, &scope.collections, limits.cost_nanos.is_some())?;
@@ -265,6 +269,7 @@ impl Engine {
         let Setup { searcher, models, jobs, sources, set_aside_nanos, .. } = setup;
         let embedder = searcher.companion().map(Arc::clone);
         let recall = match (&embedder, store.is_kept()) {
+            // A store in memory means that the folder is read-only, so that a memory could not be written there either.
             (Some(embedder), true) => {
                 let observer = Arc::clone(&observer);
                 let on_failure = move |error: &RecallError| {

@@ -133,6 +133,7 @@ impl Engine {
     async fn stored(&self, run: &str) -> Result<Stored, EngineError> {
         let store = self.known_runs()?;
         let run = store.find(Some(run)).await?;
+        // Before the journal is read: a run that ends in between would otherwise look as if it had been stopped.
         let is_running = store.is_busy(&run);
         let (events, state) = store.read(&run).await?;
         self.check_run_served(&store, &state).await?;
@@ -151,6 +152,7 @@ impl Stored {
             run_id: run.to_string(),
             question: state.question.to_string(),
             state: match (*is_running, state.is_over()) {
+                // A run that is resumed has its earlier end on record until its next event.
                 (true, _) => Standing::Running,
                 (false, true) => Standing::Ended,
                 (false, false) => Standing::Open,

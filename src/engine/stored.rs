@@ -348,6 +348,7 @@ pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<R
     let usage = usage_of(store.journal(), run).await?;
     let mut draft = match &state.phase {
         Phase::Ended(ended) => ended.draft.clone(),
+        // By rules even for a run with models: reading a run asks none.
         Phase::Open(_) => draft_by_rules(state),
     };
     draft.limitations.extend(overrun(&usage, &state.settings.limits));
@@ -367,6 +368,7 @@ pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<R
         usage,
         elapsed_ms: u64::try_from(state.active.as_millis()).unwrap_or(u64::MAX),
     });
+    // A model has read the passages and found no answer in them, so the rules do not claim one.
     if instead.is_some_and(|instead| instead.has_read) && report.outcome == Outcome::Answered {
         report.outcome = Outcome::Closest;
     }

@@ -243,6 +243,7 @@ impl Engine {
     ///
     /// Returns an error if there is no such report, it cannot be read or updated, or pages are to be fetched offline.
     pub(crate) async fn verify(&self, request: &VerifyRequest) -> Result<VerifiedReport, EngineError> {
+        // First, so that a request for pages offline is refused before files are read.
         let web = if request.online { Some(self.pages_now()?) } else { None };
         let Loaded { run_id, citations, saved } = self.load_report(request).await?;
         let (shelf, index_problem) = self.shelf(request.folder.as_deref()).await?;
@@ -266,6 +267,7 @@ impl Engine {
     async fn load_report(&self, request: &VerifyRequest) -> Result<Loaded, EngineError> {
         let path = request.report.clone();
         if !Path::new(&path).exists() {
+            // A prefix of a run's id. Any other name is taken for a file that is missing.
             let is_id = path.len() <= 16 && path.bytes().all(|byte| byte.is_ascii_hexdigit()) && !path.is_empty();
             if !is_id {
                 return Err(VerifyError::NoReport { name: path }.into());
@@ -397,6 +399,7 @@ impl Engine {
         let failed = |source| VerifyError::Format { action: "update", path: path.to_owned(), source };
         let text = saved.corrected(&corrected).map_err(failed)?;
         let failed = |source| VerifyError::File { action: "update", path: path.to_owned(), source };
+        // `replace_text` puts a new file in place, which would replace a link instead of its target.
         let real = Path::new(path).canonicalize().map_err(failed)?;
         replace_text(&real, &text).map_err(failed)?;
         Ok(true)
@@ -486,6 +489,7 @@ impl Shelf {
         }
         let named = self.project.join(collection);
         let mut parts = Path::new(collection).components();
+        // The name comes from the report, and must not lead out of the project as a path.
         let is_name = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
         if is_name && named.is_dir() && leads_out_of(&self.project, &named).is_none() {
             named
@@ -511,6 +515,7 @@ impl Shelf {
             CitedFile::Read { .. } | CitedFile::Gone | CitedFile::Unreadable(_) => None,
         };
         let rows = self.documents.iter().filter(|row| row.content_hash == *content_hash);
+        // The same collection first: only within it can the report be corrected.
         let (own, other): (Vec<_>, Vec<_>) = rows.partition(|row| row.collection == *collection);
         let mut indexed = own.into_iter().chain(other);
         if let Some(state) = indexed.find_map(|row| moved_to(&row.collection, &row.path)) {
