@@ -63,7 +63,7 @@ use crate::traces::{NotExported, TraceOptions, TraceSettings};
 /// Name of the project's file.
 pub(crate) const PROJECT_FILE: &str = "dr.toml";
 
-/// File of the user's data folder with the key that fetched pages are sealed with.
+/// File of the user's data folder with the key that fetched pages and results of tools are sealed with.
 const PAGE_KEY: &str = "page-key";
 
 /// Name of a file beside the project's that may hold OpenAI's key.
@@ -509,6 +509,7 @@ impl Settings {
     pub(crate) fn limits(&self) -> BudgetLimits {
         let Values { max_cost, max_tokens, max_time, max_rounds, .. } = &self.values;
         BudgetLimits {
+            // `inf` lifts the limit.
             cost_nanos: max_cost.is_finite().then(|| nanos(*max_cost)),
             tokens: Some(*max_tokens),
             // Cannot fail: the row has validated it.
@@ -529,6 +530,7 @@ impl Settings {
 
     /// Returns whether a file sets a setting, and no variable or flag does.
     pub(crate) fn is_in_file(&self, name: &str) -> bool {
+        // The origin of a file is its full path, and that of a variable or flag a name.
         self.explained.iter().any(|(key, _, origin)| key == name && Path::new(origin).is_absolute())
     }
 

@@ -307,6 +307,7 @@ pub(crate) fn bounds(name: &str) -> RangeInclusive<i64> {
 /// Returns whether an embedder loads no file from the project.
 fn is_harmless_embedder(value: &Value) -> bool {
     match value.as_str().unwrap_or_default().parse() {
+        // Without these letters, a name may still be that of a folder in the working directory.
         Ok(EmbedderChoice::Fastembed(model)) => !model.contains(['/', '\\', '.']) && !Path::new(&model).exists(),
         Ok(EmbedderChoice::Builtin) => true,
         // It contacts a server, and may cost money.

@@ -160,6 +160,7 @@ fn whole(value: &Value) -> Option<u128> {
 /// Converts the text of a variable to the kind of value a file would have.
 pub(super) fn value_of_text(kind: Kind, text: &str) -> Value {
     match kind {
+        // A text that is no number stays text, so that the check of its kind says what is expected.
         Kind::Whole { .. } => text.trim().parse::<u64>().map_or_else(|_| text.into(), |whole| Num::from(whole).into()),
         Kind::Number { .. } | Kind::Dollars { .. } => {
             text.trim().parse::<f64>().map_or_else(|_| text.into(), |number| Num::from(number).into())

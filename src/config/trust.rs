@@ -196,6 +196,7 @@ impl Trust {
         write_private(&new.path().join(ID_FILE), id.as_bytes()).map_err(failed())?;
         write_private(&new.path().join(IGNORE_FILE), b"*\n").map_err(failed())?;
         let parts = [place(dr)?, id];
+        // The note first: a process that finds the `.dr` finds its note, too.
         self.write(&[&parts[0], &parts[1]], dr, Access::of(new.path()).map_err(failed())?)?;
         // Windows does not rename a folder onto an empty one. A folder with contents is not removed.
         let _ = std::fs::remove_dir(dr);
@@ -206,6 +207,7 @@ impl Trust {
             }
             Err(source) => {
                 self.remove(&[&parts[0], &parts[1]])?;
+                // Another process may have been faster. Its `.dr` has a note of its own.
                 if is_absent(dr) { Err(failed()(source)) } else { self.check(dr) }
             }
         }
@@ -248,6 +250,7 @@ impl Trust {
 
     /// Returns the path of a note. The hash keeps any text from becoming part of the path.
     fn path(&self, parts: &[&str]) -> PathBuf {
+        // No path has a NUL, so a path with an id is never read as another path.
         self.notes.join(ContentHash::of(parts.join("\0").as_bytes()).as_str())
     }
 
@@ -337,6 +340,7 @@ fn new_id() -> String {
 fn id_of(dr: &Path) -> String {
     let read = || {
         let path = dr.join(ID_FILE);
+        // Not a link out of the folder, and not a pipe, which could block.
         if !path.symlink_metadata()?.is_file() {
             return Err(Error::from(ErrorKind::InvalidInput));
         }

@@ -82,6 +82,7 @@ impl Engine {
             .filter(|row| self.serves(&row.collection))
             .map(|row| DocumentEntry { collection: row.collection, path: row.path, title: row.title })
             .collect();
+        // In a fixed order, since a client of `mcp` reads the list in pages that are counted from its beginning.
         documents.sort_by(|a, b| (&a.collection, &a.path).cmp(&(&b.collection, &b.path)));
         Ok(documents)
     }

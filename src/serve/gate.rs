@@ -71,6 +71,7 @@ impl PageCheck {
 
     /// Returns whether a request is for this machine by a name of its own.
     fn is_for_this_machine(&self, headers: &HeaderMap) -> bool {
+        // Exactly one: of two, it is not clear which one counts.
         let mut hosts = headers.get_all(header::HOST).iter();
         match (hosts.next().and_then(|host| host.to_str().ok()), hosts.next()) {
             (Some(host), None) => self.is_own_host(host),
@@ -80,6 +81,7 @@ impl PageCheck {
 
     fn is_own_host(&self, host: &str) -> bool {
         let port = format!(":{}", self.port);
+        // Port 80 is left out by browsers.
         let name = host.strip_suffix(&port).unwrap_or(if self.port == 80 { host } else { "" });
         LOOPBACK_NAMES.contains(&name.trim_start_matches('[').trim_end_matches(']'))
     }
@@ -111,6 +113,7 @@ pub(super) async fn check(State(gate): State<Arc<PageCheck>>, request: Request, 
     for (name, value) in HEADERS {
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
+    // Files of the page have a rule of their own. Everything else may have text of the index.
     response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
