@@ -121,6 +121,7 @@ pub(super) fn servers() -> ArgValueCandidates {
 
 /// Returns the engine of the line that is being typed, if there can be one.
 fn engine() -> Option<Engine> {
+    // The shell passes the line that is being typed after `--`, not yet parsed.
     let mut words = std::env::args().skip_while(|word| word != "--");
     let mut index = None;
     while let Some(word) = words.next() {

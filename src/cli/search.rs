@@ -187,6 +187,7 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
         SearchFormat::Csv => ui.pass(&csv(&found.hits)?)?,
         SearchFormat::Files => {
             let folders = engine.folders().await;
+            // Folders of collections are stored without symbolic links, so this one is compared without, too.
             let current = std::env::current_dir().and_then(|current| current.canonicalize()).ok();
             let mut seen = HashSet::new();
             for hit in found.hits.iter().filter(|hit| seen.insert(&hit.document_id)) {

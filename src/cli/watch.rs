@@ -106,6 +106,7 @@ async fn next(
     let progress = Mutex::new(None);
     let shown = || progress.lock().unwrap_or_else(PoisonError::into_inner);
     let listener = |event: IngestEvent| {
+        // Made when indexing begins, since nothing is drawn while folders are only watched.
         if matches!(event, IngestEvent::Opened { .. }) && (is_first || ui.can_draw()) {
             *shown() = Some(IngestProgress::new(ui, engine.index_address()));
         }

@@ -53,6 +53,7 @@ pub(crate) fn body(report: &Report) -> Result<String, RenderError> {
 
 fn rendered(name: &str, report: &Report) -> Result<String, RenderError> {
     let mut environment = Environment::new();
+    // A field that the template misspells is an error, not an empty place in a report.
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     for (name, text) in TEMPLATES {
@@ -238,6 +239,7 @@ impl SectionHtml {
 impl Course {
     fn of(report: &Report) -> Self {
         let rows = tree::rows(&report.tree);
+        // The depth of the next node. After the last, every list that is open is closed.
         let depths: Vec<_> = rows.iter().map(|row| row.depth).skip(1).chain([0]).collect();
         let nodes = rows.iter().zip(depths).map(|(row, next)| NodeHtml::of(row, next)).collect();
         Self {

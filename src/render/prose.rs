@@ -130,6 +130,7 @@ pub(super) fn blocks(text: &str, number: Number<'_>) -> Vec<Block> {
 
 /// Replaces evidence marks by numbers. A mark without a number is removed, with the spaces before it.
 fn numbered(text: &str, number: Number<'_>) -> String {
+    // With these signs, a text could forge a citation.
     let plain = |text: &str| text.replace([OPEN, CLOSE], "");
     let mut shown = String::with_capacity(text.len());
     let mut from = 0;
