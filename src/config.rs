@@ -300,7 +300,7 @@ impl Paths {
         ModelStore::of_user(&self.data, self.models.clone())
     }
 
-    /// Returns what the user trusts.
+    /// Returns the notes about the folders that the user trusts.
     pub(crate) fn trust(&self) -> Trust {
         Trust::new(&self.data)
     }
@@ -330,7 +330,7 @@ impl Settings {
         Ok(Self { values, paths, explained: explained(&figment), environment })
     }
 
-    /// Returns what the user says of folders.
+    /// Returns the user's sentences about folders.
     pub(crate) fn about(&self) -> About {
         About::new(self.values.collections.iter().map(|(name, options)| (name, &options.about)))
     }
@@ -402,7 +402,7 @@ impl Settings {
         }
     }
 
-    /// Returns what reranks hits, if anything does.
+    /// Returns the reranker, if one is configured.
     ///
     /// # Errors
     ///
@@ -539,7 +539,7 @@ impl Settings {
         self.explained.iter().cloned().chain(self.explained_variables()).collect()
     }
 
-    /// Returns what a setting is for and its valid values, by its full name.
+    /// Returns the purpose and the valid values of a setting, by its full name.
     pub(crate) fn description_of(key: &str) -> Option<String> {
         match find(&key.split('.').map(str::to_owned).collect::<Vec<_>>()) {
             Found::Setting(setting) => Some(setting.description()),

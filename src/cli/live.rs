@@ -33,7 +33,7 @@ pub(super) enum EventFormat {
 }
 
 impl EventFormat {
-    /// Says that a key in the project's `.env` is ignored, if there is one.
+    /// Notes that a key in the project's `.env` is ignored, if there is one.
     pub(super) fn note_ignored_key(self, ui: &mut Ui, engine: &Engine) {
         if let Some(folder) = engine.ignored_key() {
             let (file, folder) = (folder.join(".env"), folder.display());
@@ -97,7 +97,7 @@ impl Live {
     /// Frees the terminal for other output until the guard is dropped.
     pub(super) fn pause(&self) -> Pause {
         if let Some(bar) = &self.shown.bar {
-            // Otherwise the next tick would draw over what is being typed.
+            // Otherwise the next tick would draw over the answer that is being typed.
             bar.disable_steady_tick();
             bar.set_draw_target(ProgressDrawTarget::hidden());
         }

@@ -107,7 +107,7 @@ fn write(file: &Path, text: &str) -> Result<(), CliError> {
 fn exit(report: &Report) -> Exit {
     match report.stop_reason {
         StopReason::Cancelled => Exit::Interrupted,
-        // Not `NoEvidence`: what was not looked into may have the answer.
+        // Not `NoEvidence`: the failed nodes may have missed the answer.
         _ if report.is_refusal() && !report.failed_nodes.is_empty() => Exit::Failed,
         // Before a refusal as well: within a higher limit, there may be an answer.
         StopReason::BudgetExceeded

@@ -75,7 +75,7 @@ fn tell_of_index(ui: &mut Ui, report: &VerifiedReport) {
     }
 }
 
-/// Returns what does not hold, one line each, and a summary.
+/// Returns the citations that do not hold, one line each, and a summary.
 fn text(report: &VerifiedReport, online: bool) -> String {
     let lines = report.citations.iter().filter_map(|citation| line(citation, online));
     let mut text: String = lines.map(|line| line + "\n").collect();

@@ -142,7 +142,7 @@ pub(super) fn beside(ui: &Ui, engine: &Engine, folders: Vec<PathBuf>, stop: Canc
     })
 }
 
-/// What stderr says while folders are watched.
+/// Messages on stderr while folders are watched.
 #[derive(Default)]
 struct Messages {
     has_begun: bool,
@@ -151,7 +151,7 @@ struct Messages {
 }
 
 impl Messages {
-    /// Says what happened, and returns the summary if folders were indexed.
+    /// Prints an event, and returns the summary if folders were indexed.
     fn take(&mut self, ui: &mut Ui, watch: &IndexWatch, event: WatchEvent) -> Option<IngestSummary> {
         match event {
             WatchEvent::Indexed(summary) => {

@@ -46,8 +46,8 @@ pub enum EditError {
 }
 
 impl Settings {
-    /// Writes a setting to the file of the project, or to the user's own if a project's may not set it. The value in force here
-    /// stays as it is.
+    /// Writes a setting to the file of the project, or to the user's own file if a project may not set it. The
+    /// value in force here stays as it is.
     ///
     /// # Errors
     ///

@@ -40,7 +40,7 @@ pub(crate) struct Trust {
     notes: PathBuf,
 }
 
-/// What a note says. Its file name is a hash of the path, and of the id if it is about a `.dr`.
+/// The contents of a note. Its file name is a hash of the path, and of the id if it is about a `.dr`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
     /// Path of the folder or the `.dr`, for a reader of the file.
@@ -236,7 +236,7 @@ impl Trust {
         Ok(folder)
     }
 
-    /// Trusts a folder and its `.dr` no longer. Returns its full path.
+    /// Stops trusting a folder and its `.dr`. Returns its full path.
     ///
     /// # Errors
     ///
@@ -306,7 +306,7 @@ impl Access {
     }
 }
 
-/// Returns whether there is no `.dr`, or an empty one. A file of that name is none.
+/// Returns whether there is no `.dr`, or an empty one. A file of that name is no `.dr`.
 fn is_absent(dr: &Path) -> bool {
     match std::fs::read_dir(dr) {
         Ok(mut entries) => entries.next().is_none(),

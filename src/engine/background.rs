@@ -182,7 +182,7 @@ impl Background {
         Ok(id)
     }
 
-    /// Resumes a run and returns its id. What keeps it from continuing is found by the run, see [`Self::status`].
+    /// Resumes a run and returns its id. A reason why it cannot continue is found later, see [`Self::status`].
     ///
     /// # Errors
     ///
@@ -248,7 +248,7 @@ impl Background {
         Ok(self.as_known_here(engine.status(run, since).await?))
     }
 
-    /// Returns a run with what it has found, spent and sent so far.
+    /// Returns a run with its findings, costs and outgoing texts so far.
     ///
     /// # Errors
     ///
@@ -258,7 +258,7 @@ impl Background {
         Ok(RunView { status: self.as_known_here(view.status), ..view })
     }
 
-    /// Adds to the state of a run what its journal does not say.
+    /// Corrects the state of a run by facts that its journal does not have.
     fn as_known_here(&self, mut status: RunStatus) -> RunStatus {
         let Some(started) = self.started(&status.run_id) else { return status };
         match started.outcome.borrow().as_deref() {

@@ -69,7 +69,7 @@ fn is_same(state: &RunState, new: &RunSettings) -> bool {
         && (&old.source_version, &old.outside, &old.servers) == (&new.source_version, &new.outside, &new.servers)
 }
 
-/// Returns whether a run asked the web, found something there, or could call servers. What they say changes without
+/// Returns whether a run asked the web, found something there, or could call servers, whose answers change without
 /// notice.
 async fn has_outside(store: &Store, run: &RunId, state: &RunState) -> Result<bool, EngineError> {
     let egress = store.journal().egress(run).await.map_err(StoreError::from)?;

@@ -1,4 +1,4 @@
-//! What the index holds, for surfaces that list it: collections, documents, and the address of a passage.
+//! The contents of the index, for surfaces that list them: collections, documents, and addresses of passages.
 
 use std::collections::BTreeMap;
 
@@ -87,7 +87,7 @@ impl Engine {
         Ok(documents)
     }
 
-    /// Returns what makes the addresses of passages: where their collection is published, else the file on this machine.
+    /// Returns the base addresses of the collections: where each is published, else its folder on this machine.
     /// Clients on other machines do not see its folders, and get an address that [`document_address`] makes.
     ///
     /// # Errors

@@ -52,7 +52,7 @@ pub(crate) struct ExplainedSetting {
     pub(crate) value: String,
     /// A file, a variable, a flag, or `default`.
     pub(crate) origin: String,
-    /// What it is for and its valid values; `None` for a variable that is no setting.
+    /// Its purpose and valid values; `None` for a variable that is no setting.
     pub(crate) description: Option<String>,
 }
 

@@ -214,7 +214,7 @@ pub enum EngineError {
     /// The runs that are stored.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What runs found.
+    /// Quotes of earlier runs.
     #[error(transparent)]
     Recall(#[from] RecallError),
     /// Pulling repositories.

@@ -34,7 +34,7 @@ pub struct IndexRequest {
     pub rebuild: bool,
 }
 
-/// What is needed to index.
+/// Everything that indexing needs.
 struct Indexing {
     embedder: Arc<dyn Embedder>,
     /// The embedder as the index records it.
@@ -44,7 +44,7 @@ struct Indexing {
     stored: Option<Manifest>,
 }
 
-/// The embedder of an earlier indexing, and what the index calls it. It is loaded, and knows what it has spent.
+/// The embedder of an earlier indexing with its name in the index. It is loaded, and has counted its cost so far.
 pub(super) type KeptEmbedder = Option<(String, Arc<dyn Embedder>)>;
 
 impl Engine {
@@ -91,8 +91,7 @@ impl Engine {
         Ok(ingest(&self.location, &embedder, &choice, &options, listener, cancel).await?)
     }
 
-    /// Returns what [`Self::index`] would do, and what that would take and cost. Writes nothing, downloads nothing and asks
-    /// no server.
+    /// Estimates the work, time and cost of [`Self::index`]. Writes nothing, downloads nothing and asks no server.
     ///
     /// # Errors
     ///

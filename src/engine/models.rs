@@ -61,7 +61,7 @@ pub(crate) struct ModelUse {
     pub(crate) reembedding: Reembedding,
 }
 
-/// What becomes of the vectors of the index.
+/// The effect of a model on the vectors of the index.
 #[derive(Clone, Debug)]
 pub(crate) enum Reembedding {
     /// The model makes no vectors, or another is in force.
@@ -348,7 +348,7 @@ impl Engine {
         Ok(scored.map_err(|source| ModelError::Reranker { model: choice.to_string(), source })?)
     }
 
-    /// Returns what the embedder of the settings means for the index.
+    /// Returns the effect of the embedder of the settings on the index.
     async fn reembedding(&self) -> Reembedding {
         let Some(stored) = Index::known(&self.location).await else { return Reembedding::NoIndex };
         let choice = self.embedder_choice(Some(&stored), false);

@@ -17,7 +17,7 @@ use crate::run::event::RunRequest;
 #[derive(Clone, Debug)]
 pub(crate) struct AskRequest {
     pub(crate) question: Question,
-    /// What the run records of the request.
+    /// The part of the request that the run records.
     pub(crate) run: RunRequest,
     /// A plan to use instead of making one.
     pub(crate) plan: Option<SavedPlan>,

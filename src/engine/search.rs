@@ -38,7 +38,7 @@ pub struct Searched {
     pub hits: Vec<Hit>,
     /// Whether the hits are relevant to the query.
     pub(crate) support: Support,
-    /// What became of words of the query that the index does not have.
+    /// Notes on words of the query that the index does not have.
     pub(crate) unknown: Vec<String>,
     /// Why vectors were not used although the mode asks for them, and a command that fixes it.
     pub(crate) without_vectors: Option<(String, String)>,

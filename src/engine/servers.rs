@@ -1,4 +1,4 @@
-//! The user's own tool servers: what they offer, and what the user accepts of it.
+//! Tools of the user's own servers: those that are offered, and those that the user accepts.
 
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ pub(crate) struct AcceptedTools {
     pub(crate) tools: Vec<AcceptedTool>,
 }
 
-/// A tool, and what its server says of it.
+/// A tool with the description that its server gives.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct AcceptedTool {
     pub(crate) name: String,
@@ -26,7 +26,7 @@ pub(crate) struct AcceptedTool {
 }
 
 impl Engine {
-    /// Accepts what a server says of its allowed tools now.
+    /// Accepts the current descriptions of the allowed tools of a server.
     ///
     /// # Errors
     ///

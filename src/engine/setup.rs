@@ -84,7 +84,7 @@ pub(super) struct Setup {
     sources: Sources,
     /// Collections whose rules apply to the run.
     pub(super) collections: BTreeSet<String>,
-    /// What queries may cost in this process and did cost in earlier ones at most, in billionths of a dollar.
+    /// Highest cost of queries in this process and earlier ones, in billionths of a dollar.
     set_aside_nanos: u64,
 }
 
@@ -154,7 +154,7 @@ impl Engine {
             follows,
             reuse: self.settings.values.reuse && !request.fresh,
             has_own_plan: request.plan.is_some(),
-            // A run that stays inside is the same whatever may be asked outside, see `asked_before`.
+            // A run that stays inside does not depend on the ways out, see `asked_before`.
             outside: if request.run.source == Some(SourceHint::Internal) { String::new() } else { setup.outside() },
             servers: setup.sources.servers.notes(),
             instead,
@@ -350,8 +350,8 @@ impl Engine {
         searched.cloned().chain(earlier).collect()
     }
 
-    /// Says what leaves with the traces of a run: nothing if it is offline, and its texts if the user wants that. Texts of
-    /// a run that may read a `local_only` collection go only to a collector on this machine.
+    /// Sets what the traces of a run may export: nothing if it is offline, and its texts if the user wants that. Texts
+    /// of a run that may read a `local_only` collection go only to a collector on this machine.
     pub(super) fn rule_traces(&self, run: &RunId, collections: &BTreeSet<String>) {
         let options = &self.settings.values.collections;
         let is_closed = |name: &String| options.get(name).is_some_and(|options| options.local_only);

@@ -79,22 +79,22 @@ pub(crate) struct EventEntry {
     pub(crate) text: String,
 }
 
-/// A run with what it has found, spent and sent so far.
+/// A run with its findings, costs and outgoing texts so far.
 #[derive(Debug)]
 pub(crate) struct RunView {
     /// Without events.
     pub(crate) status: RunStatus,
     pub(crate) limits: BudgetLimits,
-    /// What the answer has to cover.
+    /// Aspects that the answer has to cover.
     pub(crate) aspects: Vec<String>,
-    /// Where each sub-question was looked into, and its findings.
+    /// Each sub-question with its findings.
     pub(crate) branches: Vec<(Node, Branch)>,
     pub(crate) usage: UsageTable,
     /// Texts that left this machine, and texts that were withheld.
     pub(crate) egress: Vec<EgressRow>,
 }
 
-/// What the journal has of a run.
+/// The records of a run in the journal.
 struct Stored {
     store: Store,
     run: RunId,
@@ -114,7 +114,7 @@ impl Engine {
         Ok(self.stored(run).await?.status(since))
     }
 
-    /// Returns a stored run with what it has found, spent and sent so far.
+    /// Returns a stored run with its findings, costs and outgoing texts so far.
     ///
     /// # Errors
     ///

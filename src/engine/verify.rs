@@ -83,7 +83,7 @@ pub(crate) struct Counts {
     pub(crate) not_checked: usize,
 }
 
-/// A citation and what has become of it.
+/// A citation with its state.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct VerifiedCitation {
     /// Id of the evidence within its report.
@@ -98,7 +98,7 @@ pub(crate) struct VerifiedCitation {
     pub(crate) index_is_older: Option<bool>,
 }
 
-/// What has become of a citation.
+/// The state of a citation: whether its source still has the quote.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub(crate) enum CitationState {
@@ -441,7 +441,7 @@ struct Shelf {
     project: PathBuf,
     /// Folders of the collections in the index.
     roots: HashMap<String, PathBuf>,
-    /// What the index has.
+    /// Documents of the index.
     documents: Vec<DocumentRow>,
 }
 

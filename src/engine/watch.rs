@@ -37,7 +37,7 @@ pub(crate) struct WatchRequest {
     pub(crate) every: Option<Duration>,
 }
 
-/// What happened while folders were watched.
+/// An event of watched folders.
 #[derive(Debug)]
 pub(crate) enum WatchEvent {
     /// The folders were indexed.
@@ -74,7 +74,7 @@ struct Watched {
     is_gone: bool,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Index,

@@ -97,7 +97,7 @@ fn full(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
     for (quotes, number) in citation::documents(report).iter().zip(1..) {
         document(text, number, quotes, numbers);
     }
-    // The last document ends with an empty line, and what follows begins with one.
+    // The last document ends with an empty line, and the next part begins with one.
     text.truncate(text.trim_end().len() + 1);
     further(text, report);
     course(text, report);

@@ -39,7 +39,7 @@ pub(crate) struct Citation {
     pub(crate) place: CitedPlace,
 }
 
-/// What a citation says of its source.
+/// The source of a citation, as it was saved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
 pub(crate) enum CitedPlace {

@@ -1,4 +1,4 @@
-//! Lets requests in: those with the token, for a name of this machine, from a page of this server or from no page.
+//! Admits requests with the token, for a name of this machine, from a page of this server or from no page.
 //!
 //! The address that `dr serve` prints has the token. The page exchanges it for a cookie, so that it does not stay in the
 //! address; programs send it as a bearer token. A page of another site cannot read the token, its requests come without
@@ -16,7 +16,7 @@ use crate::mcp::{LOOPBACK_NAMES, bearer};
 /// Parameter of the printed address.
 const PARAMETER: &str = "token=";
 
-/// What a page of this server may load: nothing from elsewhere, no script or style inside of it, and no frame around it.
+/// Content security policy of the page: nothing from elsewhere, no script or style inside of it, and no frame around it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
      manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
