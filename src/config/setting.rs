@@ -26,8 +26,8 @@ pub(crate) struct Setting {
 }
 
 /// What a project's file may do with a setting. Such a file may come from a stranger with the folder, so it cannot set
-/// anything that contacts a server or loads a file, and it cannot loosen the user's restrictions. Settings that decide the
-/// price of a call need the user's trust in the folder, as a key in its `.env` does.
+/// anything that contacts a server or loads a file, and it cannot loosen the user's restrictions. Settings that decide
+/// the price of a call need the user's trust in the folder, as a key in its `.env` does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Project {
     /// It may set any value, which replaces that of the user.

@@ -1,5 +1,5 @@
-//! Every operation of `dr` as a method: index, watch, search, get, open, ask, plan, resume, replay, recall, verify, show,
-//! export, eval, doctor.
+//! Every operation of `dr` as a method: index, watch, search, get, open, ask, plan, resume, replay, recall, verify,
+//! show, export, eval, doctor.
 //!
 //! An engine holds the index and the resolved settings. It is independent of its caller: no terminal, no flags, no exit
 //! codes. Every surface (the command line, MCP, the page and its API) is built on these methods and on the types

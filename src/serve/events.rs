@@ -1,8 +1,8 @@
 //! The events of a run as a stream (server-sent events).
 //!
-//! A `state` is sent when something was noted in the journal. Its id is the number of the last event, with which a stream
-//! that was cut continues: a browser sends it as `Last-Event-ID`, also to a server that was started anew. A `doing` reports
-//! progress between two events, and is not stored.
+//! A `state` is sent when something was noted in the journal. Its id is the number of the last event, with which a
+//! stream that was cut continues: a browser sends it as `Last-Event-ID`, also to a server that was started anew. A
+//! `doing` reports progress between two events, and is not stored.
 
 use std::convert::Infallible;
 use std::time::Duration;

@@ -16,7 +16,7 @@ use crate::mcp::{LOOPBACK_NAMES, bearer};
 /// Parameter of the printed address.
 const PARAMETER: &str = "token=";
 
-/// Content security policy of the page: nothing from elsewhere, no script or style inside of it, and no frame around it.
+/// Content security policy of the page: nothing from elsewhere, no script or style inside it, and no frame around it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
      manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
