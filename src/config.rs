@@ -313,12 +313,15 @@ impl Settings {
     ///
     /// Returns an error for an invalid value or an unknown setting. It names the file, variable or flag.
     pub(crate) fn resolve(paths: Paths, project: &Path, flags: &Flags) -> Result<Self, ConfigError> {
+        // First: whether a key in `.env` and some settings of the project count depends on it.
         let is_trusted = paths.trust().is_trusted(project);
         let environment = Environment::read(&project.join(DOTENV_FILE), is_trusted);
         let commanded = Layer::variables(&environment)?.into_iter().chain(Layer::flags(flags)?);
+        // Apart from the files: a `model` of a command has another meaning than one of a file, see below.
         let commanded = commanded.fold(Figment::new(), Figment::merge);
         let (defaults, users) = (Layer::defaults()?, Layer::file(&paths.user_file, FilePlace::User)?);
         let place = FilePlace::Project { is_trusted };
+        // Compared with files alone. Variables and flags are the user's and come later, so they may loosen.
         let projects = Layer::file(&project.join(PROJECT_FILE), place)?.no_looser_than(&[&defaults, &users]);
         let figment = Figment::from(defaults).merge(users).merge(projects).merge(commanded.clone());
         let mut values: Values = figment.extract().map_err(|error| unusable(error, &figment))?;

@@ -300,6 +300,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
 pub(crate) fn bounds(name: &str) -> RangeInclusive<i64> {
     let kind = SETTINGS.iter().find(|setting| setting.name == name).map(|setting| setting.kind);
     let Some(Kind::Whole { least, most }) = kind else { unreachable!("`{name}` is a setting with bounds") };
+    // clap takes ranges of `i64` for every type of integer.
     let clamped = |bound: u64| i64::try_from(bound).unwrap_or(i64::MAX);
     clamped(least)..=clamped(most)
 }

@@ -311,6 +311,7 @@ impl Engine {
 
     async fn fetch(&self, model: &str, source: &Source, fetching: &Fetching<'_>) -> Result<(), ModelError> {
         let store = self.settings.paths.store();
+        // Before the check for offline: files that are here need no network.
         if store.find(source).is_some() {
             return Ok(());
         }

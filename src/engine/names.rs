@@ -21,6 +21,7 @@ impl Engine {
                 let known = Index::known(&self.location).await;
                 known.map(|manifest| manifest.collections.into_keys().collect()).unwrap_or_default()
             }
+            // Its names would have to be asked for over the network.
             IndexLocation::Remote { .. } => Vec::new(),
         }
     }

@@ -279,6 +279,7 @@ impl Engine {
             }
             Selector::Id(id) => id,
         };
+        // Ids of chunks and documents look alike, so both are looked up.
         let chunk = match id.parse::<ChunkId>() {
             Ok(chunk) => index.chunk(&chunk).await?,
             Err(_) => None,
@@ -337,6 +338,7 @@ async fn read_chunk(index: &Index, chunk: ChunkRow, extent: Extent) -> Result<Ex
         }
         Extent::Document => {
             let whole = HeadingChunks::whole(&rows);
+            // The file has front matter, and its chunks do not.
             let text = if let SourceFile::AsIndexed(text) = &file { text.clone() } else { whole.text(&file) };
             (1, whole.line_end(), text)
         }

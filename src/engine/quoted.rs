@@ -60,6 +60,7 @@ impl Engine {
                         let note = document.note();
                         (Some(document.text), note)
                     }
+                    // For any reason: the quote is on record, and is shown without its context.
                     Err(_) => (None, Some("the index no longer has the file; only the quote is left")),
                 }
             }

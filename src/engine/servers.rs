@@ -41,6 +41,7 @@ impl Engine {
             return Err(ServerError::Offline { name: server.name }.into());
         }
         let servers = self.settings.mcp_servers(vec![server], self.runs_folder().join(PAGES));
+        // One server, in the list of its label.
         let accepted = match (servers.internal.first(), servers.public.first()) {
             (Some(server), _) => server.accept().await,
             (None, Some(server)) => server.accept().await,

@@ -142,6 +142,7 @@ impl Engine {
     /// Returns [`StoreError::Empty`] if there are no runs.
     pub(super) fn known_runs(&self) -> Result<Store, EngineError> {
         let folder = self.runs_folder();
+        // Opening it would create it.
         if !folder.join(STATE_FILE).exists() {
             return Err(self.no_runs().into());
         }
@@ -408,6 +409,7 @@ impl Origins {
             return Ok(Self::Known(state.settings.collections.clone()));
         }
         let mut known: BTreeSet<_> = state.settings.request.scope.collections.iter().cloned().collect();
+        // Without a restriction, all collections of that time were searched, and their names are not on record.
         if known.is_empty() {
             return Ok(Self::Unknown);
         }

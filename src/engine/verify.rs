@@ -266,6 +266,7 @@ impl Engine {
 
     async fn load_report(&self, request: &VerifyRequest) -> Result<Loaded, EngineError> {
         let path = request.report.clone();
+        // A file that exists counts first: its name may look like an id.
         if !Path::new(&path).exists() {
             // A prefix of a run's id. Any other name is taken for a file that is missing.
             let is_id = path.len() <= 16 && path.bytes().all(|byte| byte.is_ascii_hexdigit()) && !path.is_empty();
@@ -508,6 +509,7 @@ impl Shelf {
     fn found_elsewhere(&self, citation: &Citation, hashes: &mut HashesOfFolders) -> CitationState {
         let CitedPlace::File { collection, content_hash, .. } = &citation.place else { return CitationState::Gone };
         let moved_to = |collection: &str, path: &str| match read(&self.root(collection), path) {
+            // Compared as it is now: the index may be older than the file.
             CitedFile::Read { hash, text, folded } if hash == *content_hash => {
                 let state = state_in(&hash, &text, &folded, citation, (collection, path));
                 matches!(state, CitationState::Moved { .. }).then_some(state)
@@ -534,6 +536,7 @@ impl HashesOfFolders {
     fn paths(&mut self, root: &Path, hash: &ContentHash) -> Vec<String> {
         let known = self.0.entry(root.to_path_buf()).or_insert_with(|| {
             let mut paths: HashMap<_, Vec<_>> = HashMap::new();
+            // With every format, since the collection may have included any when it was cited.
             for file in walk(root, &Include::all()).files {
                 if let Ok(bytes) = read_inside(root, &file.path) {
                     paths.entry(ContentHash::of(&bytes)).or_default().push(file.path);

@@ -177,8 +177,10 @@ impl ReportHtml {
         Self {
             question: one_line(report.question.as_str()),
             refusal,
+            // A refusal gives a reason of its own.
             reservation: figure::reservation(report).filter(|_| !is_refusal),
             answer: prose::blocks(&report.answer, &number),
+            // As in Markdown: sections say what the findings say.
             findings: if is_run && report.sections.is_empty() {
                 report.findings.iter().map(|finding| prose::finding(finding, &number)).collect()
             } else {
