@@ -62,6 +62,7 @@ pub(super) async fn verify(ui: &mut Ui, engine: &Engine, args: VerifyArgs) -> Re
     if args.json {
         ui.print(&versioned(&json!({ "reports": verified }))?)?;
     }
+    // Not 1, which is for a report that cannot be read.
     Ok(if verified.iter().all(|report| report.holds) { Exit::Done } else { Exit::Partial })
 }
 

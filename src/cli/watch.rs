@@ -81,6 +81,7 @@ pub(super) async fn watch(ui: &mut Ui, engine: &Engine, args: WatchArgs) -> Resu
     let stop = interruptible();
     let mut watch = engine.watch(request).await?;
     let mut messages = Messages::default();
+    // A signal is how a watch ends. Only one that interrupts an indexing leaves work undone.
     let mut exit = Exit::Done;
     while let Some(event) = next(ui, engine, &mut watch, !messages.has_begun, &stop).await? {
         let is_first = !messages.has_begun;

@@ -231,6 +231,7 @@ impl Trust {
             let access = Access::of(&dr).map_err(TrustError::file("find", &dr))?;
             self.write(&[&place(&dr)?, &id], &dr, access)?;
         }
+        // A note of its own: that `dr` made the `.dr` of a folder does not make a key in its `.env` trusted.
         let access = Access::of(&folder).map_err(TrustError::file("find", &folder))?;
         self.write(&[&folder.to_string_lossy()], &folder, access)?;
         Ok(folder)

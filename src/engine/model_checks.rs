@@ -69,6 +69,7 @@ fn checks(roles: &[Role], model: &RoleModel, probe: &Probe) -> Vec<Check> {
     let mut checks = vec![Check::ok("model", format!("{who} answers{}", cost(probe)))];
     checks.extend(form_check(probe));
     checks.push(usage_check(probe));
+    // Without token counts, the cost is unknown whatever the price, and `usage_check` says so.
     if probe.cost_nanos.is_none() && probe.usage.is_some() {
         let name = model.model.name();
         let mend =

@@ -218,6 +218,7 @@ impl ReportHtml {
                 let documents = citation::documents(report).into_iter().zip(1..);
                 documents.filter_map(|(quotes, number)| DocumentHtml::of(&quotes, number)).collect()
             } else {
+                // Each quote has a number of its own there, see `Numbers::of`.
                 (1..).zip(&report.evidence).filter_map(|quote| DocumentHtml::of(&[quote], quote.0)).collect()
             },
             passages: report
