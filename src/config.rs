@@ -63,7 +63,7 @@ use crate::traces::{NotExported, TraceOptions, TraceSettings};
 /// Name of the project's file.
 pub(crate) const PROJECT_FILE: &str = "dr.toml";
 
-/// File of the user's data folder with the key that fetched pages are sealed with.
+/// File of the user's data folder with the key that fetched pages and results of tools are sealed with.
 const PAGE_KEY: &str = "page-key";
 
 /// Name of a file beside the project's that may hold OpenAI's key.
@@ -300,7 +300,7 @@ impl Paths {
         ModelStore::of_user(&self.data, self.models.clone())
     }
 
-    /// Returns what the user trusts.
+    /// Returns the notes about the folders that the user trusts.
     pub(crate) fn trust(&self) -> Trust {
         Trust::new(&self.data)
     }
@@ -313,12 +313,15 @@ impl Settings {
     ///
     /// Returns an error for an invalid value or an unknown setting. It names the file, variable or flag.
     pub(crate) fn resolve(paths: Paths, project: &Path, flags: &Flags) -> Result<Self, ConfigError> {
+        // First: whether a key in `.env` and some settings of the project count depends on it.
         let is_trusted = paths.trust().is_trusted(project);
         let environment = Environment::read(&project.join(DOTENV_FILE), is_trusted);
         let commanded = Layer::variables(&environment)?.into_iter().chain(Layer::flags(flags)?);
+        // Apart from the files: a `model` of a command has another meaning than one of a file, see below.
         let commanded = commanded.fold(Figment::new(), Figment::merge);
         let (defaults, users) = (Layer::defaults()?, Layer::file(&paths.user_file, FilePlace::User)?);
         let place = FilePlace::Project { is_trusted };
+        // Compared with files alone. Variables and flags are the user's and come later, so they may loosen.
         let projects = Layer::file(&project.join(PROJECT_FILE), place)?.no_looser_than(&[&defaults, &users]);
         let figment = Figment::from(defaults).merge(users).merge(projects).merge(commanded.clone());
         let mut values: Values = figment.extract().map_err(|error| unusable(error, &figment))?;
@@ -330,7 +333,7 @@ impl Settings {
         Ok(Self { values, paths, explained: explained(&figment), environment })
     }
 
-    /// Returns what the user says of folders.
+    /// Returns the user's sentences about folders.
     pub(crate) fn about(&self) -> About {
         About::new(self.values.collections.iter().map(|(name, options)| (name, &options.about)))
     }
@@ -402,7 +405,7 @@ impl Settings {
         }
     }
 
-    /// Returns what reranks hits, if anything does.
+    /// Returns the reranker, if one is configured.
     ///
     /// # Errors
     ///
@@ -509,6 +512,7 @@ impl Settings {
     pub(crate) fn limits(&self) -> BudgetLimits {
         let Values { max_cost, max_tokens, max_time, max_rounds, .. } = &self.values;
         BudgetLimits {
+            // `inf` lifts the limit.
             cost_nanos: max_cost.is_finite().then(|| nanos(*max_cost)),
             tokens: Some(*max_tokens),
             // Cannot fail: the row has validated it.
@@ -529,6 +533,7 @@ impl Settings {
 
     /// Returns whether a file sets a setting, and no variable or flag does.
     pub(crate) fn is_in_file(&self, name: &str) -> bool {
+        // The origin of a file is its full path, and that of a variable or flag a name.
         self.explained.iter().any(|(key, _, origin)| key == name && Path::new(origin).is_absolute())
     }
 
@@ -537,7 +542,7 @@ impl Settings {
         self.explained.iter().cloned().chain(self.explained_variables()).collect()
     }
 
-    /// Returns what a setting is for and its valid values, by its full name.
+    /// Returns the purpose and the valid values of a setting, by its full name.
     pub(crate) fn description_of(key: &str) -> Option<String> {
         match find(&key.split('.').map(str::to_owned).collect::<Vec<_>>()) {
             Found::Setting(setting) => Some(setting.description()),

@@ -1,4 +1,4 @@
-//! Fuzzing on the stable compiler: seeds are mutated at random and fed to whatever reads untrusted text.
+//! Fuzzing on the stable compiler: seeds are mutated at random and fed to the readers of untrusted text.
 //!
 //! Every test run tries some hundred inputs with a fixed seed. `just fuzz SECONDS` continues for that long with another
 //! seed, and prints the number of inputs.
@@ -74,6 +74,7 @@ pub(crate) fn fuzz(name: &str, seeds: &[Vec<u8>], target: impl Fn(&[u8])) {
     let mut inputs = 0;
     let goes_on = |inputs: u64| time.map_or(inputs < INPUTS, |time| started.elapsed() < time);
     while goes_on(inputs) {
+        // Far apart, so that neighbouring values of `DR_FUZZ_SEED` lead to different inputs.
         let seed = first.wrapping_mul(1_000_000_007).wrapping_add(inputs);
         let mut random = StdRng::seed_from_u64(seed);
         let input = mutated(&mut random, seeds);
@@ -88,6 +89,7 @@ pub(crate) fn fuzz(name: &str, seeds: &[Vec<u8>], target: impl Fn(&[u8])) {
         inputs += 1;
     }
     if time.is_some() {
+        // Not `eprintln!`, whose output the test harness keeps back.
         let _ = std::io::Write::write_all(
             &mut std::io::stderr(),
             format!("fuzz {name}: {inputs} inputs in {:.0?}\n", started.elapsed()).as_bytes(),

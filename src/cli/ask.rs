@@ -98,6 +98,7 @@ impl AskArgs {
 
 /// Runs the command.
 pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<Exit, CliError> {
+    // First, so that a file that cannot be written is known before anything is paid for.
     args.report.check()?;
     let request = args.request()?;
     let Some(request) = args.what.updated(ui, engine, request).await? else { return Ok(Exit::Interrupted) };
@@ -112,6 +113,7 @@ pub(super) async fn ask(ui: &mut Ui, engine: &Engine, args: AskArgs) -> Result<E
         live.finish();
         return print_plan(ui, &planned?, args.report.is_json());
     }
+    // The question goes to stderr, and the answer comes from stdin.
     let asks_back = !args.yes && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     let ask_back = |question: String| -> BoxFuture<'static, Option<String>> {
         let pause = live.pause();

@@ -1,4 +1,4 @@
-//! `dr completions` and `dr man`: what a shell and `man` read of the command line.
+//! `dr completions` and `dr man`: the command line as a script for a shell, and as pages for `man`.
 
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
@@ -71,7 +71,7 @@ pub(super) fn answered() -> bool {
     if std::env::var_os(ASKING).is_none() {
         return false;
     }
-    // What goes wrong would be printed over the line that is being typed.
+    // A panic would be printed over the line that is being typed.
     std::panic::set_hook(Box::new(|_| ()));
     let folder = std::env::current_dir().ok();
     let asked = CompleteEnv::with_factory(Cli::command).var(ASKING);
@@ -98,7 +98,7 @@ pub(super) fn collections() -> ArgValueCandidates {
     })
 }
 
-/// Completes names of settings, with what they are for.
+/// Completes names of settings, with their purpose.
 pub(super) fn settings() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let settings = engine().map(|engine| engine.explained_settings()).unwrap_or_default();
@@ -121,6 +121,7 @@ pub(super) fn servers() -> ArgValueCandidates {
 
 /// Returns the engine of the line that is being typed, if there can be one.
 fn engine() -> Option<Engine> {
+    // The shell passes the line that is being typed after `--`, not yet parsed.
     let mut words = std::env::args().skip_while(|word| word != "--");
     let mut index = None;
     while let Some(word) = words.next() {

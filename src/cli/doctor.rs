@@ -36,6 +36,7 @@ pub(super) struct DoctorArgs {
 
 /// Runs the command.
 pub(super) async fn doctor(ui: &mut Ui, engine: &Engine, args: &DoctorArgs) -> Result<Exit, CliError> {
+    // Before the checkup, which shows the remaining problems.
     let repairs = if args.repair { engine.repair().await? } else { Vec::new() };
     let mut checkup = engine.checkup().await;
     checkup.repairs = repairs;

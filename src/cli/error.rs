@@ -124,6 +124,7 @@ impl CliError {
 }
 
 /// Crates whose panics mean that a file of theirs is damaged.
+// As they occur in the path of a source file, which is the place of a panic.
 const STORAGE: [&str; 4] = ["/lance", "/arrow", "/datafusion", "/parquet"];
 
 /// Returns the message for a panic at `place`. A damaged index can cause one in the storage engine, else it is a bug.

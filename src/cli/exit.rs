@@ -13,9 +13,10 @@ pub(crate) enum Exit {
     Usage = 2,
     /// The sources do not support an answer: `dr` refused, or printed the closest passages.
     NoEvidence = 3,
-    /// A limit ended a run, or parts of it failed; the report is written.
+    /// A limit ended a run, or parts of it failed; the report is written. Or a citation does not hold: `dr verify`.
     Partial = 4,
     /// Interrupted. Finished work is kept, and running the command again continues.
+    // As a shell reports a program that SIGINT (signal 2) has ended: 128 + 2.
     Interrupted = 130,
 }
 

@@ -14,6 +14,7 @@ pub(super) fn around(found: &Neighbourhood, indent: &str) -> String {
         let _ = writeln!(text, "{indent}Outline:");
     }
     let width = outline.iter().map(|heading| heading.line.to_string().len()).max().unwrap_or_default();
+    // The highest heading of a note need not be of the first level.
     let top = outline.iter().map(|heading| heading.level).min().unwrap_or_default();
     for heading in outline {
         let deep = "  ".repeat(usize::from(heading.level - top));

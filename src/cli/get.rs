@@ -76,6 +76,7 @@ pub(super) async fn get(ui: &mut Ui, engine: &Engine, args: GetArgs) -> Result<E
     for selector in &selectors {
         let passage = engine.get(selector, extent).await?;
         if args.expand && neighbours.is_none() {
+            // Once for all passages: it reads the links of the whole index.
             neighbours = Some(engine.neighbours().await?);
         }
         let around = neighbours.as_ref().map(|neighbours| neighbours.of(&passage.document_id));
@@ -112,6 +113,7 @@ fn print(ui: &mut Ui, Entry { passage, around }: &Entry, is_listed: bool) -> Res
     if Ui::is_for_people() {
         ui.print(&printable(&passage.text))?;
     } else {
+        // Into a pipe or a file, byte for byte; characters are escaped for terminals alone.
         ui.pass(passage.text.as_bytes())?;
         if is_listed && !passage.text.ends_with('\n') {
             ui.pass(b"\n")?;

@@ -61,6 +61,7 @@ pub(super) async fn links(ui: &mut Ui, engine: &Engine, args: LinksArgs) -> Resu
                     ui.print(&broken(&found))?;
                 }
                 let (links, notes) = (counted(found.links, "link"), counted(found.documents, "note"));
+                // On stderr, so that stdout has one line for each broken link and nothing else.
                 ui.tell(&format!("{} of {links} in {notes} broken", found.broken.len()));
             }
             !found.broken.is_empty()

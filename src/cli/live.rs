@@ -33,7 +33,7 @@ pub(super) enum EventFormat {
 }
 
 impl EventFormat {
-    /// Says that a key in the project's `.env` is ignored, if there is one.
+    /// Notes that a key in the project's `.env` is ignored, if there is one.
     pub(super) fn note_ignored_key(self, ui: &mut Ui, engine: &Engine) {
         if let Some(folder) = engine.ignored_key() {
             let (file, folder) = (folder.join(".env"), folder.display());
@@ -83,6 +83,7 @@ impl Live {
             bar.enable_steady_tick(TICK);
             bar
         });
+        // With `--quiet` too, a program gets the events that it asked for.
         let tells = bar.is_none() && (!ui.is_quiet() || format == EventFormat::Jsonl);
         Self { shown: Arc::new(LiveState { bar, format: tells.then_some(format), view: Mutex::default() }) }
     }
@@ -96,6 +97,7 @@ impl Live {
     /// Frees the terminal for other output until the guard is dropped.
     pub(super) fn pause(&self) -> Pause {
         if let Some(bar) = &self.shown.bar {
+            // Otherwise the next tick would draw over the answer that is being typed.
             bar.disable_steady_tick();
             bar.set_draw_target(ProgressDrawTarget::hidden());
         }
@@ -150,6 +152,7 @@ impl LiveView {
         match event {
             RunEvent::Event { event, progress } => {
                 self.progress = Some(progress);
+                // The mark of the node in the tree below says so.
                 if !matches!(event.event, Event::NodeStarted { .. }) {
                     self.call = event_line(&event);
                 }

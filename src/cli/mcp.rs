@@ -94,6 +94,7 @@ pub(super) async fn mcp(ui: &mut Ui, engine: Engine, mut args: McpArgs) -> Resul
         return print_config(ui, &engine, assistant.into());
     }
     let stop = interruptible();
+    // Cancelled by `stop` and, alone, by the end of stdin: see `serve_stdio`.
     let gone = stop.child_token();
     let watching = args.watch.take().map(|folders| beside(ui, &engine, folders, gone.clone()));
     match args.http {

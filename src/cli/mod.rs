@@ -323,6 +323,7 @@ async fn dispatch(ui: &mut Ui, cli: Cli, traces: Option<&Traces>) -> Result<Exit
     let engine = |flags: &Flags| {
         let engine = Engine::new(flags)?;
         if let Some(traces) = traces {
+            // Only now do the settings say whether and where spans may be exported.
             traces.open(engine.traces());
         }
         Ok::<_, CliError>(engine)

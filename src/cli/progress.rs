@@ -164,6 +164,7 @@ impl IngestProgress {
     fn tell_now_and_then(&self, state: &mut State, line: &str) {
         let now = Instant::now();
         match state.told {
+            // The step has just been announced in a line of its own.
             None => state.told = Some(now),
             Some(told) if now.duration_since(told) < LINE_INTERVAL => {}
             Some(_) => {

@@ -46,6 +46,7 @@ impl ReportArgs {
         if file.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
             return Ok(());
         }
+        // To append, so that an earlier report stays if this run fails.
         let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
         opened.map(drop).map_err(|source| CliError::File { action: "write", path: file.display().to_string(), source })
     }
@@ -106,7 +107,9 @@ fn write(file: &Path, text: &str) -> Result<(), CliError> {
 fn exit(report: &Report) -> Exit {
     match report.stop_reason {
         StopReason::Cancelled => Exit::Interrupted,
+        // Not `NoEvidence`: the failed nodes may have missed the answer.
         _ if report.is_refusal() && !report.failed_nodes.is_empty() => Exit::Failed,
+        // Before a refusal as well: within a higher limit, there may be an answer.
         StopReason::BudgetExceeded
         | StopReason::TokensExceeded
         | StopReason::TimeExceeded

@@ -95,6 +95,7 @@ fn stats(runs: &[RunSummary]) -> Vec<serde_json::Value> {
     #[expect(clippy::cast_precision_loss, reason = "a mean of a few runs")]
     let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len().max(1) as f64;
     let group = |(nodes, runs): (usize, Vec<&RunSummary>)| {
+        // One unknown cost makes the mean unknown.
         let costs: Option<Vec<f64>> = runs.iter().map(|run| run.cost_usd).collect();
         json!({
             "nodes": nodes,

@@ -187,6 +187,7 @@ pub(super) async fn search(ui: &mut Ui, engine: &Engine, args: SearchArgs) -> Re
         SearchFormat::Csv => ui.pass(&csv(&found.hits)?)?,
         SearchFormat::Files => {
             let folders = engine.folders().await;
+            // Folders of collections are stored without symbolic links, so this one is compared without, too.
             let current = std::env::current_dir().and_then(|current| current.canonicalize()).ok();
             let mut seen = HashSet::new();
             for hit in found.hits.iter().filter(|hit| seen.insert(&hit.document_id)) {
@@ -230,8 +231,8 @@ fn file_name(hit: &Hit, folders: &BTreeMap<String, PathBuf>, current: Option<&Pa
     inside.unwrap_or(file).to_string_lossy().into_owned()
 }
 
-/// Returns the hits for people, matched words marked. Places of collections with a folder are links. What is said
-/// of a folder is printed with its first hit.
+/// Returns the hits for people, matched words marked. Places of collections with a folder are links. The sentence
+/// about a folder is printed with its first hit.
 fn text<'a>(entries: impl Iterator<Item = HitEntry<'a>>, explain: bool, folders: &BTreeMap<String, PathBuf>) -> String {
     let (mut text, mut said, mut seen) = (String::new(), HashSet::new(), HashSet::new());
     for HitEntry { hit, around } in entries {

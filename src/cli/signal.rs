@@ -7,8 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::exit::Exit;
 
-/// How long work may continue after the first signal. Work that does not end by then is lost, as in a crash: what it has
-/// stored is kept, and the next run does the rest.
+/// How long work may continue after the first signal. Work that does not end by then is lost, as in a crash: its stored
+/// results are kept, and the next run does the rest.
 const GRACE: Duration = Duration::from_millis(1_500);
 
 /// Returns a token that the first signal cancels. A second signal, or [`GRACE`] after the first, ends the program.

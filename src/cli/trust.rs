@@ -1,4 +1,4 @@
-//! `dr trust`: uses what came with a folder, or what a tool server says of its tools.
+//! `dr trust`: trusts a folder that came from elsewhere, or the tools of a server.
 
 use std::path::PathBuf;
 

@@ -79,6 +79,7 @@ impl Ui {
     /// Returns an error if stdout is closed.
     #[expect(clippy::unused_self, reason = "the terminal is reached through `Ui` alone")]
     pub(crate) fn pass(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        // Not through `out`, which would remove escape sequences that are part of the data.
         let mut out = std::io::stdout().lock();
         out.write_all(bytes)?;
         out.flush()
@@ -140,6 +141,7 @@ fn knows_links(variable: &dyn Fn(&str) -> Option<String>) -> bool {
     if variable("NO_COLOR").is_some() || term == "dumb" || is_inside {
         return false;
     }
+    // Hyperlinks are shown from VTE 0.50 on.
     let is_new_vte =
         variable("VTE_VERSION").and_then(|version| version.parse().ok()).is_some_and(|version: u32| version >= 5_000);
     is_new_vte

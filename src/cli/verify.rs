@@ -62,6 +62,7 @@ pub(super) async fn verify(ui: &mut Ui, engine: &Engine, args: VerifyArgs) -> Re
     if args.json {
         ui.print(&versioned(&json!({ "reports": verified }))?)?;
     }
+    // Not 1, which is for a report that cannot be read.
     Ok(if verified.iter().all(|report| report.holds) { Exit::Done } else { Exit::Partial })
 }
 
@@ -75,7 +76,7 @@ fn tell_of_index(ui: &mut Ui, report: &VerifiedReport) {
     }
 }
 
-/// Returns what does not hold, one line each, and a summary.
+/// Returns the citations that do not hold, one line each, and a summary.
 fn text(report: &VerifiedReport, online: bool) -> String {
     let lines = report.citations.iter().filter_map(|citation| line(citation, online));
     let mut text: String = lines.map(|line| line + "\n").collect();

@@ -81,6 +81,7 @@ pub(super) async fn watch(ui: &mut Ui, engine: &Engine, args: WatchArgs) -> Resu
     let stop = interruptible();
     let mut watch = engine.watch(request).await?;
     let mut messages = Messages::default();
+    // A signal is how a watch ends. Only one that interrupts an indexing leaves work undone.
     let mut exit = Exit::Done;
     while let Some(event) = next(ui, engine, &mut watch, !messages.has_begun, &stop).await? {
         let is_first = !messages.has_begun;
@@ -106,6 +107,7 @@ async fn next(
     let progress = Mutex::new(None);
     let shown = || progress.lock().unwrap_or_else(PoisonError::into_inner);
     let listener = |event: IngestEvent| {
+        // Made when indexing begins, since nothing is drawn while folders are only watched.
         if matches!(event, IngestEvent::Opened { .. }) && (is_first || ui.can_draw()) {
             *shown() = Some(IngestProgress::new(ui, engine.index_address()));
         }
@@ -141,7 +143,7 @@ pub(super) fn beside(ui: &Ui, engine: &Engine, folders: Vec<PathBuf>, stop: Canc
     })
 }
 
-/// What stderr says while folders are watched.
+/// Messages on stderr while folders are watched.
 #[derive(Default)]
 struct Messages {
     has_begun: bool,
@@ -150,7 +152,7 @@ struct Messages {
 }
 
 impl Messages {
-    /// Says what happened, and returns the summary if folders were indexed.
+    /// Prints an event, and returns the summary if folders were indexed.
     fn take(&mut self, ui: &mut Ui, watch: &IndexWatch, event: WatchEvent) -> Option<IngestSummary> {
         match event {
             WatchEvent::Indexed(summary) => {

@@ -46,8 +46,8 @@ pub enum EditError {
 }
 
 impl Settings {
-    /// Writes a setting to the file of the project, or to the user's own if a project's may not set it. The value in force here
-    /// stays as it is.
+    /// Writes a setting to the file of the project, or to the user's own file if a project may not set it. The
+    /// value in force here stays as it is.
     ///
     /// # Errors
     ///
@@ -65,9 +65,11 @@ impl Settings {
             project.join(PROJECT_FILE)
         };
         set_in(&file, name, value)?;
+        // Without flags, which are for this command alone: whether the file counts is asked for later ones.
         let now = Self::resolve(self.paths.clone(), project, &Flags::default())?;
         self.explained.clone_from(&now.explained);
         let in_force = now.explained.into_iter().find(|(key, ..)| key == name).map(|(_, _, origin)| origin);
+        // An origin is the path of a file as it was looked for, and not where a link leads.
         let here = if is_users { &self.paths.user_file } else { &file };
         let overridden = in_force.filter(|origin| *origin != here.display().to_string());
         Ok(Written { file, is_users, overridden })

@@ -115,6 +115,7 @@ impl Kind {
                 String::new()
             }
             Self::Switch | Self::Bool => "`true` or `false`".to_owned(),
+            // A bound that is only that of the type is not worth naming.
             Self::Whole { least, most } if most >= u64::from(u32::MAX) => format!("{least} or more"),
             Self::Whole { least, most } => format!("{least} to {most}"),
             Self::Number { most, .. } if most >= f64::from(f32::MAX) => "a number".to_owned(),
@@ -162,6 +163,7 @@ impl Kind {
             (Self::Text, Some(text)) => shown(text),
             (Self::Address, Some(text)) => address_shown(text),
             (Self::Variable, Some(text))
+                // Keys have lowercase letters, and names of variables by convention none.
                 if !is_variable(text) || text.bytes().any(|byte| byte.is_ascii_lowercase()) =>
             {
                 "not the name of a variable".to_owned()
@@ -221,6 +223,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 /// Returns a message for the user.
 pub(crate) fn dollars(text: &str) -> Result<f64, String> {
     match text.parse() {
+        // Also refuses `nan`, which is not comparable.
         Ok(dollars) if dollars >= 0.0 => Ok(dollars),
         _ => Err(format!("`{text}` is not an amount of dollars (for example `0.50`, or `inf` for no limit)")),
     }

@@ -79,6 +79,7 @@ impl Layer {
 
     /// Drops values that are looser than those of the layers beneath, where only a stricter one counts.
     pub(super) fn no_looser_than(mut self, beneath: &[&Self]) -> Self {
+        // With the defaults: a project cannot loosen what the user has left alone either.
         let users = |path: &[String]| beneath.iter().rev().find_map(|layer| at(&layer.values, path));
         retain(&[], &mut self.values, &|path, value| match (find(path), users(path)) {
             (Found::Setting(setting), Some(users)) => !setting.keeps(users, value),

@@ -301,6 +301,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
 pub(crate) fn bounds(name: &str) -> RangeInclusive<i64> {
     let kind = SETTINGS.iter().find(|setting| setting.name == name).map(|setting| setting.kind);
     let Some(Kind::Whole { least, most }) = kind else { unreachable!("`{name}` is a setting with bounds") };
+    // clap takes ranges of `i64` for every type of integer.
     let clamped = |bound: u64| i64::try_from(bound).unwrap_or(i64::MAX);
     clamped(least)..=clamped(most)
 }
@@ -308,6 +309,7 @@ pub(crate) fn bounds(name: &str) -> RangeInclusive<i64> {
 /// Returns whether an embedder loads no file from the project.
 fn is_harmless_embedder(value: &Value) -> bool {
     match value.as_str().unwrap_or_default().parse() {
+        // Without these letters, a name may still be that of a folder in the working directory.
         Ok(EmbedderChoice::Fastembed(model)) => !model.contains(['/', '\\', '.']) && !Path::new(&model).exists(),
         Ok(EmbedderChoice::Builtin) => true,
         // It contacts a server, and may cost money.

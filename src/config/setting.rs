@@ -11,7 +11,7 @@ pub(crate) struct Setting {
     pub(crate) name: &'static str,
     /// Valid values.
     pub(crate) kind: Kind,
-    /// What it is for, as `dr config --json` and the manual say.
+    /// Its purpose, for `dr config --json` and the manual.
     pub(crate) doc: &'static str,
     /// Default as TOML, if it has one.
     pub(crate) default: Option<&'static str>,
@@ -26,11 +26,11 @@ pub(crate) struct Setting {
 }
 
 /// What a project's file may do with a setting. Such a file may come from a stranger with the folder, so it cannot set
-/// anything that contacts a server or loads a file, and it cannot loosen what the user has restricted. What decides the
-/// price of a call needs the user's trust in the folder, as a key in its `.env` does.
+/// anything that contacts a server or loads a file, and it cannot loosen the user's restrictions. Settings that decide
+/// the price of a call need the user's trust in the folder, as a key in its `.env` does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Project {
-    /// It may set any value, which replaces the user's.
+    /// It may set any value, which replaces that of the user.
     May,
     /// It may set any value if the user trusts its folder, else none.
     IfTrusted,
@@ -120,7 +120,7 @@ impl Setting {
         format!("DR_{}", self.name.to_uppercase())
     }
 
-    /// Returns what it is for and its valid values.
+    /// Returns its purpose and its valid values.
     pub(crate) fn description(&self) -> String {
         let bounds = self.kind.bounds();
         if bounds.is_empty() { self.doc.to_owned() } else { format!("{}: {bounds}", self.doc) }
@@ -160,6 +160,7 @@ fn whole(value: &Value) -> Option<u128> {
 /// Converts the text of a variable to the kind of value a file would have.
 pub(super) fn value_of_text(kind: Kind, text: &str) -> Value {
     match kind {
+        // A text that is no number stays text, so that the check of its kind says what is expected.
         Kind::Whole { .. } => text.trim().parse::<u64>().map_or_else(|_| text.into(), |whole| Num::from(whole).into()),
         Kind::Number { .. } | Kind::Dollars { .. } => {
             text.trim().parse::<f64>().map_or_else(|_| text.into(), |number| Num::from(number).into())

@@ -40,7 +40,7 @@ pub(crate) struct Trust {
     notes: PathBuf,
 }
 
-/// What a note says. Its file name is a hash of the path, and of the id if it is about a `.dr`.
+/// The contents of a note. Its file name is a hash of the path, and of the id if it is about a `.dr`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
     /// Path of the folder or the `.dr`, for a reader of the file.
@@ -196,6 +196,7 @@ impl Trust {
         write_private(&new.path().join(ID_FILE), id.as_bytes()).map_err(failed())?;
         write_private(&new.path().join(IGNORE_FILE), b"*\n").map_err(failed())?;
         let parts = [place(dr)?, id];
+        // The note first: a process that finds the `.dr` finds its note, too.
         self.write(&[&parts[0], &parts[1]], dr, Access::of(new.path()).map_err(failed())?)?;
         // Windows does not rename a folder onto an empty one. A folder with contents is not removed.
         let _ = std::fs::remove_dir(dr);
@@ -206,6 +207,7 @@ impl Trust {
             }
             Err(source) => {
                 self.remove(&[&parts[0], &parts[1]])?;
+                // Another process may have been faster. Its `.dr` has a note of its own.
                 if is_absent(dr) { Err(failed()(source)) } else { self.check(dr) }
             }
         }
@@ -229,12 +231,13 @@ impl Trust {
             let access = Access::of(&dr).map_err(TrustError::file("find", &dr))?;
             self.write(&[&place(&dr)?, &id], &dr, access)?;
         }
+        // A note of its own: that `dr` made the `.dr` of a folder does not make a key in its `.env` trusted.
         let access = Access::of(&folder).map_err(TrustError::file("find", &folder))?;
         self.write(&[&folder.to_string_lossy()], &folder, access)?;
         Ok(folder)
     }
 
-    /// Trusts a folder and its `.dr` no longer. Returns its full path.
+    /// Stops trusting a folder and its `.dr`. Returns its full path.
     ///
     /// # Errors
     ///
@@ -248,6 +251,7 @@ impl Trust {
 
     /// Returns the path of a note. The hash keeps any text from becoming part of the path.
     fn path(&self, parts: &[&str]) -> PathBuf {
+        // No path has a NUL, so a path with an id is never read as another path.
         self.notes.join(ContentHash::of(parts.join("\0").as_bytes()).as_str())
     }
 
@@ -303,7 +307,7 @@ impl Access {
     }
 }
 
-/// Returns whether there is no `.dr`, or an empty one. A file of that name is none.
+/// Returns whether there is no `.dr`, or an empty one. A file of that name is no `.dr`.
 fn is_absent(dr: &Path) -> bool {
     match std::fs::read_dir(dr) {
         Ok(mut entries) => entries.next().is_none(),
@@ -337,6 +341,7 @@ fn new_id() -> String {
 fn id_of(dr: &Path) -> String {
     let read = || {
         let path = dr.join(ID_FILE);
+        // Not a link out of the folder, and not a pipe, which could block.
         if !path.symlink_metadata()?.is_file() {
             return Err(Error::from(ErrorKind::InvalidInput));
         }

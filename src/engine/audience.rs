@@ -1,4 +1,4 @@
-//! Who receives what an engine returns, and what may be shown to them.
+//! The audience of an engine: who receives its results, and which collections they may see.
 //!
 //! A `local_only` collection is shown only on this machine. The rule is here and not in a server, so that every surface
 //! follows it: searches leave such collections out, and naming one, or a run that has its text, is an error.
@@ -12,7 +12,7 @@ use crate::kb::search::Scope;
 use crate::run::store::Store;
 use crate::run::tree::RunState;
 
-/// Who receives what an operation returns.
+/// The receivers of results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Audience {
     /// Programs and people on this machine.
@@ -100,6 +100,7 @@ impl Engine {
         }
         let known = match Origins::of(store, state).await? {
             Origins::Known(names) => names,
+            // It may have text of any collection, and only the settings can make one `local_only`.
             Origins::Unknown => self.settings.values.collections.keys().cloned().collect::<BTreeSet<_>>(),
         };
         known.iter().try_for_each(|name| self.check_served(name))

@@ -120,6 +120,7 @@ impl Background {
         observer: Observer,
         cancelled: CancellationToken,
     ) -> Result<RunReport, EngineError> {
+        // Waits for a slot, unlike `start`: this caller waits for the answer anyway.
         let slot = tokio::select! {
             slot = Arc::clone(&self.slots).acquire_owned() => slot.map_err(|_| EngineError::Cancelled)?,
             () = cancelled.cancelled() => return Err(EngineError::Cancelled),
@@ -181,7 +182,7 @@ impl Background {
         Ok(id)
     }
 
-    /// Resumes a run and returns its id. What keeps it from continuing is found by the run, see [`Self::status`].
+    /// Resumes a run and returns its id. A reason why it cannot continue is found later, see [`Self::status`].
     ///
     /// # Errors
     ///
@@ -189,6 +190,7 @@ impl Background {
     pub(crate) async fn resume(&self, engine: &Engine, request: ResumeRequest) -> Result<RunId, EngineError> {
         let beginning = self.beginning()?;
         let name = request.run.clone().unwrap_or_default();
+        // A number past every event: only the state is needed.
         let RunStatus { run_id, state, .. } = self.status(engine, &name, u64::MAX).await?;
         if state == Standing::Running {
             return Err(EngineError::StillRunning { run: run_id });
@@ -232,6 +234,7 @@ impl Background {
             let Beginning { slot, stop, events } = beginning;
             let asked = stoppable(Box::pin(work), stop.cancelled()).await;
             ending.note(&asked);
+            // Last: when the stream ends, or `close` gets the slot, the outcome is known.
             drop((events, slot));
         }));
     }
@@ -245,7 +248,7 @@ impl Background {
         Ok(self.as_known_here(engine.status(run, since).await?))
     }
 
-    /// Returns a run with what it has found, spent and sent so far.
+    /// Returns a run with its findings, costs and outgoing texts so far.
     ///
     /// # Errors
     ///
@@ -255,7 +258,7 @@ impl Background {
         Ok(RunView { status: self.as_known_here(view.status), ..view })
     }
 
-    /// Adds to the state of a run what its journal does not say.
+    /// Corrects the state of a run by facts that its journal does not have.
     fn as_known_here(&self, mut status: RunStatus) -> RunStatus {
         let Some(started) = self.started(&status.run_id) else { return status };
         match started.outcome.borrow().as_deref() {
@@ -324,9 +327,12 @@ impl Background {
     fn remember(&self, id: RunId, beginning: &Beginning) -> Ending {
         let (ended, outcome) = watch::channel(None);
         let mut runs = self.runs();
+        // A run that is resumed replaces its earlier entry, whose outcome is outdated.
         runs.retain(|run| run.id != id);
+        // Weak, since this entry outlives the run: streams of its events end when the run drops its sender.
         let (stop, events) = (beginning.stop.clone(), beginning.events.downgrade());
         runs.push_back(Started { id, stop, outcome, events });
+        // Only ended runs are dropped: one that is worked on must stay stoppable.
         while runs.len() > MAX_KEPT
             && let Some(ended) = runs.iter().position(|run| run.outcome.borrow().is_some())
         {

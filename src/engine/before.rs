@@ -39,6 +39,7 @@ impl Engine {
         let Some(store) = self.runs_if_any()? else { return Ok(None) };
         let words = normalised(request.question.as_str());
         let runs = store.journal().runs().await.map_err(StoreError::from)?.runs;
+        // The list has the questions, so that only runs with the same one are read.
         for run in runs.into_iter().filter(|run| normalised(&run.question) == words) {
             let Ok((_, state)) = store.read(&run.id).await else { continue };
             if !is_same(&state, settings) {
@@ -48,6 +49,7 @@ impl Engine {
             let is_complete = report.stop_reason == StopReason::Complete && !report.degraded;
             if let Some(day) = state.started_at().date()
                 && is_complete
+                // The web and servers may say something else tomorrow; within a day, they count as unchanged.
                 && (Some(&day) == SystemClock.now().date().as_ref() || !has_outside(&store, &run.id, &state).await?)
                 && are_unchanged(setup.searcher.index(), &report).await
             {
@@ -67,7 +69,7 @@ fn is_same(state: &RunState, new: &RunSettings) -> bool {
         && (&old.source_version, &old.outside, &old.servers) == (&new.source_version, &new.outside, &new.servers)
 }
 
-/// Returns whether a run asked the web, found something there, or could call servers. What they say changes without
+/// Returns whether a run asked the web, found something there, or could call servers, whose answers change without
 /// notice.
 async fn has_outside(store: &Store, run: &RunId, state: &RunState) -> Result<bool, EngineError> {
     let egress = store.journal().egress(run).await.map_err(StoreError::from)?;
@@ -80,6 +82,7 @@ async fn has_outside(store: &Store, run: &RunId, state: &RunState) -> Result<boo
 /// Returns whether the files that a report cites are as they were. A file may have changed since it was indexed.
 async fn are_unchanged(index: &Index, report: &Report) -> bool {
     for quote in &report.evidence {
+        // `None` is a page or the result of a tool, see `has_outside`.
         if !matches!(read_place(index, &quote.source).await, None | Some(SourceFile::AsIndexed(_))) {
             return false;
         }

@@ -1,4 +1,4 @@
-//! What the index holds, for surfaces that list it: collections, documents, and the address of a passage.
+//! The contents of the index, for surfaces that list them: collections, documents, and addresses of passages.
 
 use std::collections::BTreeMap;
 
@@ -48,6 +48,7 @@ impl Engine {
     /// Returns an error if the index cannot be read.
     pub(crate) async fn list_collections(&self) -> Result<Vec<CollectionEntry>, EngineError> {
         let index = self.open_index().await?;
+        // Starts with all collections at 0: one without documents is listed, too.
         let mut counts: BTreeMap<String, usize> =
             index.manifest().collections.keys().map(|name| (name.clone(), 0)).collect();
         for document in index.documents(None).await? {
@@ -81,11 +82,12 @@ impl Engine {
             .filter(|row| self.serves(&row.collection))
             .map(|row| DocumentEntry { collection: row.collection, path: row.path, title: row.title })
             .collect();
+        // In a fixed order, since a client of `mcp` reads the list in pages that are counted from its beginning.
         documents.sort_by(|a, b| (&a.collection, &a.path).cmp(&(&b.collection, &b.path)));
         Ok(documents)
     }
 
-    /// Returns what makes the addresses of passages: where their collection is published, else the file on this machine.
+    /// Returns the base addresses of the collections: where each is published, else its folder on this machine.
     /// Clients on other machines do not see its folders, and get an address that [`document_address`] makes.
     ///
     /// # Errors
@@ -144,6 +146,7 @@ pub(crate) fn document_address(collection: &str, path: &str) -> Url {
 
 fn extended<'a>(mut base: Url, segments: impl Iterator<Item = &'a str>) -> Url {
     if let Ok(mut path) = base.path_segments_mut() {
+        // A base that ends in `/` has an empty last segment. `extend` encodes a `#` or `/` within a segment.
         path.pop_if_empty().extend(segments);
     }
     base

@@ -52,7 +52,7 @@ pub(crate) struct ExplainedSetting {
     pub(crate) value: String,
     /// A file, a variable, a flag, or `default`.
     pub(crate) origin: String,
-    /// What it is for and its valid values; `None` for a variable that is no setting.
+    /// Its purpose and valid values; `None` for a variable that is no setting.
     pub(crate) description: Option<String>,
 }
 
@@ -111,6 +111,7 @@ impl Engine {
     /// Reads all that other commands read, so that none of them fails where this finds no problem.
     pub(crate) async fn checkup(&self) -> Checkup {
         let mut checks = Vec::new();
+        // Damage can make the storage engine panic.
         let index = match caught(Index::open(&self.location)).await {
             Ok(Ok(index)) => Some(index),
             Ok(Err(error)) => {
@@ -127,6 +128,7 @@ impl Engine {
             let found = caught(async { Ok::<_, EngineError>((index.stats().await?, index.verify().await?)) }).await;
             let found = match found {
                 Ok(Ok((found, incomplete))) => {
+                    // Kept even if a later check finds damage.
                     stats = Some(found);
                     caught(self.index_checks(index, stats.as_ref().unwrap_or(&IndexStats::default()), incomplete)).await
                 }
@@ -169,6 +171,7 @@ impl Engine {
     pub(crate) async fn repair(&self) -> Result<Vec<String>, EngineError> {
         let folder = self.runs_folder();
         let mut repairs = Vec::new();
+        // Only damage is repaired. A journal of a newer version, for example, is trouble and must not be replaced.
         if self.runs_checks().await.iter().any(|check| check.mend.as_deref() == Some(REPAIR)) {
             let path = folder.clone();
             let salvaged = tokio::task::spawn_blocking(move || Store::repair(&path)).await??;
@@ -227,6 +230,7 @@ impl Engine {
             let detail = format!("passages of {} are missing", counted(incomplete, "file"));
             checks.push(Check::trouble("index", detail, "run `dr index --rebuild`".to_owned()));
         }
+        // `known` adds the collections of the copy. One that only the copy has was lost with a file of the manifest.
         if let Some(copy) = Index::known(&self.location).await
             && let Some(name) = copy.collections.keys().find(|name| !index.manifest().collections.contains_key(*name))
         {
@@ -280,6 +284,7 @@ impl Engine {
     async fn runs_checks(&self) -> Vec<Check> {
         let mend = REPAIR.to_owned();
         let store = match self.known_runs() {
+            // A journal that was deleted leaves the lock files of its runs.
             Err(EngineError::Store(StoreError::Empty { .. })) => {
                 return vec![self.vanished(&[]).unwrap_or_else(|| Check::ok("runs", "none stored"))];
             }
@@ -309,6 +314,7 @@ impl Engine {
         let (count, vanished) = (runs.len(), self.vanished(&runs));
         for RunRow { id, .. } in runs {
             let read = async {
+                // What `dr show` and `dr export` read.
                 details(&store, id.clone()).await?;
                 Ok::<_, EngineError>(store.export(&id).await?)
             };
@@ -460,6 +466,7 @@ fn compare(folder: &Path, include: &Include, known: &[DocumentRow]) -> (usize, u
             // No time is stored for a file that had just been written when it was indexed: its size alone decides.
             Some(row) if row.size == file.size && row.modified_ns.is_none_or(|known| known == file.modified_ns) => {}
             Some(_) => stale += 1,
+            // A file that `dr index` skips each time, such as a binary one, would otherwise be reported for ever.
             None if is_indexable(folder, &file.path) => stale += 1,
             None => skipped += 1,
         }
@@ -525,6 +532,7 @@ fn size(bytes: u64) -> String {
 }
 
 fn folder_bytes(folder: &Path) -> u64 {
+    // Without filters: hidden and ignored files take room, too.
     let entries = ignore::WalkBuilder::new(folder).standard_filters(false).build();
     entries
         .flatten()

@@ -26,7 +26,7 @@ use crate::source::mcp::ServerError;
 /// An operation of the engine failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// Settings.
+    /// Settings are invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A tool server.
@@ -42,7 +42,7 @@ pub enum EngineError {
     /// The folder is not trusted.
     #[error(transparent)]
     Trust(#[from] TrustError),
-    /// The address of the index.
+    /// The address of the index is invalid.
     #[error(transparent)]
     Location(#[from] LocationError),
     #[error(transparent)]
@@ -165,10 +165,10 @@ pub enum EngineError {
     /// The caller gave up before the work began.
     #[error("request was cancelled")]
     Cancelled,
-    /// A run to be cancelled is another process's.
+    /// Another process works on the run that is to be cancelled.
     #[error("run `{run}` was not started by this server")]
     NotStartedHere { run: String },
-    /// A server works on as many runs as it may.
+    /// A server already works on the largest number of runs.
     #[error("{most} runs are being worked on, which is the limit")]
     TooManyRuns { most: u32 },
     /// A report was asked for that is not final yet.
@@ -214,7 +214,7 @@ pub enum EngineError {
     /// The runs that are stored.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What runs found.
+    /// Quotes of earlier runs.
     #[error(transparent)]
     Recall(#[from] RecallError),
     /// Pulling repositories.
@@ -261,6 +261,7 @@ impl EngineError {
             Self::Model(error) if error.is_cancelled() => ErrorKind::Cancelled,
             Self::Cancelled | Self::Run(RunError::Call { source: CallError::Cancelled, .. }) => ErrorKind::Cancelled,
             Self::Run(RunError::Call { source: CallError::Limit(_), .. }) => ErrorKind::Limit,
+            // Listed one by one, so that the compiler asks for the kind of a new error.
             Self::Trust(_)
             | Self::Server(_)
             | Self::Index(_)

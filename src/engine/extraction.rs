@@ -13,7 +13,7 @@ use crate::source::web::html_text;
 /// Largest input, in bytes; no format has larger files.
 const MAX_INPUT_BYTES: u64 = 64 << 20;
 
-/// Says that this program has the hidden command that runs the child.
+/// Registers this program as one that has the hidden command of the child.
 pub(crate) fn answers_extraction() {
     answers();
 }
@@ -29,6 +29,7 @@ pub(crate) fn extract_document(task: &str, memory: u64, cpu: u64) -> io::Result<
     // Started before the limits, under which no thread starts.
     let input = receive(begun)?;
     confine(Limited { memory, cpu })?;
+    // The input is read only now, under the limits.
     drop(begin);
     let bytes = input.recv().map_err(io::Error::other)??;
     let answer = match task {
@@ -58,6 +59,7 @@ fn receive(begun: Receiver<()>) -> io::Result<Receiver<io::Result<Vec<u8>>>> {
 }
 
 fn read_input(from: &mut impl Read) -> io::Result<Vec<u8>> {
+    // The length comes first, because the parent keeps the pipe open: its end means that the parent is gone.
     let mut length = [0; 8];
     from.read_exact(&mut length)?;
     let length = u64::from_le_bytes(length);
@@ -82,6 +84,7 @@ fn break_limit(limit: Limit) -> io::Result<Answer> {
         Limit::Memory => {
             let mut hoard = Vec::new();
             loop {
+                // Ones: zeros need not become resident memory, which is what the parent watches on macOS.
                 hoard.push(vec![1_u8; 16 << 20]);
                 std::hint::black_box(&hoard);
             }

@@ -65,6 +65,7 @@ impl QuestionForm {
         let lower = amounts(self.max_cost, self.max_tokens, self.max_seconds, self.max_rounds);
         let (follow, fresh) = (self.follow, self.fresh);
         let request = AskRequest { run, follow, max_jobs, lower, fresh, ..AskRequest::new(question) };
+        // Offline by its engine, so that no part of the run can open a socket.
         let engine = if self.offline { engine.offline()? } else { engine.clone() };
         Ok((engine, request))
     }
@@ -95,6 +96,7 @@ impl ResumeForm {
     /// Returns an error for a limit above that of the settings, see [`Engine::limits`].
     pub(crate) fn request(self, engine: &Engine, max_jobs: Option<usize>) -> Result<ResumeRequest, EngineError> {
         let at_least = amounts(self.max_cost, self.max_tokens, self.max_seconds, self.max_rounds);
+        // Only a check: limits of the run that are higher already stay, see `raised_to`.
         at_least.capped_by(engine.limits(max_jobs)?)?;
         Ok(ResumeRequest { run: Some(self.run_id), at_least, max_jobs, ..ResumeRequest::default() })
     }

@@ -34,7 +34,7 @@ pub struct IndexRequest {
     pub rebuild: bool,
 }
 
-/// What is needed to index.
+/// Everything that indexing needs.
 struct Indexing {
     embedder: Arc<dyn Embedder>,
     /// The embedder as the index records it.
@@ -44,7 +44,7 @@ struct Indexing {
     stored: Option<Manifest>,
 }
 
-/// The embedder of an earlier indexing, and what the index calls it. It is loaded, and knows what it has spent.
+/// The embedder of an earlier indexing with its name in the index. It is loaded, and has counted its cost so far.
 pub(super) type KeptEmbedder = Option<(String, Arc<dyn Embedder>)>;
 
 impl Engine {
@@ -75,21 +75,23 @@ impl Engine {
             let stored = Index::known(&self.location).await;
             let choice = self.embedder_choice(stored.as_ref(), request.rebuild);
             let listener = |event| listener(IngestEvent::Downloading(event));
+            // Before `indexing`, which loads the embedder and downloads nothing.
             self.fetch_embedder(&choice, &Fetching { listener: &listener, cancel }).await?;
         }
         let Indexing { embedder, choice, options, stored } =
             self.indexing(request, self.is_offline(), kept.as_ref()).await?;
         let is_kept = kept.as_ref().is_some_and(|(_, known)| Arc::ptr_eq(known, &embedder));
         let payable = self.payable(&embedder, &options, stored.as_ref())?;
+        // A kept embedder already has its limit; with a new one, each indexing could spend it again.
         let embedder = if is_kept { embedder } else { payable };
         *kept = Some((choice.clone(), Arc::clone(&embedder)));
+        // After everything that can be refused, which then leaves no empty `.dr`.
         self.make_folder()?;
         listener(IngestEvent::Opened { is_new: stored.is_none(), rebuild: options.rebuild });
         Ok(ingest(&self.location, &embedder, &choice, &options, listener, cancel).await?)
     }
 
-    /// Returns what [`Self::index`] would do, and what that would take and cost. Writes nothing, downloads nothing and asks
-    /// no server.
+    /// Estimates the work, time and cost of [`Self::index`]. Writes nothing, downloads nothing and asks no server.
     ///
     /// # Errors
     ///
@@ -291,6 +293,7 @@ impl Engine {
     /// Returns [`EngineError::LinkOutside`] for a symbolic link of this project that leads out of it: the user named a
     /// place in the project.
     fn named_root(&self, folder: &Path) -> Result<PathBuf, EngineError> {
+        // They differ if `--index` names the index of another project.
         let projects = [Some(self.project.as_path()), self.location.base()];
         match projects.into_iter().flatten().find_map(|project| leads_out_of(project, folder)) {
             Some(real) => Err(EngineError::LinkOutside { link: folder.to_path_buf(), real, was_folder: false }),
@@ -299,6 +302,7 @@ impl Engine {
     }
 
     fn known_name(&self, root: &Path, stored: Option<&Manifest>) -> Option<String> {
+        // In the stored form, which is relative inside a project, so that it holds after the project was moved.
         let root = self.location.store_root(root);
         let mut collections = stored?.collections.iter();
         collections.find(|(_, known)| **known == root).map(|(name, _)| name.clone())
@@ -319,5 +323,6 @@ fn canonical(folder: &Path) -> Result<PathBuf, EngineError> {
 }
 
 fn folder_name(root: &Path) -> String {
+    // `/` has no name.
     root.file_name().map_or_else(|| "root".to_owned(), |name| name.to_string_lossy().into_owned())
 }

@@ -50,6 +50,7 @@ impl Obstacle {
     /// Returns why the outcome of a run with models is worth less than an answer without them; `None` if it is not, or
     /// if only the web was to be searched.
     pub(super) fn behind(asked: &Result<Asked, EngineError>, request: &AskRequest) -> Option<Self> {
+        // Without a model, answers come from the knowledge base, which this request excludes.
         if request.run.source == Some(SourceHint::Web) {
             return None;
         }
@@ -102,6 +103,7 @@ impl Engine {
         let distinct = models.distinct().into_iter().map(|(_, model)| (hash(model), model));
         let mut reached = self.reached_today();
         let new: Vec<_> = distinct.filter(|(hash, _)| !reached.contains(hash)).collect();
+        // All at once: an endpoint that does not answer takes as long as its time limit.
         let results = join_all(new.iter().map(|(_, model)| model.model.reach())).await;
         for ((hash, model), result) in new.into_iter().zip(results) {
             match result {

@@ -273,6 +273,7 @@ fn state(root: Option<&Path>, to: &Resolved) -> LinkState {
         Resolved::Missing { path: None } => LinkState::Missing,
         Resolved::Missing { path: Some(path) } => {
             let extension = Path::new(path).extension();
+            // Pages are made when a site is built, so one that is not on disk is not a broken link.
             let is_page =
                 extension.is_some_and(|own| own.eq_ignore_ascii_case("html") || own.eq_ignore_ascii_case("htm"));
             let is_there = || root.is_some_and(|root| is_inside(root, path));

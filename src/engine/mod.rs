@@ -1,9 +1,9 @@
-//! Every operation of `dr` as a method: index, watch, search, get, open, ask, plan, resume, replay, recall, verify, show, export,
-//! eval, doctor.
+//! Every operation of `dr` as a method: index, watch, search, get, open, ask, plan, resume, replay, recall, verify,
+//! show, export, eval, doctor.
 //!
 //! An engine holds the index and the resolved settings. It is independent of its caller: no terminal, no flags, no exit
-//! codes. Every surface (today, the command line) is built on these methods and on the types re-exported here, and uses
-//! nothing below them.
+//! codes. Every surface (the command line, MCP, the page and its API) is built on these methods and on the types
+//! re-exported here, and uses nothing below them.
 //!
 //! # Where to look
 //!
@@ -159,6 +159,7 @@ impl Engine {
             Some(IndexLocation::Local { base, .. }) => base.clone(),
             _ => paths.current.clone(),
         };
+        // Before the location, which a setting may name.
         let settings = Settings::resolve(paths, &project, flags)?;
         let location = match (&settings.values.index, nearest) {
             (Some(address), _) => IndexLocation::parse(address)?,
@@ -166,6 +167,7 @@ impl Engine {
             (None, None) => IndexLocation::in_folder(&settings.paths.current),
         };
         let engine = Self { settings, location, project, audience: Audience::default(), opened: Arc::default() };
+        // All of this before anything of the index is read.
         engine.check_reachable()?;
         engine.location.check()?;
         engine.check_trusted()?;
@@ -177,6 +179,7 @@ impl Engine {
         let trust = self.settings.paths.trust();
         match (self.location.dr_folder(), self.location.folder()) {
             (Some(dr), _) => Ok(trust.check(dr)?),
+            // The user has named an index outside of any `.dr`: only its owner and mode are checked.
             (None, Some(folder)) => Ok(trust.check_named(folder)?),
             (None, None) => Ok(()),
         }

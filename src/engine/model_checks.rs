@@ -49,6 +49,7 @@ impl Engine {
     /// Has the server of the embedder embed a word, if a server embeds. Offline, nothing is sent.
     pub(crate) async fn embedder_answers(&self) -> Option<Check> {
         let index = Index::known(&self.location).await;
+        // An embedder that cannot be loaded is reported by `checkup`.
         let embedder = self.load_embedder(&self.embedder_choice(index.as_ref(), false)).await.ok()?;
         let address = embedder.server().filter(|_| !self.is_offline())?.address.to_string();
         let asked = tokio::task::spawn_blocking(move || embedder.embed_query("ready").map(|vector| vector.len()));
@@ -68,6 +69,7 @@ fn checks(roles: &[Role], model: &RoleModel, probe: &Probe) -> Vec<Check> {
     let mut checks = vec![Check::ok("model", format!("{who} answers{}", cost(probe)))];
     checks.extend(form_check(probe));
     checks.push(usage_check(probe));
+    // Without token counts, the cost is unknown whatever the price, and `usage_check` says so.
     if probe.cost_nanos.is_none() && probe.usage.is_some() {
         let name = model.model.name();
         let mend =

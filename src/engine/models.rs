@@ -61,7 +61,7 @@ pub(crate) struct ModelUse {
     pub(crate) reembedding: Reembedding,
 }
 
-/// What becomes of the vectors of the index.
+/// The effect of a model on the vectors of the index.
 #[derive(Clone, Debug)]
 pub(crate) enum Reembedding {
     /// The model makes no vectors, or another is in force.
@@ -154,6 +154,7 @@ impl ModelChoice {
     /// Reads a short name, a repository, or the value of a setting.
     fn parse(name: &str) -> Result<Self, ModelError> {
         let bare = name.trim().strip_prefix("fastembed:").unwrap_or(name).trim();
+        // The catalogue first: a folder of the same name does not hide a model.
         if let Some(known) = find(bare) {
             return Ok(Self::Embedder(EmbedderChoice::Fastembed(known.name)));
         }
@@ -310,6 +311,7 @@ impl Engine {
 
     async fn fetch(&self, model: &str, source: &Source, fetching: &Fetching<'_>) -> Result<(), ModelError> {
         let store = self.settings.paths.store();
+        // Before the check for offline: files that are here need no network.
         if store.find(source).is_some() {
             return Ok(());
         }
@@ -347,7 +349,7 @@ impl Engine {
         Ok(scored.map_err(|source| ModelError::Reranker { model: choice.to_string(), source })?)
     }
 
-    /// Returns what the embedder of the settings means for the index.
+    /// Returns the effect of the embedder of the settings on the index.
     async fn reembedding(&self) -> Reembedding {
         let Some(stored) = Index::known(&self.location).await else { return Reembedding::NoIndex };
         let choice = self.embedder_choice(Some(&stored), false);

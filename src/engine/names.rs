@@ -1,5 +1,5 @@
-//! Names that a shell completes, read on each press of a key: nothing is created, migrated, locked or sent, and what cannot
-//! be read is left out.
+//! Names that a shell completes, read on each press of a key: nothing is created, migrated, locked or sent, and
+//! unreadable entries are left out.
 
 use super::Engine;
 use crate::base::id::RunId;
@@ -21,6 +21,7 @@ impl Engine {
                 let known = Index::known(&self.location).await;
                 known.map(|manifest| manifest.collections.into_keys().collect()).unwrap_or_default()
             }
+            // Its names would have to be asked for over the network.
             IndexLocation::Remote { .. } => Vec::new(),
         }
     }

@@ -1,4 +1,4 @@
-//! What stays open between the operations of an engine: the index, its embedder and the reranker.
+//! Resources that stay open between the operations of an engine: the index, its embedder and the reranker.
 //!
 //! A server answers thousands of searches; opening the index and loading the model takes longer than the search itself.
 
@@ -13,7 +13,7 @@ use crate::kb::index::Index;
 use crate::kb::index::stamp::Stamp;
 use crate::kb::rerank::Reranker;
 
-/// A value with what it was made for, made by the first caller that needs it while the others wait.
+/// A value and its key. The first caller that needs the value makes it, and the others wait.
 type Kept<K, V> = Mutex<Option<(K, Arc<OnceCell<V>>)>>;
 
 /// The index as of its latest known commit, and the embedder used last.
@@ -60,6 +60,7 @@ impl Engine {
 }
 
 /// Returns the cell for `key`, which replaces that for any other key.
+// The lock is held only to get the cell, and never while the value is made, which takes an await.
 fn kept<K: PartialEq, V>(slot: &Kept<K, V>, key: K) -> Arc<OnceCell<V>> {
     let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
     match &*slot {

@@ -66,6 +66,7 @@ impl Engine {
     }
 
     fn web_check(&self) -> Check {
+        // Nothing is fetched, so the folder of pages does not matter.
         match self.settings.web(std::path::PathBuf::new(), DateRange::default()) {
             Ok(Some(web)) if web.can_search => Check::ok("web", web.source.scope()),
             Ok(_) => Check::ok("web", "no search engine is set up"),

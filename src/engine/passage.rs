@@ -53,6 +53,7 @@ impl FromStr for Selector {
         if let Some(selector) = text.strip_prefix(DOCUMENTS).and_then(Self::in_address) {
             return Ok(selector);
         }
+        // Only for PDF files: the name of any other file may end like this.
         let with_page = || {
             let (path, page) = text.rsplit_once(", page ")?;
             (Extractable::of(path) == Some(Extractable::Pdf)).then_some((path, page.parse().ok()?))
@@ -60,6 +61,7 @@ impl FromStr for Selector {
         if let Some((path, page)) = with_page() {
             return Ok(Self::Page { path: path.to_owned(), page });
         }
+        // Digits alone, so that a path with a colon stays a path.
         let is_range =
             |range: &str| !range.is_empty() && range.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
         let Some((path, range)) = text.rsplit_once(':').filter(|(_, range)| is_range(range)) else {
@@ -277,6 +279,7 @@ impl Engine {
             }
             Selector::Id(id) => id,
         };
+        // Ids of chunks and documents look alike, so both are looked up.
         let chunk = match id.parse::<ChunkId>() {
             Ok(chunk) => index.chunk(&chunk).await?,
             Err(_) => None,
@@ -335,6 +338,7 @@ async fn read_chunk(index: &Index, chunk: ChunkRow, extent: Extent) -> Result<Ex
         }
         Extent::Document => {
             let whole = HeadingChunks::whole(&rows);
+            // The file has front matter, and its chunks do not.
             let text = if let SourceFile::AsIndexed(text) = &file { text.clone() } else { whole.text(&file) };
             (1, whole.line_end(), text)
         }
@@ -380,7 +384,9 @@ async fn read_document(
             return Err(GetError::BeyondEnd { path: document.path, lines: count, wanted: first }.into());
         }
         Some((first, last)) => {
+            // A range that ends past the end is cut; only one that begins there is an error.
             let last = last.min(u32::try_from(count).unwrap_or(u32::MAX));
+            // Inclusive, so that the text keeps the line ends of the file.
             let wanted = text.split_inclusive('\n').skip(first as usize - 1).take((last - first) as usize + 1);
             (first, last, wanted.collect())
         }

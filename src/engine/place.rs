@@ -52,6 +52,7 @@ impl Engine {
                 page = page.or_else(|| page_at(&text, line.filter(|_| is_extracted)?));
                 (false, root)
             }
+            // No page is looked up: the indexed lines say nothing about the file as it is now.
             (SourceFile::Changed, Some(root)) => (true, root),
         };
         Ok(FilePlace { file: root.join(&path), path, line, page, is_extracted, stale })
@@ -60,6 +61,7 @@ impl Engine {
     /// Returns the folder of each collection of the index, to link to its files; none if there is no index.
     pub(crate) async fn folders(&self) -> BTreeMap<String, PathBuf> {
         let Some(manifest) = Index::known(&self.location).await else { return BTreeMap::new() };
+        // A link out of the project may have come with it, so reports do not link there.
         let inside = manifest.collections.into_iter().filter(|(_, root)| self.location.leads_out(root).is_none());
         inside.map(|(name, root)| (name, self.location.open_root(&root))).collect()
     }

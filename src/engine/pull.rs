@@ -19,7 +19,7 @@ const MOST: Duration = Duration::from_mins(10);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pulled {
     pub(crate) repository: PathBuf,
-    /// What `git` says of it, on one line.
+    /// Output of `git` about it, on one line.
     pub(crate) said: String,
 }
 
@@ -84,13 +84,14 @@ impl Engine {
 
 /// Returns the nearest folder above that is a work tree of git.
 fn repository_of(folder: &Path) -> Option<PathBuf> {
+    // `.git` is a file in a linked work tree and in a submodule.
     folder.ancestors().find(|folder| folder.join(".git").exists()).map(Path::to_path_buf)
 }
 
 async fn pull(repository: &Path) -> Result<String, PullError> {
     let mut command = Command::new("git");
     command.args(["pull", "--ff-only", "--no-stat"]).current_dir(repository);
-    // It could not be answered.
+    // Without a prompt for a password, which could not be answered and would wait until `MOST`.
     command.env("GIT_TERMINAL_PROMPT", "0").stdin(Stdio::null()).kill_on_drop(true);
     let repository = || repository.to_path_buf();
     let output = timeout(MOST, command.output()).await.map_err(|_| PullError::TooLong { repository: repository() })?;

@@ -60,6 +60,7 @@ impl Engine {
                         let note = document.note();
                         (Some(document.text), note)
                     }
+                    // For any reason: the quote is on record, and is shown without its context.
                     Err(_) => (None, Some("the index no longer has the file; only the quote is left")),
                 }
             }
@@ -87,6 +88,7 @@ fn position(text: &str, evidence: &Evidence) -> Option<Range<usize>> {
         Place::Kb { line_start, line_end, .. } => line_range(text, *line_start, *line_end),
         Place::Web { .. } | Place::Mcp { .. } => 0..text.len(),
     };
+    // The same words may stand elsewhere in the document, too.
     let cited = text[lines.clone()].find(quote).map(|at| lines.start + at);
     let start = cited.or_else(|| text.find(quote))?;
     Some(start..start + quote.len())

@@ -17,7 +17,7 @@ use crate::source::{Place, SourceFile, read_place};
 pub(crate) struct FoundBefore {
     pub(crate) quote: String,
     pub(crate) source: Place,
-    /// What has become of its file; `None` for a page of the web, which is not fetched again.
+    /// State of its file; `None` for a page of the web, which is not fetched again.
     pub(crate) file: Option<FileState>,
     /// Similarity to the query, as a cosine.
     pub(crate) similarity: f32,
@@ -29,7 +29,7 @@ pub(crate) struct FoundBefore {
     pub(crate) asked_on: Option<String>,
 }
 
-/// A file, compared with what it was when it was quoted.
+/// State of a file, compared with the one that was quoted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FileState {
@@ -48,6 +48,7 @@ impl Engine {
     pub(crate) async fn recall(&self, query: &str) -> Result<Vec<FoundBefore>, EngineError> {
         check_query(query)?;
         let Some(store) = self.runs_if_any()? else { return Ok(Vec::new()) };
+        // Not the mode of the settings: quotes are compared by their vectors alone.
         let searcher = self.searcher(SearchMode::Vector).await?;
         let embedder = Arc::clone(searcher.needed_companion()?);
         let Some(recall) = Recall::known(&self.runs_folder(), embedder).await? else { return Ok(Vec::new()) };

@@ -17,7 +17,7 @@ use crate::run::event::RunRequest;
 #[derive(Clone, Debug)]
 pub(crate) struct AskRequest {
     pub(crate) question: Question,
-    /// What the run records of the request.
+    /// The part of the request that the run records.
     pub(crate) run: RunRequest,
     /// A plan to use instead of making one.
     pub(crate) plan: Option<SavedPlan>,
@@ -50,6 +50,7 @@ impl Amounts {
     ///
     /// Returns [`RequestError::AboveLimit`] for the first amount above `limits`.
     pub(super) fn capped_by(&self, limits: BudgetLimits) -> Result<BudgetLimits, RequestError> {
+        // Limits are billionths of a dollar, which a `Duration` of as many nanoseconds converts.
         let dollars = |nanos: u64| Duration::from_nanos(nanos).as_secs_f64();
         if self.dollars.is_some_and(|dollars| !(dollars.is_finite() && dollars >= 0.0)) {
             return Err(RequestError::NoAmount { name: MAX_COST });
@@ -70,6 +71,7 @@ impl Amounts {
     /// Raises `limits` to these amounts. A limit that is higher stays, and one that is not set stays unset.
     pub(super) fn raised_to(&self, limits: BudgetLimits) -> BudgetLimits {
         BudgetLimits {
+            // `None` is no limit and yet the least `Option`: `and` keeps it from being replaced by an amount.
             cost_nanos: limits.cost_nanos.max(limits.cost_nanos.and(self.dollars.map(nanos))),
             tokens: limits.tokens.max(limits.tokens.and(self.tokens)),
             time: limits.time.max(limits.time.and(self.time)),

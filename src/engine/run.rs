@@ -133,6 +133,7 @@ impl Engine {
         let BegunRun { run, request, observer, stop } = begun;
         let (id, by_rules) = (run.id().clone(), run.state().settings.by_rules);
         let asked = Box::pin(ask_of(run, &request, ask_back)).await;
+        // Rules have nothing to fall back on.
         if by_rules { asked } else { Box::pin(self.or_by_rules(asked, id, &request, observer, stop)).await }
     }
 
@@ -145,16 +146,19 @@ impl Engine {
         observer: Observer,
         stop: CancellationToken,
     ) -> Result<Asked, EngineError> {
+        // A run that the user has stopped is not continued in another way.
         let Some(obstacle) = Obstacle::behind(&asked, request).filter(|_| !stop.is_cancelled()) else {
             return asked;
         };
         let prepared = Box::pin(self.prepare(request, Some(obstacle.instead.clone()))).await?;
+        // Silent, because its answer is used only if it has one; the observer is told then.
         let instead = Box::pin(self.start(&request.question, prepared, silent(), stop)).await?;
         let answered = Box::pin(finish(instead)).await?;
         if answered.report.is_refusal() {
             return asked;
         }
         obstacle.tell(&observer);
+        // The run with models, which can go on once the obstacle is gone.
         let resumable = asked.map_or(Some(id), |asked| asked.resumable);
         Ok(Asked { resumable, ..answered })
     }
@@ -262,6 +266,7 @@ async fn ask_of(
     request: &AskRequest,
     ask_back: Option<AskBack<'_>>,
 ) -> Result<Asked, EngineError> {
+    // A plan that is given has settled what the question means.
     if let (Some(ask_back), None) = (ask_back, &request.plan) {
         run.clarify(ask_back).await?;
     }
@@ -299,6 +304,7 @@ async fn can_go_on(store: &Store, run: &RunId, state: &RunState, request: &Resum
 /// Drives a run to its end. The report is made from the journal, so that a replay prints the same bytes.
 async fn finish(mut run: Orchestrator) -> Result<Asked, EngineError> {
     let conducted = run.conduct().await;
+    // Before an error is returned: a server is a process, which a failed run must not leave behind.
     run.end_servers().await;
     conducted?;
     let (store, id) = (run.store().clone(), run.id().clone());
@@ -308,5 +314,6 @@ async fn finish(mut run: Orchestrator) -> Result<Asked, EngineError> {
 /// Returns a run from its journal.
 async fn as_it_is(store: &Store, run: RunId, state: &RunState) -> Result<Asked, EngineError> {
     let report = report_of(store, &run, state).await?;
+    // A run in memory ends with its process.
     Ok(Asked { report, resumable: (store.is_kept() && !state.is_over()).then_some(run) })
 }

@@ -19,6 +19,7 @@ use crate::kb::search::{
 };
 
 /// Documents ranked per question of an evaluation.
+// The deepest figure is recall at 100.
 const EVAL_DEPTH: usize = 100;
 
 /// A search. A part that is left out is taken from the settings.
@@ -37,7 +38,7 @@ pub struct Searched {
     pub hits: Vec<Hit>,
     /// Whether the hits are relevant to the query.
     pub(crate) support: Support,
-    /// What became of words of the query that the index does not have.
+    /// Notes on words of the query that the index does not have.
     pub(crate) unknown: Vec<String>,
     /// Why vectors were not used although the mode asks for them, and a command that fixes it.
     pub(crate) without_vectors: Option<(String, String)>,
@@ -123,6 +124,7 @@ impl Engine {
         let indexed: HashSet<_> = documents.into_iter().map(|row| row.path).collect();
         check_indexed(&judgments, &indexed)?;
         let options =
+            // Judgments name files, so each file counts once.
             SearchOptions { mode, limit: EVAL_DEPTH, per_document: PerDocument::Only(1), filter, paths: None };
         let mut rankings = Vec::new();
         for query in queries.iter().filter(|query| judgments.contains_key(&query.id)) {
@@ -143,6 +145,7 @@ impl Engine {
         collections: &[String],
         is_cost_limited: bool,
     ) -> Result<Searcher, EngineError> {
+        // Making it can fail, and `OnceLock::get_or_try_init` is not stable.
         let reranker = match self.opened.reranker.get() {
             Some(known) => known,
             None => {
@@ -258,6 +261,7 @@ impl Engine {
             let reason = "a lexical search does not load it".to_owned();
             return Ok(Searcher::new(self.open_index().await?, Err(VectorsUnusable::NoEmbedder(reason))));
         }
+        // The one used last: only one is kept open, and a wrong guess from the settings would replace it each time.
         let likely = self.opened.embedder_choice().unwrap_or_else(|| self.embedder_choice(None, false));
         let (index, loaded) = futures::join!(self.open_index(), self.warm_embedder(&likely));
         let index = index?;

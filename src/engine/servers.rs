@@ -1,4 +1,4 @@
-//! The user's own tool servers: what they offer, and what the user accepts of it.
+//! Tools of the user's own servers: those that are offered, and those that the user accepts.
 
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ pub(crate) struct AcceptedTools {
     pub(crate) tools: Vec<AcceptedTool>,
 }
 
-/// A tool, and what its server says of it.
+/// A tool with the description that its server gives.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct AcceptedTool {
     pub(crate) name: String,
@@ -26,7 +26,7 @@ pub(crate) struct AcceptedTool {
 }
 
 impl Engine {
-    /// Accepts what a server says of its allowed tools now.
+    /// Accepts the current descriptions of the allowed tools of a server.
     ///
     /// # Errors
     ///
@@ -41,12 +41,14 @@ impl Engine {
             return Err(ServerError::Offline { name: server.name }.into());
         }
         let servers = self.settings.mcp_servers(vec![server], self.runs_folder().join(PAGES));
+        // One server, in the list of its label.
         let accepted = match (servers.internal.first(), servers.public.first()) {
             (Some(server), _) => server.accept().await,
             (None, Some(server)) => server.accept().await,
             (None, None) => Ok(Vec::new()),
         };
         servers.end().await;
+        // Only after the server, which is a process, has been ended.
         let accepted = accepted?.into_iter();
         let tools = accepted.map(|tool| AcceptedTool { name: tool.name, description: tool.description });
         Ok(AcceptedTools { server: name.to_owned(), tools: tools.collect() })

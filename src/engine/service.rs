@@ -1,4 +1,4 @@
-//! An engine that serves clients, whatever protocol they speak.
+//! An engine that serves clients of any protocol.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use tokio_util::sync::CancellationToken;
 use super::Engine;
 use super::background::Background;
 
-/// What all clients of a server share. A server with several protocols has one: the bound on runs holds for all of its
-/// clients together, and a run that was started over one protocol can be watched and stopped over another.
+/// State that all clients of a server share. A server with several protocols has one: the bound on runs holds for all of
+/// its clients together, and a run that was started over one protocol can be watched and stopped over another.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) engine: Engine,
@@ -16,7 +16,7 @@ pub(crate) struct Service {
     pub(crate) runs: Background,
     /// Most Deep Research jobs of a run; `None` uses the settings.
     pub(crate) max_jobs: Option<usize>,
-    /// Stops the runs, and ends whatever a client still waits for.
+    /// Stops the runs, and ends the replies that clients still wait for.
     pub(crate) stop: CancellationToken,
 }
 

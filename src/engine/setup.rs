@@ -84,7 +84,7 @@ pub(super) struct Setup {
     sources: Sources,
     /// Collections whose rules apply to the run.
     pub(super) collections: BTreeSet<String>,
-    /// What queries may cost in this process and did cost in earlier ones at most, in billionths of a dollar.
+    /// Highest cost of queries in this process and earlier ones, in billionths of a dollar.
     set_aside_nanos: u64,
 }
 
@@ -114,6 +114,7 @@ impl Engine {
         // The time limit depends on whether jobs can be started.
         let lowered = request.lower.capped_by(BudgetLimits { time: None, ..limits })?;
         if let Some(SavedPlan { brief: Some(brief), draft, .. }) = &request.plan
+            // A plan that was made for another question is checked against the brief that this run makes.
             && brief.question == request.question
         {
             check_plan(draft, &Tree::of(request.question.clone()), brief, self.settings.tree_limits())?;
@@ -153,6 +154,7 @@ impl Engine {
             follows,
             reuse: self.settings.values.reuse && !request.fresh,
             has_own_plan: request.plan.is_some(),
+            // A run that stays inside does not depend on the ways out, see `asked_before`.
             outside: if request.run.source == Some(SourceHint::Internal) { String::new() } else { setup.outside() },
             servers: setup.sources.servers.notes(),
             instead,
@@ -206,6 +208,7 @@ impl Engine {
         stop: CancellationToken,
     ) -> Result<Orchestrator, EngineError> {
         let Prepared { mut setup, mut settings } = prepared;
+        // A run on the web alone has no answer without models, see `Obstacle::behind`.
         if let Some(models) = setup.models.as_ref().filter(|_| settings.request.source != Some(SourceHint::Web))
             && let Some(obstacle) = self.obstacle(models, &settings.limits, &observer).await
         {
@@ -232,6 +235,7 @@ impl Engine {
         flags: JobFlags,
         earlier_processes: u64,
     ) -> Result<Setup, EngineError> {
+        // The mode of the settings is for searches of the user, not for those of a run.
         let searcher = self.searcher(SearchMode::Hybrid).await?;
         check_collections(searcher.index(), &scope.collections)?;
         let searcher = self.reranking(searcher, &scope.collections, limits.cost_nanos.is_some())?;
@@ -265,6 +269,7 @@ impl Engine {
         let Setup { searcher, models, jobs, sources, set_aside_nanos, .. } = setup;
         let embedder = searcher.companion().map(Arc::clone);
         let recall = match (&embedder, store.is_kept()) {
+            // A store in memory means that the folder is read-only, so that a memory could not be written there either.
             (Some(embedder), true) => {
                 let observer = Arc::clone(&observer);
                 let on_failure = move |error: &RecallError| {
@@ -345,8 +350,8 @@ impl Engine {
         searched.cloned().chain(earlier).collect()
     }
 
-    /// Says what leaves with the traces of a run: nothing if it is offline, and its texts if the user wants that. Texts of
-    /// a run that may read a `local_only` collection go only to a collector on this machine.
+    /// Sets what the traces of a run may export: nothing if it is offline, and its texts if the user wants that. Texts
+    /// of a run that may read a `local_only` collection go only to a collector on this machine.
     pub(super) fn rule_traces(&self, run: &RunId, collections: &BTreeSet<String>) {
         let options = &self.settings.values.collections;
         let is_closed = |name: &String| options.get(name).is_some_and(|options| options.local_only);

@@ -79,22 +79,22 @@ pub(crate) struct EventEntry {
     pub(crate) text: String,
 }
 
-/// A run with what it has found, spent and sent so far.
+/// A run with its findings, costs and outgoing texts so far.
 #[derive(Debug)]
 pub(crate) struct RunView {
     /// Without events.
     pub(crate) status: RunStatus,
     pub(crate) limits: BudgetLimits,
-    /// What the answer has to cover.
+    /// Aspects that the answer has to cover.
     pub(crate) aspects: Vec<String>,
-    /// Where each sub-question was looked into, and its findings.
+    /// Each sub-question with its findings.
     pub(crate) branches: Vec<(Node, Branch)>,
     pub(crate) usage: UsageTable,
     /// Texts that left this machine, and texts that were withheld.
     pub(crate) egress: Vec<EgressRow>,
 }
 
-/// What the journal has of a run.
+/// The records of a run in the journal.
 struct Stored {
     store: Store,
     run: RunId,
@@ -114,7 +114,7 @@ impl Engine {
         Ok(self.stored(run).await?.status(since))
     }
 
-    /// Returns a stored run with what it has found, spent and sent so far.
+    /// Returns a stored run with its findings, costs and outgoing texts so far.
     ///
     /// # Errors
     ///
@@ -133,6 +133,7 @@ impl Engine {
     async fn stored(&self, run: &str) -> Result<Stored, EngineError> {
         let store = self.known_runs()?;
         let run = store.find(Some(run)).await?;
+        // Before the journal is read: a run that ends in between would otherwise look as if it had been stopped.
         let is_running = store.is_busy(&run);
         let (events, state) = store.read(&run).await?;
         self.check_run_served(&store, &state).await?;
@@ -151,6 +152,7 @@ impl Stored {
             run_id: run.to_string(),
             question: state.question.to_string(),
             state: match (*is_running, state.is_over()) {
+                // A run that is resumed has its earlier end on record until its next event.
                 (true, _) => Standing::Running,
                 (false, true) => Standing::Ended,
                 (false, false) => Standing::Open,

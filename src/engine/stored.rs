@@ -142,6 +142,7 @@ impl Engine {
     /// Returns [`StoreError::Empty`] if there are no runs.
     pub(super) fn known_runs(&self) -> Result<Store, EngineError> {
         let folder = self.runs_folder();
+        // Opening it would create it.
         if !folder.join(STATE_FILE).exists() {
             return Err(self.no_runs().into());
         }
@@ -348,6 +349,7 @@ pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<R
     let usage = usage_of(store.journal(), run).await?;
     let mut draft = match &state.phase {
         Phase::Ended(ended) => ended.draft.clone(),
+        // By rules even for a run with models: reading a run asks none.
         Phase::Open(_) => draft_by_rules(state),
     };
     draft.limitations.extend(overrun(&usage, &state.settings.limits));
@@ -367,6 +369,7 @@ pub async fn report_of(store: &Store, run: &RunId, state: &RunState) -> Result<R
         usage,
         elapsed_ms: u64::try_from(state.active.as_millis()).unwrap_or(u64::MAX),
     });
+    // A model has read the passages and found no answer in them, so the rules do not claim one.
     if instead.is_some_and(|instead| instead.has_read) && report.outcome == Outcome::Answered {
         report.outcome = Outcome::Closest;
     }
@@ -406,6 +409,7 @@ impl Origins {
             return Ok(Self::Known(state.settings.collections.clone()));
         }
         let mut known: BTreeSet<_> = state.settings.request.scope.collections.iter().cloned().collect();
+        // Without a restriction, all collections of that time were searched, and their names are not on record.
         if known.is_empty() {
             return Ok(Self::Unknown);
         }

@@ -83,7 +83,7 @@ pub(crate) struct Counts {
     pub(crate) not_checked: usize,
 }
 
-/// A citation and what has become of it.
+/// A citation with its state.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct VerifiedCitation {
     /// Id of the evidence within its report.
@@ -98,7 +98,7 @@ pub(crate) struct VerifiedCitation {
     pub(crate) index_is_older: Option<bool>,
 }
 
-/// What has become of a citation.
+/// The state of a citation: whether its source still has the quote.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub(crate) enum CitationState {
@@ -243,6 +243,7 @@ impl Engine {
     ///
     /// Returns an error if there is no such report, it cannot be read or updated, or pages are to be fetched offline.
     pub(crate) async fn verify(&self, request: &VerifyRequest) -> Result<VerifiedReport, EngineError> {
+        // First, so that a request for pages offline is refused before files are read.
         let web = if request.online { Some(self.pages_now()?) } else { None };
         let Loaded { run_id, citations, saved } = self.load_report(request).await?;
         let (shelf, index_problem) = self.shelf(request.folder.as_deref()).await?;
@@ -265,7 +266,9 @@ impl Engine {
 
     async fn load_report(&self, request: &VerifyRequest) -> Result<Loaded, EngineError> {
         let path = request.report.clone();
+        // A file that exists counts first: its name may look like an id.
         if !Path::new(&path).exists() {
+            // A prefix of a run's id. Any other name is taken for a file that is missing.
             let is_id = path.len() <= 16 && path.bytes().all(|byte| byte.is_ascii_hexdigit()) && !path.is_empty();
             if !is_id {
                 return Err(VerifyError::NoReport { name: path }.into());
@@ -397,6 +400,7 @@ impl Engine {
         let failed = |source| VerifyError::Format { action: "update", path: path.to_owned(), source };
         let text = saved.corrected(&corrected).map_err(failed)?;
         let failed = |source| VerifyError::File { action: "update", path: path.to_owned(), source };
+        // `replace_text` puts a new file in place, which would replace a link instead of its target.
         let real = Path::new(path).canonicalize().map_err(failed)?;
         replace_text(&real, &text).map_err(failed)?;
         Ok(true)
@@ -438,7 +442,7 @@ struct Shelf {
     project: PathBuf,
     /// Folders of the collections in the index.
     roots: HashMap<String, PathBuf>,
-    /// What the index has.
+    /// Documents of the index.
     documents: Vec<DocumentRow>,
 }
 
@@ -486,6 +490,7 @@ impl Shelf {
         }
         let named = self.project.join(collection);
         let mut parts = Path::new(collection).components();
+        // The name comes from the report, and must not lead out of the project as a path.
         let is_name = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
         if is_name && named.is_dir() && leads_out_of(&self.project, &named).is_none() {
             named
@@ -504,6 +509,7 @@ impl Shelf {
     fn found_elsewhere(&self, citation: &Citation, hashes: &mut HashesOfFolders) -> CitationState {
         let CitedPlace::File { collection, content_hash, .. } = &citation.place else { return CitationState::Gone };
         let moved_to = |collection: &str, path: &str| match read(&self.root(collection), path) {
+            // Compared as it is now: the index may be older than the file.
             CitedFile::Read { hash, text, folded } if hash == *content_hash => {
                 let state = state_in(&hash, &text, &folded, citation, (collection, path));
                 matches!(state, CitationState::Moved { .. }).then_some(state)
@@ -511,6 +517,7 @@ impl Shelf {
             CitedFile::Read { .. } | CitedFile::Gone | CitedFile::Unreadable(_) => None,
         };
         let rows = self.documents.iter().filter(|row| row.content_hash == *content_hash);
+        // The same collection first: only within it can the report be corrected.
         let (own, other): (Vec<_>, Vec<_>) = rows.partition(|row| row.collection == *collection);
         let mut indexed = own.into_iter().chain(other);
         if let Some(state) = indexed.find_map(|row| moved_to(&row.collection, &row.path)) {
@@ -529,6 +536,7 @@ impl HashesOfFolders {
     fn paths(&mut self, root: &Path, hash: &ContentHash) -> Vec<String> {
         let known = self.0.entry(root.to_path_buf()).or_insert_with(|| {
             let mut paths: HashMap<_, Vec<_>> = HashMap::new();
+            // With every format, since the collection may have included any when it was cited.
             for file in walk(root, &Include::all()).files {
                 if let Ok(bytes) = read_inside(root, &file.path) {
                     paths.entry(ContentHash::of(&bytes)).or_default().push(file.path);

@@ -37,7 +37,7 @@ pub(crate) struct WatchRequest {
     pub(crate) every: Option<Duration>,
 }
 
-/// What happened while folders were watched.
+/// An event of watched folders.
 #[derive(Debug)]
 pub(crate) enum WatchEvent {
     /// The folders were indexed.
@@ -74,7 +74,7 @@ struct Watched {
     is_gone: bool,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Index,
@@ -92,6 +92,7 @@ impl Engine {
     pub(crate) async fn watch(&self, request: WatchRequest) -> Result<IndexWatch, EngineError> {
         let WatchRequest { folders, names, embed, every } = request;
         let sources = self.folders_of(&IndexRequest { folders, names, ..IndexRequest::default() }).await?;
+        // `FolderWatch` needs paths without symbolic links, also to tell the index from the folders around it.
         let real = |root: PathBuf| root.canonicalize().unwrap_or(root);
         let sources = sources.into_iter().map(|source| CollectionSource { root: real(source.root), ..source });
         let watched: Vec<_> = sources.map(|source| Watched { source, is_gone: false }).collect();
@@ -144,6 +145,7 @@ impl IndexWatch {
             if has_come.is_none() {
                 return Ok(None);
             }
+            // Before `update`, which sets another step after a failure.
             self.next = Next::AwaitChange;
             self.update(listener, cancel).await?;
         }
@@ -198,6 +200,7 @@ impl IndexWatch {
             }
             if !*is_gone {
                 request.folders.push(source.root.clone());
+                // Named, because names go by position and a missing folder would shift them.
                 request.names.push(source.name.clone());
             }
         }

@@ -83,6 +83,7 @@ impl AnswerResult {
                 None => format!("the report has {lines} lines, and its run was not stored"),
             });
         }
+        // The tokenizer of the client's model is not known; this one gives a measure.
         let counter = TokenCounter::of(Encoding::O200k);
         let mut left = MAX_QUOTE_TOKENS;
         let mut citations = Vec::new();

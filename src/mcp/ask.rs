@@ -19,6 +19,7 @@ pub(super) async fn ask(
     context: &RequestContext<RoleServer>,
 ) -> Result<AnswerResult, ToolError> {
     let (engine, request) = question.request(&service.engine, service.max_jobs)?;
+    // Unbounded, because an observer must not block.
     let (sender, mut events) = mpsc::unbounded_channel();
     let notes = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&notes);

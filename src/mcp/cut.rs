@@ -24,6 +24,7 @@ pub(super) fn beginning(text: &str, most: usize) -> &str {
         }
         (end, left) = (end + line.len(), left - tokens);
     }
+    // As many bytes as tokens are allowed, which are never more tokens.
     if end == 0 { &text[..text.floor_char_boundary(most)] } else { &text[..end] }
 }
 

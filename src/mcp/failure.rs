@@ -55,7 +55,7 @@ impl ServeError {
     }
 }
 
-/// A tool could not do what it was asked.
+/// A call of a tool failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ToolError {
     #[error(transparent)]

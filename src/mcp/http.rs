@@ -75,6 +75,7 @@ impl BearerCheck {
 
     /// Returns the names that a `Host` header may have.
     fn host_names(&self) -> Vec<String> {
+        // `0.0.0.0` is an address to listen at, and never the host of a request.
         let own = (!self.address.ip().is_unspecified()).then(|| self.address.ip().to_string());
         LOOPBACK_NAMES.iter().map(|name| (*name).to_owned()).chain(own).chain(self.hosts.clone()).collect()
     }
@@ -90,6 +91,7 @@ impl BearerCheck {
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     const SCHEME: &[u8] = b"Bearer ";
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.as_bytes().split_at_checked(SCHEME.len())?;
+    // The name of a scheme has no case (RFC 9110, 11.1).
     scheme.eq_ignore_ascii_case(SCHEME).then_some(token.trim_ascii())
 }
 
@@ -97,6 +99,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 pub(crate) fn routes(server: &Server, gate: BearerCheck, stop: CancellationToken) -> Router {
     let config = StreamableHttpServerConfig::default()
         .with_allowed_hosts(gate.host_names())
+        // Without this, rmcp checks no `Origin`.
         .enforce_origin_validation()
         .with_max_request_body_bytes(MAX_BODY_BYTES)
         .with_cancellation_token(stop);
@@ -157,6 +160,7 @@ impl Listening {
         let address = gate.address;
         let routes = routes(server, gate, stop.clone());
         let served = serve_until(stop, listener, routes).await;
+        // Runs are stopped even if the socket has failed.
         server.close().await;
         served.map_err(|source| ServeError::Listen { address, source })
     }

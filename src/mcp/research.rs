@@ -57,6 +57,7 @@ impl Status {
         let mut cut = Vec::new();
         let events = run.events.len();
         if events > MAX_EVENTS {
+            // The earliest are kept: `since` reaches those after them.
             run.events.truncate(MAX_EVENTS);
             run.last_event = run.events.last().map_or(run.last_event, |event| event.number);
             let (rest, last) = (events - MAX_EVENTS, run.last_event);

@@ -64,6 +64,7 @@ pub(super) async fn search(service: &Service, arguments: SearchArguments) -> Res
     let found = service.engine.find(&SearchRequest { query, scope, limit: Some(limit.into()) }).await?;
     let addresses = service.engine.addresses().await?;
     let result = |hit: Hit| SearchResult {
+        // Never empty: ChatGPT cites only results that have an address.
         url: addresses.of(&hit.collection, &hit.path, (hit.line_start, hit.line_end)),
         title: heading_line(&hit.title, &hit.heading_path),
         id: hit.id.to_string(),

@@ -90,6 +90,7 @@ impl ServerHandler for Server {
         let sent = size(&request.arguments);
         let outcome = self.call(tool, request, &context).await;
         let is_error = outcome.is_err();
+        // A result and not an error of the protocol, so that the model of the client reads it.
         let result = outcome.unwrap_or_else(|error| CallToolResult::error(vec![ContentBlock::text(error.told())]));
         let received = size(&result);
         let millis = started.elapsed().as_secs_f64() * 1_000.0;

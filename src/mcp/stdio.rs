@@ -38,6 +38,7 @@ pub(crate) async fn serve_stdio(
             let _ = service.waiting().await;
             Ok(())
         }
+        // A client that leaves before its first message, or a stop, is no failure.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
         Err(error) => Err(ServeError::Handshake(Box::new(error))),
     };

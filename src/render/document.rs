@@ -19,6 +19,7 @@ pub(crate) fn markdown(text: &str, marked: Option<&Range<usize>>) -> String {
     let mut dropped = Vec::new();
     for (event, range) in parser {
         if depth == 0 && matches!(event, Event::Start(_) | Event::Rule | Event::Html(_)) {
+            // Counted on from the block before, so that the text is read once.
             line += text[counted..range.start.max(counted)].matches('\n').count();
             counted = range.start.max(counted);
             events.push(raw(format!("<span class=\"line\" id=\"L{line}\">{line}</span>")));

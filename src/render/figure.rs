@@ -12,6 +12,7 @@ pub(crate) fn cost(usd: Option<f64>) -> String {
     match usd {
         None => "unknown".to_owned(),
         Some(0.0) => "$0".to_owned(),
+        // `$0.0000` would look like nothing.
         Some(usd) if usd.abs() < 0.000_1 => "< $0.0001".to_owned(),
         Some(usd) if usd.abs() < 1.0 => format!("${usd:.4}"),
         Some(usd) => format!("${usd:.2}"),
@@ -145,6 +146,7 @@ pub(super) fn usage_rows(report: &Report) -> Vec<UsageRow> {
         return Vec::new();
     }
     let role = |name: &String| Role::ALL.iter().position(|role| role.name() == name.as_str()).unwrap_or(usize::MAX);
+    // By number: as text, `n10` would come before `n2`.
     let node = |name: &String| name.parse().map_or(u32::MAX, |id: NodeId| id.number());
     let mut rows = sorted(&table.by_role, role);
     rows.extend(sorted(&table.by_node, node));

@@ -53,6 +53,7 @@ pub(crate) fn body(report: &Report) -> Result<String, RenderError> {
 
 fn rendered(name: &str, report: &Report) -> Result<String, RenderError> {
     let mut environment = Environment::new();
+    // A field that the template misspells is an error, not an empty place in a report.
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     for (name, text) in TEMPLATES {
@@ -176,8 +177,10 @@ impl ReportHtml {
         Self {
             question: one_line(report.question.as_str()),
             refusal,
+            // A refusal gives a reason of its own.
             reservation: figure::reservation(report).filter(|_| !is_refusal),
             answer: prose::blocks(&report.answer, &number),
+            // As in Markdown: sections say what the findings say.
             findings: if is_run && report.sections.is_empty() {
                 report.findings.iter().map(|finding| prose::finding(finding, &number)).collect()
             } else {
@@ -215,6 +218,7 @@ impl ReportHtml {
                 let documents = citation::documents(report).into_iter().zip(1..);
                 documents.filter_map(|(quotes, number)| DocumentHtml::of(&quotes, number)).collect()
             } else {
+                // Each quote has a number of its own there, see `Numbers::of`.
                 (1..).zip(&report.evidence).filter_map(|quote| DocumentHtml::of(&[quote], quote.0)).collect()
             },
             passages: report
@@ -238,6 +242,7 @@ impl SectionHtml {
 impl Course {
     fn of(report: &Report) -> Self {
         let rows = tree::rows(&report.tree);
+        // The depth of the next node. After the last, every list that is open is closed.
         let depths: Vec<_> = rows.iter().map(|row| row.depth).skip(1).chain([0]).collect();
         let nodes = rows.iter().zip(depths).map(|(row, next)| NodeHtml::of(row, next)).collect();
         Self {

@@ -55,6 +55,7 @@ pub(crate) fn line<T: Serialize>(value: &T) -> Result<String, serde_json::Error>
 pub(crate) fn escaped(json: &str) -> String {
     let mut safe = String::with_capacity(json.len());
     for letter in json.chars() {
+        // A line end is layout: JSON has escaped those in strings.
         if letter.is_control() && letter != '\n' || is_invisible(letter) {
             let units =
                 letter.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect::<String>();

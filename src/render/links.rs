@@ -7,7 +7,7 @@ use crate::base::line::one_line;
 use crate::research::report::Report;
 use crate::source::Place;
 
-/// What a report calls a place, and what it is.
+/// A place as a report prints it, with its target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NamedPlace {
     /// As it is printed.
@@ -15,7 +15,7 @@ pub(crate) struct NamedPlace {
     pub(crate) target: Target,
 }
 
-/// What a link leads to.
+/// The target of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A file, relative to the root of its collection.

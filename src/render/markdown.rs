@@ -97,6 +97,7 @@ fn full(text: &mut String, report: &Report, numbers: &Numbers<'_>) {
     for (quotes, number) in citation::documents(report).iter().zip(1..) {
         document(text, number, quotes, numbers);
     }
+    // The last document ends with an empty line, and the next part begins with one.
     text.truncate(text.trim_end().len() + 1);
     further(text, report);
     course(text, report);
@@ -348,6 +349,7 @@ fn reads_back(line: &str, spans: &[Span]) -> bool {
     // Characters that mean something next to other lines, or to other readers of Markdown.
     let is_plain =
         !line.starts_with([' ', '=', '|', '#', '>', '+', '-']) && !has_bare(line, &['<', '~', '$', '\\', '&']);
+    // With every extension, so that no reader of Markdown finds more in the line.
     for event in Parser::new_ext(line, Options::all()) {
         match event {
             Event::Start(Tag::Paragraph) | Event::End(TagEnd::Paragraph) => {}

@@ -37,7 +37,7 @@ use std::str::FromStr;
 
 use crate::research::report::Report;
 
-/// What a report is rendered as.
+/// The format of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReportFormat {
     /// Markdown for reading.
@@ -65,7 +65,7 @@ impl ReportFormat {
         }
     }
 
-    /// Returns what it is, in a few words for a help text.
+    /// Returns a short description for a help text.
     pub(crate) fn about(self) -> &'static str {
         match self {
             Self::Markdown => "Markdown, rendered on a terminal",

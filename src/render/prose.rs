@@ -1,6 +1,6 @@
 //! Reduces untrusted text to the few forms a report may have: paragraphs, items, tables, code, and numbered citations.
 //!
-//! Renderers see nothing else of a writer's or a source's text. Links and images are reduced to their text, HTML is
+//! Renderers see nothing else of the text of a writer or a source. Links and images are reduced to their text, HTML is
 //! text, evidence marks (`[n2e1]`) become numbers, and bracketed numbers that were there before are put in parentheses,
 //! so that they cannot be mistaken for citations.
 
@@ -130,6 +130,7 @@ pub(super) fn blocks(text: &str, number: Number<'_>) -> Vec<Block> {
 
 /// Replaces evidence marks by numbers. A mark without a number is removed, with the spaces before it.
 fn numbered(text: &str, number: Number<'_>) -> String {
+    // With these signs, a text could forge a citation.
     let plain = |text: &str| text.replace([OPEN, CLOSE], "");
     let mut shown = String::with_capacity(text.len());
     let mut from = 0;

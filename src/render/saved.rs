@@ -39,7 +39,7 @@ pub(crate) struct Citation {
     pub(crate) place: CitedPlace,
 }
 
-/// What a citation says of its source.
+/// The source of a citation, as it was saved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
 pub(crate) enum CitedPlace {
@@ -254,6 +254,7 @@ impl SavedReport {
         let (run_id, citations, form) = if let Some(yaml) = yaml_front_matter(&text) {
             let (run_id, found) = read_note(&text, yaml)?;
             let (citations, places) = found.map(|found| found.into_iter().unzip()).unzip();
+            // A note that `dr` did not write.
             if run_id.is_none() && citations.is_none() {
                 return Err(SavedError::Unknown);
             }
@@ -292,6 +293,7 @@ impl SavedReport {
             }
         };
         let mut edits = edits.ok_or(SavedError::Fixed)?;
+        // The loop below copies the text from its beginning, and printed places are found in another order.
         edits.sort_by_key(|(range, _)| range.start);
         let (mut text, mut from) = (String::with_capacity(self.text.len()), 0);
         for (range, new) in edits {
@@ -331,8 +333,10 @@ impl SavedReport {
                 return;
             }
             let places = printed(&from);
+            // Printed as often as cited, and so in the same order.
             if places.len() == to.len() {
                 edits.extend(places.into_iter().zip(to));
+            // Printed more often or less: they need not be told apart.
             } else if to.iter().all(|other| *other == to[0]) {
                 edits.extend(places.into_iter().map(|place| (place, to[0].clone())));
             }
@@ -363,6 +367,7 @@ impl SavedReport {
         for line in self.text.split_inclusive('\n') {
             let start = at;
             at += line.len();
+            // The last one: a section of the answer may have the same title.
             if line.trim_end() == "## Sources" {
                 range = at..end;
             } else if range.end == end && range.start <= start && (line.starts_with("## ") || line.trim_end() == "---")
@@ -384,6 +389,7 @@ fn edits_of(old: &Citation, new: &Citation, at: impl Fn(&str) -> Option<Range<us
         return Some(Vec::new());
     };
     let changed = [
+        // In JSON, too. A string that is YAML alone (`\U`) does not read back, and is refused.
         ("path", path != new_path, yaml_string(new_path)),
         ("line_start", line_start != new_start, new_start.to_string()),
         ("line_end", line_end != new_end, new_end.to_string()),
@@ -393,6 +399,7 @@ fn edits_of(old: &Citation, new: &Citation, at: impl Fn(&str) -> Option<Range<us
 }
 
 fn read_json(text: &str) -> Result<(Option<String>, Vec<Citation>), SavedError> {
+    // An editor may have put a byte order mark in front.
     let report: JsonReport = serde_json::from_str(text.trim_start_matches('\u{feff}')).map_err(SavedError::Json)?;
     if report.schema_version > SCHEMA_VERSION {
         return Err(SavedError::TooNew { found: report.schema_version });

@@ -98,6 +98,7 @@ fn shortened(text: &str, width: usize, style: TreeStyle) -> String {
     format!("{}{ellipsis}", text[..bytes].trim_end())
 }
 
+// Columns and not letters: Chinese and Japanese letters take two.
 fn columns(text: &str) -> usize {
     StrFit::count_fitting(text, usize::MAX).1
 }

@@ -1,8 +1,8 @@
 //! The events of a run as a stream (server-sent events).
 //!
-//! A `state` is sent when something was noted in the journal. Its id is the number of the last event, with which a stream
-//! that was cut continues: a browser sends it as `Last-Event-ID`, also to a server that was started anew. A `doing` is what
-//! happens between two events, and is not kept.
+//! A `state` is sent when something was noted in the journal. Its id is the number of the last event, with which a
+//! stream that was cut continues: a browser sends it as `Last-Event-ID`, also to a server that was started anew. A
+//! `doing` reports progress between two events, and is not stored.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -59,6 +59,7 @@ pub(super) async fn events(
     let permit =
         permit.map_err(|_| Failure::new(StatusCode::SERVICE_UNAVAILABLE, "too many event streams are open"))?;
     // The first state is read here, so that an error is a reply and not a stream.
+    // Before the state is read, so that an event in between is received as well.
     let live = app.runs.watch(&run);
     let status = app.runs.status(&app.engine, &run, since).await?;
     let open = app.metrics.stream();
@@ -132,6 +133,7 @@ async fn heard(live: &mut Option<Receiver<RunEvent>>) -> Heard {
     };
     loop {
         match events.recv().await {
+            // What a stream that lags has missed is read from the journal.
             Ok(RunEvent::Event { .. }) | Err(RecvError::Lagged(_)) => return Heard::Noted,
             Ok(RunEvent::Call { what: CallStep::Replied, .. }) => {}
             Ok(RunEvent::Call { what: CallStep::Sent, key, detail, .. }) => {

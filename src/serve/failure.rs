@@ -72,6 +72,7 @@ impl From<EngineError> for Failure {
             _ if error.is_busy() => StatusCode::CONFLICT,
             _ => match error.kind() {
                 ErrorKind::Usage | ErrorKind::Limit => StatusCode::UNPROCESSABLE_ENTITY,
+                // Only a server that stops cancels the work of a request.
                 ErrorKind::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
                 ErrorKind::Failed => StatusCode::INTERNAL_SERVER_ERROR,
             },

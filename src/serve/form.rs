@@ -1,4 +1,4 @@
-//! Forms of requests: parameters of the address and bodies. What cannot be read is a [`Failure`] as any other.
+//! Forms of requests: parameters of the address and bodies. Unreadable ones are a [`Failure`] as any other.
 
 use aide::OperationInput;
 use aide::generate::GenContext;

@@ -1,4 +1,4 @@
-//! Lets requests in: those with the token, for a name of this machine, from a page of this server or from no page.
+//! Admits requests with the token, for a name of this machine, from a page of this server or from no page.
 //!
 //! The address that `dr serve` prints has the token. The page exchanges it for a cookie, so that it does not stay in the
 //! address; programs send it as a bearer token. A page of another site cannot read the token, its requests come without
@@ -16,7 +16,7 @@ use crate::mcp::{LOOPBACK_NAMES, bearer};
 /// Parameter of the printed address.
 const PARAMETER: &str = "token=";
 
-/// What a page of this server may load: nothing from elsewhere, no script or style inside of it, and no frame around it.
+/// Content security policy of the page: nothing from elsewhere, no script or style inside it, and no frame around it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
      manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -71,6 +71,7 @@ impl PageCheck {
 
     /// Returns whether a request is for this machine by a name of its own.
     fn is_for_this_machine(&self, headers: &HeaderMap) -> bool {
+        // Exactly one: of two, it is not clear which one counts.
         let mut hosts = headers.get_all(header::HOST).iter();
         match (hosts.next().and_then(|host| host.to_str().ok()), hosts.next()) {
             (Some(host), None) => self.is_own_host(host),
@@ -80,6 +81,7 @@ impl PageCheck {
 
     fn is_own_host(&self, host: &str) -> bool {
         let port = format!(":{}", self.port);
+        // Port 80 is left out by browsers.
         let name = host.strip_suffix(&port).unwrap_or(if self.port == 80 { host } else { "" });
         LOOPBACK_NAMES.contains(&name.trim_start_matches('[').trim_end_matches(']'))
     }
@@ -111,6 +113,7 @@ pub(super) async fn check(State(gate): State<Arc<PageCheck>>, request: Request, 
     for (name, value) in HEADERS {
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
+    // Files of the page have a rule of their own. Everything else may have text of the index.
     response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }

@@ -81,6 +81,7 @@ impl PageServer {
         let address = listener.local_addr().unwrap_or_else(|_| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let stop = app.stop.clone();
         let tools = mcp::Server::new(Arc::clone(&app.service));
+        // No token of its own: `check`, which is around all routes, has asked for that of the page.
         let own = mcp::BearerCheck::new(address, Vec::new(), None)?;
         let routes = Router::new()
             .merge(page::routes())
@@ -89,6 +90,7 @@ impl PageServer {
             .layer(middleware::from_fn_with_state(Arc::new(gate), check));
         let served = async {
             let served = mcp::serve_until(stop.clone(), listener, routes).await;
+            // Also after the socket has failed: `runs_stopped` would wait for ever.
             stop.cancel();
             served
         };

@@ -56,6 +56,7 @@ impl Metrics {
 
     /// Returns the figures in the text format of `OpenMetrics`.
     pub(super) fn text(&self, active_runs: usize) -> String {
+        // Set when it is read: runs are counted where they are worked on.
         self.runs.set(i64::try_from(active_runs).unwrap_or(i64::MAX));
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("a string takes all that is written to it");

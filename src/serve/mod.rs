@@ -7,7 +7,7 @@
 //!               └─▶ /healthz, /metrics
 //! ```
 //!
-//! What a request does is a method of the engine; this module has what HTTP adds: who is let in, forms of requests and
+//! The work of a request is a method of the engine; this module adds HTTP: authentication, forms of requests and
 //! replies, their description, and streams of events. A page of another site can send requests to this machine, so the
 //! token, `Host` and `Origin` of each request are checked.
 //!

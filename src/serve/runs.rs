@@ -246,7 +246,7 @@ pub(super) async fn resume(
     Ok((StatusCode::ACCEPTED, Json(StartedRun { run_id: run.to_string() })))
 }
 
-/// Removes a run and what it found from the research memory.
+/// Removes a run, and its entries in the research memory.
 pub(super) async fn remove(
     State(app): State<App>,
     InPath(RunPath { run }): InPath<RunPath>,
