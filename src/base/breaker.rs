@@ -90,6 +90,7 @@ impl Breaker {
         let is_sound = |record: &Record| record.has_succeeded && record.failures == 0;
         let _turn = if is_sound(&self.record()) { None } else { Some(self.turn.lock().await) };
         let Record { failures, last_failure, reason, .. } = self.record().clone();
+        // Without a clock, the pause does not end.
         let is_resting = || self.clock.as_ref().is_none_or(|clock| clock.now().since(last_failure) < PAUSE);
         if failures >= self.max_failures && is_resting() {
             return Err(Open { name: self.name.as_str().into(), failures, reason: reason.into() }.into());

@@ -148,6 +148,7 @@ pub(crate) fn is_variable(name: &str) -> bool {
 
 /// Returns what `name` is set to in a `.env` file, unless that is nothing.
 fn dotenv_value(file: &Path, name: &str) -> Option<String> {
+    // The folder may be a stranger's: a pipe would block, and an endless file would fill the memory.
     let is_small = std::fs::metadata(file).is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MAX_BYTES);
     let text = is_small.then(|| std::fs::read_to_string(file).ok()).flatten()?;
     // As in a shell, the last line wins.
@@ -162,6 +163,7 @@ fn value_of(line: &str, name: &str) -> Option<String> {
     let quoted = ['"', '\''].into_iter().find_map(|quote| value.strip_prefix(quote)?.split_once(quote));
     let value = match quoted {
         Some((inside, _)) => inside,
+        // Without a space before it, `#` is part of the value.
         None => value.split(" #").next().unwrap_or(value).trim_end(),
     };
     Some(value.to_owned())

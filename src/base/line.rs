@@ -72,6 +72,7 @@ pub(crate) fn counted(number: usize, noun: &str) -> String {
 
 /// Returns whether a character has no width or changes the direction of text.
 pub fn is_invisible(letter: char) -> bool {
+    // The last range are tags: letters that no screen shows, and that a language model reads.
     matches!(u32::from(letter), 0xAD | 0x61C | 0x115F | 0x180E | 0x3164 | 0x200B..=0x200F | 0x202A..=0x202E | 0x2060..=0x206F | 0xFEFF | 0xE0000..=0xE007F)
 }
 

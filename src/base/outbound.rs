@@ -95,7 +95,7 @@ impl Outbound {
         Self(text.to_owned())
     }
 
-    /// Joins texts that may leave, skipping empty ones.
+    /// Joins texts that may leave, skipping empty ones. The separator is part of this program, like [`Self::fixed`].
     pub fn joined<'a>(parts: impl IntoIterator<Item = &'a Self>, separator: &'static str) -> Self {
         let parts: Vec<_> = parts.into_iter().map(Self::as_str).filter(|part| !part.is_empty()).collect();
         Self(parts.join(separator))

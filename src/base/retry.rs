@@ -79,6 +79,7 @@ impl Policy {
             Again::Later(Some(wanted)) => Some(wanted.min(self.longest_wait)),
             Again::Later(None) => {
                 let doubled = 2_u32.saturating_pow(attempts.saturating_sub(1));
+                // `mul_f64` panics on NaN and on negative numbers.
                 let chance = if chance.is_finite() { chance.clamp(0.0, 1.0) } else { 1.0 };
                 Some(self.first_wait.saturating_mul(doubled).min(self.longest_wait).mul_f64(chance))
             }

@@ -52,6 +52,7 @@ pub(crate) fn word(key: &'static str, value: impl Into<String>) {
 
 /// Attaches a number.
 pub(crate) fn count(key: &'static str, value: impl TryInto<i64>) {
+    // OTLP has no unsigned numbers.
     if let Ok(value) = value.try_into() {
         Span::current().set_attribute(key, value);
     }
