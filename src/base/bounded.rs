@@ -1,7 +1,7 @@
 //! Computations on untrusted input, each on a thread that is given up when its time is over.
 //!
-//! A thread cannot be ended from outside. One that is given up continues until it is done or the process ends, so the input
-//! must be limited in size as well.
+//! A thread cannot be ended from outside. One that is given up continues until it is done or the process ends, so the
+//! input must be limited in size as well.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::mpsc::{RecvTimeoutError, channel};

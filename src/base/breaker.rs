@@ -45,8 +45,8 @@ pub(crate) trait Guarded: Display + From<Open> {
 
 /// Guards the requests to one server.
 ///
-/// Callers may ask side by side. Until a request succeeds they take turns: otherwise all of them would be sent to a server
-/// that is down before the first failure is known.
+/// Callers may ask side by side. Until a request succeeds they take turns: otherwise all of them would be sent to a
+/// server that is down before the first failure is known.
 pub(crate) struct Breaker {
     name: String,
     max_failures: u32,

@@ -1,8 +1,8 @@
 //! Environment variables, and the keys they hold.
 //!
-//! A key is never in a settings file: it is in a variable, and a setting (`key_env`) names that variable. OpenAI's key may
-//! also be in the project's `.env` file, if the user trusts that folder. That file travels with a folder a stranger may
-//! have made, so nothing else in it is read: no address, no setting.
+//! A key is never in a settings file: it is in a variable, and a setting (`key_env`) names that variable. OpenAI's key
+//! may also be in the project's `.env` file, if the user trusts that folder. That file travels with a folder a stranger
+//! may have made, so nothing else in it is read: no address, no setting.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -3,7 +3,8 @@
 use std::io::{Error, ErrorKind, Write};
 use std::path::Path;
 
-/// Creates a folder, and those above it that are missing, with access only for its owner. An existing folder keeps its permissions.
+/// Creates a folder, and those above it that are missing, with access only for its owner. An existing folder keeps its
+/// permissions.
 pub(crate) fn create_private(folder: &Path) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);

@@ -18,8 +18,8 @@ const ENGLISH: &str = "a about above after again against all also am an and any 
     these they this those through to too under until up upon us use used using very via was we were what when where \
     which while who whom whose why will with within without would you your yours yourself yourselves s t d ll re ve m";
 
-/// The languages that are recognized besides English: code, name, script and stemmer. The first of each script is its main
-/// language, which is assumed for a text without function words and for words in a text of another script.
+/// The languages that are recognized besides English: code, name, script and stemmer. The first of each script is its
+/// main language, which is assumed for a text without function words and for words in a text of another script.
 const OTHERS: &[(&str, &str, Script, Option<Algorithm>)] = &[
     ("cs", "Czech", Script::Latin, None),
     ("da", "Danish", Script::Latin, Some(Algorithm::Danish)),
@@ -157,9 +157,9 @@ fn phrasing(code: &str) -> HashSet<&'static str> {
 }
 
 impl Language {
-    /// Returns the language of a text, given its lower-case words: the one with the most function words among them. Without
-    /// enough of those it is the main language of the script, or `None` for Latin letters. Other languages need twice as many
-    /// as English, because common English words and names in code are function words of some language.
+    /// Returns the language of a text, given its lower-case words: the one with the most function words among them.
+    /// Without enough of those it is the main language of the script, or `None` for Latin letters. Other languages need
+    /// twice as many as English, because common English words and names in code are function words of some language.
     pub(crate) fn of<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<&'static Self> {
         let words: HashSet<&str> = words.into_iter().collect();
         let count = |language: &Self| words.iter().filter(|word| language.stop_words.contains(*word)).count();
@@ -174,8 +174,8 @@ impl Language {
         best.or_else(|| (english >= FEWEST).then(Self::english))
     }
 
-    /// Returns the language of a document, given its lower-case words: of the languages of its script, the one whose function
-    /// words make up most of the text; otherwise as [`Self::of`].
+    /// Returns the language of a document, given its lower-case words: of the languages of its script, the one whose
+    /// function words make up most of the text; otherwise as [`Self::of`].
     pub(crate) fn of_document<'a>(words: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'static Self> {
         let mut counts: HashMap<&str, usize> = HashMap::new();
         for word in words.clone() {
@@ -210,8 +210,8 @@ impl Language {
         self.code == Self::english().code
     }
 
-    /// Returns whether a lower-case word is a stop word. Vietnamese has none here: it separates syllables by spaces, and most
-    /// syllables of its stop words occur in other words too.
+    /// Returns whether a lower-case word is a stop word. Vietnamese has none here: it separates syllables by spaces,
+    /// and most syllables of its stop words occur in other words too.
     pub(crate) fn is_stop_word(&self, word: &str) -> bool {
         !self.has_tones() && self.stop_words.contains(word)
     }
@@ -221,8 +221,8 @@ impl Language {
         self.phrasing.contains(word)
     }
 
-    /// Returns the stemmer for words in `script`: that of this language if it uses the script, else that of the script's main
-    /// language.
+    /// Returns the stemmer for words in `script`: that of this language if it uses the script, else that of the
+    /// script's main language.
     pub(super) fn stemmer_of(&self, script: Script) -> Option<&Stemmer> {
         let of_script = || LANGUAGES.iter().find(|language| language.script == script);
         if self.script == script { self.stemmer.as_ref() } else { of_script()?.stemmer.as_ref() }

@@ -1,4 +1,5 @@
-//! Untrusted text made safe and pleasant to print: no terminal escapes, no invisible characters, on one line where needed.
+//! Untrusted text made safe and pleasant to print: no terminal escapes, no invisible characters, on one line where
+//! needed.
 
 /// Characters of a server's or library's message that are printed; enough for a sentence, not for a page of HTML.
 const MAX_SHOWN: usize = 300;

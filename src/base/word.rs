@@ -78,8 +78,8 @@ impl WordSplitter {
         stems
     }
 
-    /// Returns `text` without its stop words, or unchanged if nothing else remains. No space is inserted between words that had
-    /// none.
+    /// Returns `text` without its stop words, or unchanged if nothing else remains. No space is inserted between words
+    /// that had none.
     pub fn without_stop_words(&self, text: &str) -> String {
         let words = lower_cased(text);
         let language = language(&words);

@@ -273,6 +273,7 @@ fn seconds_per_token(embedder: &dyn Embedder, sample: &[String]) -> Result<f64, 
     if tokens == 0 {
         return Ok(0.0);
     }
+    // Loading the model takes as long for many texts as for few.
     embedder.warm_up();
     let started = Instant::now();
     embedder.embed_passages(&texts)?;

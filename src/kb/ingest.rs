@@ -40,11 +40,11 @@ const BYTES_PER_COMMIT: usize = 16 * 1024 * 1024;
 /// Files per blocking task, so that the cost of a task does not exceed that of reading small files.
 const FILES_PER_TASK: usize = 16;
 
-/// Vectors per commit.
+/// Vectors per commit, the most that a kill loses.
 const VECTORS_PER_COMMIT: usize = 2_048;
 
-/// Time after which the vectors that were made are committed, however few: with a large model, [`VECTORS_PER_COMMIT`] are the
-/// work of many minutes, which a kill would lose.
+/// Time after which the vectors that were made are committed, however few: with a large model, [`VECTORS_PER_COMMIT`]
+/// are the work of many minutes, which a kill would lose.
 const COMMIT_AFTER: Duration = Duration::from_mins(1);
 
 /// Vectors per commit if a server makes them. Those that a kill loses may be paid for.
@@ -312,12 +312,14 @@ pub async fn ingest(
 ) -> Result<IngestSummary, IngestError> {
     let started = Instant::now();
     let writer = open_writer(location, embedder, choice, options).await?;
+    // Opened after the writer, whose lock keeps other runs from replacing it.
     let donor = match options.rebuild {
         Rebuild::Text | Rebuild::Embedder => Some(Index::open(location).await?),
         Rebuild::No | Rebuild::All => None,
     };
     let summary = IngestSummary::default();
     let languages = BTreeMap::new();
+    // The embedder of a process that serves has counted earlier operations.
     let sent_before = embedder.sent();
     let mut run = Run { writer, donor, languages, embedder, options, listener, cancel, summary };
     run.finish(started, sent_before).await?;
@@ -516,6 +518,7 @@ impl Run<'_> {
             self.writer.remove(&gone).await?;
             self.summary.removed += gone.len();
         }
+        // A batch rarely changes which of the known languages are frequent, so their counts are saved once.
         if !self.languages.is_empty() {
             self.save_languages().await?;
         }
@@ -529,6 +532,7 @@ impl Run<'_> {
             }
             self.writer.finish_text_index().await?;
         }
+        // Before vectors are made, which takes longest: text is searched by the new tables meanwhile.
         if self.options.rebuild != Rebuild::No && !self.cancel.is_cancelled() {
             self.writer.publish().await?;
         }
@@ -559,6 +563,7 @@ impl Run<'_> {
     async fn update_collection(&mut self, source: &CollectionSource) -> Result<(), IngestError> {
         let comparison = self.compare(source).await?;
         (self.listener)(IngestEvent::Compared { to_read: comparison.to_read.len() });
+        // Removed after the commits, which take vectors of renamed files from the documents that are gone.
         let mut gone: Vec<_> = comparison.gone.iter().map(|row| row.id.clone()).collect();
         gone.extend(self.read_and_commit(source, &comparison).await?);
         if !self.cancel.is_cancelled() {
@@ -586,6 +591,7 @@ impl Run<'_> {
         source: &CollectionSource,
         comparison: &Comparison,
     ) -> Result<Vec<DocumentId>, IngestError> {
+        // Bounded, so that files are not read faster than they are committed.
         let (mut sender, mut receiver) = futures::channel::mpsc::channel::<Result<Vec<Read>, IngestError>>(4);
         let tasks = tasks(&comparison.to_read);
         let (embedder, cancel) = (Arc::clone(self.embedder), self.cancel.clone());
@@ -762,8 +768,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Embeds `rows` in order of length until done, cancelled or failed, or for [`COMMIT_AFTER`]. Returns the vectors so far, and what failed.
+    /// Embeds `rows` in order of length until done, cancelled or failed, or for [`COMMIT_AFTER`]. Returns the vectors
+    /// so far, and what failed.
     async fn embed(&self, mut rows: Vec<ChunkRow>) -> Result<(Made, Option<EmbedError>), IngestError> {
+        // Texts of similar length are padded little when they are batched.
         rows.sort_by(|a, b| a.tokens.cmp(&b.tokens).then_with(|| a.id.cmp(&b.id)));
         let mut made = Vec::with_capacity(rows.len());
         let at_once = self.embedder.at_once().max(1);
@@ -844,8 +852,8 @@ pub(super) fn tasks(files: &[ToRead]) -> Vec<Vec<ToRead>> {
 ///
 /// # Errors
 ///
-/// Returns [`IngestError::WouldRemove`] if more than half of them would be removed without being asked for, also from the
-/// index `donor` that is built again.
+/// Returns [`IngestError::WouldRemove`] if more than half of them would be removed without being asked for, also from
+/// the index `donor` that is built again.
 pub(super) async fn differences(
     source: &CollectionSource,
     known: Vec<DocumentRow>,
@@ -857,6 +865,7 @@ pub(super) async fn differences(
     let mut known: HashMap<String, DocumentRow> = known.into_iter().map(|row| (row.path.clone(), row)).collect();
     let known_count = known.len();
     for Skipped { path, reason } in &listing.skipped {
+        // Not found, and not gone: its text stays in the index until the file can be read.
         if reason.is_passing() {
             known.remove(path);
         }
@@ -873,6 +882,7 @@ pub(super) async fn differences(
         }
     }
     let mut gone: Vec<_> = known.into_values().collect();
+    // The map has no order, and equal files are paired in this one.
     gone.sort_by(|a, b| a.path.cmp(&b.path));
     let renamed = find_renamed(&source.root, &to_read, &gone).await?;
     // Files of a format that the collection does not include any more are removed on purpose.
@@ -884,6 +894,7 @@ pub(super) async fn differences(
         gone,
         known,
     };
+    // New tables have no documents yet, so the guard compares with those of the old ones.
     if let Some(donor) = donor.filter(|_| !options.prune) {
         let known = donor.documents(Some(&source.name)).await?;
         let found: HashSet<&str> = to_read.iter().map(|file| file.file.path.as_str()).collect();
@@ -911,6 +922,7 @@ async fn find_renamed(
         return Ok(HashMap::new());
     }
     let mut by_hash: HashMap<&ContentHash, Vec<&DocumentId>> = HashMap::new();
+    // From the last to the first, because `pop` takes the last one added.
     for row in gone.iter().rev() {
         by_hash.entry(&row.content_hash).or_default().push(&row.id);
     }
@@ -928,6 +940,7 @@ pub(super) fn read(source: &CollectionSource, file: ToRead, embedder: &dyn Embed
     let ToRead { file, known } = file;
     let known_id = known.as_ref().map(|row| row.id.clone());
     let skipped = |reason| Read::Skipped { path: file.path.clone(), reason, known: known_id.clone() };
+    // Before the file is read, since it may change meanwhile.
     let read_at = SystemTime::now();
     let bytes = match read_inside(&source.root, &file.path) {
         Ok(bytes) => bytes,
@@ -1031,12 +1044,12 @@ pub(super) fn text_to_embed(row: &ChunkRow) -> String {
     embed_text(title, &row.heading_path, row.context.as_deref(), &row.text)
 }
 
-/// How well an embedder reads a chunk at least if the chunk is embedded. The vector of a text that it does not read is near
-/// to those of all such texts.
+/// How well an embedder reads a chunk at least if the chunk is embedded. The vector of a text that it does not read is
+/// near to those of all such texts.
 const LEAST_READ: f32 = 0.2;
 
-/// Returns the key under which a vector is reused, or `None` for a chunk without words that the embedder reads, which is
-/// not embedded.
+/// Returns the key under which a vector is reused, or `None` for a chunk without words that the embedder reads, which
+/// is not embedded.
 fn embed_key(embedder: &dyn Embedder, row: &ChunkRow, language: &Language) -> Option<String> {
     let has_words = row.text.chars().any(char::is_alphanumeric);
     if !has_words || readable(embedder, &row.text, language) < LEAST_READ {

@@ -80,6 +80,7 @@ pub(crate) fn walk(root: &Path, include: &Include) -> Listing {
 
 fn walker(root: &Path) -> WalkBuilder {
     let mut walker = WalkBuilder::new(root);
+    // Otherwise `.gitignore` would count only in a git repository.
     walker.follow_links(false).require_git(false).add_custom_ignore_filename(DR_IGNORE);
     walker
 }
@@ -138,15 +139,17 @@ fn consider(
 ///
 /// # Errors
 ///
-/// Returns an error for a path that leads out of `root`, for anything but a regular file, and for a file that is too large
-/// for its format.
+/// Returns an error for a path that leads out of `root`, for anything but a regular file, and for a file that is too
+/// large for its format.
 pub(crate) fn read_inside(root: &Path, path: &str) -> std::io::Result<Vec<u8>> {
     let refused = |why: &str| Err(std::io::Error::other(why.to_owned()));
     if !Path::new(path).components().all(|part| matches!(part, Component::Normal(_))) {
         return refused("path leads out of the folder");
     }
+    // Checked again, because a file may have become a link since the folder was listed.
     let file = file_inside(&root.canonicalize()?, &root.join(path))?;
     let (mut bytes, limit) = (Vec::new(), max_bytes(path));
+    // Not by its length, since it may grow.
     std::fs::File::open(&file)?.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit { refused("file is too large") } else { Ok(bytes) }
 }

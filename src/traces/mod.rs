@@ -6,8 +6,8 @@
 //!                    identity: the trace of a run                 shape: the attributes that leave, by an allow-list
 //! ```
 //!
-//! A span that [`shape`] does not know is not exported, nor a field that it does not list: what is logged on this machine
-//! is not automatically fit to leave it. Texts leave only if the rule of their run says so ([`attach::rule`]).
+//! A span that [`shape`] does not know is not exported, nor a field that it does not list: what is logged on this
+//! machine is not automatically fit to leave it. Texts leave only if the rule of their run says so ([`attach::rule`]).
 //!
 //! Export never fails a command: a collector that is down, slow or wrong costs a note at the end.
 

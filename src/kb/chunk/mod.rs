@@ -111,6 +111,7 @@ const MAX_NAME_WEIGHT: usize = 120;
 fn header(title: Option<&str>, heading_path: &[String]) -> String {
     let title = title.filter(|title| heading_path.first().is_none_or(|first| first != title));
     let title = title.map(|title| lightened(title, MAX_NAME_WEIGHT));
+    // Never below zero: the title has at most half of the header.
     let mut left = MAX_HEADER_WEIGHT - title.map_or(0, weight);
     let mut names = Vec::new();
     for heading in heading_path.iter().rev() {
@@ -231,6 +232,7 @@ impl HeadingPath {
             return false;
         };
         self.0.retain(|(above, _)| above < level);
+        // A heading without text ends a section like any other, but names none.
         if !title.is_empty() {
             self.0.push((*level, title.clone()));
         }

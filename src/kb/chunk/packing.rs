@@ -72,6 +72,7 @@ impl<'a> Packer<'a> {
             let Some(chunk) = self.chunk(start..end, units[first].context.clone()) else { return next };
             let middle = floor_boundary(&self.document.text, start, start.midpoint(end));
             let is_single = next == first + 1;
+            // A single character cannot be divided, however many tokens it has.
             if chunk.tokens <= self.options.max_tokens || is_single && middle >= end {
                 self.push(chunk);
                 return next;
@@ -136,6 +137,7 @@ fn harm(cut: Cut) -> usize {
         Cut::Line => 30,
         Cut::Word => 60,
         Cut::Character => 80,
+        // More than any unevenness, so that a heading ends a chunk only if there is no other place to cut.
         Cut::Heading => 300,
     }
 }

@@ -65,8 +65,8 @@ pub(super) struct Builtin {
 enum Weights {
     /// As in the binary. Every pass arranges them anew for the processor.
     InPlace,
-    /// Arranged for the processor once: 20 ms and 13 MB, for 9 ms less in each pass of one thread (which takes 11 ms for a
-    /// question of 12 tokens, and 28 ms for a passage of 120).
+    /// Arranged for the processor once: 20 ms and 13 MB, for 9 ms less in each pass of one thread (which takes 11 ms
+    /// for a question of 12 tokens, and 28 ms for a passage of 120).
     Packed,
 }
 
@@ -122,6 +122,7 @@ impl Builtin {
 
     /// Returns the model for a number of texts that are embedded now.
     fn model_for(&self, texts: usize) -> Result<&MiniLm, EmbedError> {
+        // Relaxed: of two texts at the same time, either may count as the first.
         let was_used = self.is_used.swap(true, Ordering::Relaxed);
         if texts == 1 && !was_used {
             self.in_place.get_or_load(self.threads, Weights::InPlace)

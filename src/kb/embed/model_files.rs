@@ -261,6 +261,7 @@ fn read(path: &Path) -> Result<Vec<u8>, ModelFilesError> {
 fn files_of(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect();
+    // The hash of the weights depends on their order, and folders have none.
     files.sort();
     files
 }

@@ -124,8 +124,8 @@ impl ModelStore {
         [&self.own].into_iter().chain(&self.others).find_map(|folder| in_hub_layout(folder, source))
     }
 
-    /// Copies the files of a model from a folder: of the repository, or one in the layout of a hub's cache. If the path is a
-    /// file, it is the graph, and the rest is beside it or in the folder above.
+    /// Copies the files of a model from a folder: of the repository, or one in the layout of a hub's cache. If the path
+    /// is a file, it is the graph, and the rest is beside it or in the folder above.
     ///
     /// # Errors
     ///
@@ -137,6 +137,7 @@ impl ModelStore {
             let path = path.to_owned();
             move |error| StoreError::Write { path, source: error }
         };
+        // Below the models, since a rename works within a file system.
         let copy = tempfile::tempdir_in(&incoming.folder).map_err(failed(&incoming.folder))?;
         let mut hasher = blake3::Hasher::new();
         for (file, from) in &files {
@@ -146,6 +147,7 @@ impl ModelStore {
             let read = fs::File::open(&to).and_then(|copied| hasher.update_reader(copied).map(drop));
             read.map_err(failed(&to))?;
         }
+        // Not the form of a commit, so that a later download does not ask the hub for it.
         let commit = format!("copied-{}", &hasher.finalize().to_hex()[..32]);
         let snapshot = self.snapshot(source, &commit);
         if !snapshot.exists() {
@@ -203,8 +205,8 @@ fn repository_in(folder: &Path, source: &Source) -> PathBuf {
     folder.join(format!("models--{}", source.repository.replace('/', "--")))
 }
 
-/// Finds a model in a folder of the layout of a hub: in the commit that is used, else in any that has all its files, since
-/// two models of one repository may be of different commits.
+/// Finds a model in a folder of the layout of a hub: in the commit that is used, else in any that has all its files,
+/// since two models of one repository may be of different commits.
 fn in_hub_layout(folder: &Path, source: &Source) -> Option<ModelFiles> {
     let repository = repository_in(folder, source);
     let snapshots = repository.join("snapshots");

@@ -33,8 +33,8 @@ const UNKNOWN: char = '\u{fffd}';
 /// Units of a glyph in an em.
 const UNITS_PER_EM: f64 = 1_000.0;
 
-/// Widths and distances in ems. Spaces between words are a third of an em and shrink to a fifth in justified text, while
-/// letters of a word are moved by less than a tenth.
+/// Widths and distances in ems. Spaces between words are a third of an em and shrink to a fifth in justified text,
+/// while letters of a word are moved by less than a tenth.
 const WORD_GAP: f64 = 0.15;
 /// A glyph further off the line begins another; scripts above and below a line are nearer.
 const LINE_DISTANCE: f64 = 0.6;
@@ -86,13 +86,14 @@ pub(crate) fn read(bytes: Vec<u8>) -> Result<Extracted, Refusal> {
     Ok(written(read, &title))
 }
 
-/// Returns the numbers of pages. The parser has each page once, but a file may show one several times, such as an empty one,
-/// which is counted each time.
+/// Returns the numbers of pages. The parser has each page once, but a file may show one several times, such as an empty
+/// one, which is counted each time.
 fn numbers(pdf: &Pdf) -> HashMap<ObjectIdentifier, u32> {
     let (mut numbers, mut seen, mut count) = (HashMap::new(), HashSet::new(), 0);
     let xref = pdf.xref();
     let root = || xref.get::<Dict<'_>>(xref.root_id())?.get::<Dict<'_>>(b"Pages".as_slice());
     let mut open: Vec<_> = root().as_ref().and_then(kids).into_iter().collect();
+    // No recursion, and each node once: a hostile file nests its pages a million levels deep, or in cycles.
     while let Some(node) = open.last_mut() {
         let Some(kid) = node.next() else {
             open.pop();
@@ -285,6 +286,7 @@ impl Device<'_> for PageReader {
                 Glyph::Outline(glyph) => glyph.advance_width(),
                 Glyph::Type3(glyph) => glyph.advance_width(),
             };
+            // About the width of a letter, for fonts that do not say it.
             let advance = advance.map_or(UNITS_PER_EM / 2.0, f64::from);
             let transform = props.transform * glyph.transform();
             match glyph.as_unicode() {

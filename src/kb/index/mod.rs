@@ -6,8 +6,8 @@
 //! # Where to look
 //!
 //! - [`schema`] defines the tables, [`manifest`] the metadata.
-//! - `indexes` has the settings of the text and vector index, `terms` the terms of the text index; `query` the two legs of
-//!   a search and their filter.
+//! - `indexes` has the settings of the text and vector index, `terms` the terms of the text index; `query` the two legs
+//!   of a search and their filter.
 //! - `write` has the commits and their order, `maintain` the upkeep.
 
 pub(crate) mod location;
@@ -304,8 +304,8 @@ impl Index {
         terms::main_language(&self.manifest.languages)
     }
 
-    /// Returns the folder that a collection was indexed from; `None` for an unknown collection, and for one whose folder
-    /// was replaced by a symbolic link out of the project.
+    /// Returns the folder that a collection was indexed from; `None` for an unknown collection, and for one whose
+    /// folder was replaced by a symbolic link out of the project.
     pub(crate) fn root(&self, collection: &str) -> Option<PathBuf> {
         let stored = self.manifest.collections.get(collection)?;
         self.location.leads_out(stored).is_none().then(|| self.location.open_root(stored))
@@ -327,8 +327,8 @@ impl Index {
         collect(stream, "list documents", |columns| columns.documents()).await
     }
 
-    /// Returns the structure of documents, or of all if `only` is `None`. Returns `None` for an index of an earlier version
-    /// of the chunker, which has none.
+    /// Returns the structure of documents, or of all if `only` is `None`. Returns `None` for an index of an earlier
+    /// version of the chunker, which has none.
     pub(crate) async fn structures(
         &self,
         only: Option<&[DocumentId]>,
@@ -377,8 +377,8 @@ impl Index {
         self.chunks.count_rows(None).await.during("count the chunks")
     }
 
-    /// Returns the number of chunks of a collection, and how many of them get no vector because they have no words that the
-    /// embedder can read.
+    /// Returns the number of chunks of a collection, and how many of them get no vector because they have no words that
+    /// the embedder can read.
     pub(crate) async fn count_unread(&self, collection: &str) -> Result<(usize, usize), IndexError> {
         let action = "count the chunks of a collection";
         let own = format!("collection = {}", query::literal(collection));

@@ -6,8 +6,9 @@
 //! | `documents_N` | indexed file | `document_id` |
 //! | `chunks_N` | passage of a file | `chunk_id` |
 //!
-//! `N` is the generation, which `--rebuild` increases. Change a column only together with [`SCHEMA_VERSION`]. A column may
-//! be added without: an index of an earlier chunker lacks it, is read without it, and is built again before it is written.
+//! `N` is the generation, which `--rebuild` increases. Change a column only together with [`SCHEMA_VERSION`]. A column
+//! may be added without: an index of an earlier chunker lacks it, is read without it, and is built again before it is
+//! written.
 
 use std::sync::Arc;
 
@@ -140,8 +141,8 @@ pub(super) const CHUNK_COLUMNS: [&str; 17] = [
     "embed_key",
 ];
 
-/// The column of a document's [`Structure`], as JSON. Only what resolves links reads it. Indexes before version 3 of the
-/// chunker lack it.
+/// The column of a document's [`Structure`], as JSON. Only what resolves links reads it. Indexes before version 3 of
+/// the chunker lack it.
 pub(super) const STRUCTURE: &str = "structure";
 
 /// Columns of a [`DocumentRow`].

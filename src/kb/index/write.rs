@@ -330,8 +330,8 @@ enum Done {
     Damaged,
 }
 
-/// Runs work on the manifest and tells damage from other errors. Damage can make the storage engine panic: a flipped bit
-/// in the footer of a manifest is an offset outside of the file.
+/// Runs work on the manifest and tells damage from other errors. Damage can make the storage engine panic: a flipped
+/// bit in the footer of a manifest is an offset outside of the file.
 async fn attempt(work: impl Future<Output = Result<(), IndexError>>) -> Result<Done, IndexError> {
     match AssertUnwindSafe(work).catch_unwind().await {
         Err(_) | Ok(Err(IndexError::Storage { .. } | IndexError::Format { .. })) => Ok(Done::Damaged),

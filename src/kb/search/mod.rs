@@ -341,7 +341,8 @@ impl Searcher {
         Self { embedder: Err(reason), ..self }
     }
 
-    /// Limits the total cost of embedding queries, in billionths of a dollar. Once it is spent, vectors are not searched.
+    /// Limits the total cost of embedding queries, in billionths of a dollar. Once it is spent, vectors are not
+    /// searched.
     #[must_use]
     pub(crate) fn within(self, limit_nanos: u64) -> Self {
         let limited = self.embedder.as_ref().ok().and_then(|embedder| embedder.within(Some(limit_nanos)));
@@ -384,8 +385,8 @@ impl Searcher {
         self.embedder.as_ref().ok()?.server()
     }
 
-    /// Returns the embedder for texts that are not compared with vectors of the index, if the fingerprint of the embedder is
-    /// that of the index. It is on this machine.
+    /// Returns the embedder for texts that are not compared with vectors of the index, if the fingerprint of the
+    /// embedder is that of the index. It is on this machine.
     pub(crate) fn companion(&self) -> Option<&Arc<dyn Embedder>> {
         self.companion.as_ref().ok()
     }
@@ -394,7 +395,8 @@ impl Searcher {
     ///
     /// # Errors
     ///
-    /// Returns [`SearchError::Vectors`] if it cannot be loaded, or the fingerprint of the embedder is not that of the index.
+    /// Returns [`SearchError::Vectors`] if it cannot be loaded, or the fingerprint of the embedder is not that of the
+    /// index.
     pub(crate) fn needed_companion(&self) -> Result<&Arc<dyn Embedder>, SearchError> {
         self.companion.as_ref().map_err(|reason| SearchError::Vectors(reason.clone()))
     }

@@ -19,8 +19,8 @@ const WINDOW_PARTS: usize = 3;
 /// Key words that are counted, each by a search of the index. A pasted text has more.
 const MAX_KEY_WORDS: usize = 32;
 
-/// A smaller folder counts as one of this many chunks: in a handful of notes no word is common, and every word they lack
-/// would outweigh those they have.
+/// A smaller folder counts as one of this many chunks: in a handful of notes no word is common, and every word they
+/// lack would outweigh those they have.
 const LEAST_CHUNKS: usize = 200;
 
 /// Number of [`Signals::values`].
@@ -61,8 +61,8 @@ pub(crate) struct Signals {
     passage: f32,
     /// Largest `MaxSim` of the question within about two sentences of a hit.
     sentence: f32,
-    /// How badly a rare word is found: the largest of (1 − `MaxSim` of the word) × its relative weight, taken from the hit
-    /// where it is smallest.
+    /// How badly a rare word is found: the largest of (1 − `MaxSim` of the word) × its relative weight, taken from the
+    /// hit where it is smallest.
     worst: f32,
     /// Number of key words, as a logarithm.
     words: f32,
@@ -211,8 +211,8 @@ fn rarest(keys: &[KeyWord]) -> f32 {
     keys.iter().map(|key| key.weight).fold(f32::EPSILON, f32::max)
 }
 
-/// Returns the signals `passage`, `sentence` and `worst`, given the words of a question with their weights, and the headings
-/// and the text of each hit.
+/// Returns the signals `passage`, `sentence` and `worst`, given the words of a question with their weights, and the
+/// headings and the text of each hit.
 fn by_meaning(
     words: &[(String, f32)],
     texts: &[(String, String)],

@@ -77,8 +77,8 @@ pub(crate) fn corrected(question: &str, unknown: &[Unknown], splitter: &WordSpli
 }
 
 impl Searcher {
-    /// Looks for words of the folder that are spelled like unknown ones, in chunks with similar words and in the hits of the
-    /// search.
+    /// Looks for words of the folder that are spelled like unknown ones, in chunks with similar words and in the hits
+    /// of the search.
     pub(crate) async fn spelled_like(
         &self,
         unknown: Vec<String>,

@@ -7,6 +7,7 @@ const TOKENS: u128 = 1_000_000;
 
 /// Returns what tokens cost at a price for a million of them, in billionths of a dollar, rounded up.
 pub(in crate::kb::embed) fn cost_nanos(price: u64, tokens: u64) -> u64 {
+    // The product of two `u64`.
     u64::try_from((u128::from(price) * u128::from(tokens)).div_ceil(TOKENS)).unwrap_or(u64::MAX)
 }
 
@@ -34,8 +35,8 @@ pub(super) struct Spent {
     pub(super) nanos: u64,
 }
 
-/// What is set aside for a request in flight. It stays charged unless the request is known to have cost something else: a
-/// reply that was lost may have been paid for.
+/// What is set aside for a request in flight. It stays charged unless the request is known to have cost something else:
+/// a reply that was lost may have been paid for.
 #[derive(Debug)]
 pub(super) struct Hold {
     meter: Arc<Meter>,

@@ -20,9 +20,9 @@ const MAX_REPLY_BYTES_PER_TEXT: usize = 8_192 * 32;
 /// Further bytes of a reply.
 const MAX_REPLY_FRAME_BYTES: usize = 1 << 20;
 
-/// Phrases in the errors of various servers for a text, or a number of texts, that is too large. Text Embeddings Inference:
-/// `must have less than`, `batch size`; Ollama, OpenAI, vLLM: `context length`; llama.cpp: `too large to process`, `context
-/// size`, `physical batch size`.
+/// Phrases in the errors of various servers for a text, or a number of texts, that is too large. Text Embeddings
+/// Inference: `must have less than`, `batch size`; Ollama, OpenAI, vLLM: `context length`; llama.cpp: `too large to
+/// process`, `context size`, `physical batch size`.
 const TOO_LARGE: [&str; 9] = [
     "too long",
     "too large",
