@@ -307,6 +307,7 @@ impl Server {
     ) -> Result<Vec<f32>, RerankError> {
         let mut body = match self.api {
             RerankApi::Cohere => json!({"query": query, "documents": texts, "top_n": texts.len()}),
+            // Without `truncate`, it refuses a passage that is longer than its model reads.
             RerankApi::Tei => json!({"query": query, "texts": texts, "truncate": true}),
         };
         if let Some(model) = &self.model {

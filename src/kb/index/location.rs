@@ -178,6 +178,7 @@ impl IndexLocation {
     pub(crate) fn open_root(&self, stored: &str) -> PathBuf {
         match self {
             Self::Local { base, .. } if stored == "." => base.clone(),
+            // An absolute path replaces the base.
             Self::Local { base, .. } => base.join(stored),
             Self::Remote { .. } => PathBuf::from(stored),
         }

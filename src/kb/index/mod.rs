@@ -235,6 +235,7 @@ impl Index {
     /// version.
     pub async fn open(location: &IndexLocation) -> Result<Self, IndexError> {
         let missing = || IndexError::Missing { location: location.to_string() };
+        // Connecting would create the folder.
         if location.folder().is_some_and(|folder| !folder.is_dir()) {
             return Err(missing());
         }
@@ -318,6 +319,7 @@ impl Index {
 
     /// Returns every document of `collection`, or of all collections.
     pub async fn documents(&self, collection: Option<&str>) -> Result<Vec<DocumentRow>, IndexError> {
+        // A limit on every query, because some kinds return ten rows without one. It has to fit into an `i64`.
         let columns = Select::columns(&schema::DOCUMENT_COLUMNS);
         let mut query = self.documents.query().select(columns).limit(usize::MAX >> 1);
         if let Some(name) = collection {
@@ -442,6 +444,7 @@ impl Index {
 }
 
 async fn connect(location: &IndexLocation) -> Result<Connection, IndexError> {
+    // Without a consistency interval, a table that is open stays at its version: that makes an `Index` a snapshot.
     let session = Session::new(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES, Arc::default());
     let builder = lancedb::connect(&location.uri()).session(Arc::new(session));
     #[cfg(feature = "remote")]

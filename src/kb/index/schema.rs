@@ -30,7 +30,8 @@ pub(crate) const SCHEMA_VERSION: u32 = 2;
 /// Separates the parts of a column with several: the names of a document, the headings above a chunk.
 const PART_SEPARATOR: &str = "\n";
 
-/// Repetitions of a document's names in the [`SEARCHED`] column, which is their weight in BM25F.
+/// Repetitions of a document's names in the [`SEARCHED`] column, which is their weight in BM25F. Two were better than
+/// three, see `kb/decisions/lancedb.md`.
 const NAMES_WEIGHT: usize = 2;
 
 /// Repetitions of the headings above a chunk in the [`SEARCHED`] column.
@@ -300,6 +301,7 @@ fn vectors<'a>(values: impl Iterator<Item = Option<&'a [f32]>>, dimension: usize
                 builder.append(true);
             }
             None => {
+                // A list of fixed size has its values even where it is null.
                 builder.values().append_nulls(dimension);
                 builder.append(false);
             }
@@ -435,6 +437,7 @@ fn json_error(error: &serde_json::Error) -> ArrowError {
 }
 
 fn parts(joined: &str) -> Vec<String> {
+    // An empty column splits into one empty part.
     joined.split(PART_SEPARATOR).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 

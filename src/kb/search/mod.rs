@@ -419,6 +419,7 @@ impl Searcher {
         let wanted = options.limit;
         let mut options = self.with_documents(options).await?;
         if let Rerank::By(reranker) = &self.rerank {
+            // A hit that the reranker raises may be below those wanted.
             options.limit = wanted.max(reranker.candidates);
         }
         let options = &options;
@@ -484,6 +485,7 @@ impl Searcher {
         let query = self.query(typed);
         let (found, support, unknown) = self.find_and_assess(&query, options, most).await?;
         let languages = other_language(&query, &found.hits);
+        // A phrase is meant as it is quoted.
         let unknown = if query.phrases.is_empty() {
             self.spelled_like(unknown, &found.hits, &options.filter).await?
         } else {
@@ -548,6 +550,7 @@ impl Searcher {
             Err(error) => return Err(error.into()),
         };
         let hits = self.index.vector_leg(&vector, &options.filter, depth).await?;
+        // An empty result alone does not tell, because a filter may leave nothing.
         if hits.is_empty() && !self.index.has_vectors().await? {
             return unusable(VectorsUnusable::NoneYet);
         }
@@ -585,6 +588,7 @@ impl Searcher {
                     rows.get(&candidate.hit.row_id).map_or(0.0, |row| query.identifiers_in(&searched_text(row)));
                 candidate.score = (1.0 - weight) * candidate.score + weight * found;
             }
+            // The query has nothing but identifiers and a chunk has all of them: chunks without any are noise.
             if query.identifier_share >= 1.0 && candidates.iter().any(|candidate| candidate.score >= weight) {
                 candidates.retain(|candidate| candidate.score > 0.0);
             }
@@ -592,9 +596,11 @@ impl Searcher {
         }
         fusion::spread(&mut candidates, options.per_document);
         candidates.truncate(options.limit);
+        // Nothing is compared with the text, so only the chunks that are kept are read.
         if !is_exact {
             rows = self.read_rows(&candidates).await?;
         }
+        // The caller pairs rows and candidates by their place.
         candidates.retain(|candidate| rows.contains_key(&candidate.hit.row_id));
         let picked = candidates.iter().filter_map(|candidate| rows.remove(&candidate.hit.row_id)).collect();
         Ok((picked, candidates))

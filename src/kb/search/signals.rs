@@ -128,6 +128,7 @@ impl Searcher {
     ) -> Result<Signals, SearchError> {
         let mut signals = self.by_words(hits, keys);
         let words: Vec<_> = keys.iter().map(|key| key.text.as_str()).collect();
+        // Near forms add terms to a word, and with them to its score.
         signals.text_score /= self.index.terms(query.language).forms(&words);
         signals.relevance = hits.iter().filter_map(|hit| hit.explain.relevance).reduce(f32::max);
         let similarity = hits.iter().filter_map(|hit| hit.explain.vector_similarity).reduce(f32::max);
@@ -196,6 +197,7 @@ impl Searcher {
         let terms = &self.index.terms(query.language);
         let counted = keys.map(async |(stem, text)| {
             let count = self.index.count_with(terms, &text, filter).await? as f32;
+            // As in BM25, in the form that is never negative.
             let weight = (1.0 + (all - count + 0.5).max(0.5) / (count + 0.5)).ln();
             Ok::<_, SearchError>(KeyWord { is_known: count > 0.0, weight, stem, text })
         });

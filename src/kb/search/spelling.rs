@@ -67,6 +67,7 @@ pub(crate) fn said(unknown: &[Unknown], support: Support) -> Vec<String> {
 pub(crate) fn corrected(question: &str, unknown: &[Unknown], splitter: &WordSplitter) -> Option<String> {
     let mut text = question.to_owned();
     let words = splitter.words(question);
+    // From the end, because a replacement moves what follows it.
     for word in words.into_iter().rev() {
         let is_own = |unknown: &&Unknown| unknown.word == question[word.range.clone()];
         if let Some(correction) = unknown.iter().find(is_own).and_then(Unknown::correction) {
